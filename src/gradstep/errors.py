@@ -1,0 +1,58 @@
+"""The errors gradstep raises; every one of them names what to change."""
+
+from __future__ import annotations
+
+
+class GradstepError(Exception):
+    """Base class of every error raised on purpose by gradstep."""
+
+
+class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it says
+    """A value that cannot be used, reported before any work starts.
+
+    Parameters
+    ----------
+    field : str
+        Name of the offending field or option.
+    value : object
+        The value that was given.
+    allowed : str
+        The range or the set of values that would have been accepted.
+    """
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+        super().__init__(field, value, allowed)
+
+    def __str__(self) -> str:
+        return f"{self.field}: got {self.value!r}; allowed: {self.allowed}"
+
+
+class NotConverged(GradstepError, RuntimeError):  # noqa: N818
+    """A solver stopped before its true residual reached the tolerance.
+
+    Parameters
+    ----------
+    solver : str
+        Which equations were being solved.
+    residual : float
+        The true (undamped) residual reached.
+    tolerance : float
+        The residual that was asked for.
+    advice : str
+        What to change.
+    """
+
+    def __init__(self, solver: str, residual: float, tolerance: float, advice: str) -> None:
+        self.solver = solver
+        self.residual = residual
+        self.tolerance = tolerance
+        self.advice = advice
+        super().__init__(solver, residual, tolerance, advice)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.solver} did not converge: residual {self.residual:.2e} above {self.tolerance:.0e}. {self.advice}"
+        )

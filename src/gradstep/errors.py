@@ -53,6 +53,4 @@ class NotConverged(GradstepError, RuntimeError):  # noqa: N818
         super().__init__(solver, residual, tolerance, advice)
 
     def __str__(self) -> str:
-        return (
-            f"{self.solver} did not converge: residual {self.residual:.2e} above {self.tolerance:.0e}. {self.advice}"
-        )
+        return f"{self.solver} did not converge: residual {self.residual:.2e} above {self.tolerance:.0e}. {self.advice}"

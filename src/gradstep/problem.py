@@ -1,0 +1,701 @@
+"""The one immutable value that goes in everywhere: sizes, functions, step, penalty, noise, readout law.
+
+Canonical convention (every other one is translated into it at construction):
+
+* data ``x ~ N(0, I_d)``, labels ``y = f*(<x, beta*>) + noise * N(0, 1)``, ``|beta*| = 1``;
+* network ``f(x) = (1/N) sum_i a_i sigma(<w_i, x>)`` with ``a_i`` of order one and ``|w_i| ~ 1``;
+* step ``w_i <- w_i + (eta / sqrt(N)) G_i`` with
+  ``G_i = (1/n_step) sum_mu a_i (y_mu - f(x_mu)) sigma'(<w_i, x_mu>) x_mu``;
+* readout fit on ``n`` fresh samples:
+  ``min_b sum_mu (y_mu - sum_i b_i sigma(<w_i, x_mu>))^2 + ridge * |b|^2``;
+* test error ``E (f_hat - f*)^2`` (label noise not included), training error the mean square on the fit's own
+  labels, training loss ``train_error + (ridge / n) |b|^2``. No factor 1/2 anywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import numbers
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self, cast
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import ScalarFunction, moments, scalar_function
+
+CONVENTION = (
+    "canonical: w += (eta/sqrt N) G with G averaged over n_step samples; ridge on the sum of squares over raw "
+    "features; errors are mean squares without 1/2; the test error excludes label noise"
+)
+
+FunctionLike = str | Callable[..., Any] | ScalarFunction
+InitialWeights = Literal["gaussian", "sphere"]
+OutputScale = Literal["1/N", "1/sqrt(N)"]
+
+_FINITE = "a finite real number"
+_SIZE = "an integer >= 1"
+_RATIO = "a finite number > 0"
+
+
+def _real(name: str, value: object, allowed: str = _FINITE) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidInput(name, value, allowed)
+    number = float(value)
+    if math.isnan(number):
+        raise InvalidInput(name, value, allowed)
+    return number
+
+
+def _positive(name: str, value: object, allowed: str = _RATIO) -> float:
+    number = _real(name, value, allowed)
+    if not 0 < number < math.inf:
+        raise InvalidInput(name, value, allowed)
+    return number
+
+
+def _non_negative(name: str, value: object, allowed: str = "a finite number >= 0") -> float:
+    number = _real(name, value, allowed)
+    if not 0 <= number < math.inf:
+        raise InvalidInput(name, value, allowed)
+    return number
+
+
+def _size(name: str, value: object, minimum: int = 1) -> int:
+    allowed = _SIZE if minimum == 1 else f"an integer >= {minimum}"
+    number = _real(name, value, allowed)
+    if not number.is_integer() or number < minimum:
+        raise InvalidInput(name, value, allowed)
+    return int(cast(Any, value))
+
+
+@dataclass(frozen=True)
+class Proportional:
+    """A size (or penalty) that grows like the input dimension: ``ratio * d``.
+
+    Used with ``d=math.inf``, where only the ratios have a meaning.
+
+    Parameters
+    ----------
+    ratio : float
+        The size divided by ``d``; finite and positive.
+
+    Raises
+    ------
+    InvalidInput
+        If `ratio` is not a finite positive number.
+    """
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ratio", _positive("Proportional.ratio", self.ratio))
+
+
+@dataclass(frozen=True)
+class Step:
+    """Step size ``eta = coefficient * width**exponent``.
+
+    Parameters
+    ----------
+    coefficient : float
+        Finite, >= 0; zero leaves the first layer as it was drawn.
+    exponent : float, optional
+        In [0, 1]. Zero is the small step of Ba et al. 2022 (eta of order one), 1/2 the large step (every neuron
+        gets a spike of order one), the range between them is that of Moniri et al. 2024.
+
+    Raises
+    ------
+    InvalidInput
+        If a value is outside its range.
+    """
+
+    coefficient: float
+    exponent: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "coefficient", _non_negative("eta.coefficient", self.coefficient))
+        exponent = _real("eta.exponent", self.exponent, "a number in [0, 1]")
+        if not 0 <= exponent <= 1:
+            raise InvalidInput("eta.exponent", self.exponent, "a number in [0, 1]")
+        object.__setattr__(self, "exponent", exponent)
+
+    def size(self, width: float) -> float:
+        """Return ``coefficient * width**exponent`` (infinite width with a positive exponent gives infinity)."""
+        if self.coefficient == 0:
+            return 0.0
+        return float(self.coefficient * width**self.exponent)
+
+
+@dataclass(frozen=True)
+class Readout:
+    """Law of the readout weights ``a_i`` at initialisation.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "vocabulary"}
+        Standard normal, or a finite set of values.
+    values, weights : tuple of float
+        For a vocabulary: distinct finite values and their positive proportions (normalised to sum to one).
+        Empty for the Gaussian law.
+
+    Raises
+    ------
+    InvalidInput
+        On unknown kinds, empty, repeated, non-finite or all-zero values, non-positive weights.
+    """
+
+    kind: Literal["gaussian", "vocabulary"]
+    values: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("gaussian", "vocabulary"):
+            raise InvalidInput("readout.kind", self.kind, "'gaussian' or 'vocabulary'")
+        if self.kind == "gaussian":
+            if self.values or self.weights:
+                raise InvalidInput("readout", self.values, "no values or weights for the Gaussian law")
+            return
+        values = tuple(_real("readout value", v) for v in self.values)
+        weights = tuple(_positive("readout weight", w) for w in self.weights)
+        if not values or len(values) != len(weights):
+            raise InvalidInput("readout", self.values, "one positive weight for each of at least one value")
+        if len(set(values)) != len(values) or not all(map(math.isfinite, values)):
+            raise InvalidInput("readout", self.values, "distinct finite values")
+        if not any(values):
+            raise InvalidInput("readout", self.values, "at least one value that is not zero")
+        total = math.fsum(weights)
+        order = sorted(range(len(values)), key=values.__getitem__)
+        object.__setattr__(self, "values", tuple(values[i] for i in order))
+        object.__setattr__(self, "weights", tuple(weights[i] / total for i in order))
+
+    @classmethod
+    def parse(cls, value: object) -> Readout:
+        """Read ``"gaussian"``, ``"constant"``, ``{value: weight}`` or a `Readout`."""
+        if isinstance(value, Readout):
+            return value
+        if value == "gaussian":
+            return cls("gaussian")
+        if value == "constant":
+            return cls("vocabulary", (1.0,), (1.0,))
+        if isinstance(value, Mapping):
+            try:
+                letters = tuple(float(v) for v in value)
+            except (TypeError, ValueError):
+                raise InvalidInput("readout", value, "numeric values as keys, for instance {-1: 0.5, 1: 0.5}") from None
+            return cls("vocabulary", letters, tuple(value.values()))
+        raise InvalidInput("readout", value, "'gaussian', 'constant' or a mapping {value: weight}")
+
+    @property
+    def mean(self) -> float:
+        """Mean of the law."""
+        return math.fsum(w * v for v, w in zip(self.values, self.weights, strict=True))
+
+    @property
+    def second_moment(self) -> float:
+        """Mean square of the law."""
+        if self.kind == "gaussian":
+            return 1.0
+        return math.fsum(w * v * v for v, w in zip(self.values, self.weights, strict=True))
+
+    def to_plain(self) -> str | dict[str, float]:
+        """Return the form a settings file holds."""
+        if self.kind == "gaussian":
+            return "gaussian"
+        if self.values == (1.0,):
+            return "constant"
+        return {repr(v): w for v, w in zip(self.values, self.weights, strict=True)}
+
+
+def _step(value: object) -> Step:
+    if isinstance(value, Step):
+        return value
+    if isinstance(value, Mapping):
+        unknown = set(value) - {"coefficient", "exponent"}
+        if unknown or "coefficient" not in value:
+            raise InvalidInput("eta", dict(value), "a number or {coefficient = ..., exponent = ...}")
+        return Step(**value)
+    return Step(_non_negative("eta", value, "a finite number >= 0, a Step or {coefficient, exponent}"))
+
+
+def _extent(name: str, value: object, infinite_d: bool, minimum: int = 1) -> int | Proportional:
+    if isinstance(value, Mapping) and set(value) == {"per_d"}:
+        value = Proportional(value["per_d"])
+    if infinite_d:
+        if not isinstance(value, Proportional):
+            raise InvalidInput(name, value, "Proportional(ratio) when d is infinite")
+        return value
+    if isinstance(value, Proportional):
+        raise InvalidInput(name, value, f"{_SIZE} when d is finite (use Problem.at_dimension)")
+    return _size(name, value, minimum)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A two-layer network, its data, its one gradient step and its ridge fit, in the canonical convention.
+
+    Parameters
+    ----------
+    activation, teacher : str, callable or ScalarFunction
+        A registered name, a formula such as ``"tanh(x) + 0.3*x**2"``, or a callable.
+    d : int or math.inf
+        Input dimension, at least 2. With ``math.inf`` (the proportional limit) `width`, `n_step`, `n` and `ridge`
+        are `Proportional`.
+    width : int or Proportional
+        Number of neurons ``N``.
+    n_step : int, math.inf or Proportional
+        Samples of the gradient step; ``math.inf`` is the population gradient (theory only).
+    n : int or Proportional
+        Fresh samples of the ridge fit.
+    eta : float, Step or mapping
+        Step size; a float is a fixed eta, ``Step(c, exponent)`` is ``c * width**exponent``.
+    ridge : float or Proportional
+        Penalty on ``|b|^2`` against the SUM of squares over raw features; finite and positive.
+    noise : float, optional
+        Standard deviation of the label noise.
+    readout : str, mapping or Readout, optional
+        ``"gaussian"``, ``"constant"`` (all ones) or ``{value: weight}``.
+    initial_weights : {"gaussian", "sphere"}, optional
+        Rows ``N(0, I_d / d)``, or uniform on the unit sphere.
+    output_scale : {"1/N", "1/sqrt(N)"}, optional
+        Prefactor of the network in the residual of the step. ``"1/N"`` (all papers but Moniri et al. 2024) makes the
+        initial output small; with ``"1/sqrt(N)"`` it is of order one and is part of the residual.
+    origin : str, optional
+        Which constructor made the value; a label only.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the field, the value and the allowed range.
+    """
+
+    activation: ScalarFunction
+    teacher: ScalarFunction
+    d: int | float
+    width: int | Proportional
+    n_step: int | float | Proportional
+    n: int | Proportional
+    eta: Step
+    ridge: float | Proportional
+    noise: float = 0.0
+    readout: Readout = field(default_factory=lambda: Readout("gaussian"))
+    initial_weights: InitialWeights = "gaussian"
+    output_scale: OutputScale = "1/N"
+    origin: str = "canonical"
+
+    def __init__(  # explicit, so that type checkers see what may be given rather than what is stored
+        self,
+        *,
+        activation: FunctionLike,
+        teacher: FunctionLike,
+        d: float,
+        width: float | Proportional,
+        n_step: float | Proportional,
+        n: float | Proportional,
+        eta: float | Step | Mapping[str, float],
+        ridge: float | Proportional,
+        noise: float = 0.0,
+        readout: str | Mapping[Any, float] | Readout = "gaussian",
+        initial_weights: str = "gaussian",
+        output_scale: str = "1/N",
+        origin: str = "canonical",
+    ) -> None:
+        infinite = isinstance(d, numbers.Real) and float(d) == math.inf
+        values: dict[str, object] = {
+            "activation": _function("activation", activation),
+            "teacher": _function("teacher", teacher),
+            "d": math.inf if infinite else _size("d", d, 2),
+            "width": _extent("width", width, infinite),
+            "n_step": math.inf
+            if isinstance(n_step, numbers.Real) and float(n_step) == math.inf
+            else _extent("n_step", n_step, infinite),
+            "n": _extent("n", n, infinite),
+            "eta": _step(eta),
+            "noise": _non_negative("noise", noise),
+            "readout": Readout.parse(readout),
+            "initial_weights": initial_weights,
+            "output_scale": output_scale,
+            "origin": origin,
+        }
+        if isinstance(ridge, Mapping) and set(ridge) == {"per_d"}:
+            ridge = Proportional(ridge["per_d"])
+        if infinite != isinstance(ridge, Proportional):
+            allowed = "Proportional(ratio) when d is infinite" if infinite else "a finite number > 0"
+            raise InvalidInput("ridge", ridge, allowed)
+        values["ridge"] = ridge if isinstance(ridge, Proportional) else _positive("ridge", ridge)
+        if initial_weights not in ("gaussian", "sphere"):
+            raise InvalidInput("initial_weights", initial_weights, "'gaussian' or 'sphere'")
+        if output_scale not in ("1/N", "1/sqrt(N)"):
+            raise InvalidInput("output_scale", output_scale, "'1/N' or '1/sqrt(N)'")
+        if not isinstance(origin, str):
+            raise InvalidInput("origin", origin, "a string")
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    # --- the conventions of the papers ---------------------------------------------------------------------------
+
+    @classmethod
+    def ba2022(
+        cls,
+        *,
+        psi1: float,
+        psi2: float,
+        eta: float | Step = 0.0,
+        lam: float,
+        sigma_eps: float = 0.0,
+        d: float = math.inf,
+        activation: FunctionLike = "tanh",
+        teacher: FunctionLike = "softplus",
+        psi1_step: float | None = None,
+        centre_teacher: bool = True,
+    ) -> Self:
+        """Build a problem in the parameters of Ba et al. 2022.
+
+        Their network ``(1/sqrt N) sum a_i sigma(<x, w_i>)`` with ``a_i ~ N(0, 1/N)`` and step
+        ``W1 = W0 + eta sqrt(N) G0`` (2.1) is the canonical one with the same `eta`; their penalty
+        ``(lam/N) |a|^2`` on ``(1/n) |y - sigma(X W)a / sqrt N|^2`` is ``ridge = lam * n``.
+
+        Parameters
+        ----------
+        psi1, psi2 : float
+            ``n/d`` and ``N/d``.
+        eta : float or Step
+            Learning rate of (2.1).
+        lam : float
+            Their ridge penalty.
+        sigma_eps : float
+            Standard deviation of the label noise.
+        d : int or math.inf
+            Input dimension; sizes are rounded to integers.
+        activation, teacher : str, callable or ScalarFunction
+            Student nonlinearity and link of the teacher (defaults: Fig. 3a).
+        psi1_step : float, optional
+            ``n_step/d`` when the step uses another number of samples than the fit.
+        centre_teacher : bool
+            Subtract ``E f*`` from the teacher, as the assumption ``mu0* = 0`` of the paper asks.
+        """
+        psi1, psi2 = _positive("psi1", psi1), _positive("psi2", psi2)
+        lam = _positive("lam", lam)
+        step_ratio = psi1 if psi1_step is None else psi1_step
+        sizes = _sizes(d, width=psi2, n=psi1, n_step=step_ratio)
+        link = _function("teacher", teacher)
+        return cls(
+            activation=activation,
+            teacher=_centred(link) if centre_teacher else link,
+            **sizes,
+            eta=eta,
+            ridge=_scaled(lam, sizes["n"]),
+            noise=sigma_eps,
+            readout="gaussian",
+            origin="ba2022",
+        )
+
+    @classmethod
+    def moniri2024(
+        cls,
+        *,
+        phi: float,
+        psi: float,
+        alpha: float,
+        lam: float,
+        n: float = math.inf,
+        c: float = 1.0,
+        noise: float = 0.0,
+        activation: FunctionLike = "sin(1.2*x + 0.6)",
+        teacher: FunctionLike = "H1",
+        residual: Literal["y - f", "y"] = "y - f",
+    ) -> Self:
+        """Build a problem in the parameters of Moniri et al. 2024.
+
+        Their network ``a^T sigma(W x)`` with ``a ~ N(0, I/N)`` is ``sqrt(N)`` times the canonical one, so its output
+        at initialisation is of order one and enters the residual (``output_scale = "1/sqrt(N)"``); ``eta = c n^alpha``
+        and ``ridge = lam * n``.
+
+        Parameters
+        ----------
+        phi, psi : float
+            ``d/n`` and ``d/N``.
+        alpha : float
+            Exponent of the step size in the number of samples, in [0, 1].
+        lam : float
+            Their ridge penalty (on ``|a|^2`` against the mean of squares).
+        n : int or math.inf
+            Samples of the step and of the fit; ``d = phi n`` and ``N = d / psi`` are rounded.
+        c : float
+            Prefactor of the step size.
+        noise : float
+            Standard deviation of the label noise.
+        activation, teacher : str, callable or ScalarFunction
+            The activation is used as given (subtract its mean for a centred one).
+        residual : {"y - f", "y"}
+            Their literal residual, or the one in which the initial output is negligible.
+        """
+        phi, psi = _positive("phi", phi), _positive("psi", psi)
+        lam = _positive("lam", lam)
+        if residual not in ("y - f", "y"):
+            raise InvalidInput("residual", residual, "'y - f' or 'y'")
+        if isinstance(n, numbers.Real) and float(n) == math.inf:
+            sizes = _sizes(math.inf, width=1 / psi, n=1 / phi, n_step=1 / phi)
+        else:
+            samples = _size("n", n)
+            d = max(2, round(phi * samples))
+            sizes = {"d": d, "width": max(1, round(phi * samples / psi)), "n": samples, "n_step": samples}
+        return cls(
+            activation=activation,
+            teacher=teacher,
+            **sizes,
+            eta=Step(_non_negative("c", c) * (psi / phi) ** alpha, alpha),
+            ridge=_scaled(lam, sizes["n"]),
+            noise=noise,
+            readout="gaussian",
+            output_scale="1/sqrt(N)" if residual == "y - f" else "1/N",
+            origin="moniri2024",
+        )
+
+    @classmethod
+    def cui2024(
+        cls,
+        *,
+        alpha: float,
+        alpha0: float,
+        beta: float = 1.0,
+        eta_tilde: float,
+        lam: float,
+        d: float = math.inf,
+        activation: FunctionLike = "tanh",
+        teacher: FunctionLike = "tanh",
+        noise: float = 0.0,
+        readout: str | Mapping[Any, float] | Readout = "constant",
+    ) -> Self:
+        """Build a problem in the parameters of Cui et al. 2024 (those of their published code).
+
+        Rows of the first layer start on the unit sphere, the readout is constant,
+        ``W1 = W0 - eta_tilde p grad_W (1/2 n0) sum (y - f)^2`` is ``eta = eta_tilde sqrt(N)``, and the penalty
+        ``lam |a|^2`` against the sum of squares of features divided by ``sqrt(p)`` is ``ridge = lam * N``.
+
+        Parameters
+        ----------
+        alpha, alpha0, beta : float
+            ``n/d``, ``n_step/d`` and ``p/d`` (``p`` is the width). ``alpha0 = 0`` means no step;
+            ``alpha0 = math.inf`` the population gradient.
+        eta_tilde : float
+            Their rescaled learning rate.
+        lam : float
+            Their ridge penalty.
+        d : int or math.inf
+            Input dimension; sizes are rounded.
+        activation, teacher : str, callable or ScalarFunction
+            Student and target nonlinearity.
+        noise : float
+            Standard deviation of the label noise (zero in the paper).
+        readout : str, mapping or Readout
+            Constant in the main text, a finite vocabulary in their Appendix D.
+        """
+        lam, beta = _positive("lam", lam), _positive("beta", beta)
+        eta_tilde = _non_negative("eta_tilde", eta_tilde)
+        alpha0 = _real("alpha0", alpha0, "a number >= 0 or infinity")
+        if alpha0 < 0:
+            raise InvalidInput("alpha0", alpha0, "a number >= 0 or infinity")
+        no_step = alpha0 == 0
+        sizes = _sizes(d, width=beta, n=_positive("alpha", alpha), n_step=1.0 if no_step else alpha0)
+        return cls(
+            activation=activation,
+            teacher=teacher,
+            **sizes,
+            eta=Step(0.0 if no_step else eta_tilde, 0.5),
+            ridge=_scaled(lam, sizes["width"]),
+            noise=noise,
+            readout=readout,
+            initial_weights="sphere",
+            origin="cui2024",
+        )
+
+    # --- reading and writing -------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+        """Build a problem from plain values, in the convention named by the key ``convention``.
+
+        Parameters
+        ----------
+        settings : mapping
+            ``convention`` is ``"canonical"`` (default), ``"ba2022"``, ``"moniri2024"`` or ``"cui2024"``; the other
+            keys are the parameters of the constructor of that name. Infinity may be written ``"inf"``.
+
+        Raises
+        ------
+        InvalidInput
+            On unknown, missing or invalid keys.
+        """
+        if not isinstance(settings, Mapping):
+            raise InvalidInput("settings", settings, "a mapping of parameter names to values")
+        values = dict(settings)
+        convention = values.pop("convention", "canonical")
+        constructors: dict[str, Callable[..., Self]] = {
+            "canonical": cls,
+            "ba2022": cls.ba2022,
+            "moniri2024": cls.moniri2024,
+            "cui2024": cls.cui2024,
+        }
+        if convention not in constructors:
+            raise InvalidInput("convention", convention, ", ".join(map(repr, constructors)))
+        constructor = constructors[convention]
+        known, required = _parameters(constructor)
+        for name in values:
+            if name not in known:
+                raise InvalidInput(name, values[name], f"one of the parameters {', '.join(sorted(known))}")
+        for name in required:
+            if name not in values:
+                raise InvalidInput(name, None, f"a value (required by the convention {convention!r})")
+        for name in ("d", "n", "n_step", "alpha0"):
+            if values.get(name) in ("inf", "infinity"):
+                values[name] = math.inf
+        return constructor(**values)
+
+    @classmethod
+    def from_toml(cls, source: str | Path) -> Self:
+        """Build a problem from a TOML file (a path) or TOML text; a ``[problem]`` table is used where there is one."""
+        is_text = isinstance(source, str) and ("\n" in source or "=" in source)
+        try:
+            settings = tomllib.loads(str(source) if is_text else Path(source).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidInput("settings file", str(source), f"a readable TOML file ({error.strerror})") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidInput("settings file", str(source), f"valid TOML ({error})") from None
+        return cls.from_dict(settings.get("problem", settings))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that `from_dict` reads back to an equal problem.
+
+        Raises
+        ------
+        InvalidInput
+            If the activation or the teacher is a plain callable, which no text can describe.
+        """
+        for name in ("activation", "teacher"):
+            function = getattr(self, name)
+            try:
+                same = scalar_function(function.name) == function
+            except InvalidInput:
+                same = False
+            if not same:
+                raise InvalidInput(name, function.name, "a registered name or a formula, to be written down")
+
+        def plain(value: object) -> object:
+            if isinstance(value, Proportional):
+                return {"per_d": value.ratio}
+            return "inf" if value == math.inf else value
+
+        return {
+            "convention": "canonical",
+            "activation": self.activation.name,
+            "teacher": self.teacher.name,
+            "d": plain(self.d),
+            "width": plain(self.width),
+            "n_step": plain(self.n_step),
+            "n": plain(self.n),
+            "eta": {"coefficient": self.eta.coefficient, "exponent": self.eta.exponent},
+            "ridge": plain(self.ridge),
+            "noise": self.noise,
+            "readout": self.readout.to_plain(),
+            "initial_weights": self.initial_weights,
+            "output_scale": self.output_scale,
+            "origin": self.origin,
+        }
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, validated again."""
+        known = {f.name for f in dataclasses.fields(self)}
+        for name, value in changes.items():
+            if name not in known:
+                raise InvalidInput(name, value, f"one of the fields {', '.join(sorted(known))}")
+        return type(self)(**{**{name: getattr(self, name) for name in known}, **changes})
+
+    def at_dimension(self, d: int) -> Self:
+        """Return the problem with sizes ``ratio * d`` (rounded) in place of a proportional limit."""
+        if not self.is_limit:
+            raise InvalidInput("d", self.d, "a problem in the proportional limit (d = inf)")
+        d = _size("d", d, 2)
+
+        def count(value: int | float | Proportional) -> float:
+            return max(1, round(value.ratio * d)) if isinstance(value, Proportional) else value
+
+        ridge = cast(Proportional, self.ridge).ratio * d
+        return self.replace(d=d, width=count(self.width), n_step=count(self.n_step), n=count(self.n), ridge=ridge)
+
+    # --- derived ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether this is the proportional limit itself (infinite `d`)."""
+        return self.d == math.inf
+
+    @property
+    def step_size(self) -> float:
+        """The step size ``eta`` as a number (infinite in the limit when the exponent is positive)."""
+        return self.eta.size(math.inf if isinstance(self.width, Proportional) else self.width)
+
+    def ratio(self, name: Literal["width", "n_step", "n", "ridge"]) -> float:
+        """Return a size (or the ridge) divided by ``d``."""
+        value: int | float | Proportional = getattr(self, name)
+        return value.ratio if isinstance(value, Proportional) else value / self.d
+
+    def __str__(self) -> str:
+        def show(name: str) -> str:
+            value = getattr(self, name)
+            if isinstance(value, Proportional):
+                return f"{name} = {value.ratio:g} d"
+            return f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
+
+        eta = f"{self.eta.coefficient:g}"
+        if self.eta.exponent:
+            eta += f" N^{self.eta.exponent:g}"
+        sizes = ", ".join(show(name) for name in ("d", "width", "n_step", "n"))
+        readout = self.readout.to_plain()
+        return (
+            f"activation {self.activation.name}, teacher {self.teacher.name}; {sizes}; eta = {eta}, {show('ridge')}, "
+            f"noise = {self.noise:g}, readout {readout}, initial weights {self.initial_weights}, "
+            f"output scale {self.output_scale}"
+        )
+
+
+def _function(name: str, value: FunctionLike) -> ScalarFunction:
+    try:
+        return scalar_function(value)
+    except InvalidInput as error:
+        raise InvalidInput(f"{name} ({error.field})", error.value, error.allowed) from None
+
+
+def _centred(link: ScalarFunction) -> ScalarFunction:
+    mean = float(moments(link).mean)
+    # A mean at rounding level is zero for every purpose; leave an odd teacher alone.
+    if abs(mean) < 1e-14:
+        return link
+    body = f"{link.name}(x)" if link.name.isidentifier() else f"({link.name})"
+    return scalar_function(f"{body} - {mean!r}" if mean > 0 else f"{body} + {-mean!r}")
+
+
+def _sizes(d: float, *, width: float, n: float, n_step: float) -> dict[str, Any]:
+    ratios = {"width": _positive("width/d", width), "n": _positive("n/d", n)}
+    infinite_step = isinstance(n_step, numbers.Real) and float(n_step) == math.inf
+    if not infinite_step:
+        ratios["n_step"] = _positive("n_step/d", n_step)
+    sizes: dict[str, Any]
+    if isinstance(d, numbers.Real) and float(d) == math.inf:
+        sizes = {"d": math.inf} | {name: Proportional(ratio) for name, ratio in ratios.items()}
+    else:
+        whole = _size("d", d, 2)
+        sizes = {"d": whole} | {name: max(1, round(ratio * whole)) for name, ratio in ratios.items()}
+    return sizes | ({"n_step": math.inf} if infinite_step else {})
+
+
+def _scaled(penalty: float, size: int | Proportional) -> float | Proportional:
+    return Proportional(penalty * size.ratio) if isinstance(size, Proportional) else penalty * size
+
+
+def _parameters(constructor: Callable[..., object]) -> tuple[set[str], list[str]]:
+    parameters = [p for p in inspect.signature(constructor).parameters.values() if p.name != "self"]
+    return {p.name for p in parameters}, [p.name for p in parameters if p.default is p.empty]

@@ -1,0 +1,6 @@
+"""Simulation of the real network: one random instance, its gradient step, its ridge fit, its exact test error."""
+
+from gradstep.simulation.measurement import Measurement
+from gradstep.simulation.simulate import simulate
+
+__all__ = ["Measurement", "simulate"]

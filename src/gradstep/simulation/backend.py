@@ -1,0 +1,96 @@
+"""Where the arrays live: NumPy on the host (default), or PyTorch on a named device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+import array_api_compat.numpy as numpy_namespace
+import numpy as np
+from array_api_compat import is_torch_array
+from numpy.typing import NDArray
+
+from gradstep.errors import InvalidInput
+
+Array: TypeAlias = Any
+"""An array of any array-API library; all arrays of one computation come from the same one."""
+
+Precision = Literal["float64", "float32"]
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An array library with a device and the precision of the data.
+
+    Parameters
+    ----------
+    xp : module
+        Array-API namespace.
+    device : object or None
+        Device of that library; None is its default.
+    dtype : {"float64", "float32"}
+        Precision of inputs, weights and features. Factorisations and the population risk are always done in double.
+    """
+
+    xp: Any
+    device: Any = None
+    dtype: Precision = "float64"
+
+    def data(self, values: NDArray[np.float64]) -> Array:
+        """Move host values to the device in the precision of the data."""
+        return self.xp.asarray(values, dtype=getattr(self.xp, self.dtype), device=self.device)
+
+    def double(self, values: Array) -> Array:
+        """Move host or device values to the device in double precision."""
+        return self.xp.asarray(values, dtype=self.xp.float64, device=self.device)
+
+    def zeros(self, shape: tuple[int, ...]) -> Array:
+        """Allocate zeros in double precision."""
+        return self.xp.zeros(shape, dtype=self.xp.float64, device=self.device)
+
+    @property
+    def epsilon(self) -> float:
+        """Machine precision of the data."""
+        return float(np.finfo(self.dtype).eps)
+
+
+def to_host(values: Array) -> NDArray[np.float64]:
+    """Return device values as a NumPy array in double precision."""
+    if is_torch_array(values):
+        values = values.detach().cpu()
+    return np.asarray(values, dtype=np.float64)
+
+
+def backend(device: str | None, dtype: str) -> Backend:
+    """Choose the array library.
+
+    Parameters
+    ----------
+    device : str or None
+        None for NumPy; ``"cpu"``, ``"cuda"`` or ``"cuda:k"`` for PyTorch.
+    dtype : {"float64", "float32"}
+        Precision of the data.
+
+    Raises
+    ------
+    InvalidInput
+        On an unknown or absent device, an unknown precision, or a device given without PyTorch installed.
+    """
+    if dtype not in ("float64", "float32"):
+        raise InvalidInput("dtype", dtype, "'float64' or 'float32'")
+    precision = cast(Precision, dtype)
+    if device is None:
+        return Backend(numpy_namespace, None, precision)
+    allowed = "None (NumPy), or a PyTorch device: 'cpu', 'cuda' or 'cuda:k'"
+    if not isinstance(device, str) or device.split(":")[0] not in ("cpu", "cuda"):
+        raise InvalidInput("device", device, allowed)
+    try:
+        import array_api_compat.torch as torch_namespace
+        import torch
+    except ImportError:
+        raise InvalidInput("device", device, "None, unless PyTorch is installed (extra 'torch')") from None
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):
+        raise InvalidInput("device", device, f"{allowed} present on this machine") from None
+    return Backend(torch_namespace, torch.device(device), precision)

@@ -1,0 +1,204 @@
+r"""Feature kernel of any activation, by conditioning on the direction of the spike.
+
+After a large step all neurons share a direction ``v``, and their pre-activations are far from independent. Given
+``kappa = <v, x>``, however, ``u_i = m_i kappa + s_i z_i`` with ``m_i = <w_i, v>``, ``s_i = |w_i - m_i v|``, and the
+``z_i`` are standard Gaussians whose correlations ``rho_ij`` are of order ``1 / sqrt(d)``. Mehler's formula then gives
+
+.. math::
+
+    E\,\sigma(u_i)\sigma(u_j) = \sum_k \rho_{ij}^k \; E_\kappa\bigl[ A_k(i, \kappa) A_k(j, \kappa) \bigr],
+    \qquad A_k(i, \kappa) = E_z\, \sigma(m_i \kappa + s_i z)\, h_k(z),
+
+a short sum of matrix products, each multiplied elementwise by a power of the correlation matrix. What the orders after
+``K`` contribute is bounded by ``|rho_ij|^(K+1) (r_i r_j)^(1/2)``, where ``r_i`` is what Parseval's identity leaves of
+``E sigma(u_i)^2`` after K orders; orders are added until that bound is small enough. The diagonal (``rho = 1``) is
+set to ``E sigma(u_i)^2`` itself.
+
+The expectation over ``kappa`` is a trapezoidal sum, which converges faster than any power here: after smoothing by
+``s_i`` the integrand has a Gaussian Fourier transform of variance ``1 + 2 max (m_i / s_i)^2`` at most.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import array_namespace
+from numpy.typing import NDArray
+
+from gradstep.errors import NotConverged
+from gradstep.gaussian import ScalarFunction, hermite_smoothed, smoothed
+from gradstep.simulation.backend import Array, to_host
+from gradstep.simulation.tiles import map_symmetric
+
+MAX_ORDER = 256
+MAX_NODES = 4000
+_REACH = 9.0  # the Gaussian weight beyond is 2e-18
+_ALIASING = 1e-14
+_TABLE_POINTS = 20_000  # (neuron, node) pairs smoothed at a time: bounds the memory of the quadrature
+
+
+@dataclass(frozen=True)
+class FeatureKernel:
+    """Matrix of second moments of the features under the input law.
+
+    Parameters
+    ----------
+    matrix : array, shape (N, N)
+        ``E sigma(<w_i, x>) sigma(<w_j, x>)``, ``x ~ N(0, I)``.
+    error_bound : float
+        Bound on the spectral norm of the error made by leaving out higher orders; rounding is not included.
+    """
+
+    matrix: Array
+    error_bound: float
+
+
+def conditional_kernel(activation: ScalarFunction, weights: Array, direction: Array, tolerance: float) -> FeatureKernel:
+    """Compute the feature kernel for any activation.
+
+    Parameters
+    ----------
+    activation : ScalarFunction
+        Activation.
+    weights : array, shape (N, d)
+        First layer, double precision.
+    direction : array, shape (d,)
+        Unit vector to condition on. Any direction gives the right answer; the one along which the neurons are most
+        correlated gives it with the fewest orders.
+    tolerance : float
+        Accepted spectral norm of the error, absolute.
+
+    Returns
+    -------
+    FeatureKernel
+        With ``error_bound <= tolerance``.
+
+    Raises
+    ------
+    NotConverged
+        If `MAX_ORDER` orders do not reach the tolerance: neurons that stay strongly correlated (small ``d``) with an
+        activation that is not smooth.
+    """
+    xp = array_namespace(weights)
+    along = weights @ direction
+    across = weights - along[:, None] * direction[None, :]
+    spread = xp.sqrt(xp.sum(across * across, axis=1))
+    across /= xp.where(spread > 0, spread, 1 + 0 * spread)[:, None]
+    correlation = across @ across.T
+    _set_diagonal(correlation, 0 * spread)
+    mean, scale = to_host(along), to_host(spread)
+    second_moments = np.asarray(smoothed(activation, 0.0, np.hypot(mean, scale)).second_moment)
+    nodes, node_weights = _trapezoid(mean, scale)
+    powers = _PowerSums(correlation)
+    order = powers.order_for(float(second_moments.max()), tolerance, limit=24)
+    while True:
+        table = _hermite_table(activation, mean, scale, nodes, order) * np.sqrt(node_weights)
+        captured = np.cumsum(np.sum(table**2, axis=2), axis=0)
+        unexplained = np.max(np.maximum(second_moments - captured, 0.0), axis=1)
+        bounds = np.array([unexplained[k] * powers.norm(k + 1) for k in range(order + 1)])
+        if bounds.min() <= tolerance:
+            break
+        if order == MAX_ORDER:
+            raise NotConverged(
+                "Population kernel",
+                float(bounds.min()),
+                tolerance,
+                "The neurons stay strongly correlated; use a larger d, a smoother activation or one with a closed "
+                "form, or a looser kernel_tolerance.",
+            )
+        order = min(2 * order, MAX_ORDER)
+    last = int(np.argmax(bounds <= tolerance))
+    factors = [
+        xp.asarray(f, dtype=xp.float64, device=getattr(weights, "device", None))
+        for f in (_compressed(table[k], 0.1 * tolerance / (last + 1)) for k in range(last + 1))
+    ]
+
+    def horner(tile: Array, rows: slice, columns: slice) -> Array:
+        total = factors[last][rows, :] @ factors[last][columns, :].T
+        for factor in reversed(factors[:last]):
+            total *= tile
+            total += factor[rows, :] @ factor[columns, :].T
+        return total
+
+    map_symmetric(correlation, horner)
+    _set_diagonal(correlation, xp.asarray(second_moments, dtype=xp.float64, device=getattr(weights, "device", None)))
+    return FeatureKernel(correlation, float(bounds[last]) + 0.1 * tolerance)
+
+
+def _trapezoid(mean: NDArray[np.float64], scale: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Return nodes and weights of the trapezoidal rule for E_kappa, fine enough for the sharpest neuron."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sharpness = np.where(mean == 0, 0.0, np.abs(mean) / scale).max()
+    variance = 1 + 2 * sharpness**2
+    count = 2 * _REACH * math.sqrt(-2 * math.log(_ALIASING) * variance) / (2 * math.pi)
+    if not count <= MAX_NODES:
+        raise NotConverged(
+            "Population kernel",
+            float(count),
+            MAX_NODES,
+            "Some neuron has lost all its components but the common direction; use more samples of the step, a "
+            "smaller step or an activation with a closed form.",
+        )
+    nodes = np.linspace(-_REACH, _REACH, math.ceil(count) + 1)
+    weights = np.exp(-(nodes**2) / 2)
+    return nodes, weights / weights.sum()
+
+
+def _hermite_table(
+    activation: ScalarFunction,
+    mean: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    nodes: NDArray[np.float64],
+    order: int,
+) -> NDArray[np.float64]:
+    """Return ``A_k(i, kappa_m)``, shape (order + 1, N, M)."""
+    rows = max(1, _TABLE_POINTS // nodes.size)
+    pieces = [
+        hermite_smoothed(activation, mean[i : i + rows, None] * nodes, scale[i : i + rows, None], order)
+        for i in range(0, mean.size, rows)
+    ]
+    return np.concatenate(pieces, axis=1)
+
+
+def _compressed(factor: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
+    """Return a factor with fewer columns and the same ``A A^T`` up to `tolerance` in spectral norm."""
+    eigenvalues, vectors = np.linalg.eigh(factor.T @ factor)
+    kept: NDArray[np.float64] = factor @ vectors[:, np.searchsorted(eigenvalues, tolerance) :]
+    return kept
+
+
+def _set_diagonal(matrix: Array, values: Array) -> None:
+    for i in range(matrix.shape[0]):
+        matrix[i, i] = values[i]
+
+
+class _PowerSums:
+    """Frobenius norms of the elementwise powers of a matrix.
+
+    The logarithm of ``sum |rho|^(2p)`` is a convex function of p (Lyapunov), so powers of two, which cost one
+    squaring each, bound it everywhere between them.
+    """
+
+    def __init__(self, correlation: Array) -> None:
+        xp = array_namespace(correlation)
+        self._exponents = [2**j for j in range(MAX_ORDER.bit_length() + 1)]
+        sums = np.zeros(len(self._exponents))
+        for start in range(0, correlation.shape[0], 256):
+            power = correlation[start : start + 256, :] ** 2
+            for j in range(sums.size):
+                sums[j] += float(xp.sum(power))
+                power *= power
+        self._logs = np.log(np.maximum(sums, 1e-300))
+
+    def norm(self, power: int) -> float:
+        """Bound the Frobenius norm, hence the spectral norm, of the matrix of ``|rho_ij|^power``."""
+        return math.exp(0.5 * float(np.interp(power, self._exponents, self._logs)))
+
+    def order_for(self, size: float, tolerance: float, limit: int) -> int:
+        """Return the first order after which ``size * norm`` is below the tolerance, at most `limit`."""
+        for order in range(1, limit):
+            if size * self.norm(order + 1) <= tolerance:
+                return order
+        return limit

@@ -1,0 +1,124 @@
+"""One random instance: weights, readout and samples, as functions of the seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.problem import InitialWeights, Readout
+from gradstep.simulation.streams import Purpose, generator, normal_blocks
+
+TEACHER_AXIS = 0
+"""The teacher's direction is the first coordinate axis: inputs and weights are rotation invariant."""
+
+
+def initial_weights(seed: int, width: int, d: int, law: InitialWeights) -> NDArray[np.float64]:
+    """Draw the first layer.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the instance.
+    width, d : int
+        Number of neurons and input dimension.
+    law : {"gaussian", "sphere"}
+        Rows ``N(0, I_d / d)``, or the same rows divided by their norms.
+
+    Returns
+    -------
+    ndarray, shape (width, d)
+        One neuron a row.
+    """
+    normals = np.concatenate(list(normal_blocks(seed, Purpose.WEIGHTS, width, d)))
+    if law == "sphere":
+        normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    else:
+        normals /= math.sqrt(d)
+    return normals
+
+
+def initial_readout(seed: int, width: int, law: Readout) -> NDArray[np.float64]:
+    """Draw the readout weights at initialisation.
+
+    A Gaussian law gives independent standard normals. A vocabulary is given to the neurons in its exact proportions,
+    as nearly as whole neurons allow (largest remainders, ties to the smaller value), in random order: the proportions
+    of the groups are a parameter of the problem, not a random quantity of it.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the instance.
+    width : int
+        Number of neurons.
+    law : Readout
+        Law of the readout.
+
+    Returns
+    -------
+    ndarray, shape (width,)
+        The values ``a_i`` of order one.
+    """
+    if law.kind == "gaussian":
+        return np.concatenate([block[:, 0] for block in normal_blocks(seed, Purpose.READOUT, width, 1)])
+    values = np.repeat(np.asarray(law.values, dtype=float), apportioned(law.weights, width))
+    return generator(seed, Purpose.READOUT).permutation(values)
+
+
+def apportioned(weights: tuple[float, ...], total: int) -> NDArray[np.intp]:
+    """Round ``weights * total`` to integers that sum to `total`, by largest remainders."""
+    shares = np.asarray(weights) * total
+    counts = np.floor(shares + 1e-9).astype(np.intp)  # 0.1 * 30 must give 3, not 2
+    missing = total - int(counts.sum())
+    counts[np.argsort(counts - shares, kind="stable")[:missing]] += 1
+    return counts
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Fresh inputs and label noise, drawn again in blocks each time they are asked for.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the instance.
+    inputs, noise : Purpose
+        Streams of the inputs and of the noise; `noise` is None for a sample without labels.
+    rows, d : int
+        Sample size and input dimension.
+    """
+
+    seed: int
+    inputs: Purpose
+    noise: Purpose | None
+    rows: int
+    d: int
+
+    def blocks(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Yield (rows, d) inputs with their (rows,) standard normal noise."""
+        inputs = normal_blocks(self.seed, self.inputs, self.rows, self.d)
+        if self.noise is None:
+            for x in inputs:
+                yield x, np.zeros(x.shape[0])
+            return
+        noise = normal_blocks(self.seed, self.noise, self.rows, 1)
+        for x, e in zip(inputs, noise, strict=True):
+            yield x, e[:, 0]
+
+
+def step_sample(seed: int, rows: int, d: int) -> Sample:
+    """Return the sample of the gradient step."""
+    return Sample(seed, Purpose.STEP_INPUTS, Purpose.STEP_NOISE, rows, d)
+
+
+def fit_sample(seed: int, rows: int, d: int) -> Sample:
+    """Return the fresh sample of the ridge fit."""
+    return Sample(seed, Purpose.FIT_INPUTS, Purpose.FIT_NOISE, rows, d)
+
+
+def check_sample(seed: int, rows: int, d: int) -> Sample:
+    """Return the fresh sample that cross-checks the population risk."""
+    return Sample(seed, Purpose.TEST_INPUTS, None, rows, d)

@@ -1,0 +1,137 @@
+"""What a simulation returns: every seed's values, with their means and standard errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.errors import InvalidInput
+from gradstep.problem import CONVENTION, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """Numbers measured on the real network, one per seed.
+
+    Quantities (per seed; those of the fit also per penalty when a path of penalties was asked for):
+
+    ``test_error``
+        ``E (f_hat - f*)^2``, exact given the weights and the readout; label noise not included.
+    ``train_error``
+        ``(1/n) sum_mu (y_mu - f_hat(x_mu))^2`` on the sample of the fit.
+    ``train_loss``
+        ``train_error + (ridge / n) |b|^2``.
+    ``degrees_of_freedom``
+        Trace of the hat matrix of the ridge fit, in [0, min(n, width)].
+    ``alignment``
+        ``<g, beta*> / |g|`` with ``g = X^T (y - f(X)) / n_step``; nan for a zero step.
+    ``spike_strength``
+        Operator norm of the rank-one part of the change of the weights (see
+        `gradstep.simulation.step.Spike`); zero for a zero step.
+    ``bulk_variance``
+        Mean over neurons of ``|w_i - <w_i, v> v|^2 d / (d - 1)`` with ``v = g / |g|``.
+    ``test_error_bound``
+        Bound on the error that the truncated population kernel makes in ``test_error``; rounding not included.
+    ``sampled_test_error``, ``sampled_test_error_deviation``
+        Only with ``test_samples``: the test error on fresh inputs, and the standard error of that average.
+
+    Parameters
+    ----------
+    problem : Problem
+        What was simulated.
+    seeds : tuple of int
+        The seeds, in the order of the first axis of the values.
+    ridge : float or tuple of float
+        Penalty, or the path of penalties: the second axis of the quantities of the fit.
+    values : mapping of str to ndarray
+        Shape (seeds,) or (seeds, penalties); read-only.
+    versions : mapping of str to str
+        Versions of the packages that computed them.
+    convention : str
+        The convention all quantities are in.
+    """
+
+    problem: Problem
+    seeds: tuple[int, ...]
+    ridge: float | tuple[float, ...]
+    values: Mapping[str, NDArray[np.float64]]
+    versions: Mapping[str, str]
+    convention: str = CONVENTION
+
+    def __post_init__(self) -> None:
+        frozen: dict[str, NDArray[np.float64]] = {}
+        for name, value in self.values.items():
+            array = np.array(value, dtype=np.float64)
+            array.flags.writeable = False
+            frozen[name] = array
+        object.__setattr__(self, "values", MappingProxyType(frozen))
+        object.__setattr__(self, "versions", MappingProxyType(dict(self.versions)))
+
+    def __getitem__(self, quantity: str) -> NDArray[np.float64]:
+        """Return every seed's values of a quantity."""
+        try:
+            return self.values[quantity]
+        except KeyError:
+            raise InvalidInput("quantity", quantity, f"one of {', '.join(sorted(self.values))}") from None
+
+    def mean(self, quantity: str) -> NDArray[np.float64]:
+        """Return the mean over seeds: a scalar array, or one value per penalty."""
+        return np.asarray(self[quantity].mean(axis=0))
+
+    def standard_error(self, quantity: str) -> NDArray[np.float64]:
+        """Return the standard error of the mean over seeds; nan for a single seed."""
+        values = self[quantity]
+        if len(self.seeds) < 2:
+            return np.full(values.shape[1:], math.nan)
+        return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(len(self.seeds)))
+
+    def z_score(self, quantity: str, prediction: ArrayLike) -> NDArray[np.float64]:
+        """Return ``(mean - prediction) / standard_error``: how far a prediction is, in standard errors.
+
+        Parameters
+        ----------
+        quantity : str
+            Name of the quantity.
+        prediction : array_like
+            Value to compare with; broadcasts against the mean.
+
+        Returns
+        -------
+        ndarray
+            About standard normal (Student with seeds - 1 degrees of freedom) when the prediction is right.
+        """
+        difference = self.mean(quantity) - np.asarray(prediction, dtype=float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(difference / self.standard_error(quantity))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain lists, numbers and strings, fit for JSON (a value that is not a number becomes None)."""
+        return {
+            "problem": self.problem.to_dict(),
+            "seeds": list(self.seeds),
+            "ridge": self.ridge if isinstance(self.ridge, float) else list(self.ridge),
+            "values": {name: _plain(value.tolist()) for name, value in self.values.items()},
+            "convention": self.convention,
+            "versions": dict(self.versions),
+        }
+
+    def __str__(self) -> str:
+        many = "penalties" if isinstance(self.ridge, tuple) else "penalty"
+        lines = [f"Measurement over {len(self.seeds)} seeds, {many} {self.ridge}", str(self.problem)]
+        for name in self.values:
+            mean, error = np.atleast_1d(self.mean(name)), np.atleast_1d(self.standard_error(name))
+            pairs = ", ".join(f"{m:.6g} +- {e:.2g}" for m, e in zip(mean, error, strict=True))
+            lines.append(f"  {name}: {pairs}")
+        return "\n".join([*lines, f"  convention: {self.convention}"])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    return value if math.isfinite(value) else None

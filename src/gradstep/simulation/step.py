@@ -1,0 +1,138 @@
+"""One full gradient step on the first layer, and what it did to the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gradstep.gaussian import ScalarFunction
+from gradstep.simulation.backend import Array, Backend
+from gradstep.simulation.instance import TEACHER_AXIS, Sample
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The averaged gradient of one instance.
+
+    Parameters
+    ----------
+    rows : array, shape (N, d)
+        ``G_i = (1/n_step) sum_mu a_i (y_mu - f(x_mu)) sigma'(<w_i, x_mu>) x_mu``, double precision.
+    linear : array, shape (d,)
+        ``g = X^T (y - f(X)) / n_step``, double precision: the direction all rows share when ``E sigma'`` is not zero.
+    """
+
+    rows: Array
+    linear: Array
+
+
+def gradient(
+    backend: Backend,
+    activation: ScalarFunction,
+    teacher: ScalarFunction,
+    sample: Sample,
+    weights: Array,
+    readout: Array,
+    *,
+    noise: float,
+    output_factor: float,
+    after_block: Callable[[], None] = lambda: None,
+) -> Gradient:
+    """Average the gradient over a sample, one block of rows at a time.
+
+    Parameters
+    ----------
+    backend : Backend
+        Where to compute.
+    activation, teacher : ScalarFunction
+        ``sigma`` and ``f*``.
+    sample : Sample
+        Inputs and noise; the teacher's direction is the first coordinate.
+    weights : array, shape (N, d)
+        First layer, in the precision of the data.
+    readout : array, shape (N,)
+        Readout ``a_i`` at initialisation, in the precision of the data.
+    noise : float
+        Standard deviation of the label noise.
+    output_factor : float
+        Prefactor of the network, ``f(x) = output_factor * sum_i a_i sigma(<w_i, x>)``.
+    after_block : callable
+        Called after each block.
+
+    Returns
+    -------
+    Gradient
+        In double precision.
+    """
+    rows = backend.zeros(tuple(weights.shape))
+    linear = backend.zeros((weights.shape[1],))
+    for inputs, errors in sample.blocks():
+        x = backend.data(inputs)
+        labels = teacher(x[:, TEACHER_AXIS]) + noise * backend.data(errors)
+        preactivations = x @ weights.T
+        residual = labels - output_factor * (activation(preactivations) @ readout)
+        slopes = activation.derivative(preactivations)
+        slopes *= residual[:, None]
+        rows += backend.double(slopes.T @ x)
+        linear += backend.double(residual @ x)
+        after_block()
+    rows *= backend.double(readout)[:, None] / sample.rows
+    return Gradient(rows, linear / sample.rows)
+
+
+@dataclass(frozen=True)
+class Spike:
+    """How the step splits into one common direction and the rest.
+
+    Parameters
+    ----------
+    direction : array, shape (d,)
+        Unit vector ``v = g / |g|``; the teacher's direction when no step is taken.
+    alignment : float
+        ``<v, beta*>``; nan when no step is taken.
+    strength : float
+        Operator norm ``|s| |a|`` of the rank-one part ``s a v^T`` of the change of the weights, where ``s`` is the
+        least-squares coefficient of ``a_i`` in ``<change_i, v>``. Theory: ``(eta / sqrt N) |E sigma'| |g| |a|``.
+    bulk_variance : float
+        Mean over neurons of ``|w_i - <w_i, v> v|^2 * d / (d - 1)`` after the step.
+    """
+
+    direction: Array
+    alignment: float
+    strength: float
+    bulk_variance: float
+
+
+def measure_spike(before: Array, after: Array, readout: Array, linear: Array | None) -> Spike:
+    """Split the step into its spike and the rest.
+
+    Parameters
+    ----------
+    before, after : array, shape (N, d)
+        Weights before and after the step, in double precision.
+    readout : array, shape (N,)
+        Readout at initialisation, in double precision.
+    linear : array, shape (d,), or None
+        `Gradient.linear`; None when no step was taken.
+
+    Returns
+    -------
+    Spike
+        Measured, not predicted.
+    """
+    d = after.shape[1]
+    if linear is None:
+        direction = 0 * after[0, :]
+        direction[TEACHER_AXIS] = 1.0
+        alignment, strength = math.nan, 0.0
+    else:
+        direction = linear / (linear @ linear) ** 0.5
+        alignment = float(direction[TEACHER_AXIS])
+        projections = (after - before) @ direction
+        # |s| |a| with s = <a, projections> / |a|^2
+        strength = abs(float(readout @ projections)) / float(readout @ readout) ** 0.5
+    rest = after - (after @ direction)[:, None] * direction[None, :]
+    rest *= rest
+    total = float((rest @ (0 * direction + 1)) @ (0 * readout + 1))
+    return Spike(direction, alignment, strength, total / after.shape[0] * d / (d - 1))

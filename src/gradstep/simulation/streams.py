@@ -1,0 +1,52 @@
+"""Random numbers that depend on the seed, the purpose and the block of rows, and on nothing else.
+
+Every array of normals is drawn on the host, in blocks of `BLOCK_ROWS` rows, each block from its own stream. So the
+numbers do not depend on the device, on the precision, on the memory at hand or on which worker draws them. Two
+problems simulated with the same seed share their random numbers as far as their sizes allow: the first rows of a
+larger sample are the rows of a smaller one, and likewise for the neurons of a wider network. Differences between such
+problems are therefore paired, and much less noisy than the values themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK_ROWS = 4096
+"""Rows drawn and processed at a time: fixed, because it is part of what a seed means."""
+
+_ENTROPY = 0x67726164_73746570
+"""Root of all streams of the package ("gradstep" in ASCII)."""
+
+
+class Purpose(IntEnum):
+    """What a stream is used for; the values are part of what a seed means."""
+
+    WEIGHTS = 0
+    READOUT = 1
+    STEP_INPUTS = 2
+    STEP_NOISE = 3
+    FIT_INPUTS = 4
+    FIT_NOISE = 5
+    TEST_INPUTS = 6
+
+
+def generator(seed: int, purpose: Purpose, block: int = 0) -> np.random.Generator:
+    """Return the generator of one block of one purpose of one seed."""
+    sequence = np.random.SeedSequence(_ENTROPY, spawn_key=(seed, int(purpose), block))
+    return np.random.Generator(np.random.PCG64(sequence))
+
+
+def normal_blocks(seed: int, purpose: Purpose, rows: int, columns: int) -> Iterator[NDArray[np.float64]]:
+    """Yield a (rows, columns) matrix of independent standard normals, at most `BLOCK_ROWS` rows at a time."""
+    for block, start in enumerate(range(0, rows, BLOCK_ROWS)):
+        count = min(BLOCK_ROWS, rows - start)
+        yield generator(seed, purpose, block).standard_normal((count, columns))
+
+
+def block_count(rows: int) -> int:
+    """Return the number of blocks `normal_blocks` yields."""
+    return -(-rows // BLOCK_ROWS)

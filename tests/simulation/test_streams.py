@@ -1,0 +1,69 @@
+"""Random streams: what a seed means."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradstep.problem import Readout
+from gradstep.simulation.instance import apportioned, fit_sample, initial_readout, initial_weights
+from gradstep.simulation.streams import BLOCK_ROWS, Purpose, block_count, generator, normal_blocks
+
+
+def test_smaller_sample_is_the_start_of_a_larger_one() -> None:
+    small = np.concatenate(list(normal_blocks(3, Purpose.FIT_INPUTS, BLOCK_ROWS + 5, 2)))
+    large = np.concatenate(list(normal_blocks(3, Purpose.FIT_INPUTS, 2 * BLOCK_ROWS + 7, 2)))
+    np.testing.assert_array_equal(small, large[: BLOCK_ROWS + 5])
+
+
+def test_blocks_have_the_fixed_size_and_cover_all_rows() -> None:
+    sizes = [block.shape[0] for block in normal_blocks(0, Purpose.STEP_INPUTS, 2 * BLOCK_ROWS + 1, 1)]
+    assert sizes == [BLOCK_ROWS, BLOCK_ROWS, 1]
+    assert [block_count(rows) for rows in (1, BLOCK_ROWS, BLOCK_ROWS + 1)] == [1, 1, 2]
+
+
+def test_streams_differ_between_seeds_purposes_and_blocks() -> None:
+    keys = [(s, p, b) for s in (0, 1, 2**32 - 1) for p in Purpose for b in (0, 1)]
+    first = {generator(*key).standard_normal() for key in keys}
+    assert len(first) == len(keys)
+
+
+def test_a_sample_gives_the_same_rows_each_time() -> None:
+    sample = fit_sample(1, 10, 3)
+    for (x, e), (x_again, e_again) in zip(sample.blocks(), sample.blocks(), strict=True):
+        np.testing.assert_array_equal(x, x_again)
+        np.testing.assert_array_equal(e, e_again)
+
+
+def test_gaussian_rows_have_variance_one_over_d_and_sphere_rows_their_direction() -> None:
+    d, width = 50, 4000
+    rows = initial_weights(0, width, d, "gaussian")
+    squares = np.sum(rows**2, axis=1)  # chi-squared with d degrees of freedom over d: variance 2/d
+    assert abs(squares.mean() - 1) < 5 * np.sqrt(2 / d / width)
+    assert abs(squares.var() * d / 2 - 1) < 0.2
+    sphere = initial_weights(0, width, d, "sphere")
+    np.testing.assert_allclose(np.linalg.norm(sphere, axis=1), 1, rtol=1e-14)
+    np.testing.assert_allclose(sphere * np.sqrt(squares)[:, None], rows, rtol=1e-13)
+
+
+def test_vocabulary_has_its_exact_proportions_in_random_order() -> None:
+    law = Readout.parse({-1.0: 0.25, 0.5: 0.25, 2.0: 0.5})
+    values = initial_readout(0, 400, law)
+    assert [int(np.sum(values == v)) for v in law.values] == [100, 100, 200]
+    assert np.any(np.diff(values) < 0)
+    assert not np.array_equal(values, initial_readout(1, 400, law))
+
+
+def test_largest_remainders() -> None:
+    assert apportioned((0.5, 0.5), 3).tolist() == [2, 1]
+    assert apportioned((0.1, 0.9), 30).tolist() == [3, 27]
+    assert apportioned((0.3, 0.3, 0.4), 4).tolist() == [1, 1, 2]
+    for total in range(1, 40):
+        counts = apportioned((0.15, 0.35, 0.2, 0.3), total)
+        assert counts.sum() == total
+        assert np.all(np.abs(counts - np.array([0.15, 0.35, 0.2, 0.3]) * total) < 1)
+
+
+def test_gaussian_readout_is_standard_normal() -> None:
+    values = initial_readout(5, 20_000, Readout("gaussian"))
+    assert abs(values.mean()) < 5 / np.sqrt(values.size)
+    assert abs(np.mean(values**2) - 1) < 5 * np.sqrt(2 / values.size)

@@ -1,0 +1,23 @@
+"""Calculus under the standard Gaussian: functions, expectations, Hermite expansions."""
+
+from gradstep.gaussian.functions import REGISTERED, ScalarFunction, scalar_function
+from gradstep.gaussian.hermite import hermite_coefficients
+from gradstep.gaussian.moments import Moments, moments
+from gradstep.gaussian.quadrature import Estimate, expectation, gaussian_rule
+from gradstep.gaussian.smoothing import Smoothed, hermite_smoothed, hermite_values, smoothed
+
+__all__ = [
+    "REGISTERED",
+    "Estimate",
+    "Moments",
+    "ScalarFunction",
+    "Smoothed",
+    "expectation",
+    "gaussian_rule",
+    "hermite_coefficients",
+    "hermite_smoothed",
+    "hermite_values",
+    "moments",
+    "scalar_function",
+    "smoothed",
+]

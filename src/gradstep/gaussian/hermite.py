@@ -1,0 +1,47 @@
+"""Hermite expansions under the standard Gaussian, in the orthonormal basis ``h_k = He_k / sqrt(k!)``."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian.functions import ScalarFunction, scalar_function
+from gradstep.gaussian.smoothing import hermite_smoothed
+
+__all__ = ["hermite_coefficients"]
+
+
+def hermite_coefficients(
+    function: str | ScalarFunction | Any, order: int, scale: ArrayLike = 1.0
+) -> NDArray[np.float64]:
+    """Return E f(scale * z) h_k(z) for k = 0..order.
+
+    Parameters
+    ----------
+    function : str, callable or ScalarFunction
+        The function f.
+    order : int
+        Highest degree, >= 0.
+    scale : array_like, optional
+        Standard deviation(s) of the argument, >= 0.
+
+    Returns
+    -------
+    ndarray, shape (order + 1, *scale.shape)
+        Coefficients in the orthonormal probabilists' basis ``h_k = He_k / sqrt(k!)``; their squares sum to at most
+        E f(scale * z)^2 (Parseval).
+
+    Raises
+    ------
+    InvalidInput
+        If `order` is not a non-negative integer, or the scale is negative or not finite.
+    """
+    try:
+        count = operator.index(order)
+    except TypeError:
+        raise InvalidInput("order", order, "an integer >= 0") from None
+    return hermite_smoothed(scalar_function(function), 0.0, scale, count)

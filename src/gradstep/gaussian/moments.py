@@ -1,0 +1,86 @@
+"""Moments of a function and of its derivative under the standard Gaussian."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gradstep.gaussian.functions import ScalarFunction, scalar_function
+from gradstep.gaussian.quadrature import expectation
+from gradstep.gaussian.smoothing import hermite_smoothed, smoothed
+
+__all__ = ["Moments", "moments"]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of f(z) and f'(z), z ~ N(0, 1).
+
+    Attributes
+    ----------
+    mean : float
+        E f.
+    linear : float
+        E z f, the coefficient of the linear part. Equal to `derivative_mean` if f is continuous; for a function with
+        jumps it is larger by the jumps times the density there (``sign``: linear = sqrt(2/pi), derivative_mean = 0).
+    quadratic : float
+        E f h_2, with h_2(z) = (z^2 - 1)/sqrt 2.
+    second_moment : float
+        E f^2.
+    derivative_mean, derivative_second_moment, derivative_z2, derivative_variance : float
+        E f', E f'^2, E f' z^2 and Var f' of the ordinary derivative (jumps contribute nothing), which is what a
+        gradient step on the network uses.
+    nonlinear_second_moment : float
+        E f^2 - mean^2 - linear^2.
+    """
+
+    mean: float
+    linear: float
+    quadratic: float
+    second_moment: float
+    derivative_mean: float
+    derivative_second_moment: float
+    derivative_z2: float
+    derivative_variance: float
+    nonlinear_second_moment: float
+
+
+def moments(function: ScalarFunction | str | Any) -> Moments:
+    """Return the moments of a function under N(0, 1); cached.
+
+    Parameters
+    ----------
+    function : str, callable or ScalarFunction
+
+    Returns
+    -------
+    Moments
+        Accurate to about 1e-13 relative to the size of the function.
+    """
+    return _moments(scalar_function(function))
+
+
+@lru_cache(maxsize=512)
+def _moments(function: ScalarFunction) -> Moments:
+    value = smoothed(function, 0.0, 1.0)
+
+    def integrands(z: Any) -> Any:
+        slope = function.derivative(z)
+        return np.stack([slope, slope * slope, slope * z * z])
+
+    first, second, z2 = expectation(integrands, kinks=function.kinks).value
+    spread = expectation(lambda z: (function.derivative(z) - first) ** 2, kinks=function.kinks).value
+    return Moments(
+        mean=float(value.mean),
+        linear=float(value.slope),
+        quadratic=float(hermite_smoothed(function, 0.0, 1.0, 2)[2]),
+        second_moment=float(value.second_moment),
+        derivative_mean=float(first),
+        derivative_second_moment=float(second),
+        derivative_z2=float(z2),
+        derivative_variance=float(spread),
+        nonlinear_second_moment=float(value.residual_variance),
+    )

@@ -1,0 +1,111 @@
+"""Panels on the real axis that resolve a function: bisection until Legendre coefficients have decayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import NotConverged
+
+__all__ = ["PANEL_ORDER", "Panels", "legendre_rule", "resolved_panels"]
+
+PANEL_ORDER = 20
+_TAIL = 4
+_TOLERANCE = 1e-12
+_SINGULAR_WIDTH = 1e-11
+_MAXIMUM_PANELS = 4000
+
+
+@lru_cache(maxsize=64)
+def legendre_rule(order: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return nodes and weights of Gauss-Legendre quadrature on [-1, 1]; read-only."""
+    nodes, weights = np.polynomial.legendre.leggauss(order)
+    nodes.flags.writeable = weights.flags.writeable = False
+    return nodes, weights
+
+
+@lru_cache(maxsize=1)
+def _tail_projection() -> NDArray[np.float64]:
+    """Matrix from values at the nodes to the last Legendre coefficients."""
+    nodes, weights = legendre_rule(PANEL_ORDER)
+    degrees = np.arange(PANEL_ORDER)
+    basis = np.polynomial.legendre.legvander(nodes, PANEL_ORDER - 1)
+    coefficients = (degrees + 0.5)[:, None] * basis.T * weights
+    return coefficients[-_TAIL:]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Edges of the panels, the isolated points that no panel resolves, and half the narrowest regular panel."""
+
+    edges: NDArray[np.float64]
+    singular: tuple[float, ...]
+    pole_distance: float
+
+
+def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], reach: float) -> Panels:
+    """Return panels of [-reach, reach] on each of which a polynomial of degree 19 represents the function.
+
+    Parameters
+    ----------
+    function : callable
+        Vectorised function.
+    kinks : tuple of float
+        Known break points; they become edges.
+    reach : float
+        Half-width of the interval.
+
+    Returns
+    -------
+    Panels
+
+    Raises
+    ------
+    NotConverged
+        If the function varies too fast to be resolved.
+    """
+    nodes, _ = legendre_rule(PANEL_ORDER)
+    start = [0.0]
+    while start[-1] < reach:
+        start.append(min(2.0 * start[-1] + 1.0, reach))
+    first = np.unique(np.concatenate([start, np.negative(start), [k for k in kinks if abs(k) < reach]]))
+    left, right = first[:-1], first[1:]
+    done: list[NDArray[np.float64]] = [first]
+    singular: list[float] = []
+    narrowest = np.inf
+    count = left.size
+    while left.size:
+        middle, half = 0.5 * (left + right), 0.5 * (right - left)
+        with np.errstate(all="ignore"):
+            values = np.asarray(function(middle[:, None] + half[:, None] * nodes), dtype=np.float64)
+        tail = np.max(np.abs(values @ _tail_projection().T), axis=1)
+        size = np.max(np.abs(values), axis=1)
+        # Relative to the panel, but no finer than rounding in the values that an average over it will meet.
+        floor = 0.1 * np.max(size[np.abs(middle) <= 1.0 + np.abs(middle).min()], initial=0.0)
+        bad = ~(tail <= _TOLERANCE * np.maximum(size, floor))
+        good_width = 2 * half[~bad & (np.abs(middle) < 8.0)]
+        narrowest = min(narrowest, float(np.min(good_width, initial=np.inf)))
+        tiny = bad & (half < _SINGULAR_WIDTH * np.maximum(1.0, np.abs(middle)))
+        singular.extend(middle[tiny])
+        bad &= ~tiny
+        left, middle, right = left[bad], middle[bad], right[bad]
+        done.append(middle)
+        count += middle.size
+        if count > _MAXIMUM_PANELS:
+            raise NotConverged(
+                "Panels of a function",
+                float(tail.max() / max(size.max(), 1e-300)),
+                _TOLERANCE,
+                f"It varies too fast over |x| <= {reach:g}; use a smoother function or a smaller scale.",
+            )
+        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
+    merged: list[float] = []
+    for point in sorted(singular):
+        if not merged or point - merged[-1] > 1e-8 * max(1.0, abs(point)):
+            merged.append(float(point))
+    return Panels(np.unique(np.concatenate(done)), tuple(merged), float(min(0.5 * narrowest, 4.0)))

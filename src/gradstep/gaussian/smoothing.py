@@ -1,0 +1,430 @@
+"""Gaussian averages of a function at every mean and scale: E f(m + s z) and its Hermite coefficients in z.
+
+Which method a function gets:
+
+* polynomials: Gauss-Hermite with just enough nodes to be exact;
+* functions linear between kinks (relu, sign, hardtanh, ...): closed form;
+* sin, cos, and erf at large scale: closed form (E erf^2 through Owen's T);
+* analytic functions: the trapezoidal rule in z, exponentially convergent with a step set by the width of the strip of
+  analyticity divided by the scale;
+* everything else, and analytic functions at very large scale: Gauss-Legendre panels split at the kinks and wherever
+  the function needs it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import formula
+from gradstep.gaussian.functions import ScalarFunction
+from gradstep.gaussian.panels import PANEL_ORDER, legendre_rule, resolved_panels
+from gradstep.gaussian.quadrature import gaussian_density
+
+__all__ = ["Smoothed", "hermite_smoothed", "hermite_values", "smoothed"]
+
+Array = NDArray[np.float64]
+# From (values of f, nodes z, probability weights), nodes on the last axis, to statistics on the first axis.
+Reduction = Callable[[Array, Array, Array], Array]
+
+_DIGITS = 34.0  # -ln of the relative error aimed at in the trapezoidal rule
+_WIDEST_SHIFT = 8.0
+_TRAPEZOID_LIMIT = 500
+_CHUNK = 1 << 17
+_ONE_BUCKET = 20_000
+_LARGEST_RANGE = 60.0
+
+
+class Smoothed(NamedTuple):
+    """Averages of f(m + s z) over z ~ N(0, 1), arrays of one shape.
+
+    Attributes
+    ----------
+    mean : ndarray
+        E f(m + s z).
+    slope : ndarray
+        E z f(m + s z), which is s E f'(m + s z) where f is continuous.
+    second_moment : ndarray
+        E f(m + s z)^2.
+    residual_variance : ndarray
+        E (f - mean - slope z)^2 = second_moment - mean^2 - slope^2, computed without cancellation; >= 0.
+    """
+
+    mean: Array
+    slope: Array
+    second_moment: Array
+    residual_variance: Array
+
+
+def hermite_values(x: ArrayLike, order: int) -> Array:
+    """Return the orthonormal probabilists' Hermite polynomials ``h_k(x) = He_k(x) / sqrt(k!)``, k = 0..order.
+
+    Parameters
+    ----------
+    x : array_like
+        Points.
+    order : int
+        Highest degree, >= 0.
+
+    Returns
+    -------
+    ndarray, shape (order + 1, *x.shape)
+
+    Raises
+    ------
+    InvalidInput
+        If `order` is negative.
+    """
+    if order < 0:
+        raise InvalidInput("order", order, "an integer >= 0")
+    points = np.asarray(x, dtype=np.float64)
+    values = np.empty((order + 1, *points.shape))
+    values[0] = 1.0
+    if order:
+        values[1] = points
+    for k in range(1, order):
+        values[k + 1] = (points * values[k] - math.sqrt(k) * values[k - 1]) / math.sqrt(k + 1)
+    return values
+
+
+def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smoothed:
+    """Return E f, E z f, E f^2 and the residual variance of f(mean + scale z).
+
+    Parameters
+    ----------
+    function : ScalarFunction
+    mean, scale : array_like
+        Broadcast against each other; scale >= 0.
+
+    Returns
+    -------
+    Smoothed
+        Arrays of the broadcast shape, absolute error below 1e-10 times the size of f (typically 1e-14).
+
+    Raises
+    ------
+    InvalidInput
+        If the scale is negative, anything is not finite, or f grows so fast that the averages are infinite.
+    """
+    m, s, shape = _arguments(mean, scale)
+    closed = _closed_form(function, m, s)
+    if closed is None:
+        closed = _averages(function, m, s, _first_moments, 3, 0)
+    first, slope, residual = closed
+    still = s == 0
+    if still.any():
+        first[still], slope[still], residual[still] = function(m[still]), 0.0, 0.0
+    residual = np.maximum(residual, 0.0)
+    second = residual + first * first + slope * slope
+    if not np.isfinite(second).all():
+        raise InvalidInput("scale", float(s.max(initial=0)), f"a scale at which {function.name} has finite moments")
+    return Smoothed(first.reshape(shape), slope.reshape(shape), second.reshape(shape), residual.reshape(shape))
+
+
+def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike, order: int) -> Array:
+    """Return E f(mean + scale z) h_k(z) for k = 0..order, h_k the orthonormal probabilists' Hermite polynomials.
+
+    Parameters
+    ----------
+    function : ScalarFunction
+    mean, scale : array_like
+        Broadcast against each other; scale >= 0.
+    order : int
+        Highest degree, >= 0.
+
+    Returns
+    -------
+    ndarray, shape (order + 1, *broadcast shape)
+
+    Raises
+    ------
+    InvalidInput
+        As `smoothed`, and if `order` is negative.
+    """
+    m, s, shape = _arguments(mean, scale)
+    if order < 0:
+        raise InvalidInput("order", order, "an integer >= 0")
+
+    def coefficients(values: Array, z: Array, weight: Array) -> Array:
+        basis = hermite_values(z, order)
+        if z.ndim == 1:
+            return np.asarray((basis * weight) @ values.T)
+        return np.asarray(np.einsum("kij,ij->ki", basis, values * weight))
+
+    result = _averages(function, m, s, coefficients, order + 1, order)
+    still = s == 0
+    if still.any():
+        result[:, still] = 0.0
+        result[0, still] = function(m[still])
+    if not np.isfinite(result).all():
+        raise InvalidInput("scale", float(s.max(initial=0)), f"a scale at which {function.name} has finite moments")
+    return result.reshape(order + 1, *shape)
+
+
+def _arguments(mean: ArrayLike, scale: ArrayLike) -> tuple[Array, Array, tuple[int, ...]]:
+    m, s = np.broadcast_arrays(np.asarray(mean, dtype=np.float64), np.asarray(scale, dtype=np.float64))
+    if not np.isfinite(m).all():
+        raise InvalidInput("mean", mean, "finite numbers")
+    if not (np.isfinite(s).all() and (s >= 0).all()):
+        raise InvalidInput("scale", scale, "finite numbers >= 0")
+    return m.ravel(), s.ravel(), m.shape
+
+
+def _first_moments(values: Array, z: Array, weight: Array) -> Array:
+    if z.ndim == 1:
+        mean, slope = np.stack([weight, weight * z]) @ values.T
+        rest = values - mean[:, None]
+        rest -= slope[:, None] * z
+        np.square(rest, out=rest)
+        return np.stack([mean, slope, rest @ weight])
+    weighted = weight * values
+    mean, slope = weighted.sum(-1), np.einsum("ij,ij->i", weighted, z)
+    rest = values - mean[:, None] - slope[:, None] * z
+    return np.stack([mean, slope, np.einsum("ij,ij,ij->i", weight, rest, rest)])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Closed forms: arrays (mean, slope, residual variance), or None
+
+
+def _closed_form(function: ScalarFunction, m: Array, s: Array) -> Array | None:
+    kind, data = _plan(function)
+    if kind == "piecewise_linear":
+        return _piecewise_linear(data, m, s)
+    if kind in ("sin", "cos"):
+        slope, intercept = data
+        shift = intercept + (math.pi / 2 if kind == "cos" else 0.0)
+        return _sine(slope * m + shift, slope * s)
+    if kind == "erf":
+        slope, intercept = data
+        if np.min(np.abs(slope) * s, initial=np.inf) >= 2.0:
+            return _error_function(slope * m + intercept, slope * s)
+    return None
+
+
+@lru_cache(maxsize=512)
+def _plan(function: ScalarFunction) -> tuple[str, Any]:
+    """Return the method for a function and what the method needs to know."""
+    expression = function.expression
+    if expression is None:
+        return ("panels", None)
+    degree = formula.degree(expression)
+    if degree is not None:
+        return ("polynomial", degree)
+    if formula.is_piecewise_linear(expression):
+        return ("piecewise_linear", _segments(function))
+    if isinstance(expression, formula.Apply):
+        line = formula.affine(expression.argument)
+        if line is not None and expression.name in ("sin", "cos"):
+            return (expression.name, line)
+        if line is not None and expression.name in ("erf", "erf_scaled"):
+            # In units in which the function is 2 Phi(y) - 1.
+            unit = math.sqrt(2.0) if expression.name == "erf" else 1.0
+            return ("erf", (unit * line[0], unit * line[1]))
+    if not function.kinks and formula.strip(expression) > 0:
+        return ("trapezoid", formula.strip(expression))
+    return ("panels", None)
+
+
+def _segments(function: ScalarFunction) -> tuple[Array, Array, Array]:
+    """Return kinks, and slope and intercept of every segment between them."""
+    kinks = np.asarray(function.kinks)
+    edges = np.concatenate([[kinks[0] - 3.0], kinks, [kinks[-1] + 3.0]]) if kinks.size else np.array([-1.0, 1.0])
+    width = np.diff(edges)
+    left, right = edges[:-1] + 0.25 * width, edges[:-1] + 0.75 * width
+    low, high = function(left), function(right)
+    slope = (high - low) / (right - left)
+    return kinks, slope, low - slope * left
+
+
+def _piecewise_linear(segments: tuple[Array, Array, Array], m: Array, s: Array) -> Array:
+    kinks, slopes, intercepts = segments
+    spread = np.where(s > 0, s, 1.0)
+    ends = [(np.clip((kink - m) / spread, -40.0, 40.0)) for kink in kinks]
+    density = [gaussian_density(end) for end in ends]
+    below = [scipy.special.ndtr(end) for end in ends]
+    above = [scipy.special.ndtr(-end) for end in ends]
+    moments = []
+    for j in range(len(slopes)):
+        if not ends:
+            moments.append((np.ones_like(m), np.zeros_like(m), np.ones_like(m)))
+        elif j == 0:
+            moments.append((below[0], -density[0], below[0] - ends[0] * density[0]))
+        elif j == len(ends):
+            moments.append((above[-1], density[-1], above[-1] + ends[-1] * density[-1]))
+        else:
+            # The difference of the smaller tails keeps its relative accuracy.
+            zeroth = np.where(ends[j - 1] > 0, above[j - 1] - above[j], below[j] - below[j - 1])
+            first = density[j - 1] - density[j]
+            moments.append((zeroth, first, zeroth + ends[j - 1] * density[j - 1] - ends[j] * density[j]))
+    mean, slope, residual = np.zeros_like(m), np.zeros_like(m), np.zeros_like(m)
+    for a, b, (zeroth, first, second) in zip(slopes, intercepts, moments, strict=True):
+        level = a * m + b
+        mean += level * zeroth + a * s * first
+        slope += level * first + a * s * second
+    for a, b, (zeroth, first, second) in zip(slopes, intercepts, moments, strict=True):
+        level, tilt = a * m + b - mean, a * s - slope
+        residual += level * level * zeroth + 2 * level * tilt * first + tilt * tilt * second
+    return np.stack([mean, slope, residual])
+
+
+def _sine(m: Array, s: Array) -> Array:
+    u = s * s
+    damping = np.exp(-0.5 * u)
+    series = u**3 / 6 * (1 + u**2 / 20 * (1 + u**2 / 42 * (1 + u**2 / 72 * (1 + u**2 / 110)))) * np.exp(-u)
+    with np.errstate(over="ignore"):
+        odd = np.where(u < 0.5, series, -0.5 * np.expm1(-2 * u) - u * np.exp(-u))
+    even = 0.5 * np.expm1(-u) ** 2
+    sine, cosine = np.sin(m), np.cos(m)
+    return np.stack([damping * sine, s * damping * cosine, even * sine**2 + odd * cosine**2])
+
+
+def _error_function(m: Array, s: Array) -> Array:
+    width = np.hypot(1.0, s)
+    argument = m / width
+    mean = scipy.special.erf(argument * math.sqrt(0.5))
+    slope = 2 * s / width * gaussian_density(argument)
+    second = 1.0 - 8.0 * scipy.special.owens_t(argument, 1.0 / np.sqrt(1.0 + 2.0 * s * s))
+    return np.stack([mean, slope, second - mean**2 - slope**2])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Quadrature
+
+
+def _averages(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, count: int, order: int) -> Array:
+    """Return `count` statistics per element, from nodes fine enough for Hermite degree `order`."""
+    kind, data = _plan(function)
+    if kind == "polynomial":
+        nodes, weight = _gauss_hermite(max(data, (data + order) // 2, 1) + 1)
+        return _on_common_nodes(function, m, s, nodes, weight, reduce, count)
+    if kind in ("panels", "piecewise_linear"):
+        return _on_panels(function, m, s, reduce, count, order)
+    strip = data if kind == "trapezoid" else function.pole_distance
+    result = np.empty((count, m.size))
+    level = _trapezoid_level(strip, s, order)
+    limit = _trapezoid_level_limit(order)
+    top = level.max(initial=0)
+    if m.size * _TRAPEZOID_LIMIT * 2.0 ** (0.5 * (top - limit)) <= _ONE_BUCKET:
+        level = np.full_like(level, top)
+    for value in np.unique(level):
+        chosen = level == value
+        everything = bool(chosen.all())
+        mm, ss = (m, s) if everything else (m[chosen], s[chosen])
+        if value > limit:
+            part = _on_panels(function, mm, ss, reduce, count, order)
+        else:
+            part = _on_trapezoid(function, mm, ss, int(value), reduce, count, order)
+        if everything:
+            return part
+        result[:, chosen] = part
+    return result
+
+
+@lru_cache(maxsize=256)
+def _gauss_hermite(count: int) -> tuple[Array, Array]:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    return nodes, weights / weights.sum()
+
+
+def _on_common_nodes(
+    function: ScalarFunction, m: Array, s: Array, z: Array, weight: Array, reduce: Reduction, count: int
+) -> Array:
+    rows = max(1, _CHUNK // z.size)
+    if m.size <= rows:
+        return reduce(function(m[:, None] + s[:, None] * z), z, weight)
+    result = np.empty((count, m.size))
+    for start in range(0, m.size, rows):
+        part = slice(start, start + rows)
+        result[:, part] = reduce(function(m[part, None] + s[part, None] * z), z, weight)
+    return result
+
+
+def _widest_step(order: int) -> float:
+    y = _WIDEST_SHIFT
+    return 2 * math.pi * y / (_DIGITS + 0.5 * y * y + 2 * y * math.sqrt(order))
+
+
+def _trapezoid_level(strip: float, s: Array, order: int) -> NDArray[np.int64]:
+    """Return the number of halvings (in units of sqrt 2) of the widest step that every scale needs.
+
+    The error of step h is exp(-2 pi y / h) times the integrand's size on the line Im z = y, for any y inside the
+    strip; the Gaussian contributes exp(y^2 / 2) and h_k at most exp(2 y sqrt k).
+    """
+    with np.errstate(divide="ignore"):
+        y = np.minimum(strip / s, _WIDEST_SHIFT)
+    step = 2 * math.pi * y / (_DIGITS + 0.5 * y * y + 2 * y * math.sqrt(order))
+    return np.maximum(np.ceil(2 * np.log2(_widest_step(order) / step) - 1e-9), 0).astype(np.int64)
+
+
+def _trapezoid_level_limit(order: int) -> int:
+    span = 2 * _half_range(order)
+    return int(2 * math.log2(max(_TRAPEZOID_LIMIT * _widest_step(order) / span, 1.0)))
+
+
+def _half_range(order: int) -> float:
+    return 9.0 if order <= 2 else 9.0 + min(6.0, 0.6 * math.sqrt(order))
+
+
+@lru_cache(maxsize=256)
+def _trapezoid_rule(level: int, order: int, half_range: float) -> tuple[Array, Array]:
+    step = _widest_step(order) * 2.0 ** (-0.5 * level)
+    count = math.ceil(half_range / step)
+    nodes = step * np.arange(-count, count + 1)
+    weights = step * gaussian_density(nodes)
+    return nodes, weights / weights.sum()
+
+
+def _on_trapezoid(
+    function: ScalarFunction, m: Array, s: Array, level: int, reduce: Reduction, count: int, order: int
+) -> Array:
+    half_range = _half_range(order)
+    with np.errstate(over="ignore", invalid="ignore"):
+        while True:
+            z, weight = _trapezoid_rule(level, order, half_range)
+            end = np.stack([m - s * z[-1], m + s * z[-1]])
+            last = float(np.max(np.abs(function(end)), initial=0.0))
+            middle = function(m)
+            size = float(np.max(np.abs(middle), initial=0.0))
+            # Fast growth: the mass of f^2 sits further out.
+            if last * last * weight[-1] * z[-1] ** 2 <= 1e-14 * max(size * size, 1e-2) or half_range > _LARGEST_RANGE:
+                break
+            half_range *= 1.3
+        return _on_common_nodes(function, m, s, z, weight, reduce, count)
+
+
+def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, count: int, order: int) -> Array:
+    half_range = _half_range(order)
+    reach = float(np.max(np.abs(m) + half_range * s, initial=1.0))
+    edges = _function_edges(function, 2.0 ** math.ceil(math.log2(max(reach, 16.0))))
+    width = 2.0 if order <= 6 else 1.0
+    uniform = np.linspace(-half_range, half_range, math.ceil(2 * half_range / width) + 1)
+    x, w = legendre_rule(PANEL_ORDER + 4)
+    result = np.empty((count, m.size))
+    sequence = np.argsort(m, kind="stable")
+    rows = 64
+    for start in range(0, m.size, rows):
+        chosen = sequence[start : start + rows]
+        mm, ss = m[chosen, None], np.where(s[chosen] > 0, s[chosen], 1.0)[:, None]
+        inside = edges[(edges > np.min(mm - half_range * ss)) & (edges < np.max(mm + half_range * ss))]
+        own = np.clip((inside - mm) / ss, -half_range, half_range)
+        ends = np.sort(np.concatenate([own, np.broadcast_to(uniform, (mm.size, uniform.size))], axis=1), axis=1)
+        middle, half = 0.5 * (ends[:, 1:] + ends[:, :-1]), 0.5 * np.diff(ends, axis=1)
+        z = (middle[..., None] + half[..., None] * x).reshape(mm.size, -1)
+        weight = (half[..., None] * w).reshape(mm.size, -1) * gaussian_density(z)
+        result[:, chosen] = reduce(function(mm + ss * z), z, weight)
+    return result
+
+
+@lru_cache(maxsize=256)
+def _function_edges(function: ScalarFunction, reach: float) -> Array:
+    if _plan(function)[0] == "piecewise_linear":
+        return np.asarray(function.kinks)
+    return resolved_panels(function, function.kinks, reach).edges

@@ -1,0 +1,1 @@
+"""Each paper's formulas in its own notation, and nothing else."""

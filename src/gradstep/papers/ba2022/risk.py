@@ -1,0 +1,159 @@
+r"""Prediction risk of ridge regression before and after one step with :math:`\eta=\Theta(1)` (section 4.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.gaussian.functions import ScalarFunction
+from gradstep.papers.ba2022.coefficients import coefficients
+from gradstep.theory.random_features import random_features
+from gradstep.theory.small_step import SmallStep, small_step
+
+__all__ = ["R_0", "R_1", "delta", "kernel_lower_bound"]
+
+Array = NDArray[np.float64]
+
+
+def R_0(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    lam: ArrayLike,
+    psi1: ArrayLike,
+    psi2: ArrayLike,
+    sigma_eps: ArrayLike = 0.0,
+    centred: bool = True,
+) -> Array:
+    r"""Prediction risk :math:`\mathcal R_0(\lambda)` of the initial random features, (3.1) and (4.1).
+
+    Parameters
+    ----------
+    sigma, sigma_star : str or ScalarFunction
+        Activation and teacher.
+    lam : array_like
+        :math:`\lambda` of (4.1).
+    psi1, psi2 : array_like
+        :math:`n/d` and :math:`N/d`.
+    sigma_eps : array_like
+        Standard deviation of the label noise; the risk does not include it.
+    centred : bool
+        See :func:`~gradstep.papers.ba2022.coefficients`.
+
+    Returns
+    -------
+    ndarray
+    """
+    values = coefficients(sigma, sigma_star, centred=centred)
+    return random_features(
+        sample_ratio=psi1,
+        width_ratio=psi2,
+        penalty=lam,
+        activation_linear=values.mu1,
+        activation_nonlinear=values.mu2_squared,
+        teacher_linear=values.mu1_star,
+        teacher_unlearned=values.unlearned,
+        noise=sigma_eps,
+    ).test_error
+
+
+def R_1(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    eta: ArrayLike,
+    lam: ArrayLike,
+    psi1: ArrayLike,
+    psi2: ArrayLike,
+    sigma_eps: ArrayLike = 0.0,
+    N: ArrayLike | None = None,
+    centred: bool = True,
+) -> Array:
+    r"""Prediction risk :math:`\mathcal R_1(\lambda)=\mathcal R_0(\lambda)-\delta` after one step, Theorem 5.
+
+    Parameters
+    ----------
+    sigma, sigma_star, lam, psi1, psi2, sigma_eps, centred
+        As in :func:`R_0`.
+    eta : array_like
+        Learning rate of (2.1), of order one.
+    N : array_like, optional
+        Width, for the leading finite-width correction of this project; by default the limit of the theorem.
+
+    Returns
+    -------
+    ndarray
+    """
+    return _step(sigma, sigma_star, eta, lam, psi1, psi2, sigma_eps, N, centred).test_error
+
+
+def delta(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    eta: ArrayLike,
+    lam: ArrayLike,
+    psi1: ArrayLike,
+    psi2: ArrayLike,
+    sigma_eps: ArrayLike = 0.0,
+    N: ArrayLike | None = None,
+    centred: bool = True,
+) -> Array:
+    r"""Improvement :math:`\delta(\eta,\lambda,\psi_1,\psi_2)` of Theorem 5.
+
+    Parameters
+    ----------
+    sigma, sigma_star, eta, lam, psi1, psi2, sigma_eps, N, centred
+        As in :func:`R_1`.
+
+    Returns
+    -------
+    ndarray
+
+    Notes
+    -----
+    The theorem names :math:`\mu_1^*,\mu_1,\mu_2` as the parameters of (C.19). :math:`\delta` also depends on
+    :math:`\mu_2^{*2}+\sigma_\epsilon^2` at finite :math:`\psi_1`, through the norm of the gradient.
+    """
+    return _step(sigma, sigma_star, eta, lam, psi1, psi2, sigma_eps, N, centred).gain
+
+
+def _step(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    eta: ArrayLike,
+    lam: ArrayLike,
+    psi1: ArrayLike,
+    psi2: ArrayLike,
+    sigma_eps: ArrayLike,
+    N: ArrayLike | None,
+    centred: bool,
+) -> SmallStep:
+    values = coefficients(sigma, sigma_star, centred=centred)
+    return small_step(
+        sample_ratio=psi1,
+        width_ratio=psi2,
+        penalty=lam,
+        step_size=eta,
+        activation_linear=values.mu1,
+        activation_nonlinear=values.mu2_squared,
+        teacher_linear=values.mu1_star,
+        teacher_unlearned=values.unlearned,
+        teacher_second_moment=values.second_moment,
+        noise=sigma_eps,
+        width=N,
+    )
+
+
+def kernel_lower_bound(sigma_star: str | ScalarFunction) -> float:
+    r"""The floor :math:`\|P_{>1}f^*\|^2=\mu_2^{*2}` of (3.3) and Fact 4, below which no fixed kernel gets.
+
+    Parameters
+    ----------
+    sigma_star : str or ScalarFunction
+
+    Returns
+    -------
+    float
+    """
+    return coefficients(sigma_star, sigma_star).mu2_star_squared

@@ -1,0 +1,30 @@
+"""Cui, Pesce, Dandi, Krzakala, Lu, Zdeborova, Loureiro (ICML 2024): asymptotics after one gradient step.
+
+Notation of the paper: ``sigma`` the activation, ``sigma_star`` the teacher, ``eta_tilde`` the step in the units of its
+code, ``alpha0`` the samples of the step, ``alpha`` those of the fit, ``beta`` the width, all per input dimension, and
+``lam`` the penalty. ``r``, ``c`` and ``gamma`` are the spike strength, the bulk variance and the alignment.
+"""
+
+from gradstep.papers.cui2024.bounds import (
+    best_linear,
+    best_lower_bound,
+    best_upper_bound,
+    lower_bound,
+    upper_bound,
+)
+from gradstep.papers.cui2024.errors import learned_function, summary_statistics, test_error, train_error
+from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
+
+__all__ = [
+    "best_linear",
+    "best_lower_bound",
+    "best_upper_bound",
+    "equivalent_features",
+    "equivalent_srf",
+    "learned_function",
+    "lower_bound",
+    "summary_statistics",
+    "test_error",
+    "train_error",
+    "upper_bound",
+]

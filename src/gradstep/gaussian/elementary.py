@@ -40,6 +40,8 @@ class Elementary:
         Effective half-width of the strip around the real axis in which the function (between kinks) is analytic and
         of moderate size; a trapezoidal rule of step ``2 pi strip / 32`` resolves its square to rounding. For an
         entire function that grows along the imaginary axis this is finite: 16 / t for growth ``exp(t |Im x|)``.
+    entire : bool
+        Whether `strip` stands for such growth rather than for a pole.
     degree : int or None
         Degree if the function is a polynomial.
     piecewise_linear : bool
@@ -54,6 +56,7 @@ class Elementary:
     kinks: tuple[float, ...] = ()
     parity: Parity | None = None
     strip: float = math.inf
+    entire: bool = False
     degree: int | None = None
     piecewise_linear: bool = False
     positive: bool = False
@@ -214,12 +217,21 @@ def _table() -> dict[str, Elementary]:
         Elementary("sigmoid", _sigmoid, _sigmoid_derivative, strip=math.pi),
         Elementary("softplus", _softplus, _sigmoid, strip=math.pi),
         Elementary("silu", lambda x: x * _sigmoid(x), _silu_derivative, strip=math.pi),
-        Elementary("erf", _erf, lambda x: _exp(-x * x) * (2.0 / math.sqrt(math.pi)), parity="odd", strip=2.0),
-        Elementary("erf_scaled", lambda x: _erf(x * _ROOT_HALF), lambda x: 2.0 * _density(x), parity="odd", strip=2.8),
-        Elementary("gelu", lambda x: x * _ndtr(x), lambda x: _ndtr(x) + x * _density(x), strip=2.8),
-        Elementary("sin", _sin, _cos, parity="odd", strip=16.0),
-        Elementary("cos", _cos, lambda x: -_sin(x), parity="even", strip=16.0),
-        Elementary("exp", _exp, _exp, strip=16.0),
+        Elementary(
+            "erf", _erf, lambda x: _exp(-x * x) * (2.0 / math.sqrt(math.pi)), parity="odd", strip=2.0, entire=True
+        ),
+        Elementary(
+            "erf_scaled",
+            lambda x: _erf(x * _ROOT_HALF),
+            lambda x: 2.0 * _density(x),
+            parity="odd",
+            strip=2.8,
+            entire=True,
+        ),
+        Elementary("gelu", lambda x: x * _ndtr(x), lambda x: _ndtr(x) + x * _density(x), strip=2.8, entire=True),
+        Elementary("sin", _sin, _cos, parity="odd", strip=16.0, entire=True),
+        Elementary("cos", _cos, lambda x: -_sin(x), parity="even", strip=16.0, entire=True),
+        Elementary("exp", _exp, _exp, entire=True),
         Elementary("log", _log, lambda x: 1.0 / x, positive=True),
         Elementary("sqrt", _sqrt, lambda x: 0.5 / _sqrt(x), positive=True),
         *(_hermite(degree) for degree in range(1, MAXIMUM_DEGREE + 1)),

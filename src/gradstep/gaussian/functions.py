@@ -13,10 +13,12 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput
-from gradstep.gaussian import formula
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian import structure
 from gradstep.gaussian.elementary import ELEMENTARY, Parity
-from gradstep.gaussian.panels import resolved_panels
+from gradstep.gaussian.expression import Apply, Expression, Variable, compile_expression, differentiate, text
+from gradstep.gaussian.formula import parse
+from gradstep.gaussian.panels import Panels, resolved_panels
 
 __all__ = ["REGISTERED", "ScalarFunction", "scalar_function"]
 
@@ -55,7 +57,7 @@ class ScalarFunction:
 
     Notes
     -----
-    Functions made of text are equal when their canonical names are equal; callables only to themselves.
+    Functions made of text are equal when their canonical names are equal; callables when they are the same object.
     """
 
     name: str
@@ -64,7 +66,7 @@ class ScalarFunction:
     pole_distance: float
     value: Callable[[Any], Any] = field(repr=False)
     slope: Callable[[Any], Any] = field(repr=False)
-    expression: formula.Expression | None = field(repr=False, default=None)
+    expression: Expression | None = field(repr=False, default=None)
 
     def __call__(self, x: Any) -> Any:
         """Return f(x) elementwise.
@@ -93,11 +95,11 @@ class ScalarFunction:
         if not isinstance(other, ScalarFunction):
             return NotImplemented
         if self.expression is None or other.expression is None:
-            return self is other
+            return self.value is other.value and (self.slope, self.kinks) == (other.slope, other.kinks)
         return self.name == other.name
 
     def __hash__(self) -> int:
-        return hash(self.name) if self.expression is not None else object.__hash__(self)
+        return hash(self.name) if self.expression is not None else id(self.value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.expression is not None:
@@ -142,7 +144,7 @@ class ScalarFunction:
         declared = tuple(sorted({float(kink) for kink in kinks}))
         if not all(map(math.isfinite, declared)):
             raise InvalidInput("kinks", kinks, "finite numbers")
-        panels = resolved_panels(function, declared, 16.0)
+        panels = _panels(function, declared, label)
         found = tuple(sorted({*declared, *panels.singular}))
         slope = derivative if derivative is not None else _Difference(function, found)
         if derivative is not None:
@@ -185,14 +187,24 @@ def _check_values(function: Callable[[Any], Any], label: str) -> None:
     size = np.abs(values.astype(np.float64))
     with np.errstate(divide="ignore"):
         density = 2.0 * np.log(size) - 0.5 * _PROBE**2
-    if np.max(density[np.abs(_PROBE) >= 35.0]) > max(-40.0 + np.max(density), -600.0) and np.max(size) > 1e6:
+    if np.max(size) > 1e6 and np.max(density[np.abs(_PROBE) >= 35.0]) > np.max(density) - 40.0:
         raise InvalidInput("function", label, "a function with E f(z)^2 finite for z ~ N(0, 1)")
+
+
+def _panels(function: Callable[[Any], Any], kinks: tuple[float, ...], label: str) -> Panels:
+    try:
+        return resolved_panels(function, kinks, 16.0)
+    except NotConverged:
+        raise InvalidInput(
+            "function", label, "a function that varies slowly enough to be resolved on |x| <= 16"
+        ) from None
 
 
 def _numerical_parity(function: Callable[[Any], Any]) -> Parity | None:
     x = np.sort(np.concatenate([np.linspace(0.003, 12.0, 1009), np.geomspace(1e-3, 12.0, 301)]))
     right, left = np.asarray(function(x)), np.asarray(function(-x))
-    tolerance = 1e-14 * (np.abs(right) + np.abs(left)) + 1e-16
+    size = np.abs(right) + np.abs(left)
+    tolerance = 1e-14 * size + 1e-15 * np.max(size[x <= 1])
     if np.all(np.abs(right - left) <= tolerance):
         return "even"
     if np.all(np.abs(right + left) <= tolerance):
@@ -200,29 +212,29 @@ def _numerical_parity(function: Callable[[Any], Any]) -> Parity | None:
     return None
 
 
-def _from_expression(expression: formula.Expression) -> ScalarFunction:
+def _from_expression(expression: Expression) -> ScalarFunction:
     match expression:
-        case formula.Variable():
+        case Variable():
             name = "linear"
-        case formula.Apply(elementary, formula.Variable()):
+        case Apply(elementary, Variable()):
             name = elementary
         case _:
-            name = formula.text(expression)
-    kinks = formula.kinks(expression)
-    value = formula.compile_expression(expression)
-    slope = formula.compile_expression(formula.differentiate(expression))
+            name = text(expression)
+    kinks = structure.kinks(expression)
+    value = compile_expression(expression)
+    slope = compile_expression(differentiate(expression))
     _check_values(value, name)
     _check_values(slope, f"derivative of {name}")
-    parity = formula.parity(expression) or _numerical_parity(value)
-    strip = formula.strip(expression)
+    parity = structure.parity(expression) or _numerical_parity(value)
+    strip = structure.strip(expression)
     if not strip:
-        strip = resolved_panels(value, kinks, 16.0).pole_distance
+        strip = _panels(value, kinks, name).pole_distance
     return ScalarFunction(name, kinks, parity, strip, value, slope, expression)
 
 
 @lru_cache(maxsize=512)
 def _from_text(source: str) -> ScalarFunction:
-    return _from_expression(formula.parse(source))
+    return _from_expression(parse(source))
 
 
 def scalar_function(spec: str | Callable[[Any], Any] | ScalarFunction) -> ScalarFunction:

@@ -17,6 +17,7 @@ __all__ = ["PANEL_ORDER", "Panels", "legendre_rule", "resolved_panels"]
 PANEL_ORDER = 20
 _TAIL = 4
 _TOLERANCE = 1e-12
+_NOISE = 1e-9
 _SINGULAR_WIDTH = 1e-11
 _MAXIMUM_PANELS = 4000
 
@@ -41,7 +42,7 @@ def _tail_projection() -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Panels:
-    """Edges of the panels, the isolated points that no panel resolves, and half the narrowest regular panel."""
+    """Edges of the panels, isolated points that no panel resolves, and about the distance of the nearest pole."""
 
     edges: NDArray[np.float64]
     singular: tuple[float, ...]
@@ -79,6 +80,7 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
     singular: list[float] = []
     narrowest = np.inf
     count = left.size
+    parent = np.full(left.size, np.inf)
     while left.size:
         middle, half = 0.5 * (left + right), 0.5 * (right - left)
         with np.errstate(all="ignore"):
@@ -87,8 +89,13 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
         size = np.max(np.abs(values), axis=1)
         # Relative to the panel, but no finer than rounding in the values that an average over it will meet.
         floor = 0.1 * np.max(size[np.abs(middle) <= 1.0 + np.abs(middle).min()], initial=0.0)
-        bad = ~(tail <= _TOLERANCE * np.maximum(size, floor))
-        good_width = 2 * half[~bad & (np.abs(middle) < 8.0)]
+        reference = np.maximum(size, floor)
+        # A small tail that bisection does not reduce is rounding noise of the function itself.
+        noise = (tail > 0.7 * parent) & (tail <= _NOISE * reference)
+        bad = ~((tail <= _TOLERANCE * reference) | noise)
+        # Grading towards a kink says nothing about poles.
+        apart = np.min(np.abs(middle[:, None] - np.array([*kinks, *singular, np.inf])), axis=1) > 4 * half
+        good_width = 2 * half[~bad & ~noise & apart & (np.abs(middle) < 8.0)]
         narrowest = min(narrowest, float(np.min(good_width, initial=np.inf)))
         tiny = bad & (half < _SINGULAR_WIDTH * np.maximum(1.0, np.abs(middle)))
         singular.extend(middle[tiny])
@@ -104,8 +111,9 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
                 f"It varies too fast over |x| <= {reach:g}; use a smoother function or a smaller scale.",
             )
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
+        parent = np.tile(tail[bad], 2)
     merged: list[float] = []
     for point in sorted(singular):
         if not merged or point - merged[-1] > 1e-8 * max(1.0, abs(point)):
             merged.append(float(point))
-    return Panels(np.unique(np.concatenate(done)), tuple(merged), float(min(0.5 * narrowest, 4.0)))
+    return Panels(np.unique(np.concatenate(done)), tuple(merged), float(min(narrowest, 4.0)))

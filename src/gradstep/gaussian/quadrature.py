@@ -136,15 +136,17 @@ def expectation(
     if scale == 0:
         value = np.asarray(integrand(np.array([mean])), dtype=np.float64)[..., 0]
         return Estimate(value, np.zeros_like(value))
-    points = [(kink - mean) / scale for kink in kinks]
-    edges = np.unique([*_START, *(p for p in points if abs(p) < -_START[0])])
     x, w = legendre_rule(_ORDER)
+    far, tail = _finite_range(integrand, mean, scale)
+    points = [(kink - mean) / scale for kink in kinks]
+    edges = np.unique([z for z in (*_START, *points) if abs(z) <= far])
 
     def panel_integrals(left: NDArray[np.float64], right: NDArray[np.float64]) -> tuple[Any, Any]:
         middle, half = 0.5 * (left + right), 0.5 * (right - left)
         z = middle[:, None] + half[:, None] * x
         weight = half[:, None] * w * gaussian_density(z)
-        values = np.asarray(integrand(mean + scale * z.ravel()), dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = np.asarray(integrand(mean + scale * z.ravel()), dtype=np.float64)
         terms = values.reshape(*values.shape[:-1], *z.shape) * weight
         return terms.sum(-1), np.abs(terms).sum(-1)
 
@@ -171,4 +173,18 @@ def expectation(
         whole = np.concatenate([first[..., split], second[..., split]], axis=-1)
         left, right = np.concatenate([left[split], middle[split]]), np.concatenate([middle[split], right[split]])
         count += left.size
-    return Estimate(np.asarray(total), np.asarray(error + 1e-15 * size))
+    return Estimate(np.asarray(total), np.asarray(error + tail + 1e-15 * size))
+
+
+def _finite_range(integrand: Callable[[Any], Any], mean: float, scale: float) -> tuple[float, NDArray[np.float64]]:
+    """Return the widest starting range on which the integrand does not overflow, and the size of what it leaves out.
+
+    The density at 38 is 2e-314; an integrand that overflows before is cut there, and the boundary term is reported.
+    """
+    for far in sorted({abs(z) for z in _START if abs(z) >= 8.0}, reverse=True):
+        ends = np.array([-far, far])
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = np.abs(np.asarray(integrand(mean + scale * ends), dtype=np.float64))
+        if np.isfinite(values).all():
+            break
+    return far, np.asarray((values * gaussian_density(ends)).sum(-1) * far)

@@ -23,7 +23,8 @@ import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import formula
+from gradstep.gaussian import structure
+from gradstep.gaussian.expression import Apply
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.gaussian.panels import PANEL_ORDER, legendre_rule, resolved_panels
 from gradstep.gaussian.quadrature import gaussian_density
@@ -114,15 +115,16 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
         If the scale is negative, anything is not finite, or f grows so fast that the averages are infinite.
     """
     m, s, shape = _arguments(mean, scale)
-    closed = _closed_form(function, m, s)
-    if closed is None:
-        closed = _averages(function, m, s, _first_moments, 3, 0)
-    first, slope, residual = closed
-    still = s == 0
-    if still.any():
-        first[still], slope[still], residual[still] = function(m[still]), 0.0, 0.0
-    residual = np.maximum(residual, 0.0)
-    second = residual + first * first + slope * slope
+    with np.errstate(over="ignore", invalid="ignore"):
+        closed = _closed_form(function, m, s)
+        if closed is None:
+            closed = _averages(function, m, s, _first_moments, 3, 0)
+        first, slope, residual = closed
+        still = s == 0
+        if still.any():
+            first[still], slope[still], residual[still] = function(m[still]), 0.0, 0.0
+        residual = np.maximum(residual, 0.0)
+        second = residual + first * first + slope * slope
     if not np.isfinite(second).all():
         raise InvalidInput("scale", float(s.max(initial=0)), f"a scale at which {function.name} has finite moments")
     return Smoothed(first.reshape(shape), slope.reshape(shape), second.reshape(shape), residual.reshape(shape))
@@ -158,7 +160,8 @@ def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike
             return np.asarray((basis * weight) @ values.T)
         return np.asarray(np.einsum("kij,ij->ki", basis, values * weight))
 
-    result = _averages(function, m, s, coefficients, order + 1, order)
+    with np.errstate(over="ignore", invalid="ignore"):
+        result = _averages(function, m, s, coefficients, order + 1, order)
     still = s == 0
     if still.any():
         result[:, still] = 0.0
@@ -215,21 +218,21 @@ def _plan(function: ScalarFunction) -> tuple[str, Any]:
     expression = function.expression
     if expression is None:
         return ("panels", None)
-    degree = formula.degree(expression)
+    degree = structure.degree(expression)
     if degree is not None:
         return ("polynomial", degree)
-    if formula.is_piecewise_linear(expression):
+    if structure.is_piecewise_linear(expression):
         return ("piecewise_linear", _segments(function))
-    if isinstance(expression, formula.Apply):
-        line = formula.affine(expression.argument)
+    if isinstance(expression, Apply):
+        line = structure.affine(expression.argument)
         if line is not None and expression.name in ("sin", "cos"):
             return (expression.name, line)
         if line is not None and expression.name in ("erf", "erf_scaled"):
             # In units in which the function is 2 Phi(y) - 1.
             unit = math.sqrt(2.0) if expression.name == "erf" else 1.0
             return ("erf", (unit * line[0], unit * line[1]))
-    if not function.kinks and formula.strip(expression) > 0:
-        return ("trapezoid", formula.strip(expression))
+    if not function.kinks and structure.strip(expression) > 0:
+        return ("trapezoid", structure.strip(expression))
     return ("panels", None)
 
 
@@ -385,23 +388,32 @@ def _trapezoid_rule(level: int, order: int, half_range: float) -> tuple[Array, A
 def _on_trapezoid(
     function: ScalarFunction, m: Array, s: Array, level: int, reduce: Reduction, count: int, order: int
 ) -> Array:
+    half_range = _sufficient_range(function, m, s, order)
+    z, weight = _trapezoid_rule(level, order, half_range)
+    return _on_common_nodes(function, m, s, z, weight, reduce, count)
+
+
+def _sufficient_range(function: ScalarFunction, m: Array, s: Array, order: int) -> float:
+    """Return how far out in z the mass of f^2 reaches: 9 unless the function grows fast."""
     half_range = _half_range(order)
-    with np.errstate(over="ignore", invalid="ignore"):
-        while True:
-            z, weight = _trapezoid_rule(level, order, half_range)
-            end = np.stack([m - s * z[-1], m + s * z[-1]])
-            last = float(np.max(np.abs(function(end)), initial=0.0))
-            middle = function(m)
-            size = float(np.max(np.abs(middle), initial=0.0))
-            # Fast growth: the mass of f^2 sits further out.
-            if last * last * weight[-1] * z[-1] ** 2 <= 1e-14 * max(size * size, 1e-2) or half_range > _LARGEST_RANGE:
-                break
-            half_range *= 1.3
-        return _on_common_nodes(function, m, s, z, weight, reduce, count)
+
+    def size(z: float) -> Array:
+        return np.asarray(np.max(np.abs(np.stack([function(m + s * z), function(m - s * z)])), axis=0))
+
+    end = size(half_range) ** 2 * math.exp(-0.5 * half_range**2) * half_range**2
+    if np.all(end <= 1e-13 * np.maximum(size(0.0), size(1.0)) ** 2):
+        return half_range
+    # Squares in logarithms, to judge growth beyond the range of floating point.
+    distance = np.arange(0.0, _LARGEST_RANGE)
+    with np.errstate(divide="ignore"):
+        mass = np.stack([2 * np.log(size(z)) - 0.5 * z * z for z in distance])
+    mass = np.where(np.isnan(mass), np.inf, mass)
+    beyond = np.any(mass > np.max(mass, axis=0) - _DIGITS - 4.0, axis=1)
+    return max(half_range, float(distance[beyond][-1]) + 1.0 if beyond.any() else 0.0)
 
 
 def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, count: int, order: int) -> Array:
-    half_range = _half_range(order)
+    half_range = _sufficient_range(function, m, s, order)
     reach = float(np.max(np.abs(m) + half_range * s, initial=1.0))
     edges = _function_edges(function, 2.0 ** math.ceil(math.log2(max(reach, 16.0))))
     width = 2.0 if order <= 6 else 1.0

@@ -1,0 +1,251 @@
+"""The expression tree behind formulas: construction with simplification, canonical text, derivative, evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian.elementary import ELEMENTARY, MAXIMUM_DEGREE
+
+__all__ = [
+    "VARIABLE",
+    "Apply",
+    "Constant",
+    "Expression",
+    "Power",
+    "Product",
+    "Sum",
+    "Variable",
+    "add",
+    "apply",
+    "compile_expression",
+    "differentiate",
+    "multiply",
+    "power",
+    "refuse",
+    "text",
+]
+
+_ALLOWED = (
+    "a formula in x made of numbers, pi, e, + - * / ** with a constant exponent, max, min and the functions "
+    + ", ".join(name for name in ELEMENTARY if not name.startswith("hermite"))
+    + f", linear, hermite1 .. hermite{MAXIMUM_DEGREE} (also H1, He1)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """The argument x."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Sum of at least two terms; a constant comes last."""
+
+    terms: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Product of at least two factors; a constant comes first."""
+
+    factors: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """A base to a constant exponent other than 0 and 1."""
+
+    base: Expression
+    exponent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An elementary function (or its derivative) of an expression."""
+
+    name: str
+    argument: Expression
+    derivative: bool = False
+
+
+Expression = Constant | Variable | Sum | Product | Power | Apply
+VARIABLE = Variable()
+
+
+def add(*terms: Expression) -> Expression:
+    """Return the sum, flattened, with constants gathered."""
+    flat: list[Expression] = []
+    for term in terms:
+        flat.extend(term.terms if isinstance(term, Sum) else (term,))
+    constant = math.fsum(term.value for term in flat if isinstance(term, Constant))
+    rest: list[Expression] = [term for term in flat if not isinstance(term, Constant)]
+    if constant or not rest:
+        rest.append(Constant(constant))
+    return rest[0] if len(rest) == 1 else Sum(tuple(rest))
+
+
+def multiply(*factors: Expression) -> Expression:
+    """Return the product, flattened, with constants gathered."""
+    flat: list[Expression] = []
+    for factor in factors:
+        flat.extend(factor.factors if isinstance(factor, Product) else (factor,))
+    constant = 1.0
+    for factor in flat:
+        if isinstance(factor, Constant):
+            constant *= factor.value
+    rest: list[Expression] = [factor for factor in flat if not isinstance(factor, Constant)]
+    if constant == 0.0 or not rest:
+        return Constant(constant)
+    if constant != 1.0:
+        rest.insert(0, Constant(constant))
+    return rest[0] if len(rest) == 1 else Product(tuple(rest))
+
+
+def power(base: Expression, exponent: float) -> Expression:
+    """Return the power, simplified for the exponents 0 and 1 and for constants."""
+    if exponent == 0.0:
+        return Constant(1.0)
+    if exponent == 1.0:
+        return base
+    if isinstance(base, Constant):
+        value = base.value**exponent
+        if isinstance(value, complex):
+            raise ValueError("complex")
+        return Constant(value)
+    return Power(base, exponent)
+
+
+def apply(name: str, argument: Expression, derivative: bool = False) -> Expression:
+    """Return an elementary function of an expression."""
+    if isinstance(argument, Constant):
+        kernel = ELEMENTARY[name].derivative if derivative else ELEMENTARY[name].value
+        with np.errstate(all="ignore"):
+            return Constant(float(kernel(np.asarray(argument.value))))
+    if name == "hermite1" and not derivative:
+        return argument
+    return Apply(name, argument, derivative)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def text(expression: Expression) -> str:
+    """Return the canonical text of an expression; parsing it gives the same expression back."""
+    match expression:
+        case Constant(value):
+            return _number(value)
+        case Variable():
+            return "x"
+        case Apply(name, argument):
+            return f"{name}({text(argument)})"
+        case Power(base, exponent):
+            inner = text(base)
+            return f"{inner if isinstance(base, Variable | Apply) else f'({inner})'}**{_number(exponent)}"
+        case Product(factors):
+            pieces = [f"({text(factor)})" if isinstance(factor, Sum) else text(factor) for factor in factors]
+            return f"-{'*'.join(pieces[1:])}" if pieces[0] == "-1" else "*".join(pieces)
+        case Sum(terms):
+            result = text(terms[0])
+            for term in terms[1:]:
+                piece = text(term)
+                result += f" - {piece[1:]}" if piece.startswith("-") else f" + {piece}"
+            return result
+
+
+def differentiate(expression: Expression) -> Expression:
+    """Return the derivative of an expression without derivative nodes, as an expression."""
+    match expression:
+        case Constant():
+            return Constant(0.0)
+        case Variable():
+            return Constant(1.0)
+        case Sum(terms):
+            return add(*(differentiate(term) for term in terms))
+        case Product(factors):
+            return add(
+                *(
+                    multiply(*factors[:i], differentiate(factor), *factors[i + 1 :])
+                    for i, factor in enumerate(factors)
+                    if not isinstance(factor, Constant)
+                )
+            )
+        case Power(base, exponent):
+            return multiply(Constant(exponent), power(base, exponent - 1.0), differentiate(base))
+        case Apply(name, argument):
+            return multiply(apply(name, argument, derivative=True), differentiate(argument))
+
+
+def _integer_power(exponent: int) -> Callable[[Any], Any]:
+    def raised(x: Any) -> Any:
+        result, square, remaining = None, x, exponent
+        while True:
+            if remaining & 1:
+                result = square if result is None else result * square
+            remaining >>= 1
+            if not remaining:
+                return result
+            square = square * square
+
+    return raised
+
+
+def compile_expression(expression: Expression) -> Callable[[Any], Any]:
+    """Return a function that evaluates the expression on an array-API array."""
+    if isinstance(expression, Constant):
+        value = expression.value
+        return lambda x: array_namespace(x).full_like(x, value)
+    return _compile(expression)
+
+
+def _compile(expression: Expression) -> Callable[[Any], Any]:
+    match expression:
+        case Constant(value):
+            return lambda x: value
+        case Variable():
+            return lambda x: x
+        case Apply(name, argument, derivative):
+            elementary = ELEMENTARY[name]
+            kernel = elementary.derivative if derivative else elementary.value
+            if isinstance(argument, Variable):
+                return kernel
+            inner = _compile(argument)
+            return lambda x: kernel(inner(x))
+        case Power(base, exponent):
+            inner = _compile(base)
+            if exponent.is_integer():
+                raised = _integer_power(abs(int(exponent)))
+                return (lambda x: raised(inner(x))) if exponent > 0 else (lambda x: 1.0 / raised(inner(x)))
+            return lambda x: inner(x) ** exponent
+        case Product(factors):
+            return _fold([_compile(factor) for factor in factors], lambda a, b: a * b)
+        case Sum(terms):
+            return _fold([_compile(term) for term in terms], lambda a, b: a + b)
+
+
+def _fold(parts: list[Callable[[Any], Any]], combine: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    def evaluate(x: Any) -> Any:
+        result = parts[0](x)
+        for part in parts[1:]:
+            result = combine(result, part(x))
+        return result
+
+    return evaluate
+
+
+def refuse(token: object, why: str) -> InvalidInput:
+    return InvalidInput("function", token, f"{why}; {_ALLOWED}")

@@ -1,0 +1,238 @@
+"""What can be read off an expression: degree, parity, kinks, and where it is analytic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian.elementary import ELEMENTARY, Elementary, Parity
+from gradstep.gaussian.expression import (
+    Apply,
+    Constant,
+    Expression,
+    Power,
+    Product,
+    Sum,
+    Variable,
+    compile_expression,
+    refuse,
+    text,
+)
+
+__all__ = ["affine", "degree", "is_piecewise_linear", "kinks", "parity", "strip"]
+
+MAXIMUM_KINKS = 256
+
+
+def degree(expression: Expression) -> int | None:
+    """Return the degree of a polynomial, None for anything else."""
+    match expression:
+        case Constant():
+            return 0
+        case Variable():
+            return 1
+        case Sum(terms):
+            degrees = [degree(term) for term in terms]
+            return None if None in degrees else max(d for d in degrees if d is not None)
+        case Product(factors):
+            degrees = [degree(factor) for factor in factors]
+            return None if None in degrees else sum(d for d in degrees if d is not None)
+        case Power(base, exponent):
+            inner = degree(base)
+            return inner * int(exponent) if inner is not None and exponent > 0 and exponent.is_integer() else None
+        case Apply(name, argument):
+            inner, outer = degree(argument), ELEMENTARY[name].degree
+            return None if inner is None or outer is None else inner * outer
+
+
+def affine(expression: Expression) -> tuple[float, float] | None:
+    """Return (slope, intercept) of an expression that is affine in x, None for anything else."""
+    found = degree(expression)
+    if found is None or found > 1:
+        return None
+    zero, one = compile_expression(expression)(np.array([0.0, 1.0]))
+    return float(one - zero), float(zero)
+
+
+def is_piecewise_linear(expression: Expression) -> bool:
+    """Return whether the expression is certainly linear between its kinks."""
+    match expression:
+        case Constant() | Variable():
+            return True
+        case Sum(terms):
+            return all(map(is_piecewise_linear, terms))
+        case Product((Constant(), factor)):
+            return is_piecewise_linear(factor)
+        case Apply(name, argument):
+            return ELEMENTARY[name].piecewise_linear and is_piecewise_linear(argument)
+        case _:
+            return False
+
+
+def strip(expression: Expression) -> float:
+    """Return the effective half-width of the strip of analyticity (see `Elementary`), 0 where it is not known."""
+    pole, growth = _strip(expression)
+    if pole == 0.0 or growth == 0.0:
+        return pole
+    return 1.0 / (growth + 1.0 / pole)
+
+
+def _strip(expression: Expression) -> tuple[float, float]:
+    """Return the distance of the nearest pole and the rate of growth (1 / strip) along the imaginary axis."""
+    match expression:
+        case Constant() | Variable():
+            return math.inf, 0.0
+        case Sum(terms):
+            poles, rates = zip(*map(_strip, terms), strict=True)
+            return min(poles), max(rates)
+        case Product(factors):
+            poles, rates = zip(*map(_strip, factors), strict=True)
+            return min(poles), sum(rates)
+        case Power(base, exponent):
+            pole, rate = _strip(base)
+            return (pole, exponent * rate) if exponent > 0 and exponent.is_integer() else (0.0, 0.0)
+        case Apply(name, argument):
+            elementary = ELEMENTARY[name]
+            if elementary.degree is not None or elementary.piecewise_linear:
+                pole, rate = _strip(argument)
+                return pole, (elementary.degree or 1) * rate
+            line = affine(argument)
+            if line is None or elementary.positive:
+                return 0.0, 0.0
+            width = elementary.strip / abs(line[0]) if line[0] else math.inf
+            return (math.inf, 1.0 / width) if elementary.entire else (width, 0.0)
+
+
+def parity(expression: Expression) -> Parity | None:
+    """Return the parity that follows from the structure alone."""
+    match expression:
+        case Constant():
+            return "even"
+        case Variable():
+            return "odd"
+        case Sum(terms):
+            found = {parity(term) for term in terms}
+            return found.pop() if len(found) == 1 else None
+        case Product(factors):
+            parities = [parity(factor) for factor in factors]
+            if None in parities:
+                return None
+            return "odd" if parities.count("odd") % 2 else "even"
+        case Power(base, exponent):
+            inner = parity(base)
+            if inner == "odd" and exponent.is_integer():
+                return "odd" if exponent % 2 else "even"
+            return "even" if inner == "even" else None
+        case Apply(name, argument):
+            inner, outer = parity(argument), ELEMENTARY[name].parity
+            return "even" if inner == "even" else outer if inner == "odd" else None
+
+
+# Dense near the origin, wide enough for every pre-activation that a large step produces; symmetric, holds 0 exactly.
+_PROBE: NDArray[np.float64] = 0.05 * np.sinh(np.linspace(0.0, np.arcsinh(300.0 / 0.05), 15001))
+_PROBE = np.concatenate([-_PROBE[:0:-1], _PROBE])
+
+
+def _zeros(function: Callable[[Any], Any], tangent: bool) -> list[float]:
+    """Return the sign changes (and, if asked, the touching points) of a continuous or piecewise function."""
+    values = np.asarray(function(_PROBE))
+    found = list(_PROBE[1:-1][(values[1:-1] == 0) & (values[:-2] * values[2:] < 0)])
+    change = np.flatnonzero(np.isfinite(values[:-1]) & np.isfinite(values[1:]) & (values[:-1] * values[1:] < 0))
+    if change.size:
+        left, right = _PROBE[change].copy(), _PROBE[change + 1].copy()
+        sign = np.sign(values[change])
+        for _ in range(100):
+            middle = 0.5 * (left + right)
+            same = np.sign(function(middle)) == sign
+            left, right = np.where(same, middle, left), np.where(same, right, middle)
+        found.extend(0.5 * (left + right))
+    if tangent:
+        size = np.abs(values)
+        dip = 1 + np.flatnonzero((size[1:-1] <= size[:-2]) & (size[1:-1] <= size[2:]))
+        ratio = 0.5 * (math.sqrt(5.0) - 1.0)
+        left, right = _PROBE[dip - 1].copy(), _PROBE[dip + 1].copy()
+        for _ in range(80):
+            a, b = right - ratio * (right - left), left + ratio * (right - left)
+            lower = np.abs(function(a)) < np.abs(function(b))
+            left, right = np.where(lower, left, a), np.where(lower, b, right)
+        centre = 0.5 * (left + right)
+        near = np.minimum(np.abs(np.asarray(function(centre))), size[dip])
+        found.extend(centre[near <= 1e-12 * np.maximum(size[dip - 1] + size[dip + 1], 1e-3)])
+    return found
+
+
+def _merge(points: list[float]) -> list[float]:
+    merged: list[float] = []
+    for point in sorted(points):
+        if not merged or point - merged[-1] > 1e-12 * max(1.0, abs(point)):
+            merged.append(float(point) + 0.0)
+    return merged
+
+
+def kinks(expression: Expression) -> tuple[float, ...]:
+    """Return the points, |x| <= 300, where the expression or its first derivative may be discontinuous.
+
+    Raises
+    ------
+    InvalidInput
+        If a denominator vanishes, a logarithm or square root leaves its domain, or there are too many kinks.
+    """
+    with np.errstate(all="ignore"):
+        found = _merge(_kinks(expression))
+    if len(found) > MAXIMUM_KINKS:
+        raise InvalidInput("function", text(expression), f"at most {MAXIMUM_KINKS} kinks in |x| <= 300")
+    return tuple(found)
+
+
+def _kinks(expression: Expression) -> list[float]:
+    match expression:
+        case Constant() | Variable():
+            return []
+        case Sum(parts) | Product(parts):
+            return [kink for part in parts for kink in _kinks(part)]
+        case Power(base, exponent):
+            inner = _kinks(base)
+            if exponent > 0 and exponent.is_integer():
+                return inner
+            zeros = _zeros(compile_expression(base), tangent=True)
+            if exponent < 1 and zeros:
+                what = "no division by zero" if exponent < 0 else "a derivative that stays finite"
+                raise refuse(text(expression), f"{what} (here at x = {zeros[0]:.6g})")
+            return inner + zeros
+        case Apply(name, argument):
+            return _kinks(argument) + _level_crossings(ELEMENTARY[name], argument)
+
+
+@dataclass(frozen=True)
+class _Shifted:
+    """A function minus a constant."""
+
+    function: Callable[[Any], Any]
+    level: float
+
+    def __call__(self, x: Any) -> Any:
+        return self.function(x) - self.level
+
+
+def _level_crossings(elementary: Elementary, argument: Expression) -> list[float]:
+    line = affine(argument)
+    inner = compile_expression(argument)
+    if elementary.positive:
+        values = np.asarray(inner(_PROBE))
+        zeros = _zeros(inner, tangent=True)
+        if zeros or np.any(values <= 0):
+            where = zeros[0] if zeros else float(_PROBE[np.argmin(values)])
+            raise refuse(f"{elementary.name}({text(argument)})", f"a positive argument (here at x = {where:.6g})")
+    found: list[float] = []
+    for kink in elementary.kinks:
+        if line is not None:
+            found.extend([(kink - line[1]) / line[0]] if line[0] else [])
+        else:
+            found.extend(_zeros(_Shifted(inner, kink), tangent=False))
+    return found

@@ -1,9 +1,9 @@
 r"""One large gradient step from a constant readout, in the proportional limit: the spiked random features model.
 
 After a step of size :math:`\eta\sim\sqrt N` every neuron carries the same spike along the gradient's direction
-:math:`\hat v`, on top of a bulk of larger variance. Given the projection :math:`\kappa=\langle\hat v,x\rangle` the features
-are again noisy linear maps, with coefficients that depend on :math:`\kappa`. Two scalars solve a fixed point; every other
-quantity follows from linear equations.
+:math:`\hat v`, on top of a bulk of larger variance. Given the projection :math:`\kappa=\langle\hat v,x\rangle` the
+features are again noisy linear maps, with coefficients that depend on :math:`\kappa`. Two scalars solve a fixed point;
+every other quantity follows from linear equations.
 
 Conventions
 -----------
@@ -12,7 +12,8 @@ Conventions
 .. math:: w_i \leftarrow w_i + \tilde\eta\,\frac1{n_0}\sum_\mu (y_\mu-f_\mu)\sigma'(\langle w_i,x_\mu\rangle)x_\mu ,
 
 that is :math:`\eta/\sqrt N` of the package's canonical convention with readout 1. Ratios are ``step_sample_ratio``
-:math:`\alpha_0=n_0/d`, ``sample_ratio`` :math:`\alpha=n/d`, ``width_ratio`` :math:`\beta=N/d`. ``penalty`` is :math:`\lambda` of
+:math:`\alpha_0=n_0/d`, ``sample_ratio`` :math:`\alpha=n/d`, ``width_ratio`` :math:`\beta=N/d`. ``penalty`` is
+:math:`\lambda` of
 
 .. math:: \min_a \sum_\mu\Big(y_\mu-\frac1{\sqrt N}\sum_i a_i\sigma(\langle w_i,x_\mu\rangle)\Big)^2+\lambda|a|^2,
 
@@ -23,8 +24,8 @@ References
 .. [1] H. Cui, L. Pesce, Y. Dandi, F. Krzakala, Y. M. Lu, L. Zdeborova, B. Loureiro, "Asymptotics of feature learning in
        two-layer networks after one gradient-step", ICML 2024. Results 3.1, 3.2 and 3.3, bounds (26) to (28).
 
-The closed form of the bulk traces at any width ratio, with the overlap of the readout with the bulk's component along the
-spike, is a derivation of this project.
+The closed form of the bulk traces at any width ratio, with the overlap of the readout with the bulk's component along
+the spike, is a derivation of this project.
 """
 
 from __future__ import annotations
@@ -318,7 +319,17 @@ def conditional_moments(
     density = np.exp(-0.5 * kappa**2) / np.sqrt(2 * np.pi)
     tables = _pad(unique.shape[1], owner, np.concatenate([[kappa, WEIGHTS * half_width[:, None] * density], values]))
     gathered = tables[:, inverse].reshape(8, *shape, -1)
-    return ConditionalMoments(*gathered, bulk_variance=np.asarray(bulk_variance))
+    return ConditionalMoments(
+        nodes=gathered[0],
+        weights=gathered[1],
+        mean=gathered[2],
+        slope=gathered[3],
+        variance=gathered[4],
+        teacher_mean=gathered[5],
+        teacher_slope=gathered[6],
+        teacher_variance=gathered[7],
+        bulk_variance=np.asarray(bulk_variance),
+    )
 
 
 def _initial_panels(
@@ -327,11 +338,14 @@ def _initial_panels(
     """Owner, start and end of the first panels: a uniform grid with every kink as a panel end."""
     grid = np.linspace(-HALF_RANGE, HALF_RANGE, 13)
     owners, starts, ends = [], [], []
-    for index, (r, _, gamma, b) in enumerate(unique.T):
-        centres = [(kink - b) / r for kink in (0.0, *student.kinks) if r > 0]
-        centres += [kink / gamma for kink in (0.0, *target.kinks) if gamma != 0]
-        inside = [centre for centre in centres if abs(centre) < HALF_RANGE]
-        edges = np.unique(np.concatenate([grid, inside]))
+    for index, (r, c, gamma, b) in enumerate(unique.T):
+        centres = []
+        if r > 0:
+            centres += [((kink - b) / r, np.sqrt(c) / r) for kink in (0.0, *student.kinks)]
+        if gamma != 0:
+            centres += [(kink / gamma, np.sqrt(max(1 - gamma**2, 0.0)) / abs(gamma)) for kink in target.kinks]
+        marks = [centre + side * width for centre, width in centres for side in _marks(width)]
+        edges = np.unique(np.concatenate([grid, [mark for mark in marks if abs(mark) < HALF_RANGE]]))
         # Two kinks a rounding error apart would make an empty panel.
         edges = edges[np.concatenate([[True], np.diff(edges) > 1e-12])]
         edges[-1] = HALF_RANGE
@@ -339,6 +353,11 @@ def _initial_panels(
         starts.append(edges[:-1])
         ends.append(edges[1:])
     return np.concatenate(owners).astype(np.intp), np.concatenate(starts), np.concatenate(ends)
+
+
+def _marks(width: float) -> tuple[float, ...]:
+    """Panel ends around a smoothed kink, in units of its width: a narrow one would fall between two nodes."""
+    return (-10.0, -3.0, 0.0, 3.0, 10.0) if 0 < width < 0.2 else (0.0,)
 
 
 def _adapt(
@@ -369,7 +388,7 @@ def _adapt(
 
 
 def _panel_error(kappa: Array, half_width: Array, values: Array) -> Array:
-    """Largest tail of the Legendre series on each panel, relative to the functions' size and times the panel's weight."""
+    """Largest tail of the Legendre series on each panel, relative to the function's size, times the panel's weight."""
     mean, slope, variance = values[:3]
     total = slope**2 + variance
     scale = np.max(np.mean(values[:3] ** 2, axis=(1, 2)) ** 0.5) + 1e-300
@@ -520,7 +539,7 @@ def solve(
         for begin in range(0, row.size, size)
     ]
     fields = [np.concatenate(columns).reshape(shape) for columns in zip(*parts, strict=True)]
-    residual = fields[-1]
+    residual = fields.pop()
     if not (residual <= TOLERANCE).all():
         raise NotConverged(
             "large step",
@@ -528,17 +547,29 @@ def solve(
             TOLERANCE,
             "Ratios between 0.01 and 100 and penalties between 1e-10 and 1e10 are supported; rescale the problem.",
         )
-    broadcast = Spike(
-        *(np.broadcast_to(value, shape) for value in (model.strength, model.bulk_variance, model.alignment))
+    used = Spike(*(np.broadcast_to(value, shape) for value in (model.strength, model.bulk_variance, model.alignment)))
+    return LargeStep(
+        test_error=fields[0],
+        noisy_test_error=fields[1],
+        train_error=fields[2],
+        train_loss=fields[3],
+        readout_mean=fields[4],
+        bulk_overlap=fields[5],
+        teacher_overlap=fields[6],
+        bulk_norm=fields[7],
+        readout_norm=fields[8],
+        bulk_response=fields[9],
+        readout_response=fields[10],
+        spike=used,
+        residual=residual,
     )
-    return LargeStep(*fields[:-1], spike=broadcast, residual=residual)
 
 
 def _bulk_responses(v1_hat: Array, v2_hat: Array, beta: Array, lam: Array) -> tuple[Array, Array, Array, Array, Array]:
     r"""Traces of the Marchenko-Pastur bulk of unit variance: :math:`V_1, V_2, s_0, s_1, s_2`.
 
     :math:`V_2=\frac1p\mathrm{tr}S^{-1}`, :math:`V_1=\frac1p\mathrm{tr}\,\Omega S^{-1}`,
-    :math:`s_k=\frac1p\mathrm{tr}\,\Omega^kS^{-2}` with :math:`S=\lambda+\hat V_2+\hat V_1\Omega`, all free of cancellation.
+    :math:`s_k=\frac1p\mathrm{tr}\,\Omega^kS^{-2}` with :math:`S=\lambda+\hat V_2+\hat V_1\Omega`, without cancellation.
     """
     shift = lam + v2_hat
     linear = shift + v1_hat * (1 - beta)
@@ -745,8 +776,8 @@ def upper_bound(table: ConditionalMoments) -> Array:
     Returns
     -------
     ndarray
-        :math:`E\sigma_*^2-\langle\mu_0,h\rangle^2/|\mu_0|^2`, of the shape of the spike, without label noise. It is attained at
-        infinite penalty, where only the common mean of the neurons is fitted.
+        :math:`E\sigma_*^2-\langle\mu_0,h\rangle^2/|\mu_0|^2`, of the shape of the spike, without label noise. It is
+        attained at infinite penalty, where only the common mean of the neurons is fitted.
     """
     norm = (table.weights * table.mean**2).sum(axis=-1)
     overlap = (table.weights * table.mean * table.teacher_mean).sum(axis=-1)
@@ -766,9 +797,10 @@ def lower_bound(table: ConditionalMoments) -> Array:
     Returns
     -------
     ndarray
-        Squared distance of the teacher to the span of :math:`\mu_0(\kappa)`, :math:`\kappa\mu_1(\kappa)` and of the linear functions
-        :math:`\mu_1(\kappa)\zeta` of the rest of the input; without label noise. The paper states it at :math:`\gamma=1`.
-        It bounds the spiked random features model: at finite :math:`\alpha_0` the network itself has one more direction.
+        Squared distance of the teacher to the span of :math:`\mu_0(\kappa)`, :math:`\kappa\mu_1(\kappa)` and
+        :math:`\mu_1(\kappa)\zeta`, with :math:`\zeta` the rest of the teacher's input; without label noise. The paper
+        states it at :math:`\gamma=1`. It bounds the spiked random features model: at finite :math:`\alpha_0` the
+        network itself has one more direction.
     """
     root = np.sqrt(table.weights)
     tilt = table.nodes * table.slope
@@ -834,8 +866,8 @@ def best_step(
 
     Notes
     -----
-    At :math:`\alpha_0=\infty` the bulk keeps variance 1 and :math:`\gamma=\pm1`. For :math:`\sigma=\sigma_*=\mathrm{erf}` the upper
-    bound vanishes at :math:`r=\sqrt3`.
+    At :math:`\alpha_0=\infty` the bulk keeps variance 1 and :math:`\gamma=\pm1`. For
+    :math:`\sigma=\sigma_*=\mathrm{erf}` the upper bound vanishes at :math:`r=\sqrt3`.
     """
     bounds = {"upper": upper_bound, "lower": lower_bound}
     if bound not in bounds:
@@ -843,7 +875,7 @@ def best_step(
     student, target = scalar_function(activation), scalar_function(teacher)
     unit = spike(student, target, step_size=1.0, step_sample_ratio=np.inf)
     per_step = float(unit.strength)
-    if per_step == 0:
+    if per_step <= 1e-10:
         raise InvalidInput("teacher", target.name, "an activation and a teacher with a linear part")
 
     def error(strength: NDArray[np.float64] | float) -> Array:
@@ -869,7 +901,7 @@ def best_step(
 def learned_function(
     activation: str | ScalarFunction, solution: LargeStep, kappa: ArrayLike, *, bias: ArrayLike = 0.0
 ) -> Array:
-    r"""Mean prediction of the trained network given the projection on the spike, :math:`\omega_0(\kappa)=m\mu_0+\kappa\theta\mu_1`.
+    r"""Mean prediction given the projection on the spike, :math:`\omega_0(\kappa)=m\mu_0+\kappa\theta\mu_1`.
 
     Parameters
     ----------

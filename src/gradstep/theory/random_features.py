@@ -115,7 +115,7 @@ class RandomFeatures:
     effective_ridge_slope : ndarray
         :math:`d\kappa/d\lambda = (1 - \mathrm{df}_2/n)^{-1} \ge 1`.
     bulk_resolvent, bulk_resolvent_slope : ndarray
-        :math:`g(q) = \lim \frac1d \mathrm{Tr}(\mu_1^2 W W^\top + q)^{-1}` at :math:`q=\kappa+\mu_2^2`, and :math:`g'(q)`.
+        :math:`g(q) = \lim \frac1d \mathrm{Tr}(\mu_1^2 W W^\top + q)^{-1}` and :math:`g'(q)` at ``shift``.
     shift : ndarray
         :math:`q = \kappa + \mu_2^2`.
     m1, m2 : ndarray

@@ -144,7 +144,8 @@ def small_step(
 
     Parameters
     ----------
-    sample_ratio, width_ratio, penalty, activation_linear, activation_nonlinear, teacher_linear, teacher_unlearned, noise
+    sample_ratio, width_ratio, penalty, noise : array_like
+    activation_linear, activation_nonlinear, teacher_linear, teacher_unlearned : array_like
         As in :func:`gradstep.theory.random_features.random_features`.
     step_size : array_like
         :math:`\eta` of :math:`W_1=W_0+\eta\sqrt N G_0`, non-negative.

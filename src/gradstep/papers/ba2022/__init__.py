@@ -10,9 +10,9 @@ from gradstep.papers.ba2022.spike import outlier, theta, threshold
 from gradstep.papers.ba2022.student import TauStar, tau_star
 
 __all__ = [
-    "Coefficients",
     "R_0",
     "R_1",
+    "Coefficients",
     "TauStar",
     "coefficients",
     "delta",

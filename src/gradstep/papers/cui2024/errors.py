@@ -49,8 +49,8 @@ def summary_statistics(
 
     Notes
     -----
-    The overlap :math:`\theta` is kept at its limit, which does not vanish; the numbers printed with the paper's code have
-    :math:`\theta\approx0`, which changes the test error by up to 3 per cent.
+    The overlap :math:`\theta` is kept at its limit, which does not vanish; the numbers printed with the paper's code
+    have :math:`\theta\approx0`, which changes the test error by up to 3 per cent.
     """
     return theory.large_step(
         sigma,
@@ -72,8 +72,8 @@ def test_error(
     alpha0: ArrayLike,
     alpha: ArrayLike,
     lam: ArrayLike,
-    beta: ArrayLike = 1.0,
-    sigma_eps: ArrayLike = 0.0,
+    beta: ArrayLike = 1.0,  # noqa: PT028
+    sigma_eps: ArrayLike = 0.0,  # noqa: PT028
 ) -> Array:
     """Test error (25) against the noiseless teacher.
 

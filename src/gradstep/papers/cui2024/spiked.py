@@ -26,7 +26,7 @@ def equivalent_srf(
     sigma, sigma_star : str or ScalarFunction
         Activation and teacher.
     eta_tilde : array_like
-        Step in :math:`w_i\leftarrow w_i+\tilde\eta\,\frac1{n_0}\sum_\mu(y_\mu-f_\mu)\sigma'(\langle w_i,x_\mu\rangle)x_\mu`.
+        Step :math:`\tilde\eta`, as ``step_size`` of :mod:`gradstep.theory.large_step`.
     alpha0 : array_like
         :math:`n_0/d`; ``inf`` for the population gradient, 0 for no step.
     sigma_eps : array_like
@@ -48,7 +48,7 @@ def equivalent_features(
     gamma: ArrayLike,
     b: ArrayLike = 0.0,
 ) -> ConditionalMoments:
-    r"""The functions :math:`\mu_0,\mu_1,\mu_2` of Result 3.2, (15), and (131) with a bias, on a quadrature in :math:`\kappa`.
+    r"""Functions :math:`\mu_0,\mu_1,\mu_2` of :math:`\kappa` on a quadrature (Result 3.2, (15); (131) with a bias).
 
     Parameters
     ----------

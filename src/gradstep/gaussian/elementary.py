@@ -48,6 +48,9 @@ class Elementary:
         Whether the function is linear between its kinks.
     positive : bool
         Whether the argument has to be positive (logarithm, square root).
+    averaged : callable, optional
+        Faster value for NumPy arrays inside an average, where rounding relative to one is as good as relative to the
+        value.
     """
 
     name: str
@@ -60,6 +63,12 @@ class Elementary:
     degree: int | None = None
     piecewise_linear: bool = False
     positive: bool = False
+    averaged: Kernel | None = None
+
+    @property
+    def growth(self) -> float | None:
+        """Power of |x| that bounds the growth; None for exp."""
+        return None if self.name == "exp" else float(self.degree or 1)
 
 
 def _standard(name: str) -> Kernel:
@@ -148,7 +157,8 @@ def _hardtanh(x: Any) -> Any:
 
 def _softplus(x: Any) -> Any:
     if is_numpy_array(x):
-        return np.logaddexp(x, x.dtype.type(0))
+        # Twice as fast as logaddexp.
+        return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
     xp = array_namespace(x)
     return xp.logaddexp(x, xp.zeros_like(x))
 
@@ -156,6 +166,13 @@ def _softplus(x: Any) -> Any:
 def _tanh_derivative(x: Any) -> Any:
     value = _tanh(x)
     return 1.0 - value * value
+
+
+def _averaged_tanh(x: Any) -> Any:
+    result = scipy.special.expit(2.0 * x)
+    result *= 2.0
+    result -= 1.0
+    return result
 
 
 def _sigmoid_derivative(x: Any) -> Any:
@@ -213,7 +230,7 @@ def _table() -> dict[str, Elementary]:
             parity="odd",
             piecewise_linear=True,
         ),
-        Elementary("tanh", _tanh, _tanh_derivative, parity="odd", strip=math.pi / 2),
+        Elementary("tanh", _tanh, _tanh_derivative, parity="odd", strip=math.pi / 2, averaged=_averaged_tanh),
         Elementary("sigmoid", _sigmoid, _sigmoid_derivative, strip=math.pi),
         Elementary("softplus", _softplus, _sigmoid, strip=math.pi),
         Elementary("silu", lambda x: x * _sigmoid(x), _silu_derivative, strip=math.pi),

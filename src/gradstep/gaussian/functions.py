@@ -22,6 +22,7 @@ from gradstep.gaussian.panels import Panels, resolved_panels
 
 __all__ = ["REGISTERED", "ScalarFunction", "scalar_function"]
 
+_BLOCK = 1 << 15
 _DIFFERENCE_STEP = 0.02
 # Central difference of order eight: weights of f(x + k h) - f(x - k h), k = 1..4.
 _DIFFERENCE_WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
@@ -81,7 +82,7 @@ class ScalarFunction:
         array
             Same kind, shape and precision as `x`.
         """
-        return self.value(_prepare(x))
+        return self._evaluate(self.value, _prepare(x))
 
     def derivative(self, x: Any) -> Any:
         """Return f'(x) elementwise, like `__call__`.
@@ -89,7 +90,18 @@ class ScalarFunction:
         At a kink this is the value of one side (0 for relu at 0). A jump contributes nothing: the derivative of
         ``sign`` is 0 everywhere, which is what a gradient step on a network sees.
         """
-        return self.slope(_prepare(x))
+        return self._evaluate(self.slope, _prepare(x))
+
+    def _evaluate(self, kernel: Callable[[Any], Any], x: Any) -> Any:
+        """Evaluate large NumPy arrays in blocks, so that intermediate results stay in the cache."""
+        if self.expression is None or not isinstance(x, np.ndarray) or x.size <= _BLOCK or not x.flags.c_contiguous:
+            return kernel(x)
+        flat = x.reshape(-1)
+        result = np.empty_like(flat)
+        for start in range(0, flat.size, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            result[part] = kernel(flat[part])
+        return result.reshape(x.shape)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ScalarFunction):

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import structure
-from gradstep.gaussian.expression import Apply
+from gradstep.gaussian.expression import Apply, compile_expression
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.gaussian.panels import PANEL_ORDER, legendre_rule, resolved_panels
 from gradstep.gaussian.quadrature import gaussian_density
@@ -35,12 +35,15 @@ Array = NDArray[np.float64]
 # From (values of f, nodes z, probability weights), nodes on the last axis, to statistics on the first axis.
 Reduction = Callable[[Array, Array, Array], Array]
 
-_DIGITS = 34.0  # -ln of the relative error aimed at in the trapezoidal rule
+_DIGITS = 32.0  # -ln of the relative error aimed at in the trapezoidal rule
 _WIDEST_SHIFT = 8.0
 _TRAPEZOID_LIMIT = 500
 _CHUNK = 1 << 17
 _ONE_BUCKET = 20_000
 _LARGEST_RANGE = 60.0
+# Gauss-Legendre with 24 nodes resolves a pole at distance a from a panel of width 2.5 a.
+_PANEL_PER_STRIP = 2.5
+_NARROWEST_UNIFORM = 0.4
 
 
 class Smoothed(NamedTuple):
@@ -315,7 +318,7 @@ def _averages(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, c
     level = _trapezoid_level(strip, s, order)
     limit = _trapezoid_level_limit(order)
     top = level.max(initial=0)
-    if m.size * _TRAPEZOID_LIMIT * 2.0 ** (0.5 * (top - limit)) <= _ONE_BUCKET:
+    if m.size * _TRAPEZOID_LIMIT * 2.0 ** (0.25 * (top - limit)) <= _ONE_BUCKET:
         level = np.full_like(level, top)
     for value in np.unique(level):
         chosen = level == value
@@ -331,6 +334,13 @@ def _averages(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, c
     return result
 
 
+@lru_cache(maxsize=512)
+def _evaluator(function: ScalarFunction) -> Callable[[Array], Array]:
+    if function.expression is None:
+        return function
+    return compile_expression(function.expression, averaged=True)
+
+
 @lru_cache(maxsize=256)
 def _gauss_hermite(count: int) -> tuple[Array, Array]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
@@ -340,13 +350,14 @@ def _gauss_hermite(count: int) -> tuple[Array, Array]:
 def _on_common_nodes(
     function: ScalarFunction, m: Array, s: Array, z: Array, weight: Array, reduce: Reduction, count: int
 ) -> Array:
+    evaluate = _evaluator(function)
     rows = max(1, _CHUNK // z.size)
     if m.size <= rows:
-        return reduce(function(m[:, None] + s[:, None] * z), z, weight)
+        return reduce(evaluate(m[:, None] + s[:, None] * z), z, weight)
     result = np.empty((count, m.size))
     for start in range(0, m.size, rows):
         part = slice(start, start + rows)
-        result[:, part] = reduce(function(m[part, None] + s[part, None] * z), z, weight)
+        result[:, part] = reduce(evaluate(m[part, None] + s[part, None] * z), z, weight)
     return result
 
 
@@ -356,7 +367,7 @@ def _widest_step(order: int) -> float:
 
 
 def _trapezoid_level(strip: float, s: Array, order: int) -> NDArray[np.int64]:
-    """Return the number of halvings (in units of sqrt 2) of the widest step that every scale needs.
+    """Return the number of divisions (by the fourth root of 2) of the widest step that every scale needs.
 
     The error of step h is exp(-2 pi y / h) times the integrand's size on the line Im z = y, for any y inside the
     strip; the Gaussian contributes exp(y^2 / 2) and h_k at most exp(2 y sqrt k).
@@ -364,21 +375,21 @@ def _trapezoid_level(strip: float, s: Array, order: int) -> NDArray[np.int64]:
     with np.errstate(divide="ignore"):
         y = np.minimum(strip / s, _WIDEST_SHIFT)
     step = 2 * math.pi * y / (_DIGITS + 0.5 * y * y + 2 * y * math.sqrt(order))
-    return np.maximum(np.ceil(2 * np.log2(_widest_step(order) / step) - 1e-9), 0).astype(np.int64)
+    return np.maximum(np.ceil(4 * np.log2(_widest_step(order) / step) - 1e-9), 0).astype(np.int64)
 
 
 def _trapezoid_level_limit(order: int) -> int:
     span = 2 * _half_range(order)
-    return int(2 * math.log2(max(_TRAPEZOID_LIMIT * _widest_step(order) / span, 1.0)))
+    return int(4 * math.log2(max(_TRAPEZOID_LIMIT * _widest_step(order) / span, 1.0)))
 
 
 def _half_range(order: int) -> float:
-    return 9.0 if order <= 2 else 9.0 + min(6.0, 0.6 * math.sqrt(order))
+    return 8.8 if order <= 2 else 8.8 + min(6.0, 0.6 * math.sqrt(order))
 
 
 @lru_cache(maxsize=256)
 def _trapezoid_rule(level: int, order: int, half_range: float) -> tuple[Array, Array]:
-    step = _widest_step(order) * 2.0 ** (-0.5 * level)
+    step = _widest_step(order) * 2.0 ** (-0.25 * level)
     count = math.ceil(half_range / step)
     nodes = step * np.arange(-count, count + 1)
     weights = step * gaussian_density(nodes)
@@ -394,34 +405,53 @@ def _on_trapezoid(
 
 
 def _sufficient_range(function: ScalarFunction, m: Array, s: Array, order: int) -> float:
-    """Return how far out in z the mass of f^2 reaches: 9 unless the function grows fast."""
+    """Return how far out in z the mass of z^2 f^2 reaches: 8.8 unless the function grows fast."""
+    power = _growth(function)
+    if power is not None:
+        return _range_for_power(power, order)
+    log_mass: list[Array] = []
+    z = 0.0
+    while z < _LARGEST_RANGE:
+        size = np.maximum(np.abs(function(m + s * z)), np.abs(function(m - s * z)))
+        with np.errstate(divide="ignore"):
+            log_mass.append(2 * np.log(size * max(z, 1.0)) - 0.5 * z * z)
+        z += 1.0
+        if z > _half_range(order) and not np.any(log_mass[-1] > np.max(log_mass, axis=0) - _DIGITS):
+            break
+    return max(_half_range(order), z)
+
+
+@lru_cache(maxsize=512)
+def _growth(function: ScalarFunction) -> float | None:
+    return None if function.expression is None else structure.growth(function.expression)
+
+
+@lru_cache(maxsize=512)
+def _range_for_power(power: float, order: int) -> float:
     half_range = _half_range(order)
-
-    def size(z: float) -> Array:
-        return np.asarray(np.max(np.abs(np.stack([function(m + s * z), function(m - s * z)])), axis=0))
-
-    end = size(half_range) ** 2 * math.exp(-0.5 * half_range**2) * half_range**2
-    if np.all(end <= 1e-13 * np.maximum(size(0.0), size(1.0)) ** 2):
-        return half_range
-    # Squares in logarithms, to judge growth beyond the range of floating point.
-    distance = np.arange(0.0, _LARGEST_RANGE)
-    with np.errstate(divide="ignore"):
-        mass = np.stack([2 * np.log(size(z)) - 0.5 * z * z for z in distance])
-    mass = np.where(np.isnan(mass), np.inf, mass)
-    beyond = np.any(mass > np.max(mass, axis=0) - _DIGITS - 4.0, axis=1)
-    return max(half_range, float(distance[beyond][-1]) + 1.0 if beyond.any() else 0.0)
+    moment = math.log(2.0) * power + math.lgamma(power + 0.5)
+    while (2 * power + 2) * math.log(half_range) - 0.5 * half_range**2 > moment - _DIGITS:
+        half_range += 0.1
+    return half_range
 
 
 def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, count: int, order: int) -> Array:
     half_range = _sufficient_range(function, m, s, order)
     reach = float(np.max(np.abs(m) + half_range * s, initial=1.0))
-    edges = _function_edges(function, 2.0 ** math.ceil(math.log2(max(reach, 16.0))))
     width = 2.0 if order <= 6 else 1.0
+    strip = _known_strip(function)
+    resolving = _PANEL_PER_STRIP * strip / float(np.max(s, initial=1e-300))
+    if resolving >= _NARROWEST_UNIFORM:
+        edges = np.asarray(function.kinks)
+        width = min(width, resolving)
+    else:
+        edges = _function_edges(function, 2.0 ** math.ceil(math.log2(max(reach, 16.0))))
     uniform = np.linspace(-half_range, half_range, math.ceil(2 * half_range / width) + 1)
     x, w = legendre_rule(PANEL_ORDER + 4)
     result = np.empty((count, m.size))
     sequence = np.argsort(m, kind="stable")
-    rows = 64
+    evaluate = _evaluator(function)
+    rows = 256 if edges.size < 16 else 64
     for start in range(0, m.size, rows):
         chosen = sequence[start : start + rows]
         mm, ss = m[chosen, None], np.where(s[chosen] > 0, s[chosen], 1.0)[:, None]
@@ -431,12 +461,18 @@ def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, 
         middle, half = 0.5 * (ends[:, 1:] + ends[:, :-1]), 0.5 * np.diff(ends, axis=1)
         z = (middle[..., None] + half[..., None] * x).reshape(mm.size, -1)
         weight = (half[..., None] * w).reshape(mm.size, -1) * gaussian_density(z)
-        result[:, chosen] = reduce(function(mm + ss * z), z, weight)
+        result[:, chosen] = reduce(evaluate(mm + ss * z), z, weight)
     return result
+
+
+@lru_cache(maxsize=512)
+def _known_strip(function: ScalarFunction) -> float:
+    """Width of analyticity between the kinks if it follows from the formula, else 0."""
+    if function.expression is None:
+        return 0.0
+    return structure.strip(function.expression)
 
 
 @lru_cache(maxsize=256)
 def _function_edges(function: ScalarFunction, reach: float) -> Array:
-    if _plan(function)[0] == "piecewise_linear":
-        return np.asarray(function.kinks)
     return resolved_panels(function, function.kinks, reach).edges

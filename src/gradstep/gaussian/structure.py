@@ -25,7 +25,7 @@ from gradstep.gaussian.expression import (
     text,
 )
 
-__all__ = ["affine", "degree", "is_piecewise_linear", "kinks", "parity", "strip"]
+__all__ = ["affine", "degree", "growth", "is_piecewise_linear", "kinks", "parity", "strip"]
 
 MAXIMUM_KINKS = 256
 
@@ -73,6 +73,27 @@ def is_piecewise_linear(expression: Expression) -> bool:
             return ELEMENTARY[name].piecewise_linear and is_piecewise_linear(argument)
         case _:
             return False
+
+
+def growth(expression: Expression) -> float | None:
+    """Return a p such that the expression certainly grows no faster than |x|^p, None if there may be none."""
+    match expression:
+        case Constant():
+            return 0.0
+        case Variable():
+            return 1.0
+        case Sum(terms):
+            powers = [growth(term) for term in terms]
+            return None if None in powers else max(p for p in powers if p is not None)
+        case Product(factors):
+            powers = [growth(factor) for factor in factors]
+            return None if None in powers else sum(p for p in powers if p is not None)
+        case Power(base, exponent):
+            inner = growth(base)
+            return None if inner is None or exponent < 0 else inner * exponent
+        case Apply(name, argument):
+            inner, outer = growth(argument), ELEMENTARY[name].growth
+            return None if inner is None or outer is None else inner * outer
 
 
 def strip(expression: Expression) -> float:

@@ -74,7 +74,7 @@ PANEL_TOLERANCE = 1e-9
 MAXIMUM_DEPTH = 26
 # 1/(1+V) turns sharply where the features of a saturating activation die out; the panels also resolve
 # t/(t+level) of the feature variance t, so that this happens for any leverage V.
-LEVELS = (1e-1, 1e-3, 1e-5, 1e-7)
+LEVELS = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
 
 # Points times nodes handled at once: keeps the working arrays in the processor's cache.
 CHUNK = 400_000
@@ -693,6 +693,9 @@ class _Hats:
     def __init__(self, weight: Array, slope_squared: Array, variance: Array, ratio: Array) -> None:
         self.slope_squared, self.variance, self.ratio = slope_squared, variance, ratio
         self.first1, self.first2 = weight * slope_squared, weight * variance
+        # Products of two, once: the averages of every Newton step are then dot products.
+        self.second11, self.second12 = self.first1 * slope_squared, self.first1 * variance
+        self.second22 = self.first2 * variance
 
     def gain(self, v1: Array, v2: Array) -> Array:
         return np.asarray(1 / (1 + self.slope_squared * v1[:, None] + self.variance * v2[:, None]))
@@ -707,9 +710,9 @@ class _Hats:
         return (
             self.ratio * _dot(self.first1, gain),
             self.ratio * _dot(self.first2, gain),
-            self.ratio * _dot(self.first1, self.slope_squared, squared),
-            self.ratio * _dot(self.first1, self.variance, squared),
-            self.ratio * _dot(self.first2, self.variance, squared),
+            self.ratio * _dot(self.second11, squared),
+            self.ratio * _dot(self.second12, squared),
+            self.ratio * _dot(self.second22, squared),
         )
 
 

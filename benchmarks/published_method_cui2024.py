@@ -177,13 +177,29 @@ def main() -> None:
     bulk = draw_bulk(arguments.d, 1.0, seed=arguments.seed)
     print(f"bulk of d = {arguments.d} drawn and diagonalised in {time.perf_counter() - began:.2f} s")
     ratios = [0.2, 0.9, 1.6, 2.3, 3.0]
-    setting = {"step_size": 3.0, "step_sample_ratio": 20.0, "penalty": 0.1}
+    step_size, step_sample_ratio, penalty = 3.0, 20.0, 0.1
     began = time.perf_counter()
-    ours = large_step("tanh", "sin", sample_ratio=ratios, width_ratio=1.0, **setting)
+    ours = large_step(
+        "tanh",
+        "sin",
+        step_size=step_size,
+        step_sample_ratio=step_sample_ratio,
+        sample_ratio=ratios,
+        width_ratio=1.0,
+        penalty=penalty,
+    )
     seconds = (time.perf_counter() - began) / len(ratios)
     print(" alpha  published    seconds  steps   closed form    seconds")
     for alpha, error in zip(ratios, ours.test_error, strict=True):
-        published = published_evaluation("tanh", "sin", sample_ratio=alpha, bulk=bulk, **setting)
+        published = published_evaluation(
+            "tanh",
+            "sin",
+            step_size=step_size,
+            step_sample_ratio=step_sample_ratio,
+            sample_ratio=alpha,
+            penalty=penalty,
+            bulk=bulk,
+        )
         print(
             f"{alpha:6.2f}  {published.test_error:.6f}  {published.seconds:9.3f}  {published.iterations:5d}"
             f"      {error:.6f}  {seconds:9.6f}"

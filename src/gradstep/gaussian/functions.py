@@ -158,6 +158,8 @@ class ScalarFunction:
             raise InvalidInput("kinks", kinks, "finite numbers")
         panels = _panels(function, declared, label)
         found = tuple(sorted({*declared, *panels.singular}))
+        if panels.singular:
+            panels = _panels(function, found, label)
         slope = derivative if derivative is not None else _Difference(function, found)
         if derivative is not None:
             _check_values(derivative, f"derivative of {label}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +19,9 @@ PANEL_ORDER = 20
 _TAIL = 4
 _TOLERANCE = 1e-12
 _NOISE = 1e-9
-_SINGULAR_WIDTH = 1e-11
+_NARROWEST = 1e-11
+# A panel this narrow, away from known kinks, is there because of a kink or jump that nobody declared.
+_SINGULAR_WIDTH = 1e-7
 _MAXIMUM_PANELS = 4000
 
 
@@ -71,35 +74,37 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
         If the function varies too fast to be resolved.
     """
     nodes, _ = legendre_rule(PANEL_ORDER)
-    start = [0.0]
-    while start[-1] < reach:
-        start.append(min(2.0 * start[-1] + 1.0, reach))
-    first = np.unique(np.concatenate([start, np.negative(start), [k for k in kinks if abs(k) < reach]]))
+    # Odd places: an edge that falls on an undeclared kink would hide it.
+    steps = 2.0 ** np.arange(math.ceil(math.log2(reach)) + 1) - 1.0
+    start = np.concatenate([0.3183 + 0.9137 * steps, -0.2718 - 0.8661 * steps, [-reach, reach], kinks])
+    first = np.unique(start[np.abs(start) <= reach])
     left, right = first[:-1], first[1:]
     done: list[NDArray[np.float64]] = [first]
-    singular: list[float] = []
+    singular: list[tuple[float, float]] = []
     narrowest = np.inf
     count = left.size
-    parent = np.full(left.size, np.inf)
+    parent, ancestor = np.full(left.size, np.inf), None
     while left.size:
         middle, half = 0.5 * (left + right), 0.5 * (right - left)
         with np.errstate(all="ignore"):
             values = np.asarray(function(middle[:, None] + half[:, None] * nodes), dtype=np.float64)
         tail = np.max(np.abs(values @ _tail_projection().T), axis=1)
         size = np.max(np.abs(values), axis=1)
-        # Relative to the panel, but no finer than rounding in the values that an average over it will meet.
-        floor = 0.1 * np.max(size[np.abs(middle) <= 1.0 + np.abs(middle).min()], initial=0.0)
-        reference = np.maximum(size, floor)
+        if ancestor is None:
+            ancestor = size
+        # Relative to the panel, but no finer than rounding in the values around it.
+        reference = np.maximum(size, 0.01 * ancestor)
         # A small tail that bisection does not reduce is rounding noise of the function itself.
-        noise = (tail > 0.7 * parent) & (tail <= _NOISE * reference)
+        noise = (half > 1e-4) & (tail > 0.1 * parent) & (tail <= _NOISE * reference)
         bad = ~((tail <= _TOLERANCE * reference) | noise)
         # Grading towards a kink says nothing about poles.
-        apart = np.min(np.abs(middle[:, None] - np.array([*kinks, *singular, np.inf])), axis=1) > 4 * half
-        good_width = 2 * half[~bad & ~noise & apart & (np.abs(middle) < 8.0)]
+        apart = np.min(np.abs(middle[:, None] - np.array([*kinks, np.inf])), axis=1) > 4 * half
+        good_width = 2 * half[~bad & ~noise & apart & (np.abs(middle) < 8.0) & (half > 1e-3)]
         narrowest = min(narrowest, float(np.min(good_width, initial=np.inf)))
-        tiny = bad & (half < _SINGULAR_WIDTH * np.maximum(1.0, np.abs(middle)))
-        singular.extend(middle[tiny])
-        bad &= ~tiny
+        relative_width = half / np.maximum(1.0, np.abs(middle))
+        bad &= relative_width > _NARROWEST
+        narrow = ~bad & apart & (relative_width < _SINGULAR_WIDTH)
+        singular.extend(zip(half[narrow], middle[narrow], strict=True))
         left, middle, right = left[bad], middle[bad], right[bad]
         done.append(middle)
         count += middle.size
@@ -111,9 +116,10 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
                 f"It varies too fast over |x| <= {reach:g}; use a smoother function or a smaller scale.",
             )
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
-        parent = np.tile(tail[bad], 2)
-    merged: list[float] = []
-    for point in sorted(singular):
-        if not merged or point - merged[-1] > 1e-8 * max(1.0, abs(point)):
-            merged.append(float(point))
-    return Panels(np.unique(np.concatenate(done)), tuple(merged), float(min(narrowest, 4.0)))
+        parent, ancestor = np.tile(tail[bad], 2), np.tile(ancestor[bad], 2)
+    # Bisection closes in on a singular point: of the panels around it the narrowest is nearest.
+    isolated: list[float] = []
+    for _, point in sorted(singular):
+        if all(abs(point - other) > 1e-5 * max(1.0, abs(point)) for other in isolated):
+            isolated.append(float(point))
+    return Panels(np.unique(np.concatenate(done)), tuple(sorted(isolated)), float(min(narrowest, 4.0)))

@@ -1,0 +1,177 @@
+"""Evaluation on every kind of array, and plain callables."""
+
+import math
+
+import array_api_strict
+import numpy as np
+import pytest
+import scipy.special
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import REGISTERED, ScalarFunction, moments, scalar_function, smoothed
+
+X = np.linspace(-4.0, 4.0, 161) + 1e-3
+EXACT = {
+    "linear": lambda x: x,
+    "relu": lambda x: np.where(x > 0, x, 0),
+    "leaky_relu": lambda x: np.where(x > 0, x, 0.01 * x),
+    "abs": np.abs,
+    "sign": np.sign,
+    "heaviside": lambda x: 1.0 * (x > 0),
+    "hardtanh": lambda x: np.clip(x, -1, 1),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softplus": lambda x: np.log(1 + np.exp(x)),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "erf": scipy.special.erf,
+    "erf_scaled": lambda x: scipy.special.erf(x / math.sqrt(2)),
+    "gelu": lambda x: x * 0.5 * (1 + scipy.special.erf(x / math.sqrt(2))),
+    "sin": np.sin,
+    "cos": np.cos,
+    "exp": np.exp,
+} | {f"hermite{k}": (lambda x, k=k: np.polynomial.hermite_e.hermeval(x, [0] * k + [1])) for k in range(1, 11)}
+NAMES = [*REGISTERED, "tanh(x) + 0.3*x**2", "x/(1+x**2)", "abs(x)**1.5", "max(x, 0.5)", "2"]
+
+
+def test_every_registered_function_is_listed():
+    assert set(EXACT) == set(REGISTERED)
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_value(name):
+    np.testing.assert_allclose(
+        REGISTERED[name](X), EXACT[name](X), rtol=1e-12, atol=1e-14 * np.max(np.abs(EXACT[name](X)))
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("method", ["__call__", "derivative"])
+def test_array_api_strict(name, method):
+    function = scalar_function(name)
+    evaluate = getattr(function, method)
+    result = evaluate(array_api_strict.asarray(X))
+    assert type(result) is type(array_api_strict.asarray(X))
+    np.testing.assert_allclose(np.asarray(result), evaluate(X), rtol=1e-13, atol=1e-14)
+    single = evaluate(array_api_strict.asarray(X, dtype=array_api_strict.float32))
+    assert single.dtype == array_api_strict.float32
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("method", ["__call__", "derivative"])
+def test_torch(name, method):
+    torch = pytest.importorskip("torch")
+    evaluate = getattr(scalar_function(name), method)
+    result = evaluate(torch.asarray(X))
+    assert isinstance(result, torch.Tensor)
+    np.testing.assert_allclose(result.numpy(), evaluate(X), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("method", ["__call__", "derivative"])
+def test_numpy_kinds(name, method):
+    evaluate = getattr(scalar_function(name), method)
+    single = evaluate(X.astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, evaluate(X), rtol=2e-4, atol=1e-4 * np.max(np.abs(evaluate(X))))
+    assert np.shape(evaluate(0.5)) == ()
+    assert float(evaluate(0.5)) == float(evaluate(np.array([0.5]))[0])
+    np.testing.assert_array_equal(evaluate([1, 2]), evaluate(np.array([1.0, 2.0])))
+    np.testing.assert_array_equal(evaluate(np.array([[1, 2]])), evaluate(np.array([[1.0, 2.0]])))
+    assert evaluate(np.empty((0, 3))).shape == (0, 3)
+    before = X.copy()
+    evaluate(X)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_large_arrays_are_evaluated_in_blocks_with_the_same_result():
+    x = np.random.default_rng(1).normal(size=(3, 100_001))
+    for name in ("tanh", "silu", "tanh(x) + 0.3*x**2"):
+        function = scalar_function(name)
+        parts = [np.concatenate([function(part) for part in np.array_split(row, 7)]) for row in x]
+        np.testing.assert_allclose(function(x), parts, rtol=1e-15)
+        np.testing.assert_allclose(function.derivative(x.T), function.derivative(x).T, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["relu", "sign", "hardtanh", "leaky_relu"])
+def test_no_warning_at_extremes(name):
+    assert np.isfinite(REGISTERED[name](np.array([-1e300, 0.0, 1e300]))).all()
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "softplus", "silu", "gelu", "erf"])
+def test_saturation(name):
+    x = np.array([-800.0, 800.0])
+    assert np.isfinite(REGISTERED[name](x)).all()
+    np.testing.assert_allclose(REGISTERED[name].derivative(x), [0.0, float(name in ("softplus", "silu", "gelu"))])
+
+
+# Plain callables
+
+
+def test_callable_derivative():
+    function = scalar_function(np.arctan)
+    np.testing.assert_allclose(function.derivative(X), 1 / (1 + X**2), atol=1e-11)
+    assert function.parity == "odd"
+    assert function.kinks == ()
+
+
+def test_callable_with_undeclared_kink():
+    function = scalar_function(lambda x: np.maximum(x - 0.3, 0.0))
+    np.testing.assert_allclose(function.kinks, [0.3], atol=1e-9)
+    reference = smoothed(scalar_function("relu(x-0.3)"), [0.0, 1.0, -2.0], [1.0, 0.2, 30.0])
+    for got, expected in zip(smoothed(function, [0.0, 1.0, -2.0], [1.0, 0.2, 30.0]), reference, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-11)
+    assert moments(function).derivative_second_moment == pytest.approx(
+        moments("relu(x-0.3)").derivative_second_moment, abs=1e-5
+    )
+
+
+def test_callable_with_everything_declared():
+    function = ScalarFunction.from_callable(
+        lambda x: np.abs(x - 1), derivative=lambda x: np.sign(x - 1), kinks=(1.0,), name="distance"
+    )
+    assert function.name == "distance"
+    assert function.kinks == (1.0,)
+    assert moments(function).derivative_second_moment == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda x: 1 / x,
+        lambda x: np.exp(x**2),
+        lambda x: x[:2],
+        lambda x: x + 1j,
+        lambda x: math.sin(x),
+        lambda x, y: x,
+        lambda x: np.sin(1000 * x),
+        lambda x: np.where(x > 0, np.nan, x),
+    ],
+)
+def test_refused_callables(bad):
+    with pytest.raises(InvalidInput):
+        scalar_function(bad)
+
+
+def test_refuses_infinite_kinks():
+    with pytest.raises(InvalidInput):
+        ScalarFunction.from_callable(np.tanh, kinks=(math.inf,))
+
+
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "silu", "sqrt(1+x**2)", "x/(4+x**2)"])
+def test_pole_distance_is_not_larger_than_the_distance_of_the_pole(name):
+    pole = {"tanh": math.pi / 2, "sigmoid": math.pi, "silu": math.pi, "sqrt(1+x**2)": 1.0, "x/(4+x**2)": 2.0}[name]
+    assert 0.2 * pole <= scalar_function(name).pole_distance <= 1.0001 * pole
+
+
+@pytest.mark.parametrize("function", [f for f in REGISTERED.values() if f.parity], ids=lambda f: f.name)
+def test_parity(function):
+    sign = {"odd": -1.0, "even": 1.0}[function.parity]
+    np.testing.assert_allclose(function(-X), sign * function(X), rtol=1e-13)
+    np.testing.assert_allclose(function.derivative(-X), -sign * function.derivative(X), rtol=1e-13)
+
+
+def test_undeclared_kinks_and_jumps_are_found():
+    function = scalar_function(lambda x: np.sign(x - 0.3) + np.abs(x + 2) + np.abs(x))
+    np.testing.assert_allclose(function.kinks, [-2.0, 0.0, 0.3], atol=1e-8)
+    away = X[np.min(np.abs(X[:, None] - np.array([-2.0, 0.0, 0.3])), axis=1) > 1e-4]
+    np.testing.assert_allclose(function.derivative(away), np.sign(away + 2) + np.sign(away), atol=1e-8)

@@ -1,0 +1,110 @@
+"""Expectations with error estimates, and fixed rules."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import expectation, gaussian_rule
+
+
+@pytest.mark.parametrize("power", range(0, 21, 2))
+def test_monomials(power):
+    value, error = expectation(lambda z: z**power)
+    exact = math.prod(range(power - 1, 0, -2))
+    assert abs(value - exact) <= 1e-13 * exact
+    assert error <= 1e-10 * exact
+
+
+@pytest.mark.parametrize("t", [0.1, 1.0, 5.0, 20.0])
+def test_characteristic_and_moment_generating_functions(t):
+    result = expectation(lambda z: np.stack([np.cos(t * z), np.sin(t * z), np.exp(0.1 * t * z)]))
+    np.testing.assert_allclose(result.value, [math.exp(-(t**2) / 2), 0.0, math.exp(0.005 * t**2)], atol=1e-12)
+    assert np.all(result.error < 1e-10)
+
+
+@pytest.mark.parametrize("declare", [True, False])
+@pytest.mark.parametrize("kink", [-1.3, 0.1234, 3.0])
+def test_kinks_and_honest_error(declare, kink):
+    kinks = (kink,) if declare else ()
+    below = 0.5 * math.erfc(kink / math.sqrt(2))
+    density = math.exp(-(kink**2) / 2) / math.sqrt(2 * math.pi)
+    value, error = expectation(lambda z: np.stack([1.0 * (z > kink), np.maximum(z - kink, 0)]), kinks=kinks)
+    np.testing.assert_allclose(value, [below, density - kink * below], atol=1e-10)
+    assert np.all(np.abs(value - [below, density - kink * below]) <= error + 1e-15)
+
+
+def test_work_limit_shows_in_the_error():
+    exact = math.exp(-0.5e6)
+    value, error = expectation(lambda z: np.cos(1000 * z), maximum_panels=40)
+    assert abs(value - exact) <= error
+    assert error > 1e-6
+    value, error = expectation(lambda z: np.cos(1000 * z))
+    assert abs(value - exact) <= error <= 1e-9
+
+
+def test_sharp_peak():
+    width = 1e-3
+    value, error = expectation(lambda z: np.exp(-0.5 * ((z - 1.0) / width) ** 2))
+    exact = width / math.sqrt(1 + width**2) * math.exp(-0.5 / (1 + width**2))
+    assert abs(value - exact) <= min(float(error) + 1e-15, 1e-12)
+
+
+def test_overflow_far_out_is_cut_and_accounted_for():
+    value, error = expectation(lambda z: np.exp(30 * z))
+    assert abs(value / math.exp(450) - 1) < 1e-9
+    value, error = expectation(lambda x: np.log1p(np.exp(x)), scale=100.0)
+    assert abs(value - 100 / math.sqrt(2 * math.pi)) < 0.02
+    assert error < 1e-10 * value
+
+
+@given(st.floats(-5, 5), st.floats(0, 10), st.floats(-3, 3), st.floats(-3, 3))
+@settings(max_examples=25, deadline=None)
+def test_linearity_and_affine_argument(mean, scale, a, b):
+    value = expectation(lambda x: np.stack([a * np.tanh(x) + b * x**2, np.tanh(x), x**2]), mean=mean, scale=scale).value
+    assert value[0] == pytest.approx(a * value[1] + b * value[2], abs=1e-10 * (1 + scale**2))
+    assert value[2] == pytest.approx(mean**2 + scale**2, abs=1e-12, rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [-1.0, math.inf, math.nan])
+def test_refuses_scale(scale):
+    with pytest.raises(InvalidInput):
+        expectation(np.cos, scale=scale)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"breakpoints": (0.3, -2.0)},
+        {"breakpoints": np.linspace(-9, 9, 50), "order": 8},
+        {"resolution": 0.3, "order": 12},
+    ],
+)
+def test_rule(options):
+    nodes, weights = gaussian_rule(**options)
+    assert np.all(np.diff(nodes) > 0)
+    assert np.all(weights > 0)
+    assert abs(weights.sum() - 1) < 1e-14
+    assert abs(weights @ nodes) < 1e-14
+    assert weights @ nodes**8 == pytest.approx(105, rel=1e-12)
+    assert weights @ np.cos(3 * nodes) == pytest.approx(math.exp(-4.5), abs=1e-12)
+
+
+def test_rule_is_exact_across_a_breakpoint():
+    nodes, weights = gaussian_rule(breakpoints=(0.37,))
+    exact = math.exp(-(0.37**2) / 2) / math.sqrt(2 * math.pi) - 0.37 * 0.5 * math.erfc(0.37 / math.sqrt(2))
+    assert abs(weights @ np.maximum(nodes - 0.37, 0) - exact) < 1e-15
+    unaware, weight = gaussian_rule()
+    assert abs(weight @ np.maximum(unaware - 0.37, 0) - exact) > 1e-8
+
+
+@pytest.mark.parametrize(
+    "options", [{"resolution": 0.0}, {"order": 0}, {"half_range": math.inf}, {"breakpoints": (math.nan,)}]
+)
+def test_rule_refuses(options):
+    with pytest.raises(InvalidInput):
+        gaussian_rule(**options)

@@ -44,10 +44,17 @@ _RATIO = "a finite number > 0"
 def _real(name: str, value: object, allowed: str = _FINITE) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise InvalidInput(name, value, allowed)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise InvalidInput(name, value, allowed) from None
     if math.isnan(number):
         raise InvalidInput(name, value, allowed)
     return number
+
+
+def _is_infinite(value: object) -> bool:
+    return isinstance(value, numbers.Real) and bool(value == math.inf)
 
 
 def _positive(name: str, value: object, allowed: str = _RATIO) -> float:
@@ -159,6 +166,9 @@ class Readout:
             if self.values or self.weights:
                 raise InvalidInput("readout", self.values, "no values or weights for the Gaussian law")
             return
+        for name in ("values", "weights"):
+            if not isinstance(getattr(self, name), tuple):
+                raise InvalidInput(f"readout.{name}", getattr(self, name), "a tuple of numbers")
         values = tuple(_real("readout value", v) for v in self.values)
         weights = tuple(_positive("readout weight", w) for w in self.weights)
         if not values or len(values) != len(weights):
@@ -177,14 +187,14 @@ class Readout:
         """Read ``"gaussian"``, ``"constant"``, ``{value: weight}`` or a `Readout`."""
         if isinstance(value, Readout):
             return value
-        if value == "gaussian":
+        if isinstance(value, str) and value == "gaussian":
             return cls("gaussian")
-        if value == "constant":
+        if isinstance(value, str) and value == "constant":
             return cls("vocabulary", (1.0,), (1.0,))
         if isinstance(value, Mapping):
-            try:
-                letters = tuple(float(v) for v in value)
-            except (TypeError, ValueError):
+            try:  # a settings file has text for keys
+                letters = tuple(float(v) if isinstance(v, str) else v for v in value)
+            except ValueError:
                 raise InvalidInput("readout", value, "numeric values as keys, for instance {-1: 0.5, 1: 0.5}") from None
             return cls("vocabulary", letters, tuple(value.values()))
         raise InvalidInput("readout", value, "'gaussian', 'constant' or a mapping {value: weight}")
@@ -303,15 +313,13 @@ class Problem:
         output_scale: str = "1/N",
         origin: str = "canonical",
     ) -> None:
-        infinite = isinstance(d, numbers.Real) and float(d) == math.inf
+        infinite = _is_infinite(d)
         values: dict[str, object] = {
             "activation": _function("activation", activation),
             "teacher": _function("teacher", teacher),
             "d": math.inf if infinite else _size("d", d, 2),
             "width": _extent("width", width, infinite),
-            "n_step": math.inf
-            if isinstance(n_step, numbers.Real) and float(n_step) == math.inf
-            else _extent("n_step", n_step, infinite),
+            "n_step": math.inf if _is_infinite(n_step) else _extent("n_step", n_step, infinite),
             "n": _extent("n", n, infinite),
             "eta": _step(eta),
             "noise": _non_negative("noise", noise),
@@ -326,9 +334,9 @@ class Problem:
             allowed = "Proportional(ratio) when d is infinite" if infinite else "a finite number > 0"
             raise InvalidInput("ridge", ridge, allowed)
         values["ridge"] = ridge if isinstance(ridge, Proportional) else _positive("ridge", ridge)
-        if initial_weights not in ("gaussian", "sphere"):
+        if not isinstance(initial_weights, str) or initial_weights not in ("gaussian", "sphere"):
             raise InvalidInput("initial_weights", initial_weights, "'gaussian' or 'sphere'")
-        if output_scale not in ("1/N", "1/sqrt(N)"):
+        if not isinstance(output_scale, str) or output_scale not in ("1/N", "1/sqrt(N)"):
             raise InvalidInput("output_scale", output_scale, "'1/N' or '1/sqrt(N)'")
         if not isinstance(origin, str):
             raise InvalidInput("origin", origin, "a string")
@@ -379,8 +387,11 @@ class Problem:
         """
         psi1, psi2 = _positive("psi1", psi1), _positive("psi2", psi2)
         lam = _positive("lam", lam)
-        step_ratio = psi1 if psi1_step is None else psi1_step
-        sizes = _sizes(d, width=psi2, n=psi1, n_step=step_ratio)
+        if psi1_step is None:
+            psi1_step = psi1
+        elif not _is_infinite(psi1_step):
+            psi1_step = _positive("psi1_step", psi1_step, "a number > 0 or infinity")
+        sizes = _sizes(d, width=psi2, n=psi1, n_step=psi1_step)
         link = _function("teacher", teacher)
         return cls(
             activation=activation,
@@ -388,7 +399,7 @@ class Problem:
             **sizes,
             eta=eta,
             ridge=_scaled(lam, sizes["n"]),
-            noise=sigma_eps,
+            noise=_non_negative("sigma_eps", sigma_eps),
             readout="gaussian",
             origin="ba2022",
         )
@@ -434,20 +445,26 @@ class Problem:
             Their literal residual, or the one in which the initial output is negligible.
         """
         phi, psi = _positive("phi", phi), _positive("psi", psi)
-        lam = _positive("lam", lam)
-        if residual not in ("y - f", "y"):
+        lam, c = _positive("lam", lam), _non_negative("c", c)
+        if not 0 <= _real("alpha", alpha, "a number in [0, 1]") <= 1:
+            raise InvalidInput("alpha", alpha, "a number in [0, 1]")
+        if not isinstance(residual, str) or residual not in ("y - f", "y"):
             raise InvalidInput("residual", residual, "'y - f' or 'y'")
-        if isinstance(n, numbers.Real) and float(n) == math.inf:
+        sizes: dict[str, Any]
+        if _is_infinite(n):
             sizes = _sizes(math.inf, width=1 / psi, n=1 / phi, n_step=1 / phi)
+            samples_per_neuron = psi / phi
         else:
             samples = _size("n", n)
             d = max(2, round(phi * samples))
-            sizes = {"d": d, "width": max(1, round(phi * samples / psi)), "n": samples, "n_step": samples}
+            width = max(1, round(phi * samples / psi))
+            sizes = {"d": d, "width": width, "n": samples, "n_step": samples}
+            samples_per_neuron = samples / width
         return cls(
             activation=activation,
             teacher=teacher,
             **sizes,
-            eta=Step(_non_negative("c", c) * (psi / phi) ** alpha, alpha),
+            eta=Step(c * samples_per_neuron**alpha, alpha),
             ridge=_scaled(lam, sizes["n"]),
             noise=noise,
             readout="gaussian",
@@ -540,7 +557,7 @@ class Problem:
             "moniri2024": cls.moniri2024,
             "cui2024": cls.cui2024,
         }
-        if convention not in constructors:
+        if not isinstance(convention, str) or convention not in constructors:
             raise InvalidInput("convention", convention, ", ".join(map(repr, constructors)))
         constructor = constructors[convention]
         known, required = _parameters(constructor)
@@ -550,15 +567,28 @@ class Problem:
         for name in required:
             if name not in values:
                 raise InvalidInput(name, None, f"a value (required by the convention {convention!r})")
-        for name in ("d", "n", "n_step", "alpha0"):
+        for name in ("d", "n", "n_step", "psi1_step", "alpha0"):
             if values.get(name) in ("inf", "infinity"):
                 values[name] = math.inf
         return constructor(**values)
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Self:
-        """Build a problem from a TOML file (a path) or TOML text; a ``[problem]`` table is used where there is one."""
-        is_text = isinstance(source, str) and ("\n" in source or "=" in source)
+        """Build a problem from a TOML file (a path) or TOML text; a ``[problem]`` table is used where there is one.
+
+        Parameters
+        ----------
+        source : str or Path
+            A string with a line break, or with an equals sign and no ``.toml`` at its end, is text.
+
+        Raises
+        ------
+        InvalidInput
+            On a file that cannot be read, on invalid TOML, and as `from_dict`.
+        """
+        if not isinstance(source, str | Path):
+            raise InvalidInput("settings file", source, "a path or TOML text")
+        is_text = isinstance(source, str) and ("\n" in source or ("=" in source and not source.endswith(".toml")))
         try:
             settings = tomllib.loads(str(source) if is_text else Path(source).read_text(encoding="utf-8"))
         except OSError as error:
@@ -669,22 +699,37 @@ def _function(name: str, value: FunctionLike) -> ScalarFunction:
         raise InvalidInput(f"{name} ({error.field})", error.value, error.allowed) from None
 
 
+@dataclass(frozen=True)
+class _Shifted:
+    """A callable less a constant, as a value that can be pickled."""
+
+    function: ScalarFunction
+    shift: float
+
+    def __call__(self, x: Any) -> Any:
+        return self.function(x) - self.shift
+
+
 def _centred(link: ScalarFunction) -> ScalarFunction:
     mean = float(moments(link).mean)
     # A mean at rounding level is zero for every purpose; leave an odd teacher alone.
     if abs(mean) < 1e-14:
         return link
+    if link.expression is None:
+        return ScalarFunction.from_callable(
+            _Shifted(link, mean), derivative=link.derivative, kinks=link.kinks, name=f"{link.name} - {mean:.6g}"
+        )
     body = f"{link.name}(x)" if link.name.isidentifier() else f"({link.name})"
     return scalar_function(f"{body} - {mean!r}" if mean > 0 else f"{body} + {-mean!r}")
 
 
 def _sizes(d: float, *, width: float, n: float, n_step: float) -> dict[str, Any]:
     ratios = {"width": _positive("width/d", width), "n": _positive("n/d", n)}
-    infinite_step = isinstance(n_step, numbers.Real) and float(n_step) == math.inf
+    infinite_step = _is_infinite(n_step)
     if not infinite_step:
         ratios["n_step"] = _positive("n_step/d", n_step)
     sizes: dict[str, Any]
-    if isinstance(d, numbers.Real) and float(d) == math.inf:
+    if _is_infinite(d):
         sizes = {"d": math.inf} | {name: Proportional(ratio) for name, ratio in ratios.items()}
     else:
         whole = _size("d", d, 2)

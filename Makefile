@@ -1,0 +1,87 @@
+# Needs only python3 (3.11 or newer, with pip or venv) and make. The first run of a target downloads what uv.lock
+# names into .venv; later runs touch no network. Another interpreter: make PYTHON=python3.13 test
+
+PYTHON ?= python3
+# Test processes, each with one BLAS thread.
+WORKERS ?= 2
+# Sizes and numbers of runs of `make reproduce`: quick, standard or paper.
+PRESET ?= standard
+# Where `make reproduce` writes.
+OUT ?= reports
+
+UV_VERSION := 0.13.8
+UV := .make/uv-$(UV_VERSION)/bin/uv
+BIN := .venv/bin
+
+export UV_PROJECT_ENVIRONMENT := .venv
+export UV_PYTHON_DOWNLOADS := never
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
+
+one_blas_thread := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+# A stamp lies inside the environment it speaks of, so that deleting the environment deletes the stamp. --inexact keeps
+# what another target has installed.
+define sync
+$(UV) sync --frozen --inexact --no-default-groups $(1) --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+@touch $@
+endef
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup reproduce test test-statistical check bench docs clean
+
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/.stamp-dev ## install everything a developer needs (the other targets install what they need themselves)
+
+reproduce: .venv/.stamp-core ## draw theory over simulation of the real network; ends with the path of the report
+	@$(BIN)/gradstep reproduce --preset $(PRESET) --out $(OUT)
+
+test: .venv/.stamp-test ## run the tests (a few minutes)
+	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) -m "not statistical" $(ARGS)
+
+test-statistical: .venv/.stamp-test ## run the slow comparisons of theory with the real network
+	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) -m statistical $(ARGS)
+
+check: .venv/.stamp-dev ## lock file, style, types, documentation
+	$(UV) lock --check --offline
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict
+	@$(MAKE) --no-print-directory docs
+
+bench: .venv/.stamp-test ## print the timed comparisons
+	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+docs: .venv/.stamp-dev ## build the documentation into docs/_build/html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+
+clean: ## remove the environment, the built documentation and the caches (reports stay)
+	rm -rf .venv .make docs/_build docs/api/generated dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.stamp-core: pyproject.toml uv.lock | $(UV)
+	$(call sync,)
+
+.venv/.stamp-test: pyproject.toml uv.lock | $(UV)
+	$(call sync,--group test)
+
+.venv/.stamp-dev: pyproject.toml uv.lock | $(UV)
+	$(call sync,--group dev)
+
+# uv itself comes through pip, into a folder of its own; a machine without pip may still have venv, which brings one.
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "gradstep needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1);" \
+	       "name another one, for instance: make PYTHON=python3.13 $(MAKECMDGOALS)" >&2; exit 1; }
+	@if $(PYTHON) -m pip --version >/dev/null 2>&1; then \
+	  python=$(PYTHON); \
+	elif $(PYTHON) -m venv .make/venv >/dev/null 2>&1; then \
+	  python=.make/venv/bin/python; \
+	else \
+	  echo "'$(PYTHON)' has neither pip nor venv; install one of them (on Debian: python3-pip or python3-venv)" >&2; \
+	  exit 1; \
+	fi; \
+	PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 \
+	  $$python -m pip install --quiet --upgrade --target .make/uv-$(UV_VERSION) uv==$(UV_VERSION)

@@ -267,9 +267,9 @@ def test_monte_carlo(name):
     draws = np.stack([f, z * f, f * f, residual])
     scores = (draws.mean(1) - np.array(value)) / (draws.std(1) / math.sqrt(samples))
     assert np.all(np.abs(scores) < 4.5), scores
-    # The check has teeth: half a percent would be seen.
-    wrong = (draws.mean(1) - 1.02 * np.array(value)) / (draws.std(1) / math.sqrt(samples))
-    assert np.all(np.abs(wrong) > 4.5)
+    # The check has teeth: two percent of the size of f would be seen in every quantity.
+    size = np.sqrt([value.second_moment, value.second_moment, value.second_moment**2, value.second_moment**2])
+    assert np.all(0.02 * size > 4.5 * draws.std(1) / math.sqrt(samples))
 
 
 def test_symbolic_derivative_of_a_kinked_formula():

@@ -138,7 +138,8 @@ class ScalarFunction:
             Its derivative. Without one, a central difference of order eight with step 0.02 is used, shortened next to
             a kink: relative error about 1e-12 where the function varies over lengths of order one.
         kinks : tuple of float, optional
-            Points where the function or its derivative jumps. Undeclared ones with ``|x| <= 16`` are searched for.
+            Points where the function or its derivative jumps. Undeclared ones with ``|x| <= 16`` are searched for
+            and located within about 1e-6; averages are not limited by that.
         name : str, optional
             For display; default the callable's own name.
 

@@ -21,7 +21,7 @@ _TOLERANCE = 1e-12
 _NOISE = 1e-9
 _NARROWEST = 1e-11
 # A panel this narrow, away from known kinks, is there because of a kink or jump that nobody declared.
-_SINGULAR_WIDTH = 1e-7
+_SINGULAR_WIDTH = 1e-5
 _MAXIMUM_PANELS = 4000
 
 
@@ -50,6 +50,22 @@ class Panels:
     edges: NDArray[np.float64]
     singular: tuple[float, ...]
     pole_distance: float
+
+
+def _rounding_noise(
+    function: Callable[[Any], Any], middle: NDArray[np.float64], half: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Estimate the rounding noise in a function's values from sixth differences over a thousandth of the panel.
+
+    Analytic parts leave a relative 1e-18 there, noise of standard deviation sigma about 20 sigma; the median over
+    five places ignores a kink.
+    """
+    places = np.array([-0.83, -0.41, 0.07, 0.47, 0.89])
+    stencil = 1e-3 * np.arange(-3, 4)
+    with np.errstate(all="ignore"):
+        points = middle[:, None, None] + half[:, None, None] * (places[:, None] + stencil)
+        values = np.asarray(function(points), dtype=np.float64)
+        return np.asarray(np.median(np.abs(values @ np.array([1.0, -6.0, 15.0, -20.0, 15.0, -6.0, 1.0])), axis=1))
 
 
 def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], reach: float) -> Panels:
@@ -82,21 +98,22 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
     done: list[NDArray[np.float64]] = [first]
     singular: list[tuple[float, float]] = []
     narrowest = np.inf
-    count = left.size
-    parent, ancestor = np.full(left.size, np.inf), None
+    count, level = left.size, 0
     while left.size:
         middle, half = 0.5 * (left + right), 0.5 * (right - left)
         with np.errstate(all="ignore"):
             values = np.asarray(function(middle[:, None] + half[:, None] * nodes), dtype=np.float64)
         tail = np.max(np.abs(values @ _tail_projection().T), axis=1)
         size = np.max(np.abs(values), axis=1)
-        if ancestor is None:
-            ancestor = size
-        # Relative to the panel, but no finer than rounding in the values around it.
-        reference = np.maximum(size, 0.01 * ancestor)
-        # A small tail that bisection does not reduce is rounding noise of the function itself.
-        noise = (half > 1e-4) & (tail > 0.1 * parent) & (tail <= _NOISE * reference)
-        bad = ~((tail <= _TOLERANCE * reference) | noise)
+        if level == 0:
+            outward = np.argsort(np.abs(middle) - half)
+            start_of, largest = (np.abs(middle) - half)[outward], np.maximum.accumulate(size[outward])
+        resolved = tail <= _TOLERANCE * size
+        noise = ~resolved
+        noise[noise] = tail[noise] <= _rounding_noise(function, middle[noise], half[noise])
+        # Noise is small next to the values nearer the origin, whatever is left of the function here.
+        noise &= tail <= _NOISE * largest[np.searchsorted(start_of, np.abs(middle) + half, side="right") - 1]
+        bad = ~(resolved | noise)
         # Grading towards a kink says nothing about poles.
         apart = np.min(np.abs(middle[:, None] - np.array([*kinks, np.inf])), axis=1) > 4 * half
         good_width = 2 * half[~bad & ~noise & apart & (np.abs(middle) < 8.0) & (half > 1e-3)]
@@ -107,7 +124,7 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
         singular.extend(zip(half[narrow], middle[narrow], strict=True))
         left, middle, right = left[bad], middle[bad], right[bad]
         done.append(middle)
-        count += middle.size
+        count, level = count + middle.size, level + 1
         if count > _MAXIMUM_PANELS:
             raise NotConverged(
                 "Panels of a function",
@@ -116,7 +133,6 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
                 f"It varies too fast over |x| <= {reach:g}; use a smoother function or a smaller scale.",
             )
         left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
-        parent, ancestor = np.tile(tail[bad], 2), np.tile(ancestor[bad], 2)
     # Bisection closes in on a singular point: of the panels around it the narrowest is nearest.
     isolated: list[float] = []
     for _, point in sorted(singular):

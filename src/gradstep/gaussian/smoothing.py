@@ -41,9 +41,9 @@ _TRAPEZOID_LIMIT = 500
 _CHUNK = 1 << 17
 _ONE_BUCKET = 20_000
 _LARGEST_RANGE = 60.0
-# Gauss-Legendre with 24 nodes resolves a pole at distance a from a panel of width 2.5 a.
-_PANEL_PER_STRIP = 2.5
-_NARROWEST_UNIFORM = 0.4
+# Gauss-Legendre with 24 nodes resolves the square of sin(t x), whose effective strip is 16 / t, on a panel this wide.
+_PANEL_PER_STRIP = 1.0
+_NARROWEST_UNIFORM = 0.3
 
 
 class Smoothed(NamedTuple):
@@ -129,7 +129,7 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
         residual = np.maximum(residual, 0.0)
         second = residual + first * first + slope * slope
     if not np.isfinite(second).all():
-        raise InvalidInput("scale", float(s.max(initial=0)), f"a scale at which {function.name} has finite moments")
+        raise _no_finite_moments(function, s)
     return Smoothed(first.reshape(shape), slope.reshape(shape), second.reshape(shape), residual.reshape(shape))
 
 
@@ -170,7 +170,7 @@ def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike
         result[:, still] = 0.0
         result[0, still] = function(m[still])
     if not np.isfinite(result).all():
-        raise InvalidInput("scale", float(s.max(initial=0)), f"a scale at which {function.name} has finite moments")
+        raise _no_finite_moments(function, s)
     return result.reshape(order + 1, *shape)
 
 
@@ -411,14 +411,20 @@ def _sufficient_range(function: ScalarFunction, m: Array, s: Array, order: int) 
         return _range_for_power(power, order)
     log_mass: list[Array] = []
     z = 0.0
-    while z < _LARGEST_RANGE:
+    while True:
         size = np.maximum(np.abs(function(m + s * z)), np.abs(function(m - s * z)))
+        if z >= _LARGEST_RANGE or not np.isfinite(size).all():
+            raise _no_finite_moments(function, s)
         with np.errstate(divide="ignore"):
             log_mass.append(2 * np.log(size * max(z, 1.0)) - 0.5 * z * z)
         z += 1.0
         if z > _half_range(order) and not np.any(log_mass[-1] > np.max(log_mass, axis=0) - _DIGITS):
-            break
-    return max(_half_range(order), z)
+            return z
+
+
+def _no_finite_moments(function: ScalarFunction, s: Array) -> InvalidInput:
+    scale = float(s.max(initial=0))
+    return InvalidInput("scale", scale, f"a scale at which {function.name} has finite moments and does not overflow")
 
 
 @lru_cache(maxsize=512)

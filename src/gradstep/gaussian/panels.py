@@ -22,6 +22,7 @@ _NOISE = 1e-9
 _NARROWEST = 1e-11
 # A panel this narrow, away from known kinks, is there because of a kink or jump that nobody declared.
 _SINGULAR_WIDTH = 1e-5
+_APART = 2e-4
 _MAXIMUM_PANELS = 4000
 
 
@@ -136,6 +137,6 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
     # Bisection closes in on a singular point: of the panels around it the narrowest is nearest.
     isolated: list[float] = []
     for _, point in sorted(singular):
-        if all(abs(point - other) > 1e-5 * max(1.0, abs(point)) for other in isolated):
+        if all(abs(point - other) > _APART * max(1.0, abs(point)) for other in isolated):
             isolated.append(float(point))
     return Panels(np.unique(np.concatenate(done)), tuple(sorted(isolated)), float(min(narrowest, 4.0)))

@@ -19,6 +19,8 @@ PANEL_ORDER = 20
 _TAIL = 4
 _TOLERANCE = 1e-12
 _NOISE = 1e-9
+# Values this far below those nearer the origin need no relative accuracy (Gaussian tails).
+_NEGLIGIBLE = 1e-30
 _NARROWEST = 1e-11
 # A panel this narrow, away from known kinks, is there because of a kink or jump that nobody declared.
 _SINGULAR_WIDTH = 1e-5
@@ -109,11 +111,12 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
         if level == 0:
             outward = np.argsort(np.abs(middle) - half)
             start_of, largest = (np.abs(middle) - half)[outward], np.maximum.accumulate(size[outward])
-        resolved = tail <= _TOLERANCE * size
+        inward = largest[np.searchsorted(start_of, np.abs(middle) + half, side="right") - 1]
+        resolved = tail <= _TOLERANCE * np.maximum(size, _NEGLIGIBLE * inward)
         noise = ~resolved
         noise[noise] = tail[noise] <= _rounding_noise(function, middle[noise], half[noise])
         # Noise is small next to the values nearer the origin, whatever is left of the function here.
-        noise &= tail <= _NOISE * largest[np.searchsorted(start_of, np.abs(middle) + half, side="right") - 1]
+        noise &= tail <= _NOISE * inward
         bad = ~(resolved | noise)
         # Grading towards a kink says nothing about poles.
         apart = np.min(np.abs(middle[:, None] - np.array([*kinks, np.inf])), axis=1) > 4 * half

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
-from gradstep.gaussian.smoothing import hermite_smoothed
+from gradstep.gaussian.smoothing import hermite_smoothed, hermite_values
 
-__all__ = ["hermite_coefficients"]
+__all__ = ["hermite_coefficients", "hermite_values"]
 
 
 def hermite_coefficients(

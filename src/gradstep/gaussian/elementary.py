@@ -67,7 +67,7 @@ class Elementary:
 
     @property
     def growth(self) -> float | None:
-        """Power of |x| that bounds the growth; None for exp."""
+        """Power of ``|x|`` that bounds the growth; None for exp."""
         return None if self.name == "exp" else float(self.degree or 1)
 
 

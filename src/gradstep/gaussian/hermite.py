@@ -31,7 +31,7 @@ def hermite_coefficients(
 
     Returns
     -------
-    ndarray, shape (order + 1, *scale.shape)
+    ndarray, shape ``(order + 1, *scale.shape)``
         Coefficients in the orthonormal probabilists' basis ``h_k = He_k / sqrt(k!)``; their squares sum to at most
         E f(scale * z)^2 (Parseval).
 

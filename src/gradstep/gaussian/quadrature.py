@@ -117,7 +117,7 @@ def expectation(
     mean, scale : float, optional
         Law of the argument, N(mean, scale**2); scale >= 0.
     tolerance : float, optional
-        Absolute error asked for, relative to E |integrand| where that exceeds one.
+        Absolute error asked for, relative to ``E |integrand|`` where that exceeds one.
     maximum_panels : int, optional
         Work limit; when it is reached the error estimate tells.
 

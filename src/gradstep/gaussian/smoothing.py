@@ -79,7 +79,7 @@ def hermite_values(x: ArrayLike, order: int) -> Array:
 
     Returns
     -------
-    ndarray, shape (order + 1, *x.shape)
+    ndarray, shape ``(order + 1, *x.shape)``
 
     Raises
     ------
@@ -146,7 +146,7 @@ def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike
 
     Returns
     -------
-    ndarray, shape (order + 1, *broadcast shape)
+    ndarray, shape ``(order + 1, *broadcast shape)``
 
     Raises
     ------

@@ -76,7 +76,7 @@ def is_piecewise_linear(expression: Expression) -> bool:
 
 
 def growth(expression: Expression) -> float | None:
-    """Return a p such that the expression certainly grows no faster than |x|^p, None if there may be none."""
+    """Return a p such that the expression certainly grows no faster than ``|x|^p``, None if there may be none."""
     match expression:
         case Constant():
             return 0.0
@@ -197,7 +197,7 @@ def _merge(points: list[float]) -> list[float]:
 
 
 def kinks(expression: Expression) -> tuple[float, ...]:
-    """Return the points, |x| <= 300, where the expression or its first derivative may be discontinuous.
+    """Return the points, ``|x| <= 300``, where the expression or its first derivative may be discontinuous.
 
     Raises
     ------

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.gaussian import ScalarFunction, hermite_smoothed, smoothed
 from gradstep.simulation.backend import Array, to_host
-from gradstep.simulation.tiles import map_symmetric
+from gradstep.simulation.tiles import TILE_ROWS, map_symmetric, set_diagonal
 
 MAX_ORDER = 256
 MAX_NODES = 4000
@@ -87,7 +87,7 @@ def conditional_kernel(activation: ScalarFunction, weights: Array, direction: Ar
     spread = xp.sqrt(xp.sum(across * across, axis=1))
     across /= xp.where(spread > 0, spread, 1 + 0 * spread)[:, None]
     correlation = across @ across.T
-    _set_diagonal(correlation, 0 * spread)
+    set_diagonal(correlation, np.zeros(correlation.shape[0]))
     mean, scale = to_host(along), to_host(spread)
     second_moments = np.asarray(smoothed(activation, 0.0, np.hypot(mean, scale)).second_moment)
     nodes, node_weights = _trapezoid(mean, scale)
@@ -123,7 +123,7 @@ def conditional_kernel(activation: ScalarFunction, weights: Array, direction: Ar
         return total
 
     map_symmetric(correlation, horner)
-    _set_diagonal(correlation, xp.asarray(second_moments, dtype=xp.float64, device=getattr(weights, "device", None)))
+    set_diagonal(correlation, second_moments)
     return FeatureKernel(correlation, float(bounds[last]) + 0.1 * tolerance)
 
 
@@ -169,11 +169,6 @@ def _compressed(factor: NDArray[np.float64], tolerance: float) -> NDArray[np.flo
     return kept
 
 
-def _set_diagonal(matrix: Array, values: Array) -> None:
-    for i in range(matrix.shape[0]):
-        matrix[i, i] = values[i]
-
-
 class _PowerSums:
     """Frobenius norms of the elementwise powers of a matrix.
 
@@ -185,8 +180,9 @@ class _PowerSums:
         xp = array_namespace(correlation)
         self._exponents = [2**j for j in range(MAX_ORDER.bit_length() + 1)]
         sums = np.zeros(len(self._exponents))
-        for start in range(0, correlation.shape[0], 256):
-            power = correlation[start : start + 256, :] ** 2
+        size = correlation.shape[0]
+        for start in range(0, size, TILE_ROWS):
+            power = correlation[start : min(start + TILE_ROWS, size), :] ** 2
             for j in range(sums.size):
                 sums[j] += float(xp.sum(power))
                 power *= power

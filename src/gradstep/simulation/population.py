@@ -13,24 +13,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.gaussian import ScalarFunction, moments, smoothed
+from gradstep.gaussian import ScalarFunction, gaussian_rule, moments, smoothed
 from gradstep.simulation.backend import Array, to_host
-from gradstep.simulation.closed_kernels import ClosedKernel, closed_kernel
+from gradstep.simulation.closed_kernels import closed_kernel
 from gradstep.simulation.conditional_kernel import FeatureKernel, conditional_kernel
-from gradstep.simulation.tiles import map_symmetric
+from gradstep.simulation.tiles import map_symmetric, set_diagonal
 
 _REACH = 9.0
-_PANEL_NODES = 16
+_PANEL_NODES = 20
 _MAX_NODES = 20_000
 _TABLE_POINTS = 200_000
 _ROUNDING = 1e-13
+_DIGITS = 34.0  # -log of the aliasing error aimed at
 
 
 @dataclass(frozen=True)
@@ -118,21 +118,20 @@ def feature_kernel(activation: ScalarFunction, weights: Array, direction: Array,
     FeatureKernel
         The N x N matrix and a bound on its error.
     """
-    closed = closed_kernel(activation)
-    if closed is not None:
-        return FeatureKernel(_closed_matrix(closed, weights), 0.0)
-    squared_norms = to_host(array_namespace(weights).sum(weights * weights, axis=1))
-    trace = float(np.sum(smoothed(activation, 0.0, np.sqrt(squared_norms)).second_moment))
-    return conditional_kernel(activation, weights, direction, max(tolerance, _ROUNDING * trace))
-
-
-def _closed_matrix(closed: ClosedKernel, weights: Array) -> Array:
-    matrix = weights @ weights.T
     variances = array_namespace(weights).sum(weights * weights, axis=1)
-    map_symmetric(
-        matrix, lambda tile, rows, columns: closed(tile, variances[rows][:, None], variances[columns][None, :])
-    )
-    return matrix
+    second_moments = np.asarray(smoothed(activation, 0.0, np.sqrt(to_host(variances))).second_moment)
+    closed = closed_kernel(activation)
+    if closed is None:
+        accepted = max(tolerance, _ROUNDING * float(second_moments.sum()))
+        return conditional_kernel(activation, weights, direction, accepted)
+
+    def transform(tile: Array, rows: slice, columns: slice) -> Array:
+        return closed(tile, variances[rows][:, None], variances[columns][None, :])
+
+    matrix = weights @ weights.T
+    map_symmetric(matrix, transform)
+    set_diagonal(matrix, second_moments)  # where an arcsine of 1 - rounding would lose half the digits
+    return FeatureKernel(matrix, 0.0)
 
 
 def teacher_correlations(
@@ -143,8 +142,9 @@ def teacher_correlations(
 ) -> NDArray[np.float64]:
     """Compute ``c_i = E sigma(mean_i t + scale_i z) f*(t)``, with t and z independent standard normals.
 
-    The expectation over z is the smoothed activation; that over t is a composite Gauss-Legendre rule, with panels
-    split at the kinks of the teacher and narrow enough for the sharpest neuron.
+    The expectation over z is the smoothed activation. That over t is a trapezoidal sum when the teacher is smooth, and
+    otherwise a composite Gauss-Legendre rule with panels split at the kinks of the teacher; both are fine enough for
+    the sharpest neuron.
 
     Parameters
     ----------
@@ -158,17 +158,7 @@ def teacher_correlations(
     ndarray, shape (N,)
         The correlations.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sharpness = float(np.where(mean == 0, 0.0, np.abs(mean) / scale).max())
-    width = min(1.0, 2.0 / sharpness if sharpness > 0 else 1.0, teacher.pole_distance)
-    if not 2 * _REACH / width * _PANEL_NODES <= _MAX_NODES:
-        raise NotConverged(
-            "Teacher correlations",
-            2 * _REACH / width * _PANEL_NODES if width > 0 else math.inf,
-            _MAX_NODES,
-            "A neuron is almost parallel to the teacher, or the teacher is too sharp: use a larger d.",
-        )
-    nodes, weights = _legendre_panels(teacher.kinks, width)
+    nodes, weights = _teacher_rule(teacher, mean, scale)
     weighted = weights * np.asarray(teacher(nodes))
     rows = max(1, _TABLE_POINTS // nodes.size)
     pieces = [
@@ -178,13 +168,28 @@ def teacher_correlations(
     return np.concatenate(pieces)
 
 
-def _legendre_panels(kinks: tuple[float, ...], width: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return nodes and weights of E over a standard normal, in panels no wider than `width` and split at `kinks`."""
-    edges = np.unique([-_REACH, _REACH, *(k for k in kinks if abs(k) < _REACH)])
-    pieces = [np.linspace(a, b, math.ceil((b - a) / width) + 1)[:-1] for a, b in pairwise(edges)]
-    borders = np.append(np.concatenate(pieces), edges[-1])
-    unit_nodes, unit_weights = np.polynomial.legendre.leggauss(_PANEL_NODES)
-    half = np.diff(borders)[:, None] / 2
-    nodes = (borders[:-1, None] + half + half * unit_nodes).ravel()
-    weights = (half * unit_weights).ravel() * np.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi)
-    return nodes, weights
+def _teacher_rule(
+    teacher: ScalarFunction, mean: NDArray[np.float64], scale: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return nodes and weights of E over a standard normal t, for the teacher times every smoothed neuron."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sharpness = float(np.where(mean == 0, 0.0, np.abs(mean) / scale).max())
+    # On the line Im t = y the smoothed neuron grows like exp(y^2 sharpness^2 / 2) and the density like exp(y^2 / 2);
+    # the trapezoidal rule of step h errs by exp(-2 pi y / h) times that, for any y inside the teacher's strip.
+    growth = 1 + sharpness**2
+    y = min(teacher.pole_distance, math.sqrt(2 * _DIGITS / growth))
+    step = 2 * math.pi * y / (_DIGITS + growth * y * y / 2)
+    panel = min(1.5, 2 / sharpness if sharpness > 0 else math.inf, teacher.pole_distance)
+    spacing = panel / _PANEL_NODES if teacher.kinks else step
+    if not _MAX_NODES * spacing >= 2 * _REACH:  # also refuses a spacing that is not a number
+        raise NotConverged(
+            "Teacher correlations",
+            2 * _REACH / spacing if spacing > 0 else math.inf,
+            _MAX_NODES,
+            "A neuron is almost parallel to the teacher, or the teacher is too sharp: use a larger d.",
+        )
+    if teacher.kinks:
+        return gaussian_rule(teacher.kinks, resolution=panel, order=_PANEL_NODES, half_range=_REACH)
+    nodes = np.linspace(-_REACH, _REACH, math.ceil(2 * _REACH / step) + 1)
+    weights = np.exp(-(nodes**2) / 2)
+    return nodes, weights / weights.sum()

@@ -247,7 +247,7 @@ def _penalties(problem: Problem, ridge: float | Sequence[float] | None) -> tuple
         raise InvalidInput("ridge", ridge, _RIDGE)
     penalties = tuple(given) if is_path else (given,)
     for value in penalties:
-        if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 < value < math.inf:
+        if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 < float(value) < math.inf:
             raise InvalidInput("ridge", ridge, _RIDGE)
     if not penalties:
         raise InvalidInput("ridge", ridge, _RIDGE)

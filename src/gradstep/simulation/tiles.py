@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gradstep.simulation.backend import Array
 
 TILE_ROWS = 256
@@ -26,3 +29,9 @@ def map_symmetric(matrix: Array, transform: Callable[[Array, slice, slice], Arra
         tile = transform(matrix[rows, columns], rows, columns)
         matrix[rows, columns] = tile
         matrix[columns, rows] = tile.T
+
+
+def set_diagonal(matrix: Array, values: NDArray[np.float64]) -> None:
+    """Replace the diagonal of a square matrix in place."""
+    for i, value in enumerate(values.tolist()):  # the array standard has no strided view of a diagonal
+        matrix[i, i] = value

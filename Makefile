@@ -55,7 +55,8 @@ bench: .venv/.stamp-test ## print the timed comparisons
 	@$(BIN)/python -m benchmarks.run $(ARGS)
 
 docs: .venv/.stamp-dev ## build the documentation into docs/_build/html
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+	@rm -rf docs/api/generated
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -b html docs docs/_build/html
 
 clean: ## remove the environment, the built documentation and the caches (reports stay)
 	rm -rf .venv .make docs/_build docs/api/generated dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

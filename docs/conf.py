@@ -1,0 +1,37 @@
+"""Configuration of the documentation; it builds without a network."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+
+project = "gradstep"
+author = "The gradstep developers"
+project_copyright = "The gradstep developers"
+version = release = version_of("gradstep")
+
+extensions = ["mathml", "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+default_role = "autolink"
+# A module's reading list is not cited from every function.
+suppress_warnings = ["ref.citation"]
+
+myst_enable_extensions = ["deflist", "dollarmath", "fieldlist"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+
+html_theme = "furo"
+html_title = "gradstep"
+html_static_path = ["_static"]
+html_css_files = ["formulas.css"]
+html_math_renderer = "mathml"
+html_copy_source = False
+html_show_sourcelink = False

@@ -25,6 +25,7 @@ from gradstep.simulation.instance import (
 from gradstep.simulation.measurement import Measurement
 from gradstep.simulation.population import population_risk
 from gradstep.simulation.ridge import fit_ridge
+from gradstep.simulation.rowwise import for_rows
 from gradstep.simulation.step import gradient, measure_spike
 from gradstep.simulation.streams import block_count
 
@@ -169,7 +170,13 @@ def _one_seed(
         for inputs, errors in sample.blocks():
             x = engine.data(inputs)
             labels = teacher(x[:, TEACHER_AXIS]) + noise * engine.data(errors)
-            yield engine.double(activation(x @ weights.T)), engine.double(labels)
+            values = x @ weights.T  # pre-activations, then features
+
+            def activate(part: slice, u: Array = values) -> None:
+                u[part, :] = activation(u[part, :])
+
+            for_rows(activate, x.shape[0], engine.threads)
+            yield engine.double(values), engine.double(labels)
             advance()
 
     fresh = fit_sample(seed, n, d)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gradstep.gaussian import ScalarFunction
 from gradstep.simulation.backend import Array, Backend
 from gradstep.simulation.instance import TEACHER_AXIS, Sample
+from gradstep.simulation.rowwise import for_rows
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,15 @@ def gradient(
     for inputs, errors in sample.blocks():
         x = backend.data(inputs)
         labels = teacher(x[:, TEACHER_AXIS]) + noise * backend.data(errors)
-        preactivations = x @ weights.T
-        residual = labels - output_factor * (activation(preactivations) @ readout)
-        slopes = activation.derivative(preactivations)
-        slopes *= residual[:, None]
-        rows += backend.double(slopes.T @ x)
+        residual = 0 * labels
+        preactivations = x @ weights.T  # replaced by residual * sigma' below
+
+        def weigh_slopes(part: slice, u: Array = preactivations, y: Array = labels, r: Array = residual) -> None:
+            r[part] = y[part] - output_factor * (activation(u[part, :]) @ readout)
+            u[part, :] = activation.derivative(u[part, :]) * r[part][:, None]
+
+        for_rows(weigh_slopes, x.shape[0], backend.threads)
+        rows += backend.double(preactivations.T @ x)
         linear += backend.double(residual @ x)
         after_block()
     rows *= backend.double(readout)[:, None] / sample.rows

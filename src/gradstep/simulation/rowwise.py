@@ -1,0 +1,40 @@
+"""Elementwise work on the rows of a block, in pieces that stay in the cache, on as many threads as BLAS uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from threadpoolctl import threadpool_info  # type: ignore[import-untyped, unused-ignore]
+
+CHUNK_ROWS = 64
+
+
+def blas_threads() -> int:
+    """Return the number of threads BLAS is allowed to use now; 1 in a worker that was limited to one."""
+    return max((int(pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
+
+
+def for_rows(work: Callable[[slice], None], rows: int, threads: int | None) -> None:
+    """Call ``work(slice)`` for consecutive slices that cover `rows` rows.
+
+    Parameters
+    ----------
+    work : callable
+        Changes its own rows only, so that neither order nor threads matter.
+    rows : int
+        Number of rows.
+    threads : int or None
+        Number of threads; None makes one slice of all rows, for libraries that divide the work themselves.
+    """
+    if threads is None:
+        work(slice(0, rows))
+        return
+    slices = [slice(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS)]
+    if threads == 1:
+        for part in slices:
+            work(part)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(work, slices):
+            pass

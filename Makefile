@@ -19,11 +19,11 @@ unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 one_blas_thread := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-# A stamp lies inside the environment it speaks of, so that deleting the environment deletes the stamp. --inexact keeps
-# what another target has installed.
+# Stamps lie inside the environment they speak of, so that deleting it deletes them. --inexact keeps what another target
+# has installed; a larger set stamps the smaller ones that it holds ($(2)).
 define sync
 $(UV) sync --frozen --inexact --no-default-groups $(1) --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
-@touch $@
+@touch $(2) $@
 endef
 
 .DEFAULT_GOAL := help
@@ -63,13 +63,13 @@ clean: ## remove the environment, the built documentation and the caches (report
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.stamp-core: pyproject.toml uv.lock | $(UV)
-	$(call sync,)
+	$(call sync,,)
 
 .venv/.stamp-test: pyproject.toml uv.lock | $(UV)
-	$(call sync,--group test)
+	$(call sync,--group test,.venv/.stamp-core)
 
 .venv/.stamp-dev: pyproject.toml uv.lock | $(UV)
-	$(call sync,--group dev)
+	$(call sync,--group dev,.venv/.stamp-core .venv/.stamp-test)
 
 # uv itself comes through pip, into a folder of its own; a machine without pip may still have venv, which brings one.
 $(UV):

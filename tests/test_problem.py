@@ -58,7 +58,7 @@ def refused(build: Callable[[], object], field: str) -> InvalidInput:
 # --- validation -------------------------------------------------------------------------------------------------------
 
 NOT_NUMBERS = (None, True, "2", [2], {"x": 2}, 2 + 0j, np.array([2.0, 3.0]), lambda x: x, math.nan)
-TOO_LARGE = 10**400
+TOO_LARGE = pytest.param(10**400, id="10**400")
 
 
 @pytest.mark.parametrize("field", ["d", "width", "n_step", "n"])

@@ -1,1 +1,42 @@
-"""What one gradient step on the first layer does to a two-layer network."""
+"""What one gradient step on the first layer does to a two-layer network: theory over simulation.
+
+>>> import gradstep as gs
+>>> problem = gs.Problem(
+...     activation="tanh",
+...     teacher="sin",
+...     d=512,
+...     width=1024,
+...     n_step=2048,
+...     n=2048,
+...     eta=gs.Step(1.0, exponent=0.5),
+...     ridge=2.0,
+...     noise=0.1,
+... )
+>>> prediction = gs.predict(problem)  # and gs.simulate(problem, seeds=16) measures the same quantities
+"""
+
+from gradstep.errors import GradstepError, InvalidInput, NotConverged
+from gradstep.gaussian import ScalarFunction, scalar_function
+from gradstep.problem import Problem, Proportional, Readout, Step
+from gradstep.simulation import Measurement, simulate
+from gradstep.theory import Prediction, predict, predict_many
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GradstepError",
+    "InvalidInput",
+    "Measurement",
+    "NotConverged",
+    "Prediction",
+    "Problem",
+    "Proportional",
+    "Readout",
+    "ScalarFunction",
+    "Step",
+    "__version__",
+    "predict",
+    "predict_many",
+    "scalar_function",
+    "simulate",
+]

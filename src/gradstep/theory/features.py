@@ -1,0 +1,132 @@
+"""Features and teacher given the projection ``kappa = <x, v>`` of an input on the spike direction.
+
+Given ``kappa`` a neuron of a group with row ``(s, c)`` is, as far as ridge regression can tell,
+``g0 + g1 <w, x_perp> + sqrt(g2) xi`` with independent Gaussian ``<w, x_perp>`` and ``xi`` of variance one
+(conditional Gaussian equivalence; Cui et al. 2024, Result 3.2, for one group).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import ScalarFunction, gaussian_rule, smoothed
+from gradstep.theory.groups import Groups
+
+__all__ = ["ConditionalFeatures", "conditional_features"]
+
+
+@dataclass(frozen=True)
+class ConditionalFeatures:
+    """Tables over groups and nodes of kappa.
+
+    Attributes
+    ----------
+    kappa, weight : ndarray, shape (nodes,)
+        Nodes and probability weights. With an odd activation only the positive half is kept (weights doubled) and the
+        teacher's tables hold the parity that the features can see.
+    mean, slope, variance : ndarray, shape (groups, nodes)
+        ``g0``, ``g1`` and ``g2``.
+    teacher_mean, teacher_slope, teacher_square : ndarray, shape (nodes,)
+        ``h0 = E f*``, ``h1 = E t f*`` and ``E f*^2`` given kappa, ``t`` the teacher's coordinate off the spike.
+    """
+
+    kappa: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    slope: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    teacher_mean: NDArray[np.float64]
+    teacher_slope: NDArray[np.float64]
+    teacher_square: NDArray[np.float64]
+
+
+#: Beyond this many standard deviations the Gaussian weight is below rounding.
+_RANGE = 7.6
+#: Step of the trapezoidal rule for integrands as smooth as the Gaussian weight itself.
+_SMOOTH_STEP = 0.42
+
+
+def _trapezoid(step: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the midpoint rule on the line; for entire integrands its error decays exponentially in ``1/step``."""
+    count = int(np.ceil(_RANGE / step))
+    nodes = (np.arange(-count, count) + 0.5) * step
+    weights = np.exp(-(nodes**2) / 2)
+    return nodes, weights / weights.sum()
+
+
+def _teacher_breakpoints(teacher: ScalarFunction, alignment: float, scale: float) -> list[float]:
+    """Return points of kappa that resolve the teacher's kinks, smoothed over `scale`, by graded panels."""
+    points: list[float] = []
+    for kink in teacher.kinks:
+        centre = kink / alignment
+        points.append(centre)
+        reach = 4 * max(scale, 1e-9)
+        while reach < _RANGE:
+            points += [centre - reach, centre + reach]
+            reach *= 4
+    return [p for p in points if abs(p) < _RANGE]
+
+
+def kappa_rule(
+    activation: ScalarFunction, teacher: ScalarFunction, groups: Groups, alignment: float, refine: int = 1
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return nodes and weights in kappa that resolve the features and the teacher.
+
+    The pre-activation widens a feature over ``sqrt(c)/s`` and the teacher over ``sqrt(1 - gamma^2)/gamma``. Where
+    these are not small the plain trapezoidal rule converges exponentially; a sharper kink of the teacher gets panels.
+    """
+    heavy = groups.weight > 1e-7
+    steepness = float(np.max(np.abs(groups.projection[heavy]) / np.sqrt(groups.variance[heavy])))
+    step = _SMOOTH_STEP / np.sqrt(1 + 1.2 * steepness**2)
+    rest = np.sqrt(max(1 - alignment**2, 0.0))
+    scale = rest / max(abs(alignment), 1e-12)
+    kink_step = 0.8 * scale if teacher.kinks else np.inf
+    pole_step = 0.2 * np.hypot(teacher.pole_distance / max(abs(alignment), 1e-12), 3 * scale)
+    step = min(step, pole_step)
+    if kink_step >= 0.6 * step:
+        nodes, weights = _trapezoid(min(step, kink_step) / refine)
+    else:
+        points = _teacher_breakpoints(teacher, alignment, scale)
+        panel = 3 * step
+        if activation.parity == "odd":
+            # The half that is kept must mirror the half that is folded onto it.
+            points += [-p for p in points]
+        points += list(np.arange(-np.floor(_RANGE / panel), np.floor(_RANGE / panel) + 1) * panel)
+        nodes, weights = gaussian_rule(breakpoints=tuple(sorted(points)), resolution=panel / refine, order=10)
+    return nodes, weights
+
+
+def conditional_features(
+    activation: ScalarFunction, teacher: ScalarFunction, groups: Groups, alignment: float, refine: int = 1
+) -> ConditionalFeatures:
+    """Return the tables of conditional features for given groups.
+
+    Parameters
+    ----------
+    activation, teacher : ScalarFunction
+    groups : Groups
+    alignment : float
+        Overlap of the spike direction with the teacher.
+    refine : int
+        Multiplies the resolution in kappa.
+
+    Returns
+    -------
+    ConditionalFeatures
+    """
+    kappa, weight = kappa_rule(activation, teacher, groups, alignment, refine)
+    rest = np.sqrt(max(1 - alignment**2, 0.0))
+    target = smoothed(teacher, alignment * kappa, rest)
+    h0, h1, square = target.mean, target.slope, target.second_moment
+    if activation.parity == "odd":
+        # Features only see the odd part of h0 and the even part of h1; everything that is left is even in kappa.
+        half = kappa > 0
+        h0 = (h0 - h0[::-1])[half] / 2
+        h1 = (h1 + h1[::-1])[half] / 2
+        square = (square + square[::-1])[half] / 2
+        kappa, weight = kappa[half], 2 * weight[half]
+    row = smoothed(activation, groups.projection[:, None] * kappa, np.sqrt(groups.variance)[:, None])
+    return ConditionalFeatures(kappa, weight, row.mean, row.slope, row.residual_variance, h0, h1, square)

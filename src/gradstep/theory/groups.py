@@ -1,0 +1,157 @@
+"""Groups of neurons: quadrature nodes of the joint law of a row's projection on the spike and of its squared norm.
+
+After the step neuron ``i`` enters the features only through ``(s_i', c_i)``: the projection of its row on the spike
+direction and the squared norm of the rest. Both keep fluctuations of order ``1/sqrt(d)`` however large ``d`` is, and
+these matter at leading order: those of ``s'`` carry the overlap of the trained readout with the bulk along the
+spike, those of ``c`` open the direction ``d g0 / d c`` (Cui et al. 2024 leave the second out).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.problem import Readout
+from gradstep.theory.step import StepStatistics
+
+__all__ = ["Groups", "RowLaw", "neuron_groups"]
+
+RowLaw = Literal["network", "isotropic"]
+
+_PROJECTION_NODES = 3
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of exchangeable neurons.
+
+    Attributes
+    ----------
+    weight : ndarray, shape (groups,)
+        Fraction of the neurons; sums to one.
+    projection : ndarray, shape (groups,)
+        ``s'``, the projection of a row on the spike direction ``v``.
+    variance : ndarray, shape (groups,)
+        ``c``, the squared norm of the rest of the row.
+    """
+
+    weight: NDArray[np.float64]
+    projection: NDArray[np.float64]
+    variance: NDArray[np.float64]
+
+
+def _hermite_rule(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    return nodes, weights / weights.sum()
+
+
+def neuron_groups(
+    step: StepStatistics,
+    readout: Readout,
+    d: float,
+    *,
+    odd: bool,
+    rows: RowLaw = "network",
+    readout_nodes: int = 16,
+) -> Groups:
+    """Return the groups for a readout law.
+
+    Parameters
+    ----------
+    step : StepStatistics
+        Effect of the step on a neuron of readout one.
+    readout : Readout
+        Law of the readout weights.
+    d : float
+        Input dimension.
+    odd : bool
+        Whether the activation is odd: then a row and its opposite give the same ridge fit, and groups are folded.
+    rows : {"network", "isotropic"}
+        Law of the rows: that of the real network, or that of the spiked random features model of Cui et al. 2024, in
+        which the rest of a row is isotropic with a norm that does not fluctuate.
+    readout_nodes : int
+        Number of nodes (even) in the projection for a Gaussian readout.
+
+    Returns
+    -------
+    Groups
+
+    Notes
+    -----
+    The means and (co)variances of the two fluctuations are reproduced to leading order in ``1/d``: three Gaussian
+    nodes in ``s'`` for each value of a finite vocabulary, the exact Gaussian law of ``s'`` for a Gaussian readout, and
+    two nodes in ``c`` given ``s'``. This project.
+    """
+    total_spike = step.spike + step.initial_overlap
+
+    def projection_variance(a2: NDArray[np.float64] | float, a: NDArray[np.float64] | float) -> NDArray[np.float64]:
+        initial = (1 + step.drift * np.asarray(a)) ** 2
+        gain = step.projection_gain if rows == "network" else 1.0
+        return np.asarray((initial + step.bulk * np.asarray(a2) * gain) / d)
+
+    if readout.kind == "vocabulary":
+        a = np.repeat(np.asarray(readout.values), _PROJECTION_NODES)
+        z, z_weight = _hermite_rule(_PROJECTION_NODES)
+        offset = np.tile(z, len(readout.values)) * np.sqrt(projection_variance(a**2, a))
+        weight = (np.asarray(readout.weights)[:, None] * z_weight).ravel()
+        projection = total_spike * a + offset
+        a_mean, a_square = a, a**2
+        # E[a (s' - a s) | s'] and E[a^3 (s' - a s) | s'] drive the part of the norm that follows the projection.
+        a_offset, a3_offset = a * offset, a**3 * offset
+        a_variance = np.zeros_like(a)
+    else:
+        z, weight = _hermite_rule(readout_nodes)
+        flat = 1.0 / d
+        share = total_spike / (total_spike**2 + flat)
+        # The bulk's own variance along v is felt only where the spike is large, and a is then known from s'.
+        spread = projection_variance((share * total_spike) ** 2, 0.0)
+        projection = z * np.sqrt(total_spike**2 + spread)
+        share = total_spike / (total_spike**2 + spread)
+        a_variance = np.broadcast_to(spread / (total_spike**2 + spread), projection.shape)
+        a_mean = share * projection
+        a_square = a_mean**2 + a_variance
+        offset_mean = projection - total_spike * a_mean
+        a_offset = a_mean * offset_mean - total_spike * a_variance
+        a3_offset = a_mean**3 * offset_mean
+    mean = (1 + step.drift * a_mean) ** 2 + step.bulk * a_square
+    if rows == "network":
+        spread_of_projection = d * projection_variance(a_square, a_mean)
+        mean = mean + (step.norm_slope * a_offset + step.norm_slope_third * a3_offset) / spread_of_projection
+        independent = (
+            step.norm_variance[0] * (1 + step.drift * a_mean) ** 4
+            + step.norm_variance[1] * a_square
+            + step.norm_variance[2] * a_square**2
+        ) / d
+        # Given s', the readout is uncertain by its variance and the offset moves against it.
+        slope = (
+            2 * step.bulk * a_mean
+            + 2 * step.drift * (1 + step.drift * a_mean)
+            - total_spike * step.norm_slope * a_mean / spread_of_projection
+        )
+        deviation = np.sqrt(independent + slope**2 * a_variance)
+    else:
+        deviation = np.zeros_like(mean)
+    if odd:
+        if readout.kind == "gaussian":
+            keep = projection > 0
+            weight, projection = 2 * weight[keep], projection[keep]
+            mean, deviation = mean[keep], deviation[keep]
+        else:
+            # Merge opposite letters, whose features differ by a sign only.
+            flip = np.sign(np.where(a_mean == 0, 1.0, a_mean))
+            projection = flip * projection
+            keys = np.stack([np.round(projection, 14), np.round(mean, 14), np.round(deviation, 14)])
+            _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+            weight = np.bincount(inverse.ravel(), weights=weight)
+            projection, mean, deviation = projection[first], mean[first], deviation[first]
+    deviation = np.minimum(deviation, 0.9 * mean)
+    if not np.any(deviation):
+        return Groups(weight, projection, mean)
+    return Groups(
+        np.concatenate([weight, weight]) / 2,
+        np.concatenate([projection, projection]),
+        np.concatenate([mean - deviation, mean + deviation]),
+    )

@@ -1,0 +1,304 @@
+"""The fixed point for the leverage ``V(kappa)`` and the resolvent ``1/A_g`` of a neuron of each group.
+
+Equations (a group's index is ``g, h``, a node of kappa is ``k``; ``E_k`` averages over nodes):
+
+    V1_gh = n E_k[ g1_g g1_h / (1 + V) ]          V2_g = n E_k[ g2_g / (1 + V) ]
+    D     = diag( N_g / ((d - 1) A_g) )            Psi = V1 (I + D V1)^-1
+    A_g   = ridge + V2_g + Psi_gg                  calV = (d - 1) (D^-1 + V1)^-1
+    V(k)  = sum_gh g1_g g1_h calV_gh + sum_g g2_g N_g / A_g
+
+In ``(log V, log A)`` the map is monotone and contracts, and Newton's method with its exact Jacobian converges in a few
+steps. Everything carries a leading batch axis. This project.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import NotConverged
+
+__all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "solve_leverage"]
+
+TOLERANCE = 1e-10
+_MAX_STEPS = 200
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LeverageEquations:
+    """Coefficients of the fixed point, with a batch axis (of length one where shared).
+
+    Attributes
+    ----------
+    slope, variance : ndarray, shape (1 or batch, groups, nodes)
+        ``g1`` and ``g2``.
+    weight : ndarray, shape (1 or batch, nodes)
+        Probability weights of the nodes.
+    neurons : ndarray, shape (batch, groups)
+        ``N_g``.
+    dimension, samples, ridge : ndarray, shape (batch,)
+        ``d - 1``, ``n`` and the penalty.
+    """
+
+    slope: Array
+    variance: Array
+    weight: Array
+    neurons: Array
+    dimension: Array
+    samples: Array
+    ridge: Array
+
+    def take(self, index: NDArray[np.intp]) -> LeverageEquations:
+        """Return the equations of some members of the batch."""
+
+        def pick(table: Array) -> Array:
+            return table if len(table) == 1 else table[index]
+
+        return LeverageEquations(
+            pick(self.slope),
+            pick(self.variance),
+            pick(self.weight),
+            self.neurons[index],
+            self.dimension[index],
+            self.samples[index],
+            self.ridge[index],
+        )
+
+
+@dataclass(frozen=True)
+class Leverage:
+    """One evaluation of the equations at given ``V`` and ``A``; a solution when `residual` is small.
+
+    Attributes
+    ----------
+    leverage : ndarray, shape (batch, nodes)
+        ``V(kappa)``; ``V / (1 + V)`` is the mean diagonal of the hat matrix at kappa.
+    inverse_resolvent : ndarray, shape (batch, groups)
+        ``A_g``.
+    sample_weight : ndarray, shape (batch, nodes)
+        ``n w / (1 + V)``.
+    linear_gain : ndarray, shape (batch, groups, groups)
+        ``V1``.
+    kin : ndarray, shape (batch, groups, groups)
+        ``(D^-1 + V1)^-1``.
+    dressing : ndarray, shape (batch, groups, groups)
+        ``Y = (I + V1 D)^-1``.
+    density : ndarray, shape (batch, groups)
+        ``D`` (diagonal).
+    next_leverage, next_inverse_resolvent : ndarray
+        Right-hand sides of the equations for ``V`` and ``A``.
+    residual : ndarray, shape (batch,)
+        Largest absolute difference of logarithms between the two sides.
+    """
+
+    leverage: Array
+    inverse_resolvent: Array
+    sample_weight: Array
+    linear_gain: Array
+    kin: Array
+    dressing: Array
+    density: Array
+    next_leverage: Array
+    next_inverse_resolvent: Array
+    residual: Array
+
+
+def evaluate(equations: LeverageEquations, leverage: Array, inverse_resolvent: Array) -> Leverage:
+    """Evaluate both sides of the equations at ``V`` and ``A``."""
+    g1, g2 = equations.slope, equations.variance
+    sample_weight = equations.samples[:, None] * equations.weight / (1 + leverage)
+    linear_gain = (g1 * sample_weight[:, None, :]) @ np.swapaxes(g1, 1, 2)
+    nonlinear_gain = (g2 @ sample_weight[:, :, None])[..., 0]
+    density = equations.neurons / (equations.dimension[:, None] * inverse_resolvent)
+    root = np.sqrt(density)
+    # I + D^1/2 V1 D^1/2 is symmetric and at least the identity: its inverse is safe however small the groups are.
+    inner = root[:, :, None] * linear_gain * root[:, None, :]
+    diagonal = np.arange(inner.shape[-1])
+    inner[:, diagonal, diagonal] += 1
+    inverse = np.linalg.inv(inner)
+    kin = root[:, :, None] * inverse * root[:, None, :]
+    dressing = inverse * (root[:, None, :] / root[:, :, None])
+    psi = np.einsum("bgh,bhg->bg", dressing, linear_gain)
+    next_inverse_resolvent = equations.ridge[:, None] + nonlinear_gain + psi
+    neurons_resolvent = equations.neurons / inverse_resolvent
+    next_leverage = equations.dimension[:, None] * np.einsum(
+        "bgk,bgk->bk", np.broadcast_to(g1, (len(kin), *g1.shape[1:])), kin @ g1
+    ) + np.einsum("bgk,bg->bk", np.broadcast_to(g2, (len(kin), *g2.shape[1:])), neurons_resolvent)
+    residual = np.maximum(
+        np.abs(np.log(next_leverage / leverage)).max(axis=1),
+        np.abs(np.log(next_inverse_resolvent / inverse_resolvent)).max(axis=1),
+    )
+    return Leverage(
+        leverage,
+        inverse_resolvent,
+        sample_weight,
+        linear_gain,
+        kin,
+        dressing,
+        density,
+        next_leverage,
+        next_inverse_resolvent,
+        residual,
+    )
+
+
+def _scalar_guess(equations: LeverageEquations, bisections: int = 12) -> tuple[Array, Array]:
+    """Solve the equations for one average neuron and one average input (random features without a spike).
+
+    There ``A`` is the positive root of a quadratic given ``V``, and ``V`` the root of a monotone function: bisection
+    cannot fail, and lands near enough for Newton's method.
+    """
+    share = equations.neurons / equations.neurons.sum(axis=1, keepdims=True)
+    g1, g2, weight = equations.slope, equations.variance, equations.weight
+    linear = (share * ((g1 * g1) @ weight[:, :, None])[..., 0]).sum(axis=1)
+    nonlinear = (share * (g2 @ weight[:, :, None])[..., 0]).sum(axis=1)
+    neurons, dimension = equations.neurons.sum(axis=1), equations.dimension
+    samples, ridge = equations.samples, equations.ridge
+
+    def inverse_resolvent(leverage: Array) -> tuple[Array, Array]:
+        gain = samples * linear / (1 + leverage)
+        base = ridge + samples * nonlinear / (1 + leverage)
+        crowd = neurons * gain / dimension
+        b = base + gain - crowd
+        root = np.sqrt(b * b + 4 * base * crowd)
+        # The branch without cancellation.
+        value = np.where(b >= 0, (b + root) / 2, 2 * base * crowd / np.where(b < 0, root - b, 1.0))
+        return value, gain
+
+    low = np.full_like(ridge, -60.0)
+    high = np.log(neurons * (linear + nonlinear) / ridge)
+    low = np.minimum(low, high - 1)
+    for _ in range(bisections):
+        middle = (low + high) / 2
+        a, gain = inverse_resolvent(np.exp(middle))
+        right = np.log(linear / (a / neurons + gain / dimension) + nonlinear * neurons / a)
+        # The map is increasing with slope below one in logarithms, so its value bounds the root from the same side.
+        low = np.where(right >= middle, right, low)
+        high = np.where(right < middle, right, high)
+    leverage = np.exp((low + high) / 2)
+    a, gain = inverse_resolvent(leverage)
+    # Spread the scalar solution over groups and nodes with the tables' own weights.
+    kin = 1 / (a / neurons * dimension + gain)
+    spread_leverage = dimension[:, None] * kin[:, None] * (share[:, :, None] * g1 * g1).sum(axis=1) + (neurons / a)[
+        :, None
+    ] * (share[:, :, None] * g2).sum(axis=1)
+    return np.maximum(spread_leverage, 1e-300), np.broadcast_to(a[:, None], share.shape).copy()
+
+
+def _newton_step(equations: LeverageEquations, point: Leverage) -> tuple[Array, Array]:
+    """Return the Newton step in ``(log V, log A)``."""
+    g1, g2 = equations.slope, equations.variance
+    nodes = g1.shape[2]
+    kin_g1 = point.kin @ g1
+    response = point.sample_weight * point.leverage / (1 + point.leverage)
+    coupling = np.swapaxes(g1, 1, 2) @ kin_g1
+    dimension = equations.dimension[:, None, None]
+    by_group = (
+        dimension * kin_g1**2 / point.density[:, :, None]
+        + g2 * (equations.neurons / point.inverse_resolvent)[:, :, None]
+    )
+    dressed = (point.dressing @ g1) ** 2 + g2
+    psi = point.dressing @ point.linear_gain
+    groups = g1.shape[1]
+    matrix = np.empty((len(kin_g1), nodes + groups, nodes + groups))
+    right_v, right_a = point.next_leverage[:, :, None], point.next_inverse_resolvent[:, :, None]
+    matrix[:, :nodes, :nodes] = -dimension * coupling**2 * response[:, None, :] / right_v
+    matrix[:, :nodes, nodes:] = np.swapaxes(by_group, 1, 2) / right_v
+    matrix[:, nodes:, :nodes] = dressed * response[:, None, :] / right_a
+    matrix[:, nodes:, nodes:] = -(psi**2) * point.density[:, None, :] / right_a
+    diagonal = np.arange(nodes + groups)
+    matrix[:, diagonal, diagonal] += 1
+    target = np.concatenate(
+        [
+            np.log(point.next_leverage / point.leverage),
+            np.log(point.next_inverse_resolvent / point.inverse_resolvent),
+        ],
+        axis=1,
+    )
+    step = np.linalg.solve(matrix, target[:, :, None])[..., 0]
+    return step[:, :nodes], step[:, nodes:]
+
+
+def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -> tuple[Leverage, int]:
+    """Solve the fixed point for a batch.
+
+    Parameters
+    ----------
+    equations : LeverageEquations
+    tolerance : float
+        Largest true residual allowed (difference of logarithms between the two sides).
+
+    Returns
+    -------
+    Leverage
+        Evaluated at the solution, with its residual.
+    int
+        Newton steps taken (the most over the batch).
+
+    Raises
+    ------
+    NotConverged
+        If any member of the batch does not reach `tolerance`.
+    """
+    log_v, log_a = map(np.log, _scalar_guess(equations))
+    point = evaluate(equations, np.exp(log_v), np.exp(log_a))
+    batch = len(equations.ridge)
+    step_bound = np.full(batch, 4.0)
+    for count in range(_MAX_STEPS):
+        active = np.flatnonzero(~(point.residual <= tolerance * 1e-2))
+        if not len(active):
+            return point, count
+        part = equations if len(active) == batch else equations.take(active)
+        here = point if len(active) == batch else _take(point, active)
+        step_v, step_a = _newton_step(part, here)
+        size = np.maximum(np.abs(step_v).max(axis=1), np.abs(step_a).max(axis=1))
+        shrink = np.minimum(1.0, step_bound[active] / size)[:, None]
+        trial_v = log_v[active] + shrink * step_v
+        trial_a = log_a[active] + shrink * step_a
+        trial = evaluate(part, np.exp(trial_v), np.exp(trial_a))
+        better = trial.residual < here.residual
+        if not better.all():
+            # Rounding floor reached: Newton cannot improve a residual that is already certified.
+            done = here.residual <= tolerance
+            worse = ~better & ~done
+            if not worse.any() and not better.any():
+                return point, count
+            # The plain iteration always moves towards the solution; follow it and trust smaller Newton steps.
+            plain = worse[:, None]
+            trial_v = np.where(plain, np.log(here.next_leverage), np.where(better[:, None], trial_v, log_v[active]))
+            trial_a = np.where(
+                plain, np.log(here.next_inverse_resolvent), np.where(better[:, None], trial_a, log_a[active])
+            )
+            step_bound[active[worse]] /= 4
+            trial = evaluate(part, np.exp(trial_v), np.exp(trial_a))
+        log_v[active], log_a[active] = trial_v, trial_a
+        point = trial if len(active) == batch else _put(point, active, trial)
+    worst = float(point.residual.max())
+    if worst <= tolerance:
+        return point, _MAX_STEPS
+    raise NotConverged(
+        "the fixed point of the uniform equivalent",
+        worst,
+        tolerance,
+        "Raise the ridge, or move the sizes away from n = width.",
+    )
+
+
+_FIELDS = tuple(Leverage.__dataclass_fields__)
+
+
+def _take(point: Leverage, index: NDArray[np.intp]) -> Leverage:
+    return Leverage(*(getattr(point, name)[index] for name in _FIELDS))
+
+
+def _put(point: Leverage, index: NDArray[np.intp], part: Leverage) -> Leverage:
+    merged = []
+    for name in _FIELDS:
+        values = getattr(point, name).copy()
+        values[index] = getattr(part, name)
+        merged.append(values)
+    return Leverage(*merged)

@@ -1,0 +1,198 @@
+"""From a problem to its prediction: which equations to use, tables shared between problems, batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import InvalidInput
+from gradstep.problem import Problem
+from gradstep.theory.features import ConditionalFeatures, conditional_features
+from gradstep.theory.groups import Groups, RowLaw, neuron_groups
+from gradstep.theory.limits import limiting_prediction
+from gradstep.theory.prediction import Curve, Prediction
+from gradstep.theory.step import StepStatistics, step_statistics
+from gradstep.theory.uniform import UniformSolution, solve
+
+__all__ = ["predict", "predict_many"]
+
+#: Dimension that stands for the proportional limit where no closed limit is at hand: finite-size terms are 1/d.
+_LARGE_DIMENSION = 1e8
+#: Members of a batch solved together; bounds memory, and larger batches gain nothing.
+_BATCH = 256
+
+Array = NDArray[np.float64]
+
+
+class _Sizes(NamedTuple):
+    d: float
+    width: float
+    n_step: float
+    n: float
+    ridge: float
+
+
+class _Tables(NamedTuple):
+    step: StepStatistics
+    groups: Groups
+    features: ConditionalFeatures
+
+
+def predict(problem: Problem, *, rows: RowLaw | None = None, refine: int = 1) -> Prediction:
+    """Predict what the network does after one step and a ridge fit.
+
+    At finite sizes the uniform equivalent of this project is solved: one set of equations for every step size, readout
+    law and activation. In the proportional limit (``d = inf``) the limiting equations are used: Ba et al. 2022 for a
+    step of order one and an odd activation, Cui et al. 2024 for a step ``c * width**0.5`` and a constant readout, the
+    uniform equivalent at ``d = 1e8`` otherwise.
+
+    Parameters
+    ----------
+    problem : Problem
+    rows : {"network", "isotropic"}, optional
+        Law of the rows after the step: the real network's fluctuating projections and norms (default at finite sizes),
+        or the spiked random features model of Cui et al. 2024 (default in the limit, the model of the papers).
+    refine : int, optional
+        Multiplies the number of quadrature nodes; compare with 1 to see the discretisation error.
+
+    Returns
+    -------
+    Prediction
+
+    Raises
+    ------
+    InvalidInput
+        On a step ``width**exponent`` with exponent strictly between 0 and 1/2 in the proportional limit (where the
+        error is a staircase in the exponent that no finite size is near), or other combinations without a theory.
+    NotConverged
+        If the equations' true residual stays above 1e-10.
+    """
+    return predict_many([problem], rows=rows, refine=refine)[0]
+
+
+def predict_many(problems: Iterable[Problem], *, rows: RowLaw | None = None, refine: int = 1) -> list[Prediction]:
+    """Predict a batch of problems; those that share everything but `n` and `ridge` share their tables.
+
+    Parameters
+    ----------
+    problems : iterable of Problem
+    rows, refine
+        As in `predict`.
+
+    Returns
+    -------
+    list of Prediction
+        In the order given.
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        As in `predict`, for the first problem that fails.
+    """
+    problems = list(problems)
+    if rows not in (None, "network", "isotropic"):
+        raise InvalidInput("rows", rows, "'network' or 'isotropic'")
+    if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
+        raise InvalidInput("refine", refine, "an integer in [1, 16]")
+    results: dict[int, Prediction] = {}
+    uniform: dict[tuple[int, ...], list[tuple[int, _Tables]]] = {}
+    for index, problem in enumerate(problems):
+        if not isinstance(problem, Problem):
+            raise InvalidInput("problem", problem, "a gradstep.Problem")
+        limit = limiting_prediction(problem) if problem.is_limit and rows != "network" else None
+        if limit is not None:
+            results[index] = limit
+            continue
+        law: RowLaw = rows or ("isotropic" if problem.is_limit else "network")
+        tables = _tables(_without_fit(problem), law, refine)
+        uniform.setdefault(tables.features.mean.shape, []).append((index, tables))
+    for members in uniform.values():
+        for start in range(0, len(members), _BATCH):
+            batch = members[start : start + _BATCH]
+            batch_problems = [problems[index] for index, _ in batch]
+            solved = _solve(batch_problems, [tables for _, tables in batch])
+            results |= {index: p for (index, _), p in zip(batch, solved, strict=True)}
+    return [results[index] for index in range(len(problems))]
+
+
+def _sizes(problem: Problem) -> _Sizes:
+    if not problem.is_limit:
+        ridge = float(problem.ridge)  # type: ignore[arg-type]
+        return _Sizes(problem.d, float(problem.width), float(problem.n_step), float(problem.n), ridge)  # type: ignore[arg-type]
+    d = _LARGE_DIMENSION
+    n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * d
+    return _Sizes(d, problem.ratio("width") * d, n_step, problem.ratio("n") * d, problem.ratio("ridge") * d)
+
+
+def _without_fit(problem: Problem) -> Problem:
+    """Return the problem with the fields of the ridge fit set to one value: what is left determines the tables."""
+    if problem.is_limit:
+        return problem
+    return problem.replace(n=1, ridge=1.0)
+
+
+@lru_cache(maxsize=1024)
+def _tables(problem: Problem, rows: RowLaw, refine: int) -> _Tables:
+    sizes = _sizes(problem)
+    if problem.is_limit and 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
+        raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
+    step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
+    odd = problem.activation.parity == "odd"
+    groups = neuron_groups(
+        step, problem.readout, sizes.d, odd=odd, rows=rows, readout_nodes=_readout_nodes(step, sizes.d) * refine
+    )
+    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
+    return _Tables(step, groups, features)
+
+
+def _readout_nodes(step: StepStatistics, d: float) -> int:
+    """Return how many nodes a Gaussian readout needs: features bend once a neuron's spike is of order one."""
+    spread = abs(step.spike + step.initial_overlap) + math.sqrt(step.bulk) + d**-0.5
+    return 2 * math.ceil(3 + 8 * min(spread, 2.0))
+
+
+def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Prediction]:
+    shared = all(t is tables[0] for t in tables)
+    used = tables[:1] if shared else tables
+    features = ConditionalFeatures(
+        *(np.stack([getattr(t.features, f.name) for t in used]) for f in fields(ConditionalFeatures))
+    )
+    group_weight = np.stack([t.groups.weight for t in used])
+    sizes = np.array([_sizes(p) for p in problems]).T
+    noise = np.array([p.noise for p in problems])
+    solution = solve(features, group_weight, noise, sizes[0], sizes[1], sizes[3], sizes[4])
+    return [_prediction(p, t, solution, index) for index, (p, t) in enumerate(zip(problems, tables, strict=True))]
+
+
+def _prediction(problem: Problem, tables: _Tables, solution: UniformSolution, index: int) -> Prediction:
+    step, features = tables.step, tables.features
+    width = _sizes(problem).width
+    kappa, learned, target = features.kappa, solution.learned[index], features.teacher_mean
+    if kappa[0] > 0:
+        # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
+        kappa = np.concatenate([-kappa[::-1], kappa])
+        learned = np.concatenate([-learned[::-1], learned])
+        target = np.concatenate([-target[::-1], target])
+    freedom = float(solution.degrees_of_freedom[index])
+    return Prediction(
+        problem=problem,
+        method="uniform equivalent",
+        test_error=float(solution.test_error[index]),
+        train_error=float(solution.train_error[index]),
+        train_loss=float(solution.train_loss[index]),
+        alignment=step.alignment,
+        spike_strength=abs(step.spike) * math.sqrt(width * problem.readout.second_moment),
+        bulk_variance=1
+        + 2 * step.drift * problem.readout.mean
+        + (step.drift**2 + step.bulk) * problem.readout.second_moment,
+        degrees_of_freedom=freedom / _LARGE_DIMENSION if problem.is_limit else freedom,
+        residual=float(solution.residual[index]),
+        iterations=solution.iterations,
+        curve=Curve(kappa, learned, target),
+    )

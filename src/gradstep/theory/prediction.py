@@ -1,0 +1,106 @@
+"""What a theory returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.problem import CONVENTION, Problem
+
+__all__ = ["QUANTITIES", "Curve", "Prediction"]
+
+#: Quantities that a `Prediction` and a simulation's measurement share, by name.
+QUANTITIES = (
+    "test_error",
+    "train_error",
+    "train_loss",
+    "alignment",
+    "spike_strength",
+    "bulk_variance",
+    "degrees_of_freedom",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The prediction as a function of the input's projection on the spike direction.
+
+    Attributes
+    ----------
+    kappa : ndarray, shape (nodes,)
+        Projection ``<x, v>``, increasing.
+    learned : ndarray, shape (nodes,)
+        Mean of the trained network's output given kappa.
+    target : ndarray, shape (nodes,)
+        Mean of the teacher given kappa.
+    """
+
+    kappa: NDArray[np.float64]
+    learned: NDArray[np.float64]
+    target: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Deterministic prediction for one problem.
+
+    Attributes
+    ----------
+    problem : Problem
+    method : str
+        Which equations were solved.
+    test_error : float
+        ``E (f_hat - f*)^2`` over fresh inputs; label noise not included.
+    train_error : float
+        Mean square residual on the labels of the ridge fit.
+    train_loss : float
+        ``train_error + (ridge / n) |b|^2``.
+    alignment : float
+        Overlap of the spike direction with the teacher.
+    spike_strength : float
+        Operator norm of the rank-one part of the step, ``(eta / sqrt N) E[sigma'] |g| |a|``.
+    bulk_variance : float
+        Mean squared norm of a row off the spike direction (one before the step).
+    degrees_of_freedom : float
+        Trace of the hat matrix of the ridge fit (per input dimension in the proportional limit).
+    residual : float
+        True residual of the equations at the solution.
+    iterations : int
+        Newton steps taken.
+    curve : Curve or None
+        Learned function along the spike, where the equations give one.
+    """
+
+    problem: Problem
+    method: str
+    test_error: float
+    train_error: float
+    train_loss: float
+    alignment: float
+    spike_strength: float
+    bulk_variance: float
+    degrees_of_freedom: float
+    residual: float
+    iterations: int
+    curve: Curve | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, with the convention spelled out."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "curve")}
+        if self.curve is not None:
+            values["curve"] = {f.name: getattr(self.curve, f.name).tolist() for f in fields(self.curve)}
+        return {"convention": CONVENTION, "problem": self.problem.to_dict(), **values}
+
+    def __str__(self) -> str:
+        lines = [f"{name:>20}  {getattr(self, name):.6g}" for name in QUANTITIES]
+        return "\n".join(
+            [
+                f"Prediction ({self.method}, residual {self.residual:.1e} after {self.iterations} Newton steps)",
+                str(self.problem),
+                f"convention  {CONVENTION}",
+                *lines,
+            ]
+        )

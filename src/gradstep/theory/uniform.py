@@ -1,0 +1,146 @@
+"""One deterministic equivalent for every step size, at finite sizes (this project).
+
+`solve` takes tables of conditional features and sizes, solves the fixed point for the leverage, and gets everything
+else by linear algebra: the means along the spike, then the conditional error as one small linear solve. All arrays
+carry a leading batch axis, of length one where a table is shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.theory.features import ConditionalFeatures
+from gradstep.theory.leverage import TOLERANCE, LeverageEquations, solve_leverage
+
+__all__ = ["UniformSolution", "solve"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class UniformSolution:
+    """Results of a batch.
+
+    Attributes
+    ----------
+    test_error, train_error, train_loss, degrees_of_freedom, residual : ndarray, shape (batch,)
+    readout_norm : ndarray, shape (batch,)
+        ``|b|^2`` of the trained readout.
+    learned : ndarray, shape (batch, nodes)
+        ``M(kappa)``, the mean output of the trained network.
+    conditional_error : ndarray, shape (batch, nodes)
+        ``E[(y - f_hat)^2 | kappa]``.
+    iterations : int
+    """
+
+    test_error: Array
+    train_error: Array
+    train_loss: Array
+    degrees_of_freedom: Array
+    residual: Array
+    readout_norm: Array
+    learned: Array
+    conditional_error: Array
+    iterations: int
+
+
+def _column(matrix: Array, vector: Array) -> Array:
+    return np.asarray((matrix @ vector[..., None])[..., 0])
+
+
+def solve(
+    features: ConditionalFeatures,
+    group_weight: Array,
+    noise: Array,
+    dimension: Array,
+    width: Array,
+    samples: Array,
+    ridge: Array,
+    tolerance: float = TOLERANCE,
+) -> UniformSolution:
+    """Solve the equations for a batch of sizes and penalties.
+
+    Parameters
+    ----------
+    features : ConditionalFeatures
+        Tables with a leading axis of length one or batch.
+    group_weight : ndarray, shape (1 or batch, groups)
+        Fractions of the neurons.
+    noise : ndarray, shape (batch,)
+        Standard deviation of the label noise.
+    dimension, width, samples, ridge : ndarray, shape (batch,)
+        ``d``, ``N``, ``n`` and the penalty.
+    tolerance : float
+        Largest true residual of the fixed point.
+
+    Returns
+    -------
+    UniformSolution
+
+    Raises
+    ------
+    NotConverged
+        If the fixed point does not reach `tolerance`.
+    """
+    g0, g1, g2 = features.mean, features.slope, features.variance
+    h0, h1, weight = features.teacher_mean, features.teacher_slope, features.weight
+    label_square = features.teacher_square + noise[:, None] ** 2
+    neurons = width[:, None] * group_weight
+    equations = LeverageEquations(g1, g2, weight, neurons, dimension - 1, samples, ridge)
+    point, iterations = solve_leverage(equations, tolerance)
+    sample_weight = point.sample_weight
+    a, density, kin = point.inverse_resolvent, point.density, point.kin
+    resolvent = neurons / a
+
+    # Means: the spikes with their finite ridge cost.
+    root = np.sqrt(resolvent)
+    spikes = (g0 * sample_weight[:, None, :]) @ np.swapaxes(g0, 1, 2)
+    spikes = root[:, :, None] * spikes * root[:, None, :]
+    diagonal = np.arange(spikes.shape[-1])
+    spikes[:, diagonal, diagonal] += 1
+    pull = _column(g0, sample_weight * h0)
+    mean_hat = np.linalg.solve(spikes, (root * pull)[..., None])[..., 0] / root
+    learned = _column(np.swapaxes(g0, 1, 2), resolvent * mean_hat)
+    rest_hat = _column(g1, sample_weight * h1)
+    rest = _column(kin, rest_hat)
+    rest_slope = _column(np.swapaxes(g1, 1, 2), rest)
+
+    # Fluctuations: the linear response of (calV, v) to sources of variance, and the error it feeds back.
+    kin_g1 = kin @ g1
+    per_dimension = (dimension - 1)[:, None, None]
+    psi = point.dressing @ point.linear_gain
+    feedback = -(psi**2) * (density / a)[:, None, :]
+    feedback[:, diagonal, diagonal] += 1
+    by_group = per_dimension * kin_g1**2 / density[:, :, None] + g2 * resolvent[:, :, None]
+    dressed_g1 = point.dressing @ g1
+    source = dressed_g1**2 + g2
+    rest_source = (point.dressing @ rest_hat[..., None])[..., 0] ** 2 / (dimension - 1)[:, None]
+    response = np.linalg.solve(feedback, np.concatenate([source, rest_source[..., None]], axis=2)) / a[:, :, None]
+    mean_power = np.linalg.solve(np.swapaxes(feedback, 1, 2), (mean_hat**2 * neurons / a**2)[..., None])[..., 0]
+    swapped = np.swapaxes(by_group, 1, 2)
+    transfer = per_dimension * (np.swapaxes(g1, 1, 2) @ kin_g1) ** 2 + swapped @ response[:, :, :-1]
+    carried = rest_slope**2 + _column(swapped, response[:, :, -1]) + _column(np.swapaxes(source, 1, 2), mean_power)
+    error_weight = sample_weight / (1 + point.leverage)
+    base = label_square - 2 * h0 * learned - 2 * h1 * rest_slope + learned**2 + carried
+    matrix = -transfer * error_weight[:, None, :]
+    nodes = np.arange(matrix.shape[-1])
+    matrix[:, nodes, nodes] += 1
+    error = np.linalg.solve(matrix, base[..., None])[..., 0]
+
+    total_response = _column(response[:, :, :-1], error_weight * error) + response[:, :, -1]
+    readout_norm = (resolvent * total_response + mean_power).sum(axis=1)
+    train_error = (weight * error / (1 + point.leverage) ** 2).sum(axis=1)
+    return UniformSolution(
+        test_error=(weight * error).sum(axis=1) - noise**2,
+        train_error=train_error,
+        train_loss=train_error + ridge / samples * readout_norm,
+        degrees_of_freedom=(sample_weight * point.leverage).sum(axis=1),
+        residual=point.residual,
+        readout_norm=readout_norm,
+        learned=learned,
+        conditional_error=error,
+        iterations=iterations,
+    )

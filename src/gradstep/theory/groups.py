@@ -117,6 +117,7 @@ def neuron_groups(
         a_offset = a_mean * offset_mean - total_spike * a_variance
         a3_offset = a_mean**3 * offset_mean
     mean = (1 + step.drift * a_mean) ** 2 + step.bulk * a_square
+    floor = 0.1 * mean
     if rows == "network":
         spread_of_projection = d * projection_variance(a_square, a_mean)
         mean = mean + (step.norm_slope * a_offset + step.norm_slope_third * a3_offset) / spread_of_projection
@@ -131,6 +132,8 @@ def neuron_groups(
             + 2 * step.drift * (1 + step.drift * a_mean)
             - total_spike * step.norm_slope * a_mean / spread_of_projection
         )
+        # At a handful of samples or dimensions the leading order may exceed the norm itself.
+        mean = np.maximum(mean, floor)
         deviation = np.sqrt(independent + slope**2 * a_variance)
     else:
         deviation = np.zeros_like(mean)

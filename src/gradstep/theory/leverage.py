@@ -23,7 +23,7 @@ from gradstep.errors import NotConverged
 __all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "solve_leverage"]
 
 TOLERANCE = 1e-10
-_MAX_STEPS = 200
+_MAX_STEPS = 60
 
 Array = NDArray[np.float64]
 
@@ -87,6 +87,8 @@ class Leverage:
         ``(D^-1 + V1)^-1``.
     dressing : ndarray, shape (batch, groups, groups)
         ``Y = (I + V1 D)^-1``.
+    psi : ndarray, shape (batch, groups, groups)
+        ``Psi = Y V1``.
     density : ndarray, shape (batch, groups)
         ``D`` (diagonal).
     next_leverage, next_inverse_resolvent : ndarray
@@ -101,33 +103,50 @@ class Leverage:
     linear_gain: Array
     kin: Array
     dressing: Array
+    psi: Array
     density: Array
     next_leverage: Array
     next_inverse_resolvent: Array
     residual: Array
 
 
-def evaluate(equations: LeverageEquations, leverage: Array, inverse_resolvent: Array) -> Leverage:
-    """Evaluate both sides of the equations at ``V`` and ``A``."""
+def evaluate(
+    equations: LeverageEquations, leverage: Array, inverse_resolvent: Array, *, stable: bool = False
+) -> Leverage:
+    """Evaluate both sides of the equations at ``V`` and ``A``.
+
+    With `stable`, matrices come from a singular value decomposition of the square root of ``D^1/2 V1 D^1/2``: three times
+    slower, and needed only where that matrix is so large that its inverse would lose all digits (features of low rank
+    almost interpolating without ridge).
+    """
     g1, g2 = equations.slope, equations.variance
     sample_weight = equations.samples[:, None] * equations.weight / (1 + leverage)
-    linear_gain = (g1 * sample_weight[:, None, :]) @ np.swapaxes(g1, 1, 2)
+    half_gain = g1 * np.sqrt(sample_weight)[:, None, :]
+    linear_gain = half_gain @ np.swapaxes(half_gain, 1, 2)
     nonlinear_gain = (g2 @ sample_weight[:, :, None])[..., 0]
     density = equations.neurons / (equations.dimension[:, None] * inverse_resolvent)
     root = np.sqrt(density)
-    # I + D^1/2 V1 D^1/2 is symmetric and at least the identity: its inverse is safe however small the groups are.
-    inner = root[:, :, None] * linear_gain * root[:, None, :]
-    diagonal = np.arange(inner.shape[-1])
-    inner[:, diagonal, diagonal] += 1
-    inverse = np.linalg.inv(inner)
+    if stable:
+        left, singular, _ = np.linalg.svd(root[:, :, None] * half_gain, full_matrices=True)
+        square = np.zeros(root.shape)
+        square[:, : singular.shape[1]] = singular**2
+        inverse = (left / (1 + square)[:, None, :]) @ np.swapaxes(left, 1, 2)
+        psi = (left * (square / (1 + square))[:, None, :]) @ np.swapaxes(left, 1, 2)
+        psi = psi / (root[:, :, None] * root[:, None, :])
+    else:
+        # I + D^1/2 V1 D^1/2 is symmetric and at least the identity: its inverse is safe however small the groups are.
+        inner = root[:, :, None] * linear_gain * root[:, None, :]
+        diagonal = np.arange(inner.shape[-1])
+        inner[:, diagonal, diagonal] += 1
+        inverse = np.linalg.inv(inner)
+        psi = (inverse * (root[:, None, :] / root[:, :, None])) @ linear_gain
     kin = root[:, :, None] * inverse * root[:, None, :]
     dressing = inverse * (root[:, None, :] / root[:, :, None])
-    psi = np.einsum("bgh,bhg->bg", dressing, linear_gain)
-    next_inverse_resolvent = equations.ridge[:, None] + nonlinear_gain + psi
+    next_inverse_resolvent = equations.ridge[:, None] + nonlinear_gain + np.diagonal(psi, axis1=1, axis2=2)
     neurons_resolvent = equations.neurons / inverse_resolvent
-    next_leverage = equations.dimension[:, None] * np.einsum(
-        "bgk,bgk->bk", np.broadcast_to(g1, (len(kin), *g1.shape[1:])), kin @ g1
-    ) + np.einsum("bgk,bg->bk", np.broadcast_to(g2, (len(kin), *g2.shape[1:])), neurons_resolvent)
+    next_leverage = equations.dimension[:, None] * (g1 * (kin @ g1)).sum(axis=1) + (
+        g2 * neurons_resolvent[:, :, None]
+    ).sum(axis=1)
     residual = np.maximum(
         np.abs(np.log(next_leverage / leverage)).max(axis=1),
         np.abs(np.log(next_inverse_resolvent / inverse_resolvent)).max(axis=1),
@@ -139,6 +158,7 @@ def evaluate(equations: LeverageEquations, leverage: Array, inverse_resolvent: A
         linear_gain,
         kin,
         dressing,
+        psi,
         density,
         next_leverage,
         next_inverse_resolvent,
@@ -202,7 +222,7 @@ def _newton_step(equations: LeverageEquations, point: Leverage) -> tuple[Array, 
         + g2 * (equations.neurons / point.inverse_resolvent)[:, :, None]
     )
     dressed = (point.dressing @ g1) ** 2 + g2
-    psi = point.dressing @ point.linear_gain
+    psi = point.psi
     groups = g1.shape[1]
     matrix = np.empty((len(kin_g1), nodes + groups, nodes + groups))
     right_v, right_a = point.next_leverage[:, :, None], point.next_inverse_resolvent[:, :, None]
@@ -223,7 +243,9 @@ def _newton_step(equations: LeverageEquations, point: Leverage) -> tuple[Array, 
     return step[:, :nodes], step[:, nodes:]
 
 
-def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -> tuple[Leverage, int]:
+def solve_leverage(
+    equations: LeverageEquations, tolerance: float = TOLERANCE, *, stable: bool = False
+) -> tuple[Leverage, int]:
     """Solve the fixed point for a batch.
 
     Parameters
@@ -231,6 +253,8 @@ def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -
     equations : LeverageEquations
     tolerance : float
         Largest true residual allowed (difference of logarithms between the two sides).
+    stable : bool
+        Use the slower evaluation from the start; otherwise it is the second try.
 
     Returns
     -------
@@ -245,7 +269,7 @@ def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -
         If any member of the batch does not reach `tolerance`.
     """
     log_v, log_a = map(np.log, _scalar_guess(equations))
-    point = evaluate(equations, np.exp(log_v), np.exp(log_a))
+    point = evaluate(equations, np.exp(log_v), np.exp(log_a), stable=stable)
     batch = len(equations.ridge)
     step_bound = np.full(batch, 4.0)
     for count in range(_MAX_STEPS):
@@ -259,7 +283,7 @@ def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -
         shrink = np.minimum(1.0, step_bound[active] / size)[:, None]
         trial_v = log_v[active] + shrink * step_v
         trial_a = log_a[active] + shrink * step_a
-        trial = evaluate(part, np.exp(trial_v), np.exp(trial_a))
+        trial = evaluate(part, np.exp(trial_v), np.exp(trial_a), stable=stable)
         better = trial.residual < here.residual
         if not better.all():
             # Rounding floor reached: Newton cannot improve a residual that is already certified.
@@ -274,12 +298,14 @@ def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -
                 plain, np.log(here.next_inverse_resolvent), np.where(better[:, None], trial_a, log_a[active])
             )
             step_bound[active[worse]] /= 4
-            trial = evaluate(part, np.exp(trial_v), np.exp(trial_a))
+            trial = evaluate(part, np.exp(trial_v), np.exp(trial_a), stable=stable)
         log_v[active], log_a[active] = trial_v, trial_a
         point = trial if len(active) == batch else _put(point, active, trial)
     worst = float(point.residual.max())
     if worst <= tolerance:
         return point, _MAX_STEPS
+    if not stable:
+        return solve_leverage(equations, tolerance, stable=True)
     raise NotConverged(
         "the fixed point of the uniform equivalent",
         worst,

@@ -95,15 +95,20 @@ def solve(
     a, density, kin = point.inverse_resolvent, point.density, point.kin
     resolvent = neurons / a
 
-    # Means: the spikes with their finite ridge cost.
+    # Means: the spikes with their finite ridge cost. Solved as least squares, because near-equal groups make the normal
+    # equations lose the digits that carry the overlap with the bulk.
     root = np.sqrt(resolvent)
-    spikes = (g0 * sample_weight[:, None, :]) @ np.swapaxes(g0, 1, 2)
-    spikes = root[:, :, None] * spikes * root[:, None, :]
-    diagonal = np.arange(spikes.shape[-1])
-    spikes[:, diagonal, diagonal] += 1
-    pull = _column(g0, sample_weight * h0)
-    mean_hat = np.linalg.solve(spikes, (root * pull)[..., None])[..., 0] / root
-    learned = _column(np.swapaxes(g0, 1, 2), resolvent * mean_hat)
+    half_weight = np.sqrt(sample_weight)
+    spikes = np.swapaxes(root[:, :, None] * g0 * half_weight[:, None, :], 1, 2)
+    nodes_count, groups_count = spikes.shape[1:]
+    stacked = np.concatenate(
+        [spikes, np.broadcast_to(np.eye(groups_count), (len(spikes), groups_count, groups_count))], axis=1
+    )
+    q, r = np.linalg.qr(stacked)
+    projected = _column(np.swapaxes(q[:, :nodes_count], 1, 2), half_weight * h0)
+    scaled_mean = np.linalg.solve(r, projected[..., None])[..., 0]
+    mean_hat = scaled_mean / root
+    learned = _column(spikes, scaled_mean) / half_weight
     rest_hat = _column(g1, sample_weight * h1)
     rest = _column(kin, rest_hat)
     rest_slope = _column(np.swapaxes(g1, 1, 2), rest)
@@ -111,8 +116,9 @@ def solve(
     # Fluctuations: the linear response of (calV, v) to sources of variance, and the error it feeds back.
     kin_g1 = kin @ g1
     per_dimension = (dimension - 1)[:, None, None]
-    psi = point.dressing @ point.linear_gain
+    psi = point.psi
     feedback = -(psi**2) * (density / a)[:, None, :]
+    diagonal = np.arange(groups_count)
     feedback[:, diagonal, diagonal] += 1
     by_group = per_dimension * kin_g1**2 / density[:, :, None] + g2 * resolvent[:, :, None]
     dressed_g1 = point.dressing @ g1

@@ -52,9 +52,9 @@ _SMOOTH_STEP = 0.42
 def _trapezoid(step: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the midpoint rule on the line; for entire integrands its error decays exponentially in ``1/step``."""
     count = int(np.ceil(_RANGE / step))
-    nodes = (np.arange(-count, count) + 0.5) * step
+    nodes = np.asarray((np.arange(-count, count) + 0.5) * step, dtype=np.float64)
     weights = np.exp(-(nodes**2) / 2)
-    return nodes, weights / weights.sum()
+    return nodes, np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
 def _teacher_breakpoints(teacher: ScalarFunction, alignment: float, scale: float) -> list[float]:

@@ -148,7 +148,7 @@ def neuron_groups(
             projection = flip * projection
             keys = np.stack([np.round(projection, 14), np.round(mean, 14), np.round(deviation, 14)])
             _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-            weight = np.bincount(inverse.ravel(), weights=weight)
+            weight = np.asarray(np.bincount(inverse.ravel(), weights=weight), dtype=np.float64)
             projection, mean, deviation = projection[first], mean[first], deviation[first]
     deviation = np.minimum(deviation, 0.9 * mean)
     if not np.any(deviation):

@@ -81,12 +81,8 @@ class Leverage:
         ``A_g``.
     sample_weight : ndarray, shape (batch, nodes)
         ``n w / (1 + V)``.
-    linear_gain : ndarray, shape (batch, groups, groups)
-        ``V1``.
-    kin : ndarray, shape (batch, groups, groups)
-        ``(D^-1 + V1)^-1``.
-    dressing : ndarray, shape (batch, groups, groups)
-        ``Y = (I + V1 D)^-1``.
+    dressed_slope : ndarray, shape (batch, groups, nodes)
+        ``Y g1`` with ``Y = (I + V1 D)^-1``; ``D Y g1`` is ``(D^-1 + V1)^-1 g1``.
     psi : ndarray, shape (batch, groups, groups)
         ``Psi = Y V1``.
     density : ndarray, shape (batch, groups)
@@ -100,9 +96,7 @@ class Leverage:
     leverage: Array
     inverse_resolvent: Array
     sample_weight: Array
-    linear_gain: Array
-    kin: Array
-    dressing: Array
+    dressed_slope: Array
     psi: Array
     density: Array
     next_leverage: Array
@@ -115,36 +109,34 @@ def evaluate(
 ) -> Leverage:
     """Evaluate both sides of the equations at ``V`` and ``A``.
 
-    With `stable`, matrices come from a singular value decomposition of the square root of ``D^1/2 V1 D^1/2``: three times
-    slower, and needed only where that matrix is so large that its inverse would lose all digits (features of low rank
+    With `stable`, matrices come from a singular value decomposition of the square root of ``D^1/2 V1 D^1/2``: three
+    times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of low rank
     almost interpolating without ridge).
     """
     g1, g2 = equations.slope, equations.variance
     sample_weight = equations.samples[:, None] * equations.weight / (1 + leverage)
-    half_gain = g1 * np.sqrt(sample_weight)[:, None, :]
-    linear_gain = half_gain @ np.swapaxes(half_gain, 1, 2)
     nonlinear_gain = (g2 @ sample_weight[:, :, None])[..., 0]
     density = equations.neurons / (equations.dimension[:, None] * inverse_resolvent)
     root = np.sqrt(density)
     if stable:
-        left, singular, _ = np.linalg.svd(root[:, :, None] * half_gain, full_matrices=True)
-        square = np.zeros(root.shape)
-        square[:, : singular.shape[1]] = singular**2
-        inverse = (left / (1 + square)[:, None, :]) @ np.swapaxes(left, 1, 2)
-        psi = (left * (square / (1 + square))[:, None, :]) @ np.swapaxes(left, 1, 2)
-        psi = psi / (root[:, :, None] * root[:, None, :])
+        half_weight = np.sqrt(sample_weight)[:, None, :]
+        left, singular, right = np.linalg.svd(root[:, :, None] * g1 * half_weight, full_matrices=False)
+        part = singular / (1 + singular**2)
+        scaled = left / root[:, :, None]
+        dressed_slope = ((scaled * part[:, None, :]) @ right) / half_weight
+        psi = (scaled * (singular * part)[:, None, :]) @ np.swapaxes(scaled, 1, 2)
     else:
+        linear_gain = (g1 * sample_weight[:, None, :]) @ np.swapaxes(g1, 1, 2)
         # I + D^1/2 V1 D^1/2 is symmetric and at least the identity: its inverse is safe however small the groups are.
         inner = root[:, :, None] * linear_gain * root[:, None, :]
         diagonal = np.arange(inner.shape[-1])
         inner[:, diagonal, diagonal] += 1
-        inverse = np.linalg.inv(inner)
-        psi = (inverse * (root[:, None, :] / root[:, :, None])) @ linear_gain
-    kin = root[:, :, None] * inverse * root[:, None, :]
-    dressing = inverse * (root[:, None, :] / root[:, :, None])
+        dressing = np.linalg.inv(inner) * (root[:, None, :] / root[:, :, None])
+        dressed_slope = dressing @ g1
+        psi = dressing @ linear_gain
     next_inverse_resolvent = equations.ridge[:, None] + nonlinear_gain + np.diagonal(psi, axis1=1, axis2=2)
     neurons_resolvent = equations.neurons / inverse_resolvent
-    next_leverage = equations.dimension[:, None] * (g1 * (kin @ g1)).sum(axis=1) + (
+    next_leverage = equations.dimension[:, None] * (g1 * density[:, :, None] * dressed_slope).sum(axis=1) + (
         g2 * neurons_resolvent[:, :, None]
     ).sum(axis=1)
     residual = np.maximum(
@@ -155,9 +147,7 @@ def evaluate(
         leverage,
         inverse_resolvent,
         sample_weight,
-        linear_gain,
-        kin,
-        dressing,
+        dressed_slope,
         psi,
         density,
         next_leverage,
@@ -213,18 +203,17 @@ def _newton_step(equations: LeverageEquations, point: Leverage) -> tuple[Array, 
     """Return the Newton step in ``(log V, log A)``."""
     g1, g2 = equations.slope, equations.variance
     nodes = g1.shape[2]
-    kin_g1 = point.kin @ g1
+    kin_slope = point.density[:, :, None] * point.dressed_slope
     response = point.sample_weight * point.leverage / (1 + point.leverage)
-    coupling = np.swapaxes(g1, 1, 2) @ kin_g1
+    coupling = np.swapaxes(g1, 1, 2) @ kin_slope
     dimension = equations.dimension[:, None, None]
     by_group = (
-        dimension * kin_g1**2 / point.density[:, :, None]
-        + g2 * (equations.neurons / point.inverse_resolvent)[:, :, None]
+        dimension * kin_slope * point.dressed_slope + g2 * (equations.neurons / point.inverse_resolvent)[:, :, None]
     )
-    dressed = (point.dressing @ g1) ** 2 + g2
+    dressed = point.dressed_slope**2 + g2
     psi = point.psi
     groups = g1.shape[1]
-    matrix = np.empty((len(kin_g1), nodes + groups, nodes + groups))
+    matrix = np.empty((len(kin_slope), nodes + groups, nodes + groups))
     right_v, right_a = point.next_leverage[:, :, None], point.next_inverse_resolvent[:, :, None]
     matrix[:, :nodes, :nodes] = -dimension * coupling**2 * response[:, None, :] / right_v
     matrix[:, :nodes, nodes:] = np.swapaxes(by_group, 1, 2) / right_v

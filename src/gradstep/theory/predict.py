@@ -154,7 +154,7 @@ def _tables(problem: Problem, rows: RowLaw, refine: int) -> _Tables:
 def _readout_nodes(step: StepStatistics, d: float) -> int:
     """Return how many nodes a Gaussian readout needs: features bend once a neuron's spike is of order one."""
     spread = abs(step.spike + step.initial_overlap) + math.sqrt(step.bulk) + d**-0.5
-    return 2 * math.ceil(3 + 8 * min(spread, 2.0))
+    return 2 * int(np.ceil(3 + 8 * min(spread, 2.0)))
 
 
 def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Prediction]:

@@ -8,6 +8,7 @@ carry a leading batch axis, of length one where a table is shared.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +48,8 @@ class UniformSolution:
     iterations: int
 
 
-def _column(matrix: Array, vector: Array) -> Array:
-    return np.asarray((matrix @ vector[..., None])[..., 0])
+def _column(matrix: NDArray[Any], vector: NDArray[Any]) -> Array:
+    return np.asarray((matrix @ vector[..., None])[..., 0], dtype=np.float64)
 
 
 def solve(
@@ -92,7 +93,8 @@ def solve(
     equations = LeverageEquations(g1, g2, weight, neurons, dimension - 1, samples, ridge)
     point, iterations = solve_leverage(equations, tolerance)
     sample_weight = point.sample_weight
-    a, density, kin = point.inverse_resolvent, point.density, point.kin
+    a, density, dressed_slope = point.inverse_resolvent, point.density, point.dressed_slope
+    kin_slope = density[:, :, None] * dressed_slope
     resolvent = neurons / a
 
     # Means: the spikes with their finite ridge cost. Solved as least squares, because near-equal groups make the normal
@@ -108,33 +110,32 @@ def solve(
     projected = _column(np.swapaxes(q[:, :nodes_count], 1, 2), half_weight * h0)
     scaled_mean = np.linalg.solve(r, projected[..., None])[..., 0]
     mean_hat = scaled_mean / root
-    learned = _column(spikes, scaled_mean) / half_weight
-    rest_hat = _column(g1, sample_weight * h1)
-    rest = _column(kin, rest_hat)
+    learned: Array = _column(spikes, scaled_mean) / half_weight
+    rest = _column(kin_slope, sample_weight * h1)
     rest_slope = _column(np.swapaxes(g1, 1, 2), rest)
 
     # Fluctuations: the linear response of (calV, v) to sources of variance, and the error it feeds back.
-    kin_g1 = kin @ g1
     per_dimension = (dimension - 1)[:, None, None]
     psi = point.psi
     feedback = -(psi**2) * (density / a)[:, None, :]
     diagonal = np.arange(groups_count)
     feedback[:, diagonal, diagonal] += 1
-    by_group = per_dimension * kin_g1**2 / density[:, :, None] + g2 * resolvent[:, :, None]
-    dressed_g1 = point.dressing @ g1
-    source = dressed_g1**2 + g2
-    rest_source = (point.dressing @ rest_hat[..., None])[..., 0] ** 2 / (dimension - 1)[:, None]
-    response = np.linalg.solve(feedback, np.concatenate([source, rest_source[..., None]], axis=2)) / a[:, :, None]
-    mean_power = np.linalg.solve(np.swapaxes(feedback, 1, 2), (mean_hat**2 * neurons / a**2)[..., None])[..., 0]
+    by_group = per_dimension * kin_slope * dressed_slope + g2 * resolvent[:, :, None]
+    source = dressed_slope**2 + g2
+    rest_source = _column(dressed_slope, sample_weight * h1) ** 2 / (dimension - 1)[:, None]
+    sources = np.concatenate([source, rest_source[..., None]], axis=2)
+    response: Array = np.asarray(np.linalg.solve(feedback, sources) / a[:, :, None], dtype=np.float64)
+    power = (mean_hat**2 * neurons / a**2)[..., None]
+    mean_power: Array = np.linalg.solve(np.swapaxes(feedback, 1, 2), power)[..., 0]
     swapped = np.swapaxes(by_group, 1, 2)
-    transfer = per_dimension * (np.swapaxes(g1, 1, 2) @ kin_g1) ** 2 + swapped @ response[:, :, :-1]
+    transfer = per_dimension * (np.swapaxes(g1, 1, 2) @ kin_slope) ** 2 + swapped @ response[:, :, :-1]
     carried = rest_slope**2 + _column(swapped, response[:, :, -1]) + _column(np.swapaxes(source, 1, 2), mean_power)
     error_weight = sample_weight / (1 + point.leverage)
     base = label_square - 2 * h0 * learned - 2 * h1 * rest_slope + learned**2 + carried
     matrix = -transfer * error_weight[:, None, :]
     nodes = np.arange(matrix.shape[-1])
     matrix[:, nodes, nodes] += 1
-    error = np.linalg.solve(matrix, base[..., None])[..., 0]
+    error = np.asarray(np.linalg.solve(matrix, base[..., None])[..., 0], dtype=np.float64)
 
     total_response = _column(response[:, :, :-1], error_weight * error) + response[:, :, -1]
     readout_norm = (resolvent * total_response + mean_power).sum(axis=1)

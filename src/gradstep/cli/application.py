@@ -1,0 +1,494 @@
+"""The Typer application: commands, options, exit codes."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from gradstep.cli.grid import Grid, build_grid, read_pairs, read_settings
+from gradstep.cli.ranges import parse_seeds
+from gradstep.errors import GradstepError, InvalidInput
+
+INVALID_INPUT = 2
+NOT_CONVERGED = 3
+INTERRUPTED = 130
+
+_NETWORK = "Network and data"
+_STEP = "Step and fit"
+_SOURCE = "Other ways to give the problem"
+_SIMULATION = "Simulation"
+_OUTPUT = "Output"
+
+_CONVENTION = (
+    "Convention: f(x) = (1/N) sum_i a_i sigma(<w_i, x>); step w_i += (eta/sqrt N) G_i, G averaged over n_step samples; "
+    "ridge penalises |b|^2 against the SUM of squares over n samples; errors are mean squares without 1/2, the test "
+    "error without label noise."
+)
+_RANGES = (
+    "Every number may be a list 1,2,5, a range 500:4000:12 (12 values) or 1e-4:1e2:log7 (7 values, even in the "
+    "logarithm); several make a grid. Sizes and the penalty may be multiples of d: 1.5d, 1:4:7d."
+)
+
+_NOTES = f"{_RANGES} {_CONVENTION}"
+
+
+def _fail(error: Exception, code: int, as_json: bool) -> NoReturn:
+    line = " ".join(str(error).split())
+    if as_json:
+        fields = {
+            name: getattr(error, name) for name in ("field", "value", "allowed", "residual") if hasattr(error, name)
+        }
+        document = {"type": type(error).__name__, "message": line, "exit_code": code, **fields}
+        typer.echo(json.dumps({"error": document}, default=str), err=True)
+    else:
+        typer.echo(f"error: {line}", err=True)
+    raise typer.Exit(code)
+
+
+class _Group(TyperGroup):
+    """Turns the errors meant for people into one line and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        as_json = "--json" in [*getattr(ctx, "_protected_args", []), *ctx.args]
+        try:
+            return super().invoke(ctx)
+        except InvalidInput as error:
+            _fail(error, INVALID_INPUT, as_json)
+        except GradstepError as error:
+            _fail(error, NOT_CONVERGED, as_json)
+        except (MemoryError, OverflowError):
+            _fail(InvalidInput("sizes", "too large", "sizes that fit in memory"), INVALID_INPUT, as_json)
+        except BrokenPipeError:
+            # The reader (head, less) has gone; leave nothing for the interpreter to flush into the closed pipe.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.echo("interrupted; nothing was written", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+app = typer.Typer(
+    cls=_Group,
+    name="gradstep",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="What does one gradient step on the first layer do to a two-layer network? Theory, and the network itself.",
+    epilog="Start with [bold]gradstep predict[/bold], then "
+    "[bold]gradstep compare --n 100:1000:8 --plot learning.png[/bold]; "
+    "[bold]gradstep reproduce[/bold] draws the figures of the papers. " + _CONVENTION,
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"gradstep {version('gradstep')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def _problem_options(
+    activation: Annotated[
+        str | None, typer.Option(help="Name or formula: relu, 'tanh(x) + 0.3*x**2' (tanh).", rich_help_panel=_NETWORK)
+    ] = None,
+    teacher: Annotated[
+        str | None, typer.Option(help="Link f* of the labels: name or formula (sin).", rich_help_panel=_NETWORK)
+    ] = None,
+    d: Annotated[
+        str | None, typer.Option(help="Input dimension; inf is the proportional limit (128).", rich_help_panel=_NETWORK)
+    ] = None,
+    width: Annotated[str | None, typer.Option(help="Neurons N (1.5d).", rich_help_panel=_NETWORK)] = None,
+    noise: Annotated[
+        str | None, typer.Option(help="Standard deviation of the label noise (0.1).", rich_help_panel=_NETWORK)
+    ] = None,
+    readout: Annotated[
+        str | None,
+        typer.Option(
+            help="Readout law at initialisation: gaussian, constant, or VALUE:WEIGHT pairs such as -1:0.5,1:0.5 "
+            "(gaussian).",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
+    initial_weights: Annotated[
+        str | None,
+        typer.Option(help="Rows at initialisation: gaussian or sphere (gaussian).", rich_help_panel=_NETWORK),
+    ] = None,
+    output_scale: Annotated[
+        str | None,
+        typer.Option(help="Prefactor of the network in the step: 1/N or 1/sqrt(N) (1/N).", rich_help_panel=_NETWORK),
+    ] = None,
+    n_step: Annotated[
+        str | None,
+        typer.Option(help="Samples of the gradient step; inf is the population gradient (4d).", rich_help_panel=_STEP),
+    ] = None,
+    eta: Annotated[
+        str | None, typer.Option(help="Step size: a number, or 1.5*N^0.5, N^0:0.5:6 (N^0.5).", rich_help_panel=_STEP)
+    ] = None,
+    n: Annotated[str | None, typer.Option(help="Fresh samples of the ridge fit (3d).", rich_help_panel=_STEP)] = None,
+    ridge: Annotated[
+        str | None, typer.Option(help="Penalty on |b|^2 against the sum of squares (d/64).", rich_help_panel=_STEP)
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.toml", help="Read parameters; options on the line win.", rich_help_panel=_SOURCE),
+    ] = None,
+    convention: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose parameters: canonical, ba2022, moniri2024 or cui2024 (their own names through --set).",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any parameter, repeatable: psi1=4.", rich_help_panel=_SOURCE),
+    ] = None,
+) -> dict[str, Any]:
+    options = dict(locals())
+    pairs = read_pairs(options.pop("set_") or [])
+    path = options.pop("settings")
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in pairs.keys() & given.keys():
+        raise InvalidInput("set", f"{name}={pairs[name]}", f"{name} only once: as --set or as an option of its own")
+    return (read_settings(path) if path is not None else {}) | given | pairs
+
+
+def _takes_problem(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a problem in place of its first parameter, a `Grid`."""
+    shared = inspect.signature(_problem_options, eval_str=True).parameters
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+    def run(**values: Any) -> None:
+        problem = {name: values.pop(name) for name in shared}
+        command(build_grid(_problem_options(**problem)), **values)
+
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*shared.values(), *own)]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
+_Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Draw a figure: .png, .pdf or .svg.", rich_help_panel=_OUTPUT),
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON, in full precision.", rich_help_panel=_OUTPUT)]
+_Seeds = Annotated[
+    str, typer.Option(help="How many seeds, or the seeds: 3,7,11.", rich_help_panel=_SIMULATION, show_default=True)
+]
+_Device = Annotated[
+    str | None,
+    typer.Option(help="cpu, cuda or cuda:0 for PyTorch; NumPy if not given.", rich_help_panel=_SIMULATION),
+]
+_Dtype = Annotated[str, typer.Option(help="float64 or float32.", rich_help_panel=_SIMULATION, show_default=True)]
+
+
+def _document(command: str, grid: Grid, **content: Any) -> dict[str, Any]:
+    from gradstep.cli.output import versions
+    from gradstep.problem import CONVENTION
+
+    axes = {axis.name: list(axis.values) for axis in grid.axes}
+    return {"command": command, "convention": CONVENTION, "versions": versions(), "axes": axes, **content}
+
+
+def _print_heading(grid: Grid) -> None:
+    from gradstep.cli.output import print_lines
+    from gradstep.problem import CONVENTION
+
+    which = "problem" if len(grid.problems) == 1 else f"first of {len(grid.problems)} problems"
+    print_lines(f"{which}: {grid.problems[0]}", f"convention: {CONVENTION}", "")
+
+
+@app.command(
+    epilog="Examples: [bold]gradstep predict --activation relu --n 100:2000:8[/bold] · "
+    "[bold]gradstep predict --eta N^0:0.5:11 --plot steps.png[/bold] · "
+    "[bold]gradstep predict --convention ba2022 --set psi1=4 --set psi2=2 --set lam=1e-3 --set eta=1[/bold]. " + _NOTES
+)
+@_takes_problem
+def predict(grid: Grid, plot: _Plot = None, json_: _Json = False) -> None:
+    """Predict errors, alignment and spike from theory, in milliseconds."""
+    from gradstep.cli import output, plots
+    from gradstep.cli.compute import predict_grid
+    from gradstep.theory import QUANTITIES, predict
+
+    plots.check_plot_path(plot)
+    plots.check_drawable(plot, grid)
+    predictions = predict_grid(grid)
+    if plot is not None:
+        single = len(predictions) == 1
+        plots.save(
+            plots.draw_learned_function(predictions[0]) if single else plots.draw_curves(grid, predictions), plot
+        )
+    if json_:
+        results = [
+            {"coordinates": grid.coordinates(index), **prediction.to_dict()}
+            for index, prediction in enumerate(predictions)
+        ]
+        output.print_json(_document("predict", grid, predictions=results))
+        return
+    _print_heading(grid)
+    if len(predictions) > 1:
+        header = [*(axis.name for axis in grid.axes), *QUANTITIES]
+        rows = [
+            [*map(output.number, point), *(output.number(getattr(prediction, name)) for name in QUANTITIES)]
+            for point, prediction in zip(grid.points, predictions, strict=True)
+        ]
+    elif grid.problems[0].eta.coefficient > 0:
+        before = predict(grid.problems[0].replace(eta=0.0))
+        header = ["quantity", "without the step", "after the step"]
+        rows = [
+            [name, output.number(getattr(before, name)), output.number(getattr(predictions[0], name))]
+            for name in QUANTITIES
+        ]
+    else:
+        header = ["quantity", "no step"]
+        rows = [[name, output.number(getattr(predictions[0], name))] for name in QUANTITIES]
+    output.print_table(output.Table(header, rows))
+    methods = ", ".join(dict.fromkeys(prediction.method for prediction in predictions))
+    worst = max(prediction.residual for prediction in predictions)
+    output.print_lines("", f"method: {methods}; largest residual of the equations {worst:.1e}")
+    if plot is not None:
+        output.print_lines(f"figure: {plot}")
+
+
+@app.command(
+    epilog="Examples: [bold]gradstep simulate --seeds 16[/bold] · "
+    "[bold]gradstep simulate --ridge 1e-3:1e3:log13 --json[/bold] (a path of penalties costs little more than one). "
+    + _NOTES
+)
+@_takes_problem
+def simulate(
+    grid: Grid,
+    seeds: _Seeds = "8",
+    device: _Device = None,
+    dtype: _Dtype = "float64",
+    test_samples: Annotated[
+        int, typer.Option(min=0, help="Also test on that many fresh inputs.", rich_help_panel=_SIMULATION)
+    ] = 0,
+    json_: _Json = False,
+) -> None:
+    """Measure the same quantities on the real network: draw it, take the step, fit, and test exactly."""
+    from gradstep.cli import output
+    from gradstep.cli.compute import simulate_grid
+
+    measurements = simulate_grid(grid, parse_seeds(seeds), device=device, dtype=dtype, test_samples=test_samples)
+    if json_:
+        results = [
+            {
+                "coordinates": grid.coordinates(index),
+                **measurement.to_dict(),
+                "mean": {name: float(measurement.mean(name)) for name in measurement.values},
+                "standard_error": {name: float(measurement.standard_error(name)) for name in measurement.values},
+            }
+            for index, measurement in enumerate(measurements)
+        ]
+        output.print_json(
+            _document("simulate", grid, seeds=list(measurements[0].seeds), measurements=results)
+            | {"versions": dict(measurements[0].versions)}
+        )
+        return
+    _print_heading(grid)
+    rows = [
+        [
+            *map(output.number, point),
+            name,
+            output.number(float(measurement.mean(name))),
+            output.number(float(measurement.standard_error(name)), 2),
+        ]
+        for point, measurement in zip(grid.points, measurements, strict=True)
+        for name in measurement.values
+    ]
+    header = [*(axis.name for axis in grid.axes), "quantity", "mean", "standard error"]
+    output.print_table(output.Table(header, rows))
+    output.print_lines("", f"seeds: {_seed_text(measurements[0].seeds)}")
+
+
+@app.command(
+    epilog="Examples: [bold]gradstep compare --seeds 32[/bold] · "
+    "[bold]gradstep compare --n 100:1000:8 --plot learning.png[/bold]. z = (network - theory) / standard error: about "
+    "standard normal (Student with seeds - 1 degrees of freedom) where the theory is right. " + _NOTES
+)
+@_takes_problem
+def compare(
+    grid: Grid,
+    seeds: _Seeds = "16",
+    device: _Device = None,
+    dtype: _Dtype = "float64",
+    plot: _Plot = None,
+    json_: _Json = False,
+) -> None:
+    """Lay theory over simulation: both, and how many standard errors they are apart."""
+    from gradstep.cli import output, plots
+    from gradstep.cli.compute import predict_grid, simulate_grid
+    from gradstep.theory import QUANTITIES
+
+    chosen = parse_seeds(seeds)
+    if chosen == 1:
+        raise InvalidInput("seeds", seeds, "at least 2: one seed has no standard error")
+    plots.check_plot_path(plot)
+    plots.check_drawable(plot, grid)
+    measurements = simulate_grid(grid, chosen, device=device, dtype=dtype)
+    predictions = predict_grid(grid)
+    cells: list[dict[str, Any]] = []
+    for index, (prediction, measurement) in enumerate(zip(predictions, measurements, strict=True)):
+        for name in QUANTITIES:
+            theory, error = float(getattr(prediction, name)), float(measurement.standard_error(name))
+            # Rounding is all that varies where a quantity is the same for every network; it is no evidence.
+            exact = not error > 1e-12 * abs(theory)
+            cells.append(
+                {
+                    "index": index,
+                    "quantity": name,
+                    "theory": theory,
+                    "mean": float(measurement.mean(name)),
+                    "standard_error": error,
+                    "z": math.nan if exact else float(measurement.z_score(name, theory)),
+                }
+            )
+    judged = [k for k, cell in enumerate(cells) if math.isfinite(cell["z"])]
+    worst = max(judged, key=lambda k: abs(cells[k]["z"]), default=None)
+    beyond = sum(abs(cells[k]["z"]) > 3 for k in judged)
+    if plot is not None:
+        ratios = {c["quantity"]: (c["theory"], c["mean"], c["standard_error"]) for c in cells}
+        single = len(predictions) == 1
+        plots.save(plots.draw_ratios(ratios) if single else plots.draw_curves(grid, predictions, measurements), plot)
+    if json_:
+        results = [
+            {
+                "coordinates": grid.coordinates(index),
+                "prediction": prediction.to_dict(),
+                "measurement": measurement.to_dict(),
+                "comparison": {
+                    cell["quantity"]: {key: cell[key] for key in ("theory", "mean", "standard_error", "z")}
+                    for cell in cells
+                    if cell["index"] == index
+                },
+            }
+            for index, (prediction, measurement) in enumerate(zip(predictions, measurements, strict=True))
+        ]
+        worst_cell = None if worst is None else {key: cells[worst][key] for key in ("index", "quantity", "z")}
+        output.print_json(
+            _document(
+                "compare",
+                grid,
+                seeds=list(measurements[0].seeds),
+                worst=worst_cell,
+                beyond_three=beyond,
+                judged=len(judged),
+                comparisons=results,
+            )
+            | {"versions": dict(measurements[0].versions)}
+        )
+        return
+    _print_heading(grid)
+    header = [*(axis.name for axis in grid.axes), "quantity", "theory", "network", "standard error", "z"]
+    rows = [
+        [
+            *map(output.number, grid.points[cell["index"]]),
+            cell["quantity"],
+            output.number(cell["theory"]),
+            output.number(cell["mean"]),
+            output.number(cell["standard_error"], 2),
+            "-" if math.isnan(cell["z"]) else f"{cell['z']:+.2f}",
+        ]
+        for cell in cells
+    ]
+    output.print_table(output.Table(header, rows, frozenset() if worst is None else frozenset({worst})))
+    output.print_lines("", f"seeds: {_seed_text(measurements[0].seeds)}")
+    if worst is not None:
+        where = "".join(f", {name} = {value:g}" for name, value in grid.coordinates(cells[worst]["index"]).items())
+        output.print_lines(
+            f"worst z: {cells[worst]['z']:+.2f} ({cells[worst]['quantity']}{where}); {beyond} of {len(judged)} beyond 3"
+        )
+    if plot is not None:
+        output.print_lines(f"figure: {plot}")
+
+
+@app.command(
+    epilog="Examples: [bold]gradstep reproduce[/bold] · [bold]gradstep reproduce --preset quick --figure NAME[/bold]. "
+    "Exit code 1 if a figure misses its criterion. An interrupted run goes on where it stopped when started again."
+)
+def reproduce(
+    preset: Annotated[str, typer.Option(help="quick, standard or paper (the papers' sizes).")] = "standard",
+    figure: Annotated[list[str] | None, typer.Option(help="Only this figure; repeatable.")] = None,
+    paper: Annotated[str | None, typer.Option(help="Only the figures of one paper, such as ba2022.")] = None,
+    out: Annotated[Path, typer.Option(help="Directory of the report and of finished results.")] = Path("reports"),
+    workers: Annotated[int | None, typer.Option(min=1, max=4096, help="Processes; one per core if not given.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
+) -> None:
+    """Reproduce the papers' figures: theory over simulation, a table of z-scores, one self-contained HTML report."""
+    from gradstep.cli.reproduction import reproduce
+
+    reproduce(preset, figure, paper, out, workers, json_)
+
+
+@app.command()
+def functions(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the functions known by name; formulas such as 'tanh(x) + 0.3*x**2' or 'H2 + 0.5*H3' work too."""
+    from gradstep.cli import output
+    from gradstep.gaussian import REGISTERED, moments
+
+    known = {name: (function, moments(function)) for name, function in REGISTERED.items()}
+    if json_:
+        described = {
+            name: {
+                "parity": function.parity,
+                "kinks": list(function.kinks),
+                "mean": float(m.mean),
+                "linear": float(m.linear),
+                "second_moment": float(m.second_moment),
+            }
+            for name, (function, m) in known.items()
+        }
+        output.print_json({"command": "functions", "versions": output.versions(), "functions": described})
+        return
+    rows = [
+        [
+            name,
+            function.parity or "-",
+            ", ".join(f"{k:g}" for k in function.kinks) or "-",
+            *(output.number(_rounded(float(v)), 5) for v in (m.mean, m.linear, m.second_moment)),
+        ]
+        for name, (function, m) in known.items()
+    ]
+    output.print_table(output.Table(["name", "parity", "kinks", "E f(z)", "E z f(z)", "E f(z)^2"], rows))
+    output.print_lines(
+        "", "z ~ N(0, 1). Formulas of these in x work too: 'tanh(x) + 0.3*x**2', 'H2 + 0.5*H3' (Hermite polynomials)."
+    )
+
+
+def _rounded(value: float) -> float:
+    return 0.0 if abs(value) < 1e-12 else value
+
+
+def _seed_text(seeds: tuple[int, ...]) -> str:
+    if len(seeds) > 8 and seeds == tuple(range(len(seeds))):
+        return f"0 to {len(seeds) - 1}"
+    return ", ".join(map(str, seeds))

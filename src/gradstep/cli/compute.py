@@ -1,0 +1,123 @@
+"""The work behind the commands: predictions and measurements at every point of a grid."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gradstep.cli.grid import Grid
+from gradstep.cli.output import progress
+from gradstep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from gradstep.problem import Problem
+    from gradstep.simulation import Measurement
+    from gradstep.theory import Prediction
+
+#: Problems predicted between two reports of progress.
+_BATCH = 256
+#: Floating-point operations of one seed that nobody waits for: a month of a fast processor.
+_MOST_OPERATIONS = 1e18
+
+
+def predict_grid(grid: Grid) -> list[Prediction]:
+    """Predict every problem of a grid, in batches."""
+    from gradstep.theory import predict_many
+
+    total = len(grid.problems)
+    if total <= _BATCH:
+        return predict_many(grid.problems)
+    predictions: list[Prediction] = []
+    with progress("problems predicted") as report:
+        for start in range(0, total, _BATCH):
+            predictions += predict_many(grid.problems[start : start + _BATCH])
+            report(len(predictions), total, "")
+    return predictions
+
+
+def simulate_grid(
+    grid: Grid,
+    seeds: int | Sequence[int],
+    *,
+    device: str | None = None,
+    dtype: str = "float64",
+    test_samples: int = 0,
+) -> list[Measurement]:
+    """Measure every problem of a grid; problems that differ only in the penalty share their networks.
+
+    Raises
+    ------
+    InvalidInput
+        As `gradstep.simulation.simulate`, and before any work if a problem cannot fit in memory.
+    """
+    from gradstep.simulation import simulate
+
+    families: dict[Problem, list[int]] = {}
+    for index, problem in enumerate(grid.problems):
+        _check_finite(problem)
+        if device is None or device == "cpu":
+            _check_size(problem)
+        families.setdefault(problem.replace(ridge=1.0), []).append(index)
+    measurements: dict[int, Measurement] = {}
+    total = len(grid.problems)
+    with progress("problems simulated") as report:
+        for members in families.values():
+            before = len(measurements)
+
+            def within(done: int, of: int, before: int = before, count: int = len(members)) -> None:
+                if of > 1:
+                    percent = f" ({100 * done // of}% of the next)" if done < of else ""
+                    report(before + (count if done >= of else 0), total, f"problems simulated{percent}")
+
+            penalties = [float(grid.problems[index].ridge) for index in members]  # type: ignore[arg-type]
+            family = simulate(
+                grid.problems[members[0]],
+                seeds,
+                ridge=penalties,
+                device=device,
+                dtype=dtype,
+                test_samples=test_samples,
+                progress=within,
+            )
+            for column, index in enumerate(members):
+                measurements[index] = _one_penalty(family, grid.problems[index], column)
+            report(len(measurements), total, "problems simulated")
+    return [measurements[index] for index in range(total)]
+
+
+def _one_penalty(family: Measurement, problem: Problem, column: int) -> Measurement:
+    values = {name: value[:, column] if value.ndim == 2 else value for name, value in family.values.items()}
+    return dataclasses.replace(family, problem=problem, ridge=float(problem.ridge), values=values)  # type: ignore[arg-type]
+
+
+def _check_finite(problem: Problem) -> None:
+    for name in ("d", "width", "n_step", "n"):
+        value = getattr(problem, name)
+        if not isinstance(value, int):
+            raise InvalidInput(name, value, "a finite integer: only predictions can be made in a limit")
+
+
+def _check_size(problem: Problem) -> None:
+    d, width = int(problem.d), int(problem.width)  # type: ignore[arg-type]
+    smaller = min(width, int(problem.n))  # type: ignore[arg-type]
+    # Weights before and after the step with the gradient; Gram and kernel matrices with their factors.
+    needed = 8.0 * (3 * width * d + 2 * smaller**2 + 2 * width**2)
+    try:
+        available = float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # a system that does not say
+        available = math.inf
+    operations = 2.0 * int(problem.n_step) * d * width + 2.0 * int(problem.n) * width * (d + smaller)  # type: ignore[arg-type]
+    if operations > _MOST_OPERATIONS:
+        raise InvalidInput(
+            "n", problem.n, f"sizes of at most {_MOST_OPERATIONS:.0e} operations a seed (these need {operations:.1e})"
+        )
+    if needed > available:
+        raise InvalidInput(
+            "width",
+            width,
+            f"sizes that fit in memory (d = {d} and width = {width} need {needed / 2**30:.3g} GiB "
+            f"of {available / 2**30:.3g} GiB)",
+        )

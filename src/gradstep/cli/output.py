@@ -1,0 +1,123 @@
+"""What a command prints: tables on a terminal, aligned lines elsewhere, JSON on request, progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+#: Called as ``progress(done, total, label)``.
+Report = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text; the rows in `emphasised` stand out."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    emphasised: frozenset[int] = frozenset()
+
+
+def number(value: float, digits: int = 6) -> str:
+    """Return a number for people: `digits` significant digits, a dash for what is not a number."""
+    if isinstance(value, float) and math.isnan(value):
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
+
+
+def print_lines(*lines: str) -> None:
+    """Print plain lines, whatever characters they hold."""
+    for line in lines:
+        print(line)
+
+
+def print_table(table: Table) -> None:
+    """Print a table: ruled on a terminal, aligned columns under one header line otherwise."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        ruled = RichTable()
+        for column, name in enumerate(table.header):
+            left = column == 0 and not _looks_numeric(table.rows[0][0] if table.rows else "")
+            ruled.add_column(name, justify="left" if left else "right", no_wrap=True)
+        for index, row in enumerate(table.rows):
+            ruled.add_row(*map(Text, row), style="bold red" if index in table.emphasised else None)
+        Console().print(ruled)
+        return
+    cells = [list(table.header), *map(list, table.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = [
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(padded).rstrip())
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print one JSON document: numbers in full precision, null for nan and infinities."""
+    print(json.dumps(_plain(value), indent=2, allow_nan=False))
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the packages behind a number."""
+    return {name: version(name) for name in ("gradstep", "numpy", "scipy")}
+
+
+@contextmanager
+def progress(unit: str) -> Iterator[Report]:
+    """Show progress on stderr: a bar on a terminal, otherwise a line such as ``3/12 problems`` now and then.
+
+    Parameters
+    ----------
+    unit : str
+        What is counted.
+    """
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(unit, total=None)
+
+            def move(done: int, total: int, label: str) -> None:
+                bar.update(task, completed=done, total=total, description=label or unit)
+
+            yield move
+        return
+
+    from time import monotonic
+
+    last_line, last_time = "", -math.inf
+
+    def say(done: int, total: int, label: str) -> None:
+        nonlocal last_line, last_time
+        line = f"{done}/{total} {label or unit}"
+        if line != last_line and (done >= total or monotonic() - last_time >= 0.5):
+            print(line, file=sys.stderr, flush=True)
+            last_line, last_time = line, monotonic()
+
+    yield say
+
+
+def _looks_numeric(cell: str) -> bool:
+    return cell[:1].isdigit() or cell[:1] in "-."
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):  # NumPy's double is one too
+        return float(value) if math.isfinite(value) else None
+    return value

@@ -110,8 +110,8 @@ def evaluate(
     """Evaluate both sides of the equations at ``V`` and ``A``.
 
     With `stable`, matrices come from a singular value decomposition of the square root of ``D^1/2 V1 D^1/2``: three
-    times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of low rank
-    almost interpolating without ridge).
+    times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of
+    low rank almost without ridge).
     """
     g1, g2 = equations.slope, equations.variance
     sample_weight = equations.samples[:, None] * equations.weight / (1 + leverage)
@@ -156,7 +156,7 @@ def evaluate(
     )
 
 
-def _scalar_guess(equations: LeverageEquations, bisections: int = 12) -> tuple[Array, Array]:
+def _scalar_guess(equations: LeverageEquations, bisections: int = 8) -> tuple[Array, Array]:
     """Solve the equations for one average neuron and one average input (random features without a spike).
 
     There ``A`` is the positive root of a quadratic given ``V``, and ``V`` the root of a monotone function: bisection

@@ -144,17 +144,9 @@ def _tables(problem: Problem, rows: RowLaw, refine: int) -> _Tables:
         raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
     step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
     odd = problem.activation.parity == "odd"
-    groups = neuron_groups(
-        step, problem.readout, sizes.d, odd=odd, rows=rows, readout_nodes=_readout_nodes(step, sizes.d) * refine
-    )
+    groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
     features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
     return _Tables(step, groups, features)
-
-
-def _readout_nodes(step: StepStatistics, d: float) -> int:
-    """Return how many nodes a Gaussian readout needs: features bend once a neuron's spike is of order one."""
-    spread = abs(step.spike + step.initial_overlap) + math.sqrt(step.bulk) + d**-0.5
-    return 2 * int(np.ceil(3 + 8 * min(spread, 2.0)))
 
 
 def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Prediction]:

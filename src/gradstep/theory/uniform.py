@@ -126,7 +126,7 @@ def solve(
     sources = np.concatenate([source, rest_source[..., None]], axis=2)
     response: Array = np.asarray(np.linalg.solve(feedback, sources) / a[:, :, None], dtype=np.float64)
     power = (mean_hat**2 * neurons / a**2)[..., None]
-    mean_power: Array = np.linalg.solve(np.swapaxes(feedback, 1, 2), power)[..., 0]
+    mean_power = np.asarray(np.linalg.solve(np.swapaxes(feedback, 1, 2), power)[..., 0], dtype=np.float64)
     swapped = np.swapaxes(by_group, 1, 2)
     transfer = per_dimension * (np.swapaxes(g1, 1, 2) @ kin_slope) ** 2 + swapped @ response[:, :, :-1]
     carried = rest_slope**2 + _column(swapped, response[:, :, -1]) + _column(np.swapaxes(source, 1, 2), mean_power)

@@ -65,7 +65,7 @@ class _Group(TyperGroup):
             _fail(error, INVALID_INPUT, as_json)
         except GradstepError as error:
             _fail(error, NOT_CONVERGED, as_json)
-        except (MemoryError, OverflowError):
+        except MemoryError:
             _fail(InvalidInput("sizes", "too large", "sizes that fit in memory"), INVALID_INPUT, as_json)
         except BrokenPipeError:
             # The reader (head, less) has gone; leave nothing for the interpreter to flush into the closed pipe.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gradstep.cli.grid import Grid
 from gradstep.cli.output import progress
-from gradstep.errors import InvalidInput
+from gradstep.errors import InvalidInput, NotConverged
 
 if TYPE_CHECKING:
     from gradstep.problem import Problem
@@ -24,18 +25,36 @@ _MOST_OPERATIONS = 1e18
 
 
 def predict_grid(grid: Grid) -> list[Prediction]:
-    """Predict every problem of a grid, in batches."""
+    """Predict every problem of a grid, in batches.
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        As `gradstep.theory.predict_many`; NotConverged also where numbers leave the range of double precision.
+    """
     from gradstep.theory import predict_many
 
     total = len(grid.problems)
-    if total <= _BATCH:
-        return predict_many(grid.problems)
     predictions: list[Prediction] = []
-    with progress("problems predicted") as report:
+    with _in_range("prediction"), progress("problems predicted") as report:
         for start in range(0, total, _BATCH):
             predictions += predict_many(grid.problems[start : start + _BATCH])
-            report(len(predictions), total, "")
+            if total > _BATCH:
+                report(len(predictions), total, "")
     return predictions
+
+
+@contextmanager
+def _in_range(work: str) -> Iterator[None]:
+    """Turn what linear algebra and arithmetic raise on numbers out of range into `NotConverged`."""
+    import numpy as np
+
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except (np.linalg.LinAlgError, ArithmeticError) as error:
+        advice = f"Numbers left the range of double precision ({error}): use less extreme settings."
+        raise NotConverged(work, math.nan, 1e-10, advice) from None
 
 
 def simulate_grid(
@@ -63,7 +82,7 @@ def simulate_grid(
         families.setdefault(problem.replace(ridge=1.0), []).append(index)
     measurements: dict[int, Measurement] = {}
     total = len(grid.problems)
-    with progress("problems simulated") as report:
+    with _in_range("simulation"), progress("problems simulated") as report:
         for members in families.values():
             before = len(measurements)
 

@@ -35,8 +35,8 @@ DEFAULTS: Mapping[str, Any] = {
     "noise": 0.1,
 }
 
-_WHOLE = frozenset({"d", "width", "n_step", "n"})
-_PER_D = frozenset({"width", "n_step", "n", "ridge"})
+_WHOLE = ("d", "width", "n_step", "n")
+_PER_D = ("width", "n_step", "n", "ridge")
 _TEXT = frozenset(
     {"activation", "teacher", "readout", "initial_weights", "output_scale", "convention", "origin", "residual"}
 )
@@ -180,7 +180,7 @@ def _choices(name: str, value: Any, whole: bool) -> dict[str, tuple[Any, ...]]:
 def _settings(values: dict[str, Any], per_d: frozenset[str]) -> dict[str, Any]:
     d = values.get("d", math.nan)
     infinite = d in (math.inf, "inf", "infinity")
-    for name in per_d:
+    for name in sorted(per_d):
         ratio = values[name]
         if not 0 < ratio < math.inf:
             raise InvalidInput(name, f"{ratio:g}d", "a positive multiple of d")
@@ -188,12 +188,16 @@ def _settings(values: dict[str, Any], per_d: frozenset[str]) -> dict[str, Any]:
             values[name] = {"per_d": ratio}
         else:
             values[name] = ratio * d if name == "ridge" else max(1, round(ratio * d))
-    for name in _WHOLE & values.keys():
-        if isinstance(values[name], int | float) and _LARGEST < values[name] < math.inf:
-            raise InvalidInput(name, values[name], f"an integer <= {_LARGEST:.0e}, or inf for the limit")
+    for name in _WHOLE:
+        if isinstance(values.get(name), int | float) and _LARGEST < values[name] < math.inf:
+            raise InvalidInput(name, float(values[name]), f"an integer <= {_LARGEST:.0e}, or inf for the limit")
     if infinite and values.get("convention", "canonical") == "canonical":
-        for name in sorted(_PER_D - per_d):
-            if isinstance(values.get(name), int | float) and not (name == "n_step" and values[name] == math.inf):
+        for name in _PER_D:
+            if (
+                name not in per_d
+                and isinstance(values.get(name), int | float)
+                and not (name == "n_step" and values[name] == math.inf)
+            ):
                 raise InvalidInput(name, values[name], "a multiple of d such as 1.5d where d is infinite")
     exponent = values.pop("eta_exponent", None)
     if exponent is not None:

@@ -1,0 +1,456 @@
+"""The command line: what it prints, what it refuses, and that the numbers are those of the library."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gradstep.cli import app
+from gradstep.cli.grid import build_grid
+from gradstep.cli.ranges import parse_numbers, parse_seeds, parse_step
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian import REGISTERED
+from gradstep.problem import CONVENTION, Problem, Proportional, Step
+from gradstep.simulation import simulate
+from gradstep.theory import QUANTITIES, predict
+
+SMALL = ["--d", "20", "--width", "16", "--n-step", "40", "--n", "30"]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def run_json(*arguments: str) -> dict[str, Any]:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+def small_problem(**changes: Any) -> Problem:
+    settings: dict[str, Any] = {
+        "activation": "tanh",
+        "teacher": "sin",
+        "d": 20,
+        "width": 16,
+        "n_step": 40,
+        "n": 30,
+        "eta": Step(1.0, 0.5),
+        "ridge": 20 / 64,
+        "noise": 0.1,
+    }
+    return Problem(**settings | changes)
+
+
+# --- numbers and ranges -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "values"),
+    [
+        ("3", True, (3,)),
+        ("1e3", True, (1000,)),
+        ("1,2,5", False, (1.0, 2.0, 5.0)),
+        ("500:4000:8", True, tuple(range(500, 4001, 500))),
+        ("4:1:4", True, (4, 3, 2, 1)),
+        ("1:3:9", True, (1, 2, 3)),
+        ("0:1:5", False, (0.0, 0.25, 0.5, 0.75, 1.0)),
+        ("inf", True, (math.inf,)),
+    ],
+)
+def test_numbers(text: str, whole: bool, values: tuple[float, ...]) -> None:
+    read = parse_numbers("n", text, whole=whole)
+    assert read == values
+    if whole:
+        assert all(isinstance(value, int) for value in read if math.isfinite(value))
+
+
+def test_logarithmic_range_has_equal_ratios_and_exact_ends() -> None:
+    values = parse_numbers("ridge", "1e-4:1e2:log7")
+    assert (values[0], values[-1], len(values)) == (1e-4, 1e2, 7)
+    assert [b / a for a, b in itertools.pairwise(values)] == pytest.approx([10.0] * 6, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "nan", "1,nan", "x", "1:2", "1:2:3:4", "1:2:1", "1:2:x", "1:2:-3", "1:2:log", "-1:2:log3", "0:1:log3",
+     "1:1:4", "1:inf:3", "1:2:999999", "1_000", ",".join(map(str, range(10_001)))],
+)  # fmt: skip
+def test_malformed_numbers_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        parse_numbers("n", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "coefficients", "exponents"),
+    [
+        ("0.3", (0.3,), (0.0,)),
+        ("N^0.25", (1.0,), (0.25,)),
+        ("N**0.25", (1.0,), (0.25,)),
+        ("1.5*N^0.5", (1.5,), (0.5,)),
+        (" 1.5 N ^ 0.5 ", (1.5,), (0.5,)),
+        ("2N", (2.0,), (1.0,)),
+        ("0:2:3", (0.0, 1.0, 2.0), (0.0,)),
+        ("1,2*N^0:0.5:3", (1.0, 2.0), (0.0, 0.25, 0.5)),
+    ],
+)
+def test_steps(text: str, coefficients: tuple[float, ...], exponents: tuple[float, ...]) -> None:
+    assert parse_step("eta", text) == (coefficients, exponents)
+
+
+@pytest.mark.parametrize("text", ["", "N^", "*N", "N^N", "N^x", "N*2", "__import__('os')", "nan", "1.5*M^0.5", "N^nan"])
+def test_malformed_steps_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"eta: got .* N\^0.25"):
+        parse_step("eta", text)
+
+
+def test_seeds() -> None:
+    assert parse_seeds("16") == 16
+    assert parse_seeds("3, 7,11") == (3, 7, 11)
+    for text in ("0", "-1", "1.5", "x", "", "3,3", "1,", "99999999999,1", "4294967296,1"):
+        with pytest.raises(InvalidInput, match="seeds"):
+            parse_seeds(text)
+
+
+def test_grid_is_the_cartesian_product_in_order() -> None:
+    grid = build_grid({"n": "10,20", "d": "30:50:2", "ridge": "1"})
+    assert [axis.name for axis in grid.axes] == ["d", "n"]
+    assert [(p.d, p.n) for p in grid.problems] == [(30, 10), (30, 20), (50, 10), (50, 20)]
+    assert [(p.d, p.n) for p in grid.problems] == list(grid.points)
+
+
+def test_multiples_of_the_dimension() -> None:
+    finite = build_grid({"d": "64", "width": "0.5,2d", "n": "1:3:3d", "ridge": "0.25d"})
+    assert {(p.width, p.n, p.ridge) for p in finite.problems} == {
+        (w, n, 16.0) for w in (32, 128) for n in (64, 128, 192)
+    }
+    limit = build_grid({"d": "inf", "width": "2d"}).problems[0]
+    assert limit.is_limit
+    assert limit.width == Proportional(2.0)
+
+
+def test_logarithmic_axes_are_recognised() -> None:
+    assert build_grid({"ridge": "1e-3:1e3:log7"}).axes[0].is_logarithmic
+    assert not build_grid({"ridge": "1:100:7"}).axes[0].is_logarithmic
+    assert not build_grid({"eta": "0:4:5"}).axes[0].is_logarithmic
+
+
+# --- predict ------------------------------------------------------------------------------------------------------
+
+
+def test_predictions_are_those_of_the_library_to_the_last_digit() -> None:
+    document = run_json("predict", *SMALL)
+    expected = predict(small_problem())
+    (found,) = document["predictions"]
+    assert {name: found[name] for name in QUANTITIES} == {name: getattr(expected, name) for name in QUANTITIES}
+    assert Problem.from_dict(found["problem"]) == small_problem()
+    assert document["convention"] == CONVENTION
+    assert set(document["versions"]) == {"gradstep", "numpy", "scipy"}
+
+
+def test_a_grid_of_predictions_agrees_with_single_ones() -> None:
+    document = run_json("predict", *SMALL, "--ridge", "0.1,10", "--activation", "relu", "--n", "25:35:2")
+    assert document["axes"] == {"n": [25, 35], "ridge": [0.1, 10.0]}
+    assert len(document["predictions"]) == 4
+    for found in document["predictions"]:
+        expected = predict(small_problem(activation="relu", **found["coordinates"]))
+        assert found["test_error"] == pytest.approx(expected.test_error, rel=1e-9)
+
+
+def test_the_papers_parameters_and_the_step_as_a_power_of_the_width() -> None:
+    pairs = ["--set", "psi1=4", "--set", "psi2=2", "--set", "lam=1e-3", "--set", "eta=0.5,1"]
+    document = run_json("predict", "--convention", "ba2022", "--d", "40", *pairs)
+    expected = [predict(Problem.ba2022(psi1=4, psi2=2, lam=1e-3, eta=eta, d=40)) for eta in (0.5, 1.0)]
+    assert [p["test_error"] for p in document["predictions"]] == pytest.approx([p.test_error for p in expected])
+    power = run_json("predict", *SMALL, "--eta", "1.5*N^0.25")["predictions"][0]["problem"]["eta"]
+    assert power == {"coefficient": 1.5, "exponent": 0.25}
+
+
+def test_options_on_the_line_override_the_settings_file(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(
+        '[problem]\nactivation = "relu"\nd = 20\nwidth = 16\nn = "30,40"\nreadout = {"-1" = 0.5, "1" = 0.5}\n'
+    )
+    document = run_json("predict", "--settings", str(path), "--activation", "erf", "--n-step", "40")
+    problems = [p["problem"] for p in document["predictions"]]
+    assert [p["n"] for p in problems] == [30, 40]
+    assert {p["activation"] for p in problems} == {"erf"}
+    assert problems[0]["readout"] == {"-1.0": 0.5, "1.0": 0.5}
+    assert problems == [
+        p["problem"] for p in run_json(
+            "predict", *SMALL[:6], "--n", "30,40", "--activation", "erf", "--readout", "-1:0.5,1:0.5"
+        )["predictions"]
+    ]  # fmt: skip
+
+
+def test_plain_output_states_problem_convention_and_numbers() -> None:
+    result = run("predict", *SMALL)
+    assert result.exit_code == 0
+    assert CONVENTION in result.stdout
+    assert "activation tanh, teacher sin; d = 20, width = 16" in result.stdout
+    assert f"{predict(small_problem()).test_error:.6g}" in result.stdout
+    assert f"{predict(small_problem(eta=0)).test_error:.6g}" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert not set("│┃─━") & set(result.stdout)
+    columns = [line for line in result.stdout.splitlines() if line.startswith(("quantity", *QUANTITIES))]
+    assert len(columns) == 1 + len(QUANTITIES)
+    assert len({len(line) for line in columns}) == 1
+
+
+def test_a_range_prints_one_line_each() -> None:
+    lines = run("predict", *SMALL, "--n", "20:40:3").stdout.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("n  "))
+    assert [line.split()[0] for line in lines[start + 1 : start + 4]] == ["20", "30", "40"]
+
+
+def test_the_step_that_is_not_taken_has_one_column() -> None:
+    result = run("predict", *SMALL, "--eta", "0")
+    assert "no step" in result.stdout
+    assert "after the step" not in result.stdout
+
+
+# --- simulate and compare -----------------------------------------------------------------------------------------
+
+
+def test_simulation_is_that_of_the_library_seed_by_seed() -> None:
+    document = run_json("simulate", *SMALL, "--seeds", "3,5", "--ridge", "0.5,2")
+    for found, ridge in zip(document["measurements"], (0.5, 2.0), strict=True):
+        expected = simulate(small_problem(ridge=ridge), (3, 5))
+        assert found["seeds"] == [3, 5]
+        assert found["ridge"] == ridge
+        for name, value in expected.values.items():
+            if name != "test_error_bound":
+                assert found["values"][name] == pytest.approx(value.tolist(), rel=1e-9), name
+        assert found["mean"]["test_error"] == pytest.approx(float(expected.mean("test_error")), rel=1e-9)
+    plain = run("simulate", *SMALL, "--seeds", "2")
+    assert plain.exit_code == 0
+    assert CONVENTION in plain.stdout
+    assert "1/1 problems simulated" in plain.stderr
+
+
+def test_comparison_reports_z_and_its_worst() -> None:
+    document = run_json("compare", *SMALL, "--seeds", "4", "--n", "25,35")
+    scores = []
+    for index, n in enumerate((25, 35)):
+        problem = small_problem(n=n)
+        measured, theory = simulate(problem, 4), predict(problem)
+        for name, cell in document["comparisons"][index]["comparison"].items():
+            z = float(measured.z_score(name, getattr(theory, name)))
+            assert cell["z"] == pytest.approx(z, rel=1e-5), name
+            scores.append((abs(z), index, name))
+    largest = max(score for score, _, _ in scores)
+    worst = (document["worst"]["index"], document["worst"]["quantity"])
+    assert worst in [(i, name) for score, i, name in scores if score > largest * (1 - 1e-9)]  # alignments tie
+    plain = run("compare", *SMALL, "--seeds", "4", "--n", "25,35").stdout
+    assert f"({worst[1]}, n = {(25, 35)[worst[0]]})" in plain
+
+
+def test_no_score_where_nothing_varies() -> None:
+    comparison = run_json("compare", *SMALL, "--seeds", "3", "--eta", "0", "--initial-weights", "sphere")[
+        "comparisons"
+    ][0]
+    assert comparison["comparison"]["spike_strength"]["z"] is None
+    assert comparison["comparison"]["test_error"]["z"] is not None
+
+
+# --- figures ------------------------------------------------------------------------------------------------------
+
+SIGNATURES = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("learned.png", ["predict", *SMALL]),
+        ("curves.pdf", ["predict", *SMALL, "--n", "20:40:3", "--ridge", "0.1,1"]),
+        ("path.svg", ["predict", *SMALL, "--ridge", "1e-3:1e3:log5"]),
+        ("overlay.svg", ["compare", *SMALL, "--seeds", "2", "--n", "20,40"]),
+        ("ratios.PNG", ["compare", *SMALL, "--seeds", "2"]),
+    ],
+)
+def test_figures(name: str, arguments: list[str], tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text("an older figure")
+    result = run(*arguments, "--plot", str(path))
+    assert result.exit_code == 0, result.stderr
+    assert f"figure: {path}" in result.stdout
+    content = path.read_bytes()
+    assert content.startswith(SIGNATURES[path.suffix[1:].lower()])
+    if path.suffix == ".svg":
+        ElementTree.fromstring(content)
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+BAD = [
+    (["predict", "--d", "nan"], "d"),
+    (["predict", "--d", "0"], "d"),
+    (["predict", "--width", "-3"], "width"),
+    (["predict", "--n", "2.5"], "n"),
+    (["predict", "--n", "10:20"], "n"),
+    (["predict", "--n", "-1d"], "n"),
+    (["predict", "--d", "1e300"], "d"),
+    (["predict", "--d", "inf", "--n", "100"], "n"),
+    (["predict", "--ridge", "0"], "ridge"),
+    (["predict", "--noise", "-1"], "noise"),
+    (["predict", "--eta", "N^2"], "eta.exponent"),
+    (["predict", "--eta", "import os"], "eta"),
+    (["predict", "--activation", "nosuch"], "activation (function)"),
+    (["predict", "--teacher", "x.__class__"], "teacher (function)"),
+    (["predict", "--activation", "1/x"], "activation (function)"),
+    (["predict", "--readout", "1:x"], "readout"),
+    (["predict", "--readout", "uniform"], "readout"),
+    (["predict", "--initial-weights", "cube"], "initial_weights"),
+    (["predict", "--output-scale", "2"], "output_scale"),
+    (["predict", "--convention", "nobody2020"], "convention"),
+    (["predict", "--convention", "ba2022", "--set", "psi1=4"], "psi2"),
+    (["predict", "--convention", "ba2022", "--set", "nonsense=4"], "nonsense"),
+    (["predict", "--set", "psi1"], "set"),
+    (["predict", "--set", "n=3", "--n", "4"], "set"),
+    (["predict", "--settings", "/no/such/file.toml"], "settings"),
+    (["predict", "--plot", "figure.gif"], "plot"),
+    (["predict", "--plot", "/no/such/folder/figure.png"], "plot"),
+    (["predict", "--n", "1:100:100", "--ridge", "1:2:100", "--plot", "figure.png"], "plot"),
+    (["predict", "--n", "1:1000:1000", "--ridge", "1:2:1000"], "ranges"),
+    (["simulate", "--seeds", "0"], "seeds"),
+    (["simulate", "--d", "inf"], "d"),
+    (["simulate", "--n-step", "inf"], "n_step"),
+    (["simulate", "--d", "1e6", "--width", "1e6", "--n", "9", "--n-step", "9"], "width"),
+    (["simulate", "--n", "1e12", "--width", "1e5"], "n"),
+    (["simulate", "--device", "abacus"], "device"),
+    (["simulate", "--dtype", "float16"], "dtype"),
+    (["compare", "--seeds", "1"], "seeds"),
+    (["reproduce", "--preset", "grand"], "preset"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_bad_input_is_one_line_and_exit_code_two(arguments: list[str], field: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"error: {field}: got ")
+    assert "; allowed: " in line
+
+
+@pytest.mark.parametrize("text", [b"n = ", b"\xff\xfe", b"problem = 3", b"depth = 3"])
+def test_bad_settings_files(text: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_bytes(text)
+    result = run("predict", "--settings", str(path))
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_directory_is_no_figure(tmp_path: Path) -> None:
+    folder = tmp_path / "folder.png"
+    folder.mkdir()
+    assert run("predict", "--plot", str(folder)).exit_code == 2
+
+
+def test_errors_as_json() -> None:
+    result = run("predict", "--n", "0", "--json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    error = json.loads(result.stderr)["error"]
+    assert (error["type"], error["field"], error["value"], error["exit_code"]) == ("InvalidInput", "n", 0, 2)
+
+
+@pytest.mark.parametrize("option", [["--depth", "3"], ["stray"]])
+def test_unknown_options_are_refused(option: list[str]) -> None:
+    result = run("predict", *option)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_failure_to_converge_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(problems: object) -> None:
+        raise NotConverged("the equations", 1e-3, 1e-10, "Use a larger penalty.")
+
+    monkeypatch.setattr("gradstep.theory.predict_many", fail)
+    result = run("predict", *SMALL)
+    assert result.exit_code == 3
+    assert (
+        result.stderr == "error: the equations did not converge: residual 1.00e-03 above 1e-10. Use a larger penalty.\n"
+    )
+    assert json.loads(run("predict", *SMALL, "--json").stderr)["error"]["residual"] == 1e-3
+
+
+def test_numbers_out_of_range_are_no_traceback() -> None:
+    result = run("predict", *SMALL, "--noise", "1e200")
+    assert result.exit_code == 3
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(problems: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gradstep.theory.predict_many", interrupt)
+    result = run("predict", *SMALL)
+    assert result.exit_code == 130
+    assert result.stderr.startswith("interrupted")
+
+
+# --- the rest -----------------------------------------------------------------------------------------------------
+
+
+def test_functions_lists_every_registered_name() -> None:
+    assert set(run_json("functions")["functions"]) == set(REGISTERED)
+    assert run_json("functions")["functions"]["relu"]["kinks"] == [0.0]
+    plain = run("functions")
+    assert all(any(line.startswith(name + " ") for line in plain.stdout.splitlines()) for name in REGISTERED)
+
+
+@pytest.mark.parametrize("command", ["predict", "simulate", "compare", "reproduce", "functions"])
+def test_help_teaches(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    if command in ("predict", "simulate", "compare"):
+        text = " ".join(result.stdout.split())
+        assert "Examples" in text
+        assert "Convention: f(x)" in text
+        assert "Network and data" in text
+
+
+def test_as_a_program(tmp_path: Path) -> None:
+    def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+        code = "import sys; from gradstep.cli import main; main()"
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+
+    good = program("predict", *SMALL, "--json")
+    assert good.returncode == 0
+    assert good.stderr == ""
+    expected = predict(small_problem()).test_error
+    assert json.loads(good.stdout)["predictions"][0]["test_error"] == pytest.approx(expected, rel=1e-9)
+    bad = program("predict", "--d", "nan")
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert bad.stderr.startswith("error: d: got 'nan'; allowed: ")
+    assert program("--version").stdout.startswith("gradstep ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_loads_no_drawing_library() -> None:
+    code = (
+        "import sys; sys.argv = ['gradstep', '--help']\n"
+        "from gradstep.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print('matplotlib' in sys.modules, 'torch' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "False False"

@@ -58,7 +58,7 @@ def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDAr
     """
     if spread < 0.2:
         return _hermite_rule(8 * refine)
-    half = int(np.ceil(9 + 6 * min(spread, 4.0))) * refine
+    half = int(np.ceil(9 + 8 * min(spread, 4.0))) * refine
     step = (_READOUT_RANGE + 0.5 * (refine - 1)) / half
     nodes = np.asarray((np.arange(-half, half) + 0.5) * step, dtype=np.float64)
     weights = np.exp(-(nodes**2) / 2)
@@ -137,11 +137,15 @@ def neuron_groups(
     floor = 0.1 * mean
     if rows == "network":
         spread_of_projection = d * projection_variance(a_square, a_mean)
+        # An initial output of order one tilts every row towards v before the step.
+        mean = mean + step.norm_slope * step.initial_overlap * a_square
         mean = mean + (step.norm_slope * a_offset + step.norm_slope_third * a3_offset) / spread_of_projection
         independent = (
             step.norm_variance[0] * (1 + step.drift * a_mean) ** 4
             + step.norm_variance[1] * a_square
             + step.norm_variance[2] * a_square**2
+            # The norm follows <w(0), v>, of which s' tells only a part.
+            + step.norm_slope**2 * a_square * np.maximum(1 - 1 / spread_of_projection, 0.0)
         ) / d
         # Given s', the readout is uncertain by its variance and the offset moves against it.
         slope = (

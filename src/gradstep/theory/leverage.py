@@ -269,7 +269,7 @@ def solve_leverage(
         here = point if len(active) == batch else _take(point, active)
         step_v, step_a = _newton_step(part, here)
         size = np.maximum(np.abs(step_v).max(axis=1), np.abs(step_a).max(axis=1))
-        shrink = np.minimum(1.0, step_bound[active] / size)[:, None]
+        shrink = np.minimum(1.0, step_bound[active] / np.maximum(size, 1e-300))[:, None]
         trial_v = log_v[active] + shrink * step_v
         trial_a = log_a[active] + shrink * step_a
         trial = evaluate(part, np.exp(trial_v), np.exp(trial_a), stable=stable)

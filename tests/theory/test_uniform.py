@@ -1,0 +1,312 @@
+"""The uniform equivalent: identities, limits, published numbers, and invariants over random problems."""
+
+import dataclasses
+import math
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gradstep as gs
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian import moments
+from gradstep.theory.features import conditional_features
+from gradstep.theory.groups import neuron_groups
+from gradstep.theory.leverage import LeverageEquations, solve_leverage
+from gradstep.theory.step import step_statistics
+
+BASE = gs.Problem(
+    activation="tanh", teacher="sin", d=300, width=400, n_step=600, n=500, eta=gs.Step(1.0, 0.5), ridge=3.0, noise=0.2
+)  # fmt: skip
+
+SPREAD = [
+    {},
+    {"readout": "constant", "initial_weights": "sphere"},
+    {"readout": {0.5: 0.5, 2.0: 0.5}},
+    {"activation": "relu", "teacher": "relu"},
+    {"activation": "softplus", "teacher": "tanh(x) + 0.5*H2", "eta": gs.Step(1.0, 0.25)},
+    {"eta": 1.0, "teacher": "relu"},
+    {"eta": 0.0},
+    {"activation": "hardtanh", "n": 4000},
+    {"n": 400, "ridge": 1e-4},
+]
+
+
+def log_uniform(low: float, high: float) -> st.SearchStrategy[float]:
+    return st.floats(math.log(low), math.log(high)).map(math.exp)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> gs.Problem:
+    d = draw(st.integers(20, 5000))
+    size = log_uniform(0.01, 100).map(lambda ratio: max(1, round(ratio * d)))
+    n = draw(size)
+    return gs.Problem(
+        activation=draw(st.sampled_from(["tanh", "relu", "sin", "erf", "softplus", "sign", "linear", "H2", "gelu"])),
+        teacher=draw(st.sampled_from(["tanh", "relu", "sign", "sin", "H2", "softplus"])),
+        d=d,
+        width=draw(st.one_of(st.just(n), size)),
+        n_step=draw(size),
+        n=n,
+        eta=gs.Step(draw(log_uniform(0.01, 5)), draw(st.sampled_from([0.0, 0.25, 0.5]))),
+        ridge=draw(log_uniform(1e-10, 1e10)),
+        noise=draw(st.sampled_from([0.0, 0.3])),
+        readout=draw(st.sampled_from(["gaussian", "constant"])),
+        initial_weights=draw(st.sampled_from(["gaussian", "sphere"])),
+    )
+
+
+# --- identities ---
+
+
+@pytest.mark.parametrize("changes", SPREAD)
+def test_ridge_derivative_of_the_loss_is_the_readout_norm(changes):
+    # Envelope theorem: d(n loss)/d(ridge) = |b|^2 at the minimum. Nothing in the equations imposes it.
+    problem = BASE.replace(**changes)
+    step = 1e-4 * problem.ridge
+    low, here, high = gs.predict_many([problem.replace(ridge=problem.ridge + s) for s in (-step, 0.0, step)])
+    readout_norm = (here.train_loss - here.train_error) * problem.n / problem.ridge
+    slope = problem.n * (high.train_loss - low.train_loss) / (2 * step)
+    assert slope == pytest.approx(readout_norm, rel=2e-5)
+
+
+@pytest.mark.parametrize("changes", SPREAD)
+def test_loss_is_the_projection_of_the_labels(changes):
+    # The minimum of the objective is <y, y - f_hat>/n: on the equations E[(E y^2 - y f_hat) / (1 + V)], which uses the
+    # leverage and the means only, while the loss is computed from the fluctuations.
+    problem = BASE.replace(**changes)
+    step = step_statistics(problem, problem.d, problem.width, problem.n_step)
+    groups = neuron_groups(step, problem.readout, problem.d, odd=problem.activation.parity == "odd")
+    tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
+    equations = LeverageEquations(
+        tables.slope[None],
+        tables.variance[None],
+        tables.weight[None],
+        problem.width * groups.weight[None],
+        np.array([problem.d - 1.0]),
+        np.array([float(problem.n)]),
+        np.array([problem.ridge]),
+    )
+    point, _ = solve_leverage(equations)
+    sample_weight = point.sample_weight[0]
+    resolvent = problem.width * groups.weight / point.inverse_resolvent[0]
+    gram = (tables.mean * sample_weight) @ tables.mean.T
+    mean_hat = np.linalg.solve(
+        np.eye(len(gram)) + gram * resolvent, tables.mean @ (sample_weight * tables.teacher_mean)
+    )
+    learned = tables.mean.T @ (resolvent * mean_hat)
+    kin_slope = point.density[0][:, None] * point.dressed_slope[0]
+    rest = tables.slope.T @ (kin_slope @ (sample_weight * tables.teacher_slope))
+    label_square = tables.teacher_square + problem.noise**2
+    inner = label_square - tables.teacher_mean * learned - tables.teacher_slope * rest
+    loss = (sample_weight * inner).sum() / problem.n
+    assert sys.float_info.epsilon < loss
+    assert gs.predict(problem).train_loss == pytest.approx(loss, rel=1e-6)
+    # Two counts of the degrees of freedom: from the samples' leverages, and from the neurons' resolvent.
+    from_neurons = problem.width - problem.ridge * resolvent.sum()
+    assert gs.predict(problem).degrees_of_freedom == pytest.approx(from_neurons, rel=1e-7)
+
+
+# --- limits ---
+
+
+def test_huge_ridge_learns_nothing():
+    prediction = gs.predict(BASE.replace(ridge=1e12))
+    assert prediction.test_error == pytest.approx(moments(BASE.teacher).second_moment, rel=1e-6)
+    assert prediction.degrees_of_freedom < 1e-5
+
+
+def test_wide_network_without_ridge_interpolates():
+    prediction = gs.predict(BASE.replace(width=2000, n=300, ridge=1e-9))
+    assert prediction.train_error < 1e-15
+    assert prediction.degrees_of_freedom == pytest.approx(300, rel=1e-6)
+
+
+def test_linear_activation_recovers_a_linear_teacher():
+    problem = BASE.replace(activation="linear", teacher="linear", noise=0.0, n=5000, ridge=1e-6)
+    assert gs.predict(problem).test_error < 1e-12
+
+
+def test_linear_regression_risk_is_the_known_one():
+    # Linear features with N > d and no ridge are ordinary least squares: the risk is noise^2 d / (n - d - 1) and the
+    # training error noise^2 (1 - d/n), for any first layer, stepped or not. The theory is exact up to 1/d.
+    problem = BASE.replace(activation="linear", teacher="linear", d=1000, width=2500, n=3000, ridge=1e-7, noise=1.0)
+    prediction = gs.predict(problem)
+    assert prediction.test_error == pytest.approx(1000 / 2000, rel=3e-3)
+    assert prediction.train_error == pytest.approx(2 / 3, rel=3e-3)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "erf"])
+@pytest.mark.parametrize(("psi1", "psi2", "lam", "eta"), [(0.5, 2, 1e-3, 0.0), (4, 1, 1e-4, 2.0), (2, 2, 1e-2, 4.0)])
+def test_small_step_limit_is_the_independent_one(activation, psi1, psi2, lam, eta):
+    problem = gs.Problem.ba2022(psi1=psi1, psi2=psi2, lam=lam, eta=eta, sigma_eps=0.2, activation=activation)
+    limit = gs.predict(problem)
+    assert limit.method.startswith("small step")
+    uniform = gs.predict(problem.at_dimension(10**8), rows="isotropic")
+    for name in ("test_error", "train_error", "train_loss"):
+        assert getattr(uniform, name) == pytest.approx(getattr(limit, name), rel=1e-5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    alpha=log_uniform(0.1, 10),
+    alpha0=log_uniform(0.3, 30),
+    beta=log_uniform(0.1, 10),
+    eta_tilde=log_uniform(0.2, 4),
+    lam=log_uniform(1e-5, 1e2),
+    noise=st.sampled_from([0.0, 0.4]),
+    activation=st.sampled_from(["tanh", "erf", "hardtanh", "softplus"]),
+    teacher=st.sampled_from(["tanh", "sin", "relu"]),
+)
+def test_large_step_limit_is_the_independent_one(**parameters):
+    problem = gs.Problem.cui2024(**parameters)
+    limit = gs.predict(problem)
+    assert limit.method.startswith("large step")
+    # Finite-size terms are (constant) / d, and the constant grows like 1/ridge.
+    uniform = gs.predict(problem.at_dimension(10**11), rows="isotropic")
+    for name in ("test_error", "train_error", "train_loss"):
+        assert getattr(uniform, name) == pytest.approx(getattr(limit, name), rel=1e-5)
+
+
+def test_distance_to_the_limit_is_one_over_d():
+    problem = gs.Problem.cui2024(alpha=1.5, alpha0=3, eta_tilde=1.5, lam=0.05, teacher="sin")
+    limit = gs.predict(problem).test_error
+    gaps = [gs.predict(problem.at_dimension(d), rows="isotropic").test_error - limit for d in (10**5, 10**6, 10**7)]
+    assert gaps[0] / gaps[1] == pytest.approx(10, rel=0.02)
+    assert gaps[1] / gaps[2] == pytest.approx(10, rel=0.02)
+
+
+def test_numbers_of_the_derivation_at_finite_size():
+    # Computed by an independent implementation at the time the equations were derived.
+    for d, expected in ((150, 0.1041), (300, 0.1012), (600, 0.0997)):
+        problem = gs.Problem.cui2024(alpha=1.6, alpha0=3, eta_tilde=1, lam=0.01, d=d)
+        assert gs.predict(problem, rows="isotropic").test_error == pytest.approx(expected, abs=6e-5)
+    for exponent, psi1, test, train in (
+        (0, 1.5, 0.3501, 0.00027),
+        (0, 4, 0.1456, 0.0409),
+        (0.25, 4, 0.1096, 0.0314),
+        (0.5, 1.5, 0.2393, 0.00014),
+        (0.5, 4, 0.0663, 0.0199),
+    ):
+        problem = gs.Problem.ba2022(
+            psi1=psi1, psi2=2, lam=1e-3, sigma_eps=0.1, d=512, eta=gs.Step(1, exponent), activation="erf", teacher="erf"
+        )
+        prediction = gs.predict(problem, rows="isotropic")
+        assert prediction.test_error == pytest.approx(test, abs=6e-5)
+        assert prediction.train_error == pytest.approx(train, abs=6e-5)
+    for alpha, expected in ((0.2, 0.04876), (0.9, 0.04267), (1.6, 0.03744), (2.3, 0.03442), (3.0, 0.03263)):
+        problem = gs.Problem.cui2024(alpha=alpha, alpha0=20, eta_tilde=3, lam=0.1, teacher="sin", d=2000)
+        assert gs.predict(problem, rows="isotropic").test_error == pytest.approx(expected, abs=2.5e-5)
+
+
+# --- symmetries ---
+
+
+def assert_same(a: gs.Prediction, b: gs.Prediction, rel: float) -> None:
+    for name in ("test_error", "train_error", "train_loss", "degrees_of_freedom"):
+        assert getattr(a, name) == pytest.approx(getattr(b, name), rel=rel)
+
+
+def test_splitting_a_letter_changes_nothing():
+    whole = BASE.replace(readout="constant")
+    split = BASE.replace(readout={1.0: 0.3, 1.0 + 1e-9: 0.7})
+    assert_same(gs.predict(whole), gs.predict(split), 1e-7)
+
+
+def test_signs_of_the_readout_do_not_matter_for_an_odd_activation():
+    assert_same(gs.predict(BASE.replace(readout="constant")), gs.predict(BASE.replace(readout={-1: 0.4, 1: 0.6})), 1e-9)
+
+
+def test_folding_an_odd_activation_changes_nothing():
+    found = gs.ScalarFunction.from_callable(np.sin, derivative=np.cos, name="a plain sine")
+    assert found.parity == "odd"
+    plain = dataclasses.replace(found, parity=None)
+    problem = BASE.replace(activation="sin", teacher="tanh(x) + 0.3*H2")
+    assert_same(gs.predict(problem), gs.predict(problem.replace(activation=plain)), 1e-7)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_without_a_step_the_gradients_direction_is_irrelevant(activation):
+    # The equations single the direction out, which costs terms of relative order 1/d.
+    for d in (10**4, 10**6, 10**8):
+        problem = BASE.replace(eta=0.0, d=d, width=2 * d, n=3 * d, ridge=0.1 * d, activation=activation)
+        first, *others = [gs.predict(problem.replace(n_step=m), rows="isotropic") for m in (d // 100, d, 10**5 * d)]
+        for other in others:
+            assert_same(first, other, 5 / d)
+
+
+def test_a_batch_equals_single_problems():
+    grid = [BASE.replace(n=n, ridge=ridge, **c) for n in (50, 400, 3000) for ridge in (1e-6, 1.0) for c in SPREAD[:4]]
+    for single, batched in zip(map(gs.predict, grid), gs.predict_many(grid), strict=True):
+        assert batched.problem == single.problem
+        assert_same(single, batched, 1e-9)
+
+
+@pytest.mark.parametrize("changes", [*SPREAD, {"eta": gs.Step(3.0, 0.5)}, {"teacher": "sign", "n_step": 10**6}])
+def test_discretisation_error_is_below_a_millionth(changes):
+    problem = BASE.replace(**changes)
+    assert_same(gs.predict(problem), gs.predict(problem, refine=3), 2e-6)
+
+
+# --- invariants ---
+
+
+@settings(max_examples=120, deadline=None)
+@given(problems())
+def test_every_problem_is_solved_and_certified(problem):
+    prediction = gs.predict(problem)
+    assert prediction.residual <= 1e-10
+    scale = moments(problem.teacher).second_moment
+    assert prediction.test_error > -1e-9 * scale
+    assert prediction.train_error >= 0
+    assert prediction.train_loss >= prediction.train_error
+    assert prediction.train_loss <= (scale + problem.noise**2) * (1 + 1e-9)
+    assert 0 < prediction.degrees_of_freedom <= min(problem.n, problem.width) * (1 + 1e-9)
+    assert -1 <= prediction.alignment <= 1
+    assert prediction.bulk_variance > 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(problems())
+def test_training_loss_increases_with_the_ridge(problem):
+    low, high = gs.predict_many([problem, problem.replace(ridge=2 * problem.ridge)])
+    assert high.train_loss >= low.train_loss * (1 - 1e-8)
+    assert high.degrees_of_freedom <= low.degrees_of_freedom * (1 + 1e-8)
+
+
+def test_learned_function_approaches_the_target_with_many_samples():
+    problem = BASE.replace(teacher="tanh", n=200_000, n_step=200_000, eta=gs.Step(2.0, 0.5), ridge=1e-3, noise=0.0)
+    curve = gs.predict(problem).curve
+    bulk = np.abs(curve.kappa) < 1.5
+    assert np.max(np.abs(curve.learned - curve.target)[bulk]) < 0.02
+    assert np.all(np.diff(curve.kappa) > 0)
+
+
+# --- refusals ---
+
+
+def test_unreached_tolerance_is_an_error_that_says_what_to_change():
+    equations = LeverageEquations(
+        np.ones((1, 1, 1)), np.ones((1, 1, 1)), np.ones((1, 1)), np.full((1, 1), 9.0), np.full(1, 5.0), np.full(1, 7.0),
+        np.ones(1),
+    )  # fmt: skip
+    with pytest.raises(NotConverged, match="ridge"):
+        solve_leverage(equations, tolerance=-1.0)
+
+
+def test_intermediate_exponent_has_no_limit():
+    with pytest.raises(InvalidInput, match=r"eta\.exponent"):
+        gs.predict(gs.Problem.ba2022(psi1=2, psi2=2, lam=1e-3, eta=gs.Step(1.0, 0.25)))
+
+
+@pytest.mark.parametrize(("field", "value"), [("rows", "real"), ("refine", 0), ("refine", 1.5), ("refine", True)])
+def test_bad_options_are_named(field, value):
+    with pytest.raises(InvalidInput, match=field):
+        gs.predict(BASE, **{field: value})
+
+
+def test_a_problem_is_required():
+    with pytest.raises(InvalidInput, match="problem"):
+        gs.predict_many([{"d": 3}])

@@ -1,0 +1,228 @@
+"""Cost of the theory: one prediction, grids, the papers' limits, and the evaluation that Cui et al. (2024) publish.
+
+``run()`` returns rows ``{"name", "measured", "baseline", "baseline_name", "ratio", "target", "better", "unit"}``. Where
+the goal is a time or a rate, the baseline is that goal and the target is 1; otherwise the baseline is measured in the
+same run. Times are medians over repetitions, with the calls of a group alternating so that all see the same machine.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+from benchmarks.published_method_cui2024 import draw_bulk, published_evaluation
+
+import gradstep as gs
+from gradstep.theory.large_step import LargeStep, large_step
+from gradstep.theory.small_step import small_step_of
+
+# The package's `predict` is the function; its module holds the tables that a cold call must not find.
+predict_module = importlib.import_module("gradstep.theory.predict")
+
+Row = dict[str, Any]
+
+
+def row(
+    name: str,
+    measured: float,
+    baseline: float,
+    baseline_name: str,
+    *,
+    target: float | None = 1.0,
+    better: str = "lower",
+    unit: str = "s",
+    ratio: float | None = None,
+) -> Row:
+    """Return one line of the report; `ratio` is measured / baseline unless given."""
+    return {
+        "name": name,
+        "measured": measured,
+        "baseline": baseline,
+        "baseline_name": baseline_name,
+        "ratio": measured / baseline if ratio is None else ratio,
+        "target": target,
+        "better": better,
+        "unit": unit,
+    }
+
+
+def median_times(calls: dict[str, Callable[[], object]], repetitions: int) -> dict[str, float]:
+    """Time several calls in turn after one untimed round; return the median wall time of each."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for name in calls:
+        calls[name]()
+    for _ in range(repetitions):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - start)
+    return {name: median(values) for name, values in times.items()}
+
+
+def problem(**changes: Any) -> gs.Problem:
+    """Return the problem that is timed: a large step at d = 1000."""
+    settings: dict[str, Any] = {
+        "activation": "tanh",
+        "teacher": "sin",
+        "d": 1000,
+        "width": 2000,
+        "n_step": 4000,
+        "n": 2000,
+        "eta": gs.Step(1.0, exponent=0.5),
+        "ridge": 2.0,
+        "noise": 0.1,
+    }
+    return gs.Problem(**(settings | changes))
+
+
+def bare_solves(posed: gs.Problem) -> Callable[[], None]:
+    """Return the dense solves that a prediction cannot do without: its Newton steps and one conditional error."""
+    prediction = gs.predict(posed)
+    sizes = predict_module._without_fit(posed)
+    groups, nodes = predict_module._tables(sizes, "network", 1).features.mean.shape
+    rng = np.random.default_rng(0)
+    newton = np.eye(groups + nodes) + 0.01 * rng.standard_normal((groups + nodes, groups + nodes))
+    error = np.eye(nodes) + 0.01 * rng.standard_normal((nodes, nodes))
+    right, right_error = np.ones(groups + nodes), np.ones(nodes)
+
+    def solve() -> None:
+        for _ in range(prediction.iterations):
+            np.linalg.solve(newton, right)
+        np.linalg.solve(error, right_error)
+
+    return solve
+
+
+def one_prediction(repetitions: int) -> list[Row]:
+    """Time a single `gs.predict`, with its tables in memory and without."""
+    rows = []
+    for readout, activation, goal in (
+        ("gaussian", "tanh", 5e-3),
+        ("gaussian", "relu", 5e-3),
+        ("constant", "tanh", 1e-3),
+        ("constant", "relu", 1e-3),
+    ):
+        posed = problem(readout=readout, activation=activation)
+
+        def warm(posed: gs.Problem = posed) -> None:
+            gs.predict(posed)
+
+        def cold(posed: gs.Problem = posed) -> None:
+            predict_module._tables.cache_clear()
+            gs.predict(posed)
+
+        # A cold call leaves the tables behind, so the warm one after it finds them.
+        times = median_times({"cold": cold, "warm": warm, "bare": bare_solves(posed)}, repetitions)
+        label = f"predict, {readout} readout, {activation}"
+        rows += [
+            row(f"{label}, new tables", times["cold"], goal, "goal"),
+            row(f"{label}, tables known", times["warm"], goal, "goal"),
+            row(
+                f"{label}, tables known", times["warm"], times["bare"], "bare LAPACK solves of its shapes", target=None
+            ),
+        ]
+    return rows
+
+
+def grid(side: int) -> list[Row]:
+    """Time `gs.predict_many` over a grid in the samples and the penalty; a smaller grid is scaled up to 100 x 100."""
+    predict_module._tables.cache_clear()
+    posed = [
+        problem(n=round(n), ridge=float(ridge))
+        for n in np.geomspace(200, 20_000, side)
+        for ridge in np.geomspace(1e-2, 1e4, side)
+    ]
+    start = time.perf_counter()
+    predictions = gs.predict_many(posed)
+    seconds = (time.perf_counter() - start) * (100 / side) ** 2
+    worst = max(prediction.residual for prediction in predictions)
+    label = "100 x 100 grid over (n, ridge)" + (f", scaled up from {side} x {side}" if side != 100 else "")
+    return [
+        row(label, seconds, 15.0, "goal"),
+        row("largest residual of the grid", worst, 1e-10, "goal", unit=""),
+    ]
+
+
+def _large(sample_ratio: Any, step_size: Any = 3.0) -> LargeStep:
+    return large_step(
+        "tanh",
+        "sin",
+        step_size=step_size,
+        step_sample_ratio=20.0,
+        sample_ratio=sample_ratio,
+        width_ratio=1.0,
+        penalty=0.1,
+    )
+
+
+def limits(repetitions: int, dimension: int) -> list[Row]:
+    """Time the papers' limits in batches, and the large step against its published evaluation."""
+    points, small_points = 1000, 10_000
+    ratios, small_ratios = np.linspace(0.2, 3.0, points), np.linspace(0.2, 3.0, small_points)
+    steps = np.linspace(0.5, 4.0, points)
+
+    def small() -> object:
+        return small_step_of("tanh", "sin", sample_ratio=small_ratios, width_ratio=1.5, penalty=0.1, step_size=1.0)
+
+    bulk = draw_bulk(dimension, 1.0, seed=0)
+    check = (0.2, 0.9, 1.6, 2.3, 3.0)
+    evaluations = [
+        published_evaluation(
+            "tanh", "sin", step_size=3.0, step_sample_ratio=20.0, sample_ratio=ratio, penalty=0.1, bulk=bulk
+        )
+        for ratio in check
+    ]
+    times = median_times(
+        {
+            "small": small,
+            "shared": lambda: _large(ratios),
+            "distinct": lambda: _large(ratios, steps),
+            "single": lambda: _large(0.9),
+        },
+        repetitions,
+    )
+    worst = max(float(_large(ratios).residual.max()), float(_large(ratios, steps).residual.max()))
+    apart = float(np.abs(_large(check).test_error - [evaluation.test_error for evaluation in evaluations]).max())
+    published = median(evaluation.seconds for evaluation in evaluations)
+    rows = [
+        row(label, points / seconds, goal, "goal", better="higher", unit="1/s")
+        for label, points, seconds, goal in (
+            (f"small step, {small_points} points", small_points, times["small"], 50_000.0),
+            (f"large-step limit, {points} points sharing a spike", points, times["shared"], 2000.0),
+            (f"large-step limit, {points} points, each its own spike", points, times["distinct"], 2000.0),
+        )
+    ]
+    baseline_name = f"published evaluation at d = {dimension}, without drawing the bulk"
+    rows += [
+        row(label, seconds, published, baseline_name, target=3000.0, better="higher", ratio=published / seconds)
+        for label, seconds in (
+            ("large step per point, sharing a spike", times["shared"] / points),
+            ("large step per point, each its own spike", times["distinct"] / points),
+            ("large step, one point in a call of its own", times["single"]),
+        )
+    ]
+    rows += [
+        row("largest residual of the large step", worst, 1e-10, "goal", unit=""),
+        row(
+            "test error: distance to the published evaluation",
+            apart,
+            float(np.mean(_large(check).test_error)),
+            "test error",
+            target=None,
+            unit="",
+        ),
+    ]
+    return rows
+
+
+def run(*, quick: bool = False) -> list[Row]:
+    """Measure everything: under a minute on two cores, a few seconds if `quick`."""
+    return [
+        *one_prediction(15 if quick else 101),
+        *grid(20 if quick else 100),
+        *limits(3 if quick else 7, 300 if quick else 2000),
+    ]

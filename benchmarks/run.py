@@ -1,0 +1,108 @@
+"""Print one table of all timed comparisons: ``make bench``, or ``make bench ARGS="--quick --json FILE"``.
+
+Every row is a ratio measured in this run, next to its baseline. Nothing fails here: a row says whether its target is
+met. Wall clocks on a shared machine vary; look at a row that misses narrowly more than once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks import bench_simulation, bench_theory
+
+Row = dict[str, Any]
+
+
+def simulation_rows(*, memory: bool) -> list[Row]:
+    """Return the rows of the simulation, whose names carry their baseline."""
+    rows = []
+    for line in bench_simulation.run(memory=memory):
+        name, _, baseline_name = line["name"].partition("; baseline: ")
+        rows.append({**line, "name": name, "baseline_name": baseline_name, "better": "lower"})
+    return rows
+
+
+def met(line: Row) -> bool | None:
+    """Return whether a row meets its target; None where it has none."""
+    if line["target"] is None:
+        return None
+    return bool(line["ratio"] >= line["target"] if line["better"] == "higher" else line["ratio"] <= line["target"])
+
+
+def quantity(value: float, unit: str) -> str:
+    """Write a value with its unit; seconds in the unit that suits them."""
+    if unit == "s":
+        scale, name = next(((s, n) for s, n in ((1.0, "s"), (1e3, "ms")) if value * s >= 1), (1e6, "us"))
+        return f"{value * scale:.3g} {name}"
+    if unit == "1/s":
+        return f"{value:,.0f}/s"
+    return f"{value:.3g} {unit}".rstrip()
+
+
+def cells(line: Row) -> list[str]:
+    """Return the printed cells of a row."""
+    sign = ">=" if line["better"] == "higher" else "<="
+    verdict = {True: "met", False: "NOT MET", None: ""}[met(line)]
+    ratio = f"{line['ratio']:,.0f}" if line["ratio"] >= 1000 else f"{line['ratio']:.3g}"
+    return [
+        line["name"],
+        quantity(line["measured"], line["unit"]),
+        f"{quantity(line['baseline'], line['unit'])} ({line['baseline_name']})",
+        ratio,
+        "" if line["target"] is None else f"{sign} {line['target']:g}",
+        verdict,
+    ]
+
+
+def table(rows: list[Row]) -> str:
+    """Return the rows as a Markdown table with aligned columns."""
+    lines = [["name", "measured", "baseline", "ratio", "target", "verdict"], *map(cells, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    text = ["| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |" for line in lines]
+    text.insert(1, "| " + " | ".join("-" * width for width in widths) + " |")
+    return "\n".join(text)
+
+
+def machine() -> dict[str, Any]:
+    """Return what a reader needs to judge the times."""
+    return {
+        "processors": os.cpu_count(),
+        "architecture": platform.machine(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "load_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, print the table, and write it as JSON where asked."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="theory only, fewer repetitions and smaller grids")
+    parser.add_argument("--no-memory", action="store_true", help="leave out the 200,000-sample row (about 90 s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to FILE")
+    options = parser.parse_args(arguments)
+    about = machine()
+    began = time.perf_counter()
+    print("theory ...", file=sys.stderr, flush=True)
+    rows = bench_theory.run(quick=options.quick)
+    if not options.quick:
+        print("simulation ...", file=sys.stderr, flush=True)
+        rows += simulation_rows(memory=not options.no_memory)
+    about["seconds"] = round(time.perf_counter() - began, 1)
+    print(table(rows))
+    print("\n" + ", ".join(f"{name} {value}" for name, value in about.items()))
+    if options.json:
+        document = {"machine": about, "rows": [{**line, "met": met(line)} for line in rows]}
+        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

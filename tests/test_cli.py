@@ -374,6 +374,9 @@ def test_unknown_options_are_refused(option: list[str]) -> None:
     result = run("predict", *option)
     assert result.exit_code == 2
     assert "Traceback" not in result.stderr
+    as_json = run("predict", *option, "--json")
+    assert as_json.exit_code == 2
+    assert option[0] in json.loads(as_json.stderr)["error"]["message"]
 
 
 def test_failure_to_converge_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:

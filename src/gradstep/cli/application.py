@@ -54,6 +54,10 @@ def _fail(error: Exception, code: int, as_json: bool) -> NoReturn:
     raise typer.Exit(code)
 
 
+#: What an unknown option raises; Typer exports only its subclass.
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+
+
 class _Group(TyperGroup):
     """Turns the errors meant for people into one line and an exit code."""
 
@@ -61,6 +65,10 @@ class _Group(TyperGroup):
         as_json = "--json" in [*getattr(ctx, "_protected_args", []), *ctx.args]
         try:
             return super().invoke(ctx)
+        except _USAGE_ERROR as error:
+            if not as_json:
+                raise  # Typer's own message, with the usage
+            _fail(error, INVALID_INPUT, as_json)
         except InvalidInput as error:
             _fail(error, INVALID_INPUT, as_json)
         except GradstepError as error:
@@ -378,7 +386,12 @@ def compare(
     if plot is not None:
         ratios = {c["quantity"]: (c["theory"], c["mean"], c["standard_error"]) for c in cells}
         single = len(predictions) == 1
-        plots.save(plots.draw_ratios(ratios) if single else plots.draw_curves(grid, predictions, measurements), plot)
+        plots.save(
+            plots.draw_ratios(grid.problems[0], ratios)
+            if single
+            else plots.draw_curves(grid, predictions, measurements),
+            plot,
+        )
     if json_:
         results = [
             {

@@ -35,13 +35,15 @@ def predict_grid(grid: Grid) -> list[Prediction]:
     from gradstep.theory import predict_many
 
     total = len(grid.problems)
-    predictions: list[Prediction] = []
-    with _in_range("prediction"), progress("problems predicted") as report:
-        for start in range(0, total, _BATCH):
-            predictions += predict_many(grid.problems[start : start + _BATCH])
-            if total > _BATCH:
+    with _in_range("prediction"):
+        if total <= _BATCH:
+            return predict_many(grid.problems)
+        predictions: list[Prediction] = []
+        with progress("problems predicted") as report:
+            for start in range(0, total, _BATCH):
+                predictions += predict_many(grid.problems[start : start + _BATCH])
                 report(len(predictions), total, "")
-    return predictions
+        return predictions
 
 
 @contextmanager

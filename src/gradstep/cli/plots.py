@@ -13,6 +13,7 @@ from gradstep.errors import InvalidInput
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from gradstep.problem import Problem
     from gradstep.simulation import Measurement
     from gradstep.theory import Prediction
 
@@ -125,11 +126,13 @@ def draw_learned_function(prediction: Prediction) -> Figure:
     return figure
 
 
-def draw_ratios(values: Mapping[str, tuple[float, float, float]]) -> Figure:
+def draw_ratios(problem: Problem, values: Mapping[str, tuple[float, float, float]]) -> Figure:
     """Draw measured over predicted with its standard error, one row per quantity.
 
     Parameters
     ----------
+    problem : Problem
+        For the caption.
     values : mapping
         Name of the quantity to (prediction, mean, standard error).
     """
@@ -145,6 +148,7 @@ def draw_ratios(values: Mapping[str, tuple[float, float, float]]) -> Figure:
     panel.invert_yaxis()
     panel.set_xlabel("network / theory")
     panel.legend(fontsize=8)
+    _subtitle(figure, str(problem), [])
     return figure
 
 

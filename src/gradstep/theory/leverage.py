@@ -24,6 +24,8 @@ __all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "solve_leverage"]
 
 TOLERANCE = 1e-10
 _MAX_STEPS = 60
+_LOWEST_LOG_LEVERAGE = -60.0
+_GRID = np.linspace(0.0, 1.0, 65)
 
 Array = NDArray[np.float64]
 
@@ -156,47 +158,48 @@ def evaluate(
     )
 
 
-def _scalar_guess(equations: LeverageEquations, bisections: int = 8) -> tuple[Array, Array]:
+def _scalar_guess(equations: LeverageEquations) -> tuple[Array, Array]:
     """Solve the equations for one average neuron and one average input (random features without a spike).
 
-    There ``A`` is the positive root of a quadratic given ``V``, and ``V`` the root of a monotone function: bisection
-    cannot fail, and lands near enough for Newton's method.
+    There ``A`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a monotone function: a search
+    on two nested grids cannot fail, and lands near enough for Newton's method.
     """
-    share = equations.neurons / equations.neurons.sum(axis=1, keepdims=True)
     g1, g2, weight = equations.slope, equations.variance, equations.weight
-    linear = (share * ((g1 * g1) @ weight[:, :, None])[..., 0]).sum(axis=1)
-    nonlinear = (share * (g2 @ weight[:, :, None])[..., 0]).sum(axis=1)
-    neurons, dimension = equations.neurons.sum(axis=1), equations.dimension
-    samples, ridge = equations.samples, equations.ridge
+    neurons = equations.neurons.sum(axis=1)
+    share = (equations.neurons / neurons[:, None])[:, None, :]
+    square = g1 * g1
+    by_node_linear, by_node_nonlinear = (share @ square)[:, 0], (share @ g2)[:, 0]
+    linear = (by_node_linear * weight).sum(axis=1)[:, None]
+    nonlinear = (by_node_nonlinear * weight).sum(axis=1)[:, None]
+    width, dimension = neurons[:, None], equations.dimension[:, None]
+    samples, ridge = equations.samples[:, None], equations.ridge[:, None]
 
-    def inverse_resolvent(leverage: Array) -> tuple[Array, Array]:
-        gain = samples * linear / (1 + leverage)
-        base = ridge + samples * nonlinear / (1 + leverage)
-        crowd = neurons * gain / dimension
+    def resolvent(leverage: Array) -> tuple[Array, Array]:
+        share_of_samples = samples / (1 + leverage)
+        gain = linear * share_of_samples
+        base = ridge + nonlinear * share_of_samples
+        crowd = width / dimension * gain
         b = base + gain - crowd
         root = np.sqrt(b * b + 4 * base * crowd)
-        # The branch without cancellation.
-        value = np.where(b >= 0, (b + root) / 2, 2 * base * crowd / np.where(b < 0, root - b, 1.0))
-        return value, gain
+        # The branch without cancellation: the sum for b >= 0, the quotient otherwise.
+        size = (np.abs(b) + root) / 2
+        return np.where(b >= 0, size, base * crowd / size), gain
 
-    low = np.full_like(ridge, -60.0)
-    high = np.log(neurons * (linear + nonlinear) / ridge)
-    low = np.minimum(low, high - 1)
-    for _ in range(bisections):
-        middle = (low + high) / 2
-        a, gain = inverse_resolvent(np.exp(middle))
-        right = np.log(linear / (a / neurons + gain / dimension) + nonlinear * neurons / a)
-        # The map is increasing with slope below one in logarithms, so its value bounds the root from the same side.
-        low = np.where(right >= middle, right, low)
-        high = np.where(right < middle, right, high)
+    low = np.full_like(ridge, _LOWEST_LOG_LEVERAGE)
+    high = np.maximum(np.log(width * (linear + nonlinear) / ridge), low + 1)
+    for _ in range(2):
+        grid = low + (high - low) * _GRID
+        a, gain = resolvent(np.exp(grid))
+        right = np.log(linear / (a / width + gain / dimension) + nonlinear * width / a)
+        below = np.minimum(np.sum(right >= grid, axis=1, keepdims=True), len(_GRID) - 1)
+        spacing = (high - low) / (len(_GRID) - 1)
+        high = low + below * spacing
+        low = high - spacing
     leverage = np.exp((low + high) / 2)
-    a, gain = inverse_resolvent(leverage)
-    # Spread the scalar solution over groups and nodes with the tables' own weights.
-    kin = 1 / (a / neurons * dimension + gain)
-    spread_leverage = dimension[:, None] * kin[:, None] * (share[:, :, None] * g1 * g1).sum(axis=1) + (neurons / a)[
-        :, None
-    ] * (share[:, :, None] * g2).sum(axis=1)
-    return np.maximum(spread_leverage, 1e-300), np.broadcast_to(a[:, None], share.shape).copy()
+    a, gain = resolvent(leverage)
+    # Spread the scalar solution over the nodes with the tables' own weights.
+    spread = by_node_linear / (a / width + gain / dimension) + by_node_nonlinear * (width / a)
+    return np.maximum(spread, 1e-300), np.broadcast_to(a, equations.neurons.shape)
 
 
 def _newton_step(equations: LeverageEquations, point: Leverage) -> tuple[Array, Array]:

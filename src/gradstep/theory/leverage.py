@@ -161,8 +161,8 @@ def evaluate(
 def _scalar_guess(equations: LeverageEquations) -> tuple[Array, Array]:
     """Solve the equations for one average neuron and one average input (random features without a spike).
 
-    There ``A`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a monotone function: a search
-    on two nested grids cannot fail, and lands near enough for Newton's method.
+    There ``A`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a monotone function: a
+    search on two nested grids cannot fail, and lands near enough for Newton's method.
     """
     g1, g2, weight = equations.slope, equations.variance, equations.weight
     neurons = equations.neurons.sum(axis=1)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -406,6 +407,81 @@ def test_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("predict", *SMALL)
     assert result.exit_code == 130
     assert result.stderr.startswith("interrupted")
+
+
+# --- reproduce ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_figures(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Stand-ins for the figures of two papers, of which one can be told to fail or to be interrupted."""
+    state = SimpleNamespace(passed=True, interrupted=False, asked=[])
+    known = [SimpleNamespace(name="first", paper="ba2022"), SimpleNamespace(name="second", paper="cui2024")]
+
+    def load_figures(names: list[str] | None = None) -> list[SimpleNamespace]:
+        for name in names or []:
+            if name not in {f.name for f in known}:
+                raise InvalidInput("figure", name, "first, second")
+        return [f for f in known if not names or f.name in names]
+
+    def run_figure(settings: Any, preset: str, *, cache: Path, workers: int | None, progress: Any) -> SimpleNamespace:
+        assert cache.is_dir()
+        if state.interrupted:
+            raise KeyboardInterrupt
+        progress(1, 1)
+        state.asked.append((settings.name, preset, workers))
+        return SimpleNamespace(settings=settings, passed=state.passed, z_scores=[0.5, -3.5, math.nan])
+
+    def write_report(results: list[Any], out: Path, preset: str, seconds: float) -> Path:
+        return out / "report.html"
+
+    monkeypatch.setitem(
+        sys.modules, "gradstep.papers.figure", SimpleNamespace(load_figures=load_figures, run_figure=run_figure)
+    )
+    monkeypatch.setitem(sys.modules, "gradstep.papers.report", SimpleNamespace(write_report=write_report))
+    return state
+
+
+def test_reproduce_ends_with_the_path_of_the_report(two_figures: SimpleNamespace, tmp_path: Path) -> None:
+    result = run("reproduce", "--preset", "quick", "--out", str(tmp_path), "--workers", "2")
+    assert result.exit_code == 0, result.stderr
+    assert two_figures.asked == [("first", "quick", 2), ("second", "quick", 2)]
+    lines = result.stdout.splitlines()
+    assert lines[-1] == str(tmp_path / "report.html")
+    row = next(line for line in lines if line.startswith("second"))
+    assert row.split() == ["second", "cui2024", "2", "3.5", "1", "passed"]
+
+
+@pytest.mark.parametrize("choice", [["--figure", "second"], ["--paper", "cui2024"]])
+def test_reproduce_some_figures(choice: list[str], two_figures: SimpleNamespace, tmp_path: Path) -> None:
+    document = run_json("reproduce", "--out", str(tmp_path), *choice)
+    assert two_figures.asked == [("second", "standard", None)]
+    assert [figure["name"] for figure in document["figures"]] == ["second"]
+    assert document["report"] == str(tmp_path / "report.html")
+
+
+def test_reproduce_fails_with_its_figures(two_figures: SimpleNamespace, tmp_path: Path) -> None:
+    two_figures.passed = False
+    result = run("reproduce", "--out", str(tmp_path))
+    assert result.exit_code == 1
+    assert "FAILED" in result.stdout
+
+
+def test_reproduce_interrupted_says_how_to_go_on(two_figures: SimpleNamespace, tmp_path: Path) -> None:
+    two_figures.interrupted = True
+    result = run("reproduce", "--out", str(tmp_path))
+    assert result.exit_code == 130
+    assert "goes on from what is finished" in result.stderr
+
+
+@pytest.mark.usefixtures("two_figures")
+def test_reproduce_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    occupied = tmp_path / "file"
+    occupied.write_text("")
+    for arguments in (["--figure", "third"], ["--paper", "third"], ["--out", str(occupied)]):
+        result = run("reproduce", "--out", str(tmp_path), *arguments)
+        assert result.exit_code == 2, arguments
+        assert result.stderr.startswith(f"error: {arguments[0][2:]}: got ")
 
 
 # --- the rest -----------------------------------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import typer
 
@@ -32,6 +34,7 @@ def reproduce(
         raise InvalidInput("preset", preset, ", ".join(PRESETS))
     from gradstep.papers.figure import load_figures, run_figure
     from gradstep.papers.report import write_report
+    from gradstep.problem import CONVENTION
 
     started = monotonic()
     figures = [f for f in load_figures(names or None) if paper is None or f.paper == paper]
@@ -58,7 +61,48 @@ def reproduce(
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         raise InvalidInput("out", str(out), f"a directory that can be written ({error.strerror})") from None
-    failed = [result for result in results if not result.passed]
-    typer.echo(str(path))
-    if failed:
+    summaries = [_summary(figure.name, figure.paper, result) for figure, result in zip(figures, results, strict=True)]
+    passed = all(summary["passed"] for summary in summaries)
+    if as_json:
+        output.print_json(
+            {
+                "command": "reproduce",
+                "convention": CONVENTION,
+                "versions": output.versions(),
+                "preset": preset,
+                "passed": passed,
+                "figures": summaries,
+                "report": str(path),
+            }
+        )
+    else:
+        output.print_lines(f"convention: {CONVENTION}", "")
+        rows = [
+            [
+                str(summary["name"]),
+                str(summary["paper"]),
+                str(summary["comparisons"]),
+                output.number(summary["worst_z"], 3),
+                str(summary["beyond_three"]),
+                "passed" if summary["passed"] else "FAILED",
+            ]
+            for summary in summaries
+        ]
+        header = ["figure", "paper", "z-scores", "worst |z|", "beyond 3", "criterion"]
+        failed = frozenset(index for index, summary in enumerate(summaries) if not summary["passed"])
+        output.print_table(output.Table(header, rows, failed))
+        output.print_lines("", str(path))
+    if not passed:
         raise typer.Exit(FAILED)
+
+
+def _summary(name: str, paper: str, result: Any) -> dict[str, Any]:
+    sizes = [abs(float(z)) for z in result.z_scores if math.isfinite(z)]
+    return {
+        "name": name,
+        "paper": paper,
+        "comparisons": len(sizes),
+        "worst_z": max(sizes, default=math.nan),
+        "beyond_three": sum(z > 3 for z in sizes),
+        "passed": bool(result.passed),
+    }

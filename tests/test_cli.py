@@ -395,7 +395,7 @@ def test_failure_to_converge_has_its_own_exit_code(monkeypatch: pytest.MonkeyPat
 
 def test_numbers_out_of_range_are_no_traceback() -> None:
     result = run("predict", *SMALL, "--noise", "1e200")
-    assert result.exit_code == 3
+    assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -15,13 +15,35 @@
 >>> prediction = gs.predict(problem)  # and gs.simulate(problem, seeds=16) measures the same quantities
 """
 
-from gradstep.errors import GradstepError, InvalidInput, NotConverged
-from gradstep.gaussian import ScalarFunction, scalar_function
-from gradstep.problem import Problem, Proportional, Readout, Step
-from gradstep.simulation import Measurement, simulate
-from gradstep.theory import Prediction, predict, predict_many
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradstep.errors import GradstepError, InvalidInput, NotConverged
+    from gradstep.gaussian import ScalarFunction, scalar_function
+    from gradstep.problem import Problem, Proportional, Readout, Step
+    from gradstep.simulation import Measurement, simulate
+    from gradstep.theory import Prediction, predict, predict_many
 
 __version__ = "0.1.0"
+
+# Names are imported at first use: SciPy takes most of a second, and `gradstep --help` needs none of it.
+_HOME = {
+    "GradstepError": "gradstep.errors",
+    "InvalidInput": "gradstep.errors",
+    "Measurement": "gradstep.simulation",
+    "NotConverged": "gradstep.errors",
+    "Prediction": "gradstep.theory",
+    "Problem": "gradstep.problem",
+    "Proportional": "gradstep.problem",
+    "Readout": "gradstep.problem",
+    "ScalarFunction": "gradstep.gaussian",
+    "Step": "gradstep.problem",
+    "predict": "gradstep.theory",
+    "predict_many": "gradstep.theory",
+    "scalar_function": "gradstep.gaussian",
+    "simulate": "gradstep.simulation",
+}
 
 __all__ = [
     "GradstepError",
@@ -40,3 +62,15 @@ __all__ = [
     "scalar_function",
     "simulate",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

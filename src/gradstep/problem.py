@@ -39,6 +39,8 @@ OutputScale = Literal["1/N", "1/sqrt(N)"]
 _FINITE = "a finite real number"
 _SIZE = "an integer >= 1"
 _RATIO = "a finite number > 0"
+#: Fourth powers of labels enter the theory; beyond this they overflow.
+_LARGEST = 1e50
 
 
 def _real(name: str, value: object, allowed: str = _FINITE) -> float:
@@ -59,15 +61,15 @@ def _is_infinite(value: object) -> bool:
 
 def _positive(name: str, value: object, allowed: str = _RATIO) -> float:
     number = _real(name, value, allowed)
-    if not 0 < number < math.inf:
-        raise InvalidInput(name, value, allowed)
+    if not 0 < number <= _LARGEST:
+        raise InvalidInput(name, value, f"{allowed}, at most {_LARGEST:g}" if number > 0 else allowed)
     return number
 
 
 def _non_negative(name: str, value: object, allowed: str = "a finite number >= 0") -> float:
     number = _real(name, value, allowed)
-    if not 0 <= number < math.inf:
-        raise InvalidInput(name, value, allowed)
+    if not 0 <= number <= _LARGEST:
+        raise InvalidInput(name, value, f"{allowed}, at most {_LARGEST:g}" if number > 0 else allowed)
     return number
 
 
@@ -173,7 +175,7 @@ class Readout:
         weights = tuple(_positive("readout weight", w) for w in self.weights)
         if not values or len(values) != len(weights):
             raise InvalidInput("readout", self.values, "one positive weight for each of at least one value")
-        if len(set(values)) != len(values) or not all(map(math.isfinite, values)):
+        if len(set(values)) != len(values) or not all(abs(v) <= _LARGEST for v in values):
             raise InvalidInput("readout", self.values, "distinct finite values")
         if not any(values):
             raise InvalidInput("readout", self.values, "at least one value that is not zero")
@@ -315,7 +317,7 @@ class Problem:
     ) -> None:
         infinite = _is_infinite(d)
         values: dict[str, object] = {
-            "activation": _function("activation", activation),
+            "activation": _varying(_function("activation", activation)),
             "teacher": _function("teacher", teacher),
             "d": math.inf if infinite else _size("d", d, 2),
             "width": _extent("width", width, infinite),
@@ -709,6 +711,13 @@ class _Shifted:
 
     def __call__(self, x: Any) -> Any:
         return self.function(x) - self.shift
+
+
+def _varying(activation: ScalarFunction) -> ScalarFunction:
+    known = moments(activation)
+    if known.second_moment - known.mean**2 <= 1e-14 * max(known.second_moment, 1e-300):
+        raise InvalidInput("activation", activation.name, "a function that is not constant")
+    return activation
 
 
 def _centred(link: ScalarFunction) -> ScalarFunction:

@@ -67,7 +67,7 @@ class FigureSettings:
     presets : mapping
         Sizes, points and seeds by preset name.
     criterion : mapping
-        Largest and median |z| allowed.
+        Largest and median ``|z|`` allowed.
     """
 
     name: str
@@ -143,9 +143,14 @@ class FigureResult:
     passed: bool
 
     @property
+    def z_scores(self) -> tuple[float, ...]:
+        """Every point's z, curve by curve."""
+        return tuple(point.z for curve in self.curves for point in curve.points)
+
+    @property
     def points(self) -> int:
         """Number of simulated points."""
-        return sum(len(curve.points) for curve in self.curves)
+        return len(self.z_scores)
 
 
 def load_figures(names: Sequence[str] | None = None) -> list[FigureSettings]:
@@ -253,8 +258,8 @@ def run_figure(
                 mean, error, z = judge(at_points[key].test_error, measured[key], allowance)
                 points.append(Point(key[1], at_points[key].test_error, mean, error, len(seeds), z))
         curves.append(CurveResult(curve["label"], curve["regime"], allowance, x, theory, limit, tuple(points)))
-    z = np.abs([point.z for curve in curves for point in curve.points])
-    largest, median = float(z.max()), float(np.median(z))
+    scores = np.abs([point.z for curve in curves for point in curve.points])
+    largest, median = float(np.max(scores)), float(np.median(scores))
     passed = largest <= settings.criterion["largest_z"] and median <= settings.criterion["median_z"]
     return FigureResult(settings, preset, tuple(curves), largest, median, passed)
 
@@ -323,6 +328,11 @@ def _simulate_all(
     if not missing:
         return [values for values in results if values is not None]
     count = min(workers or os.cpu_count() or 1, len(missing))
+    if count == 1:
+        for done, index in enumerate(missing, len(problems) - len(missing) + 1):
+            results[index] = _task(problems[index], seeds, paths[index])
+            report(done, len(problems))
+        return [values for values in results if values is not None]
     # Spawned, not forked: a fork inherits BLAS threads in an unusable state.
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
         pending: dict[Future[list[float]], int] = {

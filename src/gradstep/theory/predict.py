@@ -68,7 +68,8 @@ def predict(problem: Problem, *, rows: RowLaw | None = None, refine: int = 1) ->
     Raises
     ------
     InvalidInput
-        On a step ``width**exponent`` with exponent strictly between 0 and 1/2 in the proportional limit (where the
+        After a step with an initial output of order one (``output_scale="1/sqrt(N)"``), which no theory here covers; on
+        a step ``width**exponent`` with exponent strictly between 0 and 1/2 in the proportional limit (where the
         error is a staircase in the exponent that no finite size is near), or other combinations without a theory.
     NotConverged
         If the equations' true residual stays above 1e-10.
@@ -142,6 +143,10 @@ def _tables(problem: Problem, rows: RowLaw, refine: int) -> _Tables:
     sizes = _sizes(problem)
     if problem.is_limit and 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
         raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
+    if problem.output_scale != "1/N" and problem.step_size > 0:
+        # The spike then points partly along the rows it is added to, which the equations for independent rows miss.
+        allowed = "'1/N' for a prediction after a step (moniri2024 with residual='y'); simulation takes both"
+        raise InvalidInput("output_scale", problem.output_scale, allowed)
     step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
     odd = problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
@@ -162,6 +167,12 @@ def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Predi
     return [_prediction(p, t, solution, index) for index, (p, t) in enumerate(zip(problems, tables, strict=True))]
 
 
+def _spike_strength(problem: Problem, step: StepStatistics, width: float) -> float:
+    if problem.is_limit and problem.eta.exponent > 0 and step.spike != 0:
+        return math.inf
+    return abs(step.spike) * math.sqrt(width * problem.readout.second_moment)
+
+
 def _prediction(problem: Problem, tables: _Tables, solution: UniformSolution, index: int) -> Prediction:
     step, features = tables.step, tables.features
     width = _sizes(problem).width
@@ -179,7 +190,7 @@ def _prediction(problem: Problem, tables: _Tables, solution: UniformSolution, in
         train_error=float(solution.train_error[index]),
         train_loss=float(solution.train_loss[index]),
         alignment=step.alignment,
-        spike_strength=abs(step.spike) * math.sqrt(width * problem.readout.second_moment),
+        spike_strength=_spike_strength(problem, step, width),
         bulk_variance=1
         + 2 * step.drift * problem.readout.mean
         + (step.drift**2 + step.bulk) * problem.readout.second_moment,

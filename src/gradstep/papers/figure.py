@@ -195,12 +195,13 @@ def judge(theory: float, values: Sequence[float], allowance: float = 0.0) -> tup
     values : sequence of float
         At least two measurements.
     allowance : float
-        Relative error of the theory that a documented limit of validity explains; added in quadrature.
+        Relative error of the theory that a documented limit of validity explains; only what exceeds it counts.
     """
     sample = np.asarray(values, dtype=np.float64)
     mean = float(sample.mean())
     error = float(sample.std(ddof=1) / math.sqrt(len(sample)))
-    t = (mean - theory) / math.hypot(error, allowance * theory)
+    beyond = max(abs(mean - theory) - allowance * abs(theory), 0.0)
+    t = math.copysign(beyond / error, mean - theory)
     # The tail probability of Student's law, read on the normal scale: 6 seeds must not look like 6 sigma.
     tail = stats.t.logsf(abs(t), len(sample) - 1)
     z = float(-stats.norm.ppf(math.exp(tail))) if tail > -700 else 37.0

@@ -149,7 +149,7 @@ def write_report(results: Sequence[FigureResult], out: Path, preset: str, second
         f"errors (Student's law for the seeds at hand, read on the normal scale): {within}.</p>"
         f'{_coverage(results)}<p class="note">Convention: {escape(CONVENTION)}. An allowance is a relative error of '
         f"the theory that a documented limit of validity explains (few step samples per dimension at a large step); "
-        f"it is added to the standard error in quadrature.</p>{sections}</body></html>"
+        f"only what exceeds it counts.</p>{sections}</body></html>"
     )
     path = out / "report.html"
     temporary = path.with_suffix(".tmp")

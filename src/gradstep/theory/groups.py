@@ -9,6 +9,7 @@ spike, those of ``c`` open the direction ``d g0 / d c`` (Cui et al. 2024 leave t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -45,6 +46,7 @@ class Groups:
     variance: NDArray[np.float64]
 
 
+@lru_cache(maxsize=16)
 def _hermite_rule(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
     return nodes, np.asarray(weights / weights.sum(), dtype=np.float64)
@@ -163,7 +165,7 @@ def neuron_groups(
             keep = projection > 0
             weight, projection = 2 * weight[keep], projection[keep]
             mean, deviation = mean[keep], deviation[keep]
-        else:
+        elif len(readout.values) > 1:
             # Merge opposite letters, whose features differ by a sign only.
             flip = np.sign(np.where(a_mean == 0, 1.0, a_mean))
             projection = flip * projection

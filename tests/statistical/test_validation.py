@@ -1,0 +1,60 @@
+"""The uniform equivalent against the real network: a sharp part always, the whole table with the statistical marker."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+from validation import TABLE, compare
+
+import gradstep as gs
+
+SHARP = ("odd-fixed", "odd-quarter", "odd-half", "odd-half-constant", "sigmoid-half")
+
+
+def test_a_sharp_part_of_the_table():
+    results = [compare(name, seeds=12) for name in SHARP]
+    z = np.array([result.values["test_error"][3] for result in results])
+    assert np.max(np.abs(z)) < 4, z
+    # Independent settings: the sum of squares is a chi-square.
+    assert stats.chi2.sf(np.sum(z**2), len(z)) > 1e-4, z
+    assert all(result.largest_z < 4 for result in results)
+
+
+def test_a_theory_off_by_a_tenth_would_be_caught(monkeypatch):
+    honest = gs.predict
+
+    def shifted(problem):
+        prediction = honest(problem)
+        return dataclasses.replace(prediction, test_error=1.1 * prediction.test_error)
+
+    monkeypatch.setattr(gs, "predict", shifted)
+    z = np.array([compare(name, seeds=12).values["test_error"][3] for name in SHARP[1:3]])
+    assert stats.chi2.sf(np.sum(z**2), len(z)) < 1e-4
+
+
+def test_the_table_covers_what_it_claims():
+    entries = [{**TABLE["default"], **entry} for entry in TABLE["settings"].values()]
+    assert len(entries) >= 24
+    assert {entry.get("exponent", 0.0) for entry in entries} == {0.0, 0.125, 0.25, 0.375, 0.5}
+    assert {str(type(entry["readout"]).__name__) for entry in entries} == {"str", "dict"}
+    parities = {gs.scalar_function(entry["activation"]).parity for entry in entries}
+    assert parities == {"odd", None}
+    assert any(gs.scalar_function(entry["activation"]).kinks for entry in entries)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", list(TABLE["settings"]))
+def test_setting(name):
+    result = compare(name)
+    assert result.values["test_error"][2] < 0.0125 * result.values["test_error"][1]
+    # Thirty settings with three quantities each: beyond 4 by chance once in some 200 runs.
+    assert result.largest_z < 4, result
+
+
+@pytest.mark.statistical
+def test_distribution_of_z_over_the_table():
+    exact = [name for name, entry in TABLE["settings"].items() if "allowance" not in entry]
+    z = np.array([compare(name, seeds=16).values["test_error"][3] for name in exact])
+    assert np.median(np.abs(z)) < 1.2
+    assert stats.chi2.sf(np.sum(z**2), len(z)) > 1e-5

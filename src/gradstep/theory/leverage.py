@@ -91,8 +91,10 @@ class Leverage:
         ``D`` (diagonal).
     next_leverage, next_inverse_resolvent : ndarray
         Right-hand sides of the equations for ``V`` and ``A``.
+    gap : ndarray, shape (batch, nodes + groups)
+        Difference of logarithms between the two sides, of ``V`` and then of ``A``.
     residual : ndarray, shape (batch,)
-        Largest absolute difference of logarithms between the two sides.
+        Largest absolute gap.
     """
 
     leverage: Array
@@ -103,6 +105,7 @@ class Leverage:
     density: Array
     next_leverage: Array
     next_inverse_resolvent: Array
+    gap: Array
     residual: Array
 
 
@@ -131,19 +134,16 @@ def evaluate(
         linear_gain = (g1 * sample_weight[:, None, :]) @ np.swapaxes(g1, 1, 2)
         # I + D^1/2 V1 D^1/2 is symmetric and at least the identity: its inverse is safe however small the groups are.
         inner = root[:, :, None] * linear_gain * root[:, None, :]
-        diagonal = np.arange(inner.shape[-1])
-        inner[:, diagonal, diagonal] += 1
+        _add_identity(inner)
         dressing = np.linalg.inv(inner) * (root[:, None, :] / root[:, :, None])
         dressed_slope = dressing @ g1
         psi = dressing @ linear_gain
     next_inverse_resolvent = equations.ridge[:, None] + nonlinear_gain + np.diagonal(psi, axis1=1, axis2=2)
-    neurons_resolvent = equations.neurons / inverse_resolvent
-    next_leverage = equations.dimension[:, None] * (g1 * density[:, :, None] * dressed_slope).sum(axis=1) + (
-        g2 * neurons_resolvent[:, :, None]
-    ).sum(axis=1)
-    residual = np.maximum(
-        np.abs(np.log(next_leverage / leverage)).max(axis=1),
-        np.abs(np.log(next_inverse_resolvent / inverse_resolvent)).max(axis=1),
+    # N_g / A_g is (d - 1) D_g, common to the linear and the nonlinear part.
+    next_leverage = equations.dimension[:, None] * (density[:, None, :] @ (g1 * dressed_slope + g2))[:, 0]
+    gap = np.log(
+        np.concatenate([next_leverage, next_inverse_resolvent], axis=1)
+        / np.concatenate([leverage, inverse_resolvent], axis=1)
     )
     return Leverage(
         leverage,
@@ -154,8 +154,14 @@ def evaluate(
         density,
         next_leverage,
         next_inverse_resolvent,
-        residual,
+        gap,
+        np.abs(gap).max(axis=1),
     )
+
+
+def _add_identity(matrices: Array) -> None:
+    """Add the identity to each of a stack of square matrices, in place."""
+    matrices.reshape(len(matrices), -1)[:, :: matrices.shape[-1] + 1] += 1
 
 
 def _scalar_guess(equations: LeverageEquations) -> tuple[Array, Array]:
@@ -210,10 +216,8 @@ def _newton_step(equations: LeverageEquations, point: Leverage) -> tuple[Array, 
     response = point.sample_weight * point.leverage / (1 + point.leverage)
     coupling = np.swapaxes(g1, 1, 2) @ kin_slope
     dimension = equations.dimension[:, None, None]
-    by_group = (
-        dimension * kin_slope * point.dressed_slope + g2 * (equations.neurons / point.inverse_resolvent)[:, :, None]
-    )
     dressed = point.dressed_slope**2 + g2
+    by_group = (equations.neurons / point.inverse_resolvent)[:, :, None] * dressed
     psi = point.psi
     groups = g1.shape[1]
     matrix = np.empty((len(kin_slope), nodes + groups, nodes + groups))
@@ -222,16 +226,8 @@ def _newton_step(equations: LeverageEquations, point: Leverage) -> tuple[Array, 
     matrix[:, :nodes, nodes:] = np.swapaxes(by_group, 1, 2) / right_v
     matrix[:, nodes:, :nodes] = dressed * response[:, None, :] / right_a
     matrix[:, nodes:, nodes:] = -(psi**2) * point.density[:, None, :] / right_a
-    diagonal = np.arange(nodes + groups)
-    matrix[:, diagonal, diagonal] += 1
-    target = np.concatenate(
-        [
-            np.log(point.next_leverage / point.leverage),
-            np.log(point.next_inverse_resolvent / point.inverse_resolvent),
-        ],
-        axis=1,
-    )
-    step = np.linalg.solve(matrix, target[:, :, None])[..., 0]
+    _add_identity(matrix)
+    step = np.asarray(np.linalg.solve(matrix, point.gap[:, :, None])[..., 0], dtype=np.float64)
     return step[:, :nodes], step[:, nodes:]
 
 

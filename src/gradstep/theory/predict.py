@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import fields
 from functools import lru_cache
 from typing import NamedTuple
@@ -42,6 +43,8 @@ class _Tables(NamedTuple):
     step: StepStatistics
     groups: Groups
     features: ConditionalFeatures
+    #: The same with a leading axis of length one, for problems that share it.
+    batched: ConditionalFeatures
 
 
 def predict(problem: Problem, *, rows: RowLaw | None = None, refine: int = 1) -> Prediction:
@@ -135,7 +138,11 @@ def _without_fit(problem: Problem) -> Problem:
     """Return the problem with the fields of the ridge fit set to one value: what is left determines the tables."""
     if problem.is_limit:
         return problem
-    return problem.replace(n=1, ridge=1.0)
+    # A plain copy: validating fields that were validated before costs more than the solution's bookkeeping.
+    bare = copy(problem)
+    object.__setattr__(bare, "n", 1)
+    object.__setattr__(bare, "ridge", 1.0)
+    return bare
 
 
 @lru_cache(maxsize=1024)
@@ -151,16 +158,17 @@ def _tables(problem: Problem, rows: RowLaw, refine: int) -> _Tables:
     odd = problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
     features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
-    return _Tables(step, groups, features)
+    return _Tables(step, groups, features, _stack([features]))
+
+
+def _stack(tables: Sequence[ConditionalFeatures]) -> ConditionalFeatures:
+    return ConditionalFeatures(*(np.stack([getattr(t, f.name) for t in tables]) for f in fields(ConditionalFeatures)))
 
 
 def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Prediction]:
     shared = all(t is tables[0] for t in tables)
-    used = tables[:1] if shared else tables
-    features = ConditionalFeatures(
-        *(np.stack([getattr(t.features, f.name) for t in used]) for f in fields(ConditionalFeatures))
-    )
-    group_weight = np.stack([t.groups.weight for t in used])
+    features = tables[0].batched if shared else _stack([t.features for t in tables])
+    group_weight = np.stack([t.groups.weight for t in (tables[:1] if shared else tables)])
     sizes = np.array([_sizes(p) for p in problems]).T
     noise = np.array([p.noise for p in problems])
     solution = solve(features, group_weight, noise, sizes[0], sizes[1], sizes[3], sizes[4])

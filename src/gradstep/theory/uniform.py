@@ -120,8 +120,8 @@ def solve(
     feedback = -(psi**2) * (density / a)[:, None, :]
     diagonal = np.arange(groups_count)
     feedback[:, diagonal, diagonal] += 1
-    by_group = per_dimension * kin_slope * dressed_slope + g2 * resolvent[:, :, None]
     source = dressed_slope**2 + g2
+    by_group = resolvent[:, :, None] * source
     rest_source = _column(dressed_slope, sample_weight * h1) ** 2 / (dimension - 1)[:, None]
     sources = np.concatenate([source, rest_source[..., None]], axis=2)
     response: Array = np.asarray(np.linalg.solve(feedback, sources) / a[:, :, None], dtype=np.float64)

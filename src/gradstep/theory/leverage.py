@@ -109,16 +109,17 @@ class Leverage:
     residual: Array
 
 
-def evaluate(
-    equations: LeverageEquations, leverage: Array, inverse_resolvent: Array, *, stable: bool = False
-) -> Leverage:
-    """Evaluate both sides of the equations at ``V`` and ``A``.
+def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False) -> Leverage:
+    """Evaluate both sides of the equations at ``state``, the logarithms of ``V`` and then of ``A``.
 
     With `stable`, matrices come from a singular value decomposition of the square root of ``D^1/2 V1 D^1/2``: three
     times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of
     low rank almost without ridge).
     """
     g1, g2 = equations.slope, equations.variance
+    nodes = g1.shape[2]
+    values = np.exp(state)
+    leverage, inverse_resolvent = values[:, :nodes], values[:, nodes:]
     sample_weight = equations.samples[:, None] * equations.weight / (1 + leverage)
     nonlinear_gain = (g2 @ sample_weight[:, :, None])[..., 0]
     density = equations.neurons / (equations.dimension[:, None] * inverse_resolvent)
@@ -141,10 +142,7 @@ def evaluate(
     next_inverse_resolvent = equations.ridge[:, None] + nonlinear_gain + np.diagonal(psi, axis1=1, axis2=2)
     # N_g / A_g is (d - 1) D_g, common to the linear and the nonlinear part.
     next_leverage = equations.dimension[:, None] * (density[:, None, :] @ (g1 * dressed_slope + g2))[:, 0]
-    gap = np.log(
-        np.concatenate([next_leverage, next_inverse_resolvent], axis=1)
-        / np.concatenate([leverage, inverse_resolvent], axis=1)
-    )
+    gap = np.log(np.concatenate([next_leverage, next_inverse_resolvent], axis=1)) - state
     return Leverage(
         leverage,
         inverse_resolvent,
@@ -208,8 +206,8 @@ def _scalar_guess(equations: LeverageEquations) -> tuple[Array, Array]:
     return np.maximum(spread, 1e-300), np.broadcast_to(a, equations.neurons.shape)
 
 
-def _newton_step(equations: LeverageEquations, point: Leverage) -> tuple[Array, Array]:
-    """Return the Newton step in ``(log V, log A)``."""
+def _newton_step(equations: LeverageEquations, point: Leverage) -> Array:
+    """Return the Newton step in the logarithms of ``V`` and ``A``, shape (batch, nodes + groups)."""
     g1, g2 = equations.slope, equations.variance
     nodes = g1.shape[2]
     kin_slope = point.density[:, :, None] * point.dressed_slope
@@ -227,8 +225,7 @@ def _newton_step(equations: LeverageEquations, point: Leverage) -> tuple[Array, 
     matrix[:, nodes:, :nodes] = dressed * response[:, None, :] / right_a
     matrix[:, nodes:, nodes:] = -(psi**2) * point.density[:, None, :] / right_a
     _add_identity(matrix)
-    step = np.asarray(np.linalg.solve(matrix, point.gap[:, :, None])[..., 0], dtype=np.float64)
-    return step[:, :nodes], step[:, nodes:]
+    return np.asarray(np.linalg.solve(matrix, point.gap[:, :, None])[..., 0], dtype=np.float64)
 
 
 def solve_leverage(
@@ -256,39 +253,34 @@ def solve_leverage(
     NotConverged
         If any member of the batch does not reach `tolerance`.
     """
-    log_v, log_a = map(np.log, _scalar_guess(equations))
-    point = evaluate(equations, np.exp(log_v), np.exp(log_a), stable=stable)
+    state = np.log(np.concatenate(_scalar_guess(equations), axis=1))
+    point = evaluate(equations, state, stable=stable)
     batch = len(equations.ridge)
     step_bound = np.full(batch, 4.0)
     for count in range(_MAX_STEPS):
         active = np.flatnonzero(~(point.residual <= tolerance * 1e-2))
         if not len(active):
             return point, count
-        part = equations if len(active) == batch else equations.take(active)
-        here = point if len(active) == batch else _take(point, active)
-        step_v, step_a = _newton_step(part, here)
-        size = np.maximum(np.abs(step_v).max(axis=1), np.abs(step_a).max(axis=1))
-        shrink = np.minimum(1.0, step_bound[active] / np.maximum(size, 1e-300))[:, None]
-        trial_v = log_v[active] + shrink * step_v
-        trial_a = log_a[active] + shrink * step_a
-        trial = evaluate(part, np.exp(trial_v), np.exp(trial_a), stable=stable)
+        whole = len(active) == batch
+        part, here = (equations, point) if whole else (equations.take(active), _take(point, active))
+        start = state[active]
+        step = _newton_step(part, here)
+        size = np.maximum(np.abs(step).max(axis=1), 1e-300)
+        trial_state = start + np.minimum(1.0, step_bound[active] / size)[:, None] * step
+        trial = evaluate(part, trial_state, stable=stable)
         better = trial.residual < here.residual
         if not better.all():
             # Rounding floor reached: Newton cannot improve a residual that is already certified.
-            done = here.residual <= tolerance
-            worse = ~better & ~done
+            worse = ~better & ~(here.residual <= tolerance)
             if not worse.any() and not better.any():
                 return point, count
             # The plain iteration always moves towards the solution; follow it and trust smaller Newton steps.
-            plain = worse[:, None]
-            trial_v = np.where(plain, np.log(here.next_leverage), np.where(better[:, None], trial_v, log_v[active]))
-            trial_a = np.where(
-                plain, np.log(here.next_inverse_resolvent), np.where(better[:, None], trial_a, log_a[active])
-            )
+            kept = np.where(better[:, None], trial_state, start)
+            trial_state = np.where(worse[:, None], start + here.gap, kept)
             step_bound[active[worse]] /= 4
-            trial = evaluate(part, np.exp(trial_v), np.exp(trial_a), stable=stable)
-        log_v[active], log_a[active] = trial_v, trial_a
-        point = trial if len(active) == batch else _put(point, active, trial)
+            trial = evaluate(part, trial_state, stable=stable)
+        state[active] = trial_state
+        point = trial if whole else _put(point, active, trial)
     worst = float(point.residual.max())
     if worst <= tolerance:
         return point, _MAX_STEPS

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import os
+import signal
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -335,7 +336,10 @@ def _simulate_all(
             report(done, len(problems))
         return [values for values in results if values is not None]
     # Spawned, not forked: a fork inherits BLAS threads in an unusable state.
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+    # Ctrl-C reaches the whole process group: workers finish and write what they are at, the parent stops the rest.
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    context = get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context, initializer=signal.signal, initargs=ignore) as pool:
         pending: dict[Future[list[float]], int] = {
             pool.submit(_task, problems[index], seeds, paths[index]): index for index in missing
         }
@@ -348,6 +352,6 @@ def _simulate_all(
                     done += 1
                     report(done, len(problems))
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)
             raise
     return [values for values in results if values is not None]

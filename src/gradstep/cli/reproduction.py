@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gradstep.cli import output
 from gradstep.errors import InvalidInput
 
-PRESETS = ("quick", "standard", "paper")
+if TYPE_CHECKING:
+    from gradstep.papers.figure import Figure, FigureResult
+
 FAILED = 1
 INTERRUPTED = 130
 
 
 def reproduce(
-    preset: str, names: Sequence[str] | None, paper: str | None, out: Path, workers: int | None, as_json: bool
+    preset: str,
+    names: Sequence[str] | None,
+    paper: str | None,
+    every: bool,
+    out: Path,
+    workers: int | None,
+    as_json: bool,
 ) -> None:
     """Run the figures asked for and write the report; the last line printed is its path.
 
@@ -30,38 +37,30 @@ def reproduce(
     typer.Exit
         With code 1 if a figure misses its criterion, 130 if interrupted.
     """
-    if preset not in PRESETS:
-        raise InvalidInput("preset", preset, ", ".join(PRESETS))
-    from gradstep.papers.figure import load_figures, run_figure
+    from gradstep.papers.figure import PRESETS, run_figures
     from gradstep.papers.report import write_report
     from gradstep.problem import CONVENTION
 
+    if preset not in PRESETS:
+        raise InvalidInput("preset", preset, ", ".join(PRESETS))
     started = monotonic()
-    figures = [f for f in load_figures(names or None) if paper is None or f.paper == paper]
-    if not figures:
-        known = sorted({f.paper for f in load_figures(None)})
-        raise InvalidInput("paper", paper, ", ".join(known))
+    figures = _chosen(names, paper, every)
     cache = out / "cache"
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInput("out", str(out), f"a directory that can be written ({error.strerror})") from None
-    results = []
     try:
         with output.progress("figures") as report:
-            for figure in figures:
-
-                def within(done: int, total: int, name: str = figure.name) -> None:
-                    report(done, total, name)
-
-                results.append(run_figure(figure, preset, cache=cache, workers=workers, progress=within))
+            results = list(run_figures(figures, preset, cache=cache, workers=workers, progress=report))
+        results.sort(key=lambda result: figures.index(result.figure))
         path = write_report(results, out, preset, monotonic() - started)
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the same command goes on from what is finished in {cache}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         raise InvalidInput("out", str(out), f"a directory that can be written ({error.strerror})") from None
-    summaries = [_summary(figure.name, figure.paper, result) for figure, result in zip(figures, results, strict=True)]
+    summaries = [_summary(result) for result in results]
     passed = all(summary["passed"] for summary in summaries)
     if as_json:
         output.print_json(
@@ -79,16 +78,17 @@ def reproduce(
         output.print_lines(f"convention: {CONVENTION}", "")
         rows = [
             [
+                str(summary["row"]),
                 str(summary["name"]),
                 str(summary["paper"]),
                 str(summary["comparisons"]),
-                output.number(summary["worst_z"], 3),
-                str(summary["beyond_three"]),
+                *(output.number(summary[name], 3) for name in ("largest_z", "median_z")),
+                str(summary["checks"]),
                 "passed" if summary["passed"] else "FAILED",
             ]
             for summary in summaries
         ]
-        header = ["figure", "paper", "z-scores", "worst |z|", "beyond 3", "criterion"]
+        header = ["row", "figure", "paper", "z-scores", "largest |z|", "median |z|", "checks", "criterion"]
         failed = frozenset(index for index, summary in enumerate(summaries) if not summary["passed"])
         output.print_table(output.Table(header, rows, failed))
         output.print_lines("", str(path))
@@ -96,13 +96,31 @@ def reproduce(
         raise typer.Exit(FAILED)
 
 
-def _summary(name: str, paper: str, result: Any) -> dict[str, Any]:
-    sizes = [abs(float(z)) for z in result.z_scores if math.isfinite(z)]
+def _chosen(names: Sequence[str] | None, paper: str | None, every: bool) -> list[Figure]:
+    """Return the figures named, or a paper's, or all, or by default the headline figures."""
+    from gradstep.papers.figure import PAPERS, load_figures
+
+    if paper is not None and paper not in PAPERS:
+        raise InvalidInput("paper", paper, ", ".join(PAPERS))
+    figures = load_figures(names or None)
+    if paper is not None:
+        figures = [figure for figure in figures if figure.paper == paper]
+        if not figures:
+            raise InvalidInput("figure", ", ".join(names or ()), f"figures of {paper}")
+    elif not names and not every:
+        figures = [figure for figure in figures if figure.headline]
+    return figures
+
+
+def _summary(result: FigureResult) -> dict[str, Any]:
+    checks = result.outcome.checks
     return {
-        "name": name,
-        "paper": paper,
-        "comparisons": len(sizes),
-        "worst_z": max(sizes, default=math.nan),
-        "beyond_three": sum(z > 3 for z in sizes),
-        "passed": bool(result.passed),
+        "row": result.figure.row,
+        "name": result.figure.name,
+        "paper": result.figure.paper,
+        "comparisons": len(result.outcome.comparisons),
+        "largest_z": result.verdict.largest_z,
+        "median_z": result.verdict.median_z,
+        "checks": f"{sum(c.passed for c in checks)}/{len(checks)}",
+        "passed": result.verdict.passed,
     }

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, ScalarFormatter
 
-from gradstep.papers.ba2022 import kernel_lower_bound
-from gradstep.papers.cui2024 import best_linear
 from gradstep.papers.figure import FigureResult
+from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel, Points
 
 __all__ = ["draw"]
 
@@ -24,6 +26,10 @@ _HUES = {
     "large": "#d6453d",
     "infinite": "#2a9d6f",
 }
+_STYLES = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
+_COLUMNS = 3
+
+Colour = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -36,20 +42,13 @@ _LIGHT = _Ink("#22252b", "#d8dbe2")
 _DARK = _Ink("#e4e6ec", "#3c414d")
 
 
-def _shade(colour: str, place: float) -> tuple[float, float, float]:
-    """Mix a colour with white (place < 0) or black (place > 0)."""
-    rgb = np.array(mpl.colors.to_rgb(colour))
-    target = np.ones(3) if place < 0 else np.zeros(3)
-    mixed = rgb + (target - rgb) * abs(place)
-    return float(mixed[0]), float(mixed[1]), float(mixed[2])
-
-
-def draw(result: FigureResult, *, dark: bool = False) -> Figure:
+def draw(result: FigureResult, *, dark: bool = False) -> Canvas:
     """Draw a figure.
 
     Parameters
     ----------
     result : FigureResult
+        With at least one panel.
     dark : bool, optional
         Light ink for a dark page.
 
@@ -58,95 +57,187 @@ def draw(result: FigureResult, *, dark: bool = False) -> Figure:
     matplotlib.figure.Figure
         Not registered with pyplot; transparent background.
     """
-    settings, ink = result.settings, _DARK if dark else _LIGHT
-    figure = Figure(figsize=(7.4, 4.6), layout="constrained")
-    axes = figure.subplots()
-    figure.patch.set_alpha(0)
+    ink, panels = _DARK if dark else _LIGHT, result.outcome.panels
+    columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)
+    rows = -(-len(panels) // columns)
+    size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
+    canvas = Canvas(figsize=size, layout="constrained")
+    canvas.patch.set_alpha(0)
+    every = canvas.subplots(rows, columns, squeeze=False).ravel()
+    colours = _colours(panels, ink)
+    for axes, panel in zip(every, panels, strict=False):
+        _draw_panel(axes, panel, colours, ink)
+    for axes in every[len(panels) :]:
+        axes.set_axis_off()
+    canvas.suptitle(result.figure.title, color=ink.text, x=0.01, ha="left", fontsize=12)
+    return canvas
+
+
+def _shade(colour: str, place: float) -> Colour:
+    """Mix a colour with white (place < 0) or black (place > 0)."""
+    rgb = np.array(mpl.colors.to_rgb(colour))
+    target = np.ones(3) if place < 0 else np.zeros(3)
+    mixed = rgb + (target - rgb) * abs(place)
+    return float(mixed[0]), float(mixed[1]), float(mixed[2])
+
+
+def _colours(panels: Sequence[Panel], ink: _Ink) -> dict[tuple[str, str], Colour]:
+    """One colour a (regime, label), the same in all panels."""
+    items: list[Line | Points | Histogram | Mark] = []
+    for panel in panels:
+        items += [*panel.lines, *panel.points, *panel.histograms, *panel.marks]
+    shown = [(item.regime, item.label) for item in items]
+    colours: dict[tuple[str, str], Colour] = {}
+    for regime in dict.fromkeys(regime for regime, _ in shown):
+        labels = [label for label in dict.fromkeys(label for r, label in shown if r == regime) if label]
+        for rank, label in enumerate(labels):
+            place = 0.0 if len(labels) == 1 else 0.45 * (rank / (len(labels) - 1) - 0.6)
+            colours[regime, label] = _shade(_HUES.get(regime, ink.text), place)
+        colours[regime, ""] = _shade(_HUES.get(regime, ink.text), 0.0)
+    return colours
+
+
+def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: _Ink) -> None:
     axes.patch.set_alpha(0)
-    log_x = settings.axis.get("scale") == "log"
-    axes.set_xscale("log" if log_x else "linear")
-    axes.set_yscale("log")
-    labels: list[tuple[float, str, object]] = []
-    for index, curve in enumerate(result.curves):
-        same = [c for c in result.curves if c.regime == curve.regime]
-        rank = [c.label for c in same].index(curve.label)
-        place = 0.0 if len(same) == 1 else 0.45 * (rank / (len(same) - 1) - 0.6)
-        colour = _shade(_HUES[curve.regime], place)
-        axes.plot(curve.x, curve.theory, color=colour, lw=2, zorder=3 + index)
-        if curve.limit is not None:
-            axes.plot(curve.x, curve.limit, color=colour, lw=1, ls=(0, (4, 2)), alpha=0.8, zorder=2)
-        if curve.points:
-            axes.errorbar(
-                [p.x for p in curve.points],
-                [p.mean for p in curve.points],
-                [p.standard_error for p in curve.points],
-                fmt="o",
-                ms=5,
-                capsize=3,
-                color=colour,
-                mec=ink.text,
-                mew=0.6,
-                zorder=20,
-            )
-        labels.append((curve.theory[-1], curve.label, colour))
-    low = min(min(c.theory) for c in result.curves)
-    high = max(max(c.theory) for c in result.curves)
-    _guides(axes, result, ink, low)
-    axes.set_ylim(0.75 * low, 1.4 * high)
-    _label_lines(axes, labels, right=settings.axis["to"])
-    axes.set_xlabel(settings.axis["label"], color=ink.text)
-    axes.set_ylabel("test error", color=ink.text)
-    axes.set_title(settings.title, color=ink.text, loc="left", fontsize=12)
-    steps = [m * 10.0**k for k in range(-8, 4) for m in (1, 2, 5)]
-    marks = [t for t in steps if 0.75 * low <= t <= 1.4 * high]
-    axes.set_yticks(marks, [f"{t:g}" for t in marks])
-    axes.set_yticks([], minor=True)
+    axes.set_xscale(panel.x_scale)
+    axes.set_yscale(panel.y_scale)
+    previous = (0.0, 0.0, 0.0)
+    for histogram in panel.histograms:
+        colour = colours[histogram.regime, histogram.label]
+        axes.stairs(histogram.density, histogram.edges, fill=True, color=(*colour, 0.28), zorder=1)
+        axes.stairs([], [], fill=True, color=(*colour, 0.28), label=histogram.label)
+    for index, line in enumerate(panel.lines):
+        # A line without a label belongs to the one before it: its limit, or its published form.
+        colour = colours[line.regime, line.label] if line.label or not index else previous
+        previous = colour
+        width = 2.0 if line.style == "solid" else 1.2
+        axes.plot(line.x, line.y, color=colour, lw=width, ls=_STYLES[line.style], zorder=3 + index / 100)
+    for points in panel.points:
+        colour = colours[points.regime, points.label]
+        axes.errorbar(
+            points.x,
+            points.mean,
+            points.error,
+            fmt="o",
+            ms=4.5,
+            capsize=2.5,
+            color=colour,
+            mec=ink.text,
+            mew=0.6,
+            zorder=20,
+        )
+    for mark in panel.marks:
+        colour = colours[mark.regime, mark.label]
+        if mark.measured:
+            foot = axes.get_xaxis_transform()
+            axes.plot([mark.x], [0.03], "^", ms=7, color=colour, mec=ink.text, mew=0.6, transform=foot, zorder=21)
+        else:
+            axes.axvline(mark.x, color=colour, lw=1.4, ls=_STYLES["dashed"], zorder=2)
+    _limits(axes, panel)
+    for guide in panel.guides:
+        _draw_guide(axes, guide, ink)
+    _label_curves(axes, panel, colours)
+    axes.set_xlabel(panel.x_label, color=ink.text)
+    axes.set_ylabel(panel.y_label, color=ink.text)
+    if panel.title:
+        axes.set_title(panel.title, color=ink.text, loc="left", fontsize=10)
+    for axis, scale in ((axes.xaxis, panel.x_scale), (axes.yaxis, panel.y_scale)):
+        if scale == "log":
+            _log_ticks(axis)
     axes.tick_params(which="both", colors=ink.text)
     axes.grid(color=ink.grid, lw=0.6)
-    if log_x:
-        ticks = [t for t in (0.25, 0.5, 1, 2, 4, 8) if settings.axis["from"] <= t <= settings.axis["to"]]
-        axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
-        axes.minorticks_off()
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(ink.text)
-    d = result.settings.presets[result.preset]["d"]
-    seeds = result.settings.presets[result.preset]["seeds"]
-    note = f"lines: uniform equivalent at d = {d}; dashes: the paper's limit; points: real network, {seeds} seeds"
-    figure.supxlabel(note, fontsize=8, color=ink.text)
-    return figure
 
 
-def _guides(axes: Axes, result: FigureResult, ink: _Ink, low: float) -> None:
-    settings = result.settings
-    x = np.array(result.curves[0].x)
-    for guide in settings.guides:
-        if guide["kind"] == "rate":
-            axes.plot(x, guide["height"] / x, color=ink.text, lw=0.8, ls=":")
-            axes.annotate(guide["label"], (x[-8], guide["height"] / x[-8]), color=ink.text, fontsize=8, va="bottom")
+def _log_ticks(axis: mpl.axis.Axis) -> None:
+    low, high = sorted(axis.get_view_interval())
+    decades = math.log10(high / low) if low > 0 else 9.0
+    axis.set_minor_locator(NullLocator())
+    if decades <= 3:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades > 0.7 else tuple(range(1, 10))))
+        formatter = ScalarFormatter()
+        formatter.set_scientific(False)
+        axis.set_major_formatter(formatter)
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _limits(axes: Axes, panel: Panel) -> None:
+    """Fit the axes to what is shown."""
+    x = [np.asarray(line.x, dtype=float) for line in panel.lines]
+    x += [np.asarray(p.x, dtype=float) for p in panel.points]
+    x += [np.asarray(h.edges, dtype=float) for h in panel.histograms] + [np.array([m.x]) for m in panel.marks]
+    y = [np.asarray(line.y, dtype=float) for line in panel.lines]
+    y += [np.asarray(p.mean, dtype=float) for p in panel.points]
+    y += [np.asarray(h.density, dtype=float) for h in panel.histograms]
+    for values, scale, change, wide in (
+        (x, panel.x_scale, axes.set_xlim, 0.02),
+        (y, panel.y_scale, axes.set_ylim, 0.08),
+    ):
+        shown = np.concatenate(values) if values else np.array([0.0, 1.0])
+        shown = shown[np.isfinite(shown) & ((shown > 0) | (scale != "log"))]
+        if not shown.size or shown.min() == shown.max():
             continue
-        teacher = settings.base["teacher"]
-        height = kernel_lower_bound(teacher) if guide["kind"] == "kernel_lower_bound" else best_linear(teacher)
-        axes.axhline(height, color=ink.text, lw=1, ls=(0, (6, 3)))
-        axes.annotate(guide["label"], (x[0], height), color=ink.text, fontsize=8, va="bottom")
+        low, high = float(shown.min()), float(shown.max())
+        if scale == "log":
+            room = (high / low) ** wide
+            change(low / room, high * room)
+        else:
+            room = wide * (high - low)
+            change(0.0 if panel.histograms and change == axes.set_ylim else low - room, high + room)
 
 
-def _label_lines(axes: Axes, labels: list[tuple[float, str, object]], right: float) -> None:
-    """Write each line's label at its right end, pushed apart where ends are close."""
-    bottom, top = np.log(axes.get_ylim())
-    gap = 0.055 * (top - bottom)
-    last = -np.inf
-    for height, label, colour in sorted(labels, key=lambda item: item[0]):
-        place = max(float(np.log(height)), last + gap)
-        last = place
+def _draw_guide(axes: Axes, guide: Guide, ink: _Ink) -> None:
+    if guide.height is not None:
+        axes.axhline(guide.height, color=ink.text, lw=1, ls=(0, (6, 3)))
+        axes.annotate(
+            guide.label,
+            (0.01, guide.height),
+            xycoords=("axes fraction", "data"),
+            color=ink.text,
+            fontsize=8,
+            va="bottom",
+        )
+        return
+    axes.plot(guide.x, guide.y, color=ink.text, lw=0.8, ls=":")
+    low, high = axes.get_ylim()
+    inside = [i for i, y in enumerate(guide.y) if low < y < high]
+    if inside:
+        at = inside[int(0.7 * (len(inside) - 1))]
+        axes.annotate(guide.label, (guide.x[at], guide.y[at]), color=ink.text, fontsize=8, va="bottom")
+
+
+def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]) -> None:
+    """Write each label at the right end of its line (or points), pushed apart where ends are close."""
+    ends: dict[str, tuple[float, Colour]] = {}
+    curves = [(p.label, p.regime, p.mean) for p in panel.points] + [(c.label, c.regime, c.y) for c in panel.lines]
+    for label, regime, values in curves:
+        finite = [float(v) for v in values if math.isfinite(v)]
+        if label and finite:
+            ends[label] = (finite[-1], colours[regime, label])
+    forward, transform = axes.transData, axes.transAxes.inverted()
+    x = axes.get_xlim()[1]
+    places = {label: float(transform.transform(forward.transform((x, y)))[1]) for label, (y, _) in ends.items()}
+    last = -math.inf
+    gap = 0.058
+    for label in sorted(places, key=lambda key: places[key]):
+        last = max(places[label], last + gap)
         axes.annotate(
             label,
-            (right, float(np.exp(place))),
+            (1.0, last),
+            xycoords="axes fraction",
             xytext=(6, 0),
             textcoords="offset points",
-            color=colour,
+            color=ends[label][1],
             fontsize=9,
             va="center",
             annotation_clip=False,
+        )
+    names = [(h.label, colours[h.regime, h.label]) for h in panel.histograms if h.label]
+    names += [(m.label, colours[m.regime, m.label]) for m in panel.marks if m.label]
+    for row, (label, colour) in enumerate(dict.fromkeys(names)):
+        axes.annotate(
+            label, (0.98, 0.97 - 0.065 * row), xycoords="axes fraction", color=colour, fontsize=9, ha="right", va="top"
         )

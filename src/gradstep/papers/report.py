@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import platform
 from collections.abc import Sequence
 from html import escape
@@ -13,7 +14,8 @@ import matplotlib as mpl
 import numpy as np
 
 from gradstep.papers.drawing import draw
-from gradstep.papers.figure import FigureResult
+from gradstep.papers.figure import PAPERS, FigureResult
+from gradstep.papers.panels import Table
 from gradstep.problem import CONVENTION
 
 __all__ = ["write_report"]
@@ -28,6 +30,7 @@ body { background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, san
 h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { margin-top: 3rem; font-size: 1.25rem; }
 h3 { font-size: 1.05rem; margin-top: 2rem; }
 p.note { color: var(--soft); font-size: .9rem; }
+.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid var(--rule); }
 th:first-child, td:first-child, td.text, th.text { text-align: left; }
@@ -38,13 +41,11 @@ figure svg { width: 100%; height: auto; } .dark { display: none; }
 details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); }
 """
 
-_PAPERS = {"ba2022": "Ba et al. 2022", "cui2024": "Cui et al. 2024"}
-
 
 def _svg(result: FigureResult, dark: bool) -> str:
     buffer = io.StringIO()
     # A fixed salt keeps the identifiers, and with them the file, the same from run to run.
-    salt = f"{result.settings.name}-{'dark' if dark else 'light'}"
+    salt = f"{result.figure.name}-{'dark' if dark else 'light'}"
     with mpl.rc_context({"svg.hashsalt": salt, "svg.fonttype": "path"}):
         draw(result, dark=dark).savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
@@ -61,48 +62,87 @@ def _verdict(passed: bool) -> str:
     return f'<td class="{"pass" if passed else "fail"}">{"pass" if passed else "fail"}</td>'
 
 
+def _number(value: float, form: str = ".2f") -> str:
+    return format(value, form) if math.isfinite(value) else "–"
+
+
 def _coverage(results: Sequence[FigureResult]) -> str:
     rows = "".join(
-        f'<tr><td>{escape(r.settings.row)}</td><td class="text"><a href="#{escape(r.settings.name)}">'
-        f"{escape(r.settings.title)}</a></td><td>{r.points}</td><td>{r.largest_z:.2f}</td><td>{r.median_z:.2f}</td>"
-        f"{_verdict(r.passed)}</tr>"
+        f'<tr><td>{escape(r.figure.row)}</td><td class="text"><a href="#{escape(r.figure.name)}">'
+        f"{escape(r.figure.title)}</a></td><td>{len(r.outcome.comparisons)}</td><td>{_number(r.verdict.largest_z)}</td>"
+        f"<td>{_number(r.verdict.median_z)}</td><td>{_checks_passed(r)}</td>{_verdict(r.verdict.passed)}</tr>"
         for r in results
     )
     return (
-        '<table><tr><th>row</th><th class="text">figure</th><th>points</th><th>largest |z|</th><th>median |z|</th>'
-        f"<th>verdict</th></tr>{rows}</table>"
+        '<div class="wide"><table><tr><th>row</th><th class="text">figure</th><th>points</th><th>largest |z|</th>'
+        f"<th>median |z|</th><th>checks</th><th>verdict</th></tr>{rows}</table></div>"
     )
+
+
+def _checks_passed(result: FigureResult) -> str:
+    checks = result.outcome.checks
+    return f"{sum(c.passed for c in checks)} of {len(checks)}" if checks else "–"
+
+
+def _place(value: float | str) -> str:
+    return escape(value) if isinstance(value, str) else f"{value:g}"
 
 
 def _points(result: FigureResult) -> str:
+    compared = result.outcome.comparisons
+    if not compared:
+        return ""
     rows = "".join(
-        f'<tr><td class="text">{escape(curve.label)}</td><td>{p.x:g}</td><td>{p.theory:.5f}</td>'
-        f"<td>{p.mean:.5f} ± {p.standard_error:.5f}</td><td>{p.seeds}</td>"
-        f"<td>{100 * (p.theory / p.mean - 1):+.1f} %</td><td>{p.z:+.2f}</td>"
-        f"<td>{f'{100 * curve.allowance:g} %' if curve.allowance else '–'}</td></tr>"
-        for curve in result.curves
-        for p in curve.points
+        f'<tr><td class="text">{escape(c.curve)}</td><td class="text">{escape(c.quantity)}</td>'
+        f"<td>{_place(c.place)}</td>"
+        f"<td>{c.theory:.5g}</td><td>{c.mean:.5g} ± {c.standard_error:.2g}</td><td>{c.seeds}</td>"
+        f"<td>{f'{100 * (c.theory / c.mean - 1):+.1f} %' if c.mean else '–'}</td><td>{c.z:+.2f}</td>"
+        f"<td>{f'{100 * c.allowance:g} %' if c.allowance else '–'}</td></tr>"
+        for c in compared
     )
+    reasons = dict.fromkeys(c.reason for c in compared if c.reason)
+    why = "".join(f'<p class="note">Allowance: {escape(reason)}.</p>' for reason in reasons)
     return (
-        f'<details><summary>All {result.points} points</summary><table><tr><th class="text">curve</th>'
-        f"<th>{escape(result.settings.axis['parameter'])}</th><th>theory</th><th>network</th><th>seeds</th>"
-        f"<th>difference</th><th>z</th><th>allowance</th></tr>{rows}</table></details>"
+        f'<details><summary>All {len(compared)} comparisons</summary><div class="wide"><table><tr>'
+        '<th class="text">curve</th><th class="text">quantity</th><th>at</th><th>theory</th><th>network</th>'
+        f"<th>seeds</th><th>difference</th><th>z</th><th>allowance</th></tr>{rows}</table></div>{why}</details>"
     )
+
+
+def _checks(result: FigureResult) -> str:
+    if not result.outcome.checks:
+        return ""
+    rows = "".join(
+        f'<tr><td class="text">{escape(c.label)}</td><td>{_number(c.value, ".4g")}</td>'
+        f"<td>{_number(c.bound, '.4g')}</td>{_verdict(c.passed)}</tr>"
+        for c in result.outcome.checks
+    )
+    return f'<table><tr><th class="text">check</th><th>found</th><th>bound</th><th>verdict</th></tr>{rows}</table>'
+
+
+def _table(table: Table) -> str:
+    header = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    return f'<div class="wide"><table><tr>{header}</tr>{rows}</table></div>'
 
 
 def _section(result: FigureResult) -> str:
-    settings = result.settings
-    chosen = settings.presets[result.preset]
-    seeds = f"{chosen['seed']} to {chosen['seed'] + chosen['seeds'] - 1}"
-    criterion = (
-        f"largest |z| at most {settings.criterion['largest_z']:g}, median at most {settings.criterion['median_z']:g}"
-    )
-    return (
-        f'<h3 id="{escape(settings.name)}">{escape(settings.row)}. {escape(settings.title)}</h3>'
+    figure, outcome, verdict = result.figure, result.outcome, result.verdict
+    chosen = figure.presets[result.preset]
+    bounds = ", ".join(f"{name.replace('_', ' ')} at most {bound:g}" for name, bound in figure.criterion.items())
+    found = f"{_number(verdict.largest_z)} largest, {_number(verdict.median_z)} median (without allowances)"
+    drawing = (
         f'<figure><div class="light">{_svg(result, False)}</div><div class="dark">{_svg(result, True)}</div></figure>'
-        f'<p class="note">The paper states: {escape(settings.stated)}. Ours: {escape(settings.ours)}. '
-        f"Here d = {chosen['d']}, seeds {seeds}. Criterion: {criterion}; found {result.largest_z:.2f} and "
-        f"{result.median_z:.2f}.</p>{_points(result)}"
+        if outcome.panels
+        else ""
+    )
+    criterion = f"Criterion on |z|: {escape(bounds)}; found {found}. " if outcome.comparisons else ""
+    sizes = ", ".join(f"{name} = {value}" for name, value in chosen.items() if not isinstance(value, list | dict))
+    return (
+        f'<h3 id="{escape(figure.name)}">{escape(figure.row)}. {escape(figure.title)}</h3>'
+        f"<p>{escape(figure.summary)}</p>{drawing}{_table(outcome.table) if outcome.table else ''}"
+        f'<p class="note">{escape(outcome.notes)} The paper states: {escape(figure.stated)}. Ours: '
+        f"{escape(figure.ours)}. Here {escape(sizes)}. {criterion}</p>{_checks(result)}{_points(result)}"
     )
 
 
@@ -112,6 +152,7 @@ def write_report(results: Sequence[FigureResult], out: Path, preset: str, second
     Parameters
     ----------
     results : sequence of FigureResult
+        In the order of the report.
     out : Path
         Directory, made if missing.
     preset : str
@@ -126,15 +167,16 @@ def write_report(results: Sequence[FigureResult], out: Path, preset: str, second
     """
     out.mkdir(parents=True, exist_ok=True)
     for result in results:
-        figure = draw(result)
-        figure.patch.set_alpha(1)
-        for kind in ("png", "svg", "pdf"):
-            figure.savefig(out / f"{result.settings.name}.{kind}", dpi=160)
-    z = np.array([score for result in results for score in result.z_scores])
-    within = ", ".join(f"{100 * np.mean(np.abs(z) <= k):.0f} % within {k}" for k in (1, 2, 3))
-    papers = dict.fromkeys(result.settings.paper for result in results)
+        if result.outcome.panels:
+            canvas = draw(result)
+            canvas.patch.set_alpha(1)
+            for kind in ("png", "svg", "pdf"):
+                canvas.savefig(out / f"{result.figure.name}.{kind}", dpi=160)
+    z = np.abs([c.plain_z for result in results for c in result.outcome.comparisons])
+    within = ", ".join(f"{100 * np.mean(z <= k):.0f} % within {k}" for k in (1, 2, 3)) if z.size else "none here"
+    papers = dict.fromkeys(result.figure.paper for result in results)
     sections = "".join(
-        f"<h2>{_PAPERS[paper]}</h2>" + "".join(_section(r) for r in results if r.settings.paper == paper)
+        f"<h2>{escape(PAPERS[paper])}</h2>" + "".join(_section(r) for r in results if r.figure.paper == paper)
         for paper in papers
     )
     versions = ", ".join(f"{name} {version(name)}" for name in ("gradstep", "numpy", "scipy"))
@@ -144,12 +186,12 @@ def write_report(results: Sequence[FigureResult], out: Path, preset: str, second
         f"<h1>Theory over simulation of the real network</h1>"
         f'<p class="note">Preset {escape(preset)}, {seconds:.0f} s, {versions}, '
         f"Python {platform.python_version()}.</p>"
-        f"<p>Every point is the exact population risk of real two-layer networks after one real gradient step, with "
-        f"its standard error over the seeds; every line is computed, none is fitted. z is the distance in standard "
-        f"errors (Student's law for the seeds at hand, read on the normal scale): {within}.</p>"
+        f"<p>Points come from real two-layer networks after one real gradient step, with their standard errors over "
+        f"the seeds; every line is computed, none is fitted. z is the distance in standard errors (Student's law for the "
+        f"seeds at hand, read on the normal scale); of all {z.size} comparisons, without allowances: {within}.</p>"
         f'{_coverage(results)}<p class="note">Convention: {escape(CONVENTION)}. An allowance is a relative error of '
-        f"the theory that a documented limit of validity explains (few step samples per dimension at a large step); "
-        f"only what exceeds it counts.</p>{sections}</body></html>"
+        f"the theory that a documented limit of validity explains, named under the figure; the largest |z| counts only "
+        f"what exceeds it, the median has no allowance.</p>{sections}</body></html>"
     )
     path = out / "report.html"
     temporary = path.with_suffix(".tmp")

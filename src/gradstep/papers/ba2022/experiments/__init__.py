@@ -1,0 +1,1 @@
+"""Experiments behind the figures and tables of Ba et al. 2022."""

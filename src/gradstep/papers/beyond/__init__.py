@@ -1,0 +1,1 @@
+"""Figures beyond the three papers (this project)."""

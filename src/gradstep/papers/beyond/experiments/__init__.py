@@ -1,0 +1,1 @@
+"""Experiments behind the figures beyond the three papers."""

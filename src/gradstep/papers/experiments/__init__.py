@@ -1,0 +1,1 @@
+"""Experiments that figures of several papers share."""

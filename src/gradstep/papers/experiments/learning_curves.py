@@ -1,0 +1,114 @@
+"""Test error against a parameter of the problem: lines of the uniform equivalent over points of the real network.
+
+Settings
+--------
+axis : parameter on the horizontal axis, its label, the range of the lines (``from``, ``to``, ``count``), its scale.
+base : parameters shared by all curves, in the paper's convention.
+curves : label, regime, changed parameters; ``limit`` draws the proportional limit as dashes, ``theory_only`` simulates
+    nothing, ``allowance`` is a documented error of the theory: ``relative``, ``reason``, and ``up_to`` on the axis.
+guides : reference lines: label and kind (``kernel_lower_bound``, ``best_linear``, ``rate`` with its height at one).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradstep.papers.ba2022 import kernel_lower_bound
+from gradstep.papers.cui2024 import best_linear
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Outcome, compare
+from gradstep.papers.panels import Guide, Line, Panel, Points
+from gradstep.problem import Problem
+from gradstep.simulation import simulate
+from gradstep.sweeps import Result, Task
+from gradstep.theory import predict_many
+
+__all__ = ["assemble", "measure", "tasks"]
+
+
+def _problem(figure: Figure, curve: Mapping[str, Any], x: float, d: float | str) -> Problem:
+    settings = figure.settings
+    return Problem.from_dict({**settings["base"], "d": d, **curve["parameters"], settings["axis"]["parameter"]: x})
+
+
+def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float, Problem]]:
+    for curve in figure.settings["curves"]:
+        if not curve.get("theory_only", False):
+            for x in map(float, preset["points"]):
+                yield curve, x, _problem(figure, curve, x, preset["d"])
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one simulation a curve, place and seed."""
+    return [
+        Task(f"{__name__}:measure", problem.to_dict(), seed)
+        for curve, x, problem in _places(figure, preset)
+        for seed in point_seeds(figure.name, curve["label"], x, preset)
+    ]
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Simulate one network and return its errors."""
+    measured = simulate(Problem.from_dict(dict(parameters)), seeds=[seed])
+    return {name: float(measured[name][0]) for name in ("test_error", "train_error", "train_loss")}
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Put the lines of the theory under the points."""
+    settings, count = figure.settings, int(preset["seeds"])
+    axis = settings["axis"]
+    places = list(_places(figure, preset))
+    values = [[r["test_error"] for r in results[i * count : (i + 1) * count]] for i in range(len(places))]
+    comparisons = []
+    for (curve, x, _), prediction, sample in zip(places, predict_many(p for *_, p in places), values, strict=True):
+        allowance = curve.get("allowance", {})
+        applies = bool(allowance) and x <= allowance.get("up_to", math.inf)
+        comparisons.append(
+            compare(
+                prediction.test_error,
+                sample,
+                curve=curve["label"],
+                place=x,
+                allowance=allowance["relative"] if applies else 0.0,
+                reason=allowance["reason"] if applies else "",
+            )
+        )
+    lines, points = [], []
+    space = np.geomspace if axis.get("scale") == "log" else np.linspace
+    grid = [float(v) for v in space(axis["from"], axis["to"], axis["count"])]
+    for curve in settings["curves"]:
+        label, regime = curve["label"], curve["regime"]
+        lines.append(Line(grid, _errors(figure, curve, grid, preset["d"]), label, regime))
+        if curve.get("limit", False):
+            lines.append(Line(grid, _errors(figure, curve, grid, "inf"), "", regime, style="dashed"))
+        own = [c for c in comparisons if c.curve == label]
+        if own:
+            x_own = [float(c.place) for c in own]
+            points.append(Points(x_own, [c.mean for c in own], [c.standard_error for c in own], label, regime))
+    panel = Panel(
+        title="",
+        x_label=axis["label"],
+        y_label="test error",
+        x_scale=axis.get("scale", "linear"),
+        y_scale="log",
+        lines=lines,
+        points=points,
+        guides=[_guide(guide, settings["base"]["teacher"], grid) for guide in settings.get("guides", ())],
+    )
+    notes = f"Lines: uniform equivalent at d = {preset['d']}; dashes: the paper's limit; points: the real network."
+    return Outcome((panel,), tuple(comparisons), notes=notes)
+
+
+def _errors(figure: Figure, curve: Mapping[str, Any], grid: Sequence[float], d: float | str) -> list[float]:
+    return [p.test_error for p in predict_many([_problem(figure, curve, x, d) for x in grid])]
+
+
+def _guide(guide: Mapping[str, Any], teacher: str, grid: Sequence[float]) -> Guide:
+    if guide["kind"] == "rate":
+        return Guide(guide["label"], x=grid, y=[guide["height"] / x for x in grid])
+    height = kernel_lower_bound(teacher) if guide["kind"] == "kernel_lower_bound" else best_linear(teacher)
+    return Guide(guide["label"], height=float(height))

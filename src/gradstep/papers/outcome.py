@@ -1,0 +1,159 @@
+"""What a figure's run found: theory against measurement, the numeric verdict, and the panels to draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from gradstep.papers.panels import Panel, Table
+
+__all__ = ["Check", "Comparison", "Outcome", "Verdict", "compare", "judge"]
+
+_LARGEST = 37.0
+"""Beyond it the tail probability of the normal law is not a number any more."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Theory and measurement at one place.
+
+    Attributes
+    ----------
+    curve, quantity : str
+    place : float or str
+        Where on the horizontal axis, or which row of a table.
+    theory, mean, standard_error : float
+    seeds : int
+    allowance : float
+        Relative error of the theory that `reason` explains.
+    reason : str
+        The documented limit of validity behind the allowance.
+    z : float
+        Distance beyond the allowance: Student's t, mapped to the standard normal's scale.
+    plain_z : float
+        The same without the allowance.
+    """
+
+    curve: str
+    quantity: str
+    place: float | str
+    theory: float
+    mean: float
+    standard_error: float
+    seeds: int
+    allowance: float
+    reason: str
+    z: float
+    plain_z: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """A numeric criterion that is not a z-score: `value` must not exceed `bound`, unless `passed` says otherwise."""
+
+    label: str
+    value: float
+    bound: float
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment returns: what to draw, and what to judge."""
+
+    panels: tuple[Panel, ...]
+    comparisons: tuple[Comparison, ...]
+    checks: tuple[Check, ...] = ()
+    notes: str = ""
+    table: Table | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The criterion of a settings file applied to an outcome; nan where there is no comparison."""
+
+    largest_z: float
+    median_z: float
+    beyond_three: float
+    passed: bool
+
+    @classmethod
+    def of(cls, outcome: Outcome, criterion: Mapping[str, float]) -> Verdict:
+        """Judge an outcome.
+
+        Parameters
+        ----------
+        outcome : Outcome
+        criterion : mapping
+            ``largest_z`` and ``beyond_three`` (share of comparisons) hold with the allowances, ``median_z`` without.
+        """
+        z = np.abs([c.z for c in outcome.comparisons])
+        plain = np.abs([c.plain_z for c in outcome.comparisons])
+        found = {
+            "largest_z": float(z.max()) if z.size else math.nan,
+            "median_z": float(np.median(plain)) if z.size else math.nan,
+            "beyond_three": float(np.mean(z > 3)) if z.size else math.nan,
+        }
+        # `not >` and not `<=`: what has no comparison is judged by its checks alone; but nan among z-scores must fail.
+        unknown = bool(z.size) and bool(np.isnan(z).any())
+        within = all(not found[name] > bound for name, bound in criterion.items())
+        passed = within and not unknown and all(check.passed for check in outcome.checks)
+        return cls(passed=passed and bool(outcome.comparisons or outcome.checks), **found)
+
+
+def judge(theory: float, values: Sequence[float], allowance: float = 0.0) -> tuple[float, float, float]:
+    """Return the mean, its standard error, and how far theory is from it on the scale of a standard normal.
+
+    Parameters
+    ----------
+    theory : float
+        Predicted value.
+    values : sequence of float
+        At least two measurements.
+    allowance : float
+        Relative error of the theory that a documented limit of validity explains; only what exceeds it counts.
+    """
+    sample = np.asarray(values, dtype=np.float64)
+    mean = float(sample.mean())
+    error = float(sample.std(ddof=1) / math.sqrt(len(sample)))
+    beyond = max(abs(mean - theory) - allowance * abs(theory), 0.0)
+    if error == 0:
+        return mean, error, math.copysign(_LARGEST, mean - theory) if beyond > 0 else 0.0
+    t = math.copysign(beyond / error, mean - theory)
+    # The tail probability of Student's law, read on the normal scale: 6 seeds must not look like 6 sigma.
+    tail = stats.t.logsf(abs(t), len(sample) - 1)
+    z = float(-stats.norm.ppf(math.exp(tail))) if tail > -700 else _LARGEST
+    return mean, error, math.copysign(z, t)
+
+
+def compare(
+    theory: float,
+    values: Sequence[float],
+    *,
+    curve: str,
+    place: float | str,
+    quantity: str = "test error",
+    allowance: float = 0.0,
+    reason: str = "",
+) -> Comparison:
+    """Compare a predicted value with measurements over seeds.
+
+    Parameters
+    ----------
+    theory : float
+    values : sequence of float
+        One measurement a seed, at least two.
+    curve, place, quantity
+        What is compared.
+    allowance, reason
+        As in `Comparison`; an allowance needs a reason.
+    """
+    if allowance and not reason:
+        raise ValueError("an allowance needs a reason")
+    mean, error, z = judge(theory, values, allowance)
+    plain = judge(theory, values)[2]
+    return Comparison(curve, quantity, place, float(theory), mean, error, len(values), allowance, reason, z, plain)

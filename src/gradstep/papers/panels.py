@@ -1,0 +1,88 @@
+"""What a figure consists of, as plain values: `gradstep.papers.drawing` turns them into ink."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Guide", "Histogram", "Line", "Mark", "Panel", "Points", "Table"]
+
+Scale = Literal["linear", "log"]
+Style = Literal["solid", "dashed", "dotted"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A computed curve; `regime` is a key of the colours in `gradstep.papers.drawing`; no label, nothing written."""
+
+    x: Sequence[float]
+    y: Sequence[float]
+    label: str
+    regime: str
+    style: Style = "solid"
+
+
+@dataclass(frozen=True)
+class Points:
+    """Measured values with standard errors (None: no error bars), in the colour of the line with the same label."""
+
+    x: Sequence[float]
+    mean: Sequence[float]
+    error: Sequence[float] | None
+    label: str
+    regime: str
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """A measured density: `edges` has one value more than `density`."""
+
+    edges: Sequence[float]
+    density: Sequence[float]
+    label: str
+    regime: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place on the horizontal axis: an outlier predicted (a line) or measured (a triangle)."""
+
+    x: float
+    label: str
+    regime: str
+    measured: bool = False
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A reference: a horizontal line at `height`, or the curve (x, y) when x is given."""
+
+    label: str
+    height: float | None = None
+    x: Sequence[float] = ()
+    y: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x_scale: Scale = "linear"
+    y_scale: Scale = "linear"
+    lines: Sequence[Line] = ()
+    points: Sequence[Points] = ()
+    histograms: Sequence[Histogram] = ()
+    marks: Sequence[Mark] = ()
+    guides: Sequence[Guide] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under a header."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]

@@ -1,0 +1,61 @@
+"""One unit of work: a function of the package, its settings, a seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from gradstep.errors import InvalidInput
+
+__all__ = ["Result", "Task", "digest"]
+
+Result = Mapping[str, Any]
+"""What a task returns: names to numbers, or to (nested) lists of numbers."""
+
+
+def digest(value: object) -> str:
+    """Return the SHA-256 of a plain value's canonical JSON text."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Task:
+    """One measurement: it depends on these three values and on nothing else.
+
+    Attributes
+    ----------
+    measure : str
+        ``"gradstep.module:function"``; the function is called as ``function(parameters, seed)`` and returns a mapping
+        of names to plain numbers or (nested) lists of them.
+    parameters : mapping
+        Plain values, as JSON has them.
+    seed : int
+    """
+
+    measure: str
+    parameters: Mapping[str, Any]
+    seed: int
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What identifies the task, as plain values."""
+        return {"measure": self.measure, "parameters": self.parameters, "seed": self.seed}
+
+    def run(self) -> Result:
+        """Carry the task out in this process.
+
+        Raises
+        ------
+        InvalidInput
+            If `measure` is not a function of this package.
+        """
+        module, _, name = self.measure.partition(":")
+        # A settings or result file must not be able to call anything else.
+        if module.split(".")[0] != "gradstep" or not name.isidentifier():
+            raise InvalidInput("measure", self.measure, "'gradstep.module:function'")
+        result: Result = getattr(import_module(module), name)(self.parameters, self.seed)
+        return result

@@ -8,9 +8,23 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.theory.random_features import random_features
-from gradstep.theory.small_step import SmallStep, small_step
+from gradstep.theory.small_step import (
+    SmallStep,
+    gain_many_samples,
+    gain_unbounded_step,
+    gain_wide_coefficient,
+    small_step,
+)
 
-__all__ = ["R_0", "R_1", "delta", "kernel_lower_bound"]
+__all__ = [
+    "R_0",
+    "R_1",
+    "delta",
+    "delta_large_sample",
+    "delta_large_step",
+    "delta_large_width",
+    "kernel_lower_bound",
+]
 
 Array = NDArray[np.float64]
 
@@ -116,6 +130,103 @@ def delta(
     :math:`\mu_2^{*2}+\sigma_\epsilon^2` at finite :math:`\psi_1`, through the norm of the gradient.
     """
     return _step(sigma, sigma_star, eta, lam, psi1, psi2, sigma_eps, N, centred).gain
+
+
+def delta_large_sample(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    eta: ArrayLike,
+    lam: ArrayLike,
+    psi2: ArrayLike,
+    centred: bool = True,
+) -> Array:
+    r"""Limit of :math:`\delta` as :math:`\psi_1\to\infty`, increasing in :math:`\eta` (large sample regime).
+
+    Parameters
+    ----------
+    sigma, sigma_star, eta, lam, psi2, centred
+        As in :func:`R_1`. The noise drops out.
+
+    Returns
+    -------
+    ndarray
+    """
+    values = coefficients(sigma, sigma_star, centred=centred)
+    return gain_many_samples(
+        width_ratio=psi2,
+        penalty=lam,
+        step_size=eta,
+        activation_linear=values.mu1,
+        activation_nonlinear=values.mu2_squared,
+        teacher_linear=values.mu1_star,
+    )
+
+
+def delta_large_width(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    eta: ArrayLike,
+    psi1: ArrayLike,
+    psi2: ArrayLike,
+    centred: bool = True,
+) -> Array:
+    r"""Leading order of :math:`\delta\to0` as :math:`\psi_2\to\infty` (large width regime), of order :math:`1/\psi_2`.
+
+    Parameters
+    ----------
+    sigma, sigma_star, eta, psi1, psi2, centred
+        As in :func:`R_1`. The penalty and the noise drop out.
+
+    Returns
+    -------
+    ndarray
+    """
+    values = coefficients(sigma, sigma_star, centred=centred)
+    coefficient = gain_wide_coefficient(
+        sample_ratio=psi1,
+        step_size=eta,
+        activation_linear=values.mu1,
+        activation_nonlinear=values.mu2_squared,
+        teacher_linear=values.mu1_star,
+    )
+    return np.asarray(coefficient / np.asarray(psi2))
+
+
+def delta_large_step(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    lam: ArrayLike,
+    psi1: ArrayLike,
+    psi2: ArrayLike,
+    sigma_eps: ArrayLike = 0.0,
+    centred: bool = True,
+) -> Array:
+    r"""Limit of :math:`\delta` as :math:`\eta\to\infty` after the proportional limit: its supremum over the step.
+
+    Parameters
+    ----------
+    sigma, sigma_star, lam, psi1, psi2, sigma_eps, centred
+        As in :func:`R_1`.
+
+    Returns
+    -------
+    ndarray
+    """
+    values = coefficients(sigma, sigma_star, centred=centred)
+    return gain_unbounded_step(
+        sample_ratio=psi1,
+        width_ratio=psi2,
+        penalty=lam,
+        activation_linear=values.mu1,
+        activation_nonlinear=values.mu2_squared,
+        teacher_linear=values.mu1_star,
+        teacher_unlearned=values.unlearned,
+        teacher_second_moment=values.second_moment,
+        noise=sigma_eps,
+    )
 
 
 def _step(

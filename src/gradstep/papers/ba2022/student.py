@@ -1,4 +1,8 @@
-r"""The student of Lemma 6 for :math:`\eta=\Theta(\sqrt N)`: :math:`\tau^*` and :math:`\kappa^*` of (5.1)."""
+r"""The student of Lemma 6 for :math:`\eta=\Theta(\sqrt N)`: :math:`\tau^*` and :math:`\kappa^*` of (5.1).
+
+After the step a neuron is its initial value plus :math:`\bar\eta\mu_1\sqrt N a_j\,b` with :math:`b=X^\top y/n`, plus a
+remainder. The student averages the neurons whose readout gave them the slope :math:`\kappa^*` along the teacher.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
+from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
+from gradstep.gaussian.quadrature import gaussian_rule
+from gradstep.gaussian.smoothing import smoothed
 from gradstep.theory.large_step import Spike, conditional_moments
+from gradstep.theory.random_features import nonnegative
 
-__all__ = ["TauStar", "student_risk", "tau_star"]
+__all__ = ["TauStar", "constructed_readout", "constructed_risk", "student_risk", "tau_star"]
 
 Array = NDArray[np.float64]
 
@@ -99,3 +107,108 @@ def tau_star(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, *, c
     if refined.fun <= values[best]:
         return TauStar(float(refined.x), float(refined.fun))
     return TauStar(float(grid[best]), float(values[best]))
+
+
+def constructed_readout(
+    slopes: ArrayLike,
+    kappa: float,
+    *,
+    tolerance: float,
+) -> Array:
+    r"""Readout of the student of Lemma 6 on the raw features: the average over a subset of neurons.
+
+    Parameters
+    ----------
+    slopes : array_like, shape (N,)
+        Slope :math:`\bar\eta\mu_1\mu_1^*\sqrt N a_j` that the step gives neuron :math:`j` along the teacher.
+    kappa : float
+        Slope wanted, :math:`\kappa^*` of :func:`tau_star`.
+    tolerance : float
+        Largest distance from it.
+
+    Returns
+    -------
+    ndarray, shape (N,)
+        :math:`\tilde a_j/\sqrt N=1/|S|` on the subset :math:`S` and 0 elsewhere.
+
+    Raises
+    ------
+    InvalidInput
+        If no neuron is within the tolerance.
+    """
+    chosen = np.abs(np.asarray(slopes, dtype=np.float64) - kappa) <= tolerance
+    if not chosen.any():
+        raise InvalidInput("tolerance", tolerance, "large enough for one neuron, or a wider network, or a larger step")
+    return np.asarray(chosen / chosen.sum())
+
+
+def constructed_risk(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    psi1: ArrayLike,
+    sigma_eps: ArrayLike = 0.0,
+    kappa: float | None = None,
+    neurons: ArrayLike = np.inf,
+    centred: bool = True,
+) -> Array:
+    r"""Risk of the student of Lemma 6 at a finite sample ratio (this project).
+
+    Lemma 6 says that it is close to :math:`\tau^*`. At finite :math:`\psi_1` the neurons also share the noise of the
+    gradient, and each keeps a remainder of its own:
+
+    .. math::
+        R &= E\bigl(\sigma^*(\xi_1)-E_{\xi_2}\sigma(\kappa\xi_1+c\,\xi_3+\sqrt V\xi_2)\bigr)^2
+             +\frac1{|S|}E\,\mathrm{Var}_{\xi_2}\sigma(\kappa\xi_1+c\,\xi_3+\sqrt V\xi_2), \\
+        c &= \frac{\kappa}{\mu_1^*}\sqrt{\frac{E y^2}{\psi_1}}, \qquad
+        V = 1+\Bigl(\frac{\kappa}{\mu_1\mu_1^*}\Bigr)^2\frac{E y^2\,\mathrm{Var}\,\sigma'}{\psi_1} .
+
+    Parameters
+    ----------
+    sigma, sigma_star : str or ScalarFunction
+        Activation and teacher.
+    psi1 : array_like
+        Samples of the step per dimension; ``inf`` gives the objective of (5.1).
+    sigma_eps : array_like
+        Standard deviation of the label noise.
+    kappa : float, optional
+        Slope of the neurons used; by default :math:`\kappa^*`.
+    neurons : array_like
+        Size of the subset.
+    centred : bool
+        Whether the teacher's mean is subtracted.
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On a teacher without linear part, which the gradient does not find, or an infinite slope.
+    """
+    student, target = moments(scalar_function(sigma)), moments(scalar_function(sigma_star))
+    slope = tau_star(sigma, sigma_star, centred=centred).kappa if kappa is None else float(kappa)
+    if not np.isfinite(slope):
+        raise InvalidInput("kappa", slope, "finite; give a finite slope when the infimum of (5.1) is at infinity")
+    if abs(student.derivative_mean * target.linear) < 1e-12:
+        raise InvalidInput("sigma_star", sigma_star, "an activation and a teacher with linear parts")
+    mean = float(target.mean) if centred else 0.0
+    samples, members = np.asarray(psi1, dtype=np.float64), np.asarray(neurons, dtype=np.float64)
+    for field, value in (("psi1", samples), ("neurons", members)):
+        if not (value > 0).all():
+            raise InvalidInput(field, value, "> 0, or inf")
+    label_variance = target.second_moment - mean**2 + nonnegative("sigma_eps", sigma_eps) ** 2
+    spread = (slope / target.linear) ** 2 * label_variance / samples
+    scale = np.sqrt(1 + spread * student.derivative_variance / student.derivative_mean**2)
+    spread, scale, members = np.broadcast_arrays(spread, scale, members)
+    # The shared part kappa x1 + c x3 is one Gaussian u; given u, x1 is Gaussian again.
+    nodes, weights = gaussian_rule(scalar_function(sigma_star).kinks, resolution=0.25)
+    total = np.sqrt(slope**2 + spread)[..., None]
+    correlation = slope / np.where(total > 0, total, 1.0)
+    teacher = smoothed(scalar_function(sigma_star), correlation * nodes, np.sqrt(1 - correlation**2))
+    neuron = smoothed(scalar_function(sigma), total * nodes, scale[..., None])
+    squares = teacher.second_moment - 2 * mean * teacher.mean + mean**2
+    average = squares - 2 * (teacher.mean - mean) * neuron.mean + neuron.mean**2
+    private = (neuron.second_moment - neuron.mean**2) / members[..., None]
+    return np.asarray(((average + private) * weights).sum(axis=-1))

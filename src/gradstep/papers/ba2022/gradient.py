@@ -1,0 +1,150 @@
+r"""Proposition 2: the gradient of (2.1) is almost of rank one; norms of the weights and of the step.
+
+Matrices have the paper's layout here: ``W`` is ``(d, N)``, one neuron a column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.gaussian.functions import ScalarFunction, scalar_function
+from gradstep.gaussian.moments import moments
+from gradstep.papers.ba2022.coefficients import coefficients
+from gradstep.papers.ba2022.spike import theta
+from gradstep.theory.random_features import positive
+
+__all__ = ["Norms", "error_bound", "first_gradient", "norms", "published_first_gradient", "rank_one"]
+
+Array = NDArray[np.float64]
+
+
+def first_gradient(W0: Array, W1: Array, eta: float) -> Array:
+    r"""Gradient :math:`G_0=(W_1-W_0)/(\eta\sqrt N)` of (2.1).
+
+    Parameters
+    ----------
+    W0, W1 : ndarray, shape (d, N)
+        Weights before and after the step.
+    eta : float
+        Learning rate.
+
+    Returns
+    -------
+    ndarray, shape (d, N)
+    """
+    return np.asarray((W1 - W0) / (eta * np.sqrt(W0.shape[1])))
+
+
+def published_first_gradient(W0: Array, W1: Array, n: int) -> Array:
+    r"""The definition :math:`G_0=(W_1-W_0)/(n\sqrt N)` that Proposition 2 prints.
+
+    It contradicts (2.1) and the statement itself, whose :math:`A` is close to :func:`first_gradient`: the factor is
+    :math:`1/(\eta\sqrt N)`.
+
+    Parameters
+    ----------
+    W0, W1 : ndarray, shape (d, N)
+    n : int
+        Number of samples.
+
+    Returns
+    -------
+    ndarray, shape (d, N)
+    """
+    return np.asarray((W1 - W0) / (n * np.sqrt(W0.shape[1])))
+
+
+def rank_one(X: Array, y: Array, a: Array, mu1: float) -> Array:
+    r"""The matrix :math:`A=\frac{\mu_1}{n\sqrt N}X^\top y a^\top` of Proposition 2.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n, d)
+    y : ndarray, shape (n,)
+    a : ndarray, shape (N,)
+        Readout of (1.1), entries of variance :math:`1/N`.
+    mu1 : float
+        :math:`\mu_1` of the activation.
+
+    Returns
+    -------
+    ndarray, shape (d, N)
+    """
+    n, N = y.size, a.size
+    return np.asarray(mu1 / (n * np.sqrt(N)) * np.outer(X.T @ y, a))
+
+
+def error_bound(n: ArrayLike, C: ArrayLike) -> Array:
+    r"""The bound :math:`C\log^2 n/\sqrt n` of Proposition 2 on :math:`\|G_0-A\|/\|G_0\|`.
+
+    Parameters
+    ----------
+    n : array_like
+        Number of samples.
+    C : array_like
+        The constant, which the proposition does not name.
+
+    Returns
+    -------
+    ndarray
+    """
+    samples = positive("n", n)
+    return np.asarray(C * np.log(samples) ** 2 / np.sqrt(samples))
+
+
+@dataclass(frozen=True)
+class Norms:
+    r"""Limits of the norms of section 3.2; operator norms without suffix.
+
+    Attributes
+    ----------
+    weights : ndarray
+        :math:`\|W_0\|\to1+\sqrt{\psi_2}`.
+    weights_frobenius : ndarray
+        :math:`\|W_0\|_F/\sqrt N\to1`.
+    gradient : ndarray
+        :math:`\sqrt N\|G_0\|\to|\mu_1|\theta`.
+    gradient_frobenius : ndarray
+        :math:`\sqrt N\|G_0\|_F`, whose square is :math:`\mu_1^2\theta^2+(E\sigma'^2-\mu_1^2)E y^2/\psi_1`: the
+        remainder :math:`G_0-A` vanishes in operator norm, not in Frobenius norm.
+    """
+
+    weights: Array
+    weights_frobenius: Array
+    gradient: Array
+    gradient_frobenius: Array
+
+
+def norms(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    psi1: ArrayLike,
+    psi2: ArrayLike,
+    sigma_eps: ArrayLike = 0.0,
+) -> Norms:
+    r"""Limits of the norms of :math:`W_0` and :math:`G_0` (section 3.2); their values are this project's.
+
+    A step with :math:`\eta=\Theta(1)` has operator norm :math:`\eta\sqrt N\|G_0\|\asymp\|W_0\|`; one with
+    :math:`\eta=\bar\eta\sqrt N` has Frobenius norm :math:`\bar\eta\sqrt N\cdot\sqrt N\|G_0\|_F\asymp\|W_0\|_F`.
+
+    Parameters
+    ----------
+    sigma, sigma_star : str or ScalarFunction
+        Activation and centred teacher.
+    psi1, psi2, sigma_eps : array_like
+        :math:`n/d`, :math:`N/d`, standard deviation of the label noise.
+
+    Returns
+    -------
+    Norms
+    """
+    student = moments(scalar_function(sigma))
+    label_variance = coefficients(sigma, sigma_star).second_moment + np.square(sigma_eps)
+    spike = abs(student.derivative_mean) * theta(sigma_star, psi1=psi1, sigma_eps=sigma_eps)
+    remainder = student.derivative_variance * label_variance / positive("psi1", psi1)
+    psi2, spike, remainder = np.broadcast_arrays(positive("psi2", psi2), spike, remainder)
+    return Norms(1 + np.sqrt(psi2), np.ones_like(psi2), spike, np.sqrt(spike**2 + remainder))

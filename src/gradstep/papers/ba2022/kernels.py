@@ -1,0 +1,232 @@
+r"""The kernels of section 3.1 that learn a linear function only, and their risk in the proportional limit.
+
+Ridge regression with the neural tangent kernel at initialisation, an inner-product kernel or a distance kernel is
+equivalent to linear ridge regression on the inputs: the kernel matrix is :math:`\alpha XX^\top/d+\gamma I` up to a
+constant, with a linear part :math:`\alpha` and an implicit penalty :math:`\gamma` (El Karoui 2010; Montanari and Zhong
+2020; Bartlett, Montanari and Rakhlin 2021). The conjugate kernel is :func:`~gradstep.papers.ba2022.R_0`. The closed
+forms of the risks are those of linear ridge regression; Proposition 1 bounds all of them from below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian.functions import ScalarFunction, scalar_function
+from gradstep.gaussian.moments import moments
+from gradstep.papers.ba2022.coefficients import coefficients
+from gradstep.theory.random_features import nonnegative, positive
+
+__all__ = [
+    "R_NTK",
+    "LinearEquivalent",
+    "R_ker",
+    "R_linear",
+    "distance_kernel",
+    "inner_product_kernel",
+    "kernel_ridge_penalty",
+    "tangent_kernel",
+]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinearEquivalent:
+    r"""What a kernel matrix is in the proportional limit: :math:`\alpha XX^\top/d+\gamma I`, constants aside.
+
+    Attributes
+    ----------
+    linear : float
+        :math:`\alpha`, positive.
+    diagonal : float
+        :math:`\gamma`: the implicit penalty.
+    """
+
+    linear: float
+    diagonal: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.linear) and self.linear > 0):
+            raise InvalidInput("linear", self.linear, "finite and > 0: a kernel with a linear part")
+        if not (np.isfinite(self.diagonal) and self.diagonal >= 0):
+            raise InvalidInput("diagonal", self.diagonal, "finite and >= 0, as for any positive definite kernel")
+
+
+def inner_product_kernel(g0: float, g1: float, slope0: float) -> LinearEquivalent:
+    r"""Equivalent of :math:`k(x,y)=g(\langle x,y\rangle/d)`: :math:`\alpha=g'(0)`, :math:`\gamma=g(1)-g(0)-g'(0)`.
+
+    Parameters
+    ----------
+    g0, g1 : float
+        :math:`g(0)` and :math:`g(1)`.
+    slope0 : float
+        :math:`g'(0)`.
+
+    Returns
+    -------
+    LinearEquivalent
+    """
+    return LinearEquivalent(slope0, g1 - g0 - slope0)
+
+
+def distance_kernel(g0: float, g2: float, slope2: float) -> LinearEquivalent:
+    r"""Equivalent of :math:`k(x,y)=g(|x-y|^2/d)`: :math:`\alpha=-2g'(2)`, :math:`\gamma=g(0)-g(2)+2g'(2)`.
+
+    Parameters
+    ----------
+    g0, g2 : float
+        :math:`g(0)` and :math:`g(2)`.
+    slope2 : float
+        :math:`g'(2)`, negative.
+
+    Returns
+    -------
+    LinearEquivalent
+    """
+    return LinearEquivalent(-2 * slope2, g0 - g2 + 2 * slope2)
+
+
+def tangent_kernel(sigma: str | ScalarFunction) -> LinearEquivalent:
+    r"""Equivalent of the tangent kernel of (3.1): :math:`\alpha=\mu_1^2`, :math:`\gamma=E\sigma'^2-\mu_1^2`.
+
+    Parameters
+    ----------
+    sigma : str or ScalarFunction
+        Continuous activation.
+
+    Returns
+    -------
+    LinearEquivalent
+    """
+    values = moments(scalar_function(sigma))
+    return LinearEquivalent(values.derivative_mean**2, values.derivative_variance)
+
+
+def kernel_ridge_penalty(lam: ArrayLike, n: ArrayLike, *, published: bool = False) -> Array:
+    r"""What the estimator (3.2) adds to the kernel matrix.
+
+    The minimiser of the objective of (3.2) is :math:`k(x,X)^\top(K+n\lambda I)^{-1}y`. The paper writes
+    :math:`(K+\lambda I)^{-1}`, which belongs to a sum of squares instead of their mean.
+
+    Parameters
+    ----------
+    lam : array_like
+        :math:`\lambda` of (3.2).
+    n : array_like
+        Number of samples.
+    published : bool
+        Return :math:`\lambda`, as the paper's closed form has it.
+
+    Returns
+    -------
+    ndarray
+    """
+    return nonnegative("lam", lam) * (1.0 if published else positive("n", n))
+
+
+def R_linear(
+    sigma_star: str | ScalarFunction,
+    *,
+    penalty: ArrayLike,
+    psi1: ArrayLike,
+    sigma_eps: ArrayLike = 0.0,
+    centred: bool = True,
+) -> Array:
+    r"""Risk of ridge regression on the inputs, :math:`\min_b\frac1n|y-Xb|^2+\ell|b|^2`.
+
+    Parameters
+    ----------
+    sigma_star : str or ScalarFunction
+        Teacher.
+    penalty : array_like
+        :math:`\ell\ge0`; at 0 there have to be more samples than dimensions.
+    psi1 : array_like
+        :math:`n/d`.
+    sigma_eps : array_like
+        Standard deviation of the label noise; the risk does not include it.
+    centred : bool
+        See :func:`~gradstep.papers.ba2022.coefficients`; the mean of a teacher that is not centred stays unlearned.
+
+    Returns
+    -------
+    ndarray
+
+    Notes
+    -----
+    With :math:`S=\mu_2^{*2}+\sigma_\epsilon^2` and the effective ridge :math:`k(1-\psi_1^{-1}/(1+k))=\ell`,
+
+    .. math:: R=\frac{\mu_1^{*2}k^2/(1+k)^2+S}{1-\psi_1^{-1}/(1+k)^2}-\sigma_\epsilon^2 .
+    """
+    values = coefficients("linear", sigma_star, centred=centred)
+    ridge, ratio, noise = (
+        nonnegative("penalty", penalty),
+        1 / positive("psi1", psi1),
+        nonnegative("sigma_eps", sigma_eps),
+    )
+    if not ((ridge > 0) | (ratio < 1)).all():
+        raise InvalidInput("penalty", penalty, "> 0 unless psi1 > 1")
+    half = (1 - ridge - ratio) / 2
+    root = np.sqrt(half**2 + ridge)
+    # The positive root of k^2 + 2 half k - ridge, without cancellation on either side.
+    k = np.where(half > 0, ridge / (root + np.abs(half)), root + np.abs(half))
+    bias = values.mu1_star**2 * k**2 / (1 + k) ** 2
+    return np.asarray((bias + values.unlearned + noise**2) / (1 - ratio / (1 + k) ** 2) - noise**2)
+
+
+def R_ker(
+    kernel: LinearEquivalent,
+    sigma_star: str | ScalarFunction,
+    *,
+    ridge: ArrayLike,
+    psi1: ArrayLike,
+    sigma_eps: ArrayLike = 0.0,
+) -> Array:
+    r"""Risk :math:`\mathcal R_{ker}` of kernel ridge regression (3.2) with a centred teacher.
+
+    Parameters
+    ----------
+    kernel : LinearEquivalent
+        From :func:`inner_product_kernel` or :func:`distance_kernel`.
+    sigma_star, psi1, sigma_eps
+        As in :func:`R_linear`.
+    ridge : array_like
+        What is added to the kernel matrix; see :func:`kernel_ridge_penalty`.
+
+    Returns
+    -------
+    ndarray
+    """
+    penalty = (nonnegative("ridge", ridge) + kernel.diagonal) / (kernel.linear * positive("psi1", psi1))
+    return R_linear(sigma_star, penalty=penalty, psi1=psi1, sigma_eps=sigma_eps)
+
+
+def R_NTK(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    lam: ArrayLike,
+    psi1: ArrayLike,
+    psi2: ArrayLike,
+    sigma_eps: ArrayLike = 0.0,
+) -> Array:
+    r"""Risk :math:`\mathcal R_{NTK}(\lambda)` of ridge regression on the tangent features of (3.1).
+
+    The penalty :math:`(\lambda/N)|a|^2` of (3.1) adds :math:`\lambda n/N` to the kernel matrix.
+
+    Parameters
+    ----------
+    sigma, sigma_star : str or ScalarFunction
+        Activation and centred teacher.
+    lam, psi1, psi2, sigma_eps : array_like
+        As in :func:`~gradstep.papers.ba2022.R_0`.
+
+    Returns
+    -------
+    ndarray
+    """
+    ridge = nonnegative("lam", lam) * positive("psi1", psi1) / positive("psi2", psi2)
+    return R_ker(tangent_kernel(sigma), sigma_star, ridge=ridge, psi1=psi1, sigma_eps=sigma_eps)

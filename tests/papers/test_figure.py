@@ -1,47 +1,63 @@
-"""The figures: settings, verdicts, results on disk that survive, and the report."""
+"""The figures: settings, verdicts, and the report."""
 
 import dataclasses
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
+import re
 
 import numpy as np
 import pytest
 
 from gradstep.errors import InvalidInput
-from gradstep.papers import figure as module
-from gradstep.papers.figure import judge, load_figures, run_figure
+from gradstep.papers.experiments import learning_curves
+from gradstep.papers.figure import PAPERS, load_figures, point_seeds, run_figure, run_figures
+from gradstep.papers.outcome import Check, Outcome, Verdict, compare, judge
 from gradstep.papers.report import write_report
 
-ROWS = {"fig1": "B1", "fig3a": "B3", "fig3b": "B4", "fig3c": "B5", "fig2_tanh": "C5", "fig2_sin": "C5"}
+HEADLINES = {"fig1": "B1", "fig3a": "B3", "fig3b": "B4", "fig3c": "B5", "fig2_tanh": "C5", "fig2_sin": "C5"}
+FIGURES = {figure.name: figure for figure in load_figures()}
 
 
-def tiny(name: str = "fig3b"):
-    """Return a figure cut down to the smallest useful size."""
-    (settings,) = load_figures([name])
-    preset = {"d": 40, "points": [1.0, 2.0], "seeds": 3, "seed": 7}
-    return dataclasses.replace(settings, curves=settings.curves[:2], presets={"quick": preset})
+def tiny(name="fig3b"):
+    """Return a figure of learning curves cut down to the smallest useful size."""
+    figure = FIGURES[name]
+    settings = {**figure.settings, "curves": figure.settings["curves"][:2]}
+    return dataclasses.replace(
+        figure, settings=settings, presets={"quick": {"d": 40, "points": [1.0, 2.0], "seeds": 3, "seed": 7}}
+    )
 
 
-def test_first_figures_are_there_with_every_preset_and_a_criterion():
-    figures = load_figures()
-    assert {f.name: f.row for f in figures} == ROWS
-    for settings in figures:
-        assert set(settings.presets) == {"quick", "standard", "paper"}
-        assert settings.criterion["largest_z"] <= 4
-        assert settings.stated
-        assert settings.ours
+def test_headline_figures_are_marked():
+    assert {name: figure.row for name, figure in FIGURES.items() if figure.headline} == HEADLINES
 
 
-@pytest.mark.parametrize("name", sorted(ROWS))
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_settings_are_complete(name):
+    figure = FIGURES[name]
+    assert set(figure.presets) == {"quick", "standard", "paper"}
+    assert set(figure.criterion) <= {"largest_z", "median_z", "beyond_three"}
+    assert figure.criterion["largest_z"] <= 4
+    assert figure.criterion["median_z"] <= 1.5
+    assert re.fullmatch(r"[BMCU]\d+", figure.row)
+    for text in (figure.title, figure.summary, figure.stated, figure.ours):
+        assert len(text) > 8
+    for preset in ("quick", "standard", "paper"):
+        tasks = figure.tasks(preset)
+        assert all(0 <= task.seed < 2**32 for task in tasks)
+        assert len({(str(task.parameters), task.seed) for task in tasks}) == len(tasks)
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
 def test_quick_preset_meets_its_criterion(name, tmp_path):
-    (settings,) = load_figures([name])
-    result = run_figure(settings, "quick", cache=tmp_path, workers=1)
-    assert result.passed, [(c.label, p) for c in result.curves for p in c.points]
+    result = run_figure(FIGURES[name], "quick", cache=tmp_path, workers=1)
+    assert result.outcome.comparisons or result.outcome.checks
+    assert result.verdict.passed, (result.verdict, result.outcome.comparisons, result.outcome.checks)
+
+
+def test_seeds_of_points_are_independent_and_fixed():
+    preset = {"seed": 5, "seeds": 40}
+    a, b = point_seeds("fig", "curve", 1.0, preset), point_seeds("fig", "curve", 2.0, preset)
+    assert a == point_seeds("fig", "curve", 1.0, preset)
+    assert not set(a) & set(b)
+    assert not set(a) & set(point_seeds("fig", "curve", 1.0, {**preset, "seed": 6}))
 
 
 def test_z_is_the_standard_normal_equivalent_of_students_t():
@@ -55,77 +71,37 @@ def test_z_is_the_standard_normal_equivalent_of_students_t():
     assert error == pytest.approx(np.std([1.0, 3.0, 2.0, 2.4], ddof=1) / 2)
     assert 0 < score < 1
     assert judge(1e9, [1.0, 1.1, 1.2])[2] < -4
+    assert judge(1.0, [1.0, 1.0])[2] == 0
+    assert judge(1.0, [2.0, 2.0])[2] > 30
     assert abs(judge(1.1, [1.0, 1.01, 1.02], allowance=0.1)[2]) < abs(judge(1.1, [1.0, 1.01, 1.02])[2])
 
 
+def test_the_verdict_counts_what_it_says():
+    values = [1.0, 1.1, 0.9, 1.05]
+    good = compare(1.0, values, curve="a", place=1.0)
+    bad = compare(3.0, values, curve="a", place=2.0)
+    excused = compare(3.0, values, curve="a", place=2.0, allowance=0.7, reason="known")
+    criterion = {"largest_z": 3.0, "median_z": 1.0}
+    assert Verdict.of(Outcome((), (good,)), criterion).passed
+    assert not Verdict.of(Outcome((), (good, bad)), criterion).passed
+    # The allowance excuses the largest, never the median.
+    assert Verdict.of(Outcome((), (good, good, excused)), criterion).passed
+    assert not Verdict.of(Outcome((), (good, excused, excused)), criterion).passed
+    assert not Verdict.of(Outcome((), ()), criterion).passed
+    assert not Verdict.of(Outcome((), (good,), (Check("x", 2.0, 1.0, False),)), criterion).passed
+    assert not Verdict.of(Outcome((), (compare(np.nan, values, curve="a", place=1.0),)), criterion).passed
+    with pytest.raises(ValueError, match="reason"):
+        compare(1.0, values, curve="a", place=1.0, allowance=0.1)
+
+
 def test_a_shifted_theory_fails(tmp_path, monkeypatch):
-    (settings,) = load_figures(["fig3a"])
-    honest = module.predict_many
+    honest = learning_curves.predict_many
 
     def shifted(problems):
         return [dataclasses.replace(p, test_error=1.3 * p.test_error) for p in honest(problems)]
 
-    monkeypatch.setattr(module, "predict_many", shifted)
-    assert not run_figure(settings, "quick", cache=tmp_path, workers=1).passed
-
-
-def test_second_run_simulates_nothing(tmp_path, monkeypatch):
-    first = run_figure(tiny(), "quick", cache=tmp_path, workers=1)
-    monkeypatch.setattr(module, "simulate", lambda *a, **k: pytest.fail("simulated again"))
-    again = run_figure(tiny(), "quick", cache=tmp_path, workers=1)
-    assert again.z_scores == first.z_scores
-
-
-def test_number_of_workers_does_not_change_a_bit(tmp_path):
-    one = run_figure(tiny(), "quick", cache=tmp_path / "one", workers=1)
-    two = run_figure(tiny(), "quick", cache=tmp_path / "two", workers=2)
-    assert one.z_scores == two.z_scores
-
-
-@pytest.mark.parametrize("damage", ["", "{", '{"key": 1, "values": [1], "checksum": "no"}', "[]"])
-def test_a_damaged_file_is_set_aside_and_computed_again(tmp_path, damage):
-    first = run_figure(tiny(), "quick", cache=tmp_path, workers=1)
-    victim = sorted(tmp_path.glob("*.json"))[0]
-    victim.write_text(damage)
-    again = run_figure(tiny(), "quick", cache=tmp_path, workers=1)
-    assert again.z_scores == first.z_scores
-    assert len(list(tmp_path.glob("*.damaged"))) == 1
-
-
-def test_a_changed_value_is_noticed(tmp_path):
-    run_figure(tiny(), "quick", cache=tmp_path, workers=1)
-    victim = sorted(tmp_path.glob("*.json"))[0]
-    stored = json.loads(victim.read_text())
-    stored["values"][0] *= 2
-    victim.write_text(json.dumps(stored))
-    run_figure(tiny(), "quick", cache=tmp_path, workers=1)
-    assert list(tmp_path.glob("*.damaged"))
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
-def test_a_killed_run_resumes_and_ends_identical(tmp_path):
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from gradstep.papers.figure import load_figures, run_figure\n"
-        "if __name__ == '__main__':\n"
-        "    run_figure(load_figures(['fig3a'])[0], 'quick', cache=Path(sys.argv[1]), workers=2)\n"
-    )
-    script = tmp_path / "run.py"
-    script.write_text(code)
-    cache = tmp_path / "cache"
-    process = subprocess.Popen([sys.executable, str(script), str(cache)], start_new_session=True)
-    deadline = time.monotonic() + 60
-    while not list(cache.glob("*.json")) and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    survivors = {path.name: path.stat().st_mtime_ns for path in cache.glob("*.json")}
-    assert survivors
-    (settings,) = load_figures(["fig3a"])
-    resumed = run_figure(settings, "quick", cache=cache, workers=1)
-    assert all((cache / name).stat().st_mtime_ns == stamp for name, stamp in survivors.items())
-    undisturbed = run_figure(settings, "quick", cache=tmp_path / "fresh", workers=1)
-    assert resumed.z_scores == undisturbed.z_scores
+    monkeypatch.setattr(learning_curves, "predict_many", shifted)
+    assert not run_figure(FIGURES["fig3a"], "quick", cache=tmp_path, workers=1).verdict.passed
 
 
 def test_report_is_one_file_that_needs_nothing_else(tmp_path):
@@ -139,7 +115,8 @@ def test_report_is_one_file_that_needs_nothing_else(tmp_path):
     assert "<script" not in body
     assert "<link" not in body
     assert text.count("<svg") == 2
-    assert f"{result.largest_z:.2f}" in text
+    assert f"{result.verdict.largest_z:.2f}" in text
+    assert text.index("<table>") < text.index(f"<h2>{PAPERS['ba2022']}")
     for kind in ("png", "svg", "pdf"):
         assert (path.parent / f"fig3b.{kind}").stat().st_size > 5000
 
@@ -149,9 +126,9 @@ def test_report_is_one_file_that_needs_nothing_else(tmp_path):
     [
         (lambda tmp: load_figures(["fig99"]), "figure"),
         (lambda tmp: run_figure(tiny(), "huge", cache=tmp), "preset"),
-        (lambda tmp: run_figure(tiny(), "quick", cache=tmp, workers=0), "workers"),
+        (lambda tmp: run_figures([tiny()], "quick", cache=tmp, workers=0), "workers"),
     ],
 )
-def test_bad_input_is_named(call, field, tmp_path: Path):
+def test_bad_input_is_named(call, field, tmp_path):
     with pytest.raises(InvalidInput, match=field):
         call(tmp_path)

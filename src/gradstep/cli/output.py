@@ -102,7 +102,7 @@ def progress(unit: str) -> Iterator[Report]:
     def say(done: int, total: int, label: str) -> None:
         nonlocal last_line, last_time
         line = f"{done}/{total} {label or unit}"
-        if line != last_line and (done >= total or monotonic() - last_time >= 0.5):
+        if line != last_line and (done >= total or monotonic() - last_time >= 5.0):
             print(line, file=sys.stderr, flush=True)
             last_line, last_time = line, monotonic()
 

@@ -10,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, ScalarFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from gradstep.papers.figure import FigureResult
 from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel, Points
@@ -158,9 +158,7 @@ def _log_ticks(axis: mpl.axis.Axis) -> None:
     axis.set_minor_locator(NullLocator())
     if decades <= 3:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades > 0.7 else tuple(range(1, 10))))
-        formatter = ScalarFormatter()
-        formatter.set_scientific(False)
-        axis.set_major_formatter(formatter)
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 

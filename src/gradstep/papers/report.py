@@ -186,9 +186,9 @@ def write_report(results: Sequence[FigureResult], out: Path, preset: str, second
         f"<h1>Theory over simulation of the real network</h1>"
         f'<p class="note">Preset {escape(preset)}, {seconds:.0f} s, {versions}, '
         f"Python {platform.python_version()}.</p>"
-        f"<p>Points come from real two-layer networks after one real gradient step, with their standard errors over "
-        f"the seeds; every line is computed, none is fitted. z is the distance in standard errors (Student's law for the "
-        f"seeds at hand, read on the normal scale); of all {z.size} comparisons, without allowances: {within}.</p>"
+        f"<p>Points come from real two-layer networks after one real gradient step, with standard errors over "
+        f"the seeds; every line is computed, none is fitted. z is the distance in standard errors (Student's law for "
+        f"the seeds at hand, read on the normal scale); of all {z.size} comparisons, without allowances: {within}.</p>"
         f'{_coverage(results)}<p class="note">Convention: {escape(CONVENTION)}. An allowance is a relative error of '
         f"the theory that a documented limit of validity explains, named under the figure; the largest |z| counts only "
         f"what exceeds it, the median has no allowance.</p>{sections}</body></html>"

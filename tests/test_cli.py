@@ -8,6 +8,7 @@ import math
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -416,28 +417,42 @@ def test_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
 def two_figures(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Stand-ins for the figures of two papers, of which one can be told to fail or to be interrupted."""
     state = SimpleNamespace(passed=True, interrupted=False, asked=[])
-    known = [SimpleNamespace(name="first", paper="ba2022"), SimpleNamespace(name="second", paper="cui2024")]
+    known = [
+        SimpleNamespace(name="first", paper="ba2022", row="B1", headline=True),
+        SimpleNamespace(name="second", paper="cui2024", row="C5", headline=True),
+        SimpleNamespace(name="third", paper="cui2024", row="C6", headline=False),
+    ]
 
     def load_figures(names: list[str] | None = None) -> list[SimpleNamespace]:
         for name in names or []:
             if name not in {f.name for f in known}:
-                raise InvalidInput("figure", name, "first, second")
+                raise InvalidInput("figure", name, "first, second, third")
         return [f for f in known if not names or f.name in names]
 
-    def run_figure(settings: Any, preset: str, *, cache: Path, workers: int | None, progress: Any) -> SimpleNamespace:
+    def run_figures(
+        figures: list[Any], preset: str, *, cache: Path, workers: int | None, progress: Any
+    ) -> Iterator[SimpleNamespace]:
         assert cache.is_dir()
         if state.interrupted:
             raise KeyboardInterrupt
-        progress(1, 1)
-        state.asked.append((settings.name, preset, workers))
-        return SimpleNamespace(settings=settings, passed=state.passed, z_scores=[0.5, -3.5, math.nan])
+        for figure in reversed(figures):  # they end in any order
+            progress(1, 1, figure.name)
+            state.asked.append((figure.name, preset, workers))
+            verdict = SimpleNamespace(passed=state.passed, largest_z=3.5, median_z=0.5)
+            checks = [SimpleNamespace(passed=True), SimpleNamespace(passed=False)]
+            outcome = SimpleNamespace(comparisons=[1, 2, 3], checks=checks)
+            yield SimpleNamespace(figure=figure, verdict=verdict, outcome=outcome)
 
     def write_report(results: list[Any], out: Path, preset: str, seconds: float) -> Path:
         return out / "report.html"
 
-    monkeypatch.setitem(
-        sys.modules, "gradstep.papers.figure", SimpleNamespace(load_figures=load_figures, run_figure=run_figure)
+    stand_in = SimpleNamespace(
+        load_figures=load_figures,
+        run_figures=run_figures,
+        PRESETS=("quick", "standard", "paper"),
+        PAPERS={"ba2022": "Ba", "moniri2024": "Moniri", "cui2024": "Cui"},
     )
+    monkeypatch.setitem(sys.modules, "gradstep.papers.figure", stand_in)
     monkeypatch.setitem(sys.modules, "gradstep.papers.report", SimpleNamespace(write_report=write_report))
     return state
 
@@ -445,18 +460,30 @@ def two_figures(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_reproduce_ends_with_the_path_of_the_report(two_figures: SimpleNamespace, tmp_path: Path) -> None:
     result = run("reproduce", "--preset", "quick", "--out", str(tmp_path), "--workers", "2")
     assert result.exit_code == 0, result.stderr
-    assert two_figures.asked == [("first", "quick", 2), ("second", "quick", 2)]
+    assert sorted(two_figures.asked) == [("first", "quick", 2), ("second", "quick", 2)]
     lines = result.stdout.splitlines()
     assert lines[-1] == str(tmp_path / "report.html")
-    row = next(line for line in lines if line.startswith("second"))
-    assert row.split() == ["second", "cui2024", "2", "3.5", "1", "passed"]
+    row = next(line for line in lines if "second" in line)
+    assert row.split() == ["C5", "second", "cui2024", "3", "3.5", "0.5", "1/2", "passed"]
+    assert lines.index(row) > next(i for i, line in enumerate(lines) if "first" in line)
 
 
-@pytest.mark.parametrize("choice", [["--figure", "second"], ["--paper", "cui2024"]])
-def test_reproduce_some_figures(choice: list[str], two_figures: SimpleNamespace, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        (["--figure", "second"], ["second"]),
+        (["--figure", "third"], ["third"]),
+        (["--paper", "cui2024"], ["second", "third"]),
+        (["--paper", "cui2024", "--figure", "third"], ["third"]),
+        (["--all"], ["first", "second", "third"]),
+    ],
+)
+def test_reproduce_some_figures(
+    choice: list[str], names: list[str], two_figures: SimpleNamespace, tmp_path: Path
+) -> None:
     document = run_json("reproduce", "--out", str(tmp_path), *choice)
-    assert two_figures.asked == [("second", "standard", None)]
-    assert [figure["name"] for figure in document["figures"]] == ["second"]
+    assert sorted(two_figures.asked) == [(name, "standard", None) for name in names]
+    assert [figure["name"] for figure in document["figures"]] == names
     assert document["report"] == str(tmp_path / "report.html")
 
 
@@ -478,7 +505,9 @@ def test_reproduce_interrupted_says_how_to_go_on(two_figures: SimpleNamespace, t
 def test_reproduce_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     occupied = tmp_path / "file"
     occupied.write_text("")
-    for arguments in (["--figure", "third"], ["--paper", "third"], ["--out", str(occupied)]):
+    wrong = [["--figure", "fourth"], ["--paper", "third"], ["--preset", "huge"], ["--out", str(occupied)]]
+    wrong.append(["--figure", "first", "--paper", "cui2024"])
+    for arguments in wrong:
         result = run("reproduce", "--out", str(tmp_path), *arguments)
         assert result.exit_code == 2, arguments
         assert result.stderr.startswith(f"error: {arguments[0][2:]}: got ")

@@ -40,7 +40,7 @@ from scipy.optimize import minimize_scalar
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
-from gradstep.gaussian.smoothing import smoothed
+from gradstep.gaussian.smoothing import hermite_smoothed, smoothed
 from gradstep.theory.random_features import nonnegative, positive
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "best_step",
     "conditional_moments",
     "large_step",
+    "learned_along_teacher",
     "learned_function",
     "lower_bound",
     "solve",
@@ -314,8 +315,16 @@ def conditional_moments(
             ]
         )
 
-    owner, start, end = _initial_panels(student, target, unique)
+    # Functions of definite parity: the negative half mirrors the positive one.
+    mirrored = student.parity == "odd" and target.parity is not None and not unique[3].any()
+    owner, start, end = _initial_panels(student, target, unique, 0.0 if mirrored else -HALF_RANGE)
     owner, kappa, half_width, values = _adapt(tabulate, owner, start, end, tolerance)
+    if mirrored:
+        teacher_sign = -1.0 if target.parity == "odd" else 1.0
+        signs = np.array([-1.0, 1.0, 1.0, teacher_sign, -teacher_sign, 1.0])[:, None, None]
+        owner, half_width = np.tile(owner, 2), np.tile(half_width, 2)
+        kappa = np.concatenate([-kappa[:, ::-1], kappa])
+        values = np.concatenate([signs * values[:, :, ::-1], values], axis=1)
     density = np.exp(-0.5 * kappa**2) / np.sqrt(2 * np.pi)
     tables = _pad(unique.shape[1], owner, np.concatenate([[kappa, WEIGHTS * half_width[:, None] * density], values]))
     gathered = tables[:, inverse].reshape(8, *shape, -1)
@@ -333,10 +342,10 @@ def conditional_moments(
 
 
 def _initial_panels(
-    student: ScalarFunction, target: ScalarFunction, unique: Array
+    student: ScalarFunction, target: ScalarFunction, unique: Array, low: float
 ) -> tuple[NDArray[np.intp], Array, Array]:
-    """Owner, start and end of the first panels: a uniform grid with every kink as a panel end."""
-    grid = np.linspace(-HALF_RANGE, HALF_RANGE, 13)
+    """Owner, start and end of the first panels above `low`: a uniform grid with every kink as a panel end."""
+    grid = np.linspace(low, HALF_RANGE, 13 if low < 0 else 7)
     owners, starts, ends = [], [], []
     for index, (r, c, gamma, b) in enumerate(unique.T):
         centres = []
@@ -345,7 +354,7 @@ def _initial_panels(
         if gamma != 0:
             centres += [(kink / gamma, np.sqrt(max(1 - gamma**2, 0.0)) / abs(gamma)) for kink in target.kinks]
         marks = [centre + side * width for centre, width in centres for side in _marks(width)]
-        edges = np.unique(np.concatenate([grid, [mark for mark in marks if abs(mark) < HALF_RANGE]]))
+        edges = np.unique(np.concatenate([grid, [mark for mark in marks if low < mark < HALF_RANGE]]))
         # Two kinks a rounding error apart would make an empty panel.
         edges = edges[np.concatenate([[True], np.diff(edges) > 1e-12])]
         edges[-1] = HALF_RANGE
@@ -928,3 +937,46 @@ def learned_function(
     features = smoothed(scalar_function(activation), strength * projections + np.asarray(bias), scale)
     mean, overlap = solution.readout_mean[expand], solution.bulk_overlap[expand]
     return np.asarray(mean * features.mean + projections * overlap * features.slope / scale)
+
+
+def learned_along_teacher(activation: str | ScalarFunction, solution: LargeStep, projection: ArrayLike) -> Array:
+    r"""Mean prediction given the projection :math:`t=\langle w_*,x\rangle` on the teacher's direction.
+
+    Parameters
+    ----------
+    activation : str or ScalarFunction
+        The activation that ``solution`` was made with.
+    solution : LargeStep
+        From :func:`large_step`, of any shape.
+    projection : array_like
+        :math:`t`, of any shape.
+
+    Returns
+    -------
+    ndarray
+        Shape of the solution followed by that of ``projection``.
+
+    Notes
+    -----
+    Given :math:`t` the spike sees :math:`\kappa=\gamma t+\rho z`, with :math:`\rho^2=1-\gamma^2`, and the teacher's
+    other coordinate is :math:`\zeta=\rho t-\gamma z`. With :math:`u=r\gamma t+\sqrt{r^2\rho^2+c}\,z'` the average of
+    :math:`m\mu_0+\kappa\theta\mu_1+\psi\zeta\mu_1` is
+
+    .. math:: m\,E\sigma(u)+(\gamma\theta+\rho\psi)\,t\,E\sigma'(u)+\rho r(\rho\theta-\gamma\psi)\,E\sigma''(u)
+
+    by Stein's lemma (this project).
+    """
+    t = np.asarray(projection, dtype=np.float64)
+    expand = (...,) + (None,) * t.ndim
+    r, c, gamma = (
+        value[expand] for value in (solution.spike.strength, solution.spike.bulk_variance, solution.spike.alignment)
+    )
+    rho = np.sqrt(np.maximum(1 - gamma**2, 0.0))
+    scale = np.sqrt((r * rho) ** 2 + c)
+    mean, first, second = hermite_smoothed(scalar_function(activation), r * gamma * t, scale, 2)
+    m, theta, psi = (
+        value[expand] for value in (solution.readout_mean, solution.bulk_overlap, solution.teacher_overlap)
+    )
+    curvature = np.sqrt(2) * second / scale**2
+    tilt = (gamma * theta + rho * psi) * t * first / scale
+    return np.asarray(m * mean + tilt + rho * r * (rho * theta - gamma * psi) * curvature)

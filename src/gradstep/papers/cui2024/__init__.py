@@ -5,6 +5,7 @@ code, ``alpha0`` the samples of the step, ``alpha`` those of the fit, ``beta`` t
 ``lam`` the penalty. ``r``, ``c`` and ``gamma`` are the spike strength, the bulk variance and the alignment.
 """
 
+from gradstep.papers.cui2024.bias import TrainedBias, biased_lower_bound, biased_statistics, trained_bias
 from gradstep.papers.cui2024.bounds import (
     best_linear,
     best_lower_bound,
@@ -12,19 +13,46 @@ from gradstep.papers.cui2024.bounds import (
     lower_bound,
     upper_bound,
 )
-from gradstep.papers.cui2024.errors import learned_function, summary_statistics, test_error, train_error
+from gradstep.papers.cui2024.errors import (
+    learned_along_target,
+    learned_function,
+    summary_statistics,
+    test_error,
+    train_error,
+)
+from gradstep.papers.cui2024.letters import (
+    LetterBounds,
+    Letters,
+    LetterStatistics,
+    density_letters,
+    letter_bounds,
+    letter_statistics,
+    stepped_letters,
+)
 from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
 
 __all__ = [
+    "LetterBounds",
+    "LetterStatistics",
+    "Letters",
+    "TrainedBias",
     "best_linear",
     "best_lower_bound",
     "best_upper_bound",
+    "biased_lower_bound",
+    "biased_statistics",
+    "density_letters",
     "equivalent_features",
     "equivalent_srf",
+    "learned_along_target",
     "learned_function",
+    "letter_bounds",
+    "letter_statistics",
     "lower_bound",
+    "stepped_letters",
     "summary_statistics",
     "test_error",
     "train_error",
+    "trained_bias",
     "upper_bound",
 ]

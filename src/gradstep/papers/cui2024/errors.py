@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.theory import large_step as theory
 
-__all__ = ["learned_function", "summary_statistics", "test_error", "train_error"]
+__all__ = ["learned_along_target", "learned_function", "summary_statistics", "test_error", "train_error"]
 
 Array = NDArray[np.float64]
 
@@ -153,3 +153,23 @@ def learned_function(sigma: str | ScalarFunction, statistics: theory.LargeStep, 
     ndarray
     """
     return np.asarray(theory.learned_function(sigma, statistics, kappa))
+
+
+def learned_along_target(sigma: str | ScalarFunction, statistics: theory.LargeStep, t: ArrayLike) -> Array:
+    r"""Function of :math:`t=\langle w_*,x\rangle` that the network implements along the target's direction (Figure 1).
+
+    Parameters
+    ----------
+    sigma : str or ScalarFunction
+        Activation.
+    statistics : LargeStep
+        From :func:`summary_statistics`.
+    t : array_like
+        Projections on :math:`w_*`.
+
+    Returns
+    -------
+    ndarray
+        :math:`E[f(x)\mid\langle w_*,x\rangle=t]`.
+    """
+    return np.asarray(theory.learned_along_teacher(sigma, statistics, t))

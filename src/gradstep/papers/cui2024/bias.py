@@ -1,0 +1,176 @@
+r"""A bias common to all neurons, given or trained with the readout (appendix C.8, (130) to (132))."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import ScalarFunction
+from gradstep.papers.cui2024.bounds import lower_bound
+from gradstep.papers.cui2024.spiked import equivalent_features
+from gradstep.theory.large_step import LargeStep, Spike, solve
+
+__all__ = ["TrainedBias", "biased_lower_bound", "biased_statistics", "trained_bias"]
+
+Array = NDArray[np.float64]
+
+_GRID = 41
+
+
+def _around(grid: Array, index: int) -> tuple[float, float]:
+    return float(grid[max(index - 1, 0)]), float(grid[min(index + 1, grid.size - 1)])
+
+
+def biased_statistics(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    r: float,
+    c: float,
+    gamma: float,
+    b: ArrayLike,
+    alpha: ArrayLike,
+    lam: ArrayLike,
+    beta: ArrayLike = 1.0,
+    sigma_eps: ArrayLike = 0.0,
+) -> LargeStep:
+    r"""Result 3.3 for :math:`\sigma(\langle w_i,x\rangle+b)` with a given bias: (131) in place of (15).
+
+    Parameters
+    ----------
+    sigma, sigma_star : str or ScalarFunction
+        Activation and teacher.
+    r, c, gamma : float
+        Spike strength, bulk variance and alignment.
+    b : array_like
+        Bias.
+    alpha, lam, beta, sigma_eps : array_like
+        As in :func:`~gradstep.papers.cui2024.summary_statistics`; they broadcast with ``b``.
+
+    Returns
+    -------
+    LargeStep
+    """
+    bias = np.asarray(b, dtype=np.float64)
+    model = Spike(*(np.full(bias.shape, value) for value in (r, c, gamma)))
+    table = equivalent_features(sigma, sigma_star, r=model.strength, c=c, gamma=gamma, b=bias)
+    return solve(table, model, sample_ratio=alpha, width_ratio=beta, penalty=lam, noise=sigma_eps)
+
+
+@dataclass(frozen=True)
+class TrainedBias:
+    """The bias that minimises the training loss.
+
+    Attributes
+    ----------
+    bias : float
+    test_error, train_loss : float
+        There.
+    minima : tuple of float
+        Every local minimum found, in increasing order of the training loss.
+    """
+
+    bias: float
+    test_error: float
+    train_loss: float
+    minima: tuple[float, ...]
+
+
+def trained_bias(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    r: float,
+    c: float,
+    gamma: float,
+    alpha: float,
+    lam: float,
+    beta: float = 1.0,
+    sigma_eps: float = 0.0,
+    largest: float = 4.0,
+) -> TrainedBias:
+    r"""Train the bias together with the readout.
+
+    Parameters
+    ----------
+    sigma, sigma_star, r, c, gamma, alpha, lam, beta, sigma_eps
+        As in :func:`biased_statistics`.
+    largest : float
+        Biases of absolute value up to this are searched.
+
+    Returns
+    -------
+    TrainedBias
+
+    Raises
+    ------
+    InvalidInput
+        If ``largest`` is not positive.
+
+    Notes
+    -----
+    The paper asks for a stationary point of the free energy in :math:`b`. There can be several; this is the one of
+    least training loss, the minimum of (82).
+    """
+    if not largest > 0:
+        raise InvalidInput("largest", largest, "a positive number")
+
+    def at(b: ArrayLike) -> LargeStep:
+        return biased_statistics(
+            sigma, sigma_star, r=r, c=c, gamma=gamma, b=b, alpha=alpha, lam=lam, beta=beta, sigma_eps=sigma_eps
+        )
+
+    grid = np.linspace(-largest, largest, _GRID)
+    loss = at(grid).train_loss
+    padded = np.concatenate([[np.inf], loss, [np.inf]])
+    valleys = np.flatnonzero((padded[1:-1] <= padded[:-2]) & (padded[1:-1] < padded[2:]))
+    found = []
+    for index in valleys:
+        best = minimize_scalar(
+            lambda b: float(at(b).train_loss),
+            bounds=_around(grid, int(index)),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
+        found.append((float(best.fun), float(best.x)))
+    found.sort()
+    loss_there, bias = found[0]
+    return TrainedBias(bias, float(at(bias).test_error), loss_there, tuple(b for _, b in found))
+
+
+def biased_lower_bound(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    r: float,
+    c: float = 1.0,
+    gamma: float = 1.0,
+    largest: float = 4.0,
+) -> tuple[float, float]:
+    """Lower bound (132): (27) at the best bias.
+
+    Parameters
+    ----------
+    sigma, sigma_star, r, c, gamma
+        As in :func:`biased_statistics`.
+    largest : float
+        Biases of absolute value up to this are searched.
+
+    Returns
+    -------
+    bound, bias : float
+    """
+
+    def at(b: ArrayLike) -> Array:
+        return lower_bound(sigma, sigma_star, r=r, c=c, gamma=gamma, b=b)
+
+    grid = np.linspace(-largest, largest, _GRID)
+    index = int(np.argmin(at(grid)))
+    best = minimize_scalar(
+        lambda b: float(at(b)), bounds=_around(grid, index), method="bounded", options={"xatol": 1e-9}
+    )
+    return float(best.fun), float(best.x)

@@ -1,0 +1,345 @@
+r"""Drawn instances: the spiked random features model (7), the network after a real step, the equivalent features (14).
+
+Inputs, label noise and initial weights come from the same streams as those of :func:`gradstep.simulate`; the teacher's
+direction is the first axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import ScalarFunction, smoothed
+from gradstep.papers.cui2024.spiked import equivalent_features
+from gradstep.problem import Problem
+from gradstep.simulation.backend import backend
+from gradstep.simulation.instance import TEACHER_AXIS, fit_sample, initial_readout, initial_weights, step_sample
+from gradstep.simulation.population import population_risk
+from gradstep.simulation.ridge import RidgePath, fit_ridge
+from gradstep.simulation.step import gradient, measure_spike
+
+__all__ = ["DrawnFit", "FirstLayer", "equivalent_fit", "fit", "sampled_error", "spiked_layer", "stepped_layer"]
+
+Array = NDArray[np.float64]
+
+# Streams of what the simulation of the network does not draw.
+_EXTRA = 0x637569
+_KERNEL_TOLERANCE = 1e-7
+
+
+@dataclass(frozen=True)
+class FirstLayer:
+    """Weights with a spike.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (p, d)
+    spike : ndarray, shape (p,)
+        What the spike adds to the projection of each neuron on its direction (the first one's, with several).
+    direction : ndarray, shape (d,)
+        Unit vector of the (first) spike.
+    """
+
+    weights: Array
+    spike: Array
+    direction: Array
+
+
+def spiked_layer(
+    seed: int,
+    width: int,
+    d: int,
+    *,
+    r: ArrayLike,
+    c: ArrayLike,
+    gamma: ArrayLike,
+    orthogonal: bool = False,
+) -> FirstLayer:
+    r"""Draw the first layer of a spiked random features model (Definition 3.1).
+
+    Parameters
+    ----------
+    seed : int
+    width, d : int
+        :math:`p` and :math:`d`.
+    r : array_like
+        Spike strength: one value, one a neuron, or (neurons, spikes).
+    c : array_like
+        Bulk variance, one value or one a neuron.
+    gamma : array_like
+        Alignment of each of the orthonormal spikes.
+    orthogonal : bool
+        Orthonormal rows in place of independent ones (section D.3); needs ``width <= d``.
+
+    Returns
+    -------
+    FirstLayer
+    """
+    bulk = initial_weights(seed, width, d, "sphere")
+    if orthogonal:
+        if width > d:
+            raise InvalidInput("width", width, f"at most d = {d} orthonormal rows")
+        q, triangle = np.linalg.qr(bulk.T)
+        bulk = (q * np.sign(np.diag(triangle))).T
+    strengths = np.asarray(r, dtype=np.float64)
+    if strengths.ndim < 2:
+        strengths = np.broadcast_to(strengths, (width,))[:, None]
+    directions = _directions(np.broadcast_to(np.asarray(gamma, dtype=np.float64), strengths.shape[1:]), d)
+    scale = np.sqrt(np.broadcast_to(np.asarray(c, dtype=np.float64), (width,)))
+    return FirstLayer(scale[:, None] * bulk + strengths @ directions, strengths[:, 0], directions[0])
+
+
+def _directions(gamma: Array, d: int) -> Array:
+    """Orthonormal rows whose first coordinates, along the teacher, are the alignments."""
+    rest = np.sqrt(max(1 - float(gamma @ gamma), 0.0))
+    unit = np.append(gamma, rest)
+    # A reflection is symmetric: its first column is `unit`, so the first coordinates of its rows are the alignments.
+    mirror = unit - np.eye(unit.size)[0]
+    size = float(mirror @ mirror)
+    frame = np.eye(unit.size) - (2 * np.outer(mirror, mirror) / size if size > 0 else 0.0)
+    rows = np.zeros((gamma.size, d))
+    rows[:, : unit.size] = frame[: gamma.size]
+    return rows
+
+
+def stepped_layer(problem: Problem, seed: int) -> FirstLayer:
+    """Draw a network and make its gradient step: the same as in :func:`gradstep.simulate`.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes.
+    seed : int
+
+    Returns
+    -------
+    FirstLayer
+        The spike is the part of the change along the gradient's direction that is proportional to the readout.
+    """
+    engine = backend(None, "float64")
+    width, d = int(problem.width), int(problem.d)  # type: ignore[arg-type]
+    before = initial_weights(seed, width, d, problem.initial_weights)
+    readout = initial_readout(seed, width, problem.readout)
+    if problem.step_size == 0:
+        axis = np.zeros(d)
+        axis[TEACHER_AXIS] = 1.0
+        return FirstLayer(before, np.zeros(width), axis)
+    step = gradient(
+        engine,
+        problem.activation,
+        problem.teacher,
+        step_sample(seed, int(problem.n_step), d),  # type: ignore[arg-type]
+        before,
+        readout,
+        noise=problem.noise,
+        output_factor=1 / width if problem.output_scale == "1/N" else width**-0.5,
+    )
+    after = before + (problem.step_size / np.sqrt(width)) * step.rows
+    measured = measure_spike(before, after, readout, step.linear)
+    along = (after - before) @ measured.direction
+    return FirstLayer(after, readout * (readout @ along) / (readout @ readout), measured.direction)
+
+
+@dataclass(frozen=True)
+class DrawnFit:
+    r"""A ridge fit on drawn features, with its exact test error and the summary statistics (17).
+
+    Attributes
+    ----------
+    test_error, train_error : float
+    readout_mean, bulk_overlap, teacher_overlap, bulk_norm, readout_norm : float
+        :math:`m,\theta,\psi,q_1,q_2` of the paper's :math:`a`.
+    readout : ndarray, shape (p,)
+        :math:`a/\sqrt p`, the readout of the raw features.
+    """
+
+    test_error: float
+    train_error: float
+    readout_mean: float
+    bulk_overlap: float
+    teacher_overlap: float
+    bulk_norm: float
+    readout_norm: float
+    readout: Array
+
+    def numbers(self) -> dict[str, float]:
+        """Return the scalars by name."""
+        return {name: float(value) for name, value in vars(self).items() if name != "readout"}
+
+
+def fit(
+    layer: FirstLayer,
+    sigma: ScalarFunction,
+    sigma_star: ScalarFunction,
+    *,
+    n: int,
+    lam: float,
+    seed: int,
+    sigma_eps: float = 0.0,
+) -> DrawnFit:
+    r"""Train the readout on fresh samples, (4).
+
+    Parameters
+    ----------
+    layer : FirstLayer
+    sigma, sigma_star : ScalarFunction
+        Activation and teacher.
+    n : int
+        Samples.
+    lam : float
+        :math:`\lambda` of (4), features divided by :math:`\sqrt p`.
+    seed : int
+        Seed of the samples: that of the layer.
+    sigma_eps : float
+        Standard deviation of the label noise.
+
+    Returns
+    -------
+    DrawnFit
+        The test error is the exact expectation over inputs given the weights.
+    """
+    path = _ridge(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps)
+    axis = np.zeros(layer.weights.shape[1])
+    axis[TEACHER_AXIS] = 1.0
+    risk = population_risk(
+        sigma, sigma_star, layer.weights, axis, layer.direction, path.readouts, tolerance=_KERNEL_TOLERANCE
+    )
+    return _summarised(layer, path, float(risk.test_error[0]), n)
+
+
+def _ridge(
+    layer: FirstLayer,
+    sigma: ScalarFunction,
+    sigma_star: ScalarFunction,
+    *,
+    n: int,
+    lam: float,
+    seed: int,
+    sigma_eps: float,
+    biases: Array | float = 0.0,
+) -> RidgePath:
+    width, d = layer.weights.shape
+    sample = fit_sample(seed, n, d)
+
+    def blocks() -> Iterator[tuple[Array, Array]]:
+        for x, errors in sample.blocks():
+            yield np.asarray(sigma(x @ layer.weights.T + biases)), sigma_star(x[:, TEACHER_AXIS]) + sigma_eps * errors
+
+    return fit_ridge(blocks, n, width, [lam * width])
+
+
+def sampled_error(
+    layer: FirstLayer,
+    sigma: ScalarFunction,
+    sigma_star: ScalarFunction,
+    *,
+    n: int,
+    lam: float,
+    seed: int,
+    test_samples: int,
+    biases: Array,
+    sigma_eps: float = 0.0,
+) -> tuple[float, float]:
+    """Train and test errors with biases that differ between neurons; the test error on fresh inputs.
+
+    Parameters
+    ----------
+    layer, sigma, sigma_star, n, lam, seed, sigma_eps
+        As in :func:`fit`.
+    test_samples : int
+        Number of fresh inputs.
+    biases : ndarray, shape (p,)
+
+    Returns
+    -------
+    test_error, train_error : float
+    """
+    path = _ridge(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps, biases=biases)
+    x = np.random.default_rng([_EXTRA, seed]).standard_normal((test_samples, layer.weights.shape[1]))
+    miss = sigma(x @ layer.weights.T + biases) @ path.readouts[:, 0] - sigma_star(x[:, TEACHER_AXIS])
+    return float(np.mean(miss**2)), float(path.squared_residual[0]) / n
+
+
+def _summarised(layer: FirstLayer, path: RidgePath, test_error: float, n: int) -> DrawnFit:
+    readout = np.asarray(path.readouts[:, 0])
+    bulk = layer.weights - np.outer(layer.spike, layer.direction)
+    pulled = readout @ bulk
+    gamma = float(layer.direction[TEACHER_AXIS])
+    rest = np.sqrt(max(1 - gamma**2, 0.0))
+    along = float(pulled @ layer.direction)
+    across = (float(pulled[TEACHER_AXIS]) - gamma * along) / rest if rest > 1e-9 else 0.0
+    return DrawnFit(
+        test_error=test_error,
+        train_error=float(path.squared_residual[0]) / n,
+        readout_mean=float(readout.sum()),
+        bulk_overlap=along,
+        teacher_overlap=across,
+        bulk_norm=float(pulled @ pulled) - along**2,
+        readout_norm=float(readout @ readout),
+        readout=readout,
+    )
+
+
+def equivalent_fit(
+    seed: int,
+    sigma: ScalarFunction,
+    sigma_star: ScalarFunction,
+    *,
+    width: int,
+    d: int,
+    r: float,
+    c: float,
+    gamma: float,
+    n: int,
+    lam: float,
+    sigma_eps: float = 0.0,
+) -> DrawnFit:
+    r"""Ridge regression on the equivalent stochastic features (14), (16).
+
+    Parameters
+    ----------
+    seed : int
+    sigma, sigma_star : ScalarFunction
+        Activation and teacher.
+    width, d, n : int
+    r, c, gamma : float
+        Spike strength, bulk variance and alignment.
+    lam, sigma_eps : float
+        As in :func:`fit`.
+
+    Returns
+    -------
+    DrawnFit
+        Given the weights and the readout, the test error is (25) with the drawn summary statistics: exact.
+    """
+    layer = spiked_layer(seed, width, d, r=0.0, c=c, gamma=gamma)
+    noise = np.random.default_rng([_EXTRA, seed])
+    sample = fit_sample(seed, n, d)
+
+    def blocks() -> Iterator[tuple[Array, Array]]:
+        for x, errors in sample.blocks():
+            mean, slope, spread = _coefficients(sigma, x @ layer.direction, r, c)
+            features = slope[:, None] * (x @ layer.weights.T)
+            features += mean[:, None] + spread[:, None] * noise.standard_normal(features.shape)
+            yield features, sigma_star(x[:, TEACHER_AXIS]) + sigma_eps * errors
+
+    features, labels = (np.concatenate(parts) for parts in zip(*blocks(), strict=True))
+    path = fit_ridge(lambda: iter([(features, labels)]), n, width, [lam * width])
+    drawn = _summarised(layer, path, np.nan, n)
+    table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
+    slope = table.slope / np.sqrt(c)
+    learned = table.mean * drawn.readout_mean + table.nodes * slope * drawn.bulk_overlap
+    error = (table.teacher_mean - learned) ** 2 + table.teacher_variance
+    error += (table.teacher_slope - slope * drawn.teacher_overlap) ** 2
+    error += slope**2 * (drawn.bulk_norm - drawn.teacher_overlap**2) + table.variance * drawn.readout_norm
+    return DrawnFit(**(vars(drawn) | {"test_error": float(table.weights @ error)}))
+
+
+def _coefficients(sigma: ScalarFunction, kappa: Array, r: float, c: float) -> tuple[Array, Array, Array]:
+    r"""Coefficients (15) :math:`\mu_0,\mu_1,\mu_2` at given projections."""
+    features = smoothed(sigma, r * kappa, np.sqrt(c))
+    return features.mean, features.slope / np.sqrt(c), np.sqrt(features.residual_variance)

@@ -1,0 +1,543 @@
+r"""Neurons of several kinds and spikes of larger rank (sections 4.4, C.8, and Appendix D).
+
+With a readout of several values at initialisation, with quenched biases, or with several spikes, neuron :math:`i` of
+letter :math:`s` has the weights
+
+.. math::
+    w_i = \sqrt{c_s}\,w_i^0+\sum_l r_{sl}\hat v_l,\qquad
+    f(x)=\tfrac1{\sqrt p}\sum_ia_i\sigma(\langle w_i,x\rangle+b_s).
+
+Given the projections :math:`\kappa_l=\langle\hat v_l,x\rangle` every letter has its own :math:`\mu_0^s,\mu_1^s,\mu_2^s`
+(135). The order parameters are :math:`m_s`, :math:`\theta_{sl}`, :math:`\psi_s`, :math:`q_1^{st}`, :math:`q_2^s`, with
+
+.. math::
+    V=\sum_{st}\mu_1^s\mu_1^tV_1^{st}+\sum_s(\mu_2^s)^2V_2^s,\qquad
+    \omega_0=\sum_s\mu_0^sm_s+\mu_1^s\,\kappa\cdot\theta_s .
+
+The paper leaves traces of large matrices in (155) and (156), which makes its equations exact but not fully asymptotic,
+and assumes :math:`\gamma=1` and :math:`\beta=1`. Here they are closed, for any width ratio and alignment, by a matrix
+Dyson equation (this project). With :math:`T_s=\beta c_sV_2^s` and :math:`\mathcal T=\mathrm{diag}(T)`,
+
+.. math::
+    V_2^s=\frac{\pi_s}{\lambda+\hat V_2^s+c_s[\hat V_1(1+\mathcal T\hat V_1)^{-1}]_{ss}},\qquad
+    \beta V_1=(\mathcal T^{-1}+\hat V_1)^{-1}
+
+for Gaussian bulks. The special case of section D.3, :math:`W_sW_t^\top=\delta_{st}c_s1`, is ``bulk="orthogonal"``:
+
+.. math::
+    V_2^s=\frac{\pi_s}{\lambda+\hat V_2^s+c_s\hat V_1^{ss}},\qquad \beta V_1=\mathcal T .
+
+In both cases :math:`\theta_{\cdot l}=\Theta\hat\theta_{\cdot l}` and :math:`\psi=\beta V_1\hat\psi`, with
+:math:`\Theta=((\beta V_1)^{-1}-\hat V_1)^{-1}`: the spike's directions are the ones that :math:`\hat V_1` does not see.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import root
+
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian import ScalarFunction, gaussian_rule, scalar_function, smoothed
+from gradstep.papers.cui2024.spiked import equivalent_srf
+from gradstep.theory.random_features import nonnegative, positive
+
+__all__ = [
+    "Bulk",
+    "LetterBounds",
+    "LetterStatistics",
+    "Letters",
+    "density_letters",
+    "letter_bounds",
+    "letter_statistics",
+    "stepped_letters",
+]
+
+Array = NDArray[np.float64]
+Bulk = Literal["gaussian", "orthogonal"]
+
+TOLERANCE = 1e-10
+_WARM_UP = 60
+_ORDER = 12
+_HALF_RANGE = 8.0
+
+
+@dataclass(frozen=True)
+class Letters:
+    r"""Kinds of neurons.
+
+    Attributes
+    ----------
+    fractions : ndarray, shape (letters,)
+        :math:`\pi_s`; they sum to one.
+    strengths : ndarray, shape (letters, spikes)
+        :math:`r_{sl}`.
+    variances : ndarray, shape (letters,)
+        :math:`c_s`.
+    alignments : ndarray, shape (spikes,)
+        :math:`\gamma_l=\langle\hat v_l,w_*\rangle` of the orthonormal spikes.
+    biases : ndarray, shape (letters,)
+        :math:`b_s`.
+    """
+
+    fractions: Array
+    strengths: Array
+    variances: Array
+    alignments: Array
+    biases: Array
+
+    @classmethod
+    def of(
+        cls,
+        fractions: ArrayLike,
+        *,
+        strengths: ArrayLike,
+        variances: ArrayLike = 1.0,
+        alignments: ArrayLike = 1.0,
+        biases: ArrayLike = 0.0,
+    ) -> Letters:
+        """Check and broadcast.
+
+        Parameters
+        ----------
+        fractions : array_like
+            Positive; normalised to sum to one.
+        strengths : array_like
+            One value, one a letter, or (letters, spikes).
+        variances, biases : array_like
+            One value, or one a letter.
+        alignments : array_like
+            One value, or one a spike.
+
+        Returns
+        -------
+        Letters
+
+        Raises
+        ------
+        InvalidInput
+            On fractions or variances that are not positive, and alignments whose squares sum to more than one.
+        """
+        share = np.atleast_1d(positive("fractions", fractions))
+        strength = np.asarray(strengths, dtype=np.float64)
+        if strength.ndim < 2:
+            strength = np.broadcast_to(strength, share.shape)[:, None]
+        gamma = np.broadcast_to(np.asarray(alignments, dtype=np.float64), strength.shape[1:])
+        if strength.shape[0] != share.size or not np.isfinite(strength).all():
+            raise InvalidInput("strengths", strengths, f"finite numbers, one row for each of {share.size} letters")
+        if not (gamma**2).sum() <= 1 + 1e-12:
+            raise InvalidInput("alignments", alignments, "numbers whose squares sum to at most one")
+        return cls(
+            fractions=share / share.sum(),
+            strengths=strength,
+            variances=np.broadcast_to(positive("variances", variances), share.shape),
+            alignments=gamma,
+            biases=np.broadcast_to(np.asarray(biases, dtype=np.float64), share.shape),
+        )
+
+
+def stepped_letters(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    vocabulary: Mapping[float, float],
+    *,
+    eta_tilde: float,
+    alpha0: float,
+    sigma_eps: float = 0.0,
+) -> Letters:
+    r"""Letters after a step from a readout with a finite vocabulary (Appendix A for each letter).
+
+    Parameters
+    ----------
+    sigma, sigma_star : str or ScalarFunction
+        Odd activation, and teacher.
+    vocabulary : mapping of float to float
+        Value :math:`u` of :math:`\sqrt p\,a_i` at initialisation, to the share of the neurons that have it.
+    eta_tilde, alpha0, sigma_eps : float
+        As in :func:`~gradstep.papers.cui2024.equivalent_srf`.
+
+    Returns
+    -------
+    Letters
+        :math:`r_u=ur` and :math:`c_u=1+u^2(c-1)`.
+    """
+    model = equivalent_srf(sigma, sigma_star, eta_tilde=eta_tilde, alpha0=alpha0, sigma_eps=sigma_eps)
+    values = np.array(list(vocabulary), dtype=np.float64)
+    return Letters.of(
+        list(vocabulary.values()),
+        strengths=values * float(model.strength),
+        variances=1 + values**2 * (float(model.bulk_variance) - 1),
+        alignments=float(model.alignment),
+    )
+
+
+def density_letters(values: ArrayLike, weights: ArrayLike, *, r: float, c: float, gamma: float) -> Letters:
+    r"""Letters that stand for a continuous density of the readout, (161) to (164), on a quadrature.
+
+    Parameters
+    ----------
+    values, weights : array_like
+        Nodes :math:`u` and weights :math:`\rho(u)du`.
+    r, c, gamma : float
+        Spike strength, bulk variance and alignment of a neuron with :math:`u=1`.
+
+    Returns
+    -------
+    Letters
+        The functional equations of the paper are those of its letters, with sums turned into integrals.
+    """
+    u = np.asarray(values, dtype=np.float64)
+    return Letters.of(weights, strengths=u * r, variances=1 + u**2 * (c - 1), alignments=gamma)
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """Features and teacher on the nodes of a quadrature over the projections on the spikes."""
+
+    weight: Array  # (nodes,)
+    kappa: Array  # (spikes, nodes)
+    mean: Array  # (letters, nodes): mu_0
+    slope: Array  # (letters, nodes): mu_1, per unit of <w_i, x>
+    variance: Array  # (letters, nodes): mu_2^2
+    teacher_mean: Array
+    teacher_slope: Array
+    teacher_variance: Array
+
+
+def _tables(sigma: ScalarFunction, sigma_star: ScalarFunction, letters: Letters) -> _Tables:
+    root_variance = np.sqrt(letters.variances)
+    rest = np.sqrt(max(1 - float((letters.alignments**2).sum()), 0.0))
+    rules = []
+    for strength, gamma in zip(letters.strengths.T, letters.alignments, strict=True):
+        steepness = float(np.max(np.abs(strength) / root_variance))
+        kinks = (
+            [kink / gamma for kink in sigma_star.kinks] if abs(gamma) > 1e-9 and letters.alignments.size == 1 else []
+        )
+        widths = [0.0, *(sign * rest * scale for sign in (-1, 1) for scale in (0.5, 2, 8))]
+        rules.append(
+            gaussian_rule(
+                [kink + width for kink in kinks for width in widths],
+                resolution=3 / (1 + steepness),
+                order=_ORDER,
+                half_range=_HALF_RANGE,
+            )
+        )
+    kappa = np.array(list(itertools.product(*(nodes for nodes, _ in rules)))).T
+    weight = np.prod(np.array(list(itertools.product(*(weights for _, weights in rules)))), axis=1)
+    centre = letters.strengths @ kappa + letters.biases[:, None]
+    features = smoothed(sigma, centre, root_variance[:, None])
+    labels = smoothed(sigma_star, letters.alignments @ kappa, rest)
+    # Rounding must not pass for a mean of the features.
+    centred = (sigma.parity == "odd") & (letters.biases == 0) & ~letters.strengths.any(axis=1)
+    return _Tables(
+        weight=weight,
+        kappa=kappa,
+        mean=np.where(centred[:, None], 0.0, features.mean),
+        slope=features.slope / root_variance[:, None],
+        variance=features.residual_variance,
+        teacher_mean=labels.mean,
+        teacher_slope=labels.slope,
+        teacher_variance=labels.residual_variance,
+    )
+
+
+@dataclass(frozen=True)
+class LetterStatistics:
+    r"""Summary statistics at the saddle point (155), (156), and the errors.
+
+    Attributes
+    ----------
+    test_error, train_error, train_loss : float
+        (157) against the noiseless teacher; mean squared training residual; that plus :math:`\lambda|a|^2/n`.
+    readout_mean : ndarray, shape (letters,)
+        :math:`m_s`.
+    bulk_overlap : ndarray, shape (letters, spikes)
+        :math:`\theta_{sl}`.
+    teacher_overlap : ndarray, shape (letters,)
+        :math:`\psi_s`.
+    bulk_norm, bulk_response : ndarray, shape (letters, letters)
+        :math:`q_1^{st}`, :math:`V_1^{st}`.
+    readout_norm, readout_response : ndarray, shape (letters,)
+        :math:`q_2^s`, :math:`V_2^s`.
+    residual : float
+        True relative residual of the responses, at most 1e-10.
+    """
+
+    test_error: float
+    train_error: float
+    train_loss: float
+    readout_mean: Array
+    bulk_overlap: Array
+    teacher_overlap: Array
+    bulk_norm: Array
+    bulk_response: Array
+    readout_norm: Array
+    readout_response: Array
+    residual: float
+
+
+@dataclass(frozen=True)
+class _Bulk:
+    """The second half of the saddle point: from the hats to the responses, and their derivatives."""
+
+    kind: Bulk
+    fractions: Array
+    variances: Array
+    beta: float
+    lam: float
+
+    def responses(self, v1_hat: Array, v2_hat: Array, v2: Array) -> tuple[Array, Array]:
+        """Return beta V_1 and the image of V_2."""
+        spread = self.beta * self.variances * v2
+        if self.kind == "orthogonal":
+            v1_times_beta, pull = np.diag(spread), np.diag(v1_hat)
+        else:
+            inverse = np.linalg.inv(np.eye(v2.size) + spread[:, None] * v1_hat)
+            v1_times_beta, pull = inverse * spread, np.diag(v1_hat @ inverse)
+        return 0.5 * (v1_times_beta + v1_times_beta.T), self.fractions / (self.lam + v2_hat + self.variances * pull)
+
+    def changes(self, v1_hat: Array, v2: Array, d_v1_hat: Array, d_v2_hat: Array) -> tuple[Array, Array]:
+        """Return the derivatives of beta V_1 and V_2 when the hats move."""
+        spread = self.beta * self.variances * v2
+        shrink = v2**2 / self.fractions
+        if self.kind == "orthogonal":
+            d_v2 = -shrink * (d_v2_hat + self.variances * np.diag(d_v1_hat))
+            return np.diag(self.beta * self.variances * d_v2), d_v2
+        left = np.linalg.inv(np.eye(v2.size) + v1_hat * spread)  # (1 + V1_hat T)^-1
+        pull = left @ v1_hat
+        direct = np.diag(left @ d_v1_hat @ left.T)
+        # d V_2 = -shrink (d V2_hat + c (direct - sum_t pull_st^2 beta c_t d V_2^t))
+        matrix = np.eye(v2.size) - (shrink * self.variances)[:, None] * pull**2 * (self.beta * self.variances)
+        d_v2 = np.linalg.solve(matrix, -shrink * (d_v2_hat + self.variances * direct))
+        y = left.T * spread  # (T^-1 + V1_hat)^-1
+        return left.T @ np.diag(self.beta * self.variances * d_v2) @ left - y @ d_v1_hat @ y.T, d_v2
+
+
+def letter_statistics(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    letters: Letters,
+    *,
+    alpha: float,
+    lam: float,
+    beta: float = 1.0,
+    sigma_eps: float = 0.0,
+    bulk: Bulk = "gaussian",
+) -> LetterStatistics:
+    r"""Solve (155) to (157), or (159) and (160).
+
+    Parameters
+    ----------
+    sigma, sigma_star : str or ScalarFunction
+        Activation and teacher.
+    letters : Letters
+    alpha, lam, beta, sigma_eps : float
+        As in :func:`~gradstep.papers.cui2024.summary_statistics`.
+    bulk : {"gaussian", "orthogonal"}
+        Independent rows, or the orthonormal rows of section D.3 (for :math:`\beta\le1`).
+
+    Returns
+    -------
+    LetterStatistics
+
+    Raises
+    ------
+    InvalidInput
+        An argument out of range.
+    NotConverged
+        The true residual is above 1e-10.
+
+    References
+    ----------
+    Cui et al. 2024, Appendix D; the closure of its traces, any :math:`\beta` and :math:`\gamma`, and several spikes
+    together with letters: this project.
+    """
+    student, target = scalar_function(sigma), scalar_function(sigma_star)
+    alpha, beta, lam = (float(positive(n, v)) for n, v in (("alpha", alpha), ("beta", beta), ("lam", lam)))
+    noise = float(nonnegative("sigma_eps", sigma_eps))
+    if bulk not in ("gaussian", "orthogonal"):
+        raise InvalidInput("bulk", bulk, "'gaussian' or 'orthogonal'")
+    if bulk == "orthogonal" and beta > 1:
+        raise InvalidInput("beta", beta, "at most 1 when the rows are orthogonal")
+    table = _tables(student, target, letters)
+    law = _Bulk(bulk, letters.fractions, letters.variances, beta, lam)
+    ratio = alpha / beta
+
+    def hats(weight: Array) -> tuple[Array, Array]:
+        """Averages of mu_1 mu_1 and mu_2^2 under a weight on the nodes."""
+        return ratio * (table.slope * weight) @ table.slope.T, ratio * table.variance @ weight
+
+    def gain(v1: Array, v2: Array) -> Array:
+        leverage = np.einsum("sk,st,tk->k", table.slope, v1, table.slope) + v2 @ table.variance
+        return np.asarray(1 / (1 + leverage))
+
+    v1, v2, residual = _solve_responses(law, hats, gain, table.weight)
+    if not residual <= TOLERANCE:
+        raise NotConverged(
+            "letters", residual, TOLERANCE, "Use a larger penalty, or fewer letters with more distinct strengths."
+        )
+    g = gain(v1, v2)
+    first, second = table.weight * g, table.weight * g**2
+    v1_hat, _ = hats(first)
+
+    # Means: a ridge regression of h on mu_0 (unpenalised) and on kappa mu_1 with the covariance of Theta.
+    count, spikes = letters.strengths.shape
+    tilt = (table.kappa[None] * table.slope[:, None]).reshape(count * spikes, -1)
+    theta_response = np.linalg.inv(np.linalg.inv(beta * v1) - v1_hat)
+    half = np.kron(np.linalg.cholesky(theta_response), np.eye(spikes))
+    basis = np.concatenate([table.mean, half.T @ tilt])
+    gram = ratio * (basis * first) @ basis.T
+    gram[count:, count:] += np.eye(count * spikes)
+    # Letters may have linearly dependent means: the solution of least norm.
+    scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    solved = np.linalg.pinv(gram / np.outer(scale, scale), rcond=1e-12, hermitian=True) @ (
+        ratio * (basis * first) @ table.teacher_mean / scale
+    )
+    coefficients = solved / scale
+    m, theta = coefficients[:count], (half @ coefficients[count:]).reshape(count, spikes)
+    theta_hat = np.linalg.solve(theta_response, theta)
+    miss = table.teacher_mean - coefficients @ basis
+    psi_hat = ratio * table.slope @ (first * table.teacher_slope)
+    psi = beta * v1 @ psi_hat
+
+    # Fluctuations: R = fixed + mu_1 q_1 mu_1 + mu_2^2 q_2 and q = -d(V)/d(hats): a linear system.
+    fixed = miss**2 + table.teacher_variance + noise**2 + table.teacher_slope**2
+    fixed = fixed - 2 * (psi @ table.slope) * table.teacher_slope
+    source1 = beta * np.outer(psi_hat, psi_hat)
+    source2 = np.zeros(count)
+    extra = np.zeros((count, count))
+    if bulk == "gaussian":
+        source2 = beta * letters.variances * (theta_hat**2).sum(axis=1)
+    else:
+        spread = beta * letters.variances * v2
+        source2 = beta * letters.variances * ((theta / spread[:, None]) ** 2).sum(axis=1)
+        extra = -theta @ theta.T
+
+    upper = np.triu_indices(count)
+
+    def split(packed: Array) -> tuple[Array, Array]:
+        q1 = np.zeros((count, count))
+        q1[upper] = packed[count:]
+        return q1 + np.triu(q1, 1).T, packed[:count]
+
+    def image(packed: Array, base: Array, s1: Array, s2: Array, shift: Array) -> Array:
+        q1, q2 = split(packed)
+        spread_error = base + np.einsum("sk,st,tk->k", table.slope, q1, table.slope) + q2 @ table.variance
+        hat1, hat2 = hats(second * spread_error)
+        d_v1, d_v2 = law.changes(v1_hat, v2, hat1 + s1, hat2 + s2)
+        return np.concatenate([-d_v2, (-d_v1 / beta + shift)[upper]])
+
+    zero1, zero2 = np.zeros((count, count)), np.zeros(count)
+    size = count + upper[0].size
+    constant = image(np.zeros(size), fixed, source1, source2, extra)
+    none = np.zeros_like(fixed)
+    matrix = np.stack([image(unit, none, zero1, zero2, zero1) for unit in np.eye(size)], axis=1)
+    q1, q2 = split(np.asarray(np.linalg.solve(np.eye(size) - matrix, constant), dtype=np.float64))
+
+    error = fixed + np.einsum("sk,st,tk->k", table.slope, q1, table.slope) + q2 @ table.variance
+    train_error = float(second @ error)
+    return LetterStatistics(
+        test_error=float(table.weight @ error) - noise**2,
+        train_error=train_error,
+        train_loss=train_error + lam * beta / alpha * float(q2.sum()),
+        readout_mean=m,
+        bulk_overlap=theta,
+        teacher_overlap=psi,
+        bulk_norm=q1,
+        bulk_response=v1,
+        readout_norm=q2,
+        readout_response=v2,
+        residual=residual,
+    )
+
+
+def _solve_responses(
+    law: _Bulk,
+    hats: Callable[[Array], tuple[Array, Array]],
+    gain: Callable[[Array, Array], Array],
+    weight: Array,
+) -> tuple[Array, Array, float]:
+    """Return V_1, V_2 and the true relative residual of their equations."""
+    count = law.fractions.size
+    upper = np.triu_indices(count)
+
+    def step(v1: Array, v2: Array) -> tuple[Array, Array]:
+        v1_times_beta, image = law.responses(*hats(weight * gain(v1, v2)), v2)
+        return v1_times_beta / law.beta, image
+
+    # From above, the iteration decreases to the solution; Powell's method then finishes what has come close.
+    v2 = law.fractions / law.lam
+    v1 = np.diag(law.variances * v2)
+    for _ in range(_WARM_UP):
+        v1, v2 = step(v1, v2)
+    size1, size2 = np.sqrt(np.diag(v1)), v2
+
+    def unpack(x: Array) -> tuple[Array, Array]:
+        scaled = np.zeros((count, count))
+        scaled[upper] = x[count:]
+        return (scaled + np.triu(scaled, 1).T) * np.outer(size1, size1), size2 * np.exp(x[:count])
+
+    def gap(x: Array) -> Array:
+        v1, v2 = unpack(x)
+        new1, new2 = step(v1, v2)
+        return np.concatenate([np.log(new2 / v2), ((new1 - v1) / np.outer(size1, size1))[upper]])
+
+    start = np.concatenate([np.zeros(count), (v1 / np.outer(size1, size1))[upper]])
+    found = root(gap, start, method="hybr", options={"xtol": 1e-13}).x
+    return *unpack(found), float(np.abs(gap(found)).max())
+
+
+@dataclass(frozen=True)
+class LetterBounds:
+    r"""The bounds (26) and (27) with the richer basis of several letters (section 4.4).
+
+    Attributes
+    ----------
+    upper, lower : float
+        Squared distance of the teacher to the span of the :math:`\mu_0^s`; and to that of the :math:`\mu_0^s`, the
+        :math:`\kappa_l\mu_1^s` and the :math:`\zeta\mu_1^s`.
+    dimension : int
+        Dimension of the second span among functions of the projections.
+    """
+
+    upper: float
+    lower: float
+    dimension: int
+
+
+def letter_bounds(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, letters: Letters) -> LetterBounds:
+    """Bound the test error at the best penalty.
+
+    Parameters
+    ----------
+    sigma, sigma_star : str or ScalarFunction
+        Activation and teacher.
+    letters : Letters
+
+    Returns
+    -------
+    LetterBounds
+    """
+    table = _tables(scalar_function(sigma), scalar_function(sigma_star), letters)
+    tilts = (table.kappa[None] * table.slope[:, None]).reshape(-1, table.weight.size)
+    orthogonal = _distance(table.weight, table.slope, table.teacher_slope)[0]
+    rest = orthogonal + float(table.weight @ table.teacher_variance)
+    upper, _ = _distance(table.weight, table.mean, table.teacher_mean)
+    lower, dimension = _distance(table.weight, np.concatenate([table.mean, tilts]), table.teacher_mean)
+    return LetterBounds(
+        upper + float(table.weight @ (table.teacher_slope**2 + table.teacher_variance)), lower + rest, dimension
+    )
+
+
+def _distance(weight: Array, functions: Array, target: Array) -> tuple[float, int]:
+    """Squared distance of a function to the span of others, and the dimension of the span."""
+    half = np.sqrt(weight)
+    left, singular, _ = np.linalg.svd((functions * half).T, full_matrices=False)
+    kept = left[:, singular > 1e-8 * max(float(singular.max()), 1e-300)]
+    miss = half * target - kept @ (kept.T @ (half * target))
+    return float(miss @ miss), kept.shape[1]

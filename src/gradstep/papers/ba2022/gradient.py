@@ -20,6 +20,9 @@ __all__ = ["Norms", "error_bound", "first_gradient", "norms", "published_first_g
 
 Array = NDArray[np.float64]
 
+TRACY_WIDOM_MEAN = -1.2065335745820
+"""Mean of the Tracy-Widom law of real matrices."""
+
 
 def first_gradient(W0: Array, W1: Array, eta: float) -> Array:
     r"""Gradient :math:`G_0=(W_1-W_0)/(\eta\sqrt N)` of (2.1).
@@ -102,7 +105,7 @@ class Norms:
     Attributes
     ----------
     weights : ndarray
-        :math:`\|W_0\|\to1+\sqrt{\psi_2}`.
+        :math:`\|W_0\|\to1+\sqrt{\psi_2}`; at finite :math:`d` the mean of the Tracy-Widom law there.
     weights_frobenius : ndarray
         :math:`\|W_0\|_F/\sqrt N\to1`.
     gradient : ndarray
@@ -125,6 +128,7 @@ def norms(
     psi1: ArrayLike,
     psi2: ArrayLike,
     sigma_eps: ArrayLike = 0.0,
+    d: ArrayLike = np.inf,
 ) -> Norms:
     r"""Limits of the norms of :math:`W_0` and :math:`G_0` (section 3.2); their values are this project's.
 
@@ -137,6 +141,8 @@ def norms(
         Activation and centred teacher.
     psi1, psi2, sigma_eps : array_like
         :math:`n/d`, :math:`N/d`, standard deviation of the label noise.
+    d : array_like
+        Input dimension, for the mean of :math:`\|W_0\|` at finite size.
 
     Returns
     -------
@@ -146,5 +152,14 @@ def norms(
     label_variance = coefficients(sigma, sigma_star).second_moment + np.square(sigma_eps)
     spike = abs(student.derivative_mean) * theta(sigma_star, psi1=psi1, sigma_eps=sigma_eps)
     remainder = student.derivative_variance * label_variance / positive("psi1", psi1)
-    psi2, spike, remainder = np.broadcast_arrays(positive("psi2", psi2), spike, remainder)
-    return Norms(1 + np.sqrt(psi2), np.ones_like(psi2), spike, np.sqrt(spike**2 + remainder))
+    psi2, spike, remainder, d = np.broadcast_arrays(positive("psi2", psi2), spike, remainder, d)
+    return Norms(_edge(psi2, d), np.ones_like(psi2), spike, np.sqrt(spike**2 + remainder))
+
+
+def _edge(psi2: Array, d: Array) -> Array:
+    """Mean largest singular value of a (d, psi2 d) matrix of variance 1/d, to second order (Johnstone and Ma 2012)."""
+    with np.errstate(invalid="ignore"):
+        rows, columns = np.sqrt(1 - 0.5 / d), np.sqrt(psi2 - 0.5 / d)
+        centre = rows + columns
+        width = centre * (1 / rows + 1 / columns) ** (1 / 3) * np.asarray(d, dtype=np.float64) ** (-2 / 3)
+    return np.asarray(np.sqrt(centre**2 + TRACY_WIDOM_MEAN * width))

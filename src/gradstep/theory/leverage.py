@@ -14,13 +14,15 @@ steps. Everything carries a leading batch axis. This project.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 
-__all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "solve_leverage"]
+__all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "identity", "solve_leverage"]
 
 TOLERANCE = 1e-10
 _MAX_STEPS = 60
@@ -71,8 +73,7 @@ class LeverageEquations:
         )
 
 
-@dataclass(frozen=True)
-class Leverage:
+class Leverage(NamedTuple):
     """One evaluation of the equations at given ``V`` and ``A``; a solution when `residual` is small.
 
     Attributes
@@ -135,11 +136,12 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
         linear_gain = (g1 * sample_weight[:, None, :]) @ np.swapaxes(g1, 1, 2)
         # I + D^1/2 V1 D^1/2 is symmetric and at least the identity: its inverse is safe however small the groups are.
         inner = root[:, :, None] * linear_gain * root[:, None, :]
-        _add_identity(inner)
+        inner += identity(len(g1[0]))
         dressing = np.linalg.inv(inner) * (root[:, None, :] / root[:, :, None])
         dressed_slope = dressing @ g1
         psi = dressing @ linear_gain
-    next_inverse_resolvent = equations.ridge[:, None] + nonlinear_gain + np.diagonal(psi, axis1=1, axis2=2)
+    own = psi.reshape(len(psi), -1)[:, :: psi.shape[-1] + 1]
+    next_inverse_resolvent = equations.ridge[:, None] + nonlinear_gain + own
     # N_g / A_g is (d - 1) D_g, common to the linear and the nonlinear part.
     next_leverage = equations.dimension[:, None] * (density[:, None, :] @ (g1 * dressed_slope + g2))[:, 0]
     gap = np.log(np.concatenate([next_leverage, next_inverse_resolvent], axis=1)) - state
@@ -157,16 +159,19 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     )
 
 
-def _add_identity(matrices: Array) -> None:
-    """Add the identity to each of a stack of square matrices, in place."""
-    matrices.reshape(len(matrices), -1)[:, :: matrices.shape[-1] + 1] += 1
+@lru_cache(maxsize=64)
+def identity(size: int) -> Array:
+    """Return a shared, read-only identity matrix."""
+    matrix = np.eye(size)
+    matrix.flags.writeable = False
+    return matrix
 
 
 def _scalar_guess(equations: LeverageEquations) -> tuple[Array, Array]:
     """Solve the equations for one average neuron and one average input (random features without a spike).
 
     There ``A`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a monotone function: a
-    search on two nested grids cannot fail, and lands near enough for Newton's method.
+    search on a grid and a secant in its cell cannot fail, and land near enough for Newton's method.
     """
     g1, g2, weight = equations.slope, equations.variance, equations.weight
     neurons = equations.neurons.sum(axis=1)
@@ -189,17 +194,16 @@ def _scalar_guess(equations: LeverageEquations) -> tuple[Array, Array]:
         size = (np.abs(b) + root) / 2
         return np.where(b >= 0, size, base * crowd / size), gain
 
-    low = np.full_like(ridge, _LOWEST_LOG_LEVERAGE)
+    low = _LOWEST_LOG_LEVERAGE
     high = np.maximum(np.log(width * (linear + nonlinear) / ridge), low + 1)
-    for _ in range(2):
-        grid = low + (high - low) * _GRID
-        a, gain = resolvent(np.exp(grid))
-        right = np.log(linear / (a / width + gain / dimension) + nonlinear * width / a)
-        below = np.minimum(np.sum(right >= grid, axis=1, keepdims=True), len(_GRID) - 1)
-        spacing = (high - low) / (len(_GRID) - 1)
-        high = low + below * spacing
-        low = high - spacing
-    leverage = np.exp((low + high) / 2)
+    grid = low + (high - low) * _GRID
+    a, gain = resolvent(np.exp(grid))
+    excess = np.log(linear / (a / width + gain / dimension) + nonlinear * width / a) - grid
+    cell = np.minimum(np.maximum((excess >= 0).sum(axis=1), 1), len(_GRID) - 1)
+    member = np.arange(len(cell))
+    before, after = excess[member, cell - 1], excess[member, cell]
+    place = cell - 1 + np.minimum(np.maximum(before / (before - after), 0.0), 1.0)
+    leverage = np.exp(low + (high - low) * (place / (len(_GRID) - 1))[:, None])
     a, gain = resolvent(leverage)
     # Spread the scalar solution over the nodes with the tables' own weights.
     spread = by_node_linear / (a / width + gain / dimension) + by_node_nonlinear * (width / a)
@@ -224,7 +228,7 @@ def _newton_step(equations: LeverageEquations, point: Leverage) -> Array:
     matrix[:, :nodes, nodes:] = np.swapaxes(by_group, 1, 2) / right_v
     matrix[:, nodes:, :nodes] = dressed * response[:, None, :] / right_a
     matrix[:, nodes:, nodes:] = -(psi**2) * point.density[:, None, :] / right_a
-    _add_identity(matrix)
+    matrix += identity(nodes + groups)
     return np.asarray(np.linalg.solve(matrix, point.gap[:, :, None])[..., 0], dtype=np.float64)
 
 
@@ -255,18 +259,20 @@ def solve_leverage(
     """
     state = np.log(np.concatenate(_scalar_guess(equations), axis=1))
     point = evaluate(equations, state, stable=stable)
-    batch = len(equations.ridge)
-    step_bound = np.full(batch, 4.0)
+    step_bound = np.full(len(equations.ridge), 4.0)
     for count in range(_MAX_STEPS):
-        active = np.flatnonzero(~(point.residual <= tolerance * 1e-2))
-        if not len(active):
+        still_open = ~(point.residual <= tolerance * 1e-2)
+        if not still_open.any():
             return point, count
-        whole = len(active) == batch
-        part, here = (equations, point) if whole else (equations.take(active), _take(point, active))
-        start = state[active]
+        active: NDArray[np.intp] | slice = slice(None)
+        part, here = equations, point
+        if not still_open.all():
+            active = np.flatnonzero(still_open)
+            part, here = equations.take(active), _take(point, active)
+        start, bound = state[active], step_bound[active]
         step = _newton_step(part, here)
-        size = np.maximum(np.abs(step).max(axis=1), 1e-300)
-        trial_state = start + np.minimum(1.0, step_bound[active] / size)[:, None] * step
+        size = np.abs(step).max(axis=1)
+        trial_state = start + (bound / np.maximum(size, bound))[:, None] * step
         trial = evaluate(part, trial_state, stable=stable)
         better = trial.residual < here.residual
         if not better.all():
@@ -277,10 +283,10 @@ def solve_leverage(
             # The plain iteration always moves towards the solution; follow it and trust smaller Newton steps.
             kept = np.where(better[:, None], trial_state, start)
             trial_state = np.where(worse[:, None], start + here.gap, kept)
-            step_bound[active[worse]] /= 4
+            step_bound[active] = np.where(worse, bound / 4, bound)
             trial = evaluate(part, trial_state, stable=stable)
         state[active] = trial_state
-        point = trial if whole else _put(point, active, trial)
+        point = trial if isinstance(active, slice) else _put(point, active, trial)
     worst = float(point.residual.max())
     if worst <= tolerance:
         return point, _MAX_STEPS
@@ -294,17 +300,14 @@ def solve_leverage(
     )
 
 
-_FIELDS = tuple(Leverage.__dataclass_fields__)
-
-
 def _take(point: Leverage, index: NDArray[np.intp]) -> Leverage:
-    return Leverage(*(getattr(point, name)[index] for name in _FIELDS))
+    return Leverage(*(values[index] for values in point))
 
 
 def _put(point: Leverage, index: NDArray[np.intp], part: Leverage) -> Leverage:
     merged = []
-    for name in _FIELDS:
-        values = getattr(point, name).copy()
-        values[index] = getattr(part, name)
+    for old, new in zip(point, part, strict=True):
+        values = old.copy()
+        values[index] = new
         merged.append(values)
     return Leverage(*merged)

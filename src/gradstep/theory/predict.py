@@ -162,6 +162,8 @@ def _tables(problem: Problem, rows: RowLaw, refine: int) -> _Tables:
 
 
 def _stack(tables: Sequence[ConditionalFeatures]) -> ConditionalFeatures:
+    if len(tables) == 1:
+        return ConditionalFeatures(*(getattr(tables[0], f.name)[None] for f in fields(ConditionalFeatures)))
     return ConditionalFeatures(*(np.stack([getattr(t, f.name) for t in tables]) for f in fields(ConditionalFeatures)))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.theory.features import ConditionalFeatures
-from gradstep.theory.leverage import TOLERANCE, LeverageEquations, solve_leverage
+from gradstep.theory.leverage import TOLERANCE, LeverageEquations, identity, solve_leverage
 
 __all__ = ["UniformSolution", "solve"]
 
@@ -101,11 +101,11 @@ def solve(
     # equations lose the digits that carry the overlap with the bulk.
     root = np.sqrt(resolvent)
     half_weight = np.sqrt(sample_weight)
-    spikes = np.swapaxes(root[:, :, None] * g0 * half_weight[:, None, :], 1, 2)
-    nodes_count, groups_count = spikes.shape[1:]
-    stacked = np.concatenate(
-        [spikes, np.broadcast_to(np.eye(groups_count), (len(spikes), groups_count, groups_count))], axis=1
-    )
+    nodes_count, groups_count = half_weight.shape[1], root.shape[1]
+    stacked = np.empty((len(root), nodes_count + groups_count, groups_count))
+    spikes = stacked[:, :nodes_count]
+    spikes[:] = np.swapaxes(root[:, :, None] * g0 * half_weight[:, None, :], 1, 2)
+    stacked[:, nodes_count:] = identity(groups_count)
     q, r = np.linalg.qr(stacked)
     projected = _column(np.swapaxes(q[:, :nodes_count], 1, 2), half_weight * h0)
     scaled_mean = np.linalg.solve(r, projected[..., None])[..., 0]
@@ -117,9 +117,7 @@ def solve(
     # Fluctuations: the linear response of (calV, v) to sources of variance, and the error it feeds back.
     per_dimension = (dimension - 1)[:, None, None]
     psi = point.psi
-    feedback = -(psi**2) * (density / a)[:, None, :]
-    diagonal = np.arange(groups_count)
-    feedback[:, diagonal, diagonal] += 1
+    feedback = identity(groups_count) - psi**2 * (density / a)[:, None, :]
     source = dressed_slope**2 + g2
     by_group = resolvent[:, :, None] * source
     rest_source = _column(dressed_slope, sample_weight * h1) ** 2 / (dimension - 1)[:, None]
@@ -132,9 +130,7 @@ def solve(
     carried = rest_slope**2 + _column(swapped, response[:, :, -1]) + _column(np.swapaxes(source, 1, 2), mean_power)
     error_weight = sample_weight / (1 + point.leverage)
     base = label_square - 2 * h0 * learned - 2 * h1 * rest_slope + learned**2 + carried
-    matrix = -transfer * error_weight[:, None, :]
-    nodes = np.arange(matrix.shape[-1])
-    matrix[:, nodes, nodes] += 1
+    matrix = identity(nodes_count) - transfer * error_weight[:, None, :]
     error = np.asarray(np.linalg.solve(matrix, base[..., None])[..., 0], dtype=np.float64)
 
     total_response = _column(response[:, :, :-1], error_weight * error) + response[:, :, -1]

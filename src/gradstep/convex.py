@@ -1,0 +1,407 @@
+r"""Convex functions of one variable, as losses of the readout fit and as penalties on its weights.
+
+A function is known by its value, its derivative and its proximal point
+
+.. math:: \mathrm{prox}(u, v) = \arg\min_x\; \phi(x) + \frac{(x-u)^2}{2v} .
+
+Conventions
+-----------
+No factor 1/2 anywhere, as in the rest of the package: the square loss is :math:`(y-f)^2`, the ridge penalty
+:math:`a^2`, and the Huber functions equal the square where they are quadratic. Residual losses act on :math:`y-f`,
+margin losses on :math:`yf` with labels :math:`y=\pm1`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from gradstep.errors import InvalidInput, NotConverged
+
+__all__ = ["ConvexFunction", "Loss", "Penalty", "PiecewiseQuadratic", "Proximal", "Smooth", "loss", "penalty"]
+
+Array = NDArray[np.float64]
+
+_MAXIMUM_ITERATIONS = 100
+
+
+class Proximal(NamedTuple):
+    r"""The proximal point, and the Moreau envelope :math:`M(u)=\min_x \phi(x)+(x-u)^2/2v` at u.
+
+    Attributes
+    ----------
+    point : ndarray
+        The minimiser x.
+    slope, curvature : ndarray
+        First and second derivative of the envelope, ``(u - x)/v`` and ``(1 - dx/du)/v``.
+    """
+
+    point: Array
+    slope: Array
+    curvature: Array
+
+
+class ConvexFunction(Protocol):
+    """What losses and penalties have in common."""
+
+    @property
+    def width(self) -> float:
+        """Length over which the derivative bends between kinks; infinite if it is piecewise linear."""
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the derivative has no jump."""
+
+    def value(self, x: ArrayLike) -> Array:
+        """Return the function elementwise."""
+
+    def derivative(self, x: ArrayLike) -> Array:
+        """Return the derivative elementwise; at a jump, that of the left side."""
+
+    def proximal(self, u: Array, v: Array) -> Proximal:
+        """Return the proximal point and the envelope's derivatives elementwise."""
+
+    def breakpoints(self, v: Array) -> Array:
+        """Return the points u where the envelope's second derivative jumps, on a new last axis."""
+
+
+@dataclass(frozen=True)
+class PiecewiseQuadratic:
+    """A convex function with derivative ``slopes[j] + curvatures[j] * x`` on the j-th piece; its minimum is zero.
+
+    Parameters
+    ----------
+    kinks : tuple of float
+        Increasing points where the derivative or its slope jumps.
+    slopes, curvatures : tuple of float
+        One more than kinks.
+    """
+
+    kinks: tuple[float, ...]
+    slopes: tuple[float, ...]
+    curvatures: tuple[float, ...]
+
+    @property
+    def width(self) -> float:
+        """Infinite: the derivative is piecewise linear."""
+        return math.inf
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the derivative has no jump."""
+        return all(math.isclose(left, right, abs_tol=1e-12) for left, right in self._sides())
+
+    def _sides(self) -> list[tuple[float, float]]:
+        """Derivative on the left and on the right of each kink."""
+        slopes, curvatures = self.slopes, self.curvatures
+        return [
+            (slopes[j] + curvatures[j] * at, slopes[j + 1] + curvatures[j + 1] * at) for j, at in enumerate(self.kinks)
+        ]
+
+    def _integral(self, x: Array) -> Array:
+        """Integral of the derivative: the first piece's quadratic, and at each kink what bends it."""
+        total = self.slopes[0] * x + 0.5 * self.curvatures[0] * x**2
+        for j, (at, (left, right)) in enumerate(zip(self.kinks, self._sides(), strict=True)):
+            above = np.maximum(x - at, 0.0)
+            total = total + (right - left) * above + 0.5 * (self.curvatures[j + 1] - self.curvatures[j]) * above**2
+        return np.asarray(total)
+
+    def value(self, x: ArrayLike) -> Array:
+        """Return the function elementwise."""
+        vertices = [-slope / c for slope, c in zip(self.slopes, self.curvatures, strict=True) if c > 0]
+        lowest = self._integral(np.array([*self.kinks, *vertices])).min()
+        return np.asarray(self._integral(np.asarray(x, dtype=np.float64)) - lowest)
+
+    def derivative(self, x: ArrayLike) -> Array:
+        """Return the derivative elementwise; at a jump, that of the left side."""
+        x = np.asarray(x, dtype=np.float64)
+        piece = np.searchsorted(np.asarray(self.kinks), x)
+        return np.asarray(np.asarray(self.slopes)[piece] + np.asarray(self.curvatures)[piece] * x)
+
+    def breakpoints(self, v: Array) -> Array:
+        """Return the points u where the envelope's second derivative jumps, on a new last axis."""
+        ends = [at + v * side for at, sides in zip(self.kinks, self._sides(), strict=True) for side in sides]
+        return np.stack(ends, axis=-1) if ends else np.empty((*np.shape(v), 0))
+
+    def proximal(self, u: Array, v: Array) -> Proximal:
+        """Return the proximal point and the envelope's derivatives elementwise, in closed form."""
+        gain = 1 / (1 + v * self.curvatures[0])
+        point, curvature = (u - v * self.slopes[0]) * gain, self.curvatures[0] * gain + 0 * u
+        for j, (at, (left, right)) in enumerate(zip(self.kinks, self._sides(), strict=True)):
+            gain = 1 / (1 + v * self.curvatures[j + 1])
+            at_kink, beyond = u > at + v * left, u >= at + v * right
+            point = np.where(beyond, (u - v * self.slopes[j + 1]) * gain, np.where(at_kink, at, point))
+            curvature = np.where(beyond, self.curvatures[j + 1] * gain, np.where(at_kink, 1 / v, curvature))
+        return Proximal(point, (u - point) / v, curvature)
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """A convex function with two derivatives.
+
+    Parameters
+    ----------
+    function, first, second : callable
+        The function and its derivatives, vectorised.
+    steepest : tuple of float
+        Bounds of the first derivative; they bracket the proximal point.
+    width : float
+        Length over which the first derivative bends.
+    """
+
+    function: Callable[[Array], Array]
+    first: Callable[[Array], Array]
+    second: Callable[[Array], Array]
+    steepest: tuple[float, float]
+    width: float
+
+    @property
+    def differentiable(self) -> bool:
+        """True."""
+        return True
+
+    def value(self, x: ArrayLike) -> Array:
+        """Return the function elementwise."""
+        return np.asarray(self.function(np.asarray(x, dtype=np.float64)))
+
+    def derivative(self, x: ArrayLike) -> Array:
+        """Return the first derivative elementwise."""
+        return np.asarray(self.first(np.asarray(x, dtype=np.float64)))
+
+    def breakpoints(self, v: Array) -> Array:
+        """Return no points."""
+        return np.empty((*np.shape(v), 0))
+
+    def proximal(self, u: Array, v: Array) -> Proximal:
+        """Return the proximal point by Newton's method, kept inside a bracket that it narrows.
+
+        Raises
+        ------
+        NotConverged
+            If a point cannot be found within rounding.
+        """
+        low, high = u - v * self.steepest[1], u - v * self.steepest[0]
+        point = np.clip(u - v * self.first(u) / (1 + v * self.second(u)), low, high)
+        size = 1 + np.abs(u) + v
+        for _ in range(_MAXIMUM_ITERATIONS):
+            gap = point + v * self.first(point) - u
+            if (np.abs(gap) <= 4e-15 * size).all():
+                break
+            low, high = np.where(gap < 0, point, low), np.where(gap > 0, point, high)
+            step = point - gap / (1 + v * self.second(point))
+            point = np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
+        else:
+            worst = float(np.max(np.abs(gap) / size))
+            if not worst <= 1e-13:
+                raise NotConverged("the proximal point", worst, 1e-13, "Use arguments of moderate size.")
+        curvature = self.second(point)
+        return Proximal(point, self.first(point), curvature / (1 + v * curvature))
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss of the readout fit.
+
+    Parameters
+    ----------
+    name : str
+        Canonical text; ``loss(name)`` gives the same loss for the built-in ones.
+    kind : {"residual", "margin"}
+        Whether the function acts on ``y - f`` or on ``y f`` (labels -1 and 1).
+    function : ConvexFunction
+    """
+
+    name: str
+    kind: Literal["residual", "margin"]
+    function: ConvexFunction
+
+    def value(self, labels: ArrayLike, outputs: ArrayLike) -> Array:
+        """Return the loss elementwise."""
+        return self.function.value(self._argument(labels, outputs))
+
+    def slope(self, labels: ArrayLike, outputs: ArrayLike) -> Array:
+        """Return the derivative in the output elementwise."""
+        slope = self.function.derivative(self._argument(labels, outputs))
+        return np.asarray(-slope if self.kind == "residual" else np.asarray(labels) * slope)
+
+    def proximal_output(self, labels: Array, outputs: Array, v: Array) -> Array:
+        """Return ``argmin_f loss(y, f) + (f - output)**2 / (2 v)`` elementwise."""
+        point = self.function.proximal(self._argument(labels, outputs), v).point
+        return labels - point if self.kind == "residual" else labels * point
+
+    def _argument(self, labels: ArrayLike, outputs: ArrayLike) -> Array:
+        labels, outputs = np.asarray(labels), np.asarray(outputs)
+        return np.asarray(labels - outputs if self.kind == "residual" else labels * outputs)
+
+
+@dataclass(frozen=True)
+class Penalty:
+    r"""A penalty :math:`\lambda\sum_i r(a_i)` on the readout of features divided by :math:`\sqrt N`.
+
+    In terms of the weights :math:`b=a/\sqrt N` of the raw features and of the problem's ``ridge``
+    :math:`\Lambda=\lambda N` this is :math:`(\Lambda/N)\sum_i r(\sqrt N b_i)`: :math:`\Lambda|b|^2` for the ridge
+    penalty, :math:`(\Lambda/\sqrt N)|b|_1` for the l1 penalty.
+
+    Parameters
+    ----------
+    name : str
+        Canonical text; ``penalty(name)`` gives the same penalty for the built-in ones.
+    function : ConvexFunction
+        :math:`r`, even and smallest at zero.
+    """
+
+    name: str
+    function: ConvexFunction
+
+
+def _huber(delta: float) -> PiecewiseQuadratic:
+    return PiecewiseQuadratic((-delta, delta), (-2 * delta, 0.0, 2 * delta), (0.0, 2.0, 0.0))
+
+
+def _pseudo_huber(delta: float) -> Smooth:
+    def root(x: Array) -> Array:
+        return np.hypot(1.0, x / delta)
+
+    return Smooth(
+        # x^2 / (root + 1) is delta^2 (root - 1) without cancellation.
+        lambda x: 2 * x**2 / (1 + root(x)),
+        lambda x: 2 * x / root(x),
+        lambda x: 2 / root(x) ** 3,
+        (-2 * delta, 2 * delta),
+        delta,
+    )
+
+
+def _logistic() -> Smooth:
+    return Smooth(
+        lambda x: np.logaddexp(0.0, -x),
+        lambda x: -expit(-x),
+        lambda x: expit(x) * expit(-x),
+        (-1.0, 0.0),
+        3.0,
+    )
+
+
+def _elastic_net(mix: float) -> PiecewiseQuadratic:
+    if mix > 1:
+        raise InvalidInput("penalty", f"elastic_net({mix:g})", "elastic_net(share of l1, in (0, 1])")
+    return PiecewiseQuadratic((0.0,), (-mix, mix), (2 * (1 - mix),) * 2)
+
+
+_SQUARE = PiecewiseQuadratic((), (0.0,), (2.0,))
+
+_Maker = Callable[[float], ConvexFunction]
+_LOSSES: Mapping[str, tuple[Literal["residual", "margin"], ConvexFunction | _Maker]] = {
+    "square": ("residual", _SQUARE),
+    "absolute": ("residual", PiecewiseQuadratic((0.0,), (-1.0, 1.0), (0.0, 0.0))),
+    "huber": ("residual", _huber),
+    "pseudo_huber": ("residual", _pseudo_huber),
+    "logistic": ("margin", _logistic()),
+    "hinge": ("margin", PiecewiseQuadratic((1.0,), (-1.0, 0.0), (0.0, 0.0))),
+    "squared_hinge": ("margin", PiecewiseQuadratic((1.0,), (-2.0, 0.0), (2.0, 0.0))),
+    # A parabola over a length h joins the two straight pieces.
+    "smooth_hinge": ("margin", lambda h: PiecewiseQuadratic((1 - h, 1.0), (-1.0, -1 / h, 0.0), (0.0, 1 / h, 0.0))),
+}
+_PENALTIES: Mapping[str, ConvexFunction | _Maker] = {
+    "ridge": _SQUARE,
+    "l1": _elastic_net(1.0),
+    "elastic_net": _elastic_net,
+    "huber": _huber,
+    "pseudo_huber": _pseudo_huber,
+}
+
+
+def _listed(entries: Mapping[str, object]) -> str:
+    return ", ".join(repr(name) for name in entries)
+
+
+def _split(field: str, text: object, allowed: str) -> tuple[str, float | None]:
+    """Split ``name`` or ``name(parameter)``."""
+    found = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*([-+.\deE]+)\s*\))?\s*", text) if isinstance(text, str) else None
+    try:
+        parameter = float(found[2]) if found and found[2] else None
+    except ValueError:
+        found = None
+    if not found:
+        raise InvalidInput(field, text, allowed)
+    return found[1], parameter
+
+
+def _function(field: str, text: str, entry: object, parameter: float | None) -> tuple[str, ConvexFunction]:
+    """Return the canonical text and the function of a registered entry."""
+    name = _split(field, text, "a name")[0]
+    if not callable(entry):
+        if parameter is not None:
+            raise InvalidInput(field, text, f"{name!r}, which has no parameter")
+        return name, entry  # type: ignore[return-value]
+    number = 1.0 if parameter is None else parameter
+    if not 1e-6 <= number <= 1e6:
+        raise InvalidInput(field, text, f"{name!r} with a parameter in [1e-6, 1e6]")
+    return f"{name}({number!r})", entry(number)
+
+
+def loss(spec: str | Loss) -> Loss:
+    """Return a loss by name.
+
+    Parameters
+    ----------
+    spec : str or Loss
+        ``"square"``, ``"absolute"``, ``"huber(delta)"``, ``"pseudo_huber(delta)"`` on the residual; ``"logistic"``,
+        ``"hinge"``, ``"squared_hinge"``, ``"smooth_hinge(h)"`` on the margin. Parameters default to 1. Any other
+        convex loss as a `Loss`.
+
+    Returns
+    -------
+    Loss
+
+    Raises
+    ------
+    InvalidInput
+        On anything else.
+
+    Examples
+    --------
+    >>> float(loss("huber(0.5)").value(2.0, 0.0))
+    1.75
+    """
+    if isinstance(spec, Loss):
+        return spec
+    name, parameter = _split("loss", spec, _listed(_LOSSES))
+    if name not in _LOSSES:
+        raise InvalidInput("loss", spec, _listed(_LOSSES))
+    kind, entry = _LOSSES[name]
+    canonical, function = _function("loss", spec, entry, parameter)
+    return Loss(canonical, kind, function)
+
+
+def penalty(spec: str | Penalty) -> Penalty:
+    """Return a penalty by name.
+
+    Parameters
+    ----------
+    spec : str or Penalty
+        ``"ridge"`` (the square), ``"l1"``, ``"elastic_net(mix)"`` (``mix |a| + (1 - mix) a^2``), ``"huber(delta)"``,
+        ``"pseudo_huber(delta)"``; parameters default to 1. Any other even convex function as a `Penalty`.
+
+    Returns
+    -------
+    Penalty
+
+    Raises
+    ------
+    InvalidInput
+        On anything else.
+    """
+    if isinstance(spec, Penalty):
+        return spec
+    name, parameter = _split("penalty", spec, _listed(_PENALTIES))
+    if name not in _PENALTIES:
+        raise InvalidInput("penalty", spec, _listed(_PENALTIES))
+    return Penalty(*_function("penalty", spec, _PENALTIES[name], parameter))

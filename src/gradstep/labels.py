@@ -1,0 +1,127 @@
+r"""How labels are drawn given the teacher: real values, or classes.
+
+Labels depend on an input through :math:`u=\langle x,\beta^*\rangle`. For classes, :math:`y=\pm1` with
+:math:`P(y=1|u)=(1+p(u))/2`, and :math:`p(u)=E[y|u]` plays the part of the teacher: the gradient step and the test error
+see nothing else of the labels than :math:`p` and their variance :math:`1-p^2`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erf, ndtr
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import ScalarFunction, moments, scalar_function
+from gradstep.problem import Problem
+
+__all__ = ["Channel", "Labels", "labels_of"]
+
+Channel = Literal["real", "sign", "logistic"]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The law of the labels given the teacher's input.
+
+    Attributes
+    ----------
+    channel : {"real", "sign", "logistic"}
+        ``f*(u) + noise``; the sign of that; or class 1 with probability ``1/(1 + exp(-f*(u)))``.
+    mean : ScalarFunction
+        ``E[y | u]``.
+    noise : float
+        Root mean square of ``y - E[y | u]``.
+    """
+
+    channel: Channel
+    mean: ScalarFunction
+    noise: float
+
+    @property
+    def binary(self) -> bool:
+        """Whether the labels are classes."""
+        return self.channel != "real"
+
+    def draw(self, u: NDArray[np.float64], normals: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return labels.
+
+        Parameters
+        ----------
+        u : ndarray
+            The teacher's input.
+        normals : ndarray
+            Independent standard normals, of the same shape.
+
+        Returns
+        -------
+        ndarray
+        """
+        mean = np.asarray(self.mean(u))
+        return np.where(2 * ndtr(normals) < 1 + mean, 1.0, -1.0) if self.binary else mean + self.noise * normals
+
+
+def labels_of(problem: Problem, channel: Channel = "real", flip: float = 0.0) -> Labels:
+    """Return the law of the labels of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        Gives the teacher ``f*`` and the noise.
+    channel : {"real", "sign", "logistic"}
+        See `Labels`. ``"logistic"`` has no noise of its own.
+    flip : float
+        Probability in [0, 1/2) that a class is replaced by the other one.
+
+    Returns
+    -------
+    Labels
+
+    Raises
+    ------
+    InvalidInput
+        On an unknown channel, a flip out of range or with real labels, or noise with the logistic channel.
+    """
+    if channel not in ("real", "sign", "logistic"):
+        raise InvalidInput("channel", channel, "'real', 'sign' or 'logistic'")
+    if isinstance(flip, bool) or not isinstance(flip, (int, float)) or not 0 <= flip < 0.5:
+        raise InvalidInput("flip", flip, "a number in [0, 1/2)")
+    if channel == "real":
+        if flip:
+            raise InvalidInput("flip", flip, "0 with channel='real'")
+        return Labels("real", problem.teacher, problem.noise)
+    if channel == "logistic" and problem.noise:
+        raise InvalidInput("noise", problem.noise, "0 with channel='logistic'")
+    mean = _class_mean(problem.teacher, channel, problem.noise, 1 - 2 * flip)
+    return Labels(channel, mean, math.sqrt(max(1 - float(moments(mean).second_moment), 0.0)))
+
+
+def _class_mean(teacher: ScalarFunction, channel: Channel, noise: float, contrast: float) -> ScalarFunction:
+    """Return ``E[y | u]`` as a formula where the teacher is one."""
+    if teacher.expression is None:
+        return ScalarFunction.from_callable(_ClassMean(teacher, channel, noise, contrast), kinks=teacher.kinks)
+    if channel == "logistic":
+        text = f"tanh(0.5*({teacher.name}))"
+    else:
+        text = f"erf({1 / (math.sqrt(2) * noise)!r}*({teacher.name}))" if noise else f"sign({teacher.name})"
+    return scalar_function(text if contrast == 1 else f"{contrast!r}*{text}")
+
+
+@dataclass(frozen=True)
+class _ClassMean:
+    """``E[y | u]`` for a teacher that is a callable."""
+
+    teacher: ScalarFunction
+    channel: Channel
+    noise: float
+    contrast: float
+
+    def __call__(self, u: Any) -> Any:
+        value = np.asarray(self.teacher(u))
+        if self.channel == "logistic":
+            return self.contrast * np.tanh(0.5 * value)
+        return self.contrast * (erf(value / (math.sqrt(2) * self.noise)) if self.noise else np.sign(value))

@@ -1,0 +1,411 @@
+r"""Any convex loss and penalty of the readout fit, at every step size, readout law and size.
+
+The readout minimises
+
+.. math:: \sum_\mu \ell(y_\mu, f(x_\mu)) + \frac\Lambda N\sum_i r(\sqrt N\,b_i),\qquad
+          f(x)=\sum_i b_i\,\sigma(\langle w_i,x\rangle).
+
+Given the projection :math:`\kappa` of a fresh input on the spike, and the teacher's coordinate t off the spike, the
+output is Gaussian, :math:`\omega = M(\kappa) + A(\kappa)\,t + s(\kappa)\,\xi`. On a training sample it is the proximal
+point of the loss at :math:`\omega` with step :math:`V(\kappa)`, the leverage. The derivatives of the loss's Moreau
+envelope act on every weight as a field, which is Gaussian over the neurons of a group, and the weight is the proximal
+point of the penalty at its field. The bulk is a Gaussian matrix, so that what couples the neurons closes in a few
+scalars for every separable penalty; the l1 norm needs no approximation.
+
+Each sweep replaces loss and penalty by the quadratic ones with the same averages, whose equations are the linear ones
+of :mod:`gradstep.theory.uniform`; Anderson's method accelerates the sweeps. For the square loss and the ridge penalty
+the first sweep is exact.
+
+References
+----------
+.. [1] H. Cui, L. Pesce, Y. Dandi, F. Krzakala, Y. M. Lu, L. Zdeborova, B. Loureiro, "Asymptotics of feature learning in
+       two-layer networks after one gradient-step", ICML 2024. Appendix C.
+
+The paper treats a constant readout in the proportional limit and leaves the penalty's Moreau envelope as an
+optimisation over all neurons, (97); its reduction to scalars, finite sizes and other readouts are derivations of this
+project.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.convex import Loss, Penalty
+from gradstep.convex import loss as parse_loss
+from gradstep.convex import penalty as parse_penalty
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian import smoothed
+from gradstep.labels import Channel, Labels, labels_of
+from gradstep.problem import Problem
+from gradstep.theory.features import kappa_rule
+from gradstep.theory.groups import RowLaw, neuron_groups
+from gradstep.theory.leverage import LeverageEquations, solve_leverage
+from gradstep.theory.proximal import (
+    LossAverages,
+    OutputLaw,
+    PenaltyAverages,
+    loss_averages,
+    mean_losses,
+    penalty_averages,
+)
+from gradstep.theory.step import step_statistics
+
+__all__ = ["ConvexPrediction", "convex_prediction"]
+
+Array = NDArray[np.float64]
+
+TOLERANCE = 1e-9
+"""Largest residual of the equations that is ever returned."""
+
+_GOAL = 1e-11
+_MAXIMUM_SWEEPS = 300
+_MEMORY = 8
+#: Dimension that stands for the proportional limit; what is left of finite size is 1/d.
+_LARGE_DIMENSION = 1e11
+#: Smallest curvature of the loss's envelope relative to the largest: below it a sample does not pull.
+_LEAST_CURVATURE = 1e-12
+
+
+@dataclass(frozen=True)
+class ConvexPrediction:
+    r"""What a fit with a convex loss and penalty does, predicted.
+
+    Attributes
+    ----------
+    test_error : float
+        :math:`E(\hat f-E[y|x])^2`, for real labels the package's test error without label noise.
+    test_loss : float
+        :math:`E\,\ell(y,\hat f)` on fresh labels, the generalisation loss.
+    classification_error : float
+        Probability that the sign of the output is not the class of a fresh sample; nan for real labels.
+    train_error : float
+        :math:`\frac1n\sum_\mu\ell(y_\mu,\hat f_\mu)`; for the square loss the mean squared residual.
+    train_loss : float
+        The minimum of the objective divided by n: ``train_error`` plus the penalty.
+    train_classification_error : float
+        Share of the training samples on the wrong side; nan for real labels.
+    readout_norm : float
+        :math:`|b|^2`, of the readout on the raw features (times N in the proportional limit).
+    active_fraction : float
+        Share of the weights that are not zero: one unless the penalty has a kink at zero.
+    kappa, learned : ndarray, shape (nodes,)
+        Projections on the spike, and the mean output given them.
+    residual : float
+        Largest relative residual of the equations, at most 1e-9.
+    sweeps : int
+        How often the averages were taken.
+    """
+
+    test_error: float
+    test_loss: float
+    classification_error: float
+    train_error: float
+    train_loss: float
+    train_classification_error: float
+    readout_norm: float
+    active_fraction: float
+    kappa: Array
+    learned: Array
+    residual: float
+    sweeps: int
+
+
+def convex_prediction(
+    problem: Problem,
+    *,
+    loss: str | Loss = "square",
+    penalty: str | Penalty = "ridge",
+    channel: Channel = "real",
+    flip: float = 0.0,
+    rows: RowLaw | None = None,
+    refine: int = 1,
+) -> ConvexPrediction:
+    r"""Predict the fit of the readout with a convex loss and penalty.
+
+    Parameters
+    ----------
+    problem : Problem
+        Sizes, functions, step and readout law; ``ridge`` is the strength :math:`\Lambda` of the penalty.
+    loss : str or Loss
+        See :func:`gradstep.convex.loss`.
+    penalty : str or Penalty
+        See :func:`gradstep.convex.penalty`: :math:`(\Lambda/N)\sum_i r(\sqrt N b_i)`.
+    channel : {"real", "sign", "logistic"}
+        Real labels or classes, see :func:`gradstep.labels.labels_of`; the gradient step sees the same labels.
+    flip : float
+        Share of the classes that are wrong.
+    rows : {"network", "isotropic"}, optional
+        As in :func:`gradstep.predict`: rows of the real network (default at finite sizes), or of the spiked random
+        features model of Cui et al. 2024 (default in the proportional limit, ``d=math.inf``).
+    refine : int
+        Multiplies the number of nodes of kappa.
+
+    Returns
+    -------
+    ConvexPrediction
+
+    Raises
+    ------
+    InvalidInput
+        A margin loss with real labels; settings without a theory, as in :func:`gradstep.predict`.
+    NotConverged
+        If the residual stays above 1e-9.
+
+    Notes
+    -----
+    scikit-learn's estimators, without intercept, on raw features: ``LogisticRegression(C=1/(2*ridge))``;
+    ``LinearSVC(loss="squared_hinge", C=1/(2*ridge))``; ``Ridge(alpha=ridge)``;
+    ``Lasso(alpha=ridge/(2*n*sqrt(width)))``; ``ElasticNet`` with ``alpha*l1_ratio`` as for the Lasso times the share
+    of l1 and ``alpha*(1-l1_ratio)`` equal to ``ridge*(1-share)/n``. ``HuberRegressor`` estimates the scale of the
+    residuals too; at its estimate ``scale_`` its weights are those of ``huber(epsilon*scale_)`` with
+    ``ridge = alpha*scale_``.
+
+    With classes the step's statistics beyond second moments, which enter the fluctuations of the rows at finite size
+    and for ``rows="network"``, are taken as those of Gaussian label noise of the same variance.
+
+    Examples
+    --------
+    >>> import gradstep as gs
+    >>> problem = gs.Problem.cui2024(alpha=2.0, alpha0=2.0, eta_tilde=1.0, lam=0.1, teacher="linear")
+    >>> result = convex_prediction(problem, loss="logistic", channel="sign")
+    >>> 0.1 < result.classification_error < 0.2
+    True
+    """
+    chosen, priced = parse_loss(loss), parse_penalty(penalty)
+    labels = labels_of(problem, channel, flip)
+    if chosen.kind == "margin" and not labels.binary:
+        raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
+    if rows not in (None, "network", "isotropic"):
+        raise InvalidInput("rows", rows, "'network' or 'isotropic'")
+    if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
+        raise InvalidInput("refine", refine, "an integer in [1, 16]")
+    model = _model(problem, labels, rows or ("isotropic" if problem.is_limit else "network"), refine)
+    state, residual, sweeps = _solve(model, labels, chosen, priced)
+    return _result(model, labels, chosen, priced, state, residual, sweeps)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """Sizes and tables: nodes of kappa, and the features of each group on them."""
+
+    d: float
+    width: float
+    n: float
+    ridge: float
+    neurons: Array
+    kappa: Array
+    weight: Array
+    mean: Array
+    slope: Array
+    variance: Array
+    alignment: float
+
+
+def _model(problem: Problem, labels: Labels, rows: RowLaw, refine: int) -> _Model:
+    if problem.is_limit and 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
+        raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
+    if problem.output_scale != "1/N" and problem.step_size > 0:
+        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for a prediction after a step")
+    sized = _LARGE_DIMENSION if problem.is_limit else problem.d
+    width, n, ridge = (problem.ratio(name) * sized for name in ("width", "n", "ridge"))
+    n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * sized
+    step = step_statistics(problem.replace(teacher=labels.mean, noise=labels.noise), sized, width, n_step)
+    odd = problem.activation.parity == "odd"
+    groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)
+    kappa, weight = kappa_rule(problem.activation, labels.mean, groups, step.alignment, refine)
+    row = smoothed(problem.activation, groups.projection[:, None] * kappa, np.sqrt(groups.variance)[:, None])
+    return _Model(
+        d=sized,
+        width=width,
+        n=n,
+        ridge=ridge,
+        neurons=width * groups.weight,
+        kappa=kappa,
+        weight=weight / weight.sum(),
+        mean=row.mean,
+        slope=row.slope,
+        variance=row.residual_variance,
+        alignment=step.alignment,
+    )
+
+
+@dataclass(frozen=True)
+class _State:
+    """What determines everything else: the law of the output, and that of the fields on the weights of each group."""
+
+    output: OutputLaw
+    field: Array
+    power: Array
+    curvature: Array
+    readout_norm: float
+
+
+def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: PenaltyAverages) -> _State:
+    """Solve the problem whose loss and penalty are quadratic, with the averages given."""
+    # The quadratic loss gain/2 (target - w)^2 has this pull, curvature and power at every node of kappa.
+    curvature = np.maximum(averages.curvature, _LEAST_CURVATURE * averages.curvature.max())
+    gain = curvature / np.maximum(1 - curvature * output.leverage, 1e-15)
+    target = output.mean + averages.pull / curvature
+    target_slope = averages.slope / curvature
+    square = (
+        averages.power / curvature**2
+        + 2 * (target * output.mean + target_slope * output.slope)
+        - (output.mean**2 + output.slope**2 + output.variance)
+    )
+    # Features in units where loss and penalty have curvature one.
+    root, scale = np.sqrt(gain), np.sqrt(quadratic.stiffness)[:, None]
+    g0, g1, g2 = root * model.mean / scale, root * model.slope / scale, gain * model.variance / scale**2
+    one, dimension = np.ones(1), model.d - 1
+    equations = LeverageEquations(
+        g1[None], g2[None], model.weight[None], model.neurons[None], dimension * one, model.n * one, one
+    )
+    point = solve_leverage(equations)[0]
+    sample_weight, a, psi = point.sample_weight[0], point.inverse_resolvent[0], point.psi[0]
+    dressed, density = point.dressed_slope[0], point.density[0]
+    resolvent = model.neurons / a
+
+    # Means, by least squares: near-equal groups make the normal equations lose digits.
+    half_weight, half_resolvent = np.sqrt(sample_weight), np.sqrt(resolvent)
+    offset = (model.neurons * quadratic.offset) @ model.mean
+    spikes = (half_resolvent[:, None] * g0 * half_weight).T
+    q, r = np.linalg.qr(np.concatenate([spikes, np.eye(len(a))]))
+    scaled = np.linalg.solve(r, q[: len(spikes)].T @ (half_weight * root * (target - offset)))
+    field = scaled / half_resolvent
+    mean = offset + spikes @ scaled / (half_weight * root)
+    rest = dressed @ (sample_weight * root * target_slope)
+    slope = g1.T @ (density * rest) / root
+
+    # Fluctuations: readout power of each group, linear in the conditional error, which is linear in it.
+    coupling = dimension * (g1.T @ (density[:, None] * dressed)) ** 2
+    source = dressed**2 + g2
+    response = np.linalg.solve(
+        np.eye(len(a)) - (density / a)[:, None] * psi**2,
+        np.concatenate(
+            [
+                (resolvent / a)[:, None] * source,
+                (
+                    resolvent / a * (rest**2 / dimension + field**2)
+                    + model.neurons * quadratic.stiffness * quadratic.excess
+                )[:, None],
+            ],
+            axis=1,
+        ),
+    )
+    error_weight = sample_weight / (1 + point.leverage[0])
+    bare = gain * (square - 2 * (target * mean + target_slope * slope) + mean**2 + slope**2)
+    matrix = np.eye(len(root)) - (coupling + source.T @ response[:, :-1]) * error_weight
+    error = np.linalg.solve(matrix, bare + source.T @ response[:, -1])
+    power = response[:, :-1] @ (error_weight * error) + response[:, -1]
+    variance = (source.T @ power + coupling @ (error_weight * error)) / gain
+    field_power = source @ (error_weight * error) + rest**2 / dimension + psi**2 @ power / dimension
+    return _State(
+        output=replace(output, mean=mean, slope=slope, variance=variance, leverage=point.leverage[0] / gain),
+        field=field * scale[:, 0],
+        power=field_power * quadratic.stiffness,
+        curvature=quadratic.stiffness * (g2 @ sample_weight + np.diagonal(psi)),
+        readout_norm=float((power / quadratic.stiffness).sum()),
+    )
+
+
+def _pack(state: _State, unit: float) -> Array:
+    """Return the state as one vector of comparable, unbounded numbers."""
+    output = state.output
+    return np.concatenate(
+        [
+            output.mean / unit,
+            output.slope / unit,
+            np.log(output.variance),
+            np.log(output.leverage),
+            state.field / np.sqrt(state.power),
+            np.log(state.power),
+            np.log(state.curvature),
+        ]
+    )
+
+
+def _unpack(vector: Array, like: _State, unit: float) -> _State:
+    nodes, groups = len(like.output.kappa), len(like.field)
+    cuts = np.cumsum([nodes] * 4 + [groups] * 2)
+    mean, slope, variance, leverage, field, power, curvature = np.split(vector, cuts)
+    output = replace(
+        like.output, mean=unit * mean, slope=unit * slope, variance=np.exp(variance), leverage=np.exp(leverage)
+    )
+    return replace(
+        like, output=output, field=field * np.exp(power / 2), power=np.exp(power), curvature=np.exp(curvature)
+    )
+
+
+def _solve(model: _Model, labels: Labels, loss: Loss, penalty: Penalty) -> tuple[_State, float, int]:
+    """Iterate the sweep with Anderson's acceleration; return the state, its residual and the number of sweeps."""
+    unit = math.sqrt(float(smoothed(labels.mean, 0.0, 1.0).second_moment) + labels.noise**2)
+    ones, groups = np.ones_like(model.kappa), len(model.neurons)
+    output = OutputLaw(model.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, model.alignment)
+    none = np.zeros(groups)
+    start = PenaltyAverages(np.full(groups, 2 * model.ridge), none, none, none, none)
+    state = _sweep(model, loss_averages(labels, loss, output), output, start)
+
+    def image(state: _State) -> _State:
+        quadratic = _penalty(model, penalty, state)
+        return _sweep(model, loss_averages(labels, loss, state.output), state.output, quadratic)
+
+    vector = _pack(state, unit)
+    points: list[Array] = []
+    gaps: list[Array] = []
+    best = math.inf
+    for sweep in range(1, _MAXIMUM_SWEEPS + 1):
+        mapped = image(state)
+        gap = _pack(mapped, unit) - vector
+        residual = float(np.abs(gap).max())
+        if residual <= _GOAL:
+            return mapped, residual, sweep
+        points, gaps = [*points[-_MEMORY:], vector], [*gaps[-_MEMORY:], gap]
+        if not residual < 2 * best:
+            points, gaps = points[-1:], gaps[-1:]
+        best = min(best, residual)
+        proposal = vector + gap
+        if len(gaps) > 1:
+            moves, changes = np.diff(points, axis=0).T, np.diff(gaps, axis=0).T
+            mix = np.linalg.lstsq(changes, gap, rcond=1e-12)[0]
+            proposal = proposal - (moves + changes) @ mix
+        vector = vector + np.clip(proposal - vector, -2.0, 2.0)
+        state = _unpack(vector, mapped, unit)
+    raise NotConverged("the fixed point of a convex loss", residual, TOLERANCE, "Raise the ridge, or refine.")
+
+
+def _penalty(model: _Model, penalty: Penalty, state: _State) -> PenaltyAverages:
+    return penalty_averages(penalty, state.field, state.power, state.curvature, model.ridge, model.width)
+
+
+def _result(
+    model: _Model, labels: Labels, loss: Loss, penalty: Penalty, state: _State, residual: float, sweeps: int
+) -> ConvexPrediction:
+    output = state.output
+    losses, priced = mean_losses(labels, loss, output), _penalty(model, penalty, state)
+    across = math.sqrt(max(1 - model.alignment**2, 0.0))
+    target = smoothed(labels.mean, model.alignment * model.kappa, across)
+    error = (
+        (target.mean - output.mean) ** 2
+        + (target.slope - output.slope) ** 2
+        + target.residual_variance
+        + output.variance
+    )
+    share = model.neurons / model.width
+    train_error = float(model.weight @ losses.train)
+    return ConvexPrediction(
+        test_error=float(model.weight @ error),
+        test_loss=float(model.weight @ losses.test),
+        classification_error=float(model.weight @ losses.test_wrong),
+        train_error=train_error,
+        train_loss=train_error + model.ridge / model.n * float(share @ priced.value),
+        train_classification_error=float(model.weight @ losses.train_wrong),
+        readout_norm=state.readout_norm,
+        active_fraction=float(share @ priced.active),
+        kappa=model.kappa,
+        learned=output.mean,
+        residual=residual,
+        sweeps=sweeps,
+    )

@@ -189,14 +189,17 @@ class Smooth:
         """
         low, high = u - v * self.steepest[1], u - v * self.steepest[0]
         point = np.clip(u - v * self.first(u) / (1 + v * self.second(u)), low, high)
-        size = 1 + np.abs(u) + v
+        size, last = 1 + np.abs(u) + v, high - low
         for _ in range(_MAXIMUM_ITERATIONS):
             gap = point + v * self.first(point) - u
             if (np.abs(gap) <= 4e-15 * size).all():
                 break
             low, high = np.where(gap < 0, point, low), np.where(gap > 0, point, high)
-            step = point - gap / (1 + v * self.second(point))
-            point = np.where((step >= low) & (step <= high), step, 0.5 * (low + high))
+            move = -gap / (1 + v * self.second(point))
+            # Newton steps that do not shrink would creep along an exponential tail.
+            good = (point + move >= low) & (point + move <= high) & (np.abs(move) <= 0.5 * last)
+            move = np.where(good, move, 0.5 * (low + high) - point)
+            point, last = point + move, np.abs(move)
         else:
             worst = float(np.max(np.abs(gap) / size))
             if not worst <= 1e-13:

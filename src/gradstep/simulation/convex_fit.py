@@ -1,0 +1,263 @@
+"""The real network with any convex loss and penalty of the readout fit, and its own solver for that fit."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.convex import Loss, Penalty
+from gradstep.convex import loss as parse_loss
+from gradstep.convex import penalty as parse_penalty
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.labels import Channel, Labels, labels_of
+from gradstep.problem import Problem
+from gradstep.simulation.backend import backend
+from gradstep.simulation.instance import TEACHER_AXIS, Sample, fit_sample, initial_readout, initial_weights, step_sample
+from gradstep.simulation.measurement import Measurement
+from gradstep.simulation.population import population_risk
+from gradstep.simulation.step import gradient
+from gradstep.simulation.streams import Purpose, normal_blocks
+
+__all__ = ["ConvexFit", "convex_measurement", "fit_convex"]
+
+Array = NDArray[np.float64]
+
+_CONVENTION = "sum of the losses plus (ridge/N) sum r(sqrt(N) b) on raw features b; train_error is the mean loss"
+_RELAXATION = 1.6
+_CHECK_EVERY = 10
+_REBALANCE_EVERY = 50
+
+
+@dataclass(frozen=True)
+class ConvexFit:
+    """A fitted readout.
+
+    Attributes
+    ----------
+    readout : ndarray, shape (N,)
+        Weights b of the raw features.
+    train_error, train_loss : float
+        Mean loss, and with the penalty: the minimum of the objective divided by n.
+    residual : float
+        Relative violation of the optimality conditions.
+    """
+
+    readout: Array
+    train_error: float
+    train_loss: float
+    residual: float
+
+
+def fit_convex(
+    features: Array,
+    labels: Array,
+    *,
+    loss: str | Loss,
+    penalty: str | Penalty = "ridge",
+    ridge: float,
+    tolerance: float = 1e-7,
+    maximum_iterations: int = 20_000,
+) -> ConvexFit:
+    r"""Minimise :math:`\sum_\mu\ell(y_\mu,\phi_\mu\cdot b)+\frac\Lambda N\sum_i r(\sqrt N b_i)`.
+
+    Parameters
+    ----------
+    features : ndarray, shape (n, N)
+    labels : ndarray, shape (n,)
+        Real numbers, or -1 and 1.
+    loss, penalty : str, Loss or Penalty
+        See :mod:`gradstep.convex`.
+    ridge : float
+        :math:`\Lambda > 0`.
+    tolerance : float
+        Largest relative residual of the optimality conditions.
+    maximum_iterations : int
+        Limit; an iteration costs about as much as one prediction on the sample.
+
+    Returns
+    -------
+    ConvexFit
+
+    Raises
+    ------
+    InvalidInput
+        A ridge that is not positive; labels other than -1 and 1 with a margin loss.
+    NotConverged
+        If the residual stays above the tolerance.
+
+    Notes
+    -----
+    Alternating directions with the proximal maps of both functions and one eigendecomposition of the Gram matrix. The
+    dual variables are subgradients by construction, so that the residual, which is their mismatch and that of the two
+    copies of outputs and weights, certifies the minimum.
+    """
+    chosen, priced = parse_loss(loss), parse_penalty(penalty)
+    if not 0 < ridge < math.inf:
+        raise InvalidInput("ridge", ridge, "a finite number > 0")
+    if chosen.kind == "margin" and not np.isin(labels, (-1.0, 1.0)).all():
+        raise InvalidInput("labels", "other numbers", "-1 and 1 with a margin loss")
+    n, width = features.shape
+    scaled = features / math.sqrt(width)
+    strength = ridge / width
+    values, basis = np.linalg.eigh(scaled.T @ scaled)
+    rotated = scaled @ basis
+    output_step, weight_step = 1.0, 2 * strength
+    weights, weight_dual = np.zeros(width), np.zeros(width)
+    outputs, output_dual = np.zeros(n), np.zeros(n)
+    residual = math.inf
+    for iteration in range(1, maximum_iterations + 1):
+        right = output_step * (rotated.T @ (outputs - output_dual)) + weight_step * (basis.T @ (weights - weight_dual))
+        joint = right / (output_step * np.maximum(values, 0.0) + weight_step)
+        fitted, smooth = rotated @ joint, basis @ joint
+        relaxed = _RELAXATION * fitted + (1 - _RELAXATION) * outputs
+        relaxed_weights = _RELAXATION * smooth + (1 - _RELAXATION) * weights
+        outputs = chosen.proximal_output(labels, relaxed + output_dual, np.array(1 / output_step))
+        weights = priced.function.proximal(relaxed_weights + weight_dual, np.array(strength / weight_step)).point
+        output_dual = output_dual + relaxed - outputs
+        weight_dual = weight_dual + relaxed_weights - weights
+        if iteration % _CHECK_EVERY:
+            continue
+        primal = _ratio(np.append(fitted - outputs, smooth - weights), np.append(outputs, weights))
+        pull, push = output_step * (scaled.T @ output_dual), weight_step * weight_dual
+        dual = _ratio(pull + push, np.append(pull, push))
+        residual = max(primal, dual)
+        if residual <= tolerance:
+            break
+        balance = math.sqrt(primal / max(dual, 1e-300))
+        if iteration % _REBALANCE_EVERY == 0 and 2 * iteration < maximum_iterations and not 0.5 < balance < 2:
+            balance = min(max(balance, 0.2), 5.0)
+            output_step, weight_step = output_step * balance, weight_step * balance
+            output_dual, weight_dual = output_dual / balance, weight_dual / balance
+    else:
+        raise NotConverged("the convex fit", residual, tolerance, "Raise the ridge, the tolerance or the iterations.")
+    train_error = float(chosen.value(labels, scaled @ weights).mean())
+    price = strength * float(priced.function.value(weights).sum()) / n
+    return ConvexFit(weights / math.sqrt(width), train_error, train_error + price, residual)
+
+
+def _ratio(part: Array, whole: Array) -> float:
+    """Return the ratio of two norms."""
+    return float(np.linalg.norm(part) / max(float(np.linalg.norm(whole)), 1e-300))
+
+
+@dataclass(frozen=True)
+class _LabelledSample(Sample):
+    """A sample whose noise is what the labels differ by from their mean."""
+
+    labels: Labels
+
+    def blocks(self) -> Iterator[tuple[Array, Array]]:
+        for inputs, normals in super().blocks():
+            u = inputs[:, TEACHER_AXIS]
+            yield inputs, self.labels.draw(u, normals) - np.asarray(self.labels.mean(u))
+
+
+def convex_measurement(
+    problem: Problem,
+    seeds: Sequence[int],
+    *,
+    loss: str | Loss = "square",
+    penalty: str | Penalty = "ridge",
+    channel: Channel = "real",
+    flip: float = 0.0,
+    test_samples: int = 20_000,
+    tolerance: float = 1e-6,
+) -> Measurement:
+    """Measure the real network: random weights, one gradient step, the readout fitted with a convex loss.
+
+    Parameters
+    ----------
+    problem : Problem
+        All sizes finite; ``ridge`` is the strength of the penalty.
+    seeds : sequence of int
+        Seeds; each draws the same weights and inputs as in :func:`gradstep.simulate`.
+    loss, penalty, channel, flip
+        As in :func:`gradstep.theory.convex_loss.convex_prediction`.
+    test_samples : int
+        Fresh inputs for the test loss and the wrong classes.
+    tolerance : float
+        Of the fit, see :func:`fit_convex`.
+
+    Returns
+    -------
+    Measurement
+        ``test_error`` (exact expectation over inputs), ``test_loss``, ``classification_error``, ``train_error``,
+        ``train_loss``, ``train_classification_error`` and ``active_fraction``, defined as in
+        :class:`gradstep.theory.convex_loss.ConvexPrediction`.
+
+    Raises
+    ------
+    InvalidInput
+        Infinite sizes, or a margin loss with real labels.
+    NotConverged
+        If a fit does not converge.
+    """
+    chosen, priced = parse_loss(loss), parse_penalty(penalty)
+    labels = labels_of(problem, channel, flip)
+    if chosen.kind == "margin" and not labels.binary:
+        raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
+    for name in ("d", "width", "n_step", "n"):
+        if not isinstance(getattr(problem, name), numbers.Integral):
+            raise InvalidInput(name, getattr(problem, name), "a finite integer")
+    each = [_one_seed(problem, int(seed), labels, chosen, priced, test_samples, tolerance) for seed in seeds]
+    return Measurement(
+        problem=problem,
+        seeds=tuple(int(seed) for seed in seeds),
+        ridge=float(problem.ridge),  # type: ignore[arg-type]
+        values={name: np.array([one[name] for one in each]) for name in each[0]},
+        versions={name: version(name) for name in ("gradstep", "numpy", "scipy")},
+        convention=_CONVENTION,
+    )
+
+
+def _one_seed(
+    problem: Problem, seed: int, labels: Labels, loss: Loss, penalty: Penalty, test_samples: int, tolerance: float
+) -> dict[str, float]:
+    d, width, n = int(problem.d), int(problem.width), int(problem.n)  # type: ignore[arg-type]
+    activation = problem.activation
+    weights = initial_weights(seed, width, d, problem.initial_weights)
+    direction = np.eye(1, d, TEACHER_AXIS)[0]
+    spike = direction
+    if problem.step_size > 0:
+        plain = step_sample(seed, int(problem.n_step), d)  # type: ignore[arg-type]
+        step = gradient(
+            backend(None, "float64"),
+            activation,
+            labels.mean,
+            _LabelledSample(plain.seed, plain.inputs, plain.noise, plain.rows, plain.d, labels),
+            weights,
+            initial_readout(seed, width, problem.readout),
+            noise=1.0,
+            output_factor=1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width),
+        )
+        weights = weights + (problem.step_size / math.sqrt(width)) * step.rows
+        spike = step.linear / np.linalg.norm(step.linear)
+
+    inputs, normals = (np.concatenate(part) for part in zip(*fit_sample(seed, n, d).blocks(), strict=True))
+    target = labels.draw(inputs[:, TEACHER_AXIS], normals)
+    features = np.asarray(activation(inputs @ weights.T))
+    fit = fit_convex(features, target, loss=loss, penalty=penalty, ridge=float(problem.ridge), tolerance=tolerance)  # type: ignore[arg-type]
+    risk = population_risk(activation, labels.mean, weights, direction, spike, fit.readout[:, None], tolerance=1e-9)
+    losses, wrong = [], []
+    for block in normal_blocks(seed, Purpose.TEST_INPUTS, test_samples, d + 1):
+        fresh = labels.draw(block[:, TEACHER_AXIS], block[:, -1])
+        outputs = np.asarray(activation(block[:, :-1] @ weights.T)) @ fit.readout
+        losses.append(loss.value(fresh, outputs))
+        wrong.append(fresh * outputs < 0)
+    return {
+        "test_error": float(risk.test_error[0]),
+        "test_loss": float(np.concatenate(losses).mean()),
+        "classification_error": float(np.concatenate(wrong).mean()) if labels.binary else math.nan,
+        "train_error": fit.train_error,
+        "train_loss": fit.train_loss,
+        "train_classification_error": float((target * (features @ fit.readout) < 0).mean())
+        if labels.binary
+        else math.nan,
+        "active_fraction": float(np.mean(fit.readout != 0)),
+    }

@@ -1,0 +1,223 @@
+"""Errors against a parameter: lines of Result 3.3 over drawn models.
+
+Settings
+--------
+axis : parameter on the horizontal axis, its label, the range of the lines (``from``, ``to``, ``count``), its scale.
+quantities : what is compared: ``test_error``, ``train_error``, the summary statistics (17). Errors get a panel each.
+table : true adds a table of all comparisons.
+base : parameters shared by all curves: activation, teacher, alpha, beta, lam, sigma_eps (0 where absent), and either
+    r, c, gamma or eta_tilde, alpha0. ``eta_per_d`` in place of eta_tilde is a learning rate that does not grow with
+    the width: eta_tilde = eta_per_d / beta.
+curves : label, regime, changed parameters, and ``models`` with what is drawn: ``srf`` (the spiked random features
+    model), ``equivalent`` (the equivalent features), ``network`` (the real one). ``line = false`` draws points only.
+allowance : documented error of the theory on the network: ``relative``, ``reason``.
+guides : ``best_linear = true`` draws the error of the best linear estimator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradstep.gaussian import scalar_function
+from gradstep.papers.cui2024 import best_linear
+from gradstep.papers.cui2024.drawn import equivalent_fit, fit, spiked_layer, stepped_layer
+from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Comparison, Outcome, compare
+from gradstep.papers.panels import Guide, Line, Panel, Points, Table
+from gradstep.problem import Problem
+from gradstep.sweeps import Result, Task
+from gradstep.theory.large_step import LargeStep, Spike, solve
+
+__all__ = ["assemble", "measure", "spike_of", "statistics", "tasks"]
+
+_NAMES = {
+    "test_error": "test error",
+    "train_error": "training error",
+    "readout_mean": "m",
+    "bulk_overlap": "theta",
+    "teacher_overlap": "psi",
+    "bulk_norm": "q1",
+    "readout_norm": "q2",
+}
+_MODELS = {"srf": "sRF", "equivalent": "equivalent", "network": "network"}
+
+
+def spike_of(parameters: Mapping[str, Any]) -> Spike:
+    """Return the spike: as given, or that of a step (Result 3.1)."""
+    if "r" in parameters:
+        return Spike(*(np.asarray(parameters[name], dtype=np.float64) for name in ("r", "c", "gamma")))
+    return equivalent_srf(
+        parameters["activation"],
+        parameters["teacher"],
+        eta_tilde=_eta_tilde(parameters),
+        alpha0=float(parameters["alpha0"]),
+        sigma_eps=parameters.get("sigma_eps", 0.0),
+    )
+
+
+def _eta_tilde(parameters: Mapping[str, Any]) -> float:
+    if "eta_per_d" in parameters:
+        return float(parameters["eta_per_d"]) / float(parameters["beta"])
+    return float(parameters["eta_tilde"])
+
+
+def statistics(parameters: Mapping[str, Any]) -> LargeStep:
+    """Solve Result 3.3 for one place on a curve."""
+    spike = spike_of(parameters)
+    table = equivalent_features(
+        parameters["activation"], parameters["teacher"], r=spike.strength, c=spike.bulk_variance, gamma=spike.alignment
+    )
+    return solve(
+        table,
+        spike,
+        sample_ratio=parameters["alpha"],
+        width_ratio=parameters["beta"],
+        penalty=parameters["lam"],
+        noise=parameters.get("sigma_eps", 0.0),
+    )
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Draw a model at d and at d/2, and extrapolate its errors and summary statistics to infinite d.
+
+    Result 3.3 is a limit; at a given size it is off by a term of order 1/d, which cancels in 2 q(d) - q(d/2).
+    """
+    d = int(parameters["d"])
+    whole, half = (_drawn({**parameters, "d": size}, seed) for size in (d, d // 2))
+    return {name: 2 * value - half[name] for name, value in whole.items()}
+
+
+def _drawn(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
+    sigma, sigma_star = scalar_function(parameters["activation"]), scalar_function(parameters["teacher"])
+    d, noise, lam = int(parameters["d"]), float(parameters.get("sigma_eps", 0.0)), float(parameters["lam"])
+    width, n = (round(float(parameters[name]) * d) for name in ("beta", "alpha"))
+    if parameters["model"] == "network":
+        problem = Problem.cui2024(
+            alpha=parameters["alpha"],
+            alpha0=float(parameters["alpha0"]),
+            beta=parameters["beta"],
+            eta_tilde=_eta_tilde(parameters),
+            lam=lam,
+            d=d,
+            activation=sigma,
+            teacher=sigma_star,
+            noise=noise,
+        )
+        layer = stepped_layer(problem, seed)
+        return fit(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=noise).numbers()
+    spike = spike_of(parameters)
+    r, c, gamma = (float(value) for value in (spike.strength, spike.bulk_variance, spike.alignment))
+    if parameters["model"] == "equivalent":
+        return equivalent_fit(
+            seed, sigma, sigma_star, width=width, d=d, r=r, c=c, gamma=gamma, n=n, lam=lam, sigma_eps=noise
+        ).numbers()
+    layer = spiked_layer(seed, width, d, r=r, c=c, gamma=gamma)
+    return fit(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=noise).numbers()
+
+
+def _curve_parameters(figure: Figure, curve: Mapping[str, Any], x: float) -> dict[str, Any]:
+    settings = figure.settings
+    return {**settings["base"], **curve.get("parameters", {}), settings["axis"]["parameter"]: x}
+
+
+def _places(
+    figure: Figure, preset: Mapping[str, Any]
+) -> Iterator[tuple[Mapping[str, Any], str, float, dict[str, Any]]]:
+    for curve in figure.settings["curves"]:
+        for model in curve["models"]:
+            for x in map(float, preset["points"]):
+                yield curve, model, x, _curve_parameters(figure, curve, x)
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one drawn model a curve, place and seed."""
+    return [
+        Task(f"{__name__}:measure", {**parameters, "model": model, "d": int(preset["d"])}, seed)
+        for curve, model, x, parameters in _places(figure, preset)
+        for seed in point_seeds(figure.name, f"{curve['label']}/{model}", x, preset)
+    ]
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Put the lines of Result 3.3 under the points."""
+    settings, count = figure.settings, int(preset["seeds"])
+    places = list(_places(figure, preset))
+    comparisons: list[Comparison] = []
+    owners: list[tuple[str, str, str]] = []
+    for index, (curve, model, x, parameters) in enumerate(places):
+        theory = statistics(parameters)
+        allowance = settings.get("allowance", {}) if model == "network" else {}
+        for quantity in settings["quantities"]:
+            comparisons.append(
+                compare(
+                    float(getattr(theory, quantity)),
+                    [r[quantity] for r in results[index * count : (index + 1) * count]],
+                    curve=f"{curve['label']}, {_MODELS[model]}",
+                    place=x,
+                    quantity=_NAMES[quantity],
+                    allowance=allowance.get("relative", 0.0),
+                    reason=allowance.get("reason", ""),
+                )
+            )
+            owners.append((curve["label"], model, quantity))
+    shown = [quantity for quantity in settings["quantities"] if quantity.endswith("error")]
+    panels = tuple(_panel(figure, quantity, len(shown) > 1, comparisons, owners) for quantity in shown)
+    table = _table(settings["axis"]["label"], comparisons) if settings.get("table", False) else None
+    d = int(preset["d"])
+    notes = f"Lines: Result 3.3. Points: {settings['points_are']}, extrapolated from d = {d // 2} and {d}."
+    return Outcome(panels, tuple(comparisons), notes=notes, table=table)
+
+
+def _panel(
+    figure: Figure,
+    quantity: str,
+    titled: bool,
+    comparisons: Sequence[Comparison],
+    owners: Sequence[tuple[str, str, str]],
+) -> Panel:
+    settings = figure.settings
+    axis = settings["axis"]
+    space = np.geomspace if axis.get("scale") == "log" else np.linspace
+    grid = [float(v) for v in space(axis["from"], axis["to"], axis["count"])]
+    lines, points = [], []
+    for curve in settings["curves"]:
+        label, regime = curve["label"], curve["regime"]
+        if curve.get("line", True):
+            values = [float(getattr(statistics(_curve_parameters(figure, curve, x)), quantity)) for x in grid]
+            lines.append(Line(grid, values, label, regime))
+        for model in curve["models"]:
+            own = [c for c, o in zip(comparisons, owners, strict=True) if o == (label, model, quantity)]
+            x = [float(c.place) for c in own]
+            points.append(Points(x, [c.mean for c in own], [c.standard_error for c in own], label, regime))
+    guides = []
+    if quantity == "test_error" and settings.get("guides", {}).get("best_linear", False):
+        guides.append(Guide("best linear", height=best_linear(settings["base"]["teacher"])))
+    return Panel(
+        title=_NAMES[quantity] if titled else "",
+        x_label=axis["label"],
+        y_label=_NAMES[quantity],
+        x_scale=axis.get("scale", "linear"),
+        y_scale="log",
+        lines=lines,
+        points=points,
+        guides=guides,
+    )
+
+
+def _table(axis: str, comparisons: Sequence[Comparison]) -> Table:
+    rows = [
+        [
+            c.curve,
+            f"{float(c.place):g}",
+            c.quantity,
+            f"{c.theory:.5f}",
+            f"{c.mean:.5f} +- {c.standard_error:.5f}",
+            f"{c.z:+.1f}",
+        ]
+        for c in comparisons
+    ]
+    return Table(["model", axis, "quantity", "theory", "drawn", "z"], rows)

@@ -1,0 +1,130 @@
+"""Spike strength, bulk variance and alignment of real gradient steps against Result 3.1.
+
+Settings
+--------
+axis : range of the lines in alpha0 (``from``, ``to``, ``count``).
+curves : label, regime, activation, teacher, eta_tilde, sigma_eps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradstep.papers.cui2024.drawn import stepped_layer
+from gradstep.papers.cui2024.spiked import equivalent_srf
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Outcome, compare
+from gradstep.papers.panels import Line, Panel, Points, Table
+from gradstep.problem import Problem
+from gradstep.simulation.instance import TEACHER_AXIS
+from gradstep.sweeps import Result, Task
+from gradstep.theory.large_step import Spike
+
+__all__ = ["assemble", "measure", "tasks"]
+
+_QUANTITIES = {"strength": "spike strength r", "bulk_variance": "bulk variance c", "alignment": "alignment gamma"}
+
+
+def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
+    for curve in figure.settings["curves"]:
+        for alpha0 in map(float, preset["points"]):
+            yield curve, alpha0
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one step a curve, place and seed."""
+    names = ("activation", "teacher", "eta_tilde", "sigma_eps")
+    return [
+        Task(
+            f"{__name__}:measure",
+            {**{name: curve[name] for name in names}, "alpha0": alpha0, "d": int(preset["d"])},
+            seed,
+        )
+        for curve, alpha0 in _places(figure, preset)
+        for seed in point_seeds(figure.name, curve["label"], alpha0, preset)
+    ]
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Make a step at d and at d/2, and extrapolate to infinite d: terms of order 1/d cancel in 2 q(d) - q(d/2)."""
+    d = int(parameters["d"])
+    whole, half = (_step(parameters, size, seed) for size in (d, d // 2))
+    return {name: 2 * value - half[name] for name, value in whole.items()}
+
+
+def _step(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, float]:
+    problem = Problem.cui2024(
+        alpha=1.0,
+        alpha0=float(parameters["alpha0"]),
+        eta_tilde=float(parameters["eta_tilde"]),
+        lam=1.0,
+        d=d,
+        activation=parameters["activation"],
+        teacher=parameters["teacher"],
+        noise=float(parameters["sigma_eps"]),
+    )
+    layer = stepped_layer(problem, seed)
+    # The direction is only defined up to the sign of the spike.
+    sign = float(np.sign(layer.spike[0]))
+    along = layer.weights @ layer.direction
+    rest = np.mean((layer.weights**2).sum(axis=1) - along**2)
+    return {
+        "strength": sign * float(layer.spike[0]),
+        "bulk_variance": float(rest) * d / (d - 1),
+        "alignment": sign * float(layer.direction[TEACHER_AXIS]),
+    }
+
+
+def _theory(curve: Mapping[str, Any], alpha0: Any) -> Spike:
+    return equivalent_srf(
+        curve["activation"],
+        curve["teacher"],
+        eta_tilde=curve["eta_tilde"],
+        alpha0=alpha0,
+        sigma_eps=curve["sigma_eps"],
+    )
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Put Result 3.1 under the measured steps."""
+    count, axis = int(preset["seeds"]), figure.settings["axis"]
+    comparisons = [
+        compare(
+            float(getattr(_theory(curve, alpha0), name)),
+            [r[name] for r in results[index * count : (index + 1) * count]],
+            curve=curve["label"],
+            place=alpha0,
+            quantity=text,
+        )
+        for index, (curve, alpha0) in enumerate(_places(figure, preset))
+        for name, text in _QUANTITIES.items()
+    ]
+    grid = np.geomspace(axis["from"], axis["to"], axis["count"])
+    panels = []
+    for name, text in _QUANTITIES.items():
+        lines, points = [], []
+        for curve in figure.settings["curves"]:
+            label, regime = curve["label"], curve["regime"]
+            lines.append(Line(grid.tolist(), getattr(_theory(curve, grid), name).tolist(), label, regime))
+            own = [c for c in comparisons if (c.curve, c.quantity) == (label, text)]
+            x = [float(c.place) for c in own]
+            points.append(Points(x, [c.mean for c in own], [c.standard_error for c in own], label, regime))
+        panels.append(Panel(text, "samples of the step per dimension n0/d", text, "log", "linear", lines, points))
+    rows = [
+        [
+            c.curve,
+            f"{float(c.place):g}",
+            c.quantity,
+            f"{c.theory:.5f}",
+            f"{c.mean:.5f} +- {c.standard_error:.5f}",
+            f"{c.z:+.1f}",
+        ]
+        for c in comparisons
+    ]
+    table = Table(["step", "n0/d", "quantity", "Result 3.1", "measured", "z"], rows)
+    d = int(preset["d"])
+    notes = f"Lines: Result 3.1. Points: real gradient steps, extrapolated from d = {d // 2} and {d}."
+    return Outcome(tuple(panels), tuple(comparisons), notes=notes, table=table)

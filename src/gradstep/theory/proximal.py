@@ -3,7 +3,7 @@ r"""Averages of Moreau envelopes: of a loss given the projection on the spike, o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -225,20 +225,22 @@ def mean_losses(labels: Labels, loss: Loss, law: OutputLaw) -> Losses:
     -------
     Losses
     """
-    samples = _samples(labels, loss, law)
-    point = loss.function.proximal(samples.argument, law.leverage[:, None, None]).point
-    side = np.array([1.0, -1.0])[:, None] * samples.sign
+    # Without leverage the kinks are those of the loss itself.
+    fresh, fitted = _samples(labels, loss, replace(law, leverage=0 * law.leverage)), _samples(labels, loss, law)
+    point = loss.function.proximal(fitted.argument, law.leverage[:, None, None]).point
 
-    def wrong(argument: Array) -> Array:
-        # The argument grows with the margin y f for a margin loss and falls with f for a residual loss.
+    def wrong(samples: _Samples, argument: Array) -> Array:
+        if not labels.binary:
+            return np.full_like(law.mean, np.nan)
+        # The argument grows with the margin y f for a margin loss, and falls with f for a residual loss.
+        side = np.array([1.0, -1.0])[:, None] * samples.sign
         return samples.mean(np.where(side * (argument - samples.turn) < 0, 1.0, 0.0))
 
-    none = np.full_like(law.mean, np.nan)
     return Losses(
-        test=samples.mean(loss.function.value(samples.argument)),
-        train=samples.mean(loss.function.value(point)),
-        test_wrong=wrong(samples.argument) if labels.binary else none,
-        train_wrong=wrong(point) if labels.binary else none,
+        test=fresh.mean(loss.function.value(fresh.argument)),
+        train=fitted.mean(loss.function.value(point)),
+        test_wrong=wrong(fresh, fresh.argument),
+        train_wrong=wrong(fitted, point),
     )
 
 

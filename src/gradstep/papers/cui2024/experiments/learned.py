@@ -1,0 +1,163 @@
+"""The learned function along the target's direction and along the spike, for several samples of the step.
+
+Settings
+--------
+base : activation, teacher, eta_tilde, alpha, beta, lam.
+curves : label, regime, alpha0 (0 and inf allowed), and ``allowance``, the documented relative error of the theory on
+    the network; without one nothing is drawn at random.
+reason : why there is an allowance.
+range : the projection runs from minus to plus this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
+from gradstep.papers.cui2024.drawn import FirstLayer, fit, spiked_layer, stepped_layer
+from gradstep.papers.cui2024.errors import learned_along_target, learned_function, summary_statistics
+from gradstep.papers.cui2024.spiked import equivalent_srf
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Comparison, Outcome, compare
+from gradstep.papers.panels import Line, Panel, Points
+from gradstep.problem import Problem
+from gradstep.simulation.instance import TEACHER_AXIS
+from gradstep.sweeps import Result, Task
+from gradstep.theory.large_step import LargeStep
+
+__all__ = ["assemble", "conditional_mean", "measure", "tasks"]
+
+Array = NDArray[np.float64]
+
+_DIRECTIONS = {"target": "along the target's direction", "spike": "along the spike"}
+
+
+def conditional_mean(
+    layer: FirstLayer, readout: Array, sigma: ScalarFunction, direction: Array, projections: Array
+) -> Array:
+    """Mean output of a network given the projection of the input on a direction: exact, given the weights.
+
+    Parameters
+    ----------
+    layer : FirstLayer
+    readout : ndarray, shape (p,)
+        Readout of the raw features.
+    sigma : ScalarFunction
+    direction : ndarray, shape (d,)
+        Unit vector.
+    projections : ndarray, shape (m,)
+
+    Returns
+    -------
+    ndarray, shape (m,)
+    """
+    along = layer.weights @ direction
+    rest = np.sqrt(np.maximum((layer.weights**2).sum(axis=1) - along**2, 0.0))
+    return np.asarray(smoothed(sigma, along[:, None] * projections, rest[:, None]).mean.T @ readout)
+
+
+def _draws(figure: Figure) -> Iterator[tuple[Mapping[str, Any], str]]:
+    for curve in figure.settings["curves"]:
+        if "allowance" in curve:
+            yield curve, "network"
+            yield curve, "srf"
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one network and one spiked random features model a curve and seed."""
+    sizes = {"d": int(preset["d"]), "points": [float(t) for t in preset["points"]]}
+    return [
+        Task(
+            f"{__name__}:measure",
+            {**figure.settings["base"], "alpha0": float(curve["alpha0"]), "model": model, **sizes},
+            seed,
+        )
+        for curve, model in _draws(figure)
+        for seed in point_seeds(figure.name, curve["label"], model, preset)
+    ]
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
+    """Train a model at d and at d/2, and extrapolate its conditional means to infinite d."""
+    d = int(parameters["d"])
+    whole, half = (_drawn(parameters, size, seed) for size in (d, d // 2))
+    return {name: (2 * value - half[name]).tolist() for name, value in whole.items()}
+
+
+def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]:
+    names = ("activation", "teacher", "eta_tilde", "alpha", "beta", "lam", "alpha0")
+    problem = Problem.cui2024(d=d, **{name: parameters[name] for name in names})
+    if parameters["model"] == "network":
+        layer = stepped_layer(problem, seed)
+    else:
+        model = equivalent_srf(
+            problem.activation, problem.teacher, eta_tilde=parameters["eta_tilde"], alpha0=parameters["alpha0"]
+        )
+        r, c, gamma = model.strength, model.bulk_variance, model.alignment
+        layer = spiked_layer(seed, int(parameters["beta"] * d), d, r=r, c=c, gamma=gamma)
+    sigma, n = problem.activation, round(float(parameters["alpha"]) * d)
+    readout = fit(layer, sigma, problem.teacher, n=n, lam=float(parameters["lam"]), seed=seed).readout
+    target = np.zeros(d)
+    target[TEACHER_AXIS] = 1.0
+    points = np.asarray(parameters["points"], dtype=np.float64)
+    return {
+        "target": conditional_mean(layer, readout, sigma, target, points),
+        "spike": conditional_mean(layer, readout, sigma, layer.direction, points),
+    }
+
+
+def _statistics(figure: Figure, curve: Mapping[str, Any]) -> LargeStep:
+    base = dict(figure.settings["base"])
+    return summary_statistics(base.pop("activation"), base.pop("teacher"), alpha0=float(curve["alpha0"]), **base)
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Put the learned functions of the theory under those of the networks."""
+    settings, count = figure.settings, int(preset["seeds"])
+    base = settings["base"]
+    points = [float(t) for t in preset["points"]]
+    functions = {"target": learned_along_target, "spike": learned_function}
+    comparisons: dict[tuple[str, str, str], list[Comparison]] = {}
+    for index, (curve, model) in enumerate(_draws(figure)):
+        own = results[index * count : (index + 1) * count]
+        network = model == "network"
+        for name, function in functions.items():
+            # Without a step there is no spike to look along.
+            if name == "spike" and float(curve["alpha0"]) == 0:
+                continue
+            theory = function(base["activation"], _statistics(figure, curve), points)
+            comparisons[name, curve["label"], model] = [
+                compare(
+                    float(value),
+                    [r[name][place] for r in own],
+                    curve=f"{curve['label']}, {'network' if network else 'sRF'}, {_DIRECTIONS[name]}",
+                    place=t,
+                    quantity="mean output",
+                    allowance=curve["allowance"] if network else 0.0,
+                    reason=settings["reason"] if network else "",
+                )
+                for place, (t, value) in enumerate(zip(points, theory, strict=True))
+            ]
+    grid = np.linspace(-float(settings["range"]), float(settings["range"]), 121)
+    panels = []
+    for name, function in functions.items():
+        lines, drawn = [], []
+        if name == "target":
+            lines.append(Line(grid.tolist(), scalar_function(base["teacher"])(grid).tolist(), "target", "teacher"))
+        for curve in settings["curves"]:
+            label, regime = curve["label"], curve["regime"]
+            if name == "target" or float(curve["alpha0"]) > 0:
+                values = function(base["activation"], _statistics(figure, curve), grid)
+                lines.append(Line(grid.tolist(), values.tolist(), label, regime))
+            own_comparisons = comparisons.get((name, label, "network"), [])
+            if own_comparisons:
+                means, errors = [c.mean for c in own_comparisons], [c.standard_error for c in own_comparisons]
+                drawn.append(Points(points, means, errors, label, regime))
+        panels.append(Panel(_DIRECTIONS[name], "projection of the input", "mean output", lines=lines, points=drawn))
+    d = int(preset["d"])
+    notes = f"Lines: Result 3.3. Points: exact conditional means of networks, extrapolated from d = {d // 2} and {d}."
+    return Outcome(tuple(panels), tuple(c for own in comparisons.values() for c in own), notes=notes)

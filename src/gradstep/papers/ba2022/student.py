@@ -7,6 +7,7 @@ remainder. The student averages the neurons whose readout gave them the slope :m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +16,7 @@ from scipy.optimize import minimize_scalar
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
-from gradstep.gaussian.quadrature import gaussian_rule
+from gradstep.gaussian.quadrature import expectation, gaussian_rule
 from gradstep.gaussian.smoothing import smoothed
 from gradstep.theory.large_step import Spike, conditional_moments
 from gradstep.theory.random_features import nonnegative
@@ -27,8 +28,8 @@ Array = NDArray[np.float64]
 LARGEST = 50.0
 """Slopes up to this size are searched; beyond it only the limit is tried."""
 
-INFINITE = 1e10
-"""Stands for an infinite slope: a bounded activation is then a step function up to 1e-10."""
+FAR = (1e10, 2e10, 5e10)
+"""Where an activation that has limits at infinity has reached them."""
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,18 @@ def tau_star(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, *, c
     -------
     TauStar
     """
-    student, target = scalar_function(sigma), scalar_function(sigma_star)
+    return _tau_star(scalar_function(sigma), scalar_function(sigma_star), centred)
+
+
+@lru_cache(maxsize=256)
+def _tau_star(student: ScalarFunction, target: ScalarFunction, centred: bool) -> TauStar:
     positive = np.geomspace(1e-3, LARGEST, 80)
     grid = np.concatenate([-positive[::-1], [0.0], positive])
     values = student_risk(student, target, grid, centred=centred)
     best = int(np.argmin(values))
-    limits = student_risk(student, target, [-INFINITE, INFINITE], centred=centred)
-    if np.isfinite(limits).all() and limits.min() < values[best]:
-        return TauStar(float(np.inf if limits[1] <= limits[0] else -np.inf), float(limits.min()))
+    limits = [_infinite_slope_risk(student, target, sign, centred) for sign in (1, -1)]
+    if min(limits) < values[best]:
+        return TauStar(float(np.inf if limits[0] <= limits[1] else -np.inf), min(limits))
     refined = minimize_scalar(
         lambda slope: float(student_risk(student, target, slope, centred=centred)),
         bounds=(grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]),
@@ -107,6 +112,19 @@ def tau_star(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, *, c
     if refined.fun <= values[best]:
         return TauStar(float(refined.x), float(refined.fun))
     return TauStar(float(grid[best]), float(values[best]))
+
+
+def _infinite_slope_risk(student: ScalarFunction, target: ScalarFunction, sign: int, centred: bool) -> float:
+    """Return the limit of the objective at an infinite slope, where a bounded activation is a step function."""
+    low, high = (np.asarray(student(sign * side * np.array(FAR)), dtype=np.float64) for side in (-1, 1))
+    if not (np.isfinite([low, high]).all() and np.ptp(low) < 1e-9 and np.ptp(high) < 1e-9):
+        return float(np.inf)  # unbounded, or oscillating: then larger slopes only add variance
+    mean = float(moments(target).mean) if centred else 0.0
+
+    def squared_error(z: Array) -> Array:
+        return np.asarray((target(z) - mean - np.where(z > 0, high[0], low[0])) ** 2)
+
+    return float(expectation(squared_error, kinks=(0.0, *target.kinks)).value)
 
 
 def constructed_readout(

@@ -151,8 +151,8 @@ def _sample_panel(
 
 
 def _width_panel(settings: Mapping[str, Any], d: int, found: Mapping[tuple[str, float], Sequence[Comparison]]) -> Panel:
-    base, grid = settings["base"], np.geomspace(0.3, 100, 80)
-    far = grid[grid > 8]
+    base, grid = settings["base"], np.geomspace(0.3, 3000, 100)
+    far = grid[grid > 30]
     lines, points = [], []
     for eta, regime in zip(map(float, settings["etas"]), REGIMES, strict=True):
         label, x = f"eta = {eta:g}", grid.tolist()

@@ -1,0 +1,128 @@
+r"""The scalars :math:`\tau^*` and :math:`\kappa^*` of (5.1) for pairs of functions, with two independent evaluations.
+
+One is a sum over Hermite coefficients: by Mehler's formula the average over :math:`\xi_2` multiplies the coefficient
+of order k of :math:`\sigma(\sqrt{1+\kappa^2}\,\cdot)` by the k-th power of :math:`\kappa/\sqrt{1+\kappa^2}`. The other
+draws :math:`\xi_1` and several :math:`\xi_2` for each.
+
+Settings
+--------
+pairs : activation and teacher of each row.
+drawn : pairs whose objective is drawn, and ``regimes``, their colours.
+order : Hermite coefficients used.
+Presets hold the number of ``rows`` and of ``samples`` of a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradstep.gaussian import hermite_coefficients, moments, scalar_function
+from gradstep.papers.ba2022.bound import beats_kernels
+from gradstep.papers.ba2022.risk import kernel_lower_bound
+from gradstep.papers.ba2022.student import student_risk, tau_star
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Check, Outcome, compare
+from gradstep.papers.panels import Line, Panel, Points, Table
+from gradstep.sweeps import Result, Task
+
+__all__ = ["assemble", "hermite_risk", "measure", "tasks"]
+
+DRAWS = 32
+"""Draws of the second variable for each of the first."""
+
+FAR = 1e8
+"""Stands for an infinite slope in the sampled objective."""
+
+RESOLVED = 3.0
+"""Slopes up to this size are resolved by a sum of 160 Hermite coefficients."""
+
+
+def hermite_risk(sigma: str, sigma_star: str, kappa: float, order: int) -> float:
+    """Return the objective of (5.1) for a centred teacher as a sum over Hermite coefficients; finite slopes only."""
+    size = float(np.hypot(1.0, kappa))
+    student = hermite_coefficients(sigma, order, scale=size) * (kappa / size) ** np.arange(order + 1)
+    teacher = hermite_coefficients(sigma_star, order)
+    values = moments(scalar_function(sigma_star))
+    variance = values.linear**2 + values.nonlinear_second_moment
+    return float(variance - 2 * (student[1:] * teacher[1:]).sum() + (student**2).sum())
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one sampled objective a pair and seed, at the optimal slope."""
+    listed = []
+    for sigma, target in figure.settings["pairs"][: preset["rows"]]:
+        kappa = float(np.clip(tau_star(sigma, target).kappa, -FAR, FAR))
+        parameters = {"activation": sigma, "teacher": target, "kappa": kappa, "samples": preset["samples"]}
+        seeds = point_seeds(figure.name, sigma, target, preset)
+        listed += [Task(f"{__name__}:measure", parameters, seed) for seed in seeds]
+    return listed
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Sample the objective of (5.1) at a slope, without bias."""
+    sigma, target = scalar_function(parameters["activation"]), scalar_function(parameters["teacher"])
+    draw = np.random.default_rng(seed)
+    first = draw.standard_normal((parameters["samples"], 1))
+    outputs = sigma(parameters["kappa"] * first + draw.standard_normal((parameters["samples"], DRAWS)))
+    error = target(first[:, 0]) - moments(target).mean - outputs.mean(axis=1)
+    # The mean of DRAWS outputs has a variance of its own, which its square would add.
+    return {"risk": float((error**2 - outputs.var(axis=1, ddof=1) / DRAWS).mean())}
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Tabulate the optima, and compare them with both evaluations."""
+    settings, count = figure.settings, int(preset["seeds"])
+    order = int(settings["order"])
+    slopes = np.concatenate([-np.geomspace(20, 1e-2, 60), [0.0], np.geomspace(1e-2, 20, 60)])
+    comparisons, rows, differences, excesses = [], [], [], []
+    near = slopes[np.abs(slopes) <= RESOLVED]
+    for i, (sigma, target) in enumerate(settings["pairs"][: preset["rows"]]):
+        best, floor = tau_star(sigma, target), kernel_lower_bound(target)
+        sampled = [r["risk"] for r in results[i * count : (i + 1) * count]]
+        name = f"{sigma} / {target}"
+        comparisons.append(compare(best.tau, sampled, curve=name, place=f"{best.kappa:.4g}", quantity="tau*"))
+        if abs(best.kappa) <= RESOLVED:
+            differences.append(abs(hermite_risk(sigma, target, best.kappa, order) - best.tau))
+        excesses.append(best.tau - min(hermite_risk(sigma, target, float(k), order) for k in near))
+        found = comparisons[-1]
+        verdict = "beats kernels" if beats_kernels(sigma, target) else ("below" if best.tau < floor else "above")
+        kappa = f"{best.kappa:.5f}" if np.isfinite(best.kappa) else "infinite"
+        tau = f"{best.tau:.3e}" if best.tau > 1e-12 else "0"
+        sample = f"{found.mean:.6f} ± {found.standard_error:.6f}"
+        rows.append((sigma, target, kappa, tau, sample, f"{floor:.5f}", verdict))
+    header = ("activation", "teacher", "κ*", "τ*", "τ* sampled", "bound (3.3)", "10 τ* ≤ bound")
+    checks = (
+        Check("largest distance of tau* from its Hermite sum", max(differences), 1e-8, max(differences) <= 1e-8),
+        Check("tau* above the Hermite sum at any other slope", max(excesses), 1e-9, max(excesses) <= 1e-9),
+        Check("tau* of erf / erf", tau_star("erf", "erf").tau, 1e-12, tau_star("erf", "erf").tau <= 1e-12),
+        Check("kappa* of erf / erf from √3", *_distance(tau_star("erf", "erf").kappa)),
+    )
+    return Outcome((_panel(settings, slopes),), tuple(comparisons), checks, notes=NOTES, table=Table(header, rows))
+
+
+def _distance(kappa: float) -> tuple[float, float, bool]:
+    return abs(kappa - 3**0.5), 1e-5, abs(kappa - 3**0.5) <= 1e-5
+
+
+NOTES = (
+    "Teachers are centred. The last column: 10 τ* is at most the bound (beats kernels, by Theorem 7 for bounded "
+    "activations), τ* alone is below it, or not even that. An infinite κ* means that the infimum is not reached."
+)
+
+
+def _panel(settings: Mapping[str, Any], slopes: np.ndarray[Any, np.dtype[np.float64]]) -> Panel:
+    x = slopes[(slopes >= 0) & (slopes <= 6)]
+    lines, points = [], []
+    for (sigma, target), regime in zip(settings["drawn"], settings["regimes"], strict=True):
+        best, name = tau_star(sigma, target), f"{sigma} / {target}"
+        ratio = student_risk(sigma, target, x) / kernel_lower_bound(target)
+        lines.append(Line(x.tolist(), np.maximum(ratio, 1e-7).tolist(), name, regime))
+        if best.kappa <= x[-1]:
+            lowest = max(best.tau / kernel_lower_bound(target), 1e-7)
+            points.append(Points([best.kappa], [lowest], None, name, regime))
+    lines.append(Line([0.0, float(x[-1])], [1.0, 1.0], "kernels", "teacher", "dashed"))
+    lines.append(Line([0.0, float(x[-1])], [0.1, 0.1], "Theorem 7", "teacher", "dotted"))
+    return Panel("", "slope kappa", "objective of (5.1) / bound (3.3)", "linear", "log", lines, points)

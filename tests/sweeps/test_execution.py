@@ -52,7 +52,7 @@ def test_seed_and_settings_both_count(tmp_path):
     c = Task(MEASURE, {**PROBLEM, "lam": 0.2}, 0)
     results = run([a, b, c], tmp_path)
     assert len({r["test_error"] for r in results}) == 3
-    assert len(list(tmp_path.glob("*.json"))) == 3
+    assert len(list(tmp_path.rglob("*.json"))) == 3
 
 
 @pytest.mark.parametrize("damage", ["", "{", '{"key": 1, "result": {}, "checksum": "no"}', "[]", "null", "\x00\x00"])
@@ -60,7 +60,7 @@ def test_a_damaged_file_is_set_aside_and_computed_again(tmp_path, damage):
     first = run(some(), tmp_path)
     Store(tmp_path).path(some()[2]).write_text(damage)
     assert run(some(), tmp_path) == first
-    assert len(list(tmp_path.glob("*.damaged"))) == 1
+    assert len(list(tmp_path.rglob("*.damaged"))) == 1
 
 
 def test_a_changed_value_is_noticed(tmp_path):
@@ -70,7 +70,7 @@ def test_a_changed_value_is_noticed(tmp_path):
     stored["result"]["test_error"] *= 2
     victim.write_text(json.dumps(stored))
     assert run(some(), tmp_path) == first
-    assert list(tmp_path.glob("*.damaged"))
+    assert list(tmp_path.rglob("*.damaged"))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
@@ -98,7 +98,7 @@ def test_a_stopped_run_resumes_and_ends_identical(tmp_path, kill):
         text=True,
     )
     deadline = time.monotonic() + 120
-    while len(list(out.glob("cache/*.json"))) < 3 and time.monotonic() < deadline and process.poll() is None:
+    while len(list(out.glob("cache/*/*.json"))) < 3 and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.01)
     stopped = time.monotonic()
     os.killpg(process.pid, kill)
@@ -108,12 +108,12 @@ def test_a_stopped_run_resumes_and_ends_identical(tmp_path, kill):
         assert "goes on" in said
         assert "Traceback" not in said
         assert time.monotonic() - stopped < 20
-    survivors = {path.name: path.stat().st_mtime_ns for path in out.glob("cache/*.json")}
+    survivors = {path.name: path.stat().st_mtime_ns for path in out.glob("cache/*/*.json")}
     (figure,) = load_figures(["fig3a"])
     tasks = figure.tasks("quick")
     assert 3 <= len(survivors) < len(tasks)
     resumed = run(tasks, out / "cache")
-    assert all((out / "cache" / name).stat().st_mtime_ns == stamp for name, stamp in survivors.items())
+    assert all((out / "cache" / name[:2] / name).stat().st_mtime_ns == stamp for name, stamp in survivors.items())
     assert resumed == run(tasks, tmp_path / "fresh", 2)
 
 

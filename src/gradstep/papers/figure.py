@@ -24,7 +24,7 @@ import numpy as np
 
 from gradstep.errors import InvalidInput
 from gradstep.papers.outcome import Outcome, Verdict
-from gradstep.sweeps import Result, Store, Task, execute
+from gradstep.sweeps import Failure, Result, Store, Task, TaskFailed, execute
 
 __all__ = ["PAPERS", "PRESETS", "Figure", "FigureResult", "load_figures", "point_seeds", "run_figure", "run_figures"]
 
@@ -222,6 +222,8 @@ def run_figures(
                 yield figure.assemble(preset, [])
         for done, (index, result) in enumerate(running, 1):
             owner = owners[index]
+            if isinstance(result, Failure):
+                raise TaskFailed(f"{figures[owner].name}: {result}")
             results[owner][index - int(starts[owner])] = result
             left[owner] -= 1
             if progress is not None:

@@ -7,14 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from gradstep.papers.panels import Panel, Table
+from gradstep.sweeps.statistics import student_z
 
 __all__ = ["Check", "Comparison", "Outcome", "Verdict", "compare", "judge"]
-
-_LARGEST = 37.0
-"""Beyond it the tail probability of the normal law is not a number any more."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +118,8 @@ def judge(theory: float, values: Sequence[float], allowance: float = 0.0) -> tup
     mean = float(sample.mean())
     error = float(sample.std(ddof=1) / math.sqrt(len(sample)))
     beyond = max(abs(mean - theory) - allowance * abs(theory), 0.0)
-    if error == 0:
-        return mean, error, math.copysign(_LARGEST, mean - theory) if beyond > 0 else 0.0
-    t = math.copysign(beyond / error, mean - theory)
-    # The tail probability of Student's law, read on the normal scale: 6 seeds must not look like 6 sigma.
-    tail = stats.t.logsf(abs(t), len(sample) - 1)
-    z = float(-stats.norm.ppf(math.exp(tail))) if tail > -700 else _LARGEST
-    return mean, error, math.copysign(z, t)
+    z = float(student_z(mean - math.copysign(beyond, mean - theory), mean, error, len(sample)))
+    return mean, error, z
 
 
 def compare(

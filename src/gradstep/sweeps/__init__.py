@@ -1,7 +1,22 @@
-"""Many simulations: what a task is, where its result lies, and how tasks are carried out."""
+"""Many measurements: what a task is, where its result lies, how tasks are carried out, and grids of problems."""
 
 from gradstep.sweeps.execution import execute
-from gradstep.sweeps.store import RESULT_VERSION, Store
-from gradstep.sweeps.task import Result, Task
+from gradstep.sweeps.executors import Cluster, Executor, InProcess, Processes, WorkerLost
+from gradstep.sweeps.store import RESULT_VERSION, Store, StoreError
+from gradstep.sweeps.task import Failure, Result, Task, TaskFailed
 
-__all__ = ["RESULT_VERSION", "Result", "Store", "Task", "execute"]
+__all__ = [
+    "RESULT_VERSION",
+    "Cluster",
+    "Executor",
+    "Failure",
+    "InProcess",
+    "Processes",
+    "Result",
+    "Store",
+    "StoreError",
+    "Task",
+    "TaskFailed",
+    "WorkerLost",
+    "execute",
+]

@@ -1,78 +1,72 @@
-"""Carrying tasks out: in this process or in several, resuming from what is stored."""
+"""Carrying tasks out: resuming from what is stored, storing what is new."""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from collections.abc import Iterable, Iterator
 
-from threadpoolctl import threadpool_limits
-
-from gradstep.errors import InvalidInput
+from gradstep.sweeps.executors import Executor, InProcess, Processes
 from gradstep.sweeps.store import Store
-from gradstep.sweeps.task import Result, Task
+from gradstep.sweeps.task import Failure, Result, Task
 
 __all__ = ["execute"]
 
 
-def execute(tasks: Sequence[Task], store: Store, *, workers: int | None = None) -> Iterator[tuple[int, Result]]:
-    """Yield each task's index and result as it is known: stored ones first, then those carried out now.
+def execute(
+    tasks: Iterable[Task], store: Store, *, workers: int | None = None, executor: Executor | None = None
+) -> Iterator[tuple[int, Result | Failure]]:
+    """Yield each task's index and result as it is known: from the store, or carried out now and stored.
 
     Parameters
     ----------
-    tasks : sequence of Task
+    tasks : iterable of Task
+        Taken one by one, as there is room: the list need not exist.
     store : Store
         Read first; every new result is written before it is yielded.
     workers : int, optional
-        Processes (default: one per core), each with one BLAS thread. Results do not depend on it.
+        Processes on this machine (default: one per core; with one, this process does the work). Results do not depend
+        on it.
+    executor : Executor, optional
+        Another place to run; closed at the end, whatever happens.
 
     Yields
     ------
     index : int
-    result : mapping
+    result : mapping or Failure
 
     Raises
     ------
     InvalidInput
-        On a bad number of workers.
+        On a bad number of workers, or a store that cannot be written; before any work.
     """
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise InvalidInput("workers", workers, "an integer >= 1")
-    return _execute(tasks, store, workers or os.cpu_count() or 1)
+    if executor is None:
+        executor = InProcess() if workers == 1 and not isinstance(workers, bool) else Processes(workers)
+    store.prepare()
+    return _execute(tasks, store, executor)
 
 
-def _execute(tasks: Sequence[Task], store: Store, workers: int) -> Iterator[tuple[int, Result]]:
-    missing = []
-    for index, task in enumerate(tasks):
-        result = store.read(task)
-        if result is None:
-            missing.append(index)
-        else:
-            yield index, result
-    if min(workers, len(missing)) <= 1:
-        for index in missing:
-            yield index, _carry_out(tasks[index], store)
-        return
-    # Spawned, not forked: a fork inherits BLAS threads in an unusable state.
-    # Ctrl-C reaches the whole process group: workers finish and write what they are at, the parent stops the rest.
-    ignore = (signal.SIGINT, signal.SIG_IGN)
-    pool = ProcessPoolExecutor(
-        min(workers, len(missing)), mp_context=get_context("spawn"), initializer=signal.signal, initargs=ignore
-    )
+def _execute(tasks: Iterable[Task], store: Store, executor: Executor) -> Iterator[tuple[int, Result | Failure]]:
+    in_flight: dict[int, Task] = {}
+    waiting = enumerate(tasks)
+    exhausted = False
     try:
-        pending: dict[Future[Result], int] = {pool.submit(_carry_out, tasks[index], store): index for index in missing}
-        while pending:
-            finished, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in finished:
-                yield pending.pop(future), future.result()
+        while True:
+            while not exhausted and len(in_flight) < executor.slots:
+                index, task = next(waiting, (-1, None))
+                if task is None:
+                    exhausted = True
+                    break
+                stored = store.read(task)
+                if stored is not None:
+                    yield index, stored
+                    continue
+                in_flight[index] = task
+                executor.submit(index, task)
+            if not in_flight:
+                return
+            for index, result in executor.finished():
+                task = in_flight.pop(index)
+                if not isinstance(result, Failure):
+                    store.write(task, result)
+                yield index, result
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _carry_out(task: Task, store: Store) -> Result:
-    with threadpool_limits(1):
-        result = task.run()
-    store.write(task, result)
-    return result
+        executor.close()

@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gradstep.errors import GradstepError, InvalidInput
 from gradstep.sweeps.task import Result, Task, digest
 
-__all__ = ["RESULT_VERSION", "Store"]
+__all__ = ["RESULT_VERSION", "Store", "StoreError", "write_whole"]
 
 #: Raise it when a task's result changes for the same settings and seed: files of other versions are not used.
-RESULT_VERSION = 2
+RESULT_VERSION = 3
+
+_log = logging.getLogger("gradstep")
+
+
+class StoreError(GradstepError, OSError):
+    """Results cannot be written any more; what is finished is whole on disk."""
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that appears under its name only when it is whole.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be written (full disk, permissions).
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        try:
+            temporary.write_text(text, encoding="utf-8")
+        except FileNotFoundError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StoreError(f"cannot write {path}: {error.strerror}; what is finished is kept") from error
 
 
 @dataclass(frozen=True)
@@ -23,42 +54,73 @@ class Store:
     Attributes
     ----------
     folder : Path
-        Made on first write if missing.
     """
 
     folder: Path
 
+    def prepare(self) -> None:
+        """Make the directory and see that it can be written, before any work starts.
+
+        Raises
+        ------
+        InvalidInput
+            If it cannot.
+        """
+        probe = self.folder / f".probe.{secrets.token_hex(4)}.tmp"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe.write_text("probe", encoding="utf-8")
+            probe.unlink()
+        except OSError as error:
+            allowed = f"a directory that can be written ({error.strerror})"
+            raise InvalidInput("out", str(self.folder), allowed) from None
+
     def path(self, task: Task) -> Path:
         """Where the result of a task lies, finished or not."""
-        return self.folder / f"{digest(self._key(task))[:32]}.json"
+        name = digest(self._key(task))[:32]
+        # Many small directories: some file systems are slow with a hundred thousand names in one.
+        return self.folder / name[:2] / f"{name}.json"
+
+    def names(self) -> Iterator[str]:
+        """Yield the file names of all results, whole or not."""
+        for shelf in os.scandir(self.folder):
+            if shelf.is_dir() and len(shelf.name) == 2:
+                for entry in os.scandir(shelf.path):
+                    if entry.name.endswith(".json") and not entry.name.startswith("."):
+                        yield entry.name
 
     def read(self, task: Task) -> Result | None:
         """Return a stored result, or None; a file that is not whole is set aside and counts as missing."""
         path, key = self.path(task), self._key(task)
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
-            result = stored["result"]
-            if (
-                digest(stored["key"]) == digest(key)
-                and stored["checksum"] == digest(result)
-                and isinstance(result, dict)
-            ):
+            result: Result = stored["result"]
+            whole = isinstance(result, dict) and stored["checksum"] == digest(result)
+            if whole and digest(stored["key"]) == digest(key):
                 return result
+            reason = "its checksum or its settings do not fit"
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
-        path.replace(path.with_suffix(".damaged"))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = f"it cannot be read ({type(error).__name__})"
+        aside = path.with_suffix(f".{secrets.token_hex(4)}.damaged")
+        try:
+            path.replace(aside)
+        except OSError as error:
+            raise StoreError(f"{path} is damaged and cannot be set aside: {error.strerror}") from error
+        _log.warning("set aside %s: %s; computing it again", aside, reason)
         return None
 
     def write(self, task: Task, result: Result) -> None:
-        """Store a result: the file appears under its name only when it is whole."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.path(task)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        """Store a result.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be written.
+        """
         content = {"key": self._key(task), "result": result, "checksum": digest(result)}
-        temporary.write_text(json.dumps(content), encoding="utf-8")
-        temporary.replace(path)
+        write_whole(self.path(task), json.dumps(content))
 
     @staticmethod
     def _key(task: Task) -> dict[str, Any]:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from gradstep.errors import InvalidInput
+from threadpoolctl import threadpool_limits
 
-__all__ = ["Result", "Task", "digest"]
+from gradstep.errors import GradstepError, InvalidInput
+
+__all__ = ["Failure", "Result", "Task", "carry_out", "digest"]
 
 Result = Mapping[str, Any]
 """What a task returns: names to numbers, or to (nested) lists of numbers."""
@@ -59,3 +61,34 @@ class Task:
             raise InvalidInput("measure", self.measure, "'gradstep.module:function'")
         result: Result = getattr(import_module(module), name)(self.parameters, self.seed)
         return result
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What stands in for the result of a task that raised: nothing is stored, so that the next run tries again.
+
+    Attributes
+    ----------
+    error : str
+        Type of the error.
+    message : str
+    """
+
+    error: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.error}: {self.message}"
+
+
+class TaskFailed(GradstepError, RuntimeError):  # noqa: N818 - reads as what it says
+    """A task that a result depends on has failed."""
+
+
+def carry_out(task: Task) -> Result | Failure:
+    """Run a task on one BLAS thread; whatever it raises becomes a value, so that one failure does not end a sweep."""
+    try:
+        with threadpool_limits(1):
+            return task.run()
+    except Exception as error:
+        return Failure(type(error).__name__, " ".join(str(error).split()))

@@ -1,0 +1,306 @@
+"""A grid of problems with seeds: what is to be done, point by point, without ever holding the whole list."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gradstep.errors import InvalidInput
+from gradstep.problem import Problem, Readout, Step
+from gradstep.sweeps.task import Task, digest
+
+__all__ = ["Axis", "Design", "design_of"]
+
+#: Penalties of one fit: an axis of these alone costs one factorisation for all its values.
+_PENALTY_NAMES = ("ridge", "lam")
+_MOST_POINTS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Parameters that vary together.
+
+    Attributes
+    ----------
+    names : tuple of str
+        One parameter, or several that are zipped.
+    values : tuple of tuple
+        At each place of the axis, one plain value a name.
+    """
+
+    names: tuple[str, ...]
+    values: tuple[tuple[Any, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def dimension(self) -> str:
+        """Name of the dimension in a labelled dataset."""
+        return "_".join(self.names)
+
+    def at(self, place: int) -> dict[str, Any]:
+        """Return the parameters at a place."""
+        return dict(zip(self.names, self.values[place], strict=True))
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a sweep measures.
+
+    Attributes
+    ----------
+    base : mapping
+        Parameters shared by all points, as `Problem.from_dict` reads them.
+    axes : tuple of Axis
+        The points are every combination of their places; the last axis varies fastest.
+    seeds : int
+        Networks simulated at each point (0: theory only).
+    first_seed : int
+        Root of all the seeds.
+    paired : bool
+        Use the same seeds at all points, so that differences between points are less noisy; otherwise every point has
+        seeds of its own, so that z-scores of points are independent.
+    theory : bool
+        Whether to predict.
+    device, dtype : str or None, str
+        As in `gradstep.simulate`.
+    """
+
+    base: Mapping[str, Any]
+    axes: tuple[Axis, ...]
+    seeds: int = 16
+    first_seed: int = 0
+    paired: bool = False
+    theory: bool = True
+    device: str | None = None
+    dtype: str = "float64"
+    _strides: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        lengths = [len(axis) for axis in self.outer_axes]
+        strides = [math.prod(lengths[k + 1 :]) for k in range(len(lengths))]
+        object.__setattr__(self, "_strides", tuple(strides))
+
+    # --- axes --------------------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Axis | None:
+        """The axis of penalties, where there is one: a single task fits them all."""
+        for axis in self.axes:
+            if len(axis.names) == 1 and axis.names[0] in _PENALTY_NAMES:
+                return axis
+        return None
+
+    @property
+    def outer_axes(self) -> tuple[Axis, ...]:
+        """The axes without the path of penalties."""
+        return tuple(axis for axis in self.axes if axis is not self.path)
+
+    @property
+    def points(self) -> int:
+        """Number of combinations, a path of penalties counted once."""
+        return math.prod(len(axis) for axis in self.outer_axes)
+
+    def places(self, point: int) -> tuple[int, ...]:
+        """Return the place on each outer axis."""
+        return tuple((point // stride) % len(axis) for axis, stride in zip(self.outer_axes, self._strides, strict=True))
+
+    def problems(self, point: int) -> list[Problem]:
+        """Return the problem of a point, or one for each penalty of the path."""
+        settings = dict(self.base)
+        for axis, place in zip(self.outer_axes, self.places(point), strict=True):
+            settings.update(axis.at(place))
+        path = self.path
+        if path is None:
+            return [Problem.from_dict(settings)]
+        return [Problem.from_dict({**settings, **path.at(place)}) for place in range(len(path))]
+
+    # --- tasks -------------------------------------------------------------------------------------------------------
+
+    def seed_numbers(self, point: int, count: int) -> list[int]:
+        """Return the first `count` seeds of a point: more seeds only add to them."""
+        words: list[int] = []
+        if not self.paired:
+            shared = {**self.problems(point)[0].to_dict(), "ridge": None}
+            words = [int(word) for word in np.frombuffer(bytes.fromhex(digest(shared)), dtype="<u4")]
+        sequence = np.random.SeedSequence([self.first_seed, *words])
+        # A seed that comes up twice would be counted twice.
+        distinct = dict.fromkeys(int(v) for v in sequence.generate_state(2 * count + 8, np.uint32))
+        return list(itertools.islice(distinct, count))
+
+    def theory_task(self, point: int) -> Task:
+        """Return the task that predicts a point."""
+        problems = self.problems(point)
+        ridge = [problem.ridge for problem in problems]
+        return Task("gradstep.sweeps.measure:predicted", {"problem": problems[0].to_dict(), "ridge": ridge}, 0)
+
+    def simulation_tasks(self, point: int, start: int, stop: int) -> list[Task]:
+        """Return the tasks that simulate a point, for a range of its seeds."""
+        problems = self.problems(point)
+        parameters = {
+            "problem": problems[0].to_dict(),
+            "ridge": [problem.ridge for problem in problems],
+            "device": self.device,
+            "dtype": self.dtype,
+        }
+        seeds = self.seed_numbers(point, stop)[start:]
+        return [Task("gradstep.sweeps.measure:simulated", parameters, seed) for seed in seeds]
+
+    def tasks(self, shard: tuple[int, int] = (0, 1)) -> Iterator[tuple[int, Task]]:
+        """Yield (point, task) for all that is to be done: predictions first, then all points seed by seed.
+
+        Parameters
+        ----------
+        shard : (int, int)
+            (i, N): every N-th task, from the i-th on.
+        """
+        number = itertools.count()
+        mine, shards = shard
+        if self.theory:
+            for point in range(self.points):
+                if next(number) % shards == mine:
+                    yield point, self.theory_task(point)
+        for seed in range(self.seeds):
+            for point in range(self.points):
+                if next(number) % shards == mine:
+                    yield point, self.simulation_tasks(point, seed, seed + 1)[0]
+
+    @property
+    def task_count(self) -> int:
+        """Number of tasks of `tasks` without a shard."""
+        return self.points * (self.seeds + self.theory)
+
+    def check(self) -> None:
+        """See that every point is a valid problem, before any work starts.
+
+        Raises
+        ------
+        InvalidInput
+            At the first point that is not, or that cannot be simulated.
+        """
+        for point in range(self.points):
+            for problem in self.problems(point):
+                problem.to_dict()
+                if self.seeds and problem.is_limit:
+                    raise InvalidInput("d", problem.d, "finite sizes where networks are simulated (or seeds = 0)")
+                if self.seeds and problem.n_step == math.inf:
+                    raise InvalidInput("n_step", problem.n_step, "finite where networks are simulated (or seeds = 0)")
+
+    # --- plain form --------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that `from_dict` reads back."""
+        return {
+            "base": dict(self.base),
+            "axes": [{"names": list(axis.names), "values": [list(v) for v in axis.values]} for axis in self.axes],
+            "seeds": self.seeds,
+            "first_seed": self.first_seed,
+            "paired": self.paired,
+            "theory": self.theory,
+            "device": self.device,
+            "dtype": self.dtype,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Design:
+        """Read what `to_dict` has written."""
+        axes = tuple(Axis(tuple(a["names"]), tuple(tuple(v) for v in a["values"])) for a in values["axes"])
+        return cls(**{**values, "axes": axes})
+
+
+def design_of(
+    base: Problem | Mapping[str, Any],
+    over: Mapping[str, Sequence[Any]],
+    *,
+    zipped: Sequence[Mapping[str, Sequence[Any]]] = (),
+    seeds: int = 16,
+    first_seed: int = 0,
+    paired: bool = False,
+    theory: bool = True,
+    device: str | None = None,
+    dtype: str = "float64",
+) -> Design:
+    """Build a design and check it whole.
+
+    Parameters
+    ----------
+    base : Problem or mapping
+        What all points share; a mapping is read by `Problem.from_dict`, in any paper's convention.
+    over : mapping
+        Parameter to its values: every combination is a point.
+    zipped : sequence of mapping
+        Each one an axis along which several parameters vary together: lists of the same length.
+    seeds, first_seed, paired, theory, device, dtype
+        As in `Design`.
+
+    Raises
+    ------
+    InvalidInput
+        On empty or repeated axes, lists of different lengths, bad counts, and any point that is no valid problem.
+    """
+    shared = base.to_dict() if isinstance(base, Problem) else {name: _plain(value) for name, value in base.items()}
+    axes = [Axis((name,), tuple((_plain(v),) for v in _values(name, values))) for name, values in over.items()]
+    for group in zipped:
+        columns = {name: _values(name, values) for name, values in group.items()}
+        lengths = {len(column) for column in columns.values()}
+        if len(lengths) != 1:
+            raise InvalidInput("zipped", {name: len(c) for name, c in columns.items()}, "lists of the same length")
+        rows = zip(*columns.values(), strict=True)
+        axes.append(Axis(tuple(columns), tuple(tuple(_plain(v) for v in row) for row in rows)))
+    names = [name for axis in axes for name in axis.names]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInput("over", name, "each parameter on one axis only")
+        if name == "convention":
+            raise InvalidInput("over", name, "parameters of one convention")
+    for axis in axes:
+        if len(set(map(digest, axis.values))) != len(axis):
+            raise InvalidInput(axis.dimension, [v[0] if len(v) == 1 else v for v in axis.values], "distinct values")
+    _whole("seeds", seeds, 0, 1_000_000)
+    _whole("first_seed", first_seed, 0, 2**63 - 1)
+    for name, flag in (("paired", paired), ("theory", theory)):
+        if not isinstance(flag, bool):
+            raise InvalidInput(name, flag, "True or False")
+    if not seeds and not theory:
+        raise InvalidInput("seeds", seeds, "at least one, or theory")
+    if dtype not in ("float64", "float32"):
+        raise InvalidInput("dtype", dtype, "'float64' or 'float32'")
+    # A value on an axis takes the place of one in the base.
+    shared = {name: value for name, value in shared.items() if name not in names}
+    design = Design(shared, tuple(axes), seeds, first_seed, paired, theory, device, dtype)
+    if design.points > _MOST_POINTS:
+        raise InvalidInput("over", f"{design.points} points", f"at most {_MOST_POINTS} points")
+    design.check()
+    return design
+
+
+def _values(name: str, values: Sequence[Any]) -> list[Any]:
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__") or not len(values):
+        raise InvalidInput(name, values, "a non-empty list of values")
+    return list(values)
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise InvalidInput(name, value, f"an integer in [{low}, {high}]")
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter's value as JSON has it."""
+    if isinstance(value, Step):
+        return {"coefficient": value.coefficient, "exponent": value.exponent}
+    if isinstance(value, Readout):
+        return value.to_plain()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    if hasattr(value, "name") and not isinstance(value, str):
+        return value.name
+    return value

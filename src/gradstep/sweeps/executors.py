@@ -1,0 +1,252 @@
+"""Where tasks run: in this process, in several, or on a Dask cluster. The results are the same everywhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context, parent_process
+from typing import Any, Protocol
+
+from gradstep.errors import GradstepError, InvalidInput
+from gradstep.sweeps.task import Failure, Result, Task, carry_out
+
+__all__ = ["Cluster", "Executor", "InProcess", "Processes", "WorkerLost"]
+
+#: A task that takes its worker down this many times is given up.
+_ATTEMPTS = 3
+#: Tasks kept waiting for each worker, so that none is idle while results are written.
+_AHEAD = 2
+
+Finished = list[tuple[int, "Result | Failure"]]
+
+
+class WorkerLost(GradstepError, RuntimeError):  # noqa: N818
+    """Workers cannot be reached or started any more; what is finished is on disk."""
+
+
+class Executor(Protocol):
+    """Carries tasks out; the caller keeps at most `slots` of them in flight."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks may be in flight."""
+
+    def submit(self, index: int, task: Task) -> None:
+        """Take a task."""
+
+    def finished(self) -> Finished:
+        """Wait for at least one task and return all that are finished."""
+
+    def close(self) -> None:
+        """End at once; tasks in flight are dropped."""
+
+
+class InProcess:
+    """One task after the other in this process."""
+
+    slots = 1
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, Task]] = []
+
+    def submit(self, index: int, task: Task) -> None:
+        """Take a task."""
+        self._waiting.append((index, task))
+
+    def finished(self) -> Finished:
+        """Run the tasks taken."""
+        waiting, self._waiting = self._waiting, []
+        return [(index, carry_out(task)) for index, task in waiting]
+
+    def close(self) -> None:
+        """Nothing is left to end."""
+
+
+class Processes:
+    """Worker processes on this machine, each with one BLAS thread.
+
+    Parameters
+    ----------
+    workers : int, optional
+        How many (default: one per core).
+
+    Raises
+    ------
+    InvalidInput
+        On a bad number.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+            raise InvalidInput("workers", workers, "an integer >= 1")
+        self._workers = workers or os.cpu_count() or 1
+        self._pool: ProcessPoolExecutor | None = None
+        self._running: dict[Future[Result | Failure], tuple[int, Task]] = {}
+        self._attempts: dict[int, int] = {}
+
+    @property
+    def slots(self) -> int:
+        """How many tasks may be in flight."""
+        return _AHEAD * self._workers
+
+    def submit(self, index: int, task: Task) -> None:
+        """Take a task."""
+        if self._pool is None:
+            # Spawned, not forked: a fork inherits BLAS threads in an unusable state.
+            self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"), initializer=_enter_worker)
+        try:
+            future = self._pool.submit(carry_out, task)
+        except BrokenProcessPool as error:
+            # A worker was lost since the last look; `finished` begins again with all that is in flight.
+            future = Future()
+            future.set_exception(error)
+        self._running[future] = (index, task)
+
+    def finished(self) -> Finished:
+        """Wait for at least one task; a lost worker's tasks are run again by new ones."""
+        results: Finished = []
+        while not results:
+            done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+            if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
+                results += self._begin_again()
+                continue
+            for future in done:
+                index, _ = self._running.pop(future)
+                self._attempts.pop(index, None)
+                results.append((index, future.result()))
+        return results
+
+    def _begin_again(self) -> Finished:
+        """Replace the workers after one was lost, and give them every task that was in flight."""
+        lost = sorted(self._running.values(), key=lambda item: item[0])
+        self._shut_down()
+        given_up: Finished = []
+        for index, task in lost:
+            self._attempts[index] = self._attempts.get(index, 0) + 1
+            # Which of the tasks in flight took the worker down is not known: all of them count an attempt, so the
+            # limit leaves room for innocent neighbours.
+            if self._attempts[index] > _ATTEMPTS:
+                given_up.append((index, Failure("WorkerLost", "its worker died again and again (out of memory?)")))
+            else:
+                self.submit(index, task)
+        return given_up
+
+    def _shut_down(self) -> None:
+        pool, self._pool, self._running = self._pool, None, {}
+        if pool is not None:
+            # Public from Python 3.14 on as terminate_workers.
+            workers = list((getattr(pool, "_processes", None) or {}).values())
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.terminate()
+            for worker in workers:
+                worker.join(timeout=2)
+
+    def close(self) -> None:
+        """End the workers at once."""
+        self._shut_down()
+
+
+def _enter_worker() -> None:
+    # Ctrl-C reaches the whole process group; the driver alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A driver killed with -9 says nothing: without this its workers would wait for ever.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+class Cluster:
+    """A Dask cluster: workers on other machines need this package, and no common file system.
+
+    Parameters
+    ----------
+    address : str
+        Scheduler's address such as ``tcp://host:8786``, or ``local`` for a cluster on this machine.
+    workers : int, optional
+        For ``local``: how many processes (default: one per core).
+
+    Raises
+    ------
+    InvalidInput
+        If the scheduler cannot be reached, or Dask is not installed.
+    """
+
+    def __init__(self, address: str, workers: int | None = None) -> None:
+        try:
+            import distributed
+        except ImportError:
+            raise InvalidInput("cluster", address, "an installation with gradstep[cluster]") from None
+        self._library = distributed
+        self._local: Any = None
+        if address == "local":
+            self._local = distributed.LocalCluster(  # type: ignore[no-untyped-call]
+                n_workers=workers or os.cpu_count() or 1, threads_per_worker=1, dashboard_address=None
+            )
+            address = self._local.scheduler_address
+        try:
+            self._client: Any = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError) as error:
+            reason = f"the address of a running scheduler such as tcp://host:8786, or local ({error})"
+            raise InvalidInput("cluster", address, reason) from None
+        self._running: dict[Any, int] = {}
+
+    @property
+    def slots(self) -> int:
+        """How many tasks may be in flight: grows and shrinks with the cluster."""
+        threads = sum(self._ask(lambda: self._client.nthreads()).values())
+        return int(_AHEAD * max(threads, 1))
+
+    def submit(self, index: int, task: Task) -> None:
+        """Take a task."""
+        future = self._ask(lambda: self._client.submit(carry_out, task, pure=False, retries=_ATTEMPTS))
+        self._running[future] = index
+
+    def finished(self) -> Finished:
+        """Wait for at least one task; Dask itself repeats those of a lost worker."""
+        while True:
+            try:
+                done = self._ask(
+                    lambda: self._library.wait(list(self._running), timeout=2, return_when="FIRST_COMPLETED").done
+                )
+                break
+            except TimeoutError:
+                if self._client.status != "running":
+                    raise WorkerLost("the scheduler is gone; start it and run the same command again") from None
+        results: Finished = []
+        for future in done:
+            index = self._running.pop(future)
+            if future.status == "finished":
+                results.append((index, self._ask(future.result)))
+            elif future.status == "error" and isinstance(future.exception(), self._library.scheduler.KilledWorker):
+                results.append((index, Failure("WorkerLost", "its workers died again and again (out of memory?)")))
+            else:
+                raise WorkerLost(f"the cluster dropped a task ({future.status}); run the same command again")
+        return results
+
+    def _ask(self, call: Callable[[], Any]) -> Any:
+        """Call the cluster; a broken connection is one clear error."""
+        try:
+            return call()
+        except TimeoutError:
+            raise
+        except (OSError, RuntimeError, self._library.CancelledError) as error:
+            raise WorkerLost(
+                f"the connection to the cluster is lost ({type(error).__name__}); run the same command again"
+            ) from error
+
+    def close(self) -> None:
+        """Leave the cluster; end it if it was started here."""
+        self._running.clear()  # releases the futures: tasks in flight are cancelled
+        self._client.close(timeout=2)
+        if self._local is not None:
+            self._local.close(timeout=2)

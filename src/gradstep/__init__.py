@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradstep.gaussian import ScalarFunction, scalar_function
     from gradstep.problem import Problem, Proportional, Readout, Step
     from gradstep.simulation import Measurement, simulate
+    from gradstep.sweeps import sweep
     from gradstep.theory import Prediction, predict, predict_many
 
 __version__ = "0.1.0"
@@ -43,6 +44,7 @@ _HOME = {
     "predict_many": "gradstep.theory",
     "scalar_function": "gradstep.gaussian",
     "simulate": "gradstep.simulation",
+    "sweep": "gradstep.sweeps",
 }
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "predict_many",
     "scalar_function",
     "simulate",
+    "sweep",
 ]
 
 

@@ -467,6 +467,84 @@ def reproduce(
 
 
 @app.command()
+def sweep(
+    settings: Annotated[Path, typer.Argument(help="TOML file: [problem], [over], [[zipped]], [run].")],
+    out: Annotated[Path, typer.Option(help="Directory of results; a run that was interrupted goes on from it.")],
+    seeds: Annotated[int | None, typer.Option(min=0, help="Networks a point (default: the file's, or 16).")] = None,
+    until_se: Annotated[
+        float | None, typer.Option(help="Add seeds where the relative standard error is larger, the worst first.")
+    ] = None,
+    max_seeds: Annotated[int, typer.Option(min=2, help="Bound on the seeds of a point with --until-se.")] = 10_000,
+    workers: Annotated[int | None, typer.Option(min=1, max=4096, help="Processes; one per core if not given.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="i/N: every N-th task, for array jobs that share a directory.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Dask scheduler tcp://host:port, or local, in place of processes.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:k: PyTorch does the linear algebra.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float64 (default) or float32.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+) -> None:
+    """Predict and simulate a grid of problems: survives Ctrl-C, kill -9 and lost workers, and goes on from there.
+
+    The settings file has a table [problem] with the parameters that all points share, [over] with lists or ranges
+    ("500:4000:12", "1e-4:1:log9") of those that vary, tables [[zipped]] of those that vary together, and [run] with
+    seeds, first_seed, paired, theory, device, dtype. Collect the results with `gradstep collect`.
+    """
+    from gradstep.cli.sweeping import read_design, run_sweep
+
+    design = read_design(settings, {"seeds": seeds, "device": device, "dtype": dtype})
+    command = "gradstep " + " ".join(sys.argv[1:])
+    run_sweep(
+        design,
+        out,
+        workers=workers,
+        cluster=cluster,
+        shard=shard,
+        until_se=until_se,
+        max_seeds=max_seeds,
+        command=command,
+        as_json=json_,
+    )
+
+
+@app.command()
+def collect(
+    results: Annotated[Path, typer.Argument(help="Directory of a sweep, finished or not.")],
+    out: Annotated[Path, typer.Option(help="File to write: .nc (every seed), .csv or .parquet (one row a point).")],
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+) -> None:
+    """Collect the results of a sweep into one labelled dataset; what is not finished is nan."""
+    from gradstep.cli import output
+    from gradstep.sweeps import collect, save
+
+    dataset = collect(results)
+    save(dataset, out)
+    sizes = {str(name): int(size) for name, size in dataset.sizes.items()}
+    if json_:
+        output.print_json({"command": "collect", "versions": output.versions(), "file": str(out), "sizes": sizes})
+    else:
+        output.print_lines(", ".join(f"{name}: {size}" for name, size in sizes.items()), str(out))
+
+
+@app.command()
+def status(
+    results: Annotated[Path, typer.Argument(help="Directory of a sweep.")],
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+) -> None:
+    """Count what is finished in the directory of a sweep."""
+    from gradstep.cli import output
+    from gradstep.sweeps import status
+
+    counts = status(results)
+    if json_:
+        output.print_json({"command": "status", "versions": output.versions(), **counts})
+    else:
+        output.print_lines(*(f"{name:>8}  {value}" for name, value in counts.items()))
+
+
+@app.command()
 def functions(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the functions known by name; formulas such as 'tanh(x) + 0.3*x**2' or 'H2 + 0.5*H3' work too."""
     from gradstep.cli import output

@@ -6,19 +6,29 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradstep.errors import InvalidInput
-from gradstep.problem import Problem, Readout, Step
+from gradstep.problem import Problem, Proportional, Readout, Step
 from gradstep.sweeps.task import Task, digest
 
 __all__ = ["Axis", "Design", "design_of"]
 
 #: Penalties of one fit: an axis of these alone costs one factorisation for all its values.
 _PENALTY_NAMES = ("ridge", "lam")
-_MOST_POINTS = 10_000_000
+_MOST_POINTS = 1_000_000
+#: Between the seeds of a point: odd, near 2**32 over the golden ratio.
+_STRIDE = 2654435769
+
+
+class _Point(NamedTuple):
+    """What all tasks of a point share."""
+
+    problem: dict[str, Any]
+    ridge: list[float]
+    first_seed: int
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,7 @@ class Design:
     device: str | None = None
     dtype: str = "float64"
     _strides: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _known: dict[int, _Point] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         lengths = [len(axis) for axis in self.outer_axes]
@@ -123,34 +134,34 @@ class Design:
 
     # --- tasks -------------------------------------------------------------------------------------------------------
 
-    def seed_numbers(self, point: int, count: int) -> list[int]:
-        """Return the first `count` seeds of a point: more seeds only add to them."""
-        words: list[int] = []
-        if not self.paired:
-            shared = {**self.problems(point)[0].to_dict(), "ridge": None}
-            words = [int(word) for word in np.frombuffer(bytes.fromhex(digest(shared)), dtype="<u4")]
-        sequence = np.random.SeedSequence([self.first_seed, *words])
-        # A seed that comes up twice would be counted twice.
-        distinct = dict.fromkeys(int(v) for v in sequence.generate_state(2 * count + 8, np.uint32))
-        return list(itertools.islice(distinct, count))
+    def _point(self, point: int) -> _Point:
+        found = self._known.get(point)
+        if found is None:
+            problems = self.problems(point)
+            plain = problems[0].to_dict()
+            words: list[int] = []
+            if not self.paired:
+                shared = digest({**plain, "ridge": None})
+                words = [int(word) for word in np.frombuffer(bytes.fromhex(shared), dtype="<u4")]
+            first = int(np.random.SeedSequence([self.first_seed, *words]).generate_state(1, np.uint32)[0])
+            found = self._known[point] = _Point(plain, [_penalty(p) for p in problems], first)
+        return found
+
+    def seed_number(self, point: int, index: int) -> int:
+        """Return the index-th seed of a point: fixed, and distinct from the point's other seeds."""
+        # An odd stride visits every 32-bit number before any comes again.
+        return (self._point(point).first_seed + index * _STRIDE) % 2**32
 
     def theory_task(self, point: int) -> Task:
         """Return the task that predicts a point."""
-        problems = self.problems(point)
-        ridge = [problem.ridge for problem in problems]
-        return Task("gradstep.sweeps.measure:predicted", {"problem": problems[0].to_dict(), "ridge": ridge}, 0)
+        known = self._point(point)
+        return Task("gradstep.sweeps.measure:predicted", {"problem": known.problem, "ridge": known.ridge}, 0)
 
-    def simulation_tasks(self, point: int, start: int, stop: int) -> list[Task]:
-        """Return the tasks that simulate a point, for a range of its seeds."""
-        problems = self.problems(point)
-        parameters = {
-            "problem": problems[0].to_dict(),
-            "ridge": [problem.ridge for problem in problems],
-            "device": self.device,
-            "dtype": self.dtype,
-        }
-        seeds = self.seed_numbers(point, stop)[start:]
-        return [Task("gradstep.sweeps.measure:simulated", parameters, seed) for seed in seeds]
+    def simulation_task(self, point: int, index: int) -> Task:
+        """Return the task that simulates the index-th network of a point."""
+        known = self._point(point)
+        parameters = {"problem": known.problem, "ridge": known.ridge, "device": self.device, "dtype": self.dtype}
+        return Task("gradstep.sweeps.measure:simulated", parameters, self.seed_number(point, index))
 
     def tasks(self, shard: tuple[int, int] = (0, 1)) -> Iterator[tuple[int, Task]]:
         """Yield (point, task) for all that is to be done: predictions first, then all points seed by seed.
@@ -169,7 +180,7 @@ class Design:
         for seed in range(self.seeds):
             for point in range(self.points):
                 if next(number) % shards == mine:
-                    yield point, self.simulation_tasks(point, seed, seed + 1)[0]
+                    yield point, self.simulation_task(point, seed)
 
     @property
     def task_count(self) -> int:
@@ -186,7 +197,6 @@ class Design:
         """
         for point in range(self.points):
             for problem in self.problems(point):
-                problem.to_dict()
                 if self.seeds and problem.is_limit:
                     raise InvalidInput("d", problem.d, "finite sizes where networks are simulated (or seeds = 0)")
                 if self.seeds and problem.n_step == math.inf:
@@ -278,6 +288,11 @@ def design_of(
         raise InvalidInput("over", f"{design.points} points", f"at most {_MOST_POINTS} points")
     design.check()
     return design
+
+
+def _penalty(problem: Problem) -> float:
+    """Return the penalty, per input dimension in the proportional limit."""
+    return problem.ridge.ratio if isinstance(problem.ridge, Proportional) else float(problem.ridge)
 
 
 def _values(name: str, values: Sequence[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gradstep.problem import Problem
+from gradstep.problem import Problem, Proportional
 from gradstep.simulation import simulate
 from gradstep.theory import predict_many
 from gradstep.theory.prediction import QUANTITIES
@@ -17,7 +17,8 @@ __all__ = ["predicted", "simulated"]
 def predicted(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return the theory's value of every quantity, one for each penalty, with the solver's residual."""
     problem = Problem.from_dict(parameters["problem"])
-    predictions = predict_many([problem.replace(ridge=ridge) for ridge in parameters["ridge"]])
+    penalty = Proportional if problem.is_limit else float
+    predictions = predict_many([problem.replace(ridge=penalty(ridge)) for ridge in parameters["ridge"]])
     values = {name: [_number(getattr(p, name)) for p in predictions] for name in (*QUANTITIES, "residual")}
     return {**values, "method": predictions[0].method}
 

@@ -1,0 +1,201 @@
+"""Sweeps from the command line: settings file in, results on disk, counts and datasets out."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import tomllib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gradstep.cli import output
+from gradstep.cli.ranges import parse_numbers, parse_step
+from gradstep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from gradstep.sweeps import Design, State
+
+FAILED = 3
+INTERRUPTED = 130
+
+#: Keys of the ``[run]`` table.
+_RUN = ("seeds", "first_seed", "paired", "theory", "device", "dtype")
+_WHOLE = ("d", "width", "n_step", "n")
+#: Seconds of the past that the rate and the time left are estimated from.
+_WINDOW = 60.0
+
+
+def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
+    """Read a settings file.
+
+    Parameters
+    ----------
+    path : Path
+        TOML with the tables ``[problem]`` (parameters in any paper's convention), ``[over]`` (parameter to a list of
+        values, or a range such as ``"500:4000:12"``), ``[[zipped]]`` (parameters that vary together) and ``[run]``.
+    changes : mapping
+        Options of the command line that take the place of the file's ``[run]``.
+
+    Raises
+    ------
+    InvalidInput
+        On a file that cannot be read, unknown tables or keys, and as `gradstep.sweeps.design_of`.
+    """
+    from gradstep.sweeps import design_of
+
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput("settings", str(path), f"a readable TOML file ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput("settings", str(path), f"valid TOML ({error})") from None
+    tables: dict[str, Any] = {"problem": {}, "over": {}, "zipped": [], "run": {}}
+    for name, value in settings.items():
+        if name not in tables or type(value) is not type(tables[name]):
+            raise InvalidInput("settings", name, "the tables [problem], [over], [[zipped]] and [run]")
+        tables[name] = value
+    for name in tables["run"]:
+        if name not in _RUN:
+            raise InvalidInput("run", name, ", ".join(_RUN))
+    over = {name: _axis(name, values) for name, values in tables["over"].items()}
+    zipped = [{name: _axis(name, values) for name, values in group.items()} for group in tables["zipped"]]
+    given = {name: value for name, value in changes.items() if value is not None}
+    return design_of(tables["problem"], over, zipped=zipped, **{**tables["run"], **given})
+
+
+def _axis(name: str, values: Any) -> Any:
+    """Return the values of an axis; text is a range, where numbers are meant."""
+    if not isinstance(values, str):
+        return values
+    if name in ("eta", "eta_tilde") and "N" in values:
+        steps = parse_step(name, values)
+        return [{"coefficient": c, "exponent": e} for c in steps.coefficients for e in steps.exponents]
+    return list(parse_numbers(name, values, whole=name in _WHOLE))
+
+
+def read_shard(text: str | None) -> tuple[int, int]:
+    """Read ``i/N``.
+
+    Raises
+    ------
+    InvalidInput
+        On anything else.
+    """
+    if text is None:
+        return 0, 1
+    match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", text.strip())
+    if match is None or not int(match[1]) < int(match[2]):
+        raise InvalidInput("shard", text, "i/N with 0 <= i < N, for instance 3/16")
+    return int(match[1]), int(match[2])
+
+
+def run_sweep(
+    design: Design,
+    out: Path,
+    *,
+    workers: int | None,
+    cluster: str | None,
+    shard: str | None,
+    until_se: float | None,
+    max_seeds: int,
+    command: str,
+    as_json: bool,
+) -> None:
+    """Run a design; say how to go on if it is interrupted.
+
+    Raises
+    ------
+    InvalidInput
+        As `gradstep.sweeps.run`.
+    typer.Exit
+        With code 3 if tasks failed, 130 if interrupted.
+    """
+    from gradstep.sweeps import Cluster, Executor, Processes, run
+
+    if cluster is not None and not cluster.strip():
+        raise InvalidInput("cluster", cluster, "tcp://host:port or local")
+    # Processes even where one is enough: this one stays free to hear Ctrl-C.
+    place: Callable[[], Executor] = (
+        (lambda: Processes(workers)) if cluster is None else (lambda: Cluster(cluster, workers))
+    )
+    try:
+        with _progress() as report:
+            state = run(
+                design,
+                out,
+                executor=place,
+                shard=read_shard(shard),
+                until_se=until_se,
+                max_seeds=max_seeds,
+                report=report,
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; what is finished is in {out}; go on with: {command}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    worst = None if math.isnan(state.worst_z) else state.worst_z
+    if as_json:
+        document = {"done": state.done, "total": state.total, "failed": state.failed, "worst_z": worst}
+        output.print_json({"command": "sweep", "versions": output.versions(), "results": str(out), **document})
+    else:
+        distance = "" if worst is None else f"; largest |z| of the test error {worst:.2f}"
+        output.print_lines(f"{state.done}/{state.total} tasks{distance}", str(out))
+    if state.failed:
+        typer.echo(f"{state.failed} tasks failed; the first: {state.first_failure}", err=True)
+        raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[State], None]]:
+    """Show rate, time left and the worst |z|: a bar on a terminal, otherwise a line every ten seconds."""
+    past: deque[tuple[float, int]] = deque()
+
+    def pace(state: State) -> tuple[float, float]:
+        now = monotonic()
+        past.append((now, state.done))
+        while past[-1][0] - past[0][0] > _WINDOW:
+            past.popleft()
+        rate = (past[-1][1] - past[0][1]) / max(past[-1][0] - past[0][0], 1e-9) if len(past) > 1 else 0.0
+        return rate, (state.total - state.done) / rate if rate > 0 else math.nan
+
+    def text(state: State) -> str:
+        rate, left = pace(state)
+        parts = [f"{state.done}/{state.total}", f"{rate:.3g} tasks/s" if rate else "", _duration(left)]
+        if math.isfinite(state.worst_z):
+            parts.append(f"worst |z| {state.worst_z:.2f}")
+        if state.failed:
+            parts.append(f"{state.failed} failed")
+        return "  ".join(part for part in parts if part)
+
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        with Progress(BarColumn(), TextColumn("{task.description}"), console=Console(stderr=True)) as bar:
+            task = bar.add_task("starting", total=None)
+            yield lambda state: bar.update(task, completed=state.done, total=state.total, description=text(state))
+        return
+    last = -math.inf
+
+    def say(state: State) -> None:
+        nonlocal last
+        line = text(state)
+        if state.done >= state.total or monotonic() - last >= 10:
+            last = monotonic()
+            print(line, file=sys.stderr, flush=True)
+
+    yield say
+
+
+def _duration(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d} left"

@@ -1,0 +1,244 @@
+"""Running a design: fixed seeds, or seeds on demand until every point is known well enough."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradstep.errors import InvalidInput
+from gradstep.problem import Problem
+from gradstep.sweeps.collect import collect
+from gradstep.sweeps.design import Design, design_of
+from gradstep.sweeps.execution import execute
+from gradstep.sweeps.executors import Cluster, Executor
+from gradstep.sweeps.manifest import claim
+from gradstep.sweeps.progress import Running, State
+from gradstep.sweeps.store import Store
+from gradstep.sweeps.task import Failure, Task
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["run", "sweep"]
+
+#: How often, in seconds, the caller hears of the progress.
+_REPORT_EVERY = 0.5
+
+Report = Callable[[State], None]
+
+
+def run(
+    design: Design,
+    folder: Path,
+    *,
+    workers: int | None = None,
+    executor: Callable[[], Executor] | None = None,
+    shard: tuple[int, int] = (0, 1),
+    until_se: float | None = None,
+    max_seeds: int = 10_000,
+    report: Report | None = None,
+) -> State:
+    """Carry a design out, from whatever is finished in a directory.
+
+    Parameters
+    ----------
+    design : Design
+    folder : Path
+        Results, one file a task.
+    workers : int, optional
+        Processes (default: one per core).
+    executor : callable, optional
+        Makes another place to run.
+    shard : (int, int)
+        (i, N) with 0 <= i < N: carry out every N-th task only.
+    until_se : float, optional
+        Add seeds to the points whose relative standard error of the test error is larger, the worst first.
+    max_seeds : int
+        Bound on the seeds of a point when they are added.
+    report : callable, optional
+        Called with a `State`, about twice a second and at the end.
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    InvalidInput
+        On bad options, a directory that cannot be written or holds another sweep.
+    StoreError, WorkerLost
+        If results cannot be written or workers cannot be reached any more; what is finished is kept.
+    """
+    _check_options(design, shard, until_se, max_seeds)
+    store = Store(folder)
+    store.prepare()
+    claim(folder, design)
+    running = Running(design.points, len(design.path) if design.path is not None else 1)
+    total = len(range(shard[0], design.task_count, shard[1]))
+    state = State(0, total, 0, "", math.nan)
+    last = -math.inf
+
+    def follow(tasks: Iterator[tuple[int, Task]]) -> None:
+        nonlocal state, last
+        points: dict[int, tuple[int, Task]] = {}
+
+        def listed() -> Iterator[Task]:
+            for index, (point, task) in enumerate(tasks):
+                points[index] = (point, task)
+                yield task
+
+        place = executor() if executor is not None else None
+        for index, result in execute(listed(), store, workers=workers, executor=place):
+            point, task = points.pop(index)
+            if isinstance(result, Failure):
+                state = replace(
+                    state, failed=state.failed + 1, first_failure=state.first_failure or f"{result} ({task.parameters})"
+                )
+            else:
+                (running.predict if task.measure.endswith(":predicted") else running.add)(point, result)
+            state = replace(state, done=state.done + 1)
+            if report is not None and monotonic() - last >= _REPORT_EVERY:
+                last = monotonic()
+                report(replace(state, worst_z=running.worst_z()))
+
+    follow(design.tasks(shard))
+    if until_se is not None:
+        seeds = np.full(design.points, design.seeds)
+        while True:
+            wanted = _wanted(running.relative_error(), seeds, until_se, max_seeds)
+            short = np.flatnonzero(wanted > seeds)
+            if not short.size or state.failed:
+                break
+            state = replace(state, total=state.total + int((wanted - seeds)[short].sum()))
+            worst_first = short[np.argsort(-running.relative_error()[short], kind="stable")]
+            held = seeds.copy()
+            follow(
+                (int(point), task)
+                for point in worst_first
+                for task in (design.simulation_task(int(point), k) for k in range(held[point], wanted[point]))
+            )
+            seeds = wanted
+    state = replace(state, worst_z=running.worst_z())
+    if report is not None:
+        report(state)
+    return state
+
+
+def _wanted(error: Any, seeds: Any, target: float, most: int) -> Any:
+    """Return the seeds each point needs: errors fall like one over the square root; a round at most doubles them."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        needed = np.ceil(seeds * np.minimum(error / target, 10.0) ** 2)
+    grown = np.minimum(np.maximum(needed, seeds + 1), 2 * seeds)
+    return np.where(error > target, np.minimum(grown, np.maximum(most, seeds)), seeds).astype(int)
+
+
+def _check_options(design: Design, shard: tuple[int, int], until_se: float | None, max_seeds: int) -> None:
+    mine, shards = shard
+    if not (0 <= mine < shards):
+        raise InvalidInput("shard", f"{mine}/{shards}", "i/N with 0 <= i < N")
+    if until_se is None:
+        return
+    if isinstance(until_se, bool) or not isinstance(until_se, numbers.Real) or not 0 < float(until_se) < 1:
+        raise InvalidInput("until_se", until_se, "a relative standard error in (0, 1)")
+    if shards > 1:
+        raise InvalidInput("until_se", until_se, "no shard: it needs the results of all; run it after the shards")
+    if design.seeds < 2:
+        raise InvalidInput("seeds", design.seeds, "at least 2 where more are added on demand")
+    if isinstance(max_seeds, bool) or not isinstance(max_seeds, int) or max_seeds < design.seeds:
+        raise InvalidInput("max_seeds", max_seeds, f"an integer >= seeds ({design.seeds})")
+
+
+def sweep(
+    problem: Problem | Mapping[str, Any],
+    over: Mapping[str, Sequence[Any]],
+    *,
+    zipped: Sequence[Mapping[str, Sequence[Any]]] = (),
+    seeds: int = 16,
+    first_seed: int = 0,
+    paired: bool = False,
+    theory: bool = True,
+    device: str | None = None,
+    dtype: str = "float64",
+    store: str | Path | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
+    until_se: float | None = None,
+    max_seeds: int = 10_000,
+    report: Report | None = None,
+) -> xarray.Dataset:
+    """Predict and simulate a grid of problems, side by side.
+
+    Parameters
+    ----------
+    problem : Problem or mapping
+        What all points share; a mapping is read by `Problem.from_dict`, in any paper's convention.
+    over : mapping
+        Parameter to its values: every combination is a point. An axis of penalties costs one factorisation a network.
+    zipped : sequence of mapping
+        Each one an axis along which several parameters vary together: lists of the same length.
+    seeds : int
+        Networks simulated at each point; 0 for theory only.
+    first_seed : int
+        Root of all the seeds.
+    paired : bool
+        Use the same seeds at all points instead of independent ones.
+    theory : bool
+        Whether to predict.
+    device, dtype
+        As in `gradstep.simulate`.
+    store : path, optional
+        Directory of results; a run that was interrupted goes on from it. Without one nothing is kept.
+    workers : int, optional
+        Processes on this machine (default: one per core). Results do not depend on it.
+    cluster : str, optional
+        Address of a Dask scheduler, or ``"local"``, in place of processes.
+    until_se : float, optional
+        Add seeds where the relative standard error of the test error is larger than this, the worst points first.
+    max_seeds : int
+        Bound on the seeds of a point when they are added.
+    report : callable, optional
+        Called with a `gradstep.sweeps.State` about twice a second.
+
+    Returns
+    -------
+    xarray.Dataset
+        As `gradstep.sweeps.collect`.
+
+    Raises
+    ------
+    InvalidInput
+        On anything that cannot be run, before any work.
+    """
+    design = design_of(
+        problem,
+        over,
+        zipped=zipped,
+        seeds=seeds,
+        first_seed=first_seed,
+        paired=paired,
+        theory=theory,
+        device=device,
+        dtype=dtype,
+    )
+    place = (lambda: Cluster(cluster, workers)) if cluster is not None else None
+    folder = nullcontext(str(store)) if store is not None else tempfile.TemporaryDirectory(prefix="gradstep-")
+    with folder as name:
+        run(
+            design,
+            Path(name),
+            workers=workers,
+            executor=place,
+            until_se=until_se,
+            max_seeds=max_seeds,
+            report=report,
+        )
+        return collect(Path(name))

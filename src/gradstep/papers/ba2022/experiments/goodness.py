@@ -36,6 +36,9 @@ DRAWS = 32
 FAR = 1e8
 """Stands for an infinite slope in the sampled objective."""
 
+LOWEST = 1e-5
+"""Smaller ratios are drawn here."""
+
 RESOLVED = 3.0
 """Slopes up to this size are resolved by a sum of 160 Hermite coefficients."""
 
@@ -100,7 +103,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         Check("tau* of erf / erf", tau_star("erf", "erf").tau, 1e-12, tau_star("erf", "erf").tau <= 1e-12),
         Check("kappa* of erf / erf from √3", *_distance(tau_star("erf", "erf").kappa)),
     )
-    return Outcome((_panel(settings, slopes),), tuple(comparisons), checks, notes=NOTES, table=Table(header, rows))
+    return Outcome((_panel(settings),), tuple(comparisons), checks, notes=NOTES, table=Table(header, rows))
 
 
 def _distance(kappa: float) -> tuple[float, float, bool]:
@@ -113,16 +116,14 @@ NOTES = (
 )
 
 
-def _panel(settings: Mapping[str, Any], slopes: np.ndarray[Any, np.dtype[np.float64]]) -> Panel:
-    x = slopes[(slopes >= 0) & (slopes <= 6)]
+def _panel(settings: Mapping[str, Any]) -> Panel:
     lines, points = [], []
     for (sigma, target), regime in zip(settings["drawn"], settings["regimes"], strict=True):
-        best, name = tau_star(sigma, target), f"{sigma} / {target}"
-        ratio = student_risk(sigma, target, x) / kernel_lower_bound(target)
-        lines.append(Line(x.tolist(), np.maximum(ratio, 1e-7).tolist(), name, regime))
-        if best.kappa <= x[-1]:
-            lowest = max(best.tau / kernel_lower_bound(target), 1e-7)
-            points.append(Points([best.kappa], [lowest], None, name, regime))
-    lines.append(Line([0.0, float(x[-1])], [1.0, 1.0], "kernels", "teacher", "dashed"))
-    lines.append(Line([0.0, float(x[-1])], [0.1, 0.1], "Theorem 7", "teacher", "dotted"))
+        best, floor, name = tau_star(sigma, target), kernel_lower_bound(target), f"{sigma} / {target}"
+        x = np.sort(np.append(np.linspace(0, 4, 121), best.kappa))
+        ratio = np.maximum(student_risk(sigma, target, x) / floor, LOWEST)
+        lines.append(Line(x.tolist(), ratio.tolist(), name, regime))
+        points.append(Points([best.kappa], [max(best.tau / floor, LOWEST)], None, name, regime))
+    lines.append(Line([0.0, 4.0], [1.0, 1.0], "kernels", "teacher", "dashed"))
+    lines.append(Line([0.0, 4.0], [0.1, 0.1], "Theorem 7", "teacher", "dotted"))
     return Panel("", "slope kappa", "objective of (5.1) / bound (3.3)", "linear", "log", lines, points)

@@ -11,6 +11,7 @@ from gradstep.papers.cui2024.bounds import (
     best_lower_bound,
     best_upper_bound,
     lower_bound,
+    realised_functions,
     upper_bound,
 )
 from gradstep.papers.cui2024.errors import (
@@ -49,6 +50,7 @@ __all__ = [
     "letter_bounds",
     "letter_statistics",
     "lower_bound",
+    "realised_functions",
     "stepped_letters",
     "summary_statistics",
     "test_error",

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.gaussian.functions import ScalarFunction
+from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.theory import large_step as theory
 
-__all__ = ["best_linear", "best_lower_bound", "best_upper_bound", "lower_bound", "upper_bound"]
+__all__ = [
+    "Realised",
+    "best_linear",
+    "best_lower_bound",
+    "best_upper_bound",
+    "lower_bound",
+    "realised_functions",
+    "upper_bound",
+]
 
 Array = NDArray[np.float64]
 
@@ -105,3 +115,56 @@ def best_lower_bound(sigma: str | ScalarFunction, sigma_star: str | ScalarFuncti
     BestStep
     """
     return theory.best_step(sigma, sigma_star, bound="lower")
+
+
+class Realised(NamedTuple):
+    r"""Functions of the projection on the spike that realise the bounds (Figure 3).
+
+    Attributes
+    ----------
+    upper : ndarray
+        The best multiple of :math:`\mu_0`: what is learned at infinite penalty, (165).
+    lower : ndarray
+        The best function of the span of :math:`\mu_0` and :math:`\kappa\mu_1`.
+    """
+
+    upper: Array
+    lower: Array
+
+
+def realised_functions(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    r: float,
+    kappa: ArrayLike,
+    c: float = 1.0,
+    gamma: float = 1.0,
+) -> Realised:
+    """Return the functions that realise (26) and (27).
+
+    Parameters
+    ----------
+    sigma, sigma_star : str or ScalarFunction
+        Activation and teacher.
+    r, c, gamma : float
+        Spike strength, bulk variance and alignment.
+    kappa : array_like
+        Projections.
+
+    Returns
+    -------
+    Realised
+        Of the shape of ``kappa``.
+    """
+    table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
+    root = np.sqrt(table.weights)
+    basis = np.stack([table.mean, table.nodes * table.slope / np.sqrt(c)], axis=1)
+    weighted, target = root[:, None] * basis, root * table.teacher_mean
+    # Least squares of smallest norm: without a spike, or for a linear activation, the two functions are dependent.
+    first = np.linalg.lstsq(weighted[:, :1], target, rcond=1e-12)[0]
+    both = np.linalg.lstsq(weighted, target, rcond=1e-12)[0]
+    points = np.asarray(kappa, dtype=np.float64)
+    features = smoothed(scalar_function(sigma), r * points, np.sqrt(c))
+    tilt = points * features.slope / np.sqrt(c)
+    return Realised(first[0] * features.mean, both[0] * features.mean + both[1] * tilt)

@@ -1,0 +1,38 @@
+"""Functions of the readout at initialisation, a basis for what the neurons' side of a singular vector looks like."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian.hermite import hermite_values
+from gradstep.problem import Readout
+
+__all__ = ["readout_polynomials"]
+
+
+def readout_polynomials(law: Readout, values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
+    """Return the polynomials that are orthonormal under the readout's law.
+
+    Parameters
+    ----------
+    law : Readout
+        Gaussian (then these are Hermite polynomials), or a vocabulary of letters.
+    values : ndarray, shape (k,)
+        Where to evaluate: letters, for a vocabulary.
+    degree : int
+        Highest degree; a vocabulary has one polynomial a letter at most.
+
+    Returns
+    -------
+    ndarray, shape (degrees, k)
+    """
+    if law.kind == "gaussian":
+        return np.asarray(hermite_values(values, degree))
+    letters = np.asarray(law.values)
+    count = min(degree + 1, len(letters))
+    root = np.sqrt(np.asarray(law.weights))[:, None]
+    basis, triangle = np.linalg.qr(root * letters[:, None] ** np.arange(count))
+    at_letters = basis / root * np.sign(np.diag(triangle))
+    nearest = np.argmin(np.abs(values[:, None] - letters), axis=1)
+    return np.asarray(at_letters[nearest].T)

@@ -1,0 +1,202 @@
+"""Measured spectra: eigenvalues of the feature covariance, singular values of the weights, and what their vectors are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian.hermite import hermite_values
+from gradstep.problem import Problem
+from gradstep.readout import readout_polynomials
+from gradstep.simulation.backend import backend
+from gradstep.simulation.instance import TEACHER_AXIS, fit_sample, initial_readout, initial_weights, step_sample
+from gradstep.simulation.step import gradient
+
+__all__ = [
+    "FirstLayer",
+    "MeasuredFeatures",
+    "MeasuredOutlier",
+    "MeasuredWeights",
+    "WeightVector",
+    "first_layer",
+    "measure_features",
+    "measure_weights",
+]
+
+Array = NDArray[np.float64]
+
+_DEGREE = 4
+
+
+class FirstLayer(NamedTuple):
+    """Weights before and after the step, shape (N, d), readout, shape (N,), and direction of ``X^T (y - f) / n``."""
+
+    before: Array
+    after: Array
+    readout: Array
+    gradient: Array
+
+
+@dataclass(frozen=True)
+class MeasuredOutlier:
+    """An eigenvalue of ``F^T F / n`` and its vectors; overlaps as in `gradstep.theory.spectrum.Outlier`."""
+
+    eigenvalue: float
+    sample_overlap: Array
+    neuron_overlap: Array
+    teacher_overlap: Array
+
+
+@dataclass(frozen=True)
+class MeasuredFeatures:
+    """Spectrum of one instance.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray, shape (N,)
+        Of ``F^T F / n``, increasing, with the zeros.
+    outliers : tuple of MeasuredOutlier
+        The largest first.
+    """
+
+    eigenvalues: Array
+    outliers: tuple[MeasuredOutlier, ...]
+
+
+@dataclass(frozen=True)
+class WeightVector:
+    """A singular value of the weights and squared cosines of its vectors.
+
+    Attributes
+    ----------
+    singular_value : float
+    teacher_overlap, gradient_overlap : float
+        Of the vector in input space with the teacher's direction and with ``g = X^T (y - f) / n``.
+    readout_overlap : float
+        Of the vector over neurons with the readout at initialisation.
+    """
+
+    singular_value: float
+    teacher_overlap: float
+    gradient_overlap: float
+    readout_overlap: float
+
+
+@dataclass(frozen=True)
+class MeasuredWeights:
+    """Singular values of the first layer before and after the step, increasing, and the leading ones after it."""
+
+    before: Array
+    after: Array
+    leading: tuple[WeightVector, ...]
+
+
+def first_layer(problem: Problem, seed: int) -> FirstLayer:
+    """Draw the first layer and take the step.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes.
+    seed : int
+
+    Returns
+    -------
+    FirstLayer
+
+    Raises
+    ------
+    InvalidInput
+        If a size is infinite.
+    """
+    if problem.is_limit or problem.n_step == math.inf:
+        raise InvalidInput("n_step" if not problem.is_limit else "d", math.inf, "a finite integer")
+    d, width, n_step = int(problem.d), int(problem.width), int(problem.n_step)  # type: ignore[arg-type]
+    before = initial_weights(seed, width, d, problem.initial_weights)
+    readout = initial_readout(seed, width, problem.readout)
+    step = gradient(
+        backend(None, "float64"),
+        problem.activation,
+        problem.teacher,
+        step_sample(seed, n_step, d),
+        before,
+        readout,
+        noise=problem.noise,
+        output_factor=1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width),
+    )
+    after = before + (problem.step_size / math.sqrt(width)) * step.rows
+    return FirstLayer(before, after, readout, step.linear / np.linalg.norm(step.linear))
+
+
+def measure_features(problem: Problem, seed: int, *, edge: float) -> MeasuredFeatures:
+    """Measure the spectrum of the feature covariance on fresh samples.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes.
+    seed : int
+    edge : float
+        Eigenvalues above it count as outliers: the predicted edge of the bulk and a margin for its fluctuation.
+
+    Returns
+    -------
+    MeasuredFeatures
+    """
+    layer = first_layer(problem, seed)
+    n, d = int(problem.n), int(problem.d)  # type: ignore[arg-type]
+    inputs = np.concatenate([x for x, _ in fit_sample(seed, n, d).blocks()])
+    features = np.asarray(problem.activation(inputs @ layer.after.T)) / math.sqrt(n)
+    wide = features.shape[0] < features.shape[1]
+    values, vectors = np.linalg.eigh(features @ features.T if wide else features.T @ features)
+    outside = np.flatnonzero(values > edge)[::-1]
+    along = hermite_values(inputs @ layer.gradient, _DEGREE) / math.sqrt(n)
+    target = hermite_values(inputs[:, TEACHER_AXIS], _DEGREE) / math.sqrt(n)
+    by_neuron = readout_polynomials(problem.readout, layer.readout, _DEGREE) / math.sqrt(features.shape[1])
+    outliers = []
+    for index in outside:
+        size = math.sqrt(values[index])
+        left = vectors[:, index] if wide else features @ vectors[:, index] / size
+        right = features.T @ vectors[:, index] / size if wide else vectors[:, index]
+        outliers.append(
+            MeasuredOutlier(
+                float(values[index]), (along @ left) ** 2, (by_neuron @ right) ** 2, (target @ left) ** 2
+            )
+        )
+    zeros = np.zeros(features.shape[1] - len(values))
+    return MeasuredFeatures(np.concatenate([zeros, np.maximum(values, 0.0)]), tuple(outliers))
+
+
+def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> MeasuredWeights:
+    """Measure the singular values of the first layer before and after the step.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes.
+    seed : int
+    leading : int
+        How many of the largest ones to look at.
+
+    Returns
+    -------
+    MeasuredWeights
+    """
+    layer = first_layer(problem, seed)
+    left, singular, right = np.linalg.svd(layer.after, full_matrices=False)
+    direction = layer.readout / np.linalg.norm(layer.readout)
+    top = tuple(
+        WeightVector(
+            float(singular[k]),
+            float(right[k, TEACHER_AXIS] ** 2),
+            float((right[k] @ layer.gradient) ** 2),
+            float((left[:, k] @ direction) ** 2),
+        )
+        for k in range(leading)
+    )
+    return MeasuredWeights(np.linalg.svd(layer.before, compute_uv=False)[::-1], singular[::-1], top)

@@ -1,0 +1,332 @@
+r"""Spectrum of the feature covariance :math:`F^\top F/n` after a step of any size: bulk, outliers, what they point at.
+
+At ridge :math:`-zn` the leverage equations (see `gradstep.theory.leverage`) give the Stieltjes transform
+
+.. math:: \frac1N\mathrm{tr}\Big(\frac{F^\top F}n-z\Big)^{-1}=\frac nN\sum_g v_g,\qquad v_g=\frac{N_g}{A_g}.
+
+Functions of :math:`\kappa=\langle x,v\rangle` times functions of a neuron's group make a low-rank part. Summed over the
+neurons of groups :math:`g,h`, the resolvent is :math:`Q^{-1}` with :math:`Q=\mathrm{diag}(1/v)+G_0` and
+:math:`G_0=nE[g_0g_0^\top/(1+V)]`. An outlier is a real :math:`z` outside the bulk with :math:`\det Q=0`; the residues
+of :math:`Q^{-1}` there are the overlaps of its singular vectors with functions of :math:`\kappa` and of the readout.
+The Stieltjes transform is that of Cui et al. 2024, appendix F, for a constant readout; the rest is of this project.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian.hermite import hermite_values
+from gradstep.problem import Problem, Readout
+from gradstep.readout import readout_polynomials
+from gradstep.theory.features import conditional_features
+from gradstep.theory.groups import Groups, RowLaw, neuron_groups
+from gradstep.theory.step import StepStatistics, step_statistics
+from gradstep.theory.stieltjes import FINE, Law, Point, advance, averaged_tail, find_law, start
+
+__all__ = ["Outlier", "Spectrum", "feature_spectrum"]
+
+Array = NDArray[np.float64]
+ComplexArray = NDArray[np.complex128]
+
+#: Degrees of the functions of kappa and of the readout that outliers are compared with.
+_DEGREE = 4
+#: Share of the neurons whose bulk is averaged where the tail of the readout's law splits into bands of single neurons.
+_TAIL = 2e-3
+#: Outliers nearer to the bulk than this share of its edge are part of it at any size that fits a computer.
+_EDGE_MARGIN = 1e-6
+
+
+@dataclass(frozen=True)
+class Outlier:
+    r"""An eigenvalue above the bulk, and what its vectors are.
+
+    Attributes
+    ----------
+    eigenvalue : float
+        Of :math:`F^\top F/n`.
+    sample_overlap : ndarray, shape (5,)
+        Squared cosines of the left singular vector of F with :math:`h_p(\kappa)/\sqrt n`, p = 0..4, orthonormal
+        Hermite polynomials of the inputs' projections on the spike direction.
+    neuron_overlap : ndarray
+        Squared cosines of the right singular vector with :math:`p_q(\tilde a)/\sqrt N`, where :math:`p_q` are the
+        orthonormal polynomials of the readout's law (Hermite for a Gaussian readout, as many as there are letters for a
+        vocabulary).
+    teacher_overlap : ndarray, shape (5,)
+        Squared cosines of the left singular vector with :math:`h_p(\langle x,\beta_*\rangle)/\sqrt n`.
+    """
+
+    eigenvalue: float
+    sample_overlap: Array
+    neuron_overlap: Array
+    teacher_overlap: Array
+
+    @property
+    def singular_value(self) -> float:
+        """Singular value of ``F / sqrt(n)``."""
+        return float(np.sqrt(self.eigenvalue))
+
+    @property
+    def sample_degree(self) -> int:
+        """Degree of the Hermite polynomial of kappa that the left vector is closest to."""
+        return int(np.argmax(self.sample_overlap))
+
+    @property
+    def neuron_degree(self) -> int:
+        """Degree of the polynomial of the readout that the right vector is closest to."""
+        return int(np.argmax(self.neuron_overlap))
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Spectrum of the feature covariance.
+
+    Attributes
+    ----------
+    bulk : Law
+        Law of the eigenvalues.
+    outliers : tuple of Outlier
+        Eigenvalues above the bulk, the largest first.
+    alignment : float
+        Overlap of the spike direction with the teacher's.
+    """
+
+    bulk: Law
+    outliers: tuple[Outlier, ...]
+    alignment: float
+
+
+@dataclass(frozen=True)
+class FeatureEquations:
+    """The leverage equations at ridge ``-z n``, for `gradstep.theory.stieltjes`.
+
+    Attributes
+    ----------
+    kappa, weight : ndarray, shape (nodes,)
+    mean, slope, variance : ndarray, shape (groups, nodes)
+        ``g0``, ``g1``, ``g2``.
+    neurons : ndarray, shape (groups,)
+    dimension, samples : float
+        ``d - 1`` and ``n``.
+    """
+
+    kappa: Array
+    mean: Array
+    slope: Array
+    variance: Array
+    weight: Array
+    neurons: Array
+    dimension: float
+    samples: float
+
+    @cached_property
+    def width(self) -> float:
+        """Number of neurons."""
+        return float(self.neurons.sum())
+
+    @cached_property
+    def _rank(self) -> tuple[float, bool]:
+        # A linear activation has no noise of its own: the rank is that of a product of two matrices.
+        sizes = [self.width, self.samples]
+        if self.variance.max() <= 1e-12 * np.square(self.slope).max():
+            sizes.append(self.dimension)
+        sizes.sort()
+        return sizes[0], sizes[0] == sizes[1]
+
+    @property
+    def mass(self) -> float:
+        """Share of non-zero eigenvalues."""
+        return self._rank[0] / self.width
+
+    @property
+    def hard_edge(self) -> bool:
+        """Whether the two smallest sizes coincide."""
+        return self._rank[1]
+
+    @cached_property
+    def top(self) -> float:
+        """A bound from the largest row variance."""
+        largest = float((np.square(self.slope) + self.variance).max())
+        spread = 1 + np.sqrt(self.width / self.samples)
+        return 4 * largest * (spread * (1 + np.sqrt(self.width / self.dimension))) ** 2
+
+    @cached_property
+    def orientation(self) -> Array:
+        """``V`` maps the upper half-plane to itself, ``A`` to the lower one."""
+        return np.concatenate([np.ones(len(self.weight)), -np.ones(len(self.neurons))])
+
+    def start(self, z: complex) -> ComplexArray:
+        """Return the logarithms of ``V`` and ``A`` for a large ``z``."""
+        inverse = np.full(len(self.neurons), -z * self.samples)
+        leverage = (self.neurons / inverse) @ (self.slope**2 + self.variance)
+        return np.log(np.concatenate([leverage, inverse]).astype(np.complex128))
+
+    def linearise(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return the gap, the Newton matrix and the drift in z."""
+        g1, g2, nodes = self.slope, self.variance, len(self.weight)
+        values = np.exp(state)
+        leverage, inverse = values[:nodes], values[nodes:]
+        sample_weight = self.samples * self.weight / (1 + leverage)
+        density = self.neurons / (self.dimension * inverse)
+        # (I + V1 D)^-1 g1 through the matrix of the nodes, which are fewer than the groups when that matters.
+        inner = np.eye(nodes) + (g1.T @ (density[:, None] * g1)) * sample_weight
+        dressed = np.linalg.solve(inner, g1.T).T
+        weighted = dressed * sample_weight
+        psi = weighted @ g1.T
+        next_inverse = -z * self.samples + g2 @ sample_weight + np.einsum("gk,gk->g", weighted, g1)
+        next_leverage = self.dimension * (density @ (g1 * dressed + g2))
+        gap = np.log(np.concatenate([next_leverage, next_inverse]) / values)
+
+        response = sample_weight * leverage / (1 + leverage)
+        source = dressed**2 + g2
+        coupling = (g1.T * density) @ dressed
+        matrix = np.eye(len(state), dtype=np.complex128)
+        matrix[:nodes, :nodes] -= self.dimension * coupling**2 * response / next_leverage[:, None]
+        matrix[:nodes, nodes:] += (self.neurons / inverse * source.T) / next_leverage[:, None]
+        matrix[nodes:, :nodes] += source * response / next_inverse[:, None]
+        matrix[nodes:, nodes:] -= psi**2 * density / next_inverse[:, None]
+        drift = np.concatenate([np.zeros(nodes), -self.samples / next_inverse])
+        return gap, matrix, drift
+
+    def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
+        """Return the Stieltjes transform and its derivative."""
+        nodes = len(self.weight)
+        terms = self.samples / self.width * self.neurons * np.exp(-state[nodes:])
+        return complex(terms.sum()), complex(-(terms * tangent[nodes:]).sum())
+
+    def spikes(self, point: Point) -> tuple[Array, Array]:
+        """Return left singular vectors and values of ``|v|^1/2 g0 (n w / (1 + V))^1/2`` above the bulk.
+
+        There ``V`` is in (-1, 0) and every ``A`` negative; ``det Q = 0`` where a singular value is one.
+        """
+        nodes = len(self.weight)
+        values = np.exp(point.state).real
+        root = np.sqrt(-self.neurons / values[nodes:])
+        half_weight = np.sqrt(self.samples * self.weight / (1 + values[:nodes]))
+        left, singular, _ = np.linalg.svd(root[:, None] * self.mean * half_weight, full_matrices=False)
+        return left, singular
+
+    def slope_of_inverse(self, point: Point) -> Array:
+        """Return ``dQ/dz``."""
+        nodes = len(self.weight)
+        values, tangent = np.exp(point.state).real, point.tangent.real
+        response = self.samples * self.weight * values[:nodes] / (1 + values[:nodes]) ** 2
+        own = np.diag(values[nodes:] * tangent[nodes:] / self.neurons)
+        return np.asarray(own - (self.mean * (response * tangent[:nodes])) @ self.mean.T)
+
+
+def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int = 1) -> Spectrum:
+    r"""Predict the spectrum of :math:`F^\top F/n` on fresh samples after the step.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes; its ridge and noise of the fit do not matter. For a proportional limit take a large `d`.
+    rows : {"network", "isotropic"}
+        Law of the rows after the step, as in `gradstep.predict`.
+    refine : int
+        Multiplies the number of quadrature nodes.
+
+    Returns
+    -------
+    Spectrum
+
+    Raises
+    ------
+    InvalidInput
+        For infinite sizes, or after a step with an initial output of order one.
+    NotConverged
+        If the solution cannot be followed to the real axis, or the density does not integrate to one.
+    """
+    if problem.is_limit:
+        raise InvalidInput("d", problem.d, "a finite integer; for the proportional limit take a large one")
+    if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
+        raise InvalidInput("refine", refine, "an integer in [1, 16]")
+    if rows not in ("network", "isotropic"):
+        raise InvalidInput("rows", rows, "'network' or 'isotropic'")
+    if problem.output_scale != "1/N" and problem.step_size > 0:
+        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for a prediction after a step")
+    d, width, n = (float(size) for size in (problem.d, problem.width, problem.n))  # type: ignore[arg-type]
+    step = step_statistics(problem, d, width, float(problem.n_step))  # type: ignore[arg-type]
+    # Letters of a vocabulary are told apart by their order, which folding would lose.
+    odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
+    groups = neuron_groups(step, problem.readout, d, odd=odd, rows=rows, refine=refine)
+    tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
+    equations = FeatureEquations(
+        tables.kappa, tables.mean, tables.slope, tables.variance, tables.weight, width * groups.weight, d - 1, n
+    )
+    try:
+        bulk = find_law(equations)
+    except NotConverged:
+        # g0 keeps the whole law of the readout, which outliers need.
+        slope, variance = (averaged_tail(groups.weight, table, _TAIL) for table in (tables.slope, tables.variance))
+        equations = replace(equations, slope=slope, variance=variance)
+        bulk = find_law(equations, FINE)
+    polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
+    outliers = tuple(
+        _outlier(equations, point, place, polynomials, step.alignment)
+        for place, point in enumerate(_outlier_points(equations, bulk.edge))
+    )
+    return Spectrum(bulk, outliers, step.alignment)
+
+
+def _readout_polynomials(readout: Readout, groups: Groups, step: StepStatistics, *, odd: bool) -> Array:
+    """Return the mean of the orthonormal polynomials of the readout in each group, shape (degrees, groups)."""
+    if readout.kind == "gaussian":
+        # The readout is known from the projection up to a Gaussian error.
+        spread = np.sqrt(groups.weight @ groups.projection**2)
+        correlation = (step.spike + step.initial_overlap) / spread
+        known = hermite_values(groups.projection / spread, _DEGREE)
+        if odd:
+            known[::2] = 0
+        return np.asarray(correlation ** np.arange(_DEGREE + 1)[:, None] * known)
+    at_letters = readout_polynomials(readout, np.asarray(readout.values), _DEGREE)
+    copies = len(groups.weight) // len(readout.values)
+    # Groups are ordered by (norm, letter, projection), with three projections a letter.
+    return np.tile(np.repeat(at_letters, 3, axis=1), (1, copies // 3))
+
+
+def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
+    """Solve at every outlier above the bulk, the largest first."""
+    energy = equations.mean**2 + equations.slope**2 + equations.variance
+    highest = 2 * float(equations.neurons @ energy @ equations.weight)
+    lowest = edge * (1 + _EDGE_MARGIN)
+    count = max(2, int(np.ceil(8 * np.log(highest / lowest))))
+    walk = [start(equations, complex(highest))]
+    for x in np.geomspace(highest, lowest, count)[1:]:
+        walk.append(advance(equations, walk[-1], complex(x)))
+    strengths = np.array([equations.spikes(point)[1] for point in walk])
+
+    def excess(log_x: float, above: Point, rank: int) -> float:
+        point = advance(equations, above, complex(np.exp(log_x)))
+        return float(np.log(equations.spikes(point)[1][rank]))
+
+    found = []
+    for rank in range(int(np.sum(strengths[-1] > 1))):
+        last = int(np.argmax(strengths[:, rank] > 1))
+        above, below = walk[last - 1], walk[last]
+        bracket = (np.log(below.z.real), np.log(above.z.real))
+        place = brentq(excess, *bracket, args=(above, rank), xtol=1e-13, rtol=1e-13)
+        found.append(advance(equations, above, complex(np.exp(place))))
+    return found
+
+
+def _outlier(equations: FeatureEquations, point: Point, rank: int, polynomials: Array, alignment: float) -> Outlier:
+    nodes = len(equations.weight)
+    values = np.exp(point.state).real
+    x = point.z.real
+    # Null vector of Q, and the residue of its inverse.
+    null = equations.spikes(point)[0][:, rank] * np.sqrt(-equations.neurons / values[nodes:])
+    scale = -equations.samples / float(null @ equations.slope_of_inverse(point) @ null)
+    hermite = hermite_values(equations.kappa, _DEGREE)
+    if equations.kappa[0] > 0:
+        hermite[::2] = 0  # an odd activation: only half of the line is kept, and the vector is odd
+    by_sample = (hermite * equations.weight / (1 + values[:nodes])) @ (equations.mean.T @ null)
+    sample = scale / x * by_sample**2
+    neuron = scale / equations.width * (polynomials @ null) ** 2
+    return Outlier(x, sample, neuron, alignment ** (2 * np.arange(_DEGREE + 1)) * sample)

@@ -1,0 +1,386 @@
+r"""Support and density of a law from the equations of its Stieltjes transform.
+
+The equations are solved by Newton's method along a path in the closed upper half-plane, from far away, where they are
+trivial, to the real axis, which carries the density :math:`\rho(x)=\mathrm{Im}\,m(x)/\pi`. A band of the support is an
+interval on which the solution is complex. Its edges are branch points, where :math:`\rho^2` vanishes linearly. With
+:math:`x=s^2` and :math:`s` = midpoint + halfwidth :math:`\cos\theta`, the density of :math:`\theta` is smooth and
+periodic: the midpoint rule integrates it to rounding, and its cosine series gives the distribution function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.fft import dct
+
+from gradstep.errors import NotConverged
+
+__all__ = ["FINE", "Band", "Equations", "Law", "Point", "advance", "averaged_tail", "find_law", "start"]
+
+Array = NDArray[np.float64]
+ComplexArray = NDArray[np.complex128]
+
+_STEP_TOLERANCE = 1e-9
+_NEWTON_STEPS = 14
+_LARGEST_JUMP = 1.5
+_SMALLEST_SHARE = 1e-9
+#: Next to an edge Im m is the root of the distance; what is below this is rounding, beyond the edge.
+_SMALLEST_IMAGINARY = 1e-8
+_COARSE, FINE = (0.12, 0.04), (0.04, 0.013)
+_NODES = (48, 144, 432, 1296)
+_TAIL = 1e-7
+_MASS_TOLERANCE = 1e-6
+_ADVICE = "Move the sizes away from n = width, or make the step smaller."
+
+
+class Equations(Protocol):
+    """A fixed point ``u = log R(exp(u), z)`` in the logarithms of its unknowns."""
+
+    @property
+    def top(self) -> float:
+        """Return a bound that the continuous spectrum does not exceed."""
+
+    @property
+    def mass(self) -> float:
+        """Return the total mass of the continuous spectrum."""
+
+    @property
+    def hard_edge(self) -> bool:
+        """Tell whether the support reaches zero, with a density like ``x**-1/2``."""
+
+    @property
+    def orientation(self) -> Array:
+        """Return 1 for each unknown that maps the upper half-plane to itself, -1 if to the lower one."""
+
+    def start(self, z: complex) -> ComplexArray:
+        """Return the logarithms of the unknowns to leading order in ``1/z``."""
+
+    def linearise(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return ``log R - u``, the matrix ``1 - d log R / du`` and ``d log R / dz``."""
+
+    def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
+        """Return the Stieltjes transform ``m = int rho(dx) / (x - z)`` and ``dm/dz``."""
+
+
+class Point(NamedTuple):
+    """A solution at ``z``: logarithms of the unknowns, their derivatives in ``z``, and the residual left."""
+
+    z: complex
+    state: ComplexArray
+    tangent: ComplexArray
+    residual: float
+
+
+@dataclass(frozen=True)
+class Band:
+    """One interval of the support.
+
+    Attributes
+    ----------
+    lower, upper : float
+        Its edges.
+    eigenvalue, density, weight : ndarray, shape (nodes,)
+        Increasing nodes, crowded at the edges; the density there; quadrature weights of the continuous spectrum:
+        ``sum(weight * f(eigenvalue))`` is its integral of ``f``.
+    series : ndarray
+        Cosine series of the density of theta.
+    residual : float
+        Largest residual of the equations at the nodes.
+    """
+
+    lower: float
+    upper: float
+    eigenvalue: Array
+    density: Array
+    weight: Array
+    series: Array
+    residual: float
+
+    @property
+    def mass(self) -> float:
+        """Share of the eigenvalues in this band."""
+        return float(self.weight.sum())
+
+    def cumulative(self, x: ArrayLike) -> Array:
+        """Return the share of the eigenvalues that lie in this band and below `x`."""
+        middle, half = _frame(self.lower, self.upper)
+        edges = np.sqrt([self.lower, self.upper])
+        angle = np.arccos(np.clip((np.clip(np.sqrt(np.maximum(x, 0.0)), *edges) - middle) / half, -1.0, 1.0))
+        order = np.arange(1, len(self.series))
+        above = self.series[0] * angle + np.sin(angle[..., None] * order) @ (self.series[1:] / order)
+        return np.asarray(self.mass - above, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Law:
+    """Limiting law of the eigenvalues of a covariance.
+
+    Attributes
+    ----------
+    bands : tuple of Band
+        Continuous part, in increasing order.
+    atom : float
+        Share of zero eigenvalues.
+    residual : float
+        Largest residual of the equations.
+    """
+
+    bands: tuple[Band, ...]
+    atom: float
+    residual: float
+
+    @property
+    def edge(self) -> float:
+        """Upper edge of the bulk."""
+        return self.bands[-1].upper
+
+    @property
+    def eigenvalue(self) -> Array:
+        """Nodes of all bands, increasing."""
+        return np.concatenate([band.eigenvalue for band in self.bands])
+
+    @property
+    def density(self) -> Array:
+        """Density at `eigenvalue`."""
+        return np.concatenate([band.density for band in self.bands])
+
+    @property
+    def weight(self) -> Array:
+        """Quadrature weights at `eigenvalue`; with the atom they sum to one."""
+        return np.concatenate([band.weight for band in self.bands])
+
+    @property
+    def singular_value(self) -> Array:
+        """Square roots of `eigenvalue`."""
+        return np.sqrt(self.eigenvalue)
+
+    @property
+    def singular_density(self) -> Array:
+        """Density of the singular values."""
+        return np.asarray(2 * self.singular_value * self.density)
+
+    def cumulative(self, x: ArrayLike) -> Array:
+        """Return the share of the eigenvalues not above `x`; outliers are a share of zero."""
+        x = np.asarray(x, dtype=np.float64)
+        return np.asarray(self.atom * (x >= 0) + sum(band.cumulative(x) for band in self.bands))
+
+
+def _frame(lower: float, upper: float) -> tuple[float, float]:
+    """Return midpoint and halfwidth of the singular values; reflected at zero when the support reaches it."""
+    low, high = (np.sqrt(lower) if lower > 0 else -np.sqrt(upper)), np.sqrt(upper)
+    return float(low + high) / 2, float(high - low) / 2
+
+
+def start(equations: Equations, z: complex) -> Point:
+    """Solve at a point far from the spectrum."""
+    guess = equations.start(z)
+    point = _newton(equations, z, guess, guess)
+    if point is None:
+        raise NotConverged("the Stieltjes transform far from the spectrum", float("nan"), _STEP_TOLERANCE, _ADVICE)
+    return point
+
+
+def advance(equations: Equations, point: Point, z: complex, *, inside: bool = False) -> Point:
+    """Follow the solution from `point` straight to `z`.
+
+    Parameters
+    ----------
+    equations : Equations
+    point : Point
+        A solution.
+    z : complex
+        Where to go, in the closed upper half-plane; on the real axis without crossing an edge.
+    inside : bool
+        Refuse solutions without density.
+
+    Raises
+    ------
+    NotConverged
+        If the solution cannot be followed.
+    """
+    target, whole = z, abs(z - point.z)
+    share = 1.0
+    while point.z != target:
+        left = target - point.z
+        share = min(1.0, 4 * share)
+        while True:
+            trial = _attempt(equations, point, target if share == 1.0 else point.z + share * left, inside)
+            if trial is not None:
+                break
+            share /= 3
+            if share * abs(left) < _SMALLEST_SHARE * whole:
+                raise NotConverged("the Stieltjes transform", point.residual, _STEP_TOLERANCE, _ADVICE)
+        point = trial
+    return point
+
+
+def _attempt(equations: Equations, point: Point, z: complex, inside: bool) -> Point | None:
+    """Take one step along the tangent and correct it; None if that fails."""
+    trial = _newton(equations, z, point.state + (z - point.z) * point.tangent, point.state)
+    return None if trial is None or (inside and not _has_density(equations, trial)) else trial
+
+
+def _has_density(equations: Equations, point: Point) -> bool:
+    value = equations.transform(point.state, point.tangent)[0]
+    return value.imag > _SMALLEST_IMAGINARY * abs(value)
+
+
+def _newton(equations: Equations, z: complex, state: ComplexArray, before: ComplexArray) -> Point | None:
+    """Return the solution next to a guess, or None: not found, on the wrong sheet, or too far from `before`."""
+    for _ in range(_NEWTON_STEPS):
+        with np.errstate(all="ignore"):
+            gap, matrix, drift = equations.linearise(z, state)
+        if not np.isfinite(gap).all():
+            return None
+        try:
+            step, tangent = np.linalg.solve(matrix, np.stack([gap, drift], axis=1)).T
+        except np.linalg.LinAlgError:
+            return None
+        state = state + step
+        size = np.abs(step).max()
+        if not np.abs(state - before).max() < _LARGEST_JUMP:
+            return None
+        if size < _STEP_TOLERANCE:
+            turned = equations.orientation * state.imag
+            if turned.min() < -1e-7 or turned.max() > np.pi + 1e-7:
+                return None
+            return Point(z, state, tangent, float(np.abs(gap).max()))
+    return None
+
+
+def averaged_tail(weight: Array, values: Array, share: float) -> Array:
+    """Replace the largest values, of total probability at most `share`, by their mean.
+
+    Nodes far out in the tail of a law have a band of the spectrum each, too narrow and too light to matter or to find.
+
+    Parameters
+    ----------
+    weight : ndarray, shape (nodes,)
+    values : ndarray, shape (nodes, ...)
+        Ordered by their mean over the other axes.
+    share : float
+
+    Returns
+    -------
+    ndarray, shape (nodes, ...)
+    """
+    order = np.argsort(values.reshape(len(values), -1).mean(axis=1))[::-1]
+    tail = order[np.cumsum(weight[order]) <= share]
+    result = values.copy()
+    if len(tail):
+        result[tail] = np.average(values[tail], axis=0, weights=weight[tail])
+    return result
+
+
+def find_law(equations: Equations, spacings: Sequence[float] = _COARSE) -> Law:
+    """Find the support and the density on it.
+
+    Parameters
+    ----------
+    equations : Equations
+    spacings : sequence of float
+        Distances of neighbours, in log x, of the search for bands; the next one is used if mass is missing.
+
+    Returns
+    -------
+    Law
+
+    Raises
+    ------
+    NotConverged
+        If the density does not integrate to the mass that the ranks demand, to 1e-6.
+    """
+    missing = np.inf
+    for spacing in spacings:
+        bands = _search(equations, spacing)
+        missing = abs(sum(band.mass for band in bands) - equations.mass)
+        if missing < _MASS_TOLERANCE:
+            return Law(tuple(reversed(bands)), 1 - equations.mass, max(band.residual for band in bands))
+    raise NotConverged("the integral of the spectral density", missing, _MASS_TOLERANCE, _ADVICE)
+
+
+def _search(equations: Equations, spacing: float) -> list[Band]:
+    """Scan downwards, a little above the real axis, and resolve every band met until all mass is found."""
+    bands: list[Band] = []
+    x = equations.top
+    point = advance(equations, start(equations, 1e3j * x), x * (1 + 1j * spacing))
+    while x > 1e-11 * equations.top:
+        x *= np.exp(-spacing)
+        point = advance(equations, point, x * (1 + 1j * spacing))
+        value, slope = equations.transform(point.state, point.tangent)
+        # Outside the support Im m is proportional to the height above the axis.
+        if (value - 1j * point.z.imag * slope).imag < 0.3 * value.imag:
+            continue
+        try:
+            centre = advance(equations, point, complex(x))
+        except NotConverged:
+            continue  # at an edge: the next point is inside
+        if not _has_density(equations, centre):
+            continue
+        upper = _edge(equations, centre, spacing)
+        lower = 0.0 if equations.hard_edge else _edge(equations, centre, -spacing)
+        bands.append(_resolve(equations, centre, lower, upper))
+        if lower == 0 or sum(band.mass for band in bands) > equations.mass - _MASS_TOLERANCE:
+            break
+        x = lower
+        point = advance(equations, point, x * (1 + 1j * spacing))
+    return bands
+
+
+def _edge(equations: Equations, point: Point, spacing: float) -> float:
+    """Follow the density along the real axis until its square, linear in the distance, vanishes."""
+    longest = abs(spacing)
+    while True:
+        x = point.z.real
+        value, slope = equations.transform(point.state, point.tangent)
+        # Newton's estimate of the root of x (Im m)^2.
+        logarithmic = 2 * slope.imag / value.imag + 1 / x
+        away = 1 / abs(logarithmic) if logarithmic * spacing < 0 else np.inf
+        if away < 1e-9 * x:
+            return float(x + np.sign(spacing) * away)
+        move = min(0.9 * away, longest * x)
+        trial = _attempt(equations, point, complex(x + np.sign(spacing) * move), inside=True)
+        if trial is None:
+            longest = move / x / 2
+            if longest < 1e-13:
+                raise NotConverged("an edge of the spectrum", point.residual, _STEP_TOLERANCE, _ADVICE)
+        else:
+            point, longest = trial, min(1.5 * longest, abs(spacing))
+
+
+def _resolve(equations: Equations, centre: Point, lower: float, upper: float) -> Band:
+    middle, half = _frame(lower, upper)
+    for count in _NODES:
+        angle = (np.arange(count) + 0.5) * np.pi / count
+        singular = middle + half * np.cos(angle)
+        kept = singular > 0
+        points = _along(equations, centre, singular[kept] ** 2)
+        imaginary = np.array([equations.transform(p.state, p.tangent)[0].imag for p in points])
+        density = imaginary / np.pi
+        by_angle = np.zeros(count)
+        by_angle[kept] = 2 * singular[kept] * density * half * np.sin(angle[kept])
+        if lower == 0:
+            by_angle = by_angle + by_angle[::-1]
+        series = dct(by_angle, type=2) / count
+        series[0] /= 2
+        if np.abs(series[-count // 8 :]).max() < _TAIL * series[0]:
+            break
+    weight = by_angle[kept] * np.pi / count
+    x = singular[kept] ** 2
+    residual = max(p.residual for p in points)
+    return Band(lower, upper, x[::-1], density[::-1], weight[::-1], series, residual)
+
+
+def _along(equations: Equations, centre: Point, x: Array) -> list[Point]:
+    """Solve at decreasing real `x`, walking from the centre both ways."""
+    above = int(np.sum(x > centre.z.real))
+    solved: dict[int, Point] = {}
+    for walk in (range(above - 1, -1, -1), range(above, len(x))):
+        point = centre
+        for index in walk:
+            point = solved[index] = advance(equations, point, complex(x[index]), inside=True)
+    return [solved[index] for index in range(len(x))]

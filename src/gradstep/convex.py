@@ -192,14 +192,15 @@ class Smooth:
         size, last = 1 + np.abs(u) + v, high - low
         for _ in range(_MAXIMUM_ITERATIONS):
             gap = point + v * self.first(point) - u
-            if (np.abs(gap) <= 4e-15 * size).all():
+            unsolved = np.abs(gap) > 4e-15 * size
+            if not unsolved.any():
                 break
             low, high = np.where(gap < 0, point, low), np.where(gap > 0, point, high)
             move = -gap / (1 + v * self.second(point))
             # Newton steps that do not shrink would creep along an exponential tail.
             good = (point + move >= low) & (point + move <= high) & (np.abs(move) <= 0.5 * last)
-            move = np.where(good, move, 0.5 * (low + high) - point)
-            point, last = point + move, np.abs(move)
+            move = np.where(unsolved, np.where(good, move, 0.5 * (low + high) - point), 0.0)
+            point, last = point + move, np.where(unsolved, np.abs(move), last)
         else:
             worst = float(np.max(np.abs(gap) / size))
             if not worst <= 1e-13:

@@ -167,7 +167,7 @@ def convex_measurement(
     channel: Channel = "real",
     flip: float = 0.0,
     test_samples: int = 20_000,
-    tolerance: float = 1e-6,
+    tolerance: float = 1e-5,
 ) -> Measurement:
     """Measure the real network: random weights, one gradient step, the readout fitted with a convex loss.
 

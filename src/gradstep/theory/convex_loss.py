@@ -62,8 +62,10 @@ TOLERANCE = 1e-9
 """Largest residual of the equations that is ever returned."""
 
 _GOAL = 1e-11
-_MAXIMUM_SWEEPS = 300
+_MAXIMUM_SWEEPS = 200
 _MEMORY = 8
+_LARGEST_MOVE = 2.0
+_GROWTH = 10.0
 #: Dimension that stands for the proportional limit; what is left of finite size is 1/d.
 _LARGE_DIMENSION = 1e11
 #: Smallest curvature of the loss's envelope relative to the largest: below it a sample does not pull.
@@ -248,7 +250,7 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
     """Solve the problem whose loss and penalty are quadratic, with the averages given."""
     # The quadratic loss gain/2 (target - w)^2 has this pull, curvature and power at every node of kappa.
     curvature = np.maximum(averages.curvature, _LEAST_CURVATURE * averages.curvature.max())
-    gain = curvature / np.maximum(1 - curvature * output.leverage, 1e-15)
+    gain = curvature / np.maximum(averages.free, 1e-300)
     target = output.mean + averages.pull / curvature
     target_slope = averages.slope / curvature
     square = (
@@ -282,19 +284,10 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
     # Fluctuations: readout power of each group, linear in the conditional error, which is linear in it.
     coupling = dimension * (g1.T @ (density[:, None] * dressed)) ** 2
     source = dressed**2 + g2
-    response = np.linalg.solve(
-        np.eye(len(a)) - (density / a)[:, None] * psi**2,
-        np.concatenate(
-            [
-                (resolvent / a)[:, None] * source,
-                (
-                    resolvent / a * (rest**2 / dimension + field**2)
-                    + model.neurons * quadratic.stiffness * quadratic.excess
-                )[:, None],
-            ],
-            axis=1,
-        ),
-    )
+    spread = np.eye(len(a)) - (density / a)[:, None] * psi**2
+    mean_weight = field / a + scale[:, 0] * quadratic.offset
+    fixed = resolvent / a * rest**2 / dimension + model.neurons * (mean_weight**2 + scale[:, 0] ** 2 * quadratic.excess)
+    response = np.linalg.solve(spread, np.column_stack([(resolvent / a)[:, None] * source, fixed]))
     error_weight = sample_weight / (1 + point.leverage[0])
     bare = gain * (square - 2 * (target * mean + target_slope * slope) + mean**2 + slope**2)
     matrix = np.eye(len(root)) - (coupling + source.T @ response[:, :-1]) * error_weight
@@ -345,35 +338,50 @@ def _solve(model: _Model, labels: Labels, loss: Loss, penalty: Penalty) -> tuple
     ones, groups = np.ones_like(model.kappa), len(model.neurons)
     output = OutputLaw(model.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, model.alignment)
     none = np.zeros(groups)
-    start = PenaltyAverages(np.full(groups, 2 * model.ridge), none, none, none, none)
-    state = _sweep(model, loss_averages(labels, loss, output), output, start)
+    quadratic = PenaltyAverages(np.full(groups, 2 * model.ridge), none, none, none, none)
+    start = _State(output, none, none, none, math.nan)
 
-    def image(state: _State) -> _State:
-        quadratic = _penalty(model, penalty, state)
-        return _sweep(model, loss_averages(labels, loss, state.output), state.output, quadratic)
+    def image(state: _State, quadratic: PenaltyAverages | None = None) -> tuple[_State, Array]:
+        """Return the state after a sweep, and packed; not numbers where the averages made no sense."""
+        try:
+            with np.errstate(all="ignore"):
+                effective = quadratic or _penalty(model, penalty, state)
+                mapped = _sweep(model, loss_averages(labels, loss, state.output), state.output, effective)
+                return mapped, _pack(mapped, unit)
+        except (np.linalg.LinAlgError, NotConverged):
+            return state, np.full(4 * len(ones) + 3 * groups, np.nan)
 
-    vector = _pack(state, unit)
+    state, vector = image(start, quadratic)
+    best, best_vector, best_gap, best_sweep, damping = math.inf, vector, 0 * vector, 0, 1.0
     points: list[Array] = []
     gaps: list[Array] = []
-    best = math.inf
     for sweep in range(1, _MAXIMUM_SWEEPS + 1):
-        mapped = image(state)
-        gap = _pack(mapped, unit) - vector
-        residual = float(np.abs(gap).max())
-        if residual <= _GOAL:
+        mapped, packed = image(state)
+        gap = packed - vector
+        residual = float(np.abs(gap).max()) if np.isfinite(gap).all() else math.inf
+        if residual <= _GOAL or (residual <= TOLERANCE and sweep > best_sweep + _MEMORY):
             return mapped, residual, sweep
-        points, gaps = [*points[-_MEMORY:], vector], [*gaps[-_MEMORY:], gap]
-        if not residual < 2 * best:
-            points, gaps = points[-1:], gaps[-1:]
-        best = min(best, residual)
-        proposal = vector + gap
-        if len(gaps) > 1:
-            moves, changes = np.diff(points, axis=0).T, np.diff(gaps, axis=0).T
-            mix = np.linalg.lstsq(changes, gap, rcond=1e-12)[0]
-            proposal = proposal - (moves + changes) @ mix
-        vector = vector + np.clip(proposal - vector, -2.0, 2.0)
-        state = _unpack(vector, mapped, unit)
-    raise NotConverged("the fixed point of a convex loss", residual, TOLERANCE, "Raise the ridge, or refine.")
+        if sweep == 1 and residual == math.inf:
+            break
+        if residual == math.inf or residual > _GROWTH * best:
+            # Go back to the best point and leave it with smaller steps.
+            damping /= 2
+            points, gaps = [], []
+            vector = best_vector + damping * best_gap
+        else:
+            if residual < 0.5 * best:
+                best_sweep = sweep
+            if residual < best:
+                best, best_vector, best_gap = residual, vector, gap
+            points, gaps = [*points[-_MEMORY:], vector], [*gaps[-_MEMORY:], gap]
+            move = gap
+            if len(gaps) > 1:
+                moves, changes = np.diff(points, axis=0).T, np.diff(gaps, axis=0).T
+                move = gap - (moves + changes) @ np.linalg.lstsq(changes, gap, rcond=1e-12)[0]
+            vector = vector + np.clip(damping * move, -_LARGEST_MOVE, _LARGEST_MOVE)
+            damping = min(1.0, 1.5 * damping)
+        state = _unpack(vector, state, unit)
+    raise NotConverged("the fixed point of a convex loss", best, TOLERANCE, "Raise the ridge, or refine.")
 
 
 def _penalty(model: _Model, penalty: Penalty, state: _State) -> PenaltyAverages:

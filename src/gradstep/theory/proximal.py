@@ -3,6 +3,7 @@ r"""Averages of Moreau envelopes: of a loss given the projection on the spike, o
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,6 +31,7 @@ _RANGE = 7.5
 _PANEL = 1.875
 _ORDER = 8
 _MOST_PANELS = 400
+_NODES_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,19 @@ class OutputLaw:
     leverage: Array
     alignment: float
 
+    def parts(self) -> Iterator[OutputLaw]:
+        """Yield a few nodes at a time, to keep the averages over them in the processor's cache."""
+        for start in range(0, len(self.kappa), _NODES_AT_ONCE):
+            cut = slice(start, start + _NODES_AT_ONCE)
+            yield OutputLaw(
+                self.kappa[cut],
+                self.mean[cut],
+                self.slope[cut],
+                self.variance[cut],
+                self.leverage[cut],
+                self.alignment,
+            )
+
 
 @dataclass(frozen=True)
 class LossAverages:
@@ -64,12 +79,15 @@ class LossAverages:
     ----------
     pull, slope, power, curvature : ndarray, shape (nodes,)
         ``E g``, ``E t g`` plus ``A`` times the curvature, ``E g**2``, and the curvature ``-E dg/dw``.
+    free : ndarray, shape (nodes,)
+        ``1 - V * curvature``, without cancellation: mean response of a training output to the output without it.
     """
 
     pull: Array
     slope: Array
     power: Array
     curvature: Array
+    free: Array
 
 
 @dataclass(frozen=True)
@@ -91,7 +109,7 @@ class PenaltyAverages:
     stiffness : ndarray, shape (groups,)
         :math:`\rho`: the mean response of a weight to its field is :math:`1/(\rho+C)`.
     offset, excess : ndarray, shape (groups,)
-        ``E b`` and ``E b**2``, minus those of the linear response.
+        What the linear response to the field leaves of the mean of the weights, and of their variance.
     value, active : ndarray, shape (groups,)
         Mean penalty of a weight, in units of ``ridge / N``, and the share of the weights that are not zero.
     """
@@ -105,7 +123,7 @@ class PenaltyAverages:
 
 def _rule(breakpoints: Array, panel: float) -> tuple[Array, Array]:
     """Return nodes and weights over a standard normal, for panels that end at the breakpoints (..., points)."""
-    count = min(math.ceil(2 * _RANGE / min(panel, _PANEL) - 1e-9), _MOST_PANELS)
+    count = min(math.ceil(2 * _RANGE / min(_PANEL, panel) - 1e-9), _MOST_PANELS)
     batch = breakpoints.shape[:-1]
     grid = np.broadcast_to(np.linspace(-_RANGE, _RANGE, count + 1), (*batch, count + 1))
     edges = np.sort(np.concatenate([grid, np.clip(breakpoints, -_RANGE, _RANGE)], axis=-1), axis=-1)
@@ -200,15 +218,24 @@ def loss_averages(labels: Labels, loss: Loss, law: OutputLaw) -> LossAverages:
     -------
     LossAverages
     """
+    rows = np.concatenate([_loss_averages(labels, loss, part) for part in law.parts()], axis=1)
+    return LossAverages(*rows)
+
+
+def _loss_averages(labels: Labels, loss: Loss, law: OutputLaw) -> Array:
     samples = _samples(labels, loss, law)
-    envelope = loss.function.proximal(samples.argument, law.leverage[:, None, None])
+    leverage = law.leverage[:, None, None]
+    envelope = loss.function.proximal(samples.argument, leverage)
     pull = -samples.sign * envelope.slope
     curvature = samples.mean(envelope.curvature)
-    return LossAverages(
-        pull=samples.mean(pull),
-        slope=samples.mean_with_coordinate(pull) + law.slope * curvature,
-        power=samples.mean(pull**2),
-        curvature=curvature,
+    return np.stack(
+        [
+            samples.mean(pull),
+            samples.mean_with_coordinate(pull) + law.slope * curvature,
+            samples.mean(pull**2),
+            curvature,
+            samples.mean(1 - leverage * envelope.curvature),
+        ]
     )
 
 
@@ -225,6 +252,10 @@ def mean_losses(labels: Labels, loss: Loss, law: OutputLaw) -> Losses:
     -------
     Losses
     """
+    return Losses(*np.concatenate([_mean_losses(labels, loss, part) for part in law.parts()], axis=1))
+
+
+def _mean_losses(labels: Labels, loss: Loss, law: OutputLaw) -> Array:
     # Without leverage the kinks are those of the loss itself.
     fresh, fitted = _samples(labels, loss, replace(law, leverage=0 * law.leverage)), _samples(labels, loss, law)
     point = loss.function.proximal(fitted.argument, law.leverage[:, None, None]).point
@@ -236,11 +267,13 @@ def mean_losses(labels: Labels, loss: Loss, law: OutputLaw) -> Losses:
         side = np.array([1.0, -1.0])[:, None] * samples.sign
         return samples.mean(np.where(side * (argument - samples.turn) < 0, 1.0, 0.0))
 
-    return Losses(
-        test=fresh.mean(loss.function.value(fresh.argument)),
-        train=fitted.mean(loss.function.value(point)),
-        test_wrong=wrong(fresh, fresh.argument),
-        train_wrong=wrong(fitted, point),
+    return np.stack(
+        [
+            fresh.mean(loss.function.value(fresh.argument)),
+            fitted.mean(loss.function.value(point)),
+            wrong(fresh, fresh.argument),
+            wrong(fitted, point),
+        ]
     )
 
 
@@ -271,12 +304,14 @@ def penalty_averages(
     envelope = function.proximal(centre[:, None] + spread[:, None] * z, step[:, None])
     weights = envelope.point / root
     blocked = (weight * step[:, None] * envelope.curvature).sum(axis=1)
-    free = np.maximum((weight * (1 - step[:, None] * envelope.curvature)).sum(axis=1), 1e-300)
+    # A group that is all but switched off must not divide by zero.
+    free = np.maximum((weight * (1 - step[:, None] * envelope.curvature)).sum(axis=1), 1e-12)
     response = free / curvature
+    mean = (weight * weights).sum(axis=1)
     return PenaltyAverages(
         stiffness=curvature * blocked / free,
-        offset=(weight * weights).sum(axis=1) - response * field,
-        excess=(weight * weights**2).sum(axis=1) - response**2 * (field**2 + power),
+        offset=mean - response * field,
+        excess=np.maximum((weight * (weights - mean[:, None]) ** 2).sum(axis=1) - response**2 * power, 0.0),
         value=(weight * function.value(envelope.point)).sum(axis=1),
         active=(weight * (envelope.point != 0)).sum(axis=1),
     )

@@ -106,12 +106,17 @@ class PiecewiseQuadratic:
         ]
 
     def _integral(self, x: Array) -> Array:
-        """Integral of the derivative: the first piece's quadratic, and at each kink what bends it."""
-        total = self.slopes[0] * x + 0.5 * self.curvatures[0] * x**2
-        for j, (at, (left, right)) in enumerate(zip(self.kinks, self._sides(), strict=True)):
-            above = np.maximum(x - at, 0.0)
-            total = total + (right - left) * above + 0.5 * (self.curvatures[j + 1] - self.curvatures[j]) * above**2
-        return np.asarray(total)
+        """Integral of the derivative from the first kink, each piece from its own left end: no cancellation."""
+        slopes, curvatures = np.asarray(self.slopes), np.asarray(self.curvatures)
+        kinks = np.asarray(self.kinks or (0.0,))
+        inner, step = slice(1, len(kinks)), np.diff(kinks)
+        rises = (slopes[inner] + curvatures[inner] * kinks[:-1]) * step + 0.5 * curvatures[inner] * step**2
+        piece = np.searchsorted(np.asarray(self.kinks), x)
+        anchor = np.maximum(piece - 1, 0)
+        start, along = np.concatenate([[0.0], np.cumsum(rises)])[anchor], x - kinks[anchor]
+        return np.asarray(
+            start + (slopes[piece] + curvatures[piece] * kinks[anchor]) * along + 0.5 * curvatures[piece] * along**2
+        )
 
     def value(self, x: ArrayLike) -> Array:
         """Return the function elementwise."""

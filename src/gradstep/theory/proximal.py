@@ -173,9 +173,13 @@ def _classes(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
         ],
         axis=-1,
     )
-    z, weight = _rule((ends - centre) / spread, loss.function.width / float(spread.max()))
-    known, rest = slope / spread * sign * z, np.sqrt(law.variance)[:, None, None] / spread
+    rest = np.sqrt(law.variance)[:, None, None] / spread
     across = math.sqrt(max(1 - law.alignment**2, 0.0))
+    # The chance of a class turns over the width of t given the output, or over that of the teacher where it is smooth.
+    own = 0.0 if labels.mean.kinks else 0.5 * labels.mean.pole_distance / max(across, 1e-12)
+    turns = _PANEL * np.hypot(rest, own) * spread / np.maximum(np.abs(slope), 1e-12)
+    z, weight = _rule((ends - centre) / spread, min(loss.function.width / float(spread.max()), float(turns.min())))
+    known = slope / spread * sign * z
     chance = smoothed(labels.mean, law.alignment * law.kappa[:, None, None] + across * known, across * rest)
     return _Samples(
         argument=centre + spread * z,

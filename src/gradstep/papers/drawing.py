@@ -105,7 +105,6 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
     for histogram in panel.histograms:
         colour = colours[histogram.regime, histogram.label]
         axes.stairs(histogram.density, histogram.edges, fill=True, color=(*colour, 0.28), zorder=1)
-        axes.stairs([], [], fill=True, color=(*colour, 0.28), label=histogram.label)
     for index, line in enumerate(panel.lines):
         # A line without a label belongs to the one before it: its limit, or its published form.
         colour = colours[line.regime, line.label] if line.label or not index else previous

@@ -328,6 +328,7 @@ def letter_statistics(
     beta: float = 1.0,
     sigma_eps: float = 0.0,
     bulk: Bulk = "gaussian",
+    d: float = np.inf,
 ) -> LetterStatistics:
     r"""Solve (155) to (157), or (159) and (160).
 
@@ -340,6 +341,10 @@ def letter_statistics(
         As in :func:`~gradstep.papers.cui2024.summary_statistics`.
     bulk : {"gaussian", "orthogonal"}
         Independent rows, or the orthonormal rows of section D.3 (for :math:`\beta\le1`).
+    d : float
+        Input dimension. At finite dimension the means :math:`m_s` cost penalty, :math:`m_s=d\beta V_2^s\hat m_s`, which
+        matters with several letters: a difference between two :math:`\mu_0^s` is learned only once its square times
+        :math:`n` is large.
 
     Returns
     -------
@@ -359,7 +364,9 @@ def letter_statistics(
     """
     student, target = scalar_function(sigma), scalar_function(sigma_star)
     alpha, beta, lam = (float(positive(n, v)) for n, v in (("alpha", alpha), ("beta", beta), ("lam", lam)))
-    noise = float(nonnegative("sigma_eps", sigma_eps))
+    noise, d = float(nonnegative("sigma_eps", sigma_eps)), float(d)
+    if not d > 0:
+        raise InvalidInput("d", d, "a positive number, or inf")
     if bulk not in ("gaussian", "orthogonal"):
         raise InvalidInput("bulk", bulk, "'gaussian' or 'orthogonal'")
     if bulk == "orthogonal" and beta > 1:
@@ -385,14 +392,14 @@ def letter_statistics(
     first, second = table.weight * g, table.weight * g**2
     v1_hat, _ = hats(first)
 
-    # Means: a ridge regression of h on mu_0 (unpenalised) and on kappa mu_1 with the covariance of Theta.
+    # Means: a ridge regression of h on mu_0 (unpenalised in the limit) and on kappa mu_1 with the covariance of Theta.
     count, spikes = letters.strengths.shape
     tilt = (table.kappa[None] * table.slope[:, None]).reshape(count * spikes, -1)
     theta_response = np.linalg.inv(np.linalg.inv(beta * v1) - v1_hat)
     half = np.kron(np.linalg.cholesky(theta_response), np.eye(spikes))
     basis = np.concatenate([table.mean, half.T @ tilt])
     gram = ratio * (basis * first) @ basis.T
-    gram[count:, count:] += np.eye(count * spikes)
+    gram += np.diag(np.concatenate([1 / (d * beta * v2), np.ones(count * spikes)]))
     # Letters may have linearly dependent means: the solution of least norm.
     scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     solved = np.linalg.pinv(gram / np.outer(scale, scale), rcond=1e-12, hermitian=True) @ (
@@ -409,13 +416,12 @@ def letter_statistics(
     fixed = miss**2 + table.teacher_variance + noise**2 + table.teacher_slope**2
     fixed = fixed - 2 * (psi @ table.slope) * table.teacher_slope
     source1 = beta * np.outer(psi_hat, psi_hat)
-    source2 = np.zeros(count)
+    source2 = (m / v2) ** 2 / (d * beta)
     extra = np.zeros((count, count))
     if bulk == "gaussian":
-        source2 = beta * letters.variances * (theta_hat**2).sum(axis=1)
+        source2 = source2 + beta * letters.variances * (theta_hat**2).sum(axis=1)
     else:
-        spread = beta * letters.variances * v2
-        source2 = beta * letters.variances * ((theta / spread[:, None]) ** 2).sum(axis=1)
+        source2 = source2 + (theta**2).sum(axis=1) / (beta * letters.variances * v2**2)
         extra = -theta @ theta.T
 
     upper = np.triu_indices(count)

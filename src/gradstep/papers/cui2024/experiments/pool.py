@@ -1,0 +1,107 @@
+"""The functions that a step makes available: mu_0 and kappa mu_1 for several learning rates, and in real networks.
+
+Settings
+--------
+activation, teacher, alpha0 : functions, and samples of the step per dimension.
+curves : label, regime, eta_tilde.
+range : the projection runs from minus to plus this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import scalar_function, smoothed
+from gradstep.papers.cui2024.drawn import stepped_layer
+from gradstep.papers.cui2024.spiked import equivalent_srf
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Comparison, Outcome, compare
+from gradstep.papers.panels import Line, Panel, Points
+from gradstep.problem import Problem
+from gradstep.sweeps import Result, Task
+
+__all__ = ["assemble", "measure", "tasks"]
+
+Array = NDArray[np.float64]
+
+_FUNCTIONS = {"mean": "mu_0", "tilt": "kappa mu_1"}
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one gradient step a curve and seed."""
+    settings = figure.settings
+    shared = {name: settings[name] for name in ("activation", "teacher", "alpha0")}
+    shared |= {"d": int(preset["d"]), "points": [float(t) for t in preset["points"]]}
+    return [
+        Task(f"{__name__}:measure", {**shared, "eta_tilde": float(curve["eta_tilde"])}, seed)
+        for curve in settings["curves"]
+        for seed in point_seeds(figure.name, curve["label"], "", preset)
+    ]
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
+    """Average the conditional features over the neurons of a network at d and at d/2, and extrapolate."""
+    d = int(parameters["d"])
+    whole, half = (_drawn(parameters, size, seed) for size in (d, d // 2))
+    return {name: (2 * value - half[name]).tolist() for name, value in whole.items()}
+
+
+def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]:
+    names = ("activation", "teacher", "eta_tilde", "alpha0")
+    problem = Problem.cui2024(d=d, alpha=1.0, lam=1.0, **{name: parameters[name] for name in names})
+    layer = stepped_layer(problem, seed)
+    along = layer.weights @ layer.direction
+    rest = np.sqrt((layer.weights**2).sum(axis=1) - along**2)
+    kappa = np.asarray(parameters["points"], dtype=np.float64)
+    features = smoothed(problem.activation, along[:, None] * kappa, rest[:, None])
+    return {"mean": features.mean.mean(axis=0), "tilt": kappa * (features.slope / rest[:, None]).mean(axis=0)}
+
+
+def _theory(figure: Figure, curve: Mapping[str, Any], kappa: Array) -> dict[str, Array]:
+    settings = figure.settings
+    spike = equivalent_srf(
+        settings["activation"], settings["teacher"], eta_tilde=curve["eta_tilde"], alpha0=settings["alpha0"]
+    )
+    scale = np.sqrt(spike.bulk_variance)
+    features = smoothed(scalar_function(settings["activation"]), spike.strength * kappa, scale)
+    return {"mean": features.mean, "tilt": kappa * features.slope / scale}
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Put the functions of Result 3.2 under the averages over neurons."""
+    settings, count = figure.settings, int(preset["seeds"])
+    places = np.asarray(preset["points"], dtype=np.float64)
+    grid = np.linspace(-float(settings["range"]), float(settings["range"]), 121)
+    comparisons: list[Comparison] = []
+    panels = []
+    for name, title in _FUNCTIONS.items():
+        lines, points = [], []
+        for curve, own in _grouped(figure, results, count):
+            label, regime = curve["label"], curve["regime"]
+            found = [
+                compare(float(value), [r[name][k] for r in own], curve=label, place=float(places[k]), quantity=title)
+                for k, value in enumerate(_theory(figure, curve, places)[name])
+            ]
+            comparisons += found
+            lines.append(Line(grid.tolist(), _theory(figure, curve, grid)[name].tolist(), label, regime))
+            points.append(
+                Points(places.tolist(), [c.mean for c in found], [c.standard_error for c in found], label, regime)
+            )
+        panels.append(Panel(title, "projection on the spike", title, lines=lines, points=points))
+    d = int(preset["d"])
+    notes = (
+        "Lines: the two functions of Result 3.2. Points: averages over the neurons of real networks after their step, "
+        f"extrapolated from d = {d // 2} and {d}."
+    )
+    return Outcome(tuple(panels), tuple(comparisons), notes=notes)
+
+
+def _grouped(
+    figure: Figure, results: Sequence[Result], count: int
+) -> Iterator[tuple[Mapping[str, Any], Sequence[Result]]]:
+    for index, curve in enumerate(figure.settings["curves"]):
+        yield curve, results[index * count : (index + 1) * count]

@@ -1,0 +1,180 @@
+"""Readouts of several values at initialisation: learning curves of drawn models and of the real network.
+
+Settings
+--------
+base : activation, teacher, eta_tilde, alpha0, beta, lam.
+axis : range of the lines in alpha (``from``, ``to``, ``count``).
+curves : label, regime, ``values`` and ``weights`` of the readout.
+allowance : documented error of the theory on the network: ``relative``, ``reason``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradstep.gaussian import scalar_function
+from gradstep.papers.cui2024.bounds import best_linear
+from gradstep.papers.cui2024.drawn import fit, spiked_layer, stepped_layer
+from gradstep.papers.cui2024.letters import Letters, letter_bounds, letter_statistics, stepped_letters
+from gradstep.papers.cui2024.spiked import equivalent_srf
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Comparison, Outcome, compare
+from gradstep.papers.panels import Guide, Line, Panel, Points, Table
+from gradstep.problem import Problem
+from gradstep.simulation.instance import initial_readout
+from gradstep.sweeps import Result, Task
+from gradstep.theory import predict_many
+
+__all__ = ["assemble", "measure", "tasks"]
+
+_MODELS = {
+    "orthogonal": "orthonormal rows",
+    "gaussian": "independent rows",
+    "network": "real network",
+}
+
+
+def _parameters(figure: Figure, curve: Mapping[str, Any]) -> dict[str, Any]:
+    return {**figure.settings["base"], "values": list(curve["values"]), "weights": list(curve["weights"])}
+
+
+def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], float]]:
+    for model in _MODELS:
+        for curve in figure.settings["curves"]:
+            for alpha in map(float, preset["points"]):
+                yield model, curve, alpha
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one model a curve, place and seed."""
+    return [
+        Task(
+            f"{__name__}:measure",
+            {**_parameters(figure, curve), "model": model, "alpha": alpha, "d": int(preset["d"])},
+            seed,
+        )
+        for model, curve, alpha in _places(figure, preset)
+        for seed in point_seeds(figure.name, f"{curve['label']}/{model}", alpha, preset)
+    ]
+
+
+def _problem(parameters: Mapping[str, Any], alpha: float, d: float) -> Problem:
+    names = ("activation", "teacher", "eta_tilde", "alpha0", "beta", "lam")
+    readout = dict(zip(parameters["values"], parameters["weights"], strict=True))
+    return Problem.cui2024(alpha=alpha, d=d, readout=readout, **{name: parameters[name] for name in names})
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Fit a drawn model and return its test error."""
+    d = int(parameters["d"])
+    problem = _problem(parameters, float(parameters["alpha"]), d)
+    sigma, sigma_star = problem.activation, problem.teacher
+    if parameters["model"] == "network":
+        layer = stepped_layer(problem, seed)
+    else:
+        width = round(float(parameters["beta"]) * d)
+        model = equivalent_srf(sigma, sigma_star, eta_tilde=parameters["eta_tilde"], alpha0=float(parameters["alpha0"]))
+        value = initial_readout(seed, width, problem.readout)
+        layer = spiked_layer(
+            seed,
+            width,
+            d,
+            r=value * float(model.strength),
+            c=1 + value**2 * (float(model.bulk_variance) - 1),
+            gamma=model.alignment,
+            orthogonal=parameters["model"] == "orthogonal",
+        )
+    n = round(float(parameters["alpha"]) * d)
+    fitted = fit(layer, sigma, sigma_star, n=n, lam=float(parameters["lam"]), seed=seed)
+    return {"test_error": fitted.test_error}
+
+
+def _letters(parameters: Mapping[str, Any]) -> Letters:
+    return stepped_letters(
+        parameters["activation"],
+        parameters["teacher"],
+        dict(zip(parameters["values"], parameters["weights"], strict=True)),
+        eta_tilde=parameters["eta_tilde"],
+        alpha0=float(parameters["alpha0"]),
+    )
+
+
+def _theory(model: str, parameters: Mapping[str, Any], alphas: Sequence[float], d: float) -> list[float]:
+    """Errors of the equations with letters; for the network, of the uniform equivalent with the network's rows."""
+    if model == "network":
+        return [p.test_error for p in predict_many([_problem(parameters, a, d) for a in alphas], rows="network")]
+    return [
+        letter_statistics(
+            parameters["activation"],
+            parameters["teacher"],
+            _letters(parameters),
+            alpha=alpha,
+            lam=parameters["lam"],
+            beta=parameters["beta"],
+            bulk="orthogonal" if model == "orthogonal" else "gaussian",
+            d=d,
+        ).test_error
+        for alpha in alphas
+    ]
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Put the theory of each model under the models drawn."""
+    settings, count, d = figure.settings, int(preset["seeds"]), int(preset["d"])
+    found: dict[str, list[tuple[str, Comparison]]] = {model: [] for model in _MODELS}
+    for index, (model, curve, alpha) in enumerate(_places(figure, preset)):
+        allowance = settings["allowance"] if model == "network" else {}
+        comparison = compare(
+            _theory(model, _parameters(figure, curve), [alpha], d)[0],
+            [r["test_error"] for r in results[index * count : (index + 1) * count]],
+            curve=f"{curve['label']}, {_MODELS[model]}",
+            place=alpha,
+            allowance=allowance.get("relative", 0.0),
+            reason=allowance.get("reason", ""),
+        )
+        found[model].append((curve["label"], comparison))
+    panels = tuple(_panel(figure, model, own, d) for model, own in found.items())
+    notes = (
+        "Solid lines: the equations with letters, for orthonormal rows (the special case) and for independent rows, and "
+        f"for the network the uniform equivalent, all at d = {d}; dashes: their limit, which several values approach "
+        f"slowly, because their functions differ little. Points: drawn models at d = {d}."
+    )
+    comparisons = tuple(comparison for own in found.values() for _, comparison in own)
+    return Outcome(panels, comparisons, notes=notes, table=_table(figure))
+
+
+def _panel(figure: Figure, model: str, found: Sequence[tuple[str, Comparison]], d: int) -> Panel:
+    axis = figure.settings["axis"]
+    grid = np.linspace(axis["from"], axis["to"], axis["count"]).tolist()
+    lines, points = [], []
+    for curve in figure.settings["curves"]:
+        label, regime = curve["label"], curve["regime"]
+        parameters = _parameters(figure, curve)
+        lines.append(Line(grid, _theory(model, parameters, grid, d), label, regime))
+        lines.append(Line(grid, _theory(model, parameters, grid, np.inf), "", regime, style="dashed"))
+        own = [comparison for name, comparison in found if name == label]
+        x = [float(c.place) for c in own]
+        points.append(Points(x, [c.mean for c in own], [c.standard_error for c in own], label, regime))
+    guide = Guide("best linear", height=best_linear(scalar_function(figure.settings["base"]["teacher"])))
+    return Panel(
+        _MODELS[model],
+        "samples per dimension n/d",
+        "test error",
+        y_scale="log",
+        lines=lines,
+        points=points,
+        guides=[guide],
+    )
+
+
+def _table(figure: Figure) -> Table:
+    rows = []
+    for curve in figure.settings["curves"]:
+        parameters = _parameters(figure, curve)
+        bounds = letter_bounds(parameters["activation"], parameters["teacher"], _letters(parameters))
+        values = ", ".join(f"{value:g}" for value in curve["values"])
+        rows.append([values, str(bounds.dimension), f"{bounds.upper:.5f}", f"{bounds.lower:.5f}"])
+    return Table(["values of the readout", "dimension of the basis", "upper bound (26)", "lower bound (27)"], rows)

@@ -13,8 +13,8 @@ for all powers of the step at once. With :math:`D=\mathrm{diag}(t,s_2,t,\dots)`,
 .. math:: \mathcal L_{tr}/\lambda = s_2c_{\star,1}^2 + t(E y^2-c_{\star,1}^2) - b^\top A^{-1}b,\qquad b=C^\top Dj,
           \qquad A = C^\top D_\omega C + (I+JC)^\top(I+JC)/T,
 
-where :math:`D_\omega` has :math:`(1-\omega^2)s_2+\omega^2Q(1+c_{>1}^2t)/c_1` in the place of :math:`s_2`. The test error
-is :math:`-\partial_\lambda(\mathcal L_{tr}/\lambda)/t^2`.
+where :math:`D_\omega` has :math:`(1-\omega^2)s_2+\omega^2Q(1+c_{>1}^2t)/c_1` in the place of :math:`s_2`. The test
+error is :math:`-\partial_\lambda(\mathcal L_{tr}/\lambda)/t^2`.
 
 The *dressed* form adds what a step does to the bulk, of relative order :math:`s^2`: features of the inputs times their
 projection on the spike, and the part of the gradient beyond rank one, both next to the teacher's direction.

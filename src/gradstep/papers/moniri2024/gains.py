@@ -248,7 +248,7 @@ def Delta_by_matrix(
     target = [setting.c_star[p] * setting.gamma**p for p in range(1, l + 1)]
     inverse = sum(g[..., None, None] * xi[..., :, None, k] * xi[..., None, :, k] for k, g in enumerate(gram))
     seen = sum((r * c)[..., None] * xi[..., p] for p, (r, c) in enumerate(zip(overlap, target, strict=True), 1))
-    return np.asarray(lam * (seen * np.linalg.solve(inverse, seen[..., None])[..., 0]).sum(-1))
+    return np.asarray(np.asarray(lam) * (seen * np.linalg.solve(inverse, seen[..., None])[..., 0]).sum(-1))
 
 
 def published_Delta(
@@ -290,7 +290,9 @@ def published_Delta(
     inverse = np.zeros((*m1.shape, l, l))
     for i in degrees:
         for j in degrees:
-            rest = sum(math.factorial(k) * xi[..., i - 1, k] * xi[..., j - 1, k] for k in range(min(i, j) + 1) if k != 1)
+            rest = sum(
+                math.factorial(k) * xi[..., i - 1, k] * xi[..., j - 1, k] for k in range(min(i, j) + 1) if k != 1
+            )
             linear = xi[..., i - 1, 1] * xi[..., j - 1, 1]
             inverse[..., i - 1, j - 1] = power[i - 1] * power[j - 1] * ratio * (m2 * linear + m1 * rest)
     Omega = np.linalg.inv(inverse)
@@ -304,7 +306,7 @@ def published_Delta(
                 for j in degrees
             )
             total = total + c_star[p] * c_star[q] * r[p - 1] * r[q - 1] * inner
-    return np.asarray(lam * total)
+    return np.asarray(np.asarray(lam) * total)
 
 
 def published_Delta_1(
@@ -405,7 +407,7 @@ def published_Lambda_2(
     lam: ArrayLike,
     sigma_eps: ArrayLike = 0.0,
 ) -> Array:
-    r"""Equation (4), as printed: its second term has the :math:`1/m_1^2` that (3) lacks, and both lack :math:`\phi/\psi`.
+    r"""Equation (4), as printed: the second term has the :math:`1/m_1^2` that (3) lacks, both lack :math:`\phi/\psi`.
 
     Both equations are right if their :math:`\lambda` is :math:`n\lambda/N` and the first term is divided by
     :math:`m_1^2` too.

@@ -250,7 +250,7 @@ def L_tr_0(
         As `traces`.
     """
     value, _ = _initial(sigma, sigma_star, sigma_eps, limiting_traces(sigma, phi=phi, psi=psi, lam=lam))
-    return np.asarray(lam * value)
+    return np.asarray(np.asarray(lam) * value)
 
 
 def L_te_0(

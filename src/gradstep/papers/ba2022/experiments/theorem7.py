@@ -8,11 +8,13 @@ eta_bar : the step is eta = eta_bar sqrt N.
 penalty_exponent : lam / N = n ** -penalty_exponent, within the window of Theorem 7 for its epsilon.
 epsilon : that epsilon.
 limit_d : dimension that stands for the limit.
+allowance : the relative finite-size error ``coefficient / sqrt(d)`` of the uniform equivalent here, and its ``reason``.
 Presets hold d, the sample ratios ``points``, and ``rate_from``: where the fit of the measured rate starts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -77,7 +79,15 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     comparisons: dict[str, list[Comparison]] = {curve["label"]: [] for curve in settings["curves"]}
     for i, ((curve, psi1, _), theory) in enumerate(zip(places, predict_many(p for *_, p in places), strict=True)):
         sample = [r["risk"] for r in results[i * count : (i + 1) * count]]
-        found = compare(theory.test_error, sample, curve=curve["label"], place=psi1, quantity="prediction risk")
+        found = compare(
+            theory.test_error,
+            sample,
+            curve=curve["label"],
+            place=psi1,
+            quantity="prediction risk",
+            allowance=settings["allowance"]["coefficient"] / math.sqrt(preset["d"]),
+            reason=settings["allowance"]["reason"],
+        )
         comparisons[curve["label"]].append(found)
     grid = np.geomspace(min(preset["points"]), 256, 40)
     panels, checks = [], [_window_check(settings, [p for *_, p in places])]

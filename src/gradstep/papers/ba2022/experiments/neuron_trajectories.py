@@ -1,0 +1,151 @@
+"""Figure 2: where the neurons go, in the plane of the teacher's two neurons.
+
+Settings
+--------
+parameterisations : those of `gradstep.papers.ba2022.trajectories`.
+loss_bound : training loss to reach.
+rate : learning rate, in units of `stable_rate`.
+shown : number of neurons whose path is drawn.
+limits : bounds of the checks, see `assemble`.
+Presets hold d, psi1 and psi2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import scalar_function
+from gradstep.papers.ba2022.trajectories import stable_rate, train
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Check, Outcome
+from gradstep.papers.panels import Line, Panel, Points
+from gradstep.problem import Readout
+from gradstep.simulation.instance import fit_sample, initial_readout, initial_weights
+from gradstep.sweeps import Result, Task
+
+__all__ = ["alignment", "assemble", "measure", "tasks"]
+
+Array = NDArray[np.float64]
+
+#: Colours of the parameterisations.
+REGIMES = {"mean-field": "large", "NTK": "small"}
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one training a parameterisation and seed; the two start from the same network and data."""
+    settings = figure.settings
+    shared = {k: settings[k] for k in ("loss_bound", "rate", "shown")} | {k: preset[k] for k in ("d", "psi1", "psi2")}
+    return [
+        Task(f"{__name__}:measure", {**shared, "parameterisation": name}, seed)
+        for name in settings["parameterisations"]
+        for seed in point_seeds(figure.name, "network", 0, preset)
+    ]
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Train one network whole, and return paths, losses, how far the neurons went and how they point."""
+    d = int(parameters["d"])
+    n, N = round(parameters["psi1"] * d), round(parameters["psi2"] * d)
+    inputs = np.concatenate([x for x, _ in fit_sample(seed, n, d).blocks()])
+    weights, readout = initial_weights(seed, N, d, "gaussian"), initial_readout(seed, N, Readout("gaussian"))
+    relu = scalar_function("relu")
+    labels = relu(inputs[:, 0]) + relu(inputs[:, 1])
+    trained = train(
+        inputs,
+        labels,
+        weights,
+        readout,
+        relu,
+        parameterisation=parameters["parameterisation"],
+        rate=parameters["rate"] * stable_rate(inputs, weights, relu),
+        directions=list(np.eye(d)[:2]),
+        loss_bound=parameters["loss_bound"],
+    )
+    moved = np.linalg.norm(trained.final - trained.initial, axis=1) / np.linalg.norm(trained.initial, axis=1)
+    return {
+        "steps": trained.steps.tolist(),
+        "losses": trained.losses.tolist(),
+        "paths": trained.weights[:, : parameters["shown"]].tolist(),
+        "moved": float(np.sqrt((moved**2).mean())),
+        "initial_alignment": alignment(weights, readout),
+        "alignment": alignment(trained.final, trained.readout),
+    }
+
+
+def alignment(weights: Array, readout: Array) -> float:
+    """Return the mean cosine between a neuron and the plane of the teacher's two neurons.
+
+    Neurons count by what they contribute to the output, the size of their readout times that of their weights.
+    """
+    sizes = np.linalg.norm(weights, axis=1)
+    cosines = np.linalg.norm(weights[:, :2], axis=1) / sizes
+    return float(np.average(cosines, weights=np.abs(readout) * sizes))
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Draw the first network's paths, and check all networks.
+
+    Every training loss has to reach the bound. With ``limits``, mean-field neurons have to move at least by
+    ``mean_field_moved`` times their norm (root mean square) and end with an alignment of at least
+    ``mean_field_aligned``; tangent-kernel neurons have to move at most by ``ntk_moved`` divided by the square root of
+    the width, and their alignment may change by at most ``ntk_turned``.
+    """
+    settings, count, limits = figure.settings, int(preset["seeds"]), figure.settings["limits"]
+    by_name = {name: results[i * count : (i + 1) * count] for i, name in enumerate(settings["parameterisations"])}
+    field, tangent = by_name["mean-field"], by_name["NTK"]
+    width = round(preset["psi2"] * preset["d"])
+    loss = max(float(r["losses"][-1]) for r in results)
+    least, turned = min(r["moved"] for r in field), min(r["alignment"] for r in field)
+    most = max(r["moved"] for r in tangent) * np.sqrt(width)
+    drift = max(abs(r["alignment"] - r["initial_alignment"]) for r in tangent)
+    checks = (
+        Check("largest final training loss", loss, settings["loss_bound"], loss < settings["loss_bound"]),
+        _at_least("mean-field: relative distance moved, root mean square, at least", least, limits["mean_field_moved"]),
+        _at_least("mean-field: final alignment with the teacher, at least", turned, limits["mean_field_aligned"]),
+        _at_most("NTK: relative distance moved times √N", float(most), limits["ntk_moved"]),
+        _at_most("NTK: change of the alignment with the teacher", drift, limits["ntk_turned"]),
+    )
+    panels = (*(_plane(name, own[0]) for name, own in by_name.items()), _losses(by_name, settings["loss_bound"]))
+    before, after = field[0]["initial_alignment"], tangent[0]["alignment"]
+    notes = (
+        f"Initial neurons have norm one. Root mean square distance moved: mean-field {least:.2f}, NTK "
+        f"{most / np.sqrt(width):.3f}. Cosine with the teacher's plane: {before:.2f} before training, {turned:.2f} "
+        f"(mean-field) and {after:.2f} (NTK) after it."
+    )
+    return Outcome(panels, (), checks, notes=notes)
+
+
+def _at_least(label: str, value: float, bound: float) -> Check:
+    return Check(label, value, bound, value >= bound)
+
+
+def _at_most(label: str, value: float, bound: float) -> Check:
+    return Check(label, value, bound, value <= bound)
+
+
+def _plane(name: str, result: Result) -> Panel:
+    paths = np.array(result["paths"])
+    reach = float(np.abs(paths).max())
+    regime = REGIMES[name]
+    lines = [Line(path[:, 0].tolist(), path[:, 1].tolist(), "", regime, "dotted") for path in paths.transpose(1, 0, 2)]
+    lines.append(Line([0.0, reach], [0.0, 0.0], "teacher", "teacher", "dashed"))
+    lines.append(Line([0.0, 0.0], [0.0, reach], "", "teacher", "dashed"))
+    points = [
+        Points(paths[0, :, 0].tolist(), paths[0, :, 1].tolist(), None, "start", "initial"),
+        Points(paths[-1, :, 0].tolist(), paths[-1, :, 1].tolist(), None, name, regime),
+    ]
+    return Panel(name, "along the first teacher neuron", "along the second", lines=lines, points=points)
+
+
+def _losses(by_name: Mapping[str, Sequence[Result]], bound: float) -> Panel:
+    lines = []
+    for name, own in by_name.items():
+        # Step 0 has no place on a logarithmic axis.
+        lines.append(Line([s + 1 for s in own[0]["steps"]], own[0]["losses"], name, REGIMES[name]))
+    last = max(max(line.x) for line in lines)
+    lines.append(Line([1.0, last], [bound, bound], "bound", "teacher", "dashed"))
+    return Panel("training loss", "steps + 1", "training loss", "log", "log", lines)

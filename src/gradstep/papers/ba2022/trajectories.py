@@ -1,0 +1,149 @@
+r"""Figure 2: a two-layer ReLU network trained whole, in the mean-field and in the tangent-kernel parameterisation.
+
+Both are :math:`f(x)=\frac{s}{N}\sum_i\sqrt N a_i\,\sigma(\langle w_i,x\rangle)` with :math:`\sqrt N a_i\sim N(0,1)`:
+output scale :math:`s=1` is (1.1), the mean-field one, and :math:`s=\sqrt N` omits its prefactor :math:`1/\sqrt N`. With
+a learning rate :math:`N\eta/s^2` for every parameter, both functions start to learn at the same speed, with the same
+tangent kernel; what differs is how far the parameters have to go for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian.functions import ScalarFunction
+
+__all__ = ["Training", "stable_rate", "train"]
+
+Array = NDArray[np.float64]
+
+Parameterisation = Literal["mean-field", "NTK"]
+
+SNAPSHOT_GROWTH = 1.2
+"""Factor between the numbers of steps at which the weights are recorded."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What gradient descent went through.
+
+    Attributes
+    ----------
+    weights : ndarray, shape (T, N, k)
+        First layer along the directions asked for, at the first of them before training, at the last after it.
+    losses : ndarray, shape (T,)
+        Training loss, half the mean squared residual, at the same times.
+    steps : ndarray, shape (T,)
+        Numbers of steps taken.
+    initial, final : ndarray, shape (N, d)
+        The whole first layer before and after.
+    readout : ndarray, shape (N,)
+        Readout of order one after training.
+    """
+
+    weights: Array
+    losses: Array
+    steps: NDArray[np.int64]
+    initial: Array
+    final: Array
+    readout: Array
+
+
+def stable_rate(inputs: Array, weights: Array, activation: ScalarFunction) -> float:
+    """Return a learning rate below the stability limit of gradient descent at initialisation.
+
+    One over the largest eigenvalue of the tangent kernel divided by the number of samples, the readout replaced by its
+    law: about half of what is stable.
+    """
+    n, N = len(inputs), len(weights)
+    preactivations = inputs @ weights.T
+    slopes = activation.derivative(preactivations)
+    values = activation(preactivations)
+    kernel = (inputs @ inputs.T) * (slopes @ slopes.T) + values @ values.T
+    return n * N / float(np.linalg.eigvalsh(kernel)[-1])
+
+
+def train(
+    inputs: Array,
+    labels: Array,
+    weights: Array,
+    readout: Array,
+    activation: ScalarFunction,
+    *,
+    parameterisation: Parameterisation,
+    rate: float,
+    directions: Sequence[Array] = (),
+    loss_bound: float = 1e-3,
+    maximum_steps: int = 200_000,
+) -> Training:
+    """Train both layers by gradient descent on all samples until the training loss is below a bound.
+
+    Parameters
+    ----------
+    inputs : ndarray, shape (n, d)
+    labels : ndarray, shape (n,)
+    weights : ndarray, shape (N, d)
+        First layer at initialisation.
+    readout : ndarray, shape (N,)
+        Readout of order one at initialisation.
+    activation : ScalarFunction
+    parameterisation : {"mean-field", "NTK"}
+        Output scale one or the square root of N (module docstring).
+    rate : float
+        Learning rate of the function; the parameters move by ``N rate / scale**2`` times their gradients.
+    directions : sequence of ndarray, shape (d,)
+        Along which the weights are recorded.
+    loss_bound : float
+        Half the mean squared residual to reach.
+    maximum_steps : int
+        Give up after so many.
+
+    Returns
+    -------
+    Training
+
+    Raises
+    ------
+    InvalidInput
+        On an unknown parameterisation.
+    NotConverged
+        If the loss is not below the bound after `maximum_steps`, or has become infinite.
+    """
+    n, N = len(inputs), len(weights)
+    scales = {"mean-field": 1.0, "NTK": math.sqrt(N)}
+    if parameterisation not in scales:
+        raise InvalidInput("parameterisation", parameterisation, ", ".join(scales))
+    scale = scales[parameterisation]
+    first, second = weights.copy(), readout.copy()
+    basis = np.stack(directions, axis=1) if directions else np.zeros((weights.shape[1], 0))
+    recorded, losses, steps = [], [], []
+    due = 0
+    for step in range(maximum_steps + 1):
+        preactivations = inputs @ first.T
+        values = activation(preactivations)
+        residual = labels - scale / N * (values @ second)
+        loss = float(residual @ residual) / (2 * n)
+        finished = not loss >= loss_bound
+        if finished or step == due:
+            recorded.append(first @ basis)
+            losses.append(loss)
+            steps.append(step)
+            due = max(step + 1, math.ceil(SNAPSHOT_GROWTH * step))
+        if finished or not math.isfinite(loss):
+            break
+        # The gradient of the loss is -scale / (N n) times these sums; the rate multiplies it by N rate / scale**2.
+        move = rate / (scale * n)
+        slopes = activation.derivative(preactivations)
+        slopes *= residual[:, None]
+        change = (slopes.T @ inputs) * second[:, None]
+        second += move * (values.T @ residual)
+        first += move * change
+    if not loss < loss_bound:
+        raise NotConverged("Gradient descent", loss, loss_bound, "Use a smaller rate, or more steps.")
+    return Training(np.stack(recorded), np.array(losses), np.array(steps), weights, first, second)

@@ -42,7 +42,7 @@ from gradstep.gaussian import smoothed
 from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
 from gradstep.theory.features import kappa_rule
-from gradstep.theory.groups import RowLaw, neuron_groups
+from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.leverage import LeverageEquations, solve_leverage
 from gradstep.theory.proximal import (
     LossAverages,
@@ -66,6 +66,7 @@ _MAXIMUM_SWEEPS = 200
 _MEMORY = 8
 _LARGEST_MOVE = 2.0
 _GROWTH = 10.0
+_PROJECTION_NODES = 9
 #: Dimension that stands for the proportional limit; what is left of finite size is 1/d.
 _LARGE_DIMENSION = 1e11
 #: Smallest curvature of the loss's envelope relative to the largest: below it a sample does not pull.
@@ -185,7 +186,9 @@ def convex_prediction(
         raise InvalidInput("rows", rows, "'network' or 'isotropic'")
     if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
         raise InvalidInput("refine", refine, "an integer in [1, 16]")
-    model = _model(problem, labels, rows or ("isotropic" if problem.is_limit else "network"), refine)
+    quadratic = priced.function == parse_penalty("ridge").function
+    law: RowLaw = rows or ("isotropic" if problem.is_limit else "network")
+    model = _model(problem, labels, law, refine, finer=problem.readout.kind == "vocabulary" and not quadratic)
     state, residual, sweeps = _solve(model, labels, chosen, priced)
     return _result(model, labels, chosen, priced, state, residual, sweeps)
 
@@ -207,7 +210,7 @@ class _Model:
     alignment: float
 
 
-def _model(problem: Problem, labels: Labels, rows: RowLaw, refine: int) -> _Model:
+def _model(problem: Problem, labels: Labels, rows: RowLaw, refine: int, *, finer: bool) -> _Model:
     if problem.is_limit and 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
         raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
     if problem.output_scale != "1/N" and problem.step_size > 0:
@@ -216,8 +219,9 @@ def _model(problem: Problem, labels: Labels, rows: RowLaw, refine: int) -> _Mode
     width, n, ridge = (problem.ratio(name) * sized for name in ("width", "n", "ridge"))
     n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * sized
     step = step_statistics(problem.replace(teacher=labels.mean, noise=labels.noise), sized, width, n_step)
-    odd = problem.activation.parity == "odd"
+    odd = problem.activation.parity == "odd" and not finer
     groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)
+    groups = _finer(groups) if finer else groups
     kappa, weight = kappa_rule(problem.activation, labels.mean, groups, step.alignment, refine)
     row = smoothed(problem.activation, groups.projection[:, None] * kappa, np.sqrt(groups.variance)[:, None])
     return _Model(
@@ -233,6 +237,22 @@ def _model(problem: Problem, labels: Labels, rows: RowLaw, refine: int) -> _Mode
         variance=row.residual_variance,
         alignment=step.alignment,
     )
+
+
+def _finer(groups: Groups) -> Groups:
+    """Return nine Gaussian nodes in a row's projection for every three.
+
+    A ridge feels the variance of the projections only, which three nodes have. Other penalties feel the whole law of
+    the field on a weight: with three nodes the l1 penalty errs by up to 1e-3, with nine by less than 1e-7.
+    """
+    z, _ = np.polynomial.hermite_e.hermegauss(3)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_PROJECTION_NODES)
+    # Means, slopes and curvatures in z of the groups' columns, three a letter.
+    to_nodes = np.vander(nodes, 3) @ np.linalg.inv(np.vander(z, 3))
+    projection, variance = (column.reshape(-1, 3) @ to_nodes.T for column in (groups.projection, groups.variance))
+    share = groups.weight.reshape(-1, 3).sum(axis=1)[:, None] * weights / weights.sum()
+    floor = 0.1 * groups.variance.min()
+    return Groups(share.ravel(), projection.ravel(), np.maximum(variance, floor).ravel())
 
 
 @dataclass(frozen=True)

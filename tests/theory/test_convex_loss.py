@@ -1,0 +1,289 @@
+"""Convex losses and penalties: limits, identities, thermodynamic relations, drawn models and the real network."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import gradstep as gs
+from gradstep.convex import Loss, Penalty, PiecewiseQuadratic, loss
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.labels import labels_of
+from gradstep.simulation.convex_fit import convex_measurement, fit_convex
+from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
+from gradstep.theory.large_step import large_step, spike
+from gradstep.theory.random_features import random_features_of
+
+QUANTITIES = ("test_error", "test_loss", "classification_error", "train_error", "train_loss", "active_fraction")
+
+
+def cui(**changes):
+    settings = {"alpha": 1.6, "alpha0": 4.0, "eta_tilde": 1.5, "lam": 0.1, "teacher": "sin", "noise": 0.3}
+    return gs.Problem.cui2024(**(settings | changes))
+
+
+@pytest.mark.parametrize(
+    ("activation", "teacher", "eta", "alpha0", "noise", "alpha", "beta", "lam"),
+    [
+        ("tanh", "sin", 3.0, 20.0, 0.3, 1.6, 1.0, 0.1),
+        ("tanh", "tanh", 1.0, 0.5, 0.0, 0.7, 2.0, 1e-3),
+        ("erf", "sign", 2.0, math.inf, 0.1, 3.0, 0.6, 1.0),
+        ("relu", "softplus", 0.7, 4.0, 0.2, 1.0, 1.0, 0.3),
+    ],
+)
+def test_square_loss_is_the_large_step(activation, teacher, eta, alpha0, noise, alpha, beta, lam):
+    problem = gs.Problem.cui2024(
+        alpha=alpha,
+        alpha0=alpha0,
+        beta=beta,
+        eta_tilde=eta,
+        lam=lam,
+        activation=activation,
+        teacher=teacher,
+        noise=noise,
+    )
+    expected = large_step(
+        activation,
+        teacher,
+        step_size=eta,
+        step_sample_ratio=alpha0,
+        sample_ratio=alpha,
+        width_ratio=beta,
+        penalty=lam,
+        noise=noise,
+    )
+    result = convex_prediction(problem)
+    assert_allclose(result.test_error, expected.test_error, rtol=1e-9)
+    assert_allclose(result.test_loss, expected.noisy_test_error, rtol=1e-9)
+    assert_allclose(result.train_error, expected.train_error, rtol=1e-9)
+    assert_allclose(result.train_loss, expected.train_loss, rtol=1e-9)
+
+
+@pytest.mark.parametrize("readout", ["constant", {0.5: 0.3, 2.0: 0.7}, {1.0: 0.5, -1.0: 0.5}, "gaussian"])
+@pytest.mark.parametrize("d", [60, math.inf])
+def test_square_loss_is_the_uniform_equivalent(readout, d):
+    problem = cui(d=d, readout=readout)
+    expected, result = gs.predict(problem, rows="isotropic"), convex_prediction(problem, rows="isotropic")
+    # In the limit gs.predict stands at a dimension of 1e8, and the readout with letters feels 1/d.
+    accuracy = 1e-9 if d == 60 else 1e-5
+    for quantity in ("test_error", "train_error", "train_loss"):
+        assert_allclose(getattr(result, quantity), getattr(expected, quantity), rtol=accuracy)
+
+
+def test_square_loss_without_a_step_is_random_features():
+    problem = cui(alpha0=0.0)
+    expected = random_features_of("tanh", "sin", sample_ratio=1.6, width_ratio=1.0, penalty=0.1 / 1.6, noise=0.3)
+    result = convex_prediction(problem)
+    assert_allclose(result.test_error, expected.test_error, rtol=1e-9)
+    assert_allclose(result.train_error, expected.train_error, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "accuracy"), [("huber(40)", 1e-9), ("pseudo_huber(1000)", 1e-4)])
+def test_huber_of_a_wide_core_is_the_square(name, accuracy):
+    problem = cui()
+    result, expected = convex_prediction(problem, loss=name), convex_prediction(problem)
+    for quantity in ("test_error", "test_loss", "train_loss"):
+        assert_allclose(getattr(result, quantity), getattr(expected, quantity), rtol=accuracy)
+
+
+def test_huber_of_a_narrow_core_is_the_absolute_loss():
+    delta = 1e-5
+    problem = cui()
+    expected = convex_prediction(problem, loss="absolute")
+    narrow = convex_prediction(problem.replace(ridge=gs.problem.Proportional(0.2 * delta)), loss=f"huber({delta})")
+    assert_allclose(narrow.test_error, expected.test_error, rtol=1e-3)
+    assert_allclose(narrow.train_loss / (2 * delta), expected.train_loss, rtol=1e-3)
+
+
+def test_smooth_hinge_tends_to_the_hinge():
+    problem = cui(teacher="linear")
+    hinge = convex_prediction(problem, loss="hinge", channel="sign")
+    near = convex_prediction(problem, loss="smooth_hinge(0.001)", channel="sign")
+    assert_allclose(near.train_loss, hinge.train_loss, rtol=2e-3)
+    assert_allclose(near.classification_error, hinge.classification_error, rtol=2e-3)
+
+
+def test_penalties_that_are_ridges():
+    problem = cui()
+    expected = convex_prediction(problem, loss="huber(0.5)")
+    for penalty in ("huber(1000)", "elastic_net(1e-6)"):
+        result = convex_prediction(problem, loss="huber(0.5)", penalty=penalty)
+        assert_allclose(result.test_error, expected.test_error, rtol=1e-5)
+        assert_allclose(result.train_loss, expected.train_loss, rtol=1e-5)
+
+
+def test_a_loss_of_ones_own():
+    """Scaling the loss by a constant scales the objective and the penalty it balances."""
+    doubled = Loss("twice", "residual", PiecewiseQuadratic((), (0.0,), (4.0,)))
+    ridge = Penalty("twice", PiecewiseQuadratic((), (0.0,), (4.0,)))
+    problem = cui()
+    expected, result = convex_prediction(problem), convex_prediction(problem, loss=doubled, penalty=ridge)
+    assert_allclose(result.test_error, expected.test_error, rtol=1e-9)
+    assert_allclose(result.train_loss, 2 * expected.train_loss, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "penalty", "channel", "d"),
+    [
+        ("huber(0.4)", "l1", "real", math.inf),
+        ("absolute", "ridge", "real", 80),
+        ("pseudo_huber(0.5)", "elastic_net(0.5)", "real", 80),
+        ("logistic", "ridge", "sign", math.inf),
+        ("logistic", "l1", "sign", 80),
+        ("hinge", "ridge", "sign", math.inf),
+        ("squared_hinge", "huber(0.5)", "sign", 80),
+    ],
+)
+def test_the_minimum_grows_with_the_penalty_by_the_penalty(name, penalty, channel, d):
+    """Envelope theorem: the derivative of the minimum of the objective in the ridge is the penalty itself."""
+    problem = cui(d=d, teacher="linear")
+
+    def at(factor):
+        ridge = gs.problem.Proportional(0.1 * factor) if d == math.inf else problem.ridge * factor
+        return convex_prediction(problem.replace(ridge=ridge), loss=name, penalty=penalty, channel=channel)
+
+    step = 1e-3
+    slope = (at(1 + step).train_loss - at(1 - step).train_loss) / (2 * step)
+    here = at(1.0)
+    assert here.residual <= TOLERANCE
+    assert_allclose(slope, here.train_loss - here.train_error, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "channel"), [("huber(0.4)", "real"), ("logistic", "sign")])
+def test_quadrature_is_converged(name, channel):
+    problem = cui(teacher="linear", readout={0.5: 0.5, 1.5: 0.5})
+    coarse, fine = (
+        convex_prediction(problem, loss=name, channel=channel, penalty="l1", refine=refine) for refine in (1, 2)
+    )
+    for quantity in ("test_error", "test_loss", "train_error", "train_loss", "active_fraction"):
+        assert_allclose(getattr(coarse, quantity), getattr(fine, quantity), rtol=1e-8)
+
+
+def test_without_a_spike_the_direction_is_arbitrary():
+    """Random features do not care which direction is split off: here ones that know the teacher less or more."""
+    problem = cui(teacher="linear").replace(eta=gs.Step(0.0))
+    results = [
+        convex_prediction(problem.replace(n_step=n_step), loss="logistic", channel="sign", penalty="l1")
+        for n_step in (gs.problem.Proportional(0.2), gs.problem.Proportional(4.0), math.inf)
+    ]
+    for quantity in ("test_error", "test_loss", "classification_error", "train_loss", "active_fraction"):
+        assert_allclose(getattr(results[1], quantity), getattr(results[0], quantity), rtol=1e-8)
+        assert_allclose(getattr(results[2], quantity), getattr(results[0], quantity), rtol=1e-7)
+
+
+def test_labels_without_a_signal_leave_nothing_to_classify():
+    """Odd features of the input cannot see an even teacher, whose classes are equally frequent."""
+    result = convex_prediction(cui(teacher="abs(x) - 0.6744897501960817"), loss="logistic", channel="sign")
+    assert result.classification_error == pytest.approx(0.5, abs=1e-9)
+    assert result.test_loss > math.log(2) > result.train_loss
+
+
+def test_flipped_labels_and_errors_stay_in_range():
+    problem = cui(teacher="linear")
+    clean, flipped = (convex_prediction(problem, loss="logistic", channel="sign", flip=flip) for flip in (0.0, 0.2))
+    assert 0 < clean.train_classification_error < clean.classification_error < flipped.classification_error < 0.5
+
+
+def test_l1_switches_neurons_off():
+    shares = [
+        convex_prediction(cui(lam=lam), loss="huber(0.5)", penalty="l1").active_fraction for lam in (1e-3, 0.1, 1.0)
+    ]
+    assert 1 > shares[0] > shares[1] > shares[2] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"loss": "logistic"}, "loss"),
+        ({"loss": "nothing"}, "loss"),
+        ({"penalty": "nothing"}, "penalty"),
+        ({"channel": "nothing"}, "channel"),
+        ({"rows": "nothing"}, "rows"),
+        ({"refine": 0}, "refine"),
+    ],
+)
+def test_bad_input_is_refused(changes, field):
+    with pytest.raises(InvalidInput, match=field):
+        convex_prediction(cui(), **changes)
+
+
+def test_intermediate_exponents_have_no_limit():
+    with pytest.raises(InvalidInput, match="exponent"):
+        convex_prediction(cui().replace(eta=gs.Step(1.0, 0.25)), loss="huber(1)")
+
+
+def test_numbers_that_do_not_converge_are_not_returned(monkeypatch):
+    monkeypatch.setattr("gradstep.theory.convex_loss._MAXIMUM_SWEEPS", 2)
+    with pytest.raises(NotConverged, match="convex loss"):
+        convex_prediction(cui(), loss="huber(0.5)")
+
+
+def spiked_model(problem, name, penalty, channel, seed):
+    """One draw of the spiked random features model of Cui et al. 2024, fitted and tested on fresh samples."""
+    rng, labels, d = np.random.default_rng(seed), labels_of(problem, channel), problem.d
+    model = spike(
+        problem.activation,
+        labels.mean,
+        step_size=problem.step_size / math.sqrt(problem.width),
+        step_sample_ratio=problem.n_step / d,
+        noise=labels.noise,
+    )
+    letters = np.repeat(
+        problem.readout.values, np.round(np.asarray(problem.readout.weights) * problem.width).astype(int)
+    )
+    rows = rng.normal(size=(problem.width, d))
+    rows *= np.sqrt(1 + letters**2 * (model.bulk_variance - 1))[:, None] / np.linalg.norm(rows, axis=1, keepdims=True)
+    rows[:, 0] += model.strength * letters * model.alignment
+    rows[:, 1] += model.strength * letters * np.sqrt(1 - model.alignment**2)
+    x, fresh = rng.normal(size=(problem.n, d)), rng.normal(size=(4000, d))
+    y, y_fresh = (labels.draw(z[:, 0], rng.normal(size=len(z))) for z in (x, fresh))
+    fit = fit_convex(problem.activation(x @ rows.T), y, loss=name, penalty=penalty, ridge=problem.ridge, tolerance=1e-5)
+    output = problem.activation(fresh @ rows.T) @ fit.readout
+    return {
+        "test_error": np.mean((output - labels.mean(fresh[:, 0])) ** 2),
+        "test_loss": np.mean(loss(name).value(y_fresh, output)),
+        "classification_error": np.mean(output * y_fresh < 0) if labels.binary else math.nan,
+        "train_error": fit.train_error,
+        "train_loss": fit.train_loss,
+        "active_fraction": np.mean(fit.readout != 0),
+    }
+
+
+def worst_score(prediction, values):
+    """Largest standard score over the quantities that vary."""
+    scores = []
+    for quantity, sample in values.items():
+        if np.isfinite(sample).all() and np.std(sample) > 0:
+            error = np.std(sample, ddof=1) / math.sqrt(len(sample))
+            scores.append((np.mean(sample) - getattr(prediction, quantity)) / error)
+    return np.abs(scores).max()
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("readout", ["constant", {0.5: 0.5, 1.5: 0.5}])
+@pytest.mark.parametrize(("name", "penalty", "channel"), [("logistic", "ridge", "sign"), ("huber(0.4)", "l1", "real")])
+def test_spiked_model_against_theory(readout, name, penalty, channel):
+    problem = cui(d=200, alpha0=2.0, alpha=1.5, teacher="linear", readout=readout)
+    prediction = convex_prediction(problem, loss=name, penalty=penalty, channel=channel, rows="isotropic")
+    draws = [spiked_model(problem, name, penalty, channel, seed) for seed in range(24)]
+    assert worst_score(prediction, {q: np.array([draw[q] for draw in draws]) for q in QUANTITIES}) < 4
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("alpha0", [0.0, 20.0])
+@pytest.mark.parametrize(
+    ("name", "penalty", "channel", "flip"),
+    [
+        ("huber(0.4)", "l1", "real", 0.0),
+        ("absolute", "ridge", "real", 0.0),
+        ("logistic", "ridge", "sign", 0.05),
+        ("squared_hinge", "elastic_net(0.5)", "sign", 0.0),
+    ],
+)
+def test_network_against_theory(alpha0, name, penalty, channel, flip):
+    problem = cui(d=200, alpha0=alpha0, alpha=1.5, teacher="linear")
+    arguments = {"loss": name, "penalty": penalty, "channel": channel, "flip": flip}
+    prediction = convex_prediction(problem, **arguments)
+    measured = convex_measurement(problem, range(16), test_samples=4000, **arguments)
+    assert worst_score(prediction, {quantity: measured[quantity] for quantity in QUANTITIES}) < 4

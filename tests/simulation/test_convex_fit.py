@@ -1,0 +1,143 @@
+"""The convex fit against scikit-learn, optimality, and the ridge fit of the ordinary simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, Ridge
+from sklearn.svm import LinearSVC
+
+import gradstep as gs
+from gradstep.convex import loss, penalty
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.simulation.convex_fit import convex_measurement, fit_convex
+from gradstep.simulation.instance import initial_weights
+
+N, WIDTH, RIDGE = 90, 40, 4.0
+
+
+@pytest.fixture(scope="module")
+def features():
+    """Features of a network at initialisation, as the simulation makes them."""
+    inputs = np.random.default_rng(5).normal(size=(N, 30))
+    return np.tanh(inputs @ initial_weights(0, WIDTH, 30, "sphere").T), inputs[:, 0]
+
+
+@pytest.fixture(scope="module")
+def reals(features):
+    return np.sin(features[1]) + 0.3 * np.random.default_rng(6).normal(size=N)
+
+
+@pytest.fixture(scope="module")
+def classes(features):
+    return np.where(features[1] + 0.5 * np.random.default_rng(7).normal(size=N) > 0, 1.0, -1.0)
+
+
+def fitted(features, labels, **options):
+    return fit_convex(features[0], labels, ridge=RIDGE, tolerance=1e-9, **options)
+
+
+def test_logistic_regression(features, classes):
+    reference = LogisticRegression(C=1 / (2 * RIDGE), fit_intercept=False, tol=1e-10, max_iter=10_000)
+    reference.fit(features[0], classes)
+    assert_allclose(fitted(features, classes, loss="logistic").readout, reference.coef_[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["squared_hinge", "hinge"])
+def test_support_vector_machine(features, classes, name):
+    reference = LinearSVC(loss=name, C=1 / (2 * RIDGE), fit_intercept=False, tol=1e-9, max_iter=1_000_000)
+    reference.fit(features[0], classes)
+    assert_allclose(fitted(features, classes, loss=name).readout, reference.coef_[0], atol=1e-5)
+
+
+def test_ridge(features, reals):
+    reference = Ridge(alpha=RIDGE, fit_intercept=False).fit(features[0], reals)
+    assert_allclose(fitted(features, reals, loss="square").readout, reference.coef_, atol=1e-7)
+
+
+def test_lasso(features, reals):
+    alpha = RIDGE / (2 * N * math.sqrt(WIDTH))
+    reference = Lasso(alpha=alpha, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(features[0], reals)
+    ours = fitted(features, reals, loss="square", penalty="l1")
+    assert_allclose(ours.readout, reference.coef_, atol=1e-6)
+    assert 0 < (ours.readout == 0).sum() == (reference.coef_ == 0).sum()
+
+
+def test_elastic_net(features, reals):
+    l1, l2 = 0.4 * RIDGE / (2 * N * math.sqrt(WIDTH)), 0.6 * RIDGE / N
+    reference = ElasticNet(alpha=l1 + l2, l1_ratio=l1 / (l1 + l2), fit_intercept=False, tol=1e-12, max_iter=100_000)
+    reference.fit(features[0], reals)
+    ours = fitted(features, reals, loss="square", penalty="elastic_net(0.4)")
+    assert_allclose(ours.readout, reference.coef_, atol=1e-6)
+
+
+def test_huber_regression_at_its_own_scale(features, reals):
+    """HuberRegressor also fits the scale of the residuals; at its estimate the weights are those of our loss."""
+    reference = HuberRegressor(epsilon=1.35, alpha=5.0, fit_intercept=False, tol=1e-10, max_iter=100_000)
+    reference.fit(features[0], reals)
+    scale = float(reference.scale_)
+    ours = fit_convex(features[0], reals, loss=f"huber({1.35 * scale})", ridge=5.0 * scale, tolerance=1e-9)
+    # Its own optimiser stops at five digits.
+    assert_allclose(ours.readout, reference.coef_, atol=3e-4)
+
+
+@pytest.mark.parametrize("name", ["absolute", "pseudo_huber(0.3)", "hinge", "smooth_hinge(0.5)", "logistic"])
+@pytest.mark.parametrize("price", ["ridge", "elastic_net(0.5)", "pseudo_huber(0.5)"])
+def test_no_other_readout_is_better(features, reals, classes, name, price):
+    chosen, priced = loss(name), penalty(price)
+    labels = classes if chosen.kind == "margin" else reals
+
+    def objective(readout):
+        cost = chosen.value(labels, features[0] @ readout).sum()
+        return (cost + RIDGE / WIDTH * priced.function.value(math.sqrt(WIDTH) * readout).sum()) / N
+
+    fit = fit_convex(features[0], labels, loss=name, penalty=price, ridge=RIDGE, tolerance=1e-8)
+    assert objective(fit.readout) == pytest.approx(fit.train_loss, rel=1e-12)
+    rng = np.random.default_rng(0)
+    for size in 10.0 ** rng.uniform(-3, 0, 60):
+        assert objective(fit.readout + size * rng.normal(size=WIDTH)) > fit.train_loss
+    assert fit.train_error <= fit.train_loss <= objective(0 * fit.readout)
+
+
+def test_square_loss_is_the_ordinary_simulation():
+    problem = gs.Problem.cui2024(alpha=1.5, alpha0=2.0, eta_tilde=1.0, lam=0.1, teacher="sin", noise=0.3, d=40)
+    measured, expected = convex_measurement(problem, [3, 4], tolerance=1e-9), gs.simulate(problem, [3, 4])
+    for quantity in ("test_error", "train_error", "train_loss"):
+        assert_allclose(measured[quantity], expected[quantity], rtol=1e-6)
+    # The test loss is the same expectation plus the noise, by sampling.
+    assert_allclose(measured["test_loss"], expected["test_error"] + 0.09, rtol=0.06)
+    assert np.isnan(measured["classification_error"]).all()
+
+
+def test_the_step_sees_the_classes():
+    """With noiseless classes the network is that of a sign teacher."""
+    problem = gs.Problem.cui2024(alpha=1.5, alpha0=2.0, eta_tilde=1.0, lam=0.1, teacher="linear", d=40)
+    measured = convex_measurement(problem, [1], channel="sign", tolerance=1e-9)
+    expected = gs.simulate(problem.replace(teacher="sign"), [1])
+    for quantity in ("test_error", "train_error", "train_loss"):
+        assert_allclose(measured[quantity], expected[quantity], rtol=1e-5)
+
+
+def test_a_random_classifier_of_flipped_labels_is_no_better_than_the_flips():
+    problem = gs.Problem.cui2024(alpha=2.0, alpha0=4.0, eta_tilde=1.0, lam=0.1, teacher="linear", d=40)
+    measured = convex_measurement(problem, range(3), loss="logistic", channel="sign", flip=0.2)
+    assert (measured["classification_error"] > 0.2).all()
+    assert (measured["train_classification_error"] < measured["classification_error"]).all()
+
+
+def test_bad_input_is_refused(features, reals):
+    with pytest.raises(InvalidInput, match="labels"):
+        fit_convex(features[0], reals, loss="hinge", ridge=1.0)
+    with pytest.raises(InvalidInput, match="ridge"):
+        fit_convex(features[0], reals, loss="square", ridge=0.0)
+    problem = gs.Problem.cui2024(alpha=1.0, alpha0=1.0, eta_tilde=1.0, lam=0.1)
+    with pytest.raises(InvalidInput, match="finite"):
+        convex_measurement(problem, [0])
+    with pytest.raises(InvalidInput, match="loss"):
+        convex_measurement(problem.at_dimension(20), [0], loss="hinge")
+
+
+def test_fits_that_do_not_converge_are_refused(features, reals):
+    with pytest.raises(NotConverged, match="convex fit"):
+        fit_convex(features[0], reals, loss="absolute", ridge=1e-3, tolerance=1e-12, maximum_iterations=50)

@@ -1,0 +1,98 @@
+r"""The staircase: limits of training loss and test error as functions of the exponent of the step size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import ScalarFunction
+from gradstep.papers.moniri2024.gains import Delta, Lambda
+from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
+
+__all__ = ["L_te", "L_tr", "degree", "windows"]
+
+
+def windows(l: int) -> tuple[float, float]:  # noqa: E741
+    r"""Return the exponents :math:`(l-1)/2l` and :math:`l/(2l+2)` between which the features have l spikes, l >= 1."""
+    return (l - 1) / (2 * l), l / (2 * l + 2)
+
+
+def degree(alpha: ArrayLike) -> NDArray[np.int64]:
+    """Return the number l of spikes for a step of size ``n**alpha``.
+
+    Parameters
+    ----------
+    alpha : array_like
+        Exponents, at most 0.499. At the end of a window, where the theorem says nothing, the next window counts.
+
+    Returns
+    -------
+    ndarray of int
+        Zero for ``alpha <= 0``.
+
+    Raises
+    ------
+    InvalidInput
+        On an exponent above 0.499.
+    """
+    exponent = np.asarray(alpha, dtype=np.float64)
+    if not (exponent <= 0.499).all():
+        raise InvalidInput("alpha", alpha, "at most 0.499 (the staircase has infinitely many steps below 1/2)")
+    # 1/(1 - 2 alpha) is l at the lower end of the window of l; rounding must not move 1/3 to the window before it.
+    found = np.floor(1 / (1 - 2 * np.maximum(exponent, 0)) + 1e-9).astype(np.int64)
+    return np.where(exponent > 0, found, 0)
+
+
+def L_tr(alpha: ArrayLike, sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, **setting: Any) -> Any:
+    r"""Limit of the training loss, :math:`\mathcal L_{tr}(F_0)-\Delta_l`, for scalar settings.
+
+    Parameters
+    ----------
+    alpha : array_like
+        Exponents, as in `degree`.
+    sigma, sigma_star : str or ScalarFunction
+        Activation and teacher.
+    **setting
+        ``phi``, ``psi``, ``lam`` and the options of `Delta`.
+
+    Returns
+    -------
+    ndarray, shape of alpha
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        As `degree` and `Delta`.
+    """
+    spikes, which = np.unique(degree(alpha), return_inverse=True)
+    gains = np.array([float(Delta(int(l), sigma, sigma_star, **setting)) for l in spikes])  # noqa: E741
+    return L_tr_0(sigma, sigma_star, **_initial(setting)) - gains[which].reshape(np.shape(alpha))
+
+
+def L_te(alpha: ArrayLike, sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, **setting: Any) -> Any:
+    r"""Limit of the test error, :math:`\mathcal L_{te}(F_0)-\Lambda_l`, label noise included, for scalar settings.
+
+    Parameters
+    ----------
+    alpha, sigma, sigma_star, **setting
+        As in `L_tr`.
+
+    Returns
+    -------
+    ndarray, shape of alpha
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        As `L_tr`.
+    """
+    spikes, which = np.unique(degree(alpha), return_inverse=True)
+    gains = np.array([float(Lambda(int(l), sigma, sigma_star, **setting)) for l in spikes])  # noqa: E741
+    return L_te_0(sigma, sigma_star, **_initial(setting)) - gains[which].reshape(np.shape(alpha))
+
+
+def _initial(setting: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in setting.items() if name in ("phi", "psi", "lam", "sigma_eps")}

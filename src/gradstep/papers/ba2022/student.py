@@ -220,13 +220,11 @@ def constructed_risk(
     spread = (slope / target.linear) ** 2 * label_variance / samples
     scale = np.sqrt(1 + spread * student.derivative_variance / student.derivative_mean**2)
     spread, scale, members = np.broadcast_arrays(spread, scale, members)
-    # The shared part kappa x1 + c x3 is one Gaussian u; given u, x1 is Gaussian again.
     nodes, weights = gaussian_rule(scalar_function(sigma_star).kinks, resolution=0.25)
-    total = np.sqrt(slope**2 + spread)[..., None]
-    correlation = slope / np.where(total > 0, total, 1.0)
-    teacher = smoothed(scalar_function(sigma_star), correlation * nodes, np.sqrt(1 - correlation**2))
-    neuron = smoothed(scalar_function(sigma), total * nodes, scale[..., None])
-    squares = teacher.second_moment - 2 * mean * teacher.mean + mean**2
-    average = squares - 2 * (teacher.mean - mean) * neuron.mean + neuron.mean**2
-    private = (neuron.second_moment - neuron.mean**2) / members[..., None]
-    return np.asarray(((average + private) * weights).sum(axis=-1))
+    error = scalar_function(sigma_star)(nodes) - mean
+    # Given x1 a neuron has mean slope x1; given the shared part, of variance slope^2 + spread, only x2 is left.
+    given_teacher = smoothed(scalar_function(sigma), slope * nodes, np.sqrt(spread + scale**2)[..., None])
+    given_shared = smoothed(scalar_function(sigma), np.sqrt(slope**2 + spread)[..., None] * nodes, scale[..., None])
+    average = error**2 - 2 * error * given_teacher.mean + given_shared.mean**2
+    private = (given_shared.second_moment - given_shared.mean**2) / members[..., None]
+    return np.asarray(np.maximum(((average + private) * weights).sum(axis=-1), 0.0))

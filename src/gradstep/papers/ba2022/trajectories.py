@@ -25,6 +25,9 @@ Array = NDArray[np.float64]
 
 Parameterisation = Literal["mean-field", "NTK"]
 
+DIVERGED = 1e6
+"""Training stops when the loss has grown by this factor."""
+
 SNAPSHOT_GROWTH = 1.2
 """Factor between the numbers of steps at which the weights are recorded."""
 
@@ -113,7 +116,7 @@ def train(
     InvalidInput
         On an unknown parameterisation.
     NotConverged
-        If the loss is not below the bound after `maximum_steps`, or has become infinite.
+        If the loss is not below the bound after `maximum_steps`, or diverges.
     """
     n, N = len(inputs), len(weights)
     scales = {"mean-field": 1.0, "NTK": math.sqrt(N)}
@@ -135,7 +138,7 @@ def train(
             losses.append(loss)
             steps.append(step)
             due = max(step + 1, math.ceil(SNAPSHOT_GROWTH * step))
-        if finished or not math.isfinite(loss):
+        if finished or not loss < DIVERGED * losses[0]:
             break
         # The gradient of the loss is -scale / (N n) times these sums; the rate multiplies it by N rate / scale**2.
         move = rate / (scale * n)

@@ -89,7 +89,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             reason=settings["allowance"]["reason"],
         )
         comparisons[curve["label"]].append(found)
-    grid = np.geomspace(min(preset["points"]), 256, 40)
+    grid = np.geomspace(min(preset["points"]), 256, 22)
     panels, checks = [], [_window_check(settings, [p for *_, p in places])]
     for curve in settings["curves"]:
         own = comparisons[curve["label"]]

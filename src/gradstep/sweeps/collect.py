@@ -67,44 +67,42 @@ def collect(folder: Path | str) -> xarray.Dataset:
     design, store = manifest_of(folder), Store(folder)
     penalties = len(design.path) if design.path is not None else 1
     most = design.seeds
-    values = {name: np.full((design.points, penalties, most), np.nan) for name in QUANTITIES}
+    values = np.full((design.points, most, len(QUANTITIES), penalties), np.nan)
     theory = {name: np.full((design.points, penalties), np.nan) for name in (*QUANTITIES, "residual")}
     numbers = np.full((design.points, most), -1, dtype=np.int64)
+    present = set(store.names())
+    added = len(present) > design.task_count
     for point in range(design.points):
         if design.theory and (found := store.read(design.theory_task(point))) is not None:
             for name in theory:
                 theory[name][point] = np.array(found[name], dtype=np.float64)
         seed = 0
-        for task in _of_point(design, store, point):
+        for task in _of_point(design, store, point, present, added=added):
             measured = store.read(task)
             if measured is None:
                 continue
             if seed >= numbers.shape[1]:
                 room = numbers.shape[1]  # doubles
                 numbers = np.pad(numbers, ((0, 0), (0, room)), constant_values=-1)
-                values = {k: np.pad(v, ((0, 0), (0, 0), (0, room)), constant_values=np.nan) for k, v in values.items()}
+                values = np.pad(values, ((0, 0), (0, room), (0, 0), (0, 0)), constant_values=np.nan)
             numbers[point, seed] = task.seed
-            for name in QUANTITIES:
-                values[name][point, :, seed] = np.array(measured[name], dtype=np.float64)
+            values[point, seed] = [list(map(float, measured[name])) for name in QUANTITIES]
             seed += 1
     used = max(most, int((numbers >= 0).sum(axis=1).max(initial=0)))
-    dataset: xarray.Dataset = _dataset(
-        xarray, design, numbers[:, :used], {k: v[..., :used] for k, v in values.items()}, theory
-    )
+    by_name = {name: np.moveaxis(values[:, :used, k], 1, -1) for k, name in enumerate(QUANTITIES)}
+    dataset: xarray.Dataset = _dataset(xarray, design, numbers[:, :used], by_name, theory)
     return dataset
 
 
-def _of_point(design: Design, store: Store, point: int) -> Iterator[Task]:
-    """Yield the tasks of a point: the seeds of the design, then those added on demand."""
-    for index in range(design.seeds):
-        yield design.simulation_task(point, index)
+def _of_point(design: Design, store: Store, point: int, present: set[str], *, added: bool) -> Iterator[Task]:
+    """Yield the tasks of a point that are present: the seeds of the design, then those added on demand."""
+    index, last = 0, design.seeds
     # Seeds on demand come in rounds that at most double their number: a gap as long as all before ends the search.
-    index, last = design.seeds, design.seeds
-    while index < 2 * last:
+    while index < (2 * last if added else last):
         task = design.simulation_task(point, index)
         index += 1
-        if store.path(task).exists():
-            last = index
+        if store.path(task).name in present:
+            last = max(last, index)
             yield task
 
 

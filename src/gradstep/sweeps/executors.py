@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+import queue
 import signal
 import threading
 from collections.abc import Callable
@@ -20,6 +23,8 @@ __all__ = ["Cluster", "Executor", "InProcess", "Processes", "WorkerLost"]
 _ATTEMPTS = 3
 #: Tasks kept waiting for each worker, so that none is idle while results are written.
 _AHEAD = 2
+#: Seconds between looks at whether the scheduler is still there.
+_HEARTBEAT = 2.0
 
 Finished = list[tuple[int, "Result | Failure"]]
 
@@ -187,10 +192,16 @@ class Cluster:
         except ImportError:
             raise InvalidInput("cluster", address, "an installation with gradstep[cluster]") from None
         self._library = distributed
+        # Lost connections are reported as one error of this package; the library's own log is a page of traceback.
+        for name in [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         self._local: Any = None
         if address == "local":
             self._local = distributed.LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=workers or os.cpu_count() or 1, threads_per_worker=1, dashboard_address=None
+                n_workers=workers or os.cpu_count() or 1,
+                threads_per_worker=1,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
             )
             address = self._local.scheduler_address
         try:
@@ -198,7 +209,8 @@ class Cluster:
         except (OSError, ValueError) as error:
             reason = f"the address of a running scheduler such as tcp://host:8786, or local ({error})"
             raise InvalidInput("cluster", address, reason) from None
-        self._running: dict[Any, int] = {}
+        self._running: dict[str, tuple[int, Any]] = {}
+        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     @property
     def slots(self) -> int:
@@ -209,36 +221,30 @@ class Cluster:
     def submit(self, index: int, task: Task) -> None:
         """Take a task."""
         future = self._ask(lambda: self._client.submit(carry_out, task, pure=False, retries=_ATTEMPTS))
-        self._running[future] = index
+        self._running[future.key] = (index, future)
+        future.add_done_callback(self._done.put)
 
     def finished(self) -> Finished:
-        """Wait for at least one task; Dask itself repeats those of a lost worker."""
+        """Wait for a task; Dask itself repeats those of a lost worker."""
         while True:
             try:
-                done = self._ask(
-                    lambda: self._library.wait(list(self._running), timeout=2, return_when="FIRST_COMPLETED").done
-                )
+                future = self._done.get(timeout=_HEARTBEAT)
                 break
-            except TimeoutError:
+            except queue.Empty:
                 if self._client.status != "running":
                     raise WorkerLost("the scheduler is gone; start it and run the same command again") from None
-        results: Finished = []
-        for future in done:
-            index = self._running.pop(future)
-            if future.status == "finished":
-                results.append((index, self._ask(future.result)))
-            elif future.status == "error" and isinstance(future.exception(), self._library.scheduler.KilledWorker):
-                results.append((index, Failure("WorkerLost", "its workers died again and again (out of memory?)")))
-            else:
-                raise WorkerLost(f"the cluster dropped a task ({future.status}); run the same command again")
-        return results
+        index, _ = self._running.pop(future.key)
+        if future.status == "finished":
+            return [(index, self._ask(future.result))]
+        killed = self._library.scheduler.KilledWorker
+        if future.status == "error" and isinstance(self._ask(future.exception), killed):
+            return [(index, Failure("WorkerLost", "its workers died again and again (out of memory?)"))]
+        raise WorkerLost(f"the cluster dropped a task ({future.status}); run the same command again")
 
     def _ask(self, call: Callable[[], Any]) -> Any:
         """Call the cluster; a broken connection is one clear error."""
         try:
             return call()
-        except TimeoutError:
-            raise
         except (OSError, RuntimeError, self._library.CancelledError) as error:
             raise WorkerLost(
                 f"the connection to the cluster is lost ({type(error).__name__}); run the same command again"
@@ -247,6 +253,8 @@ class Cluster:
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""
         self._running.clear()  # releases the futures: tasks in flight are cancelled
-        self._client.close(timeout=2)
+        with contextlib.suppress(TimeoutError, OSError):
+            self._client.close(timeout=2)
         if self._local is not None:
-            self._local.close(timeout=2)
+            with contextlib.suppress(TimeoutError, OSError):
+                self._local.close(timeout=5)

@@ -1,0 +1,277 @@
+"""What goes wrong on real machines: kill -9, lost workers and schedulers, full disks, two drivers at once."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from gradstep.sweeps import Failure, Processes, Store, Task, execute, status
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+
+SETTINGS = """
+[problem]
+activation = "erf"
+teacher = "erf"
+d = 24
+width = 24
+n_step = 48
+ridge = 0.1
+eta = { coefficient = 1.0, exponent = 0.5 }
+[over]
+n = "20:110:10"
+[run]
+seeds = 8
+"""
+TASKS = 10 * (8 + 1)
+
+
+def program(*arguments):
+    """Return the command line of the real program."""
+    return [sys.executable, "-m", "gradstep", *map(str, arguments)]
+
+
+def start(*arguments):
+    """Start the real program, its standard error to be read."""
+    return subprocess.Popen(
+        program(*arguments), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def results(folder):
+    """Return the content of every result file, by name."""
+    return {path.name: path.read_bytes() for path in folder.glob("??/*.json")}
+
+
+def wait_for(condition, seconds=120):
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """Return a settings file."""
+    path = tmp_path_factory.mktemp("settings") / "settings.toml"
+    path.write_text(SETTINGS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(settings, tmp_path_factory):
+    """Return the result files of a run that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    subprocess.run(program("sweep", settings, "--out", folder, "--workers", 1), check=True, capture_output=True)
+    found = results(folder)
+    assert len(found) == TASKS
+    return found
+
+
+def finish(settings, folder, undisturbed):
+    """Run to the end and see that the results are those of the undisturbed run, to the last bit."""
+    done = subprocess.run(
+        program("sweep", settings, "--out", folder, "--workers", 2), check=True, capture_output=True, text=True
+    )
+    assert f"{TASKS}/{TASKS} tasks" in done.stdout
+    assert results(folder) == undisturbed
+
+
+def killed_at_random(settings, folder, undisturbed, moments):
+    """Kill the driver -9 again and again, then finish; workers must not outlive it."""
+    for moment in moments:
+        driver = start("sweep", settings, "--out", folder, "--workers", 2)
+        held = len(results(folder))
+        deadline = time.monotonic() + 60
+        while len(results(folder)) == held and driver.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(moment)
+        workers = children(driver.pid)
+        driver.kill()  # the driver alone: its workers hear nothing
+        driver.communicate()
+        wait_for(lambda pids=workers: not any(map(alive, pids)), 20)
+    for path in folder.glob("??/*.json"):
+        assert undisturbed[path.name] == path.read_bytes()
+    finish(settings, folder, undisturbed)
+
+
+def children(pid):
+    """Return the processes started by a process."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in listed.stdout.split()]
+
+
+def alive(pid):
+    """Return whether a process runs (a zombie does not)."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.startswith("Z")
+
+
+def test_a_driver_killed_at_random_moments_loses_nothing(settings, undisturbed, tmp_path):
+    moments = random.Random(5)
+    killed_at_random(settings, tmp_path, undisturbed, [moments.uniform(0, 0.4) for _ in range(3)])
+
+
+@pytest.mark.statistical
+def test_a_driver_killed_at_twenty_random_moments_loses_nothing(settings, undisturbed, tmp_path):
+    moments = random.Random(6)
+    killed_at_random(settings, tmp_path, undisturbed, [moments.uniform(0, 0.15) for _ in range(20)])
+
+
+def test_ctrl_c_ends_at_once_and_says_how_to_go_on(settings, undisturbed, tmp_path):
+    driver = start("sweep", settings, "--out", tmp_path, "--workers", 2)
+    wait_for(lambda: len(results(tmp_path)) >= 5)
+    began = time.monotonic()
+    os.killpg(driver.pid, signal.SIGINT)
+    _, said = driver.communicate(timeout=30)
+    assert time.monotonic() - began < 5
+    assert driver.returncode == 130
+    assert "go on with: gradstep sweep" in said
+    assert "Traceback" not in said
+    assert not list(tmp_path.rglob("*.tmp"))
+    finish(settings, tmp_path, undisturbed)
+
+
+def test_a_lost_worker_is_replaced_and_nothing_is_lost(settings, undisturbed, tmp_path):
+    driver = start("sweep", settings, "--out", tmp_path, "--workers", 2)
+    wait_for(lambda: len(results(tmp_path)) >= 5)
+    victims = [pid for pid in children(driver.pid) if "spawn_main" in command_of(pid)]
+    assert len(victims) == 2
+    os.kill(victims[0], signal.SIGKILL)
+    driver.communicate(timeout=120)
+    assert driver.returncode == 0
+    assert results(tmp_path) == undisturbed
+
+
+def command_of(pid):
+    """Return the command line of a process."""
+    return subprocess.run(["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+
+
+def test_a_task_that_kills_its_worker_again_and_again_is_given_up(tmp_path):
+    poison = Task("gradstep.sweeps.executors:_end_with_parent", {}, 0)  # called with arguments it does not take
+    results_found = dict(execute([poison], Store(tmp_path), executor=Processes(1)))
+    assert isinstance(results_found[0], Failure)
+    assert not list(Store(tmp_path).names())
+    pool = Processes(1)
+    pool.submit(0, Task("gradstep.sweeps.task:digest", {"x": 1}, 0))
+    for _ in range(4):
+        wait_for(lambda: children_of_this_process(), 30)
+        for pid in children_of_this_process():
+            os.kill(pid, signal.SIGSTOP)  # so that it cannot finish first
+            os.kill(pid, signal.SIGKILL)
+        given_up = pool._begin_again()
+    assert [index for index, _ in given_up] == [0]
+    assert "again and again" in given_up[0][1].message
+    pool.close()
+
+
+def children_of_this_process():
+    """Return this process's worker processes."""
+    return [pid for pid in children(os.getpid()) if "spawn_main" in command_of(pid)]
+
+
+def test_two_shards_side_by_side_share_the_work(settings, undisturbed, tmp_path):
+    shards = [start("sweep", settings, "--out", tmp_path, "--workers", 1, "--shard", f"{i}/2") for i in range(2)]
+    assert [shard.wait(timeout=120) for shard in shards] == [0, 0]
+    assert f"{TASKS // 2}/{TASKS // 2}" in shards[0].stderr.read()
+    shards[1].stderr.close()
+    shards[0].stderr.close()
+    assert results(tmp_path) == undisturbed
+
+
+def test_two_drivers_by_mistake_leave_one_intact_dataset(settings, undisturbed, tmp_path):
+    drivers = [start("sweep", settings, "--out", tmp_path, "--workers", 1) for _ in range(2)]
+    for driver in drivers:
+        driver.communicate(timeout=120)
+        assert driver.returncode == 0
+    assert results(tmp_path) == undisturbed
+    assert status(tmp_path)["added"] == 0
+
+
+@contextmanager
+def mounted(folder, options):
+    """Mount a small file system of its own."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a file system takes privileges")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_one_clear_error_and_the_rest_is_intact(settings, undisturbed, tmp_path):
+    with mounted(tmp_path / "small", "size=256k") as folder:
+        driver = start("sweep", settings, "--out", folder, "--workers", 2)
+        _, said = driver.communicate(timeout=120)
+        assert driver.returncode == 3
+        assert "No space left" in said
+        assert "Traceback" not in said
+        kept = results(folder)
+        assert 0 < len(kept) < TASKS
+        assert all(undisturbed[name] == content for name, content in kept.items())
+        subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
+        finish(settings, folder, undisturbed)
+
+
+def test_a_read_only_folder_is_named_before_any_work(settings, tmp_path):
+    with mounted(tmp_path / "fixed", "ro") as folder:
+        driver = start("sweep", settings, "--out", folder)
+        _, said = driver.communicate(timeout=60)
+        assert driver.returncode == 2
+        assert said.startswith("error: out: got ")
+        assert "Read-only" in said
+
+
+@pytest.fixture
+def dask(tmp_path):
+    """Start a real scheduler and two workers, each a process of its own; yield address and processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"tcp://127.0.0.1:{port}"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+    scheduler = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"], **quiet)
+    wait_for(lambda: reachable(port), 60)
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", address]
+    options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--host", "127.0.0.1"]
+    workers = [subprocess.Popen([*command, *options], **quiet) for _ in range(2)]
+    yield address, scheduler, workers
+    for process in (*workers, scheduler):
+        process.kill()
+        process.wait()
+
+
+def reachable(port):
+    """Return whether something listens."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(settings, undisturbed, dask, tmp_path):
+    address, scheduler, workers = dask
+    folder = tmp_path / "results"
+    driver = start("sweep", settings, "--out", folder, "--cluster", address)
+    wait_for(lambda: len(results(folder)) >= 5)
+    workers[0].kill()
+    held = len(results(folder))
+    wait_for(lambda: len(results(folder)) >= min(held + 10, TASKS))
+    scheduler.kill()
+    _, said = driver.communicate(timeout=60)
+    if driver.returncode:  # unless it was finished first
+        assert driver.returncode == 3
+        assert "run the same command again" in said
+        assert "Traceback" not in said
+    assert all(undisturbed[name] == content for name, content in results(folder).items())
+    finish(settings, folder, undisturbed)

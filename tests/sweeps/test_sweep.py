@@ -1,0 +1,208 @@
+"""Grids of problems: designs, labelled datasets, seeds on demand, files of other programs."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray
+
+import gradstep as gs
+from gradstep.sweeps import Store, collect, design_of, manifest_of, run, save, status
+from gradstep.sweeps.statistics import student_z
+
+PROBLEM = gs.Problem(
+    activation="tanh", teacher="sin", d=16, width=20, n_step=60, n=40, eta=gs.Step(1.0, 0.5), ridge=1.0, noise=0.1
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Return a finished sweep's directory and dataset: cartesian, penalties and zipped axes."""
+    folder = tmp_path_factory.mktemp("sweep")
+    dataset = gs.sweep(
+        PROBLEM,
+        {"n": [30, 50], "ridge": [0.1, 1.0, 10.0]},
+        zipped=[{"width": [16, 24], "n_step": [40, 80]}],
+        seeds=3,
+        store=folder,
+        workers=1,
+    )
+    return folder, dataset
+
+
+def test_every_value_is_that_of_predict_and_simulate(finished):
+    _, dataset = finished
+    for n, ridge, k in itertools.product([30, 50], [0.1, 1.0, 10.0], [0, 1]):
+        point = dataset.sel(n=n, ridge=ridge).isel(width_n_step=k)
+        problem = PROBLEM.replace(n=n, ridge=ridge, width=[16, 24][k], n_step=[40, 80][k])
+        assert float(point.test_error_theory) == pytest.approx(gs.predict(problem).test_error, rel=1e-9)
+        seeds = [int(s) for s in point.seed_number]
+        measured = gs.simulate(problem, seeds)
+        for name in ("test_error", "train_error", "train_loss", "alignment", "spike_strength", "degrees_of_freedom"):
+            np.testing.assert_allclose(point[name], measured[name], rtol=1e-8)
+            assert float(point[f"{name}_mean"]) == pytest.approx(float(measured.mean(name)), rel=1e-9)
+            assert float(point[f"{name}_standard_error"]) == pytest.approx(
+                float(measured.standard_error(name)), rel=1e-6
+            )
+
+
+def test_seeds_are_distinct_within_and_between_points(finished):
+    numbers = finished[1].seed_number.values.ravel()
+    assert len(set(numbers)) == numbers.size
+    paired = design_of(PROBLEM, {"n": [30, 50]}, seeds=4, paired=True)
+    assert [paired.seed_number(0, k) for k in range(4)] == [paired.seed_number(1, k) for k in range(4)]
+    other = design_of(PROBLEM, {"n": [30, 50]}, seeds=4, first_seed=1)
+    assert other.seed_number(0, 0) != design_of(PROBLEM, {"n": [30, 50]}, seeds=4).seed_number(0, 0)
+
+
+def test_labels_say_what_everything_is(finished):
+    _, dataset = finished
+    assert dataset.test_error.dims == ("n", "ridge", "width_n_step", "seed")
+    assert list(dataset.ridge.values) == [0.1, 1.0, 10.0]
+    assert list(dataset.width.values) == [16, 24]
+    for array in dataset.data_vars.values():
+        assert array.attrs.get("long_name") or array.name == "seeds_done"
+    assert "ridge on the sum of squares" in dataset.attrs["convention"]
+    assert json.loads(dataset.attrs["design"])["seeds"] == 3
+    assert dataset.attrs["numpy_version"] == np.__version__
+
+
+def test_a_path_of_penalties_is_one_task(finished):
+    folder, _ = finished
+    # 2 sample sizes x 2 zipped pairs x (3 seeds + 1 prediction), not times the penalties.
+    assert len(list(Store(folder).names())) == 16
+    assert status(folder) == {
+        "points": 12, "seeds": 3, "tasks": 16, "done": 16, "missing": 0, "added": 0, "aside": 0
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", [".nc", ".csv", ".parquet"])
+def test_files_hold_the_dataset(finished, ending, tmp_path):
+    _, dataset = finished
+    path = tmp_path / f"results{ending}"
+    save(dataset, path)
+    if ending == ".nc":
+        with xarray.open_dataset(path) as back:
+            xarray.testing.assert_identical(back.load(), dataset)
+        return
+    table = pd.read_csv(path) if ending == ".csv" else pd.read_parquet(path)
+    assert len(table) == 12
+    row = table[(table.n == 30) & (table.ridge == 1.0) & (table.width == 24)]
+    expected = dataset.test_error_mean.sel(n=30, ridge=1.0).isel(width_n_step=1)
+    assert float(row.test_error_mean.iloc[0]) == pytest.approx(float(expected), rel=1e-12)
+    with pytest.raises(gs.InvalidInput, match="out"):
+        save(dataset, tmp_path / "results.xls")
+    with pytest.raises(gs.InvalidInput, match="out"):
+        save(dataset, tmp_path / "no such folder" / f"results{ending}")
+
+
+def test_more_seeds_only_add_to_those_there_are(tmp_path):
+    few = gs.sweep(PROBLEM, {"n": [30]}, seeds=2, store=tmp_path, workers=1)
+    files = set(Store(tmp_path).names())
+    many = gs.sweep(PROBLEM, {"n": [30]}, seeds=4, store=tmp_path, workers=1)
+    assert set(Store(tmp_path).names()) > files
+    np.testing.assert_array_equal(many.test_error[0, :2], few.test_error[0])
+    # Fewer seeds again: nothing is lost.
+    again = gs.sweep(PROBLEM, {"n": [30]}, seeds=2, store=tmp_path, workers=1)
+    assert again.sizes["seed"] == 4
+
+
+def test_another_sweep_in_the_same_directory_is_refused(tmp_path):
+    gs.sweep(PROBLEM, {"n": [30]}, seeds=2, store=tmp_path, workers=1)
+    with pytest.raises(gs.InvalidInput, match="out"):
+        gs.sweep(PROBLEM, {"n": [40]}, seeds=2, store=tmp_path, workers=1)
+
+
+def test_seeds_on_demand_reach_the_target_where_it_is_missed(tmp_path):
+    dataset = gs.sweep(PROBLEM, {"n": [30, 300]}, seeds=4, until_se=0.06, store=tmp_path, workers=1)
+    relative = (dataset.test_error_standard_error / dataset.test_error_mean).values
+    assert (relative <= 0.06).all()
+    done = dataset.seeds_done.values
+    assert done.min() >= 4
+    assert done.max() > 4
+    # The same seeds, whatever the workers and however often it is run.
+    again = gs.sweep(PROBLEM, {"n": [30, 300]}, seeds=4, until_se=0.06, store=tmp_path, workers=1)
+    xarray.testing.assert_identical(again, dataset)
+    two = gs.sweep(PROBLEM, {"n": [30, 300]}, seeds=4, until_se=0.06, workers=2)
+    xarray.testing.assert_identical(two, dataset)
+
+
+def test_seeds_on_demand_stop_at_the_bound():
+    dataset = gs.sweep(PROBLEM, {"n": [30]}, seeds=2, until_se=1e-6, max_seeds=5, workers=1, theory=False)
+    assert list(dataset.seeds_done.values) == [5]
+    assert "test_error_theory" not in dataset
+
+
+def test_theory_alone_reaches_the_proportional_limit():
+    base = {"convention": "ba2022", "activation": "erf", "teacher": "erf", "d": "inf", "psi2": 2, "lam": 1e-3}
+    dataset = gs.sweep(base, {"psi1": [2.0, 4.0], "eta": [0.0, 1.0]}, seeds=0, workers=1)
+    problem = gs.Problem.ba2022(activation="erf", teacher="erf", d=math.inf, psi1=4.0, psi2=2, lam=1e-3, eta=1.0)
+    assert float(dataset.test_error_theory.sel(psi1=4.0, eta=1.0)) == pytest.approx(gs.predict(problem).test_error)
+    assert "test_error" not in dataset
+
+
+def test_names_and_steps_are_labels():
+    over = {"activation": ["tanh", "relu"], "eta": [gs.Step(1.0, 0.5), gs.Step(2.0)]}
+    dataset = gs.sweep(PROBLEM, over, seeds=0, workers=1)
+    assert list(dataset.activation.values) == ["tanh", "relu"]
+    assert list(dataset.eta.values) == ["1*N**0.5", "2.0"]
+
+
+def test_a_theory_that_fails_does_not_end_the_sweep(tmp_path):
+    # No theory for the literal residual after a step: its simulations are there all the same.
+    problem = PROBLEM.replace(output_scale="1/sqrt(N)")
+    design = design_of(problem, {"eta": [0.0, 1.0]}, seeds=2)
+    states = []
+    state = run(design, tmp_path, workers=1, report=states.append)
+    if state.failed:  # pragma: no branch
+        assert "InvalidInput" in state.first_failure
+    dataset = collect(tmp_path)
+    assert np.isfinite(dataset.test_error.values).all()
+    assert np.isnan(dataset.test_error_theory.values[1]) == bool(state.failed)
+
+
+def test_z_scores_do_not_depend_on_the_number_of_seeds():
+    rng = np.random.default_rng(1)
+    for seeds in (3, 12):
+        draws = rng.standard_normal((4000, seeds))
+        z = student_z(0.0, draws.mean(axis=1), draws.std(axis=1, ddof=1) / math.sqrt(seeds), seeds)
+        assert np.std(z) == pytest.approx(1.0, abs=0.05)
+    assert math.isnan(float(student_z(0.0, 1.0, 0.1, 1)))
+    assert math.isnan(float(student_z(math.nan, 1.0, 0.1, 5)))
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"over": {"n": []}}, "n"),
+        ({"over": {"n": 5}}, "n"),
+        ({"over": {"n": [30, 30]}}, "n"),
+        ({"over": {"n": [30, -1]}}, "n"),
+        ({"over": {"N": [30]}}, "N"),
+        ({"over": {"n": [30]}, "zipped": [{"n": [1, 2], "width": [3, 4]}]}, "over"),
+        ({"over": {}, "zipped": [{"n": [1, 2], "width": [3]}]}, "zipped"),
+        ({"over": {"n": [30]}, "seeds": -1}, "seeds"),
+        ({"over": {"n": [30]}, "seeds": 0, "theory": False}, "seeds"),
+        ({"over": {"n": [30]}, "dtype": "float16"}, "dtype"),
+        ({"over": {"activation": ["tanh", "__import__('os')"]}}, "activation"),
+        ({"over": {"n": range(40, 2_000_000)}}, "over"),
+        ({"over": {"n_step": [math.inf]}}, "n_step"),
+        ({"over": {"n": [30]}, "until_se": 0}, "until_se"),
+        ({"over": {"n": [30]}, "until_se": 0.1, "seeds": 1}, "seeds"),
+        ({"over": {"n": [30]}, "until_se": 0.1, "max_seeds": 2}, "max_seeds"),
+        ({"over": {"n": [30]}, "cluster": "nowhere"}, "cluster"),
+    ],
+)
+def test_bad_input_is_named_before_any_work(change, field, tmp_path):
+    with pytest.raises(gs.InvalidInput, match=field):
+        gs.sweep(PROBLEM, store=tmp_path, **change)
+    assert not list(tmp_path.glob("??/*.json"))
+
+
+def test_a_directory_without_a_sweep_is_named(tmp_path):
+    for look in (collect, status, manifest_of):
+        with pytest.raises(gs.InvalidInput, match="folder"):
+            look(tmp_path)

@@ -22,7 +22,16 @@ from gradstep.simulation.population import population_risk
 from gradstep.simulation.ridge import RidgePath, fit_ridge
 from gradstep.simulation.step import gradient, measure_spike
 
-__all__ = ["DrawnFit", "FirstLayer", "equivalent_fit", "fit", "sampled_error", "spiked_layer", "stepped_layer"]
+__all__ = [
+    "DrawnFit",
+    "FirstLayer",
+    "equivalent_fit",
+    "fit",
+    "sampled_error",
+    "spiked_layer",
+    "stepped_layer",
+    "training_loss",
+]
 
 Array = NDArray[np.float64]
 
@@ -230,6 +239,31 @@ def _ridge(
             yield np.asarray(sigma(x @ layer.weights.T + biases)), sigma_star(x[:, TEACHER_AXIS]) + sigma_eps * errors
 
     return fit_ridge(blocks, n, width, [lam * width])
+
+
+def training_loss(
+    layer: FirstLayer,
+    sigma: ScalarFunction,
+    sigma_star: ScalarFunction,
+    *,
+    n: int,
+    lam: float,
+    seed: int,
+    sigma_eps: float = 0.0,
+) -> float:
+    """Minimum of (4) per sample.
+
+    Parameters
+    ----------
+    layer, sigma, sigma_star, n, lam, seed, sigma_eps
+        As in :func:`fit`.
+
+    Returns
+    -------
+    float
+    """
+    path = _ridge(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps)
+    return float(path.squared_residual[0] + lam * len(layer.weights) * path.squared_norm[0]) / n
 
 
 def sampled_error(

@@ -222,7 +222,7 @@ def _tables(sigma: ScalarFunction, sigma_star: ScalarFunction, letters: Letters)
         rules.append(
             gaussian_rule(
                 [kink + width for kink in kinks for width in widths],
-                resolution=3 / (1 + steepness),
+                resolution=4 / (1 + steepness),
                 order=_ORDER,
                 half_range=_HALF_RANGE,
             )

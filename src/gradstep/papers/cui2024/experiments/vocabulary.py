@@ -138,7 +138,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         found[model].append((curve["label"], comparison))
     panels = tuple(_panel(figure, model, own, d) for model, own in found.items())
     notes = (
-        "Solid lines: the equations with letters, for orthonormal rows (the special case) and for independent rows, and "
+        "Solid lines: the equations with letters, for orthonormal (the special case) and for independent rows, and "
         f"for the network the uniform equivalent, all at d = {d}; dashes: their limit, which several values approach "
         f"slowly, because their functions differ little. Points: drawn models at d = {d}."
     )

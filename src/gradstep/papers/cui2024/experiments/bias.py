@@ -1,0 +1,127 @@
+"""A bias common to all neurons: errors against a given bias, and the bias that training finds.
+
+Settings
+--------
+base : activation, teacher, r, c, gamma, alpha, beta, lam, sigma_eps.
+axis : range of the lines in b (``from``, ``to``, ``count``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from gradstep.gaussian import ScalarFunction, scalar_function
+from gradstep.papers.cui2024.bias import biased_lower_bound, biased_statistics, trained_bias
+from gradstep.papers.cui2024.bounds import lower_bound
+from gradstep.papers.cui2024.drawn import fit, spiked_layer, training_loss
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare
+from gradstep.papers.panels import Line, Mark, Panel, Points
+from gradstep.sweeps import Result, Task
+
+__all__ = ["assemble", "measure", "tasks"]
+
+_NAMES = {"test_error": "test error", "train_loss": "training loss"}
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one drawn model a seed: all its biases share weights and samples."""
+    parameters = {**figure.settings["base"], "d": int(preset["d"]), "points": [float(b) for b in preset["points"]]}
+    return [Task(f"{__name__}:measure", parameters, seed) for seed in point_seeds(figure.name, "", "", preset)]
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Fit a drawn model with several biases, and with a trained one, at d and at d/2; extrapolate to infinite d."""
+    d = int(parameters["d"])
+    whole, half = (_drawn(parameters, size, seed) for size in (d, d // 2))
+    return {name: (2 * np.asarray(value) - np.asarray(half[name])).tolist() for name, value in whole.items()}
+
+
+def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Any]:
+    width, n = (round(float(parameters[name]) * d) for name in ("beta", "alpha"))
+    layer = spiked_layer(seed, width, d, r=parameters["r"], c=parameters["c"], gamma=parameters["gamma"])
+    points = np.asarray(parameters["points"], dtype=np.float64)
+    teacher = scalar_function(parameters["teacher"])
+    shared: dict[str, Any] = {
+        "n": n,
+        "lam": float(parameters["lam"]),
+        "seed": seed,
+        "sigma_eps": float(parameters["sigma_eps"]),
+    }
+
+    def loss_at(b: float) -> float:
+        return training_loss(layer, _shifted(parameters["activation"], b), teacher, **shared)
+
+    loss = [loss_at(float(b)) for b in points]
+    best = int(np.argmin(loss))
+    bracket = (points[max(best - 1, 0)], points[min(best + 1, points.size - 1)])
+    found = minimize_scalar(lambda b: loss_at(float(b)), bounds=bracket, method="bounded", options={"xatol": 3e-3})
+    errors = [fit(layer, _shifted(parameters["activation"], float(b)), teacher, **shared).test_error for b in points]
+    return {"test_error": errors, "train_loss": loss, "trained": float(found.x)}
+
+
+def _shifted(activation: str, b: float) -> ScalarFunction:
+    return scalar_function(f"{activation}(x + {b!r})" if b >= 0 else f"{activation}(x - {-b!r})")
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Put the equations with a bias under the drawn models."""
+    base, axis = figure.settings["base"], figure.settings["axis"]
+    places = [float(b) for b in preset["points"]]
+    grid = np.linspace(axis["from"], axis["to"], axis["count"])
+    at_places, at_grid = (biased_statistics(**_arguments(base), b=b) for b in (np.asarray(places), grid))
+    comparisons = {
+        name: [
+            compare(float(value), [r[name][k] for r in results], curve="bias", place=places[k], quantity=_NAMES[name])
+            for k, value in enumerate(getattr(at_places, name))
+        ]
+        for name in _NAMES
+    }
+    best = trained_bias(**_arguments(base))
+    trained = compare(best.bias, [r["trained"] for r in results], curve="bias", place="trained", quantity="b")
+    marks = [Mark(best.bias, "trained", "infinite"), Mark(trained.mean, "", "infinite", measured=True)]
+    spike = {name: base[name] for name in ("r", "c", "gamma")}
+    bound, at = biased_lower_bound(base["activation"], base["teacher"], **spike)
+    plain = float(lower_bound(base["activation"], base["teacher"], **spike))
+    panels = tuple(
+        _panel(name, grid.tolist(), getattr(at_grid, name).tolist(), own, marks) for name, own in comparisons.items()
+    )
+    check = Check("bound (132) with the best bias over (27) without", bound / plain, 1.0, bound <= plain)
+    d = int(preset["d"])
+    notes = (
+        f"The test error is at least {plain:.4f} without a bias (27), and {bound:.4f} at the best one, {at:.2f} (132). "
+        f"Lines: Result 3.3 with (131). Points: spiked random features, extrapolated from d = {d // 2} and {d}."
+    )
+    every = (*(c for own in comparisons.values() for c in own), trained)
+    return Outcome(panels, every, (check,), notes=notes)
+
+
+def _arguments(base: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = dict(base)
+    return {"sigma": arguments.pop("activation"), "sigma_star": arguments.pop("teacher"), **arguments}
+
+
+def _panel(
+    name: str,
+    x: Sequence[float],
+    y: Sequence[float],
+    drawn: Sequence[Comparison],
+    marks: Sequence[Mark],
+) -> Panel:
+    return Panel(
+        _NAMES[name],
+        "bias b",
+        _NAMES[name],
+        y_scale="log",
+        lines=[Line(x, y, "", "large")],
+        points=[
+            Points(
+                [float(c.place) for c in drawn], [c.mean for c in drawn], [c.standard_error for c in drawn], "", "large"
+            )
+        ],
+        marks=marks,
+    )

@@ -1,0 +1,152 @@
+"""Convex losses and penalties of the readout fit (appendix C): finite-size theory over the real network.
+
+Settings
+--------
+axis : parameter on the horizontal axis (``alpha`` or ``lam``), its label, the range of the lines, its scale.
+quantities : what is compared, a panel each: fields of `gradstep.theory.convex_loss.ConvexPrediction`.
+base, curves : parameters of `Problem.cui2024`, and loss, penalty, channel, flip.
+Presets have ``points`` on the axis and the ``line`` count of theory along it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Check, Outcome, compare
+from gradstep.papers.panels import Line, Panel, Points
+from gradstep.problem import Problem
+from gradstep.simulation.convex_fit import convex_measurement
+from gradstep.sweeps import Result, Task
+from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
+
+__all__ = ["assemble", "measure", "predict", "tasks"]
+
+_NAMES = {
+    "test_error": "test error",
+    "test_loss": "loss on fresh samples",
+    "classification_error": "classification error",
+    "train_error": "training error",
+    "train_loss": "training loss",
+    "train_classification_error": "training classification error",
+    "active_fraction": "share of neurons in use",
+}
+_OF_THE_FIT = ("loss", "penalty", "channel", "flip")
+
+
+def _split(parameters: Mapping[str, Any]) -> tuple[Problem, dict[str, Any], list[str]]:
+    """Return the problem, the options of the fit, and the quantities asked for."""
+    chosen = dict(parameters)
+    quantities = chosen.pop("quantities")
+    fit = {name: chosen.pop(name) for name in _OF_THE_FIT if name in chosen}
+    return Problem.cui2024(**{**chosen, "alpha0": float(chosen["alpha0"])}), fit, quantities
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Draw and fit one network."""
+    problem, fit, quantities = _split(parameters)
+    measured = convex_measurement(problem, [seed], **fit)
+    return {name: float(measured[name][0]) for name in quantities}
+
+
+def predict(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Predict one place; the seed is not used."""
+    problem, fit, quantities = _split(parameters)
+    prediction = convex_prediction(problem, **fit)
+    return {name: float(getattr(prediction, name)) for name in [*quantities, "residual"]}
+
+
+def _parameters(figure: Figure, preset: Mapping[str, Any], curve: Mapping[str, Any], x: float) -> dict[str, Any]:
+    settings = figure.settings
+    return {
+        **settings["base"],
+        **curve.get("parameters", {}),
+        settings["axis"]["parameter"]: x,
+        "d": int(preset["d"]),
+        "quantities": list(settings["quantities"]),
+    }
+
+
+def _grid(figure: Figure, preset: Mapping[str, Any]) -> list[float]:
+    axis = figure.settings["axis"]
+    space = np.geomspace if axis.get("scale") == "log" else np.linspace
+    return [float(x) for x in space(axis["from"], axis["to"], int(preset["line"]))]
+
+
+def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
+    for curve in figure.settings["curves"]:
+        for x in map(float, preset["points"]):
+            yield curve, x
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List the theory along each line and at the points, then one network a point and seed."""
+    along = [(curve, x) for curve in figure.settings["curves"] for x in _grid(figure, preset)]
+    theory = [*along, *_places(figure, preset)]
+    return [Task(f"{__name__}:predict", _parameters(figure, preset, curve, x), 0) for curve, x in theory] + [
+        Task(f"{__name__}:measure", _parameters(figure, preset, curve, x), seed)
+        for curve, x in _places(figure, preset)
+        for seed in point_seeds(figure.name, curve["label"], x, preset)
+    ]
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Put the lines of the theory under the points."""
+    curves, quantities = figure.settings["curves"], figure.settings["quantities"]
+    grid, places, count = _grid(figure, preset), list(_places(figure, preset)), int(preset["seeds"])
+    along, rest = results[: len(curves) * len(grid)], results[len(curves) * len(grid) :]
+    theory, measured = rest[: len(places)], rest[len(places) :]
+    comparisons = {
+        (curve["label"], x, quantity): compare(
+            theory[index][quantity],
+            [result[quantity] for result in measured[index * count : (index + 1) * count]],
+            curve=curve["label"],
+            place=x,
+            quantity=_NAMES[quantity],
+        )
+        for index, (curve, x) in enumerate(places)
+        for quantity in quantities
+        if not _certain(theory[index], quantity)
+    }
+    panels = []
+    axis = figure.settings["axis"]
+    for quantity in quantities:
+        lines, points = [], []
+        for index, curve in enumerate(curves):
+            values = [result[quantity] for result in along[index * len(grid) : (index + 1) * len(grid)]]
+            lines.append(Line(grid, values, curve["label"], curve["regime"]))
+            own = [c for (label, _, name), c in comparisons.items() if (label, name) == (curve["label"], quantity)]
+            points.append(
+                Points(
+                    [float(c.place) for c in own],
+                    [c.mean for c in own],
+                    [c.standard_error for c in own],
+                    curve["label"],
+                    curve["regime"],
+                )
+            )
+        panels.append(
+            Panel(
+                title=_NAMES[quantity],
+                x_label=axis["label"],
+                y_label=_NAMES[quantity],
+                x_scale=axis.get("scale", "linear"),
+                lines=lines,
+                points=points,
+            )
+        )
+    worst = max(result["residual"] for result in [*along, *theory])
+    return Outcome(
+        tuple(panels),
+        tuple(comparisons.values()),
+        checks=(Check("largest residual of the equations", worst, TOLERANCE, worst <= TOLERANCE),),
+        notes=f"Lines: finite-size theory at d = {int(preset['d'])}. Points: the real network.",
+    )
+
+
+def _certain(theory: Result, quantity: str) -> bool:
+    """Whether a quantity does not vary: without a kink in the penalty every neuron is in use."""
+    return quantity == "active_fraction" and theory[quantity] > 1 - 1e-9

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import bench_simulation, bench_theory
+from benchmarks import bench_simulation, bench_sweeps, bench_theory
 
 Row = dict[str, Any]
 
@@ -85,7 +85,7 @@ def machine() -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print the table, and write it as JSON where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="theory only, fewer repetitions and smaller grids")
+    parser.add_argument("--quick", action="store_true", help="theory and sweeps only, fewer repetitions and smaller grids")
     parser.add_argument("--no-memory", action="store_true", help="leave out the 200,000-sample row (about 90 s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to FILE")
     options = parser.parse_args(arguments)
@@ -93,6 +93,8 @@ def main(arguments: list[str] | None = None) -> None:
     began = time.perf_counter()
     print("theory ...", file=sys.stderr, flush=True)
     rows = bench_theory.run(quick=options.quick)
+    print("sweeps ...", file=sys.stderr, flush=True)
+    rows += bench_sweeps.run_all(quick=options.quick)
     if not options.quick:
         print("simulation ...", file=sys.stderr, flush=True)
         rows += simulation_rows(memory=not options.no_memory)

@@ -164,6 +164,16 @@ def test_a_theory_that_fails_does_not_end_the_sweep(tmp_path):
     assert np.isnan(dataset.test_error_theory.values[1]) == bool(state.failed)
 
 
+def test_what_single_precision_costs_is_said(tmp_path):
+    states = []
+    dataset = gs.sweep(PROBLEM, {"n": [30]}, seeds=1, dtype="float32", store=tmp_path, workers=1, report=states.append)
+    double = gs.simulate(PROBLEM.replace(n=30), [int(dataset.seed_number[0, 0])])
+    expected = abs(float(dataset.test_error[0, 0]) / float(double["test_error"][0]) - 1)
+    assert 0 < expected < 1e-3
+    assert states[-1].precision_cost == pytest.approx(expected, rel=1e-6)
+    assert json.loads(dataset.attrs["float32_relative_error"])["test_error"] == pytest.approx(expected, rel=1e-6)
+
+
 def test_z_scores_do_not_depend_on_the_number_of_seeds():
     rng = np.random.default_rng(1)
     for seeds in (3, 12):

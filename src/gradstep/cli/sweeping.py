@@ -141,11 +141,21 @@ def run_sweep(
         raise typer.Exit(INTERRUPTED) from None
     worst = None if math.isnan(state.worst_z) else state.worst_z
     if as_json:
-        document = {"done": state.done, "total": state.total, "failed": state.failed, "worst_z": worst}
+        cost = None if math.isnan(state.precision_cost) else state.precision_cost
+        document = {
+            "done": state.done,
+            "total": state.total,
+            "failed": state.failed,
+            "worst_z": worst,
+            "precision_cost": cost,
+        }
         output.print_json({"command": "sweep", "versions": output.versions(), "results": str(out), **document})
     else:
         distance = "" if worst is None else f"; largest |z| of the test error {worst:.2f}"
-        output.print_lines(f"{state.done}/{state.total} tasks{distance}", str(out))
+        output.print_lines(f"{state.done}/{state.total} tasks{distance}")
+        if not math.isnan(state.precision_cost):
+            output.print_lines(f"float32 changes the test error by {state.precision_cost:.1e} (relative, one network)")
+        output.print_lines(str(out))
     if state.failed:
         typer.echo(f"{state.failed} tasks failed; the first: {state.first_failure}", err=True)
         raise typer.Exit(FAILED)

@@ -91,6 +91,8 @@ def collect(folder: Path | str) -> xarray.Dataset:
     used = max(most, int((numbers >= 0).sum(axis=1).max(initial=0)))
     by_name = {name: np.moveaxis(values[:, :used, k], 1, -1) for k, name in enumerate(QUANTITIES)}
     dataset: xarray.Dataset = _dataset(xarray, design, numbers[:, :used], by_name, theory)
+    if design.dtype == "float32" and design.seeds and (cost := store.read(design.precision_task())) is not None:
+        dataset.attrs["float32_relative_error"] = json.dumps(cost)
     return dataset
 
 

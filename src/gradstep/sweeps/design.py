@@ -163,6 +163,11 @@ class Design:
         parameters = {"problem": known.problem, "ridge": known.ridge, "device": self.device, "dtype": self.dtype}
         return Task("gradstep.sweeps.measure:simulated", parameters, self.seed_number(point, index))
 
+    def precision_task(self) -> Task:
+        """Return the task that compares single with double precision, at the first network of the first point."""
+        task = self.simulation_task(0, 0)
+        return Task("gradstep.sweeps.measure:precision_cost", task.parameters, task.seed)
+
     def tasks(self, shard: tuple[int, int] = (0, 1)) -> Iterator[tuple[int, Task]]:
         """Yield (point, task) for all that is to be done: predictions first, then all points seed by seed.
 

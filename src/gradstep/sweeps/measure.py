@@ -1,4 +1,4 @@
-"""The two tasks of a sweep: predict a point, simulate one network at a point."""
+"""The tasks of a sweep: predict a point, simulate one network at a point, see what single precision costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradstep.simulation import simulate
 from gradstep.theory import predict_many
 from gradstep.theory.prediction import QUANTITIES
 
-__all__ = ["predicted", "simulated"]
+__all__ = ["precision_cost", "predicted", "simulated"]
 
 
 def predicted(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -33,6 +33,16 @@ def simulated(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
         of_seed = measured[name][0]
         values[name] = [_number(v) for v in (of_seed if of_seed.ndim else [of_seed] * len(ridge))]
     return values
+
+
+def precision_cost(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return, for each quantity, the largest relative difference between one network in float32 and in float64."""
+    single, double = (simulated({**parameters, "dtype": dtype}, seed) for dtype in ("float32", "float64"))
+    cost = {}
+    for name in QUANTITIES:
+        pairs = [(float(a), float(b)) for a, b in zip(single[name], double[name], strict=True)]
+        cost[name] = max(abs(a - b) / max(abs(b), 1e-300) for a, b in pairs)
+    return cost
 
 
 def _number(value: Any) -> float | str:

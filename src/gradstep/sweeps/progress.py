@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,8 @@ class State:
         What the first of them said.
     worst_z : float
         Largest ``|z|`` of the test error over the points with at least four seeds; nan before.
+    precision_cost : float
+        With float32: relative error of the test error that it costs, measured at one network; nan in double precision.
     """
 
     done: int
@@ -35,6 +38,7 @@ class State:
     failed: int
     first_failure: str
     worst_z: float
+    precision_cost: float = math.nan
 
 
 @dataclass

@@ -127,6 +127,10 @@ def run(
                 for task in (design.simulation_task(int(point), k) for k in range(held[point], wanted[point]))
             )
             seeds = wanted
+    if design.dtype == "float32" and design.seeds:
+        ((_, cost),) = execute([design.precision_task()], store, workers=1)
+        if not isinstance(cost, Failure):
+            state = replace(state, precision_cost=float(cost["test_error"]))
     state = replace(state, worst_z=running.worst_z())
     if report is not None:
         report(state)

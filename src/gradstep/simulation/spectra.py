@@ -18,9 +18,9 @@ from gradstep.simulation.instance import TEACHER_AXIS, fit_sample, initial_reado
 from gradstep.simulation.step import gradient
 
 __all__ = [
+    "FeatureVector",
     "FirstLayer",
     "MeasuredFeatures",
-    "MeasuredOutlier",
     "MeasuredWeights",
     "WeightVector",
     "first_layer",
@@ -43,8 +43,18 @@ class FirstLayer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MeasuredOutlier:
-    """An eigenvalue of ``F^T F / n`` and its vectors; overlaps as in `gradstep.theory.spectrum.Outlier`."""
+class FeatureVector:
+    """An eigenvalue of ``F^T F / n`` and squared cosines of its vectors.
+
+    Attributes
+    ----------
+    eigenvalue : float
+    sample_overlap, teacher_overlap : ndarray, shape (5,)
+        Of the vector over the samples with Hermite polynomials of degree 0..4 of ``<x, g> / |g|``,
+        ``g = X^T (y - f) / n`` of the step, and of ``<x, beta*>``.
+    neuron_overlap : ndarray
+        Of the vector over the neurons with the orthonormal polynomials of the readout's law.
+    """
 
     eigenvalue: float
     sample_overlap: Array
@@ -60,12 +70,12 @@ class MeasuredFeatures:
     ----------
     eigenvalues : ndarray, shape (N,)
         Of ``F^T F / n``, increasing, with the zeros.
-    outliers : tuple of MeasuredOutlier
+    leading : tuple of FeatureVector
         The largest first.
     """
 
     eigenvalues: Array
-    outliers: tuple[MeasuredOutlier, ...]
+    leading: tuple[FeatureVector, ...]
 
 
 @dataclass(frozen=True)
@@ -133,7 +143,7 @@ def first_layer(problem: Problem, seed: int) -> FirstLayer:
     return FirstLayer(before, after, readout, step.linear / np.linalg.norm(step.linear))
 
 
-def measure_features(problem: Problem, seed: int, *, edge: float) -> MeasuredFeatures:
+def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> MeasuredFeatures:
     """Measure the spectrum of the feature covariance on fresh samples.
 
     Parameters
@@ -141,8 +151,8 @@ def measure_features(problem: Problem, seed: int, *, edge: float) -> MeasuredFea
     problem : Problem
         With finite sizes.
     seed : int
-    edge : float
-        Eigenvalues above it count as outliers: the predicted edge of the bulk and a margin for its fluctuation.
+    leading : int
+        How many of the largest eigenvalues to look at.
 
     Returns
     -------
@@ -154,22 +164,22 @@ def measure_features(problem: Problem, seed: int, *, edge: float) -> MeasuredFea
     features = np.asarray(problem.activation(inputs @ layer.after.T)) / math.sqrt(n)
     wide = features.shape[0] < features.shape[1]
     values, vectors = np.linalg.eigh(features @ features.T if wide else features.T @ features)
-    outside = np.flatnonzero(values > edge)[::-1]
-    along = hermite_values(inputs @ layer.gradient, _DEGREE) / math.sqrt(n)
-    target = hermite_values(inputs[:, TEACHER_AXIS], _DEGREE) / math.sqrt(n)
-    by_neuron = readout_polynomials(problem.readout, layer.readout, _DEGREE) / math.sqrt(features.shape[1])
-    outliers = []
-    for index in outside:
+    along = _unit_rows(hermite_values(inputs @ layer.gradient, _DEGREE))
+    target = _unit_rows(hermite_values(inputs[:, TEACHER_AXIS], _DEGREE))
+    by_neuron = _unit_rows(readout_polynomials(problem.readout, layer.readout, _DEGREE))
+    found = []
+    for index in range(len(values) - 1, len(values) - 1 - leading, -1):
         size = math.sqrt(values[index])
         left = vectors[:, index] if wide else features @ vectors[:, index] / size
         right = features.T @ vectors[:, index] / size if wide else vectors[:, index]
-        outliers.append(
-            MeasuredOutlier(
-                float(values[index]), (along @ left) ** 2, (by_neuron @ right) ** 2, (target @ left) ** 2
-            )
-        )
+        overlaps = [(basis @ vector) ** 2 for basis, vector in ((along, left), (by_neuron, right), (target, left))]
+        found.append(FeatureVector(float(values[index]), *overlaps))
     zeros = np.zeros(features.shape[1] - len(values))
-    return MeasuredFeatures(np.concatenate([zeros, np.maximum(values, 0.0)]), tuple(outliers))
+    return MeasuredFeatures(np.concatenate([zeros, np.maximum(values, 0.0)]), tuple(found))
+
+
+def _unit_rows(rows: Array) -> Array:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> MeasuredWeights:

@@ -37,7 +37,7 @@ ComplexArray = NDArray[np.complex128]
 #: Degrees of the functions of kappa and of the readout that outliers are compared with.
 _DEGREE = 4
 #: Share of the neurons whose bulk is averaged where the tail of the readout's law splits into bands of single neurons.
-_TAIL = 2e-3
+_TAIL = 5e-3
 #: Outliers nearer to the bulk than this share of its edge are part of it at any size that fits a computer.
 _EDGE_MARGIN = 1e-6
 
@@ -264,7 +264,8 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
         bulk = find_law(equations)
     except NotConverged:
         # g0 keeps the whole law of the readout, which outliers need.
-        slope, variance = (averaged_tail(groups.weight, table, _TAIL) for table in (tables.slope, tables.variance))
+        size = (tables.slope**2 + tables.variance) @ tables.weight
+        slope, variance = (averaged_tail(groups.weight, size, t, _TAIL) for t in (tables.slope, tables.variance))
         equations = replace(equations, slope=slope, variance=variance)
         bulk = find_law(equations, FINE)
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)

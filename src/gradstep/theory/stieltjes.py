@@ -31,9 +31,11 @@ _SMALLEST_SHARE = 1e-9
 #: Next to an edge Im m is the root of the distance; what is below this is rounding, beyond the edge.
 _SMALLEST_IMAGINARY = 1e-8
 _COARSE, FINE = (0.12, 0.04), (0.04, 0.013)
-_NODES = (48, 144, 432, 1296)
-_TAIL = 1e-7
+_NODES = (64, 192, 576, 1728)
+_TAIL = 1e-5
 _MASS_TOLERANCE = 1e-6
+#: Longest step towards an edge, relative to the spacing of the search.
+_LONGEST_STRIDE = 4
 _ADVICE = "Move the sizes away from n = width, or make the step smaller."
 
 
@@ -252,23 +254,23 @@ def _newton(equations: Equations, z: complex, state: ComplexArray, before: Compl
     return None
 
 
-def averaged_tail(weight: Array, values: Array, share: float) -> Array:
-    """Replace the largest values, of total probability at most `share`, by their mean.
+def averaged_tail(weight: Array, size: Array, values: Array, share: float) -> Array:
+    """Replace the values of the largest members, of total probability at most `share`, by their mean.
 
     Nodes far out in the tail of a law have a band of the spectrum each, too narrow and too light to matter or to find.
 
     Parameters
     ----------
-    weight : ndarray, shape (nodes,)
+    weight, size : ndarray, shape (nodes,)
+        Probabilities, and what orders the members.
     values : ndarray, shape (nodes, ...)
-        Ordered by their mean over the other axes.
     share : float
 
     Returns
     -------
     ndarray, shape (nodes, ...)
     """
-    order = np.argsort(values.reshape(len(values), -1).mean(axis=1))[::-1]
+    order = np.argsort(size)[::-1]
     tail = order[np.cumsum(weight[order]) <= share]
     result = values.copy()
     if len(tail):
@@ -349,7 +351,7 @@ def _edge(equations: Equations, point: Point, spacing: float) -> float:
             if longest < 1e-13:
                 raise NotConverged("an edge of the spectrum", point.residual, _STEP_TOLERANCE, _ADVICE)
         else:
-            point, longest = trial, min(1.5 * longest, abs(spacing))
+            point, longest = trial, min(2 * longest, _LONGEST_STRIDE * abs(spacing))
 
 
 def _resolve(equations: Equations, centre: Point, lower: float, upper: float) -> Band:

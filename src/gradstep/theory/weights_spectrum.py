@@ -248,8 +248,8 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
         after = find_law(equations)
     except NotConverged:
         samples = equations.samples
-        omega = averaged_tail(samples.weight, samples.omega, _TAIL)
-        added = averaged_tail(weight, equations.added, _TAIL)
+        omega = averaged_tail(samples.weight, samples.omega, samples.omega, _TAIL)
+        added = averaged_tail(weight, equations.added, equations.added, _TAIL)
         equations = replace(equations, added=added, samples=samples._replace(omega=omega))
         after = find_law(equations, FINE)
     linear = moments(problem.activation)

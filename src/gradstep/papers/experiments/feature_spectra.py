@@ -1,0 +1,218 @@
+"""Singular values of the features: predicted density and outliers, measured histogram and outliers, and their vectors.
+
+Settings
+--------
+constructor, base : `Problem` constructor and its fixed parameters.
+vary, vary_label : the parameter on the horizontal axis, and how it is written there.
+histograms : values of it that get a histogram each.
+outliers : how many outliers to follow.
+resolved : an outlier is compared when it is this far above the edge, relative to it.
+windows : optional, places of dotted vertical lines on the horizontal axis.
+Presets hold the sizes (merged into `base`), `points` (measured) and `grid` (number of predicted values).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare
+from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel, Points
+from gradstep.problem import Problem
+from gradstep.simulation.spectra import measure_features
+from gradstep.sweeps import Result, Task
+from gradstep.theory.spectrum import Outlier, Spectrum, feature_spectrum
+
+__all__ = ["assemble", "measure", "tasks"]
+
+_BINS = 60
+_REGIMES = ("large", "between", "few")
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one instance a point and seed."""
+    settings = figure.settings
+    shown = settings["histograms"]
+    return [
+        Task(
+            f"{__name__}:measure",
+            {**_parameters(figure, preset, x), "leading": settings["outliers"], "histogram": x in shown},
+            seed,
+        )
+        for x in preset["points"]
+        for seed in point_seeds(figure.name, "features", x, preset)
+    ]
+
+
+def _parameters(figure: Figure, preset: Mapping[str, Any], x: float) -> dict[str, Any]:
+    settings = figure.settings
+    base = {**settings["base"], **preset["sizes"], settings["vary"]: x}
+    return {"constructor": settings["constructor"], "base": base}
+
+
+def _problem(parameters: Mapping[str, Any]) -> Problem:
+    problem: Problem = getattr(Problem, parameters["constructor"])(**parameters["base"])
+    return problem
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Measure the spectrum of one instance."""
+    measured = measure_features(_problem(parameters), seed, leading=parameters["leading"])
+    vectors = measured.leading
+    return {
+        "outliers": [v.eigenvalue**0.5 for v in vectors],
+        "sample": [v.sample_overlap.tolist() for v in vectors],
+        "neuron": [v.neuron_overlap.tolist() for v in vectors],
+        "eigenvalues": measured.eigenvalues.tolist() if parameters["histogram"] else [],
+    }
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Put predicted densities, outliers and overlaps beside the measured ones."""
+    settings, points, seeds = figure.settings, preset["points"], int(preset["seeds"])
+    by_point = {x: results[i * seeds : (i + 1) * seeds] for i, x in enumerate(points)}
+    grid = np.linspace(min(points), max(points), int(preset["grid"])).tolist()
+    spectra = {
+        x: feature_spectrum(_problem(_parameters(figure, preset, x))) for x in sorted({*points, *grid}) if x is not None
+    }
+    panels, checks = [], []
+    for x in settings["histograms"]:
+        if x in points:
+            panel, distance = _histogram(settings, spectra[x], by_point[x], x)
+            panels.append(panel)
+            checks.append(_below(f"Kolmogorov distance, {settings['vary_label']} = {x:g}", distance, settings["distance"]))
+    lost = max(abs(s.bulk.atom + s.bulk.weight.sum() - 1) for s in spectra.values())
+    checks.append(_below("distance of the integral of the density from one", float(lost), 1e-6))
+    if len(points) > 1:
+        panels += [_places(figure, spectra, by_point), _overlaps(figure, spectra, by_point)]
+    comparisons = [c for x in points for c in _compare(settings, spectra[x], by_point[x], x)]
+    return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
+
+
+def _below(label: str, value: float, bound: float) -> Check:
+    return Check(label, value, bound, value <= bound)
+
+
+def _name(outlier: Outlier) -> str:
+    return f"h{outlier.sample_degree}(κ)"
+
+
+def _resolved(spectrum: Spectrum, margin: float) -> list[Outlier]:
+    edge = np.sqrt(spectrum.bulk.edge)
+    return [o for o in spectrum.outliers if o.singular_value > (1 + margin) * edge]
+
+
+def _compare(
+    settings: Mapping[str, Any], spectrum: Spectrum, results: Sequence[Result], x: float
+) -> list[Comparison]:
+    found = []
+    for rank, outlier in enumerate(_resolved(spectrum, settings["resolved"])[: settings["outliers"]]):
+        sample, neuron = outlier.sample_degree, outlier.neuron_degree
+        pairs = [
+            ("outlier", outlier.singular_value, [r["outliers"][rank] for r in results]),
+            (f"overlap h{sample}(κ)", outlier.sample_overlap[sample], [r["sample"][rank][sample] for r in results]),
+            (f"overlap p{neuron}(a)", outlier.neuron_overlap[neuron], [r["neuron"][rank][neuron] for r in results]),
+        ]
+        found += [
+            compare(
+                float(theory),
+                values,
+                curve=f"outlier {rank + 1}",
+                place=x,
+                quantity=quantity,
+                allowance=settings.get("allowance", 0.0),
+                reason=settings.get("reason", ""),
+            )
+            for quantity, theory, values in pairs
+        ]
+    return found
+
+
+def _histogram(
+    settings: Mapping[str, Any], spectrum: Spectrum, results: Sequence[Result], x: float
+) -> tuple[Panel, float]:
+    values = np.array([r["eigenvalues"] for r in results])
+    law, width = spectrum.bulk, values.shape[1]
+    nonzero = values[:, int(round(law.atom * width)) :]
+    singular = np.sqrt(nonzero.ravel())
+    edges = np.linspace(0, 1.02 * np.sqrt(law.edge), _BINS + 1)
+    counts = np.histogram(singular, edges)[0]
+    density = counts / (len(results) * width * np.diff(edges))
+    pooled = np.sort(nonzero.ravel())
+    measured = law.atom + (1 - law.atom) * (np.arange(len(pooled)) + 0.5) / len(pooled)
+    distance = float(np.abs(law.cumulative(pooled) - measured).max())
+    marks = []
+    for rank, outlier in enumerate(spectrum.outliers[: settings["outliers"]]):
+        regime = _REGIMES[rank]
+        mean = float(np.mean([r["outliers"][rank] for r in results]))
+        marks += [Mark(outlier.singular_value, _name(outlier), regime), Mark(mean, _name(outlier), regime, measured=True)]
+    lines = []
+    for band in law.bands:
+        s = np.sqrt([band.lower, *band.eigenvalue, band.upper])
+        heights = [0.0, *(2 * np.sqrt(band.eigenvalue) * band.density), 0.0]
+        lines.append(Line(s.tolist(), heights, "", "small"))
+    title = f"{settings['vary_label']} = {x:g}"
+    measured_bulk = Histogram(edges.tolist(), density.tolist(), "network", "initial")
+    return (
+        Panel(
+            title, "singular value of F / √n", "density", lines=lines, histograms=[measured_bulk], marks=marks
+        ),
+        distance,
+    )
+
+
+def _places(
+    figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mapping[float, Sequence[Result]]
+) -> Panel:
+    """Draw outliers against the varied parameter, with the edge of the bulk."""
+    settings = figure.settings
+    xs = list(spectra)
+    edge = [float(np.sqrt(spectra[x].bulk.edge)) for x in xs]
+    lines, points = [Line(xs, edge, "edge", "small", "dashed")], []
+    for rank in range(settings["outliers"]):
+        label, regime = f"outlier {rank + 1}", _REGIMES[rank]
+        there = [x for x in xs if len(spectra[x].outliers) > rank]
+        lines.append(Line(there, [spectra[x].outliers[rank].singular_value for x in there], label, regime))
+        values = {x: [r["outliers"][rank] for r in results] for x, results in by_point.items()}
+        points.append(_points(values, label, regime))
+    return Panel(
+        "outliers", settings["vary_label"], "singular value", lines=lines, points=points, guides=_windows(settings, edge)
+    )
+
+
+def _overlaps(
+    figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mapping[float, Sequence[Result]]
+) -> Panel:
+    """Draw what the left vectors are."""
+    settings = figure.settings
+    lines, points = [], []
+    for rank in range(settings["outliers"]):
+        there = [x for x in spectra if len(spectra[x].outliers) > rank]
+        if not there:
+            continue
+        main = spectra[there[-1]].outliers[rank].sample_degree
+        for degree in range(5):
+            curve = [float(spectra[x].outliers[rank].sample_overlap[degree]) for x in there]
+            if max(curve) < 0.05:
+                continue
+            label, regime = f"{rank + 1}: h{degree}(κ)", _REGIMES[rank]
+            lines.append(Line(there, curve, label, regime, "solid" if degree == main else "dashed"))
+            values = {x: [r["sample"][rank][degree] for r in found] for x, found in by_point.items() if x >= there[0]}
+            points.append(_points(values, label, regime))
+    return Panel(
+        "what the left vectors are", settings["vary_label"], "squared cosine", lines=lines, points=points,
+        guides=_windows(settings, [0.0, 1.0]),
+    )
+
+
+def _points(values: Mapping[float, Sequence[float]], label: str, regime: str) -> Points:
+    mean = [float(np.mean(v)) for v in values.values()]
+    error = [float(np.std(v, ddof=1) / np.sqrt(len(v))) for v in values.values()]
+    return Points(list(values), mean, error, label, regime)
+
+
+def _windows(settings: Mapping[str, Any], heights: Sequence[float]) -> list[Guide]:
+    return [Guide("", x=[place, place], y=[0.0, 10 * max(heights)]) for place in settings.get("windows", ())]

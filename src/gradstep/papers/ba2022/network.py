@@ -38,6 +38,7 @@ __all__ = [
     "gradient_at",
     "initial",
     "risk",
+    "sizes",
     "step_data",
     "stepped",
     "teacher_direction",
@@ -47,8 +48,22 @@ Array = NDArray[np.float64]
 
 
 def initial(problem: Problem, seed: int) -> tuple[Array, Array]:
-    """Draw the first layer ``(N, d)`` and the readout ``sqrt(N) a``, shape ``(N,)``, at initialisation."""
-    width, d = sizes(problem)[1::-1]
+    """Draw the network at initialisation.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes.
+    seed : int
+
+    Returns
+    -------
+    weights : ndarray, shape (N, d)
+        Entries of variance ``1 / d``.
+    readout : ndarray, shape (N,)
+        ``sqrt(N) a``, entries of variance one.
+    """
+    d, width, _ = sizes(problem)
     weights = initial_weights(seed, width, d, problem.initial_weights)
     return weights, initial_readout(seed, width, problem.readout)
 
@@ -60,7 +75,21 @@ def sizes(problem: Problem) -> tuple[int, int, int]:
 
 
 def gradient_at(problem: Problem, seed: int, weights: Array, readout: Array) -> Gradient:
-    """Return the gradient ``N G_0`` of (2.1), one neuron a row, on the samples of the step."""
+    """Compute the gradient (2.1) on the samples of the step.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes.
+    seed : int
+    weights : ndarray, shape (N, d)
+    readout : ndarray, shape (N,)
+
+    Returns
+    -------
+    Gradient
+        Its rows are ``N G_0``, one neuron a row.
+    """
     return gradient(
         backend(None, "float64"),
         problem.activation,
@@ -74,19 +103,56 @@ def gradient_at(problem: Problem, seed: int, weights: Array, readout: Array) -> 
 
 
 def stepped(problem: Problem, seed: int, weights: Array, readout: Array) -> Array:
-    r"""Take one step :math:`W_1=W_0+\eta\sqrt N G_0` on the samples of the step, the same ones every time."""
+    r"""Take one step :math:`W_1=W_0+\eta\sqrt N G_0`; repeated steps use the same samples.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes.
+    seed : int
+    weights : ndarray, shape (N, d)
+    readout : ndarray, shape (N,)
+
+    Returns
+    -------
+    ndarray, shape (N, d)
+    """
     rows: Array = gradient_at(problem, seed, weights, readout).rows
     return np.asarray(weights + problem.step_size / np.sqrt(weights.shape[0]) * rows)
 
 
 def data(problem: Problem, seed: int) -> tuple[Array, Array]:
-    """Draw the fresh inputs ``(n, d)`` and labels ``(n,)`` of the ridge fit."""
+    """Draw the fresh samples of the ridge fit.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes.
+    seed : int
+
+    Returns
+    -------
+    inputs : ndarray, shape (n, d)
+    labels : ndarray, shape (n,)
+    """
     d, _, n = sizes(problem)
     return _labelled(problem, fit_sample(seed, n, d))
 
 
 def step_data(problem: Problem, seed: int) -> tuple[Array, Array]:
-    """Draw the inputs and labels of the gradient step."""
+    """Draw the samples of the gradient step.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes.
+    seed : int
+
+    Returns
+    -------
+    inputs : ndarray, shape (n_step, d)
+    labels : ndarray, shape (n_step,)
+    """
     return _labelled(problem, step_sample(seed, int(problem.n_step), sizes(problem)[0]))  # type: ignore[arg-type]
 
 
@@ -111,7 +177,20 @@ def equivalent_features(values: Coefficients, weights: Array, inputs: Array, dra
 
 
 def fit(rows: Array, labels: Array, penalties: Sequence[float]) -> RidgePath:
-    """Fit the readout on raw features for every penalty ``n lam`` of (4.1)."""
+    """Fit the readout on raw features.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (n, N)
+    labels : ndarray, shape (n,)
+    penalties : sequence of float
+        ``n lam`` with the penalty ``lam`` of (4.1).
+
+    Returns
+    -------
+    RidgePath
+        Readouts ``b``, one column a penalty.
+    """
     n, width = rows.shape
     return fit_ridge(lambda: iter([(rows, labels)]), n, width, penalties)
 

@@ -165,7 +165,22 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             )
             owners.append((curve["label"], model, quantity))
     shown = [quantity for quantity in settings["quantities"] if quantity.endswith("error")]
-    panels = tuple(_panel(figure, quantity, len(shown) > 1, comparisons, owners) for quantity in shown)
+    # Where curves are drawn from two models each, the models get a panel each.
+    groups: list[tuple[str, ...]] = list(dict.fromkeys(tuple(curve["models"]) for curve in settings["curves"]))
+    several = len(groups) == 1 and len(groups[0]) > 1
+    split = [(model,) for model in groups[0]] if several else [tuple(_MODELS)]
+    panels = tuple(
+        _panel(
+            figure,
+            quantity,
+            models,
+            ", ".join([_NAMES[quantity]] * (len(shown) > 1) + [_MODELS[models[0]]] * several),
+            comparisons,
+            owners,
+        )
+        for quantity in shown
+        for models in split
+    )
     table = _table(settings["axis"]["label"], comparisons) if settings.get("table", False) else None
     d = int(preset["d"])
     notes = f"Lines: Result 3.3. Points: {settings['points_are']}, extrapolated from d = {d // 2} and {d}."
@@ -175,7 +190,8 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
 def _panel(
     figure: Figure,
     quantity: str,
-    titled: bool,
+    models: Sequence[str],
+    title: str,
     comparisons: Sequence[Comparison],
     owners: Sequence[tuple[str, str, str]],
 ) -> Panel:
@@ -189,7 +205,7 @@ def _panel(
         if curve.get("line", True):
             values = [float(getattr(statistics(_curve_parameters(figure, curve, x)), quantity)) for x in grid]
             lines.append(Line(grid, values, label, regime))
-        for model in curve["models"]:
+        for model in (m for m in curve["models"] if m in models):
             own = [c for c, o in zip(comparisons, owners, strict=True) if o == (label, model, quantity)]
             x = [float(c.place) for c in own]
             points.append(Points(x, [c.mean for c in own], [c.standard_error for c in own], label, regime))
@@ -197,7 +213,7 @@ def _panel(
     if quantity == "test_error" and settings.get("guides", {}).get("best_linear", False):
         guides.append(Guide("best linear", height=best_linear(settings["base"]["teacher"])))
     return Panel(
-        title=_NAMES[quantity] if titled else "",
+        title=title,
         x_label=axis["label"],
         y_label=_NAMES[quantity],
         x_scale=axis.get("scale", "linear"),

@@ -1,0 +1,312 @@
+"""Minimise a smooth function of a few coordinates, evaluated in batches, and certify what was found.
+
+A coarse scan of the whole box finds the valleys; each of the deepest is followed down by a stencil that moves or
+shrinks; Newton's method on central differences of fourth order finishes. The certificate is what the function says
+around the result: both neighbours in every coordinate, the gradient, the curvature, the bounds touched.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import NotConverged
+
+__all__ = ["Axis", "Minimum", "minimise"]
+
+Array = NDArray[np.float64]
+Bound = Literal["lower", "upper"]
+#: Points of shape (m, coordinates) in, values of shape (m,) out; infinite where there is none.
+Function = Callable[[Array], Array]
+
+#: Valleys of the scan that are followed down, and how much higher than the deepest they may start.
+_VALLEYS = 3
+_RELATIVE_DEPTH = 1.5
+_NEWTON_STEPS = 12
+#: Relative difference of values that counts as none: what the equations are solved to.
+RESOLUTION = 1e-10
+#: Relative gain that is no reason to leave a bound.
+NEGLIGIBLE = 1e-6
+#: Central differences at -2, -1, 1, 2 spacings.
+_OFFSETS = np.array([-2.0, -1.0, 1.0, 2.0])
+_FIRST = np.array([1.0, -8.0, 8.0, -1.0]) / 12
+_SECOND = np.array([-1.0, 16.0, 16.0, -1.0]) / 12
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One coordinate of the search.
+
+    Attributes
+    ----------
+    scan : ndarray
+        Increasing values of the coarse scan; the first and the last are the bounds.
+    spacing : float
+        Distance of the neighbours in the certificate, and of the finite differences.
+    whole : bool
+        Whether the coordinate takes integers only.
+    """
+
+    scan: Array
+    spacing: float
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """A minimum and its certificate; arrays have one entry a coordinate.
+
+    Attributes
+    ----------
+    point : ndarray
+    value : float
+    bounds : tuple of {"lower", "upper", None}
+        Which bound a coordinate lies on.
+    below, above : ndarray
+        Values one spacing lower and higher; infinite beyond a bound.
+    gradient, curvature : ndarray
+        First and second derivatives along the coordinates (one-sided, and nan, on a bound).
+    displacement : ndarray
+        What a further Newton step would still change; nan on a bound.
+    others : tuple of (ndarray, float)
+        The other valleys that were followed to their bottom, best first.
+    evaluations : int
+    """
+
+    point: Array
+    value: float
+    bounds: tuple[Bound | None, ...]
+    below: Array
+    above: Array
+    gradient: Array
+    curvature: Array
+    displacement: Array
+    others: tuple[tuple[Array, float], ...]
+    evaluations: int
+
+
+class _Counted:
+    """The function, with points outside the box at infinity and points met before remembered."""
+
+    def __init__(self, function: Function, axes: Sequence[Axis]) -> None:
+        self.function = function
+        self.low = np.array([axis.scan[0] for axis in axes])
+        self.high = np.array([axis.scan[-1] for axis in axes])
+        self.known: dict[tuple[float, ...], float] = {}
+
+    def __call__(self, points: Array, *, everywhere: bool = False) -> Array:
+        keys = [tuple(float(x) for x in point) for point in points]
+        inside = np.all((points >= self.low) & (points <= self.high), axis=1) | everywhere
+        new = dict.fromkeys(key for key, within in zip(keys, inside, strict=True) if within and key not in self.known)
+        if new:
+            values = self.function(np.array(list(new)))
+            self.known |= {key: float(value) for key, value in zip(new, values, strict=True)}
+        return np.array([self.known[key] if within else np.inf for key, within in zip(keys, inside, strict=True)])
+
+
+def minimise(function: Function, axes: Sequence[Axis], *, tolerance: float = 1e-3) -> Minimum:
+    """Find the lowest minimum of a function in a box.
+
+    Parameters
+    ----------
+    function : callable
+        Takes points of shape (m, coordinates); positive, smooth, and defined two spacings beyond the box.
+    axes : sequence of Axis
+    tolerance : float
+        Largest Newton displacement left, in spacings (in units of one for a coordinate that takes integers).
+
+    Returns
+    -------
+    Minimum
+
+    Raises
+    ------
+    NotConverged
+        If no value is finite, or the certificate fails: a neighbour is lower, or the displacement stays too large.
+
+    Notes
+    -----
+    A minimum between points of the scan that leaves no trace on them is not found: nothing but the scan vouches for
+    the minimum being the lowest one. A tie with a bound (a gain below 1e-6) is given to the
+    bound.
+    """
+    counted = _Counted(function, axes)
+    bottoms = [_polish(counted, axes, _descend(counted, axes, start), tolerance) for start in _valleys(counted, axes)]
+    bottoms.sort(key=lambda bottom: bottom[1])
+    point, value = bottoms[0]
+    others: list[tuple[Array, float]] = []
+    for place, height in bottoms[1:]:
+        known = [point, *(p for p, _ in others)]
+        if all(np.any(np.abs(place - p) > [2 * axis.spacing for axis in axes]) for p in known):
+            others.append((place, height))
+    at_bound = _to_bounds(counted, point, value)
+    if not np.array_equal(at_bound, point):
+        point, value = _polish(counted, axes, at_bound, tolerance)
+    return _certify(counted, axes, point, value, tuple(others), tolerance)
+
+
+def _to_bounds(counted: _Counted, point: Array, value: float) -> Array:
+    """Move to every bound that is as good as the minimum: the limit is what such a plateau means."""
+    for k in range(len(point)):
+        for edge in (counted.low[k], counted.high[k]):
+            moved = point.copy()
+            moved[k] = edge
+            at_edge = float(counted(moved[None])[0])
+            if at_edge <= value + NEGLIGIBLE * abs(value):
+                point, value = moved, at_edge
+                break
+    return point
+
+
+def _valleys(counted: _Counted, axes: Sequence[Axis]) -> list[Array]:
+    """Return the deepest local minima of the scan (values are positive)."""
+    shape = tuple(len(axis.scan) for axis in axes)
+    grid = np.stack(np.meshgrid(*(axis.scan for axis in axes), indexing="ij"), axis=-1)
+    values = counted(grid.reshape(-1, len(axes))).reshape(shape)
+    if not np.isfinite(values).any():
+        raise NotConverged("the scan", np.nan, RESOLUTION, "No point has a value: narrow the bounds.")
+    padded = np.pad(values, 1, constant_values=np.inf)
+    lowest = np.ones(shape, dtype=bool)
+    for offset in itertools.product((-1, 0, 1), repeat=len(axes)):
+        window = padded[tuple(slice(1 + o, 1 + o + size) for o, size in zip(offset, shape, strict=True))]
+        lowest &= values <= window
+    found = np.argwhere(lowest & np.isfinite(values))
+    heights = np.array([values[tuple(index)] for index in found])
+    order = [k for k in np.argsort(heights, kind="stable") if heights[k] <= heights.min() * _RELATIVE_DEPTH]
+    return [grid[tuple(found[k])] for k in order[:_VALLEYS]]
+
+
+def _descend(counted: _Counted, axes: Sequence[Axis], start: Array) -> Array:
+    """Move a stencil of three points a coordinate downhill, halving it where its centre is the lowest."""
+    width = np.array([_gap(axis, x) / 2 for axis, x in zip(axes, start, strict=True)])
+    least = np.array([axis.spacing for axis in axes])
+    whole = np.array([axis.whole for axis in axes])
+    moves = np.array(list(itertools.product((0, -1, 1), repeat=len(axes))), dtype=np.float64)
+    point = start
+    while True:
+        width = np.where(whole, np.ceil(width), width)
+        stencil = np.clip(point + moves * width, counted.low, counted.high)
+        values = counted(stencil)
+        best = int(np.argmin(values))
+        if values[best] < values[0] - RESOLUTION * abs(values[0]):
+            point = stencil[best]
+        elif np.all(width <= least):
+            return np.asarray(point, dtype=np.float64)
+        else:
+            width = np.maximum(width / 2, np.minimum(least, width))
+
+
+def _gap(axis: Axis, x: float) -> float:
+    place = int(np.argmin(np.abs(axis.scan - x)))
+    near = axis.scan[max(place - 1, 0) : place + 2]
+    return float(np.diff(near).max()) if len(near) > 1 else axis.spacing
+
+
+def _bounds(counted: _Counted, point: Array) -> tuple[Bound | None, ...]:
+    lower, upper = point <= counted.low, point >= counted.high
+    return tuple(
+        "lower" if at_low else "upper" if at_high else None for at_low, at_high in zip(lower, upper, strict=True)
+    )
+
+
+def _derivatives(counted: _Counted, axes: Sequence[Axis], point: Array, free: Sequence[int]) -> tuple[Array, Array]:
+    """Return the gradient and the Hessian in the free coordinates, by central differences of fourth order."""
+    h = np.array([axes[k].spacing for k in free])
+    unit = np.eye(len(point))[list(free)]
+    pairs = list(itertools.combinations(range(len(free)), 2))
+    points = [point[None]]
+    points += [point + _OFFSETS[:, None] * h[k] * unit[k] for k in range(len(free))]
+    points += [
+        point + np.array([[i * h[a], j * h[b]] for i in _OFFSETS for j in _OFFSETS]) @ unit[[a, b]] for a, b in pairs
+    ]
+    # Beyond the box too: only its centre has to be inside.
+    centre, *parts = np.split(
+        counted(np.concatenate(points), everywhere=True), np.cumsum([len(p) for p in points])[:-1]
+    )
+    along, across = parts[: len(free)], parts[len(free) :]
+    gradient = np.array([_FIRST @ values for values in along]) / h
+    hessian = np.diag([_SECOND @ values - 2.5 * centre[0] for values in along] / h**2)
+    for (a, b), values in zip(pairs, across, strict=True):
+        hessian[a, b] = hessian[b, a] = _FIRST @ values.reshape(4, 4) @ _FIRST / (h[a] * h[b])
+    return gradient, hessian
+
+
+def _newton(gradient: Array, hessian: Array) -> Array | None:
+    """Return the Newton step, or None where the function does not curve upwards."""
+    if not (np.isfinite(gradient).all() and np.isfinite(hessian).all()) or np.linalg.eigvalsh(hessian).min() <= 0:
+        return None
+    return np.asarray(-np.linalg.solve(hessian, gradient), dtype=np.float64)
+
+
+def _left(gradient: Array, hessian: Array, whole: Sequence[bool]) -> Array:
+    """Return what Newton's method would still change; beside integers, what it would with those held."""
+    step = _newton(gradient, hessian)
+    if step is None:
+        return np.full(len(gradient), np.inf)
+    smooth = [k for k, is_whole in enumerate(whole) if not is_whole]
+    if smooth and any(whole):
+        step[smooth] = -np.linalg.solve(hessian[np.ix_(smooth, smooth)], gradient[smooth])
+    return np.abs(step)
+
+
+def _polish(counted: _Counted, axes: Sequence[Axis], point: Array, tolerance: float) -> tuple[Array, float]:
+    """Follow Newton's method in the coordinates that are not on a bound: all, then those that are not integers."""
+    best = float(counted(point[None])[0])
+    inside = [k for k, bound in enumerate(_bounds(counted, point)) if bound is None]
+    smooth = [k for k in inside if not axes[k].whole]
+    for free in [inside, smooth] if smooth != inside else [inside]:
+        h = np.array([axes[k].spacing for k in free])
+        for _ in range(_NEWTON_STEPS if free else 0):
+            step = _newton(*_derivatives(counted, axes, point, free))
+            if step is None:
+                break
+            moved = point.copy()
+            moved[free] += np.clip(step, -4 * h, 4 * h)
+            moved = np.array([np.rint(x) if axis.whole else x for axis, x in zip(axes, moved, strict=True)])
+            moved = np.clip(moved, counted.low, counted.high)
+            value = float(counted(moved[None])[0])
+            if not value <= best + RESOLUTION * abs(best):
+                break
+            finished = bool(np.all(np.abs(moved - point)[free] <= 0.1 * tolerance * h))
+            point, best = moved, value
+            if finished:
+                break
+    return point, best
+
+
+def _certify(
+    counted: _Counted,
+    axes: Sequence[Axis],
+    point: Array,
+    value: float,
+    others: tuple[tuple[Array, float], ...],
+    tolerance: float,
+) -> Minimum:
+    bounds = _bounds(counted, point)
+    free = [k for k, bound in enumerate(bounds) if bound is None]
+    spacing = np.array([axis.spacing for axis in axes])
+    below, above = (counted(point + sign * np.diag(spacing)) for sign in (-1, 1))
+    gradient = np.where(np.isfinite(below), (value - below) / spacing, (above - value) / spacing)
+    curvature = np.full(len(axes), np.nan)
+    displacement = np.full(len(axes), np.nan)
+    if free:
+        slope, hessian = _derivatives(counted, axes, point, free)
+        gradient[free], curvature[free] = slope, np.diag(hessian)
+        displacement[free] = _left(slope, hessian, [axes[k].whole for k in free])
+        allowed = np.array([1.0 if axes[k].whole else tolerance * axes[k].spacing for k in free])
+        # Where the bottom is so flat that the equations' accuracy hides it, that accuracy is the limit.
+        allowed = np.maximum(allowed, 4 * np.sqrt(2 * RESOLUTION * abs(value) / np.maximum(np.diag(hessian), 1e-300)))
+        worst = float(np.max(displacement[free] / allowed))
+        if not worst <= 1:
+            raise NotConverged("the minimum", worst * tolerance, tolerance, "Narrow the bounds, or tune fewer at once.")
+    lower = min(float(below.min()), float(above.min()))
+    slack = NEGLIGIBLE if any(bounds) else RESOLUTION
+    if lower < value - slack * abs(value):
+        excess = (value - lower) / abs(value)
+        raise NotConverged("the minimum", excess, slack, "A neighbour is lower: narrow the bounds.")
+    return Minimum(point, value, bounds, below, above, gradient, curvature, displacement, others, len(counted.known))

@@ -1,0 +1,450 @@
+"""The best ridge, the best step size, the best split of a sample budget: minimisers of the predicted test error.
+
+The predicted error is smooth in the logarithms of the penalty and of the step size and in the number of samples of the
+step (its equations are solved to 1e-10), so its minimum can be found and certified rather than read off a grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian import moments
+from gradstep.problem import CONVENTION, Problem, Proportional, Step
+from gradstep.theory.minimise import Axis, Bound, Minimum, minimise
+from gradstep.theory.predict import predict, predict_many
+from gradstep.theory.prediction import Prediction
+from gradstep.theory.step import step_statistics
+
+__all__ = ["PARAMETERS", "Tuned", "TunedParameter", "tune"]
+
+Array = NDArray[np.float64]
+Parameter = Literal["ridge", "eta", "split"]
+
+PARAMETERS: tuple[Parameter, ...] = ("ridge", "eta", "split")
+
+#: Points of the coarse scan by how many parameters are tuned at once: a decade of ridge, a decade of eta, of the split.
+_SCAN = {
+    "ridge": {1: 4, 2: 2, 3: 1},
+    "eta": {1: 5, 2: 3, 3: 2},
+    "split": {1: 33, 2: 17, 3: 9},
+}
+#: Distance of the certificate's neighbours in the logarithm (or the logit of the split in the limit).
+_SPACING = 0.05
+#: Penalties searched, in units of the features' mean square times samples plus neurons.
+_RIDGE_RANGE = (1e-8, 1e4)
+#: Step sizes searched: from a spike that is lost in the bulk's spectrum to one of twenty a neuron.
+_SMALLEST_SPIKE, _LARGEST_SPIKE = 0.03, 20.0
+#: Least samples on either side of a split, and their share of the budget by default.
+_FEWEST, _SMALLEST_SHARE = 3, 0.05
+#: Error above the minimum by which the range of good values is defined.
+_NEAR = 0.01
+_OVER = "one or more of 'ridge', 'eta', 'split', each once"
+_UNITS = {"ridge": "ridge", "eta": "eta", "split": "n_step"}
+_AT_BOUND = {
+    ("ridge", "lower"): "ridge -> 0: as little as possible",
+    ("ridge", "upper"): "ridge -> infinity: nothing better than predicting zero",
+    ("eta", "lower"): "eta = 0: no step is best",
+    ("eta", "upper"): "eta -> infinity: the larger the better",
+    ("split", "lower"): "fewest samples for the step",
+    ("split", "upper"): "fewest samples for the fit",
+}
+
+
+@dataclass(frozen=True)
+class TunedParameter:
+    """One parameter at the optimum, and the certificate along it.
+
+    Attributes
+    ----------
+    name : {"ridge", "eta", "split"}
+    value : float
+        The penalty (divided by ``d`` in the proportional limit), the coefficient of the step size, or the samples of
+        the step (divided by ``d`` in the limit).
+    low, high : float
+        Bounds of the search.
+    at_bound : {"lower", "upper", None}
+        Whether the optimum lies on a bound; a step size at its lower bound is zero.
+    neighbours : tuple of float
+        The values on either side at which the error was compared; nan beyond a bound.
+    neighbour_errors : tuple of float
+        Test errors there, both at least that of the optimum; nan beyond a bound.
+    slope : float
+        ``d log(error) / d log(value)``: zero inside the bounds, pointing out of them on a bound.
+    curvature : float
+        ``d^2 log(error) / d log(value)^2``; nan on a bound.
+    uncertainty : float
+        Relative numerical uncertainty of `value`; nan on a bound.
+    near : tuple of float
+        Range of values around the optimum whose error is within one per cent of it, the other parameters held.
+    """
+
+    name: Parameter
+    value: float
+    low: float
+    high: float
+    at_bound: Bound | None
+    neighbours: tuple[float, float]
+    neighbour_errors: tuple[float, float]
+    slope: float
+    curvature: float
+    uncertainty: float
+    near: tuple[float, float]
+
+    @property
+    def meaning(self) -> str:
+        """What a bound means; empty inside."""
+        return "" if self.at_bound is None else _AT_BOUND[self.name, self.at_bound]
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """The best problem found and why it is the best.
+
+    Attributes
+    ----------
+    problem : Problem
+        The given problem with the tuned values in place.
+    prediction : Prediction
+        What theory says there.
+    before : Prediction
+        What theory says at the problem as given.
+    parameters : tuple of TunedParameter
+    others : tuple of (mapping, float)
+        Other local minima that were followed to their bottom: values by parameter, and their test error.
+    discretisation : float
+        Relative change of the optimum's error when the theory's quadrature is refined.
+    evaluations : int
+        Predictions made.
+    """
+
+    problem: Problem
+    prediction: Prediction
+    before: Prediction
+    parameters: tuple[TunedParameter, ...]
+    others: tuple[tuple[Mapping[str, float], float], ...]
+    discretisation: float
+    evaluations: int
+
+    def __getitem__(self, name: str) -> TunedParameter:
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        raise KeyError(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, with the convention spelled out."""
+        return {
+            "convention": CONVENTION,
+            "problem": self.problem.to_dict(),
+            "test_error": self.prediction.test_error,
+            "test_error_before": self.before.test_error,
+            "method": self.prediction.method,
+            "parameters": {
+                p.name: {
+                    "value": p.value,
+                    "bounds": [p.low, p.high],
+                    "at_bound": p.at_bound,
+                    "meaning": p.meaning,
+                    "neighbours": list(p.neighbours),
+                    "neighbour_errors": list(p.neighbour_errors),
+                    "slope": p.slope,
+                    "curvature": p.curvature,
+                    "uncertainty": p.uncertainty,
+                    "within_one_per_cent": list(p.near),
+                }
+                for p in self.parameters
+            },
+            "other_minima": [{"values": dict(values), "test_error": error} for values, error in self.others],
+            "discretisation": self.discretisation,
+            "evaluations": self.evaluations,
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"Tuned {' and '.join(p.name for p in self.parameters)} ({self.prediction.method}): test error "
+            f"{self.prediction.test_error:.6g}, from {self.before.test_error:.6g} as given",
+            str(self.problem),
+        ]
+        for p in self.parameters:
+            place = p.meaning or f"slope {p.slope:.0e}, relative uncertainty {p.uncertainty:.0e}"
+            near = f"within 1% from {p.near[0]:.4g} to {p.near[1]:.4g}"
+            lines.append(f"{_UNITS[p.name]:>8} = {p.value:.6g}  ({place}; {near})")
+        lines += [
+            "other minimum: "
+            + ", ".join(f"{_UNITS[name]} = {value:.4g}" for name, value in values.items())
+            + f", test error {error:.6g}"
+            for values, error in self.others
+        ]
+        return "\n".join(lines)
+
+
+def tune(
+    problem: Problem,
+    over: str | Iterable[str] = ("ridge", "eta"),
+    *,
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+) -> Tuned:
+    """Find the parameters that minimise the predicted test error, with a certificate.
+
+    Parameters
+    ----------
+    problem : Problem
+        Everything that is not tuned is held; the values given for what is tuned do not matter, except that `eta` keeps
+        its exponent (its coefficient is tuned) and `split` keeps the budget ``n_step + n``.
+    over : str or iterable of {"ridge", "eta", "split"}, optional
+        What to tune; any combination.
+    bounds : mapping, optional
+        Name to (low, high) in place of the default bounds: the penalty (divided by ``d`` in the proportional limit),
+        the coefficient of the step size (zero is allowed), the samples of the step (divided by ``d`` in the limit).
+
+    Returns
+    -------
+    Tuned
+
+    Raises
+    ------
+    InvalidInput
+        On unknown or repeated names, bounds out of order, a split of an infinite or tiny budget, and as `predict`.
+    NotConverged
+        If the certificate fails.
+
+    Notes
+    -----
+    By default penalties from 1e-8 to 1e4 times ``(n + N) E[sigma^2]`` are searched, step sizes from a spike that is lost in
+    the spectrum of the bulk to twenty a neuron, and splits with at least five per cent of the budget on either side.
+    The coarse scan alone vouches for the minimum being the lowest; its other valleys are reported in `others`.
+
+    Examples
+    --------
+    >>> import gradstep as gs
+    >>> problem = gs.Problem(
+    ...     activation="erf", teacher="H1", d=200, width=300, n_step=400, n=600, eta=0.0, ridge=1.0, noise=0.5
+    ... )
+    >>> best = gs.tune(problem, over="ridge")
+    >>> best.prediction.test_error < best.before.test_error
+    True
+    """
+    search = _Search(problem, _names(over), dict(bounds or {}))
+    found = minimise(search.errors, search.axes)
+    best = search.problem_at(found.point)
+    prediction, refined = predict(best), predict(best, refine=2)
+    discretisation = abs(refined.test_error / prediction.test_error - 1)
+    return Tuned(
+        problem=best,
+        prediction=prediction,
+        before=predict(problem),
+        parameters=tuple(search.parameter(k, found, discretisation) for k in range(len(search.names))),
+        others=tuple((search.values(place), error) for place, error in found.others),
+        discretisation=discretisation,
+        evaluations=found.evaluations,
+    )
+
+
+class _Search:
+    """The predicted error as a function of coordinates in which it is smooth: logarithms, and samples of the step."""
+
+    def __init__(self, problem: Problem, names: Sequence[Parameter], bounds: Mapping[str, tuple[float, float]]) -> None:
+        self.problem, self.names = problem, names
+        for name in bounds:
+            if name not in names:
+                raise InvalidInput("bounds", name, f"the parameters tuned: {', '.join(names)}")
+        self.budget = _budget(problem) if "split" in names else math.nan
+        self.bounds = {name: _bounds(name, problem, self.budget, bounds.get(name)) for name in names}
+        # The smallest step of the default search stands for none.
+        self.zero_step = self.bounds["eta"][0] if "eta" in names and not bounds.get("eta", (0.0,))[0] else 0.0
+        self.axes = [self._axis(name) for name in names]
+
+    def _axis(self, name: Parameter) -> Axis:
+        low, high = self.bounds[name]
+        points = _SCAN[name][len(self.names)]
+        if name != "split":
+            count = 2 + math.ceil(points * math.log10(high / low))
+            return Axis(np.log(np.geomspace(low, high, count)), _SPACING)
+        scan = np.linspace(_logit(low / self.budget), _logit(high / self.budget), points)
+        if self.problem.is_limit:
+            return Axis(scan, _SPACING)
+        whole = np.unique(np.rint(self.budget / (1 + np.exp(-scan))))
+        return Axis(whole, max(1, int(min(low, self.budget - high)) // 3), whole=True)
+
+    def value(self, name: Parameter, coordinate: float) -> float:
+        """Return the value of a parameter, in the units of `TunedParameter`."""
+        if name == "split":
+            return self.budget / (1 + math.exp(-coordinate)) if self.problem.is_limit else coordinate
+        value = math.exp(coordinate)
+        return 0.0 if name == "eta" and value <= self.zero_step * (1 + 1e-12) else value
+
+    def values(self, point: Array) -> dict[str, float]:
+        return {name: self.value(name, float(u)) for name, u in zip(self.names, point, strict=True)}
+
+    def problem_at(self, point: Array) -> Problem:
+        limit = self.problem.is_limit
+        changes: dict[str, Any] = {}
+        for name, value in self.values(point).items():
+            if name == "ridge":
+                changes["ridge"] = Proportional(value) if limit else value
+            elif name == "eta":
+                changes["eta"] = Step(value, self.problem.eta.exponent)
+            elif limit:
+                changes |= {"n_step": Proportional(value), "n": Proportional(self.budget - value)}
+            else:
+                changes |= {"n_step": round(value), "n": round(self.budget - value)}
+        return self.problem.replace(**changes)
+
+    def errors(self, points: Array) -> Array:
+        problems = [self.problem_at(point) for point in points]
+        try:
+            return np.array([p.test_error for p in predict_many(problems)])
+        except NotConverged:
+            return np.array([_error(problem) for problem in problems])
+
+    def parameter(self, k: int, found: Minimum, discretisation: float) -> TunedParameter:
+        name, axis, u = self.names[k], self.axes[k], float(found.point[k])
+        value, error = self.value(name, u), found.value
+        # d(coordinate) / d log(value)
+        stretch = 1.0
+        if name == "split":
+            stretch = 1 / (1 - value / self.budget) if self.problem.is_limit else value
+        around = (float(found.below[k]), float(found.above[k]))
+        shift = float(found.displacement[k]) + discretisation * error / float(found.curvature[k])
+        if axis.whole:
+            shift = max(shift, 0.5)
+        return TunedParameter(
+            name=name,
+            value=value,
+            low=self.value(name, float(axis.scan[0])),
+            high=self.value(name, float(axis.scan[-1])),
+            at_bound=found.bounds[k],
+            neighbours=(
+                self.value(name, u - axis.spacing) if math.isfinite(around[0]) else math.nan,
+                self.value(name, u + axis.spacing) if math.isfinite(around[1]) else math.nan,
+            ),
+            neighbour_errors=(
+                around[0] if math.isfinite(around[0]) else math.nan,
+                around[1] if math.isfinite(around[1]) else math.nan,
+            ),
+            slope=float(found.gradient[k]) * stretch / error,
+            curvature=float(found.curvature[k]) * stretch**2 / error,
+            uncertainty=math.nan if found.bounds[k] else shift / stretch,
+            near=(
+                self.value(name, self._near(found, k, -1)),
+                self.value(name, self._near(found, k, 1)),
+            ),
+        )
+
+    def _near(self, found: Minimum, k: int, side: int) -> float:
+        """Return the coordinate, on one side of the minimum, where the error is one per cent larger (or the bound)."""
+        axis, u = self.axes[k], float(found.point[k])
+        edge = float(axis.scan[-1] if side > 0 else axis.scan[0])
+        offsets = [0.0]
+        while u + side * offsets[-1] != edge:
+            offsets.append(min(max(2 * offsets[-1], axis.spacing), abs(edge - u)))
+            if offsets[-1] == abs(edge - u):
+                break
+        points = np.repeat(found.point[None], len(offsets), axis=0)
+        points[:, k] = u + side * np.array(offsets)
+        excess = self.errors(points) / found.value - 1
+        beyond = np.flatnonzero(excess > _NEAR)
+        if not beyond.size:
+            return edge
+        # The excess grows like the square of the distance.
+        last = int(beyond[0])
+        root = np.sqrt(np.maximum(excess[last - 1 : last + 1], 0.0))
+        distance = offsets[last - 1] + (math.sqrt(_NEAR) - root[0]) / (root[1] - root[0]) * (
+            offsets[last] - offsets[last - 1]
+        )
+        place = u + side * float(distance)
+        return round(place) if axis.whole else place
+
+
+def _error(problem: Problem) -> float:
+    try:
+        return predict(problem).test_error
+    except NotConverged:
+        return math.inf
+
+
+def _logit(fraction: float) -> float:
+    return math.log(fraction / (1 - fraction))
+
+
+def _names(over: object) -> tuple[Parameter, ...]:
+    given = [over] if isinstance(over, str) else over
+    if not isinstance(given, Iterable):
+        raise InvalidInput("over", over, _OVER)
+    names = list(given)
+    if not names or any(not isinstance(n, str) or n not in PARAMETERS for n in names) or len(set(names)) < len(names):
+        raise InvalidInput("over", over, _OVER)
+    return tuple(names)
+
+
+def _budget(problem: Problem) -> float:
+    if problem.n_step == math.inf:
+        raise InvalidInput("n_step", problem.n_step, "a finite number of samples, to split the budget n_step + n")
+    if problem.is_limit:
+        return problem.ratio("n_step") + problem.ratio("n")
+    budget = int(problem.n_step) + int(problem.n)  # type: ignore[arg-type]
+    if budget < 4 * _FEWEST:
+        raise InvalidInput("n_step + n", budget, f"a budget of at least {4 * _FEWEST} samples to split")
+    return budget
+
+
+def _bounds(name: Parameter, problem: Problem, budget: float, given: tuple[float, float] | None) -> tuple[float, float]:
+    """Return the bounds of a parameter in the units of `TunedParameter`."""
+    default = {"ridge": _ridge_bounds, "eta": _eta_bounds, "split": _split_bounds}[name](problem, budget)
+    if given is None:
+        return default
+    allowed = "(low, high) with 0 < low < high"
+    low, high = _pair(name, given, allowed)
+    if name == "eta" and low == 0:
+        low = min(default[0], high / 10)
+    least, most = 0.0, math.inf
+    if name == "split":
+        least = 0.0 if problem.is_limit else _FEWEST - 1
+        most = budget if problem.is_limit else budget - _FEWEST + 1
+        allowed = f"(low, high) with {least:g} < low < high < {most:g}"
+    if not least < low < high < most:
+        raise InvalidInput(f"bounds of {name}", given, allowed)
+    return low, high
+
+
+def _pair(name: str, given: object, allowed: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, given)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise InvalidInput(f"bounds of {name}", given, allowed) from None
+    return low, high
+
+
+def _ridge_bounds(problem: Problem, budget: float) -> tuple[float, float]:
+    per_d = problem.ratio("n") + problem.ratio("width")
+    unit = per_d * (1.0 if problem.is_limit else problem.d) * float(moments(problem.activation).second_moment)
+    return _RIDGE_RANGE[0] * unit, _RIDGE_RANGE[1] * unit
+
+
+def _eta_bounds(problem: Problem, budget: float) -> tuple[float, float]:
+    limit, exponent = problem.is_limit, problem.eta.exponent
+    d = 1e8 if limit else problem.d
+    width = problem.ratio("width") * d
+    n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * d
+    unit = step_statistics(problem.replace(eta=Step(1.0, 0.5)), d, width, n_step)
+    # Step size (over sqrt N) that moves a neuron by one.
+    one = 1 / math.hypot(unit.spike, math.sqrt(unit.bulk))
+    if limit:
+        low, high = (_SMALLEST_SPIKE, 1e3) if exponent == 0 else (1e-3, _LARGEST_SPIKE)
+        return low * one, high * one
+    power = width ** (0.5 - exponent)
+    return _SMALLEST_SPIKE * one * power / math.sqrt(width), _LARGEST_SPIKE * one * power
+
+
+def _split_bounds(problem: Problem, budget: float) -> tuple[float, float]:
+    least = _SMALLEST_SHARE * budget
+    if not problem.is_limit:
+        least = max(_FEWEST, math.ceil(least))
+    return least, budget - least

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gradstep.simulation import Measurement, simulate
     from gradstep.sweeps import sweep
     from gradstep.theory import Prediction, predict, predict_many
+    from gradstep.theory.tuning import Tuned, tune
 
 __version__ = "0.1.0"
 
@@ -40,11 +41,13 @@ _HOME = {
     "Readout": "gradstep.problem",
     "ScalarFunction": "gradstep.gaussian",
     "Step": "gradstep.problem",
+    "Tuned": "gradstep.theory.tuning",
     "predict": "gradstep.theory",
     "predict_many": "gradstep.theory",
     "scalar_function": "gradstep.gaussian",
     "simulate": "gradstep.simulation",
     "sweep": "gradstep.sweeps",
+    "tune": "gradstep.theory.tuning",
 }
 
 __all__ = [
@@ -58,12 +61,14 @@ __all__ = [
     "Readout",
     "ScalarFunction",
     "Step",
+    "Tuned",
     "__version__",
     "predict",
     "predict_many",
     "scalar_function",
     "simulate",
     "sweep",
+    "tune",
 ]
 
 

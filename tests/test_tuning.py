@@ -1,0 +1,331 @@
+"""Tuned parameters: closed forms, exhaustive searches, an independent optimiser, the certificate, the real network."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from typer.testing import CliRunner
+
+import gradstep as gs
+from gradstep.cli import app
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian import moments
+from gradstep.theory.minimise import Axis, minimise
+
+LIMIT = {"d": math.inf, "n_step": gs.Proportional(1.0), "n": gs.Proportional(2.0), "ridge": gs.Proportional(1.0)}
+
+
+def network(**changes):
+    settings = {
+        "activation": "tanh",
+        "teacher": "sin",
+        "d": 100,
+        "width": 150,
+        "n_step": 400,
+        "n": 300,
+        "eta": gs.Step(1.0, 0.5),
+        "ridge": 1.0,
+        "noise": 0.3,
+        "readout": "constant",
+    }
+    return gs.Problem(**settings | changes)
+
+
+def error(problem, **changes):
+    return gs.predict(problem.replace(**changes)).test_error
+
+
+# --- the search, on functions whose minima are known ------------------------------------------------------------------
+
+
+def quartic(points):
+    x, y = points[:, 0] - 0.3, points[:, 1] + 1.2
+    return 2 + (x + 0.9 * y) ** 2 + 0.02 * (x - y) ** 2 + 0.1 * x**4
+
+
+def test_finds_the_bottom_of_a_narrow_oblique_valley():
+    found = minimise(quartic, [Axis(np.linspace(-3, 3, 9), 0.05), Axis(np.linspace(-4, 4, 8), 0.05)])
+    np.testing.assert_allclose(found.point, [0.3, -1.2], atol=1e-6)
+    assert found.bounds == (None, None)
+    assert np.all(found.below > found.value)
+    assert np.all(found.above > found.value)
+    np.testing.assert_allclose(found.gradient, 0, atol=1e-8)
+    np.testing.assert_allclose(found.curvature, [2 + 0.04, 2 * 0.81 + 0.04], rtol=1e-6)
+
+
+def test_takes_the_lower_of_two_valleys_and_reports_the_other():
+    def two(points):
+        x = points[:, 0]
+        return 1 + (x**2 - 1) ** 2 + 0.1 * x
+
+    found = minimise(two, [Axis(np.linspace(-3, 3, 25), 0.05)])
+    roots = np.sort(np.roots([4, 0, -4, 0.1]).real)
+    assert found.point[0] == pytest.approx(roots[0], abs=1e-6)
+    assert [place[0] for place, _ in found.others] == pytest.approx([roots[2]], abs=1e-6)
+
+
+def test_bounds_plateaus_and_integers():
+    scan = np.linspace(-2, 2, 9)
+    slope = minimise(lambda p: np.exp(p[:, 0]), [Axis(scan, 0.05)])
+    assert (slope.point[0], slope.bounds) == (-2, ("lower",))
+    assert slope.gradient[0] > 0
+    plateau = minimise(lambda p: 1 + np.maximum(-p[:, 0], 0) ** 5, [Axis(scan, 0.05)])
+    assert plateau.bounds == ("upper",)
+    joint = minimise(
+        lambda p: 1 + (p[:, 0] - 17.4) ** 2 / 50 + (p[:, 1] - 0.1 * p[:, 0]) ** 2,
+        [Axis(np.arange(2.0, 60.0, 6.0), 2, whole=True), Axis(np.linspace(-4, 4, 9), 0.05)],
+    )
+    np.testing.assert_allclose(joint.point, [17, 1.7], atol=1e-6)
+
+
+def test_what_cannot_be_certified_is_not_returned():
+    rng = np.random.default_rng(5)
+    with pytest.raises(NotConverged):
+        minimise(lambda p: 1 + rng.random(len(p)), [Axis(np.linspace(0, 1, 12), 0.05)])
+    with pytest.raises(NotConverged, match="No point"):
+        minimise(lambda p: np.full(len(p), np.inf), [Axis(np.linspace(0, 1, 12), 0.05)])
+
+
+# --- closed forms -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("activation", "teacher", "noise"),
+    [("linear", "H1", 0.5), ("linear", "sin", 0.3), ("tanh", "sin", 1.5), ("tanh", "H1", 0.3), ("tanh", "H1", 0.01)],
+)
+def test_best_ridge_of_a_wide_network_in_closed_form(activation, teacher, noise):
+    # A wide network is kernel ridge regression with the kernel N (c1^2 x.x'/d + c*^2 1[x = x']): ridge regression on x
+    # with the penalty (ridge/N + c*^2) d / c1^2, whose best value is d (noise^2 + |f_{>1}|^2) / f1^2.
+    width = 1e6
+    problem = gs.Problem(
+        **LIMIT, activation=activation, teacher=teacher, width=gs.Proportional(width), eta=0.0, noise=noise
+    )
+    of_activation, of_teacher = moments(problem.activation), moments(problem.teacher)
+    noise_to_signal = (noise**2 + of_teacher.second_moment - of_teacher.linear**2) / of_teacher.linear**2
+    exact = width * (of_activation.linear**2 * noise_to_signal - of_activation.nonlinear_second_moment)
+    best = gs.tune(problem, over="ridge")["ridge"]
+    if exact > 0:
+        assert best.value == pytest.approx(exact, rel=1e-4)
+        assert best.at_bound is None
+        assert abs(best.slope) < 1e-9
+    else:
+        # The activation's nonlinear part alone regularises too much: nothing should be added.
+        assert best.at_bound == "lower"
+        assert best.meaning.startswith("ridge -> 0")
+
+
+def test_a_teacher_out_of_reach_wants_an_infinite_ridge():
+    problem = gs.Problem(**LIMIT, activation="tanh", teacher="H3", width=gs.Proportional(1.5), eta=0.0, noise=0.3)
+    assert gs.tune(problem, over="ridge")["ridge"].at_bound == "upper"
+
+
+@pytest.mark.parametrize("frequency", [0.6, 1.0])
+def test_best_step_expresses_the_teacher_exactly(frequency):
+    # Population gradient, constant readout, sin network: along the spike r the features average to e^{-1/2} sin(r x),
+    # which is the teacher sin(t x) where r = eta c1 f1 = t, with c1 = e^{-1/2} and f1 = t e^{-t^2/2}.
+    problem = gs.Problem(
+        activation="sin",
+        teacher=f"sin({frequency}*x)",
+        d=math.inf,
+        width=gs.Proportional(2.0),
+        n_step=math.inf,
+        n=gs.Proportional(1e3),
+        eta=gs.Step(1.0, 0.5),
+        ridge=gs.Proportional(1e-6),
+        readout="constant",
+    )
+    best = gs.tune(problem, over="eta")
+    assert best["eta"].value == pytest.approx(math.exp(0.5 + frequency**2 / 2), rel=5e-5)
+    assert best.prediction.test_error < 1e-9
+
+
+def test_a_step_that_only_adds_noise_is_not_taken():
+    # An even teacher has no linear part: the gradient is noise.
+    best = gs.tune(network(teacher="H2", activation="relu"), over=("eta", "ridge"))
+    assert best["eta"].value == 0
+    assert best["eta"].meaning.startswith("eta = 0")
+    assert best.problem.eta.coefficient == 0
+    assert best.prediction.test_error <= error(best.problem, eta=gs.Step(0.05, 0.5))
+
+
+# --- exhaustive and independent searches ------------------------------------------------------------------------------
+
+
+def test_best_split_is_that_of_an_exhaustive_search():
+    problem = network(d=30, width=40, n_step=60, n=61)
+    best = gs.tune(problem, over="split")
+    low, high = round(best["split"].low), round(best["split"].high)
+    every = gs.predict_many([problem.replace(n_step=k, n=121 - k) for k in range(low, high + 1)])
+    assert best["split"].value == low + int(np.argmin([p.test_error for p in every]))
+    assert best.problem.n_step + best.problem.n == 121
+    assert best.prediction.test_error == min(p.test_error for p in every)
+
+
+@pytest.mark.parametrize("readout", ["constant", "gaussian"])
+def test_joint_optimum_of_ridge_and_step_holds_against_nested_brent(readout):
+    problem = network(readout=readout)
+    best = gs.tune(problem, over=("ridge", "eta"))
+
+    def over_ridge(log_eta):
+        eta = gs.Step(math.exp(log_eta), 0.5)
+        return minimize_scalar(
+            lambda u: error(problem, eta=eta, ridge=math.exp(u)), bracket=(2.0, 4.0), options={"xtol": 1e-7}
+        )
+
+    eta = best["eta"].value
+    outer = minimize_scalar(
+        lambda u: over_ridge(u).fun, bracket=(math.log(0.7 * eta), math.log(1.4 * eta)), options={"xtol": 1e-4}
+    )
+    assert best.prediction.test_error <= outer.fun * (1 + 1e-9)
+    assert math.log(eta) == pytest.approx(outer.x, abs=2e-3)
+    assert math.log(best["ridge"].value) == pytest.approx(over_ridge(math.log(eta)).x, abs=1e-4)
+
+
+def test_all_three_beat_any_two_and_the_certificate_says_what_theory_says():
+    problem = network(d=60, width=80, n_step=150, n=150)
+    best = gs.tune(problem, over=("ridge", "eta", "split"))
+    assert best.prediction.test_error <= gs.tune(problem, over=("ridge", "eta")).prediction.test_error
+    assert best.prediction.test_error < best.before.test_error
+    assert [p.name for p in best.parameters] == ["ridge", "eta", "split"]
+    for p in best.parameters:
+        for neighbour, claimed in zip(p.neighbours, p.neighbour_errors, strict=True):
+            changes = {
+                "ridge": {"ridge": neighbour},
+                "eta": {"eta": gs.Step(neighbour, 0.5)},
+                "split": {"n_step": round(neighbour), "n": 300 - round(neighbour)} if p.name == "split" else {},
+            }[p.name]
+            assert error(best.problem, **changes) == pytest.approx(claimed, rel=1e-12)
+            assert claimed > best.prediction.test_error
+        assert p.low < p.near[0] < p.value < p.near[1] < p.high
+        assert p.uncertainty < 0.01
+    ridge = best["ridge"]
+    for edge in ridge.near:
+        assert error(best.problem, ridge=edge) == pytest.approx(1.01 * best.prediction.test_error, rel=2e-3)
+    step = 1e-3
+    logs = [math.log(error(best.problem, ridge=ridge.value * math.exp(s * step))) for s in (-1, 0, 1)]
+    assert ridge.curvature == pytest.approx((logs[0] - 2 * logs[1] + logs[2]) / step**2, rel=1e-2)
+
+
+def test_the_split_of_the_proportional_limit():
+    problem = gs.Problem(
+        activation="tanh",
+        teacher="sin",
+        d=math.inf,
+        width=gs.Proportional(1.5),
+        n_step=gs.Proportional(3.0),
+        n=gs.Proportional(3.0),
+        eta=gs.Step(1.5, 0.5),
+        ridge=gs.Proportional(0.1),
+        readout="constant",
+        noise=0.2,
+    )
+    best = gs.tune(problem, over="split")
+    dense = np.linspace(0.5, 5.5, 201)
+    errors = [
+        p.test_error
+        for p in gs.predict_many(
+            problem.replace(n_step=gs.Proportional(x), n=gs.Proportional(6 - x)) for x in map(float, dense)
+        )
+    ]
+    assert best["split"].value == pytest.approx(dense[int(np.argmin(errors))], abs=0.026)
+    assert best.prediction.test_error <= min(errors)
+    assert abs(best["split"].slope) < 1e-6
+
+
+def test_bounds_are_kept():
+    best = gs.tune(network(), over="ridge", bounds={"ridge": (1e-3, 1e-1)})["ridge"]
+    assert (best.at_bound, best.value) == ("upper", pytest.approx(0.1))
+    assert best.slope < 0
+    assert math.isnan(best.neighbours[1])
+    step = gs.tune(network(), over="eta", bounds={"eta": (2.0, 3.0)})["eta"]
+    assert 2 <= step.value <= 3
+
+
+# --- input ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "changes", "arguments"),
+    [
+        ("over", {}, {"over": "width"}),
+        ("over", {}, {"over": ()}),
+        ("over", {}, {"over": ("ridge", "ridge")}),
+        ("over", {}, {"over": 3}),
+        ("bounds", {}, {"over": "ridge", "bounds": {"eta": (1, 2)}}),
+        ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (2, 1)}}),
+        ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (0, 1)}}),
+        ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": "low"}}),
+        ("bounds of split", {}, {"over": "split", "bounds": {"split": (1, 100)}}),
+        ("n_step", {"n_step": math.inf}, {"over": "split"}),
+        ("n_step + n", {"n_step": 5, "n": 4}, {"over": "split"}),
+        ("output_scale", {"output_scale": "1/sqrt(N)", "readout": "gaussian"}, {"over": "eta"}),
+    ],
+)
+def test_bad_input_is_named(field, changes, arguments):
+    with pytest.raises(InvalidInput) as raised:
+        gs.tune(network(**changes), **arguments)
+    assert raised.value.field == field
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+SMALL = ["--d", "40", "--width", "50", "--n-step", "80", "--n", "90", "--readout", "constant"]
+
+
+def test_command_gives_the_numbers_of_the_library():
+    shown = CliRunner().invoke(app, ["tune", *SMALL, "--over", "ridge,eta", "--json"])
+    assert shown.exit_code == 0, shown.stderr
+    document = json.loads(shown.stdout)
+    problem = gs.Problem.from_dict(document["tuned"][0]["before"])
+    best = gs.tune(problem, over=("ridge", "eta"))
+    for name in ("ridge", "eta"):
+        assert document["tuned"][0]["parameters"][name]["value"] == best[name].value
+    text = CliRunner().invoke(app, ["tune", *SMALL, "--over", "ridge,eta"]).stdout
+    for part in ("ridge", "eta", "within 1 %", "slope", f"{best.prediction.test_error:.6g}"):
+        assert part in text
+
+
+def test_command_takes_a_grid():
+    shown = CliRunner().invoke(app, ["tune", *SMALL, "--over", "ridge", "--n", "60,120"])
+    assert shown.exit_code == 0, shown.stderr
+    assert len([line for line in shown.stdout.splitlines() if line.startswith(("60 ", "120 "))]) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--over", "width"], ["--over", ""], ["--over", "split", "--n-step", "inf"], ["--ridge", "1,2"]]
+)
+def test_command_refuses_in_one_line(arguments):
+    shown = CliRunner().invoke(app, ["tune", *SMALL, *arguments])
+    assert shown.exit_code == 2
+    assert len(shown.stderr.strip().splitlines()) == 1
+    as_json = CliRunner().invoke(app, ["tune", *SMALL, *arguments, "--json"])
+    assert json.loads(as_json.stderr)["error"]["exit_code"] == 2
+
+
+# --- the real network -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ["ridge", "eta", "split"])
+def test_no_neighbour_of_the_optimum_is_better_on_the_real_network(name):
+    problem = network(d=200, width=300, n_step=600, n=600, readout="gaussian", ridge=20.0)
+    best = gs.tune(problem, over=name)
+    value, seeds = best[name].value, range(4100, 4124)
+
+    def measured(factor):
+        if name == "ridge":
+            return gs.simulate(best.problem.replace(ridge=value * factor), seeds)["test_error"]
+        if name == "eta":
+            return gs.simulate(best.problem.replace(eta=gs.Step(value * factor, 0.5)), seeds)["test_error"]
+        n_step = round(value * factor)
+        return gs.simulate(best.problem.replace(n_step=n_step, n=1200 - n_step), seeds)["test_error"]
+
+    at_best = measured(1.0)
+    for factor in (0.6, 0.8, 1.25, 1.6):
+        gain = at_best - measured(factor)
+        assert gain.mean() < 2.5 * gain.std(ddof=1) / math.sqrt(len(seeds)), factor
+    # And the test has power: far from the optimum the network is clearly worse.
+    gain = at_best - measured(0.1 if name == "split" else 0.05)
+    assert gain.mean() < -5 * gain.std(ddof=1) / math.sqrt(len(seeds))

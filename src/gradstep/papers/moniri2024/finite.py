@@ -39,7 +39,7 @@ from gradstep.papers.moniri2024.resolvent import Traces, traces
 from gradstep.problem import Problem
 from gradstep.theory.step import StepStatistics, step_statistics
 
-__all__ = ["FiniteErrors", "finite_errors"]
+__all__ = ["FiniteErrors", "finite_errors", "spike_coefficients"]
 
 Array = NDArray[np.float64]
 
@@ -90,6 +90,33 @@ def finite_errors(problems: Iterable[Problem], *, dressed: bool = True, order: i
     """
     rows = [_errors(problem, dressed, order) for problem in problems]
     return FiniteErrors(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
+
+
+def spike_coefficients(problem: Problem, order: int = 12) -> Array:
+    r"""Coefficients of the spikes to all powers of the step, :math:`F-F_0\approx\sum_{pq}C_{pq}h_p(\kappa)h_q(a)^\top`.
+
+    Parameters
+    ----------
+    problem : Problem
+        As in `finite_errors`.
+    order : int, optional
+        Highest degree.
+
+    Returns
+    -------
+    ndarray, shape (order + 1, order + 1)
+        Rows: degrees in the input's projection; columns: in the readout.
+
+    Raises
+    ------
+    InvalidInput
+        As `finite_errors`.
+    """
+    _check(problem)
+    step = step_statistics(problem, float(problem.d), float(problem.width), float(problem.n_step))  # type: ignore[arg-type]
+    table = _smoothed_features(problem.activation, step, order).table.copy()
+    table[0, 0] -= moments(problem.activation).mean
+    return table
 
 
 def _check(problem: Problem) -> None:
@@ -148,14 +175,18 @@ class _Smoothed:
 
 
 def _smoothed_features(activation: ScalarFunction, step: StepStatistics, order: int) -> _Smoothed:
-    z, weight = gaussian_rule(resolution=1.5, order=10, half_range=7.6)
-    kappa, a = z[:, None], z[None, :]
-    values = smoothed(activation, step.spike * kappa * a, np.broadcast_to(np.sqrt(1 + step.bulk * a**2), (z.size,) * 2))
-    basis = hermite_values(z, order) * weight
-    linear = float(weight @ values.slope @ weight)
-    product = float((weight * z) @ values.slope @ (weight * z))
-    spread = float(weight @ (values.second_moment - values.mean**2) @ weight)
-    return _Smoothed(basis @ values.mean @ basis.T, linear, product, spread - linear**2 - product**2)
+    z, weight = gaussian_rule((0.0,), resolution=1.6, order=10, half_range=7.6)
+    # Nothing changes when kappa and a change sign together: half the readouts are enough.
+    half = z > 0
+    kappa, a, a_weight = z[:, None], z[half], 2 * weight[half]
+    values = smoothed(activation, step.spike * kappa * a, np.sqrt(1 + step.bulk * a**2))
+    rows, columns = hermite_values(z, order) * weight, hermite_values(a, order) * a_weight
+    degree = np.arange(order + 1)
+    table = np.where((degree[:, None] + degree) % 2 == 0, rows @ values.mean @ columns.T, 0.0)
+    linear = float(weight @ values.slope @ a_weight)
+    product = float((weight * z) @ values.slope @ (a_weight * a))
+    spread = float(weight @ (values.second_moment - values.mean**2) @ a_weight)
+    return _Smoothed(table, linear, product, spread - linear**2 - product**2)
 
 
 def _spikes(

@@ -8,13 +8,14 @@ base : activation, teacher, phi, psi, lam, noise and residual, as `Problem.monir
 panels : quantities drawn, of ``L_tr``, ``L_te``, ``training_gain`` and ``test_gain``.
 far : sizes whose curves are drawn without points, and ``regimes``, the colours of the sizes that are simulated.
 largest : end of the horizontal axis.
-allowance : documented errors of the theory, relative: of the errors (``error``) and of the gains (``gain``), with reasons.
+allowance : documented relative errors of the theory for errors (``error``) and gains (``gain``), with reasons.
 Presets hold the simulated ``sizes``, the exponents (``points``) and the number of places on a curve (``grid``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
 from gradstep.papers.moniri2024.gains import Delta, Lambda
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
-from gradstep.papers.moniri2024.staircase import degree
+from gradstep.papers.moniri2024.staircase import degree, windows
 from gradstep.papers.outcome import Comparison, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Problem
@@ -92,46 +93,50 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     """Put the staircase and the curves at finite n under the points, and compare errors and paired gains."""
     settings, count = figure.settings, int(preset["seeds"])
     alphas = [float(a) for a in preset["points"]]
-    compared: dict[tuple[str, float], list[Comparison]] = {}
-    for i, n in enumerate(preset["sizes"]):
+    comparisons: list[Comparison] = []
+    points: dict[str, list[Points]] = {name: [] for name in LABELS}
+    for i, (n, regime) in enumerate(zip(preset["sizes"], settings["regimes"], strict=False)):
         sample = results[i * count : (i + 1) * count]
         theory = _finite(settings["base"], n, alphas)
+        label = f"n = {n:g}"
         for error, gain in (("L_tr", "training_gain"), ("L_te", "test_gain")):
             if error not in sample[0]:
                 continue
             values = np.array([r[error] for r in sample])
-            differences = values[:, :1] - values[:, 1:]
-            for name, data, kind in ((error, values[:, 1:], "error"), (gain, differences, "gain")):
-                allowance = settings["allowance"][kind]
-                compared[name, n] = [
-                    compare(
-                        float(expected),
-                        column.tolist(),
-                        curve=f"n = {n:g}",
-                        place=alpha,
-                        quantity=LABELS[name],
-                        allowance=allowance["relative"],
-                        reason=allowance["reason"],
-                    )
-                    for alpha, expected, column in zip(alphas, getattr(theory, name), data.T, strict=True)
-                ]
+            gains, initial = getattr(theory, gain), float(getattr(theory, error)[0] + getattr(theory, gain)[0])
+            comparisons.append(_compare(settings, "error", initial, values[:, 0], label, "before the step", error))
+            own = [
+                _compare(settings, "gain", float(expected), before_less_after, label, alpha, gain)
+                for alpha, expected, before_less_after in zip(
+                    alphas, gains, (values[:, :1] - values[:, 1:]).T, strict=True
+                )
+            ]
+            comparisons += own
+            mean, deviation = [c.mean for c in own], [c.standard_error for c in own]
+            points[gain].append(Points(alphas, mean, deviation, label, regime))
+            # What all exponents of a network share would hide the gains: the error before the step is the theory's.
+            points[error].append(Points(alphas, [initial - m for m in mean], deviation, label, regime))
     lines = _lines(settings, preset)
     panels = tuple(
-        Panel(
-            title=LABELS[name],
-            x_label="exponent α of the step size n^α",
-            y_label=LABELS[name],
-            lines=lines[name],
-            points=[
-                Points(alphas, [c.mean for c in own], [c.standard_error for c in own], f"n = {n:g}", regime)
-                for n, regime in zip(preset["sizes"], settings["regimes"], strict=False)
-                if (own := compared[name, n])
-            ],
-        )
+        Panel(LABELS[name], "exponent α of the step size", LABELS[name], lines=lines[name], points=points[name])
         for name in settings["panels"]
     )
-    comparisons = tuple(c for own in compared.values() for c in own)
-    return Outcome(panels, comparisons, notes=settings["notes"])
+    return Outcome(panels, tuple(comparisons), notes=settings["notes"])
+
+
+def _compare(
+    settings: Mapping[str, Any], kind: str, theory: float, values: Array, curve: str, place: float | str, name: str
+) -> Comparison:
+    allowance = settings["allowance"][kind]
+    return compare(
+        theory,
+        values.tolist(),
+        curve=curve,
+        place=place,
+        quantity=LABELS[name],
+        allowance=allowance["relative"],
+        reason=allowance["reason"],
+    )
 
 
 def _finite(base: Mapping[str, Any], n: float, alphas: Sequence[float]) -> FiniteErrors:
@@ -171,13 +176,15 @@ def _uniform(base: Mapping[str, Any], n: float, x: Sequence[float]) -> dict[str,
     }
 
 
-def _staircases(base: Mapping[str, Any], largest: float) -> Iterator[tuple[str, tuple[list[float], list[float]], str, Any]]:
+def _staircases(
+    base: Mapping[str, Any], largest: float
+) -> Iterator[tuple[str, tuple[list[float], list[float]], str, Any]]:
     """Yield the limit, of the real network and as published (with the missing factor of (3) and (4) restored)."""
     sigma, sigma_star = base["activation"], base["teacher"]
     setting = {"phi": base["phi"], "psi": base["psi"], "lam": base["lam"], "sigma_eps": base["noise"]}
     top = int(degree(largest))
-    ends = [0.0, *((l - 1) / (2 * l) for l in range(2, top + 1)), largest]  # noqa: E741
-    x = [end for pair in zip(ends[:-1], ends[1:], strict=True) for end in pair]
+    ends = [*(windows(l)[0] for l in range(1, top + 1)), largest]  # noqa: E741
+    x = [end for pair in pairwise(ends) for end in pair]
     network_options = {"residual": base["residual"]}
     published: dict[str, Any] = {"residual": "y", "spikes": "published", "rows": "sphere"}
     for options, label, style in ((network_options, "n → ∞", "solid"), (published, "published", "dashed")):

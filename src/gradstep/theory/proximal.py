@@ -32,7 +32,7 @@ _STEP = 0.45
 _PANEL = 1.875
 _ORDER = 8
 _MOST_PANELS = 400
-_NODES_AT_ONCE = 4
+_NODES_AT_ONCE = 8
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Settings
 axis : parameter on the horizontal axis (``alpha`` or ``lam``), its label, the range of the lines, its scale.
 quantities : what is compared, a panel each: fields of `gradstep.theory.convex_loss.ConvexPrediction`.
 base, curves : parameters of `Problem.cui2024`, and loss, penalty, channel, flip.
-Presets have ``points`` on the axis and the ``line`` count of theory along it.
+Presets have ``points`` on the axis, the ``line`` count of theory along it, and ``test_samples`` a network.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["assemble", "measure", "predict", "tasks"]
 
 _NAMES = {
     "test_error": "test error",
-    "test_loss": "loss on fresh samples",
+    "test_loss": "mean loss on fresh samples",
     "classification_error": "classification error",
-    "train_error": "training error",
-    "train_loss": "training loss",
+    "train_error": "mean loss on the training samples",
+    "train_loss": "training loss with the penalty",
     "train_classification_error": "training classification error",
     "active_fraction": "share of neurons in use",
 }
@@ -41,6 +41,7 @@ def _split(parameters: Mapping[str, Any]) -> tuple[Problem, dict[str, Any], list
     """Return the problem, the options of the fit, and the quantities asked for."""
     chosen = dict(parameters)
     quantities = chosen.pop("quantities")
+    chosen.pop("test_samples", None)
     fit = {name: chosen.pop(name) for name in _OF_THE_FIT if name in chosen}
     return Problem.cui2024(**{**chosen, "alpha0": float(chosen["alpha0"])}), fit, quantities
 
@@ -48,7 +49,7 @@ def _split(parameters: Mapping[str, Any]) -> tuple[Problem, dict[str, Any], list
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Draw and fit one network."""
     problem, fit, quantities = _split(parameters)
-    measured = convex_measurement(problem, [seed], **fit)
+    measured = convex_measurement(problem, [seed], test_samples=int(parameters["test_samples"]), **fit)
     return {name: float(measured[name][0]) for name in quantities}
 
 
@@ -87,7 +88,11 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
     along = [(curve, x) for curve in figure.settings["curves"] for x in _grid(figure, preset)]
     theory = [*along, *_places(figure, preset)]
     return [Task(f"{__name__}:predict", _parameters(figure, preset, curve, x), 0) for curve, x in theory] + [
-        Task(f"{__name__}:measure", _parameters(figure, preset, curve, x), seed)
+        Task(
+            f"{__name__}:measure",
+            {**_parameters(figure, preset, curve, x), "test_samples": int(preset["test_samples"])},
+            seed,
+        )
         for curve, x in _places(figure, preset)
         for seed in point_seeds(figure.name, curve["label"], x, preset)
     ]

@@ -1,4 +1,4 @@
-"""Delta_l or Lambda_l for l = 1, 2, ...: as published, closed form, equations at n = 1e16, sharp spikes on real features.
+"""Delta_l or Lambda_l for every l: as published, closed form, equations at n = 1e16, sharp spikes on real features.
 
 No network that fits in a computer has more than two spikes that are sharp. So spikes of the network's shapes, but far
 stronger than the bulk, are added to the features of real random layers: what each spike more takes off the training
@@ -90,7 +90,7 @@ def _power(kappa: Array, k: int, rho: float) -> Array:
     """Return ``E_u (kappa + sqrt(rho) u)^k``, divided by its root mean square over kappa."""
 
     def even(power: int) -> float:
-        return math.factorial(power) / (2 ** (power // 2) * math.factorial(power // 2))
+        return float(math.factorial(power) / (2 ** (power // 2) * math.factorial(power // 2)))
 
     coefficients = [math.comb(k, 2 * j) * rho**j * even(2 * j) for j in range(k // 2 + 1)]
     powers = [k - 2 * j for j in range(k // 2 + 1)]

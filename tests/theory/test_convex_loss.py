@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import expit
+from scipy.stats import norm
 
 import gradstep as gs
 from gradstep.convex import Loss, Penalty, PiecewiseQuadratic, loss
@@ -217,6 +219,95 @@ def test_numbers_that_do_not_converge_are_not_returned(monkeypatch):
     monkeypatch.setattr("gradstep.theory.convex_loss._MAXIMUM_SWEEPS", 2)
     with pytest.raises(NotConverged, match="convex loss"):
         convex_prediction(cui(), loss="huber(0.5)")
+
+
+def published_saddle_point(strength, variance, gamma, *, alpha, beta, lam, noise, iterations=400):
+    """Appendix C, (119) and (120), for the logistic loss: damped iteration over the paper's order parameters.
+
+    tanh student, classes sign(<x, w*> + noise), ridge penalty. Gauss-Hermite nodes, nothing shared with the package but
+    the smoothed activation.
+    """
+    x, x_weight = np.polynomial.hermite_e.hermegauss(50)
+    weight = (x_weight[:, None] * x_weight) / x_weight.sum() ** 2
+    kappa, z = x[:, None], x
+    rho, tanh = math.sqrt(1 - gamma**2), gs.gaussian.scalar_function("tanh")
+    features = gs.gaussian.smoothed(tanh, strength * kappa, math.sqrt(variance))
+    mu0, mu1, mu2_square = features.mean, features.slope / math.sqrt(variance), features.residual_variance
+    m, theta, psi, q1, q2, V1, V2 = 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0
+    for _ in range(iterations):
+        V = mu1**2 * V1 + mu2_square * V2
+        slope, rest = mu1 * psi, np.sqrt(mu1**2 * (q1 - psi**2) + mu2_square * q2)
+        spread = np.hypot(slope, rest)
+        omega = m * mu0 + kappa * mu1 * theta + spread * z
+        known, unknown = slope / spread * z, rest / spread
+        width = np.hypot(rho * unknown, noise)
+        argument = (gamma * kappa + rho * known) / width
+        g_mean = slope_mean = power = pull_zeta = 0.0
+        for y in (1.0, -1.0):
+            chance = norm.cdf(y * argument)
+            zeta = known * chance + y * unknown**2 * rho / width * norm.pdf(argument)
+            # Solve x = y omega + V / (1 + exp(x)) by Newton from the left, where it is safe.
+            margin = y * omega
+            for _ in range(12):
+                margin = margin - (margin - y * omega - V * expit(-margin)) / (1 + V * expit(margin) * expit(-margin))
+            g = y * expit(-margin)
+            curvature = expit(margin) * expit(-margin)
+            g_slope = -curvature / (1 + V * curvature)
+            g_mean, slope_mean = g_mean + chance * g, slope_mean + chance * g_slope
+            power, pull_zeta = power + chance * g**2, pull_zeta + zeta * g
+
+        def mean(values):
+            return float((weight * values).sum())
+
+        V1_hat, V2_hat = (-alpha / beta * mean(mu * slope_mean) for mu in (mu1**2, mu2_square))
+        q1_hat, q2_hat = (alpha / beta * mean(mu * power) for mu in (mu1**2, mu2_square))
+        theta_hat = alpha / beta * mean(kappa * mu1 * g_mean)
+        psi_hat = alpha / beta * mean(mu1 * (pull_zeta - mu1 * psi * slope_mean))
+        m_step = mean(mu0 * g_mean) / -mean(mu0**2 * slope_mean)
+        # The Marchenko-Pastur traces of the bulk.
+        ratio = (2 * lam + V2_hat) / (variance * V1_hat)
+        b = ratio + 1 - beta
+        root = math.sqrt(b * b + 4 * beta * ratio)
+        T = 2 / (b + root)
+        B, pi = 1 + beta * T, T / root / (variance * V1_hat) ** 2
+        s0, s1 = pi * B, variance * pi / B
+        s2 = variance**2 * pi * (1 + beta - beta * (1 - beta) * T) / B**2
+        first, second = q1_hat + beta * psi_hat**2, q2_hat + variance * beta * theta_hat**2
+        V2_new = T / (variance * V1_hat)
+        V1_new = variance * V2_new / B
+        new = (
+            m + m_step,
+            variance * beta * V2_new * theta_hat,
+            beta * V1_new * psi_hat,
+            s2 * first + s1 * second,
+            s1 * first + s0 * second,
+            V1_new,
+            V2_new,
+        )
+        old = (m, theta, psi, q1, q2, V1, V2)
+        m, theta, psi, q1, q2, V1, V2 = (0.5 * (a + b) for a, b in zip(old, new, strict=True))
+        if np.allclose(old, new, rtol=1e-8, atol=1e-10):
+            break
+    chance = norm.cdf(argument)
+    test_loss = mean(chance * np.logaddexp(0, -omega) + (1 - chance) * np.logaddexp(0, omega))
+    return test_loss, q2
+
+
+def test_logistic_loss_solves_the_published_saddle_point():
+    alpha0, beta = 3.0, 0.7
+    problem = cui(teacher="linear", alpha0=alpha0, beta=beta)
+    labels = labels_of(problem, "sign")
+    model = spike("tanh", labels.mean, step_size=1.5, step_sample_ratio=alpha0, noise=labels.noise)
+    test_loss, readout_norm = published_saddle_point(
+        *(float(v) for v in (model.strength, model.bulk_variance, model.alignment)),
+        alpha=1.6,
+        beta=beta,
+        lam=0.1,
+        noise=0.3,
+    )
+    result = convex_prediction(problem, loss="logistic", channel="sign")
+    assert_allclose(result.test_loss, test_loss, rtol=1e-6)
+    assert_allclose(result.readout_norm, readout_norm, rtol=1e-6)
 
 
 def spiked_model(problem, name, penalty, channel, seed):

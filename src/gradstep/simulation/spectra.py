@@ -34,12 +34,22 @@ _DEGREE = 4
 
 
 class FirstLayer(NamedTuple):
-    """Weights before and after the step, shape (N, d), readout, shape (N,), and direction of ``X^T (y - f) / n``."""
+    """The first layer of one instance.
+
+    Attributes
+    ----------
+    before, after, gradient : ndarray, shape (N, d)
+        Weights before and after the step, and ``G``.
+    readout : ndarray, shape (N,)
+    linear : ndarray, shape (d,)
+        ``X^T (y - f) / n_step``, the direction that all rows of ``G`` share.
+    """
 
     before: Array
     after: Array
-    readout: Array
     gradient: Array
+    readout: Array
+    linear: Array
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,7 @@ def first_layer(problem: Problem, seed: int) -> FirstLayer:
         output_factor=1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width),
     )
     after = before + (problem.step_size / math.sqrt(width)) * step.rows
-    return FirstLayer(before, after, readout, step.linear / np.linalg.norm(step.linear))
+    return FirstLayer(before, after, step.rows, readout, step.linear)
 
 
 def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> MeasuredFeatures:
@@ -164,9 +174,9 @@ def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> Measur
     features = np.asarray(problem.activation(inputs @ layer.after.T)) / math.sqrt(n)
     wide = features.shape[0] < features.shape[1]
     values, vectors = np.linalg.eigh(features @ features.T if wide else features.T @ features)
-    along = _unit_rows(hermite_values(inputs @ layer.gradient, _DEGREE))
-    target = _unit_rows(hermite_values(inputs[:, TEACHER_AXIS], _DEGREE))
-    by_neuron = _unit_rows(readout_polynomials(problem.readout, layer.readout, _DEGREE))
+    along = _unit(hermite_values(inputs @ _unit(layer.linear), _DEGREE))
+    target = _unit(hermite_values(inputs[:, TEACHER_AXIS], _DEGREE))
+    by_neuron = _unit(readout_polynomials(problem.readout, layer.readout, _DEGREE))
     found = []
     for index in range(len(values) - 1, len(values) - 1 - leading, -1):
         size = math.sqrt(values[index])
@@ -178,8 +188,8 @@ def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> Measur
     return MeasuredFeatures(np.concatenate([zeros, np.maximum(values, 0.0)]), tuple(found))
 
 
-def _unit_rows(rows: Array) -> Array:
-    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+def _unit(rows: Array) -> Array:
+    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
 
 
 def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> MeasuredWeights:
@@ -199,13 +209,13 @@ def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> Measure
     """
     layer = first_layer(problem, seed)
     left, singular, right = np.linalg.svd(layer.after, full_matrices=False)
-    direction = layer.readout / np.linalg.norm(layer.readout)
+    readout, common = _unit(layer.readout), _unit(layer.linear)
     top = tuple(
         WeightVector(
             float(singular[k]),
             float(right[k, TEACHER_AXIS] ** 2),
-            float((right[k] @ layer.gradient) ** 2),
-            float((left[:, k] @ direction) ** 2),
+            float((right[k] @ common) ** 2),
+            float((left[:, k] @ readout) ** 2),
         )
         for k in range(leading)
     )

@@ -29,7 +29,7 @@ project.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -247,12 +247,13 @@ def _finer(groups: Groups) -> Groups:
     """
     z, _ = np.polynomial.hermite_e.hermegauss(3)
     nodes, weights = np.polynomial.hermite_e.hermegauss(_PROJECTION_NODES)
-    # Means, slopes and curvatures in z of the groups' columns, three a letter.
-    to_nodes = np.vander(nodes, 3) @ np.linalg.inv(np.vander(z, 3))
-    projection, variance = (column.reshape(-1, 3) @ to_nodes.T for column in (groups.projection, groups.variance))
-    share = groups.weight.reshape(-1, 3).sum(axis=1)[:, None] * weights / weights.sum()
-    floor = 0.1 * groups.variance.min()
-    return Groups(share.ravel(), projection.ravel(), np.maximum(variance, floor).ravel())
+    # Columns have three entries a letter: the values at z of a parabola.
+    to_nodes = (np.vander(nodes, 3) @ np.linalg.inv(np.vander(z, 3))).T
+    columns = {f.name: getattr(groups, f.name).reshape(-1, 3) for f in fields(groups)}
+    finer = {name: (column @ to_nodes).ravel() for name, column in columns.items()}
+    finer["weight"] = (columns["weight"].sum(axis=1)[:, None] * weights / weights.sum()).ravel()
+    finer["variance"] = np.maximum(finer["variance"], 0.1 * groups.variance.min())
+    return Groups(**finer)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gradstep.citations import citation
     from gradstep.errors import GradstepError, InvalidInput, NotConverged
     from gradstep.gaussian import ScalarFunction, scalar_function
     from gradstep.problem import Problem, Proportional, Readout, Step
@@ -42,6 +43,7 @@ _HOME = {
     "ScalarFunction": "gradstep.gaussian",
     "Step": "gradstep.problem",
     "Tuned": "gradstep.theory.tuning",
+    "citation": "gradstep.citations",
     "predict": "gradstep.theory",
     "predict_many": "gradstep.theory",
     "scalar_function": "gradstep.gaussian",
@@ -63,6 +65,7 @@ __all__ = [
     "Step",
     "Tuned",
     "__version__",
+    "citation",
     "predict",
     "predict_many",
     "scalar_function",

@@ -26,6 +26,7 @@ _NETWORK = "Network and data"
 _STEP = "Step and fit"
 _SOURCE = "Other ways to give the problem"
 _SIMULATION = "Simulation"
+_TUNING = "Tuning"
 _OUTPUT = "Output"
 
 _CONVENTION = (
@@ -442,6 +443,83 @@ def compare(
         )
     if plot is not None:
         output.print_lines(f"figure: {plot}")
+
+
+@app.command(
+    epilog="Examples: [bold]gradstep tune[/bold] · [bold]gradstep tune --over ridge --n 100:1000:8[/bold] (a tuned "
+    "curve) · [bold]gradstep tune --over ridge,eta,split --readout constant[/bold]. " + _NOTES
+)
+@_takes_problem
+def tune(
+    grid: Grid,
+    over: Annotated[
+        str,
+        typer.Option(
+            help="What to tune, with commas: ridge, eta (its coefficient; the power of N stays), split (n_step against "
+            "n, their sum fixed).",
+            rich_help_panel=_TUNING,
+        ),
+    ] = "ridge,eta",
+    bounds: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LOW:HIGH", help="Where to look: ridge=1e-3:1e3; repeatable.", rich_help_panel=_TUNING
+        ),
+    ] = None,
+    json_: _Json = False,
+) -> None:
+    """Find the best ridge, step size or split of the samples, from theory, with a certificate.
+
+    The predicted test error is scanned over the whole range, every valley followed down, and the minimum certified:
+    no neighbour on either side is lower, the slope d log(error) / d log(value) is zero, and an optimum on a bound is
+    named (ridge -> 0, no step, the larger the better). "within 1 %" says how far a value may be off.
+    """
+    from gradstep.cli import output
+    from gradstep.cli.tune import print_tuned, tune_grid
+
+    tuned = tune_grid(grid, over, bounds or [])
+    if json_:
+        results = [
+            {"coordinates": grid.coordinates(index), "before": grid.problems[index].to_dict(), **best.to_dict()}
+            for index, best in enumerate(tuned)
+        ]
+        output.print_json(_document("tune", grid, tuned=results))
+        return
+    _print_heading(grid)
+    print_tuned(grid, tuned)
+
+
+@app.command(
+    epilog="Examples: [bold]gradstep citation > gradstep.bib[/bold] · [bold]gradstep citation 'large step' "
+    "fig3a[/bold] · [bold]gradstep citation predict --d inf --readout constant[/bold]."
+)
+@_takes_problem
+def citation(
+    grid: Grid,
+    of: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="A method (uniform equivalent, small step, large step, random features, ...), a figure, a paper, or "
+            "predict: the methods behind gradstep predict with the same options. Everything if not given.",
+        ),
+    ] = None,
+    json_: _Json = False,
+) -> None:
+    """Print the BibTeX of gradstep and of the papers behind a method, a figure or a prediction."""
+    from gradstep.citations import citation_keys, citation_of_keys
+    from gradstep.cli import output
+    from gradstep.cli.compute import predict_grid
+
+    subjects: list[object] = []
+    for name in of or []:
+        subjects += predict_grid(grid) if name == "predict" else [name]
+    keys = tuple(dict.fromkeys(key for subject in subjects or [None] for key in citation_keys(subject)))
+    if json_:
+        entries = {key: citation_of_keys([key]) for key in keys}
+        output.print_json({"command": "citation", "versions": output.versions(), "entries": entries})
+    else:
+        output.print_lines(citation_of_keys(keys))
 
 
 @app.command(

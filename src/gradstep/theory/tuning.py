@@ -46,6 +46,8 @@ _FEWEST, _SMALLEST_SHARE = 3, 0.05
 #: Error above the minimum by which the range of good values is defined.
 _NEAR = 0.01
 _OVER = "one or more of 'ridge', 'eta', 'split', each once"
+#: What a prediction raises where its numbers leave the range of double precision.
+_OUT_OF_RANGE = (NotConverged, ArithmeticError, np.linalg.LinAlgError)
 _UNITS = {"ridge": "ridge", "eta": "eta", "split": "n_step"}
 _AT_BOUND = {
     ("ridge", "lower"): "ridge -> 0: as little as possible",
@@ -217,7 +219,7 @@ def tune(
 
     Notes
     -----
-    By default penalties from 1e-8 to 1e4 times ``(n + N) E[sigma^2]`` are searched, step sizes from a spike that is lost in
+    By default penalties from 1e-8 to 1e4 times ``(n + N) E[sigma^2]`` are searched, step sizes from a spike lost in
     the spectrum of the bulk to twenty a neuron, and splits with at least five per cent of the budget on either side.
     The coarse scan alone vouches for the minimum being the lowest; its other valleys are reported in `others`.
 
@@ -300,9 +302,10 @@ class _Search:
     def errors(self, points: Array) -> Array:
         problems = [self.problem_at(point) for point in points]
         try:
-            return np.array([p.test_error for p in predict_many(problems)])
-        except NotConverged:
-            return np.array([_error(problem) for problem in problems])
+            values = np.array([p.test_error for p in predict_many(problems)])
+        except _OUT_OF_RANGE:
+            values = np.array([_error(problem) for problem in problems])
+        return np.where(np.isfinite(values), values, np.inf)
 
     def parameter(self, k: int, found: Minimum, discretisation: float) -> TunedParameter:
         name, axis, u = self.names[k], self.axes[k], float(found.point[k])
@@ -366,7 +369,7 @@ class _Search:
 def _error(problem: Problem) -> float:
     try:
         return predict(problem).test_error
-    except NotConverged:
+    except _OUT_OF_RANGE:
         return math.inf
 
 

@@ -1,0 +1,122 @@
+"""Tuned parameters from the command line: what to tune, where to look, the certificate in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gradstep.cli import output
+from gradstep.cli.grid import Grid, read_pairs
+from gradstep.cli.output import number
+from gradstep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from gradstep.theory.tuning import Tuned
+
+#: Parameter to the axes of a grid whose values it would overwrite, in every convention.
+_AXES = {"ridge": ("ridge", "lam"), "eta": ("eta", "eta_tilde", "c")}
+#: Discretisation errors that are worth a word.
+_VISIBLE = 1e-6
+
+
+def tune_grid(grid: Grid, over: str, bounds: Sequence[str]) -> list[Tuned]:
+    """Tune every problem of a grid.
+
+    Parameters
+    ----------
+    grid : Grid
+    over : str
+        Names with commas.
+    bounds : sequence of str
+        ``NAME=LOW:HIGH``.
+
+    Raises
+    ------
+    InvalidInput
+        On an axis that is tuned as well, on bounds that cannot be read, and as `gradstep.tune`.
+    NotConverged
+        As `gradstep.tune`.
+    """
+    from gradstep.theory.tuning import tune
+
+    names = [name.strip() for name in over.split(",")]
+    for axis in grid.axes:
+        if axis.name in [own for name in names for own in _AXES.get(name, ())]:
+            raise InvalidInput(axis.name, list(axis.values), "one value, or none: it is tuned")
+    within = {name: _bounds(name, text) for name, text in read_pairs(bounds).items()}
+    total = len(grid.problems)
+    tuned = []
+    with output.progress("problems tuned") as report:
+        for done, problem in enumerate(grid.problems, 1):
+            tuned.append(tune(problem, over=names, bounds=within))
+            if total > 1:
+                report(done, total, "problems tuned")
+    return tuned
+
+
+def _bounds(name: str, text: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(":"))
+    except ValueError:
+        raise InvalidInput(f"bounds of {name}", text, "LOW:HIGH, for instance 1e-3:1e3") from None
+    return low, high
+
+
+def print_tuned(grid: Grid, tuned: Sequence[Tuned]) -> None:
+    """Print one optimum with its certificate, or one line for each of several."""
+    if len(tuned) == 1:
+        _print_one(tuned[0])
+        return
+    names = [parameter.name for parameter in tuned[0].parameters]
+    header = [*(axis.name for axis in grid.axes), *(f"best {_label(n)}" for n in names), "test error", "as given"]
+    rows = [
+        [
+            *map(number, point),
+            *(number(p.value) + ("*" if p.at_bound else "") for p in best.parameters),
+            number(best.prediction.test_error),
+            number(best.before.test_error),
+        ]
+        for point, best in zip(grid.points, tuned, strict=True)
+    ]
+    output.print_table(output.Table(header, rows))
+    notes = dict.fromkeys(p.meaning for best in tuned for p in best.parameters if p.at_bound)
+    output.print_lines("", *(f"* {note}" for note in notes), *_footer(tuned))
+
+
+def _print_one(best: Tuned) -> None:
+    header = ["parameter", "best", "within 1 %", "errors 5 % lower, higher", "slope", "uncertainty"]
+    if any(p.name == "split" for p in best.parameters):
+        header[3] = "errors of its neighbours"
+    rows = [
+        [
+            _label(p.name),
+            number(p.value),
+            f"{p.near[0]:.4g} to {p.near[1]:.4g}",
+            ", ".join(number(error, 8) for error in p.neighbour_errors),
+            f"{p.slope:.0e}",
+            "-" if p.at_bound else f"{p.uncertainty:.0e}",
+        ]
+        for p in best.parameters
+    ]
+    output.print_table(output.Table(header, rows))
+    notes = [f"on a bound: {p.meaning}" for p in best.parameters if p.at_bound]
+    notes += [f"another minimum: {_values(values)}, test error {error:.6g}" for values, error in best.others]
+    before, after = best.before.test_error, best.prediction.test_error
+    output.print_lines("", f"test error: {after:.6g}, from {before:.6g} as given", *notes, *_footer([best]))
+
+
+def _values(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{_label(name)} = {value:.4g}" for name, value in values.items())
+
+
+def _label(name: str) -> str:
+    return "n_step" if name == "split" else name
+
+
+def _footer(tuned: Sequence[Tuned]) -> list[str]:
+    methods = ", ".join(dict.fromkeys(best.prediction.method for best in tuned))
+    lines = [f"method: {methods}; {sum(best.evaluations for best in tuned)} predictions"]
+    worst = max(best.discretisation for best in tuned)
+    if worst > _VISIBLE:
+        lines.append(f"largest relative discretisation error of the theory at an optimum: {worst:.0e}")
+    return lines

@@ -1,6 +1,7 @@
 """Convex losses and penalties: limits, identities, thermodynamic relations, drawn models and the real network."""
 
 import math
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -13,9 +14,13 @@ from gradstep.convex import Loss, Penalty, PiecewiseQuadratic, loss
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.labels import labels_of
 from gradstep.simulation.convex_fit import convex_measurement, fit_convex
+from gradstep.theory import uniform
 from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
+from gradstep.theory.features import ConditionalFeatures, conditional_features
+from gradstep.theory.groups import neuron_groups
 from gradstep.theory.large_step import large_step, spike
 from gradstep.theory.random_features import random_features_of
+from gradstep.theory.step import step_statistics
 
 QUANTITIES = ("test_error", "test_loss", "classification_error", "train_error", "train_loss", "active_fraction")
 
@@ -63,14 +68,25 @@ def test_square_loss_is_the_large_step(activation, teacher, eta, alpha0, noise, 
 
 
 @pytest.mark.parametrize("readout", ["constant", {0.5: 0.3, 2.0: 0.7}, {1.0: 0.5, -1.0: 0.5}, "gaussian"])
-@pytest.mark.parametrize("d", [60, math.inf])
-def test_square_loss_is_the_uniform_equivalent(readout, d):
-    problem = cui(d=d, readout=readout)
-    expected, result = gs.predict(problem, rows="isotropic"), convex_prediction(problem, rows="isotropic")
-    # In the limit gs.predict stands at a dimension of 1e8, and the readout with letters feels 1/d.
-    accuracy = 1e-9 if d == 60 else 1e-5
-    for quantity in ("test_error", "train_error", "train_loss"):
-        assert_allclose(getattr(result, quantity), getattr(expected, quantity), rtol=accuracy)
+@pytest.mark.parametrize("rows", ["network", "isotropic"])
+def test_square_loss_is_the_uniform_equivalent(readout, rows):
+    problem = cui(d=60, readout=readout)
+    step = step_statistics(problem, 60, problem.width, problem.n_step)
+    groups = neuron_groups(step, problem.readout, 60, odd=True, rows=rows)
+    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
+    batch = ConditionalFeatures(*(getattr(features, f.name)[None] for f in fields(features)))
+    sizes = (np.array([float(size)]) for size in (0.3, 60, problem.width, problem.n, problem.ridge))
+    expected, result = uniform.solve(batch, groups.weight[None], *sizes), convex_prediction(problem, rows=rows)
+    for quantity in ("test_error", "train_error", "train_loss", "readout_norm"):
+        assert_allclose(getattr(result, quantity), getattr(expected, quantity)[0], rtol=1e-9)
+
+
+def test_square_loss_with_letters_in_the_limit():
+    problem = cui(readout={0.5: 0.3, 2.0: 0.7})
+    expected, result = gs.predict(problem), convex_prediction(problem)
+    # gs.predict stands at a dimension of 1e8 there, and letters feel 1/d.
+    assert_allclose(result.test_error, expected.test_error, rtol=1e-5)
+    assert_allclose(result.train_loss, expected.train_loss, rtol=1e-5)
 
 
 def test_square_loss_without_a_step_is_random_features():

@@ -64,7 +64,7 @@ class FiniteErrors:
     test_gain: Array
 
 
-def finite_errors(problems: Iterable[Problem], *, dressed: bool = True, order: int = 12) -> FiniteErrors:
+def finite_errors(problems: Iterable[Problem], *, dressed: bool = True, order: int = 16) -> FiniteErrors:
     """Errors at finite sizes, uniformly in the exponent of the step size.
 
     Parameters
@@ -92,7 +92,7 @@ def finite_errors(problems: Iterable[Problem], *, dressed: bool = True, order: i
     return FiniteErrors(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
 
 
-def spike_coefficients(problem: Problem, order: int = 12) -> Array:
+def spike_coefficients(problem: Problem, order: int = 16) -> Array:
     r"""Coefficients of the spikes to all powers of the step, :math:`F-F_0\approx\sum_{pq}C_{pq}h_p(\kappa)h_q(a)^\top`.
 
     Parameters

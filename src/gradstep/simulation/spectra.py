@@ -1,4 +1,4 @@
-"""Measured spectra: eigenvalues of the feature covariance, singular values of the weights, and what their vectors are."""
+"""Measured spectra of the feature covariance and of the weights, and what the leading vectors are."""
 
 from __future__ import annotations
 
@@ -219,4 +219,5 @@ def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> Measure
         )
         for k in range(leading)
     )
-    return MeasuredWeights(np.linalg.svd(layer.before, compute_uv=False)[::-1], singular[::-1], top)
+    before = np.asarray(np.linalg.svd(layer.before, compute_uv=False)[::-1])
+    return MeasuredWeights(before, np.asarray(singular[::-1]), top)

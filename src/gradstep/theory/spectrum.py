@@ -24,10 +24,10 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout
 from gradstep.readout import readout_polynomials
-from gradstep.theory.features import conditional_features
+from gradstep.theory.features import ConditionalFeatures, conditional_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.step import StepStatistics, step_statistics
-from gradstep.theory.stieltjes import FINE, Law, Point, advance, averaged_tail, find_law, start
+from gradstep.theory.stieltjes import FINE, Law, Point, around, averaged_tail, find_law, start
 
 __all__ = ["Outlier", "Spectrum", "feature_spectrum"]
 
@@ -38,6 +38,8 @@ ComplexArray = NDArray[np.complex128]
 _DEGREE = 4
 #: Share of the neurons whose bulk is averaged where the tail of the readout's law splits into bands of single neurons.
 _TAIL = 5e-3
+#: The same of the inputs far out along the spike.
+_INPUT_TAIL = 1e-4
 #: Outliers nearer to the bulk than this share of its edge are part of it at any size that fits a computer.
 _EDGE_MARGIN = 1e-6
 
@@ -153,7 +155,7 @@ class FeatureEquations:
         """A bound from the largest row variance."""
         largest = float((np.square(self.slope) + self.variance).max())
         spread = 1 + np.sqrt(self.width / self.samples)
-        return 4 * largest * (spread * (1 + np.sqrt(self.width / self.dimension))) ** 2
+        return float(4 * largest * (spread * (1 + np.sqrt(self.width / self.dimension))) ** 2)
 
     @cached_property
     def orientation(self) -> Array:
@@ -264,8 +266,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
         bulk = find_law(equations)
     except NotConverged:
         # g0 keeps the whole law of the readout, which outliers need.
-        size = (tables.slope**2 + tables.variance) @ tables.weight
-        slope, variance = (averaged_tail(groups.weight, size, t, _TAIL) for t in (tables.slope, tables.variance))
+        slope, variance = _without_tails(groups.weight, tables)
         equations = replace(equations, slope=slope, variance=variance)
         bulk = find_law(equations, FINE)
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
@@ -274,6 +275,16 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
         for place, point in enumerate(_outlier_points(equations, bulk.edge))
     )
     return Spectrum(bulk, outliers, step.alignment)
+
+
+def _without_tails(group_weight: Array, tables: ConditionalFeatures) -> tuple[Array, Array]:
+    """Return ``g1`` and ``g2`` averaged over the neurons, then the inputs, that stand out by their noise."""
+    slope, variance = tables.slope, tables.variance
+    for own, other, share in ((group_weight, tables.weight, _TAIL), (tables.weight, group_weight, _INPUT_TAIL)):
+        # A linear activation has no noise: then the slope decides.
+        size = (1e-3 * slope**2 + variance) @ other
+        slope, variance = (averaged_tail(own, size, table, share).T for table in (slope, variance))
+    return slope, variance
 
 
 def _readout_polynomials(readout: Readout, groups: Groups, step: StepStatistics, *, odd: bool) -> Array:
@@ -297,23 +308,22 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
     energy = equations.mean**2 + equations.slope**2 + equations.variance
     highest = 2 * float(equations.neurons @ energy @ equations.weight)
     lowest = edge * (1 + _EDGE_MARGIN)
-    count = max(2, int(np.ceil(8 * np.log(highest / lowest))))
+    count = max(2, int(np.ceil(3 * np.log(highest / lowest))))
     walk = [start(equations, complex(highest))]
     for x in np.geomspace(highest, lowest, count)[1:]:
-        walk.append(advance(equations, walk[-1], complex(x)))
+        walk.append(around(equations, walk[-1], float(x)))
     strengths = np.array([equations.spikes(point)[1] for point in walk])
 
     def excess(log_x: float, above: Point, rank: int) -> float:
-        point = advance(equations, above, complex(np.exp(log_x)))
-        return float(np.log(equations.spikes(point)[1][rank]))
+        return float(np.log(equations.spikes(around(equations, above, float(np.exp(log_x))))[1][rank]))
 
     found = []
     for rank in range(int(np.sum(strengths[-1] > 1))):
         last = int(np.argmax(strengths[:, rank] > 1))
         above, below = walk[last - 1], walk[last]
-        bracket = (np.log(below.z.real), np.log(above.z.real))
-        place = brentq(excess, *bracket, args=(above, rank), xtol=1e-13, rtol=1e-13)
-        found.append(advance(equations, above, complex(np.exp(place))))
+        bracket = np.log(below.z.real), np.log(above.z.real)
+        place = brentq(excess, *bracket, args=(above, rank), xtol=1e-12, rtol=1e-12)
+        found.append(around(equations, above, float(np.exp(place))))
     return found
 
 

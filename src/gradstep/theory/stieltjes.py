@@ -19,7 +19,7 @@ from scipy.fft import dct
 
 from gradstep.errors import NotConverged
 
-__all__ = ["FINE", "Band", "Equations", "Law", "Point", "advance", "averaged_tail", "find_law", "start"]
+__all__ = ["FINE", "Band", "Equations", "Law", "Point", "advance", "around", "averaged_tail", "find_law", "start"]
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -27,13 +27,14 @@ ComplexArray = NDArray[np.complex128]
 _STEP_TOLERANCE = 1e-9
 _NEWTON_STEPS = 14
 _LARGEST_JUMP = 1.5
-_SMALLEST_SHARE = 1e-9
+_SMALLEST_STEP = 1e-11
 #: Next to an edge Im m is the root of the distance; what is below this is rounding, beyond the edge.
 _SMALLEST_IMAGINARY = 1e-8
 _COARSE, FINE = (0.12, 0.04), (0.04, 0.013)
 _NODES = (64, 192, 576, 1728)
 _TAIL = 1e-5
 _MASS_TOLERANCE = 1e-6
+_DETOUR = 0.1
 #: Longest step towards an edge, relative to the spacing of the search.
 _LONGEST_STRIDE = 4
 _ADVICE = "Move the sizes away from n = width, or make the step smaller."
@@ -204,7 +205,7 @@ def advance(equations: Equations, point: Point, z: complex, *, inside: bool = Fa
     NotConverged
         If the solution cannot be followed.
     """
-    target, whole = z, abs(z - point.z)
+    target = z
     share = 1.0
     while point.z != target:
         left = target - point.z
@@ -214,10 +215,15 @@ def advance(equations: Equations, point: Point, z: complex, *, inside: bool = Fa
             if trial is not None:
                 break
             share /= 3
-            if share * abs(left) < _SMALLEST_SHARE * whole:
+            if share * abs(left) < _SMALLEST_STEP * abs(target):
                 raise NotConverged("the Stieltjes transform", point.residual, _STEP_TOLERANCE, _ADVICE)
         point = trial
     return point
+
+
+def around(equations: Equations, point: Point, x: float) -> Point:
+    """Go to a real `x` through the upper half-plane, past bands too light to have been found."""
+    return advance(equations, advance(equations, point, x * (1 + _DETOUR * 1j)), complex(x))
 
 
 def _attempt(equations: Equations, point: Point, z: complex, inside: bool) -> Point | None:

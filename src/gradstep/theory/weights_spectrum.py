@@ -1,4 +1,4 @@
-"""Spectrum of the first layer after a step of any size: a deformed Marchenko-Pastur bulk and its outlier.
+r"""Spectrum of the first layer after a step of any size: a deformed Marchenko-Pastur bulk and its outlier.
 
 With :math:`e=\eta/\sqrt N` the rows become :math:`w_i=(1+q\tilde a_i)w_i(0)+s\tilde a_iv+\Delta_i`, and the rows of the
 rest :math:`\Delta` of the gradient have covariance :math:`\tilde a_i^2\tau S/d`, where
@@ -39,7 +39,7 @@ from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.step import StepStatistics, step_statistics
-from gradstep.theory.stieltjes import FINE, Law, Point, advance, averaged_tail, find_law, start
+from gradstep.theory.stieltjes import FINE, Law, advance, around, averaged_tail, find_law, start
 
 __all__ = ["WeightOutlier", "WeightSpectrum", "weight_spectrum"]
 
@@ -47,6 +47,8 @@ Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
 _EDGE_MARGIN = 1e-6
+#: Where to differentiate, off the real axis.
+_BESIDE = 1e-7
 #: Share of rows and samples that are averaged where the tail of their law splits into bands of single ones.
 _TAIL = 2e-3
 #: Nodes for the label noise, which enters through a rational function.
@@ -139,7 +141,7 @@ class WeightEquations:
         return np.full(2, np.log(-1 / z + 0j))
 
     def _sums(self, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray, complex, complex, complex]:
-        """Return ``r``, ``(p, q)`` and their matrix of derivatives, ``epsilon`` and its derivatives in ``q``, ``r0``."""
+        """Return ``r``, ``(p, q)``, its matrix of derivatives, ``epsilon`` and its derivatives in ``q`` and ``r0``."""
         r = np.exp(state)
         share = self.aspect * self.weight / (1 + self.initial * r[0] + self.added * r[1])
         terms = np.stack([self.initial, self.added])
@@ -280,8 +282,7 @@ def _outlier(
 ) -> WeightOutlier | None:
     """Return the outlier of a spike of squared operator norm `strength`."""
 
-    def parts(z: complex, point: Point) -> tuple[complex, complex, complex, complex]:
-        state = advance(equations, point, z).state
+    def parts(z: complex, state: ComplexArray) -> tuple[complex, complex, complex, complex]:
         h, k1, k2 = equations.readout_resolvent(z, state)
         along, teacher = equations.spike_resolvent(z, state, step)
         spike = strength * along + shrink**2 * k2
@@ -289,21 +290,21 @@ def _outlier(
 
     # Every eigenvalue is below the square of the sum of the norms.
     far = start(equations, complex(16 * (equations.top + strength)))
-    near = advance(equations, far, complex(edge * (1 + _EDGE_MARGIN)))
-    if parts(near.z, near)[0].real <= 0:
+
+    def excess(log_x: float) -> float:
+        x = float(np.exp(log_x))
+        return parts(x, around(equations, far, x).state)[0].real
+
+    bracket = (math.log(edge * (1 + _EDGE_MARGIN)), math.log(far.z.real))
+    if excess(bracket[0]) <= 0:
         return None
-    log_z = brentq(
-        lambda x: parts(complex(np.exp(x)), far)[0].real,
-        np.log(near.z.real),
-        np.log(far.z.real),
-        xtol=1e-13,
-        rtol=1e-13,
-    )
-    z = float(np.exp(log_z))
-    _, h, spike, teacher = parts(complex(z), far)
-    here = advance(equations, far, complex(z))
-    initial = float(equations.weight @ (equations.readout**2 * equations.initial)) / float(equations.weight @ equations.readout**2)
-    slope = parts(complex(z, 1e-7 * z), here)[0].imag / (1e-7 * z)
+    z = float(np.exp(brentq(excess, *bracket, xtol=1e-13, rtol=1e-13)))
+    here = around(equations, far, z)
+    _, h, spike, teacher = parts(z, here.state)
+    initial = float(equations.weight @ (equations.readout**2 * equations.initial))
+    initial /= float(equations.weight @ equations.readout**2)
+    beside = complex(z, _BESIDE * z)
+    slope = parts(beside, advance(equations, here, beside).state)[0].imag / beside.imag
     return WeightOutlier(
         singular_value=math.sqrt(z),
         gradient_overlap=float(spike.real / slope / (strength + shrink**2 * initial)),

@@ -83,7 +83,9 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         if x in points:
             panel, distance = _histogram(settings, spectra[x], by_point[x], x)
             panels.append(panel)
-            checks.append(_below(f"Kolmogorov distance, {settings['vary_label']} = {x:g}", distance, settings["distance"]))
+            checks.append(
+                _below(f"Kolmogorov distance, {settings['vary_label']} = {x:g}", distance, settings["distance"])
+            )
     lost = max(abs(s.bulk.atom + s.bulk.weight.sum() - 1) for s in spectra.values())
     checks.append(_below("distance of the integral of the density from one", float(lost), 1e-6))
     if len(points) > 1:
@@ -105,9 +107,7 @@ def _resolved(spectrum: Spectrum, margin: float) -> list[Outlier]:
     return [o for o in spectrum.outliers if o.singular_value > (1 + margin) * edge]
 
 
-def _compare(
-    settings: Mapping[str, Any], spectrum: Spectrum, results: Sequence[Result], x: float
-) -> list[Comparison]:
+def _compare(settings: Mapping[str, Any], spectrum: Spectrum, results: Sequence[Result], x: float) -> list[Comparison]:
     found = []
     for rank, outlier in enumerate(_resolved(spectrum, settings["resolved"])[: settings["outliers"]]):
         sample, neuron = outlier.sample_degree, outlier.neuron_degree
@@ -148,7 +148,10 @@ def _histogram(
     for rank, outlier in enumerate(spectrum.outliers[: settings["outliers"]]):
         regime = _REGIMES[rank]
         mean = float(np.mean([r["outliers"][rank] for r in results]))
-        marks += [Mark(outlier.singular_value, _name(outlier), regime), Mark(mean, _name(outlier), regime, measured=True)]
+        marks += [
+            Mark(outlier.singular_value, _name(outlier), regime),
+            Mark(mean, _name(outlier), regime, measured=True),
+        ]
     lines = []
     for band in law.bands:
         s = np.sqrt([band.lower, *band.eigenvalue, band.upper])
@@ -157,16 +160,12 @@ def _histogram(
     title = f"{settings['vary_label']} = {x:g}"
     measured_bulk = Histogram(edges.tolist(), density.tolist(), "network", "initial")
     return (
-        Panel(
-            title, "singular value of F / √n", "density", lines=lines, histograms=[measured_bulk], marks=marks
-        ),
+        Panel(title, "singular value of F / √n", "density", lines=lines, histograms=[measured_bulk], marks=marks),
         distance,
     )
 
 
-def _places(
-    figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mapping[float, Sequence[Result]]
-) -> Panel:
+def _places(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mapping[float, Sequence[Result]]) -> Panel:
     """Draw outliers against the varied parameter, with the edge of the bulk."""
     settings = figure.settings
     xs = list(spectra)
@@ -179,13 +178,16 @@ def _places(
         values = {x: [r["outliers"][rank] for r in results] for x, results in by_point.items()}
         points.append(_points(values, label, regime))
     return Panel(
-        "outliers", settings["vary_label"], "singular value", lines=lines, points=points, guides=_windows(settings, edge)
+        "outliers",
+        settings["vary_label"],
+        "singular value",
+        lines=lines,
+        points=points,
+        guides=_windows(settings, edge),
     )
 
 
-def _overlaps(
-    figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mapping[float, Sequence[Result]]
-) -> Panel:
+def _overlaps(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mapping[float, Sequence[Result]]) -> Panel:
     """Draw what the left vectors are."""
     settings = figure.settings
     lines, points = [], []
@@ -203,7 +205,11 @@ def _overlaps(
             values = {x: [r["sample"][rank][degree] for r in found] for x, found in by_point.items() if x >= there[0]}
             points.append(_points(values, label, regime))
     return Panel(
-        "what the left vectors are", settings["vary_label"], "squared cosine", lines=lines, points=points,
+        "what the left vectors are",
+        settings["vary_label"],
+        "squared cosine",
+        lines=lines,
+        points=points,
         guides=_windows(settings, [0.0, 1.0]),
     )
 

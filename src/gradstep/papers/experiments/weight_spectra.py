@@ -143,13 +143,13 @@ def _below(label: str, value: float, bound: float) -> Check:
     return Check(label, value, bound, value <= bound)
 
 
-def _line(law: Law, regime: str) -> Line:
+def _line(law: Law, label: str, regime: str) -> Line:
     """Return the density of the singular values; they are as many as the smaller size."""
     share = 1 - law.atom
     edges = np.sqrt([law.bands[0].lower, law.edge])
     ends = [0.0 if edges[0] > 0 else float(law.singular_density[0] / share), 0.0]
     x = [float(edges[0]), *law.singular_value.tolist(), float(edges[1])]
-    return Line(x, [ends[0], *(law.singular_density / share).tolist(), ends[1]], "", regime)
+    return Line(x, [ends[0], *(law.singular_density / share).tolist(), ends[1]], label, regime)
 
 
 def _histogram(
@@ -162,14 +162,17 @@ def _histogram(
         values = np.sort(np.concatenate([r[name] for r in results]))
         counts = np.histogram(values, edges)[0]
         density = counts / (len(values) * np.diff(edges))
-        histograms.append(Histogram(edges.tolist(), density.tolist(), f"{name} the step", regime))
-        lines.append(_line(law, regime))
+        histograms.append(Histogram(edges.tolist(), density.tolist(), "", regime))
+        lines.append(_line(law, name, regime))
         empirical = law.atom + (1 - law.atom) * (np.arange(len(values)) + 0.5) / len(values)
         distance = max(distance, float(np.abs(law.cumulative(values**2) - empirical).max()))
     marks = []
     if spectrum.outlier is not None:
         mean = float(np.mean([r["singular_value"] for r in results]))
-        marks = [Mark(spectrum.outlier.singular_value, "outlier", "large"), Mark(mean, "outlier", "large", measured=True)]
+        marks = [
+            Mark(spectrum.outlier.singular_value, "outlier", "large"),
+            Mark(mean, "outlier", "large", measured=True),
+        ]
     title = f"{settings['vary_label']} = {x:g}"
     panel = Panel(title, "singular value of W", "density", lines=lines, histograms=histograms, marks=marks)
     return panel, distance
@@ -189,7 +192,10 @@ def _places(
     ]
     values = {x: [r["singular_value"] for r in found] for x, found in by_point.items()}
     return Panel(
-        "largest singular value", settings["vary_label"], "singular value", lines=lines,
+        "largest singular value",
+        settings["vary_label"],
+        "singular value",
+        lines=lines,
         points=[_points(values, "outlier", "large")],
     )
 
@@ -230,8 +236,11 @@ def _gradient(
     ]
     label = "⟨β, β*⟩ / |β|"
     alignment = Panel(
-        "alignment of the gradient", settings["label"], "cosine with the teacher",
-        lines=[Line(list(limits), list(limits.values()), label, "large")], points=[_points(aligned, label, "large")],
+        "alignment of the gradient",
+        settings["label"],
+        "cosine with the teacher",
+        lines=[Line(list(limits), list(limits.values()), label, "large")],
+        points=[_points(aligned, label, "large")],
     )
     errors = {n: [r["relative_error"] for r in group] for n, group in zip(samples, groups[len(ratios) :], strict=True)}
     points = _points(errors, "", "small")
@@ -239,7 +248,11 @@ def _gradient(
     fitted = np.exp(intercept) * np.array(samples, dtype=float) ** slope
     name = f"n^{slope:.2f}"
     distance = Panel(
-        "distance from c1 a βᵀ", "samples n", "||G - c1 a βᵀ|| / ||G||", "log", "log",
+        "distance from c1 a βᵀ",
+        "samples n",
+        "||G - c1 a βᵀ|| / ||G||",
+        "log",
+        "log",
         lines=[Line(samples, fitted.tolist(), name, "small")],
         points=[Points(points.x, points.mean, points.error, name, "small")],
     )

@@ -15,6 +15,7 @@ from gradstep.gaussian import moments
 from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
 from gradstep.theory.leverage import LeverageEquations, solve_leverage
+from gradstep.theory.small_step import small_step_of
 from gradstep.theory.step import step_statistics
 
 BASE = gs.Problem(
@@ -93,10 +94,16 @@ def test_loss_is_the_projection_of_the_labels(changes):
     sample_weight = point.sample_weight[0]
     resolvent = problem.width * groups.weight / point.inverse_resolvent[0]
     gram = (tables.mean * sample_weight) @ tables.mean.T
-    mean_hat = np.linalg.solve(
-        np.eye(len(gram)) + gram * resolvent, tables.mean @ (sample_weight * tables.teacher_mean)
+    # Along the readout at initialisation the bulk is smaller: the step takes back a part of the network's own output.
+    readout = np.sqrt(groups.weight) * groups.readout
+    square = max(readout @ readout, 1e-300)
+    lost = (1 - step.readout_shrinkage**2) * (readout**2 @ np.diag(point.psi[0])) / square
+    inner_resolvent = np.eye(len(gram)) + np.outer(readout, readout) * lost / (
+        readout**2 @ point.inverse_resolvent[0] / square - lost + 1e-300
     )
-    learned = tables.mean.T @ (resolvent * mean_hat)
+    by_group = np.sqrt(resolvent)[:, None] * inner_resolvent * np.sqrt(resolvent)
+    mean_hat = np.linalg.solve(np.eye(len(gram)) + gram @ by_group, tables.mean @ (sample_weight * tables.teacher_mean))
+    learned = tables.mean.T @ (by_group @ mean_hat)
     kin_slope = point.density[0][:, None] * point.dressed_slope[0]
     rest = tables.slope.T @ (kin_slope @ (sample_weight * tables.teacher_slope))
     label_square = tables.teacher_square + problem.noise**2
@@ -147,6 +154,28 @@ def test_small_step_limit_is_the_independent_one(activation, psi1, psi2, lam, et
     uniform = gs.predict(problem.at_dimension(10**8), rows="isotropic")
     for name in ("test_error", "train_error", "train_loss"):
         assert getattr(uniform, name) == pytest.approx(getattr(limit, name), rel=1e-5)
+
+
+def test_a_batch_with_and_without_a_step_is_the_sum_of_its_parts():
+    problems = [BASE.replace(eta=eta) for eta in (0.0, 1.0, gs.Step(1.0, 0.5))]
+    together = gs.predict_many(problems)
+    for one, problem in zip(together, problems, strict=True):
+        assert one.test_error == pytest.approx(gs.predict(problem).test_error, rel=1e-9)
+
+
+@pytest.mark.parametrize(("psi1", "psi2", "eta"), [(4, 1, 2.0), (5, 2, 4.0), (2, 0.5, 1.0)])
+def test_finite_width_correction_is_the_independent_one(psi1, psi2, eta):
+    # Of relative order 1/sqrt(N), while all else that is left out of the limit is of order 1/d.
+    parameters = {"sample_ratio": psi1, "width_ratio": psi2, "penalty": 1e-3, "step_size": eta, "noise": 0.1}
+    d = 10**9
+    problem = gs.Problem.ba2022(
+        psi1=psi1, psi2=psi2, lam=1e-3, eta=eta, sigma_eps=0.1, d=d, activation="erf", teacher="erf"
+    )
+    network = gs.predict(problem)
+    limit, finite = (small_step_of("erf", "erf", **parameters, width=width) for width in (None, psi2 * d))
+    for name in ("test_error", "train_error"):
+        expected = float(getattr(finite, name) - getattr(limit, name))
+        assert getattr(network, name) - float(getattr(limit, name)) == pytest.approx(expected, rel=0.02)
 
 
 @settings(max_examples=25, deadline=None)

@@ -39,11 +39,14 @@ class Groups:
         ``s'``, the projection of a row on the spike direction ``v``.
     variance : ndarray, shape (groups,)
         ``c``, the squared norm of the rest of the row.
+    readout : ndarray, shape (groups,)
+        Mean readout weight of the group, over the root mean square of all.
     """
 
     weight: NDArray[np.float64]
     projection: NDArray[np.float64]
     variance: NDArray[np.float64]
+    readout: NDArray[np.float64]
 
 
 @lru_cache(maxsize=16)
@@ -164,20 +167,22 @@ def neuron_groups(
         if readout.kind == "gaussian":
             keep = projection > 0
             weight, projection = 2 * weight[keep], projection[keep]
-            mean, deviation = mean[keep], deviation[keep]
+            mean, deviation, a_mean = mean[keep], deviation[keep], a_mean[keep]
         elif len(readout.values) > 1:
             # Merge opposite letters, whose features differ by a sign only.
             flip = np.sign(np.where(a_mean == 0, 1.0, a_mean))
-            projection = flip * projection
+            projection, a_mean = flip * projection, flip * a_mean
             keys = np.stack([np.round(projection, 14), np.round(mean, 14), np.round(deviation, 14)])
             _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
             weight = np.asarray(np.bincount(inverse.ravel(), weights=weight), dtype=np.float64)
-            projection, mean, deviation = projection[first], mean[first], deviation[first]
+            projection, mean, deviation, a_mean = projection[first], mean[first], deviation[first], a_mean[first]
     deviation = np.minimum(deviation, 0.9 * mean)
+    relative = a_mean / np.sqrt(readout.second_moment)
     if not np.any(deviation):
-        return Groups(weight, projection, mean)
+        return Groups(weight, projection, mean, relative)
     return Groups(
         np.concatenate([weight, weight]) / 2,
         np.concatenate([projection, projection]),
         np.concatenate([mean - deviation, mean + deviation]),
+        np.concatenate([relative, relative]),
     )

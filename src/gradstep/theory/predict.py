@@ -45,6 +45,8 @@ class _Tables(NamedTuple):
     features: ConditionalFeatures
     #: The same with a leading axis of length one, for problems that share it.
     batched: ConditionalFeatures
+    #: Factor of the rows along the readout; the spiked random features model has none.
+    shrinkage: float
 
 
 def predict(problem: Problem, *, rows: RowLaw | None = None, refine: int = 1) -> Prediction:
@@ -158,7 +160,8 @@ def _tables(problem: Problem, rows: RowLaw, refine: int) -> _Tables:
     odd = problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
     features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
-    return _Tables(step, groups, features, _stack([features]))
+    shrinkage = step.readout_shrinkage if rows == "network" else 1.0
+    return _Tables(step, groups, features, _stack([features]), shrinkage)
 
 
 def _stack(tables: Sequence[ConditionalFeatures]) -> ConditionalFeatures:
@@ -172,8 +175,10 @@ def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Predi
     features = tables[0].batched if shared else _stack([t.features for t in tables])
     group_weight = np.stack([t.groups.weight for t in (tables[:1] if shared else tables)])
     sizes = np.array([_sizes(p) for p in problems]).T
+    group_readout = np.stack([t.groups.readout for t in (tables[:1] if shared else tables)])
     noise = np.array([p.noise for p in problems])
-    solution = solve(features, group_weight, noise, sizes[0], sizes[1], sizes[3], sizes[4])
+    shrinkage = np.array([t.shrinkage for t in tables])
+    solution = solve(features, group_weight, noise, sizes[0], sizes[1], sizes[3], sizes[4], group_readout, shrinkage)
     return [_prediction(p, t, solution, index) for index, (p, t) in enumerate(zip(problems, tables, strict=True))]
 
 

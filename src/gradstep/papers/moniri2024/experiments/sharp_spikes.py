@@ -38,7 +38,7 @@ from gradstep.papers.panels import Line, Panel, Points, Table
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS, check_sample
 from gradstep.sweeps import Result, Task
-from gradstep.theory import predict_many
+from gradstep.theory import predict
 
 __all__ = ["assemble", "measure", "tasks"]
 
@@ -175,5 +175,5 @@ def _solver(settings: Mapping[str, Any], l: int) -> dict[str, float]:  # noqa: E
     names = ("activation", "teacher", "phi", "psi", "lam", "noise")
     base = {name: settings[name] for name in names}
     problem = Problem.moniri2024(**base, residual="y", n=LARGE, alpha=sum(windows(l)) / 2)
-    before, after = predict_many([problem.replace(eta=0.0), problem])
+    before, after = predict(problem.replace(eta=0.0)), predict(problem)
     return {"Delta": before.train_loss - after.train_loss, "Lambda": before.test_error - after.test_error}

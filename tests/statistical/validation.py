@@ -14,7 +14,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 import gradstep as gs
-from gradstep.papers.figure import judge
+from gradstep.papers.outcome import judge
 
 TABLE = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
 QUANTITIES = ("test_error", "train_error", "train_loss")

@@ -71,6 +71,8 @@ _PROJECTION_NODES = 9
 _LARGE_DIMENSION = 1e11
 #: Smallest curvature of the loss's envelope relative to the largest: below it a sample does not pull.
 _LEAST_CURVATURE = 1e-12
+#: Least response of a training output to the output without it: below it a sample is interpolated.
+_LEAST_FREEDOM = 1e-13
 
 
 @dataclass(frozen=True)
@@ -275,7 +277,7 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
     """Solve the problem whose loss and penalty are quadratic, with the averages given."""
     # The quadratic loss gain/2 (target - w)^2 has this pull, curvature and power at every node of kappa.
     curvature = np.maximum(averages.curvature, _LEAST_CURVATURE * averages.curvature.max())
-    gain = curvature / np.maximum(averages.free, 1e-300)
+    gain = curvature / np.maximum(averages.free, _LEAST_FREEDOM)
     target = output.mean + averages.pull / curvature
     target_slope = averages.slope / curvature
     square = (
@@ -406,7 +408,8 @@ def _solve(model: _Model, labels: Labels, loss: Loss, penalty: Penalty) -> tuple
             vector = vector + np.clip(damping * move, -_LARGEST_MOVE, _LARGEST_MOVE)
             damping = min(1.0, 1.5 * damping)
         state = _unpack(vector, state, unit)
-    raise NotConverged("the fixed point of a convex loss", best, TOLERANCE, "Raise the ridge, or refine.")
+    advice = "Change the ridge: a penalty that switches off all neurons but those the spike pulls is the hardest."
+    raise NotConverged("the fixed point of a convex loss", best, TOLERANCE, advice)
 
 
 def _penalty(model: _Model, penalty: Penalty, state: _State) -> PenaltyAverages:

@@ -211,7 +211,7 @@ def fit(
     DrawnFit
         The test error is the exact expectation over inputs given the weights.
     """
-    path = _ridge(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps)
+    path = train(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps)
     axis = np.zeros(layer.weights.shape[1])
     axis[TEACHER_AXIS] = 1.0
     risk = population_risk(
@@ -220,7 +220,7 @@ def fit(
     return _summarised(layer, path, float(risk.test_error[0]), n)
 
 
-def _ridge(
+def train(
     layer: FirstLayer,
     sigma: ScalarFunction,
     sigma_star: ScalarFunction,
@@ -228,9 +228,23 @@ def _ridge(
     n: int,
     lam: float,
     seed: int,
-    sigma_eps: float,
+    sigma_eps: float = 0.0,
     biases: Array | float = 0.0,
 ) -> RidgePath:
+    r"""Train the readout on fresh samples, (4), without measuring anything else.
+
+    Parameters
+    ----------
+    layer, sigma, sigma_star, n, lam, seed, sigma_eps
+        As in :func:`fit`.
+    biases : ndarray or float
+        One a neuron, or one for all.
+
+    Returns
+    -------
+    RidgePath
+        With the readout :math:`a/\sqrt p` of the raw features.
+    """
     width, d = layer.weights.shape
     sample = fit_sample(seed, n, d)
 
@@ -262,7 +276,7 @@ def training_loss(
     -------
     float
     """
-    path = _ridge(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps)
+    path = train(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps)
     return float(path.squared_residual[0] + lam * len(layer.weights) * path.squared_norm[0]) / n
 
 
@@ -292,7 +306,7 @@ def sampled_error(
     -------
     test_error, train_error : float
     """
-    path = _ridge(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps, biases=biases)
+    path = train(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps, biases=biases)
     x = np.random.default_rng([_EXTRA, seed]).standard_normal((test_samples, layer.weights.shape[1]))
     miss = sigma(x @ layer.weights.T + biases) @ path.readouts[:, 0] - sigma_star(x[:, TEACHER_AXIS])
     return float(np.mean(miss**2)), float(path.squared_residual[0]) / n

@@ -36,6 +36,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -67,7 +68,7 @@ _ORDER = 12
 _HALF_RANGE = 8.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Letters:
     r"""Kinds of neurons.
 
@@ -209,6 +210,7 @@ class _Tables:
     teacher_variance: Array
 
 
+@lru_cache(maxsize=32)
 def _tables(sigma: ScalarFunction, sigma_star: ScalarFunction, letters: Letters) -> _Tables:
     root_variance = np.sqrt(letters.variances)
     rest = np.sqrt(max(1 - float((letters.alignments**2).sum()), 0.0))

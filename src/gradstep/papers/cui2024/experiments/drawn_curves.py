@@ -66,7 +66,7 @@ def _eta_tilde(parameters: Mapping[str, Any]) -> float:
 
 
 def statistics(parameters: Mapping[str, Any]) -> LargeStep:
-    """Solve Result 3.3 for one place on a curve."""
+    """Solve Result 3.3; the parameter on the axis may be an array."""
     spike = spike_of(parameters)
     table = equivalent_features(
         parameters["activation"], parameters["teacher"], r=spike.strength, c=spike.bulk_variance, gamma=spike.alignment
@@ -119,7 +119,7 @@ def _drawn(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     return fit(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=noise).numbers()
 
 
-def _curve_parameters(figure: Figure, curve: Mapping[str, Any], x: float) -> dict[str, Any]:
+def _curve_parameters(figure: Figure, curve: Mapping[str, Any], x: Any) -> dict[str, Any]:
     settings = figure.settings
     return {**settings["base"], **curve.get("parameters", {}), settings["axis"]["parameter"]: x}
 
@@ -198,13 +198,13 @@ def _panel(
     settings = figure.settings
     axis = settings["axis"]
     space = np.geomspace if axis.get("scale") == "log" else np.linspace
-    grid = [float(v) for v in space(axis["from"], axis["to"], axis["count"])]
+    grid = space(axis["from"], axis["to"], axis["count"])
     lines, points = [], []
     for curve in settings["curves"]:
         label, regime = curve["label"], curve["regime"]
         if curve.get("line", True):
-            values = [float(getattr(statistics(_curve_parameters(figure, curve, x)), quantity)) for x in grid]
-            lines.append(Line(grid, values, label, regime))
+            values = getattr(statistics(_curve_parameters(figure, curve, grid)), quantity)
+            lines.append(Line(grid.tolist(), values.tolist(), label, regime))
         for model in (m for m in curve["models"] if m in models):
             own = [c for c, o in zip(comparisons, owners, strict=True) if o == (label, model, quantity)]
             x = [float(c.place) for c in own]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
-from gradstep.papers.cui2024.drawn import FirstLayer, fit, spiked_layer, stepped_layer
+from gradstep.papers.cui2024.drawn import FirstLayer, spiked_layer, stepped_layer, train
 from gradstep.papers.cui2024.errors import learned_along_target, learned_function, summary_statistics
 from gradstep.papers.cui2024.spiked import equivalent_srf
 from gradstep.papers.figure import Figure, point_seeds
@@ -100,7 +100,8 @@ def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]
         r, c, gamma = model.strength, model.bulk_variance, model.alignment
         layer = spiked_layer(seed, int(parameters["beta"] * d), d, r=r, c=c, gamma=gamma)
     sigma, n = problem.activation, round(float(parameters["alpha"]) * d)
-    readout = fit(layer, sigma, problem.teacher, n=n, lam=float(parameters["lam"]), seed=seed).readout
+    path = train(layer, sigma, problem.teacher, n=n, lam=float(parameters["lam"]), seed=seed)
+    readout = np.asarray(path.readouts[:, 0])
     target = np.zeros(d)
     target[TEACHER_AXIS] = 1.0
     points = np.asarray(parameters["points"], dtype=np.float64)

@@ -17,7 +17,7 @@ import numpy as np
 
 from gradstep.gaussian import scalar_function
 from gradstep.papers.cui2024.drawn import sampled_error, spiked_layer
-from gradstep.papers.cui2024.letters import Letters, letter_statistics
+from gradstep.papers.cui2024.letters import Letters, LetterStatistics, letter_statistics
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Comparison, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points
@@ -29,7 +29,7 @@ __all__ = ["assemble", "measure", "tasks"]
 
 _LETTERS = ("fractions", "strengths", "variances", "alignments", "biases")
 _NAMES = {"test_error": "test error", "train_error": "training error"}
-_TEST_SAMPLES_PER_D = 30
+_TEST_SAMPLES_PER_D = 20
 
 
 def _parameters(figure: Figure, curve: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,18 +81,21 @@ def _letters(parameters: Mapping[str, Any]) -> Letters:
     return Letters.of(values.pop("fractions"), **values)
 
 
-def _theory(parameters: Mapping[str, Any], alpha: float, d: float) -> dict[str, float]:
-    found = letter_statistics(
-        parameters["activation"],
-        parameters["teacher"],
-        _letters(parameters),
-        alpha=alpha,
-        lam=parameters["lam"],
-        beta=parameters["beta"],
-        sigma_eps=parameters["sigma_eps"],
-        d=d,
-    )
-    return {"test_error": found.test_error, "train_error": found.train_error}
+def _theory(parameters: Mapping[str, Any], alphas: Sequence[float], d: float) -> list[LetterStatistics]:
+    letters = _letters(parameters)
+    return [
+        letter_statistics(
+            parameters["activation"],
+            parameters["teacher"],
+            letters,
+            alpha=alpha,
+            d=d,
+            lam=parameters["lam"],
+            beta=parameters["beta"],
+            sigma_eps=parameters["sigma_eps"],
+        )
+        for alpha in alphas
+    ]
 
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
@@ -100,10 +103,10 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     count, d = int(preset["seeds"]), int(preset["d"])
     found: list[tuple[str, Comparison]] = []
     for index, (curve, alpha) in enumerate(_places(figure, preset)):
-        theory = _theory(_parameters(figure, curve), alpha, d)
+        theory = _theory(_parameters(figure, curve), [alpha], d)[0]
         for name, text in _NAMES.items():
             values = [r[name] for r in results[index * count : (index + 1) * count]]
-            comparison = compare(theory[name], values, curve=curve["label"], place=alpha, quantity=text)
+            comparison = compare(getattr(theory, name), values, curve=curve["label"], place=alpha, quantity=text)
             found.append((curve["label"], comparison))
     titles = dict.fromkeys(curve["panel"] for curve in figure.settings["curves"])
     panels = tuple(_panel(figure, title, found, d) for title in titles)
@@ -119,9 +122,8 @@ def _panel(figure: Figure, title: str, found: Sequence[tuple[str, Comparison]], 
         if curve["panel"] != title:
             continue
         label, regime, parameters = curve["label"], curve["regime"], _parameters(figure, curve)
-        lines.append(Line(grid, [_theory(parameters, a, d)["test_error"] for a in grid], label, regime))
-        limit = [_theory(parameters, a, np.inf)["test_error"] for a in grid]
-        lines.append(Line(grid, limit, "", regime, style="dashed"))
+        at_d, limit = ([found.test_error for found in _theory(parameters, grid, size)] for size in (float(d), np.inf))
+        lines += [Line(grid, at_d, label, regime), Line(grid, limit, "", regime, style="dashed")]
         own = [c for name, c in found if name == label and c.quantity == "test error"]
         x = [float(c.place) for c in own]
         points.append(Points(x, [c.mean for c in own], [c.standard_error for c in own], label, regime))

@@ -106,11 +106,12 @@ def _theory(model: str, parameters: Mapping[str, Any], alphas: Sequence[float], 
     """Errors of the equations with letters; for the network, of the uniform equivalent with the network's rows."""
     if model == "network":
         return [p.test_error for p in predict_many([_problem(parameters, a, d) for a in alphas], rows="network")]
+    letters = _letters(parameters)
     return [
         letter_statistics(
             parameters["activation"],
             parameters["teacher"],
-            _letters(parameters),
+            letters,
             alpha=alpha,
             lam=parameters["lam"],
             beta=parameters["beta"],

@@ -30,6 +30,7 @@ from gradstep.papers.cui2024.letters import (
     letter_statistics,
     stepped_letters,
 )
+from gradstep.papers.cui2024.spectrum import outlier, spectral_law
 from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
 
 __all__ = [
@@ -50,7 +51,9 @@ __all__ = [
     "letter_bounds",
     "letter_statistics",
     "lower_bound",
+    "outlier",
     "realised_functions",
+    "spectral_law",
     "stepped_letters",
     "summary_statistics",
     "test_error",

@@ -136,7 +136,7 @@ def _histogram(
 ) -> tuple[Panel, float]:
     values = np.array([r["eigenvalues"] for r in results])
     law, width = spectrum.bulk, values.shape[1]
-    nonzero = values[:, int(round(law.atom * width)) :]
+    nonzero = values[:, round(law.atom * width) :]
     singular = np.sqrt(nonzero.ravel())
     edges = np.linspace(0, 1.02 * np.sqrt(law.edge), _BINS + 1)
     counts = np.histogram(singular, edges)[0]

@@ -1,0 +1,101 @@
+"""Spectrum of the features' empirical covariance: appendix F, equations (173) to (191)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.gaussian.functions import ScalarFunction
+from gradstep.papers.cui2024.spiked import equivalent_features
+from gradstep.theory.spectrum import FeatureEquations
+from gradstep.theory.stieltjes import Law, find_law
+
+__all__ = ["outlier", "spectral_law"]
+
+Array = NDArray[np.float64]
+
+
+def spectral_law(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    r: float,
+    c: float,
+    gamma: float,
+    alpha: float,
+    beta: float = 1.0,
+) -> Law:
+    r"""Limiting law of the eigenvalues of :math:`\Phi^\top\Phi/n`, from the Stieltjes transform (190).
+
+    Parameters
+    ----------
+    sigma, sigma_star : str or ScalarFunction
+        Activation and teacher (the law does not depend on the teacher).
+    r, c, gamma : float
+        Spike strength, bulk variance and alignment, of `equivalent_srf`.
+    alpha, beta : float
+        :math:`n/d` and :math:`p/d`.
+
+    Returns
+    -------
+    Law
+        Its single outlier, of order :math:`p`, is `outlier`.
+
+    Notes
+    -----
+    The paper has :math:`p=d`; any width ratio is of this project. With :math:`\lambda\to-z` the saddle point is
+
+    .. math:: V_2=\Big[-z+\hat V_2+\frac{c\hat V_1}{1+\beta c\hat V_1V_2}\Big]^{-1},\quad
+              V_1=\frac{cV_2}{1+\beta c\hat V_1V_2},\quad
+              \hat V_j=\frac\alpha\beta E\frac{\mu_j^2}{1+\mu_1^2V_1+\mu_2^2V_2},
+
+    and :math:`V_2` the transform of :math:`\Phi^\top\Phi/p`.
+    """
+    table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
+    kept = table.weights > 0
+    kappa, weight = table.nodes[kept], table.weights[kept]
+    rows = (values[kept][None, :] for values in (table.mean, table.slope, table.variance))
+    return find_law(FeatureEquations(kappa, *rows, weight, np.array([float(beta)]), 1.0, float(alpha)))
+
+
+def outlier(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    r: float,
+    c: float,
+    gamma: float,
+    p: ArrayLike,
+    n: ArrayLike,
+    published: bool = False,
+) -> Array:
+    r"""Outlier of :math:`\Phi^\top\Phi/n`, with its terms of order one, or (191) as published.
+
+    Parameters
+    ----------
+    sigma, sigma_star, r, c, gamma
+        As in `spectral_law`.
+    p, n : array_like
+        Width and number of samples.
+    published : bool
+        Return :math:`p\,E\mu_0^2`, the leading order (191).
+
+    Returns
+    -------
+    ndarray
+
+    Notes
+    -----
+    The eigenvalue of the empirical covariance exceeds that of the population:
+
+    .. math:: z=p\,E\mu_0^2+E\tau+\frac pn\frac{E\mu_0^2\tau}{E\mu_0^2},\qquad \tau=c\mu_1^2+\mu_2^2 .
+
+    This project.
+    """
+    table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
+    p, n = np.asarray(p, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    square, noise = table.mean**2, table.slope**2 + table.variance
+    size = float(table.weights @ square)
+    if published:
+        return np.asarray(p * size)
+    return np.asarray(p * size + table.weights @ noise + p / n * float(table.weights @ (square * noise)) / size)

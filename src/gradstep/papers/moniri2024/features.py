@@ -1,0 +1,166 @@
+"""The spiked features F_l, as published and with the term that they miss, and the Gaussian equivalent of F_0."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.gaussian import hermite_coefficients, moments, scalar_function
+from gradstep.gaussian.functions import ScalarFunction
+
+__all__ = ["Spikes", "gaussian_equivalent", "rest_variance", "spike_sizes", "spikes"]
+
+Array = NDArray[np.float64]
+
+
+class Spikes(NamedTuple):
+    r"""Rank-one terms ``left[:, k-1] right[:, k-1]^T``, k = 1..l, of :math:`F_l-F_0`.
+
+    Attributes
+    ----------
+    left : ndarray, shape (n, l)
+    right : ndarray, shape (N, l)
+        :math:`a^{\circ k}`.
+    """
+
+    left: Array
+    right: Array
+
+    @property
+    def norms(self) -> Array:
+        """Operator norm of each term."""
+        return np.asarray(np.linalg.norm(self.left, axis=0) * np.linalg.norm(self.right, axis=0))
+
+    def added_to(self, features: Array) -> Array:
+        """Return ``features`` with all terms added."""
+        return np.asarray(features + self.left @ self.right.T)
+
+
+def _monomial_coefficients(activation: ScalarFunction, order: int) -> Array:
+    r"""Return :math:`c_k=E[\sigma H_k]/k!`, k = 0..order."""
+    orthonormal = np.asarray(hermite_coefficients(activation, order))
+    return orthonormal / np.sqrt([math.factorial(k) for k in range(order + 1)])
+
+
+def rest_variance(
+    activation: str | ScalarFunction, *, eta: float, dimension_ratio: float, residual_square: float
+) -> float:
+    r"""Variance :math:`\eta^2\phi E[r^2]\mathrm{Var}\,\sigma'` that the rest of the gradient adds, per unit of :math:`a_i^2`.
+
+    Parameters
+    ----------
+    activation : str or ScalarFunction
+    eta : float
+        Step size.
+    dimension_ratio : float
+        :math:`\phi=d/n`, n the samples of the step.
+    residual_square : float
+        :math:`E[r^2]`, of the residuals of the step.
+    """
+    return eta**2 * dimension_ratio * residual_square * moments(scalar_function(activation)).derivative_variance
+
+
+def spikes(
+    activation: str | ScalarFunction, projection: Array, readout: Array, *, eta: float, order: int, rest: float = 0.0
+) -> Spikes:
+    r"""Terms of the spiked features :math:`F_l=F_0+\sum_{k\le l}`.
+
+    .. math:: c_k\,E_u\big[(c_1\eta\,\tilde X\beta+\sqrt\rho\,u)^{\circ k}\big](a^{\circ k})^\top ,\qquad u\sim N(0,1).
+
+    Parameters
+    ----------
+    activation : str or ScalarFunction
+        Centred.
+    projection : ndarray, shape (n,)
+        :math:`\tilde X\beta` with :math:`\beta=X^\top y/n`.
+    readout : ndarray, shape (N,)
+        :math:`a\sim N(0,I/N)`.
+    eta : float
+    order : int
+        :math:`l`.
+    rest : float
+        :math:`\rho`, from `rest_variance`. Zero gives the published :math:`F_l`, which misses terms of its own order:
+        the rest of the gradient is small in operator norm but shifts every pre-activation as much as the spike does
+        (this project).
+
+    Returns
+    -------
+    Spikes
+    """
+    c = _monomial_coefficients(scalar_function(activation), order)
+    shift = c[1] * eta * projection
+    columns = []
+    for k in range(1, order + 1):
+        # E (x + sqrt(rest) u)^k = sum_j binom(k, 2j) (2j - 1)!! rest^j x^(k - 2j)
+        terms = [
+            math.comb(k, 2 * j) * math.prod(range(1, 2 * j, 2)) * rest**j * shift ** (k - 2 * j)
+            for j in range(k // 2 + 1)
+        ]
+        columns.append(c[k] * np.sum(terms, axis=0))
+    return Spikes(np.stack(columns, axis=1), readout[:, None] ** np.arange(1, order + 1))
+
+
+def spike_sizes(
+    activation: str | ScalarFunction,
+    *,
+    eta: ArrayLike,
+    gradient_norm: float,
+    order: int,
+    n: ArrayLike,
+    width: ArrayLike,
+    rest: ArrayLike = 0.0,
+) -> Array:
+    r"""Leading operator norm of each term of `spikes`, of order :math:`n^{(\alpha-1/2)k+1}` for :math:`\eta\asymp n^\alpha`.
+
+    .. math:: |c_k|\sqrt{n\,E_\kappa\big(E_u(c_1\eta|\beta|\kappa+\sqrt\rho u)^k\big)^2}\;\sqrt{N^{1-k}(2k-1)!!}
+
+    Parameters
+    ----------
+    activation, eta, order, rest
+        As in `spikes`.
+    gradient_norm : float
+        Limit of :math:`|\beta|`.
+    n, width : array_like
+        Fresh samples and neurons.
+
+    Returns
+    -------
+    ndarray, shape (order, ...)
+    """
+    function = scalar_function(activation)
+    c = _monomial_coefficients(function, order)
+    eta, n, width, rest = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (eta, n, width, rest)))
+    kappa, weight = np.polynomial.hermite_e.hermegauss(2 * order + 2)
+    weight = weight / weight.sum()
+    sizes = []
+    for k in range(1, order + 1):
+        shifted = c[1] * eta[..., None, None] * gradient_norm * kappa[:, None] + np.sqrt(rest)[..., None, None] * kappa
+        mean = shifted**k @ weight
+        right = width ** (1.0 - k) * math.prod(range(1, 2 * k, 2))
+        sizes.append(abs(c[k]) * np.sqrt(n * (mean**2 @ weight) * right))
+    return np.stack(sizes)
+
+
+def gaussian_equivalent(
+    activation: str | ScalarFunction, inputs: Array, weights: Array, draw: np.random.Generator
+) -> Array:
+    r"""Draw :math:`c_1\tilde XW_0^\top+c_{>1}Z`, which has the same errors as :math:`F_0`.
+
+    Parameters
+    ----------
+    activation : str or ScalarFunction
+        Centred.
+    inputs : ndarray, shape (n, d)
+    weights : ndarray, shape (N, d)
+    draw : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray, shape (n, N)
+    """
+    student = moments(scalar_function(activation))
+    noise = draw.standard_normal((len(inputs), len(weights)))
+    return np.asarray(student.linear * (inputs @ weights.T) + math.sqrt(student.nonlinear_second_moment) * noise)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from gradstep.papers.figure import FigureResult
-from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel, Points
+from gradstep.papers.panels import Guide, Histogram, Image, Line, Mark, Panel, Points
 
 __all__ = ["draw"]
 
@@ -102,6 +102,8 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
     axes.set_xscale(panel.x_scale)
     axes.set_yscale(panel.y_scale)
     previous = (0.0, 0.0, 0.0)
+    if panel.image is not None:
+        _draw_image(axes, panel.image, panel, ink)
     for histogram in panel.histograms:
         colour = colours[histogram.regime, histogram.label]
         axes.stairs(histogram.density, histogram.edges, fill=True, color=(*colour, 0.28), zorder=1)
@@ -132,7 +134,8 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
             axes.plot([mark.x], [0.03], "^", ms=7, color=colour, mec=ink.text, mew=0.6, transform=foot, zorder=21)
         else:
             axes.axvline(mark.x, color=colour, lw=1.4, ls=_STYLES["dashed"], zorder=2)
-    _limits(axes, panel)
+    if panel.image is None:
+        _limits(axes, panel)
     for guide in panel.guides:
         _draw_guide(axes, guide, ink)
     _label_curves(axes, panel, colours)
@@ -144,11 +147,37 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
         if scale == "log":
             _log_ticks(axis)
     axes.tick_params(which="both", colors=ink.text)
-    axes.grid(color=ink.grid, lw=0.6)
+    if panel.image is None:
+        axes.grid(color=ink.grid, lw=0.6)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(ink.text)
+
+
+def _draw_image(axes: Axes, image: Image, panel: Panel, ink: _Ink) -> None:
+    """Fill the cells around the points of the grid; the name of a category stands where it is clearest."""
+    category, strength = np.asarray(image.category), np.asarray(image.strength, dtype=float)
+    hues = np.array([mpl.colors.to_rgb(_HUES[regime]) for _, regime in image.labels])
+    cells = np.concatenate([hues[category], (0.15 + 0.85 * strength)[..., None]], axis=-1)
+    edges = [_edges(np.asarray(v, dtype=float), s) for v, s in ((image.x, panel.x_scale), (image.y, panel.y_scale))]
+    axes.pcolormesh(*edges, cells, zorder=0, rasterized=True)
+    axes.set_xlim(edges[0][0], edges[0][-1])
+    axes.set_ylim(edges[1][0], edges[1][-1])
+    for k, (label, _) in enumerate(image.labels):
+        rows, columns = np.nonzero(category == k)
+        if rows.size:
+            # The member nearest to the middle of its category lies inside it, whatever its shape.
+            middle = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
+            place = (image.x[columns[middle]], image.y[rows[middle]])
+            axes.annotate(label, place, color=ink.text, fontsize=10, weight="bold", ha="center", va="center", zorder=25)
+
+
+def _edges(places: np.ndarray, scale: str) -> np.ndarray:
+    on_axis = np.log(places) if scale == "log" else places
+    middle = (on_axis[1:] + on_axis[:-1]) / 2
+    edges = np.concatenate([[2 * on_axis[0] - middle[0]], middle, [2 * on_axis[-1] - middle[-1]]])
+    return np.exp(edges) if scale == "log" else edges
 
 
 def _log_ticks(axis: mpl.axis.Axis) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Guide", "Histogram", "Line", "Mark", "Panel", "Points", "Table"]
+__all__ = ["Guide", "Histogram", "Image", "Line", "Mark", "Panel", "Points", "Table"]
 
 Scale = Literal["linear", "log"]
 Style = Literal["solid", "dashed", "dotted"]
@@ -55,6 +55,21 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Image:
+    """A map of categories on a grid, one row a value of y.
+
+    ``category[row][column]`` is a place in `labels`, the pairs of label and regime; `strength` in [0, 1] says how clear
+    the category is, and shows as the depth of its colour.
+    """
+
+    x: Sequence[float]
+    y: Sequence[float]
+    category: Sequence[Sequence[int]]
+    strength: Sequence[Sequence[float]]
+    labels: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
 class Guide:
     """A reference: a horizontal line at `height`, or the curve (x, y) when x is given."""
 
@@ -78,6 +93,7 @@ class Panel:
     histograms: Sequence[Histogram] = ()
     marks: Sequence[Mark] = ()
     guides: Sequence[Guide] = ()
+    image: Image | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Moniri, Lee, Hassani, Dobriban (ICML 2024): non-linear feature learning with one gradient step.
 
-Notation of the paper: ``phi`` is d/n, ``psi`` is d/N, ``lam`` the ridge penalty, ``alpha`` the exponent of the step size,
+Notation of the paper: ``phi`` is d/n, ``psi`` is d/N, ``lam`` the penalty, ``alpha`` the exponent of the step size,
 ``sigma_eps`` the standard deviation of the label noise, ``sigma`` the activation, ``sigma_star`` the teacher, ``l`` the
 number of spikes.
 """

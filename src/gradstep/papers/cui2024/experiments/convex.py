@@ -71,10 +71,12 @@ def _parameters(figure: Figure, preset: Mapping[str, Any], curve: Mapping[str, A
     }
 
 
-def _grid(figure: Figure, preset: Mapping[str, Any]) -> list[float]:
+def _line(figure: Figure, preset: Mapping[str, Any]) -> list[float]:
+    """Places of the theory: along the axis, and where networks are drawn."""
     axis = figure.settings["axis"]
     space = np.geomspace if axis.get("scale") == "log" else np.linspace
-    return [float(x) for x in space(axis["from"], axis["to"], int(preset["line"]))]
+    along = space(axis["from"], axis["to"], int(preset["line"]))
+    return sorted({float(x) for x in [*along, *preset["points"]]})
 
 
 def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
@@ -84,10 +86,12 @@ def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping
 
 
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List the theory along each line and at the points, then one network a point and seed."""
-    along = [(curve, x) for curve in figure.settings["curves"] for x in _grid(figure, preset)]
-    theory = [*along, *_places(figure, preset)]
-    return [Task(f"{__name__}:predict", _parameters(figure, preset, curve, x), 0) for curve, x in theory] + [
+    """List the theory along each line, then one network a point and seed."""
+    return [
+        Task(f"{__name__}:predict", _parameters(figure, preset, curve, x), 0)
+        for curve in figure.settings["curves"]
+        for x in _line(figure, preset)
+    ] + [
         Task(
             f"{__name__}:measure",
             {**_parameters(figure, preset, curve, x), "test_samples": int(preset["test_samples"])},
@@ -101,28 +105,28 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the lines of the theory under the points."""
     curves, quantities = figure.settings["curves"], figure.settings["quantities"]
-    grid, places, count = _grid(figure, preset), list(_places(figure, preset)), int(preset["seeds"])
-    along, rest = results[: len(curves) * len(grid)], results[len(curves) * len(grid) :]
-    theory, measured = rest[: len(places)], rest[len(places) :]
+    line, count = _line(figure, preset), int(preset["seeds"])
+    theory, measured = results[: len(curves) * len(line)], results[len(curves) * len(line) :]
+    at = {(curve["label"], x): theory[i * len(line) + j] for i, curve in enumerate(curves) for j, x in enumerate(line)}
     comparisons = {
         (curve["label"], x, quantity): compare(
-            theory[index][quantity],
+            at[curve["label"], x][quantity],
             [result[quantity] for result in measured[index * count : (index + 1) * count]],
             curve=curve["label"],
             place=x,
             quantity=_NAMES[quantity],
         )
-        for index, (curve, x) in enumerate(places)
+        for index, (curve, x) in enumerate(_places(figure, preset))
         for quantity in quantities
-        if not _certain(theory[index], quantity)
+        if not _certain(at[curve["label"], x], quantity)
     }
     panels = []
     axis = figure.settings["axis"]
     for quantity in quantities:
         lines, points = [], []
-        for index, curve in enumerate(curves):
-            values = [result[quantity] for result in along[index * len(grid) : (index + 1) * len(grid)]]
-            lines.append(Line(grid, values, curve["label"], curve["regime"]))
+        for curve in curves:
+            values = [at[curve["label"], x][quantity] for x in line]
+            lines.append(Line(line, values, curve["label"], curve["regime"]))
             own = [c for (label, _, name), c in comparisons.items() if (label, name) == (curve["label"], quantity)]
             points.append(
                 Points(
@@ -143,7 +147,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
                 points=points,
             )
         )
-    worst = max(result["residual"] for result in [*along, *theory])
+    worst = max(result["residual"] for result in theory)
     return Outcome(
         tuple(panels),
         tuple(comparisons.values()),

@@ -34,7 +34,7 @@ In both cases :math:`\theta_{\cdot l}=\Theta\hat\theta_{\cdot l}` and :math:`\ps
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -375,79 +375,36 @@ def letter_statistics(
         raise InvalidInput("beta", beta, "at most 1 when the rows are orthogonal")
     table = _tables(student, target, letters)
     law = _Bulk(bulk, letters.fractions, letters.variances, beta, lam)
-    ratio = alpha / beta
-
-    def hats(weight: Array) -> tuple[Array, Array]:
-        """Averages of mu_1 mu_1 and mu_2^2 under a weight on the nodes."""
-        return ratio * (table.slope * weight) @ table.slope.T, ratio * table.variance @ weight
-
-    def gain(v1: Array, v2: Array) -> Array:
-        leverage = np.einsum("sk,st,tk->k", table.slope, v1, table.slope) + v2 @ table.variance
-        return np.asarray(1 / (1 + leverage))
-
-    v1, v2, residual = _solve_responses(law, hats, gain, table.weight)
+    averages = _Averages(table, alpha / beta)
+    v1, v2, residual = _solve_responses(law, averages)
     if not residual <= TOLERANCE:
         raise NotConverged(
             "letters", residual, TOLERANCE, "Use a larger penalty, or fewer letters with more distinct strengths."
         )
-    g = gain(v1, v2)
-    first, second = table.weight * g, table.weight * g**2
-    v1_hat, _ = hats(first)
-
-    # Means: a ridge regression of h on mu_0 (unpenalised in the limit) and on kappa mu_1 with the covariance of Theta.
-    count, spikes = letters.strengths.shape
-    tilt = (table.kappa[None] * table.slope[:, None]).reshape(count * spikes, -1)
-    theta_response = np.linalg.inv(np.linalg.inv(beta * v1) - v1_hat)
-    half = np.kron(np.linalg.cholesky(theta_response), np.eye(spikes))
-    basis = np.concatenate([table.mean, half.T @ tilt])
-    gram = ratio * (basis * first) @ basis.T
-    gram += np.diag(np.concatenate([1 / (d * beta * v2), np.ones(count * spikes)]))
-    # Letters may have linearly dependent means: the solution of least norm.
-    scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
-    solved = np.linalg.pinv(gram / np.outer(scale, scale), rcond=1e-12, hermitian=True) @ (
-        ratio * (basis * first) @ table.teacher_mean / scale
+    gain = 1 / (1 + averages.spread(v1, v2))
+    first, second = table.weight * gain, table.weight * gain**2
+    theta_response: Array = np.asarray(
+        np.linalg.inv(np.linalg.inv(beta * v1) - averages.hats(first)[0]), dtype=np.float64
     )
-    coefficients = solved / scale
-    m, theta = coefficients[:count], (half @ coefficients[count:]).reshape(count, spikes)
-    theta_hat = np.linalg.solve(theta_response, theta)
-    miss = table.teacher_mean - coefficients @ basis
-    psi_hat = ratio * table.slope @ (first * table.teacher_slope)
+    m, theta = _solve_means(averages, first, d * beta * v2, theta_response)
+    learned = m @ table.mean + np.einsum("sl,lk,sk->k", theta, table.kappa, table.slope)
+    psi_hat = averages.ratio * table.slope @ (first * table.teacher_slope)
     psi = beta * v1 @ psi_hat
 
-    # Fluctuations: R = fixed + mu_1 q_1 mu_1 + mu_2^2 q_2 and q = -d(V)/d(hats): a linear system.
-    fixed = miss**2 + table.teacher_variance + noise**2 + table.teacher_slope**2
+    # R without its q terms, and what the means add to the sources of q.
+    fixed = (table.teacher_mean - learned) ** 2 + table.teacher_variance + noise**2 + table.teacher_slope**2
     fixed = fixed - 2 * (psi @ table.slope) * table.teacher_slope
-    source1 = beta * np.outer(psi_hat, psi_hat)
-    source2 = (m / v2) ** 2 / (d * beta)
-    extra = np.zeros((count, count))
+    source1, source2 = beta * np.outer(psi_hat, psi_hat), (m / v2) ** 2 / (d * beta)
+    along = np.zeros_like(v1)
     if bulk == "gaussian":
+        theta_hat = np.linalg.solve(theta_response, theta)
         source2 = source2 + beta * letters.variances * (theta_hat**2).sum(axis=1)
     else:
         source2 = source2 + (theta**2).sum(axis=1) / (beta * letters.variances * v2**2)
-        extra = -theta @ theta.T
+        along = theta @ theta.T
+    q1, q2 = _solve_norms(law, averages, (first, second), v2, fixed, (source1, source2, along))
 
-    upper = np.triu_indices(count)
-
-    def split(packed: Array) -> tuple[Array, Array]:
-        q1 = np.zeros((count, count))
-        q1[upper] = packed[count:]
-        return q1 + np.triu(q1, 1).T, packed[:count]
-
-    def image(packed: Array, base: Array, s1: Array, s2: Array, shift: Array) -> Array:
-        q1, q2 = split(packed)
-        spread_error = base + np.einsum("sk,st,tk->k", table.slope, q1, table.slope) + q2 @ table.variance
-        hat1, hat2 = hats(second * spread_error)
-        d_v1, d_v2 = law.changes(v1_hat, v2, hat1 + s1, hat2 + s2)
-        return np.concatenate([-d_v2, (-d_v1 / beta + shift)[upper]])
-
-    zero1, zero2 = np.zeros((count, count)), np.zeros(count)
-    size = count + upper[0].size
-    constant = image(np.zeros(size), fixed, source1, source2, extra)
-    none = np.zeros_like(fixed)
-    matrix = np.stack([image(unit, none, zero1, zero2, zero1) for unit in np.eye(size)], axis=1)
-    q1, q2 = split(np.asarray(np.linalg.solve(np.eye(size) - matrix, constant), dtype=np.float64))
-
-    error = fixed + np.einsum("sk,st,tk->k", table.slope, q1, table.slope) + q2 @ table.variance
+    error = fixed + averages.spread(q1, q2)
     train_error = float(second @ error)
     return LetterStatistics(
         test_error=float(table.weight @ error) - noise**2,
@@ -464,18 +421,39 @@ def letter_statistics(
     )
 
 
-def _solve_responses(
-    law: _Bulk,
-    hats: Callable[[Array], tuple[Array, Array]],
-    gain: Callable[[Array, Array], Array],
-    weight: Array,
-) -> tuple[Array, Array, float]:
+@dataclass(frozen=True)
+class _Averages:
+    """The first half of the saddle point: averages over the projections."""
+
+    table: _Tables
+    ratio: float
+
+    def hats(self, weight: Array) -> tuple[Array, Array]:
+        """Averages of mu_1 mu_1 and mu_2^2 under a weight on the nodes."""
+        slope = self.table.slope
+        return self.ratio * (slope * weight) @ slope.T, self.ratio * self.table.variance @ weight
+
+    def spread(self, first: Array, second: Array) -> Array:
+        """Return mu_1 first mu_1 + mu_2^2 second on the nodes: V from (V_1, V_2), or the q terms of R."""
+        return np.asarray(
+            np.einsum("sk,st,tk->k", self.table.slope, first, self.table.slope) + second @ self.table.variance
+        )
+
+
+def _symmetric(packed: Array, count: int) -> Array:
+    """Symmetric matrix from its upper triangle, row by row."""
+    matrix = np.zeros((count, count))
+    matrix[np.triu_indices(count)] = packed
+    return np.asarray(matrix + np.triu(matrix, 1).T)
+
+
+def _solve_responses(law: _Bulk, averages: _Averages) -> tuple[Array, Array, float]:
     """Return V_1, V_2 and the true relative residual of their equations."""
-    count = law.fractions.size
+    count, weight = law.fractions.size, averages.table.weight
     upper = np.triu_indices(count)
 
     def step(v1: Array, v2: Array) -> tuple[Array, Array]:
-        v1_times_beta, image = law.responses(*hats(weight * gain(v1, v2)), v2)
+        v1_times_beta, image = law.responses(*averages.hats(weight / (1 + averages.spread(v1, v2))), v2)
         return v1_times_beta / law.beta, image
 
     # From above, the iteration decreases to the solution; Powell's method then finishes what has come close.
@@ -484,20 +462,74 @@ def _solve_responses(
     for _ in range(_WARM_UP):
         v1, v2 = step(v1, v2)
     size1, size2 = np.sqrt(np.diag(v1)), v2
+    scale = np.outer(size1, size1)
 
     def unpack(x: Array) -> tuple[Array, Array]:
-        scaled = np.zeros((count, count))
-        scaled[upper] = x[count:]
-        return (scaled + np.triu(scaled, 1).T) * np.outer(size1, size1), size2 * np.exp(x[:count])
+        return _symmetric(x[count:], count) * scale, size2 * np.exp(x[:count])
 
     def gap(x: Array) -> Array:
         v1, v2 = unpack(x)
         new1, new2 = step(v1, v2)
-        return np.concatenate([np.log(new2 / v2), ((new1 - v1) / np.outer(size1, size1))[upper]])
+        return np.concatenate([np.log(new2 / v2), ((new1 - v1) / scale)[upper]])
 
-    start = np.concatenate([np.zeros(count), (v1 / np.outer(size1, size1))[upper]])
+    start = np.concatenate([np.zeros(count), (v1 / scale)[upper]])
     found = root(gap, start, method="hybr", options={"xtol": 1e-13}).x
     return *unpack(found), float(np.abs(gap(found)).max())
+
+
+def _solve_means(averages: _Averages, first: Array, m_response: Array, theta_response: Array) -> tuple[Array, Array]:
+    """Return m and theta: a ridge regression of the teacher on mu_0 and kappa mu_1, with the responses as covariance.
+
+    In the limit m is free; letters may have linearly dependent means, and the solution is the one of least norm.
+    """
+    table = averages.table
+    count, spikes = table.mean.shape[0], table.kappa.shape[0]
+    tilt = (table.kappa[None] * table.slope[:, None]).reshape(count * spikes, -1)
+    half = np.kron(np.linalg.cholesky(theta_response), np.eye(spikes))
+    basis = np.concatenate([table.mean, half.T @ tilt])
+    weighted = averages.ratio * basis * first
+    gram = weighted @ basis.T + np.diag(np.concatenate([1 / m_response, np.ones(count * spikes)]))
+    scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    inverse = np.linalg.pinv(gram / np.outer(scale, scale), rcond=1e-12, hermitian=True)
+    coefficients = inverse @ (weighted @ table.teacher_mean / scale) / scale
+    return coefficients[:count], (half @ coefficients[count:]).reshape(count, spikes)
+
+
+def _solve_norms(
+    law: _Bulk,
+    averages: _Averages,
+    weights: tuple[Array, Array],
+    v2: Array,
+    fixed: Array,
+    sources: tuple[Array, Array, Array],
+) -> tuple[Array, Array]:
+    """Return q_1 and q_2, minus the derivatives of V_1 and V_2 along the hats of q, which depend on q linearly.
+
+    `weights` are those of the averages with 1/(1+V) and its square, `fixed` is R without its q terms; `sources` are
+    added to the hats, and the last is taken off q_1.
+    """
+    count = v2.size
+    upper = np.triu_indices(count)
+    first, second = weights
+    v1_hat, _ = averages.hats(first)
+    source1, source2, along = sources
+
+    def image(error: Array, extra1: Array, extra2: Array) -> tuple[Array, Array]:
+        hat1, hat2 = averages.hats(second * error)
+        d_v1, d_v2 = law.changes(v1_hat, v2, hat1 + extra1, hat2 + extra2)
+        return -d_v1 / law.beta, -d_v2
+
+    def pack(q1: Array, q2: Array) -> Array:
+        return np.concatenate([q2, q1[upper]])
+
+    constant1, constant2 = image(fixed, source1, source2)
+    units = np.eye(count + upper[0].size)
+    columns = [
+        pack(*image(averages.spread(_symmetric(unit[count:], count), unit[:count]), np.zeros_like(v1_hat), 0 * v2))
+        for unit in units
+    ]
+    solved = np.linalg.solve(units - np.stack(columns, axis=1), pack(constant1 - along, constant2))
+    return _symmetric(np.asarray(solved[count:], dtype=np.float64), count), np.asarray(solved[:count])
 
 
 @dataclass(frozen=True)

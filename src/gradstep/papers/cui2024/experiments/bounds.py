@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import scalar_function
 from gradstep.papers.cui2024.bounds import (
-    best_linear,
     best_lower_bound,
     best_upper_bound,
     lower_bound,
@@ -34,7 +33,7 @@ from gradstep.papers.cui2024.experiments.learned import conditional_mean
 from gradstep.papers.cui2024.spiked import equivalent_srf
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare
-from gradstep.papers.panels import Guide, Line, Mark, Panel, Points
+from gradstep.papers.panels import Line, Mark, Panel, Points
 from gradstep.sweeps import Result, Task
 from gradstep.theory.large_step import LargeStep
 
@@ -190,7 +189,6 @@ def _errors(figure: Figure, drawn: Mapping[str, Sequence[Comparison]]) -> Panel:
         lines=lines,
         points=_points(drawn),
         marks=marks,
-        guides=[Guide("best linear", height=best_linear(settings["teacher"]))],
     )
 
 

@@ -53,9 +53,17 @@ def spectral_law(
     """
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
     kept = table.weights > 0
-    kappa, weight = table.nodes[kept], table.weights[kept]
-    rows = (values[kept][None, :] for values in (table.mean, table.slope, table.variance))
-    return find_law(FeatureEquations(kappa, *rows, weight, np.array([float(beta)]), 1.0, float(alpha)))
+    equations = FeatureEquations(
+        kappa=table.nodes[kept],
+        mean=table.mean[None, kept],
+        slope=table.slope[None, kept],
+        variance=table.variance[None, kept],
+        weight=table.weights[kept],
+        neurons=np.array([float(beta)]),
+        dimension=1.0,
+        samples=float(alpha),
+    )
+    return find_law(equations)
 
 
 def outlier(

@@ -5,6 +5,7 @@ Notation of the paper: ``phi`` is d/n, ``psi`` is d/N, ``lam`` the penalty, ``al
 number of spikes.
 """
 
+from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, rest_variance, spike_sizes, spikes
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors, spike_coefficients
 from gradstep.papers.moniri2024.gains import (
     Delta,
@@ -31,10 +32,12 @@ __all__ = [
     "L_tr",
     "L_tr_0",
     "Lambda",
+    "Spikes",
     "Traces",
     "degree",
     "direction",
     "finite_errors",
+    "gaussian_equivalent",
     "limiting_traces",
     "published_Delta",
     "published_Delta_1",
@@ -42,7 +45,10 @@ __all__ = [
     "published_Lambda_1",
     "published_Lambda_2",
     "published_system",
+    "rest_variance",
     "spike_coefficients",
+    "spike_sizes",
+    "spikes",
     "traces",
     "windows",
 ]

@@ -48,7 +48,7 @@ def _monomial_coefficients(activation: ScalarFunction, order: int) -> Array:
 def rest_variance(
     activation: str | ScalarFunction, *, eta: float, dimension_ratio: float, residual_square: float
 ) -> float:
-    r"""Variance :math:`\eta^2\phi E[r^2]\mathrm{Var}\,\sigma'` that the rest of the gradient adds, per unit of :math:`a_i^2`.
+    r"""Return the variance :math:`\eta^2\phi E[r^2]\mathrm{Var}\,\sigma'` that the rest adds per unit of :math:`a_i^2`.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def spike_sizes(
     width: ArrayLike,
     rest: ArrayLike = 0.0,
 ) -> Array:
-    r"""Leading operator norm of each term of `spikes`, of order :math:`n^{(\alpha-1/2)k+1}` for :math:`\eta\asymp n^\alpha`.
+    r"""Return the norm of each term of `spikes`, of order :math:`n^{(\alpha-1/2)k+1}` for :math:`\eta\asymp n^\alpha`.
 
     .. math:: |c_k|\sqrt{n\,E_\kappa\big(E_u(c_1\eta|\beta|\kappa+\sqrt\rho u)^k\big)^2}\;\sqrt{N^{1-k}(2k-1)!!}
 

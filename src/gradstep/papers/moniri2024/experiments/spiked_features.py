@@ -1,0 +1,223 @@
+"""How near the spiked features F_l are to the features F, and whether they give the same errors.
+
+Settings
+--------
+base : fixed parameters of `Problem.moniri2024`.
+order : largest l.
+alphas : exponents with a panel each (distance); points of the presets are numbers of samples.
+test_factor : optional; then errors are compared, on ``test_factor * n`` fresh inputs, and points are exponents at the
+    preset's ``n``.
+Presets hold `points`, and `n` for the errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, rest_variance, spike_sizes, spikes
+from gradstep.papers.outcome import Check, Outcome, compare
+from gradstep.papers.panels import Line, Panel, Points
+from gradstep.problem import Problem
+from gradstep.simulation.instance import TEACHER_AXIS, check_sample, fit_sample
+from gradstep.simulation.ridge import dual_path
+from gradstep.simulation.spectra import FirstLayer, first_layer
+from gradstep.simulation.streams import Purpose, generator
+from gradstep.sweeps import Result, Task
+from gradstep.theory.step import step_statistics
+
+__all__ = ["assemble", "measure", "measure_errors", "tasks"]
+
+Array = NDArray[np.float64]
+
+_REGIMES = ("initial", "few", "small", "large", "between")
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one instance a point and seed."""
+    settings = figure.settings
+    if "test_factor" in settings:
+        points = [{"alpha": a, "n": preset["n"]} for a in preset["points"]]
+        function, more = "measure_errors", {"test_factor": settings["test_factor"]}
+    else:
+        points = [{"alpha": a, "n": n} for a in settings["alphas"] for n in preset["points"]]
+        function, more = "measure", {}
+    return [
+        Task(f"{__name__}:{function}", {"base": {**settings["base"], **p}, "order": settings["order"], **more}, seed)
+        for p in points
+        for seed in point_seeds(figure.name, "features", sorted(p.items()), preset)
+    ]
+
+
+def _gradient_rest(problem: Problem) -> tuple[float, float]:
+    """Return the limit of ``|beta|`` and the variance of the rest of the gradient."""
+    d, width, n_step = float(problem.d), float(problem.width), float(problem.n_step)  # type: ignore[arg-type]
+    step = step_statistics(problem, d, width, n_step)
+    noise = step.gradient_norm**2 * (1 - step.alignment**2)  # phi E[y^2]
+    eta = problem.step_size
+    rest = rest_variance(problem.activation, eta=eta, dimension_ratio=d / n_step, residual_square=noise * n_step / d)
+    return step.gradient_norm, rest
+
+
+def _terms(problem: Problem, layer: FirstLayer, inputs: Array, order: int, rest: float) -> Spikes:
+    readout = layer.readout / math.sqrt(len(layer.readout))
+    eta = problem.step_size
+    return spikes(problem.activation, inputs @ layer.linear, readout, eta=eta, order=order, rest=rest)
+
+
+def _norm(matrix: Array) -> float:
+    gram = matrix @ matrix.T if len(matrix) <= matrix.shape[1] else matrix.T @ matrix
+    return float(np.sqrt(np.linalg.eigvalsh(gram)[-1]))
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Measure ``||F - F_l|| / sqrt(n)``, published and corrected, and the norm of every corrected term."""
+    problem = Problem.moniri2024(**parameters["base"])
+    order, layer = parameters["order"], first_layer(problem, seed)
+    inputs = np.concatenate([x for x, _ in fit_sample(seed, int(problem.n), int(problem.d)).blocks()])  # type: ignore[arg-type]
+    n, difference = (
+        len(inputs),
+        problem.activation(inputs @ layer.after.T) - problem.activation(inputs @ layer.before.T),
+    )
+    corrected = _terms(problem, layer, inputs, order, _gradient_rest(problem)[1])
+    distances = {}
+    for name, terms in (("published", _terms(problem, layer, inputs, order, 0.0)), ("corrected", corrected)):
+        left, right = terms
+        distances[name] = [_norm(difference - left[:, :k] @ right[:, :k].T) / math.sqrt(n) for k in range(order + 1)]
+    return {**distances, "terms": corrected.norms.tolist()}
+
+
+def measure_errors(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Fit F, published and corrected F_l and the Gaussian equivalent with spikes; return their errors."""
+    problem = Problem.moniri2024(**parameters["base"])
+    layer, order = first_layer(problem, seed), parameters["order"]
+    n, d, ridge = int(problem.n), int(problem.d), float(problem.ridge)  # type: ignore[arg-type]
+    train_blocks = list(fit_sample(seed, n, d).blocks())
+    inputs, noise = (np.concatenate(part) for part in zip(*train_blocks, strict=True))
+    fresh = np.concatenate([x for x, _ in check_sample(seed, parameters["test_factor"] * n, d).blocks()])
+    labels = problem.teacher(inputs[:, TEACHER_AXIS]) + problem.noise * noise
+    truth = problem.teacher(fresh[:, TEACHER_AXIS])
+    draw = generator(seed, Purpose.TEST_INPUTS, block=2**20)
+    rest = _gradient_rest(problem)[1]
+
+    def spiked(start: Array, x: Array, variance: float) -> Array:
+        return _terms(problem, layer, x, order, variance).added_to(start)
+
+    sides = {"F": [], "F_l": [], "corrected": [], "equivalent": []}  # type: dict[str, list[Array]]
+    for x in (inputs, fresh):
+        initial = np.asarray(problem.activation(x @ layer.before.T))
+        sides["F"].append(np.asarray(problem.activation(x @ layer.after.T)))
+        sides["F_l"].append(spiked(initial, x, 0.0))
+        sides["corrected"].append(spiked(initial, x, rest))
+        sides["equivalent"].append(spiked(gaussian_equivalent(problem.activation, x, layer.before, draw), x, rest))
+    found: dict[str, Any] = {}
+    for name, (train, test) in sides.items():
+        fit = dual_path(train, labels, [ridge])
+        found[f"{name} train"] = float(fit.squared_residual[0] / n)
+        found[f"{name} test"] = float(np.mean((truth - test @ fit.readouts[:, 0]) ** 2))
+    return found
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Judge the sizes of the terms and the distances, or the differences of the errors."""
+    if "test_factor" in figure.settings:
+        return _universality(figure, preset, results)
+    settings, points, seeds = figure.settings, preset["points"], int(preset["seeds"])
+    order = settings["order"]
+    panels, comparisons, checks = [], [], []
+    for place, alpha in enumerate(settings["alphas"]):
+        start = place * len(points) * seeds
+        groups = [results[start + i * seeds : start + (i + 1) * seeds] for i in range(len(points))]
+        problems = [Problem.moniri2024(**settings["base"], alpha=alpha, n=n) for n in points]
+        lines, marks = [], []
+        sizes = []
+        for problem in problems:
+            norm, rest = _gradient_rest(problem)
+            size = spike_sizes(
+                problem.activation,
+                eta=problem.step_size,
+                gradient_norm=norm,
+                order=order,
+                n=float(problem.n),  # type: ignore[arg-type]
+                width=float(problem.width),  # type: ignore[arg-type]
+                rest=rest,
+            )
+            sizes.append(size.tolist())
+        for k in range(order):
+            label, regime = f"k = {k + 1}", _REGIMES[k + 1]
+            theory = [size[k] / math.sqrt(n) for size, n in zip(sizes, points, strict=True)]
+            values = [[r["terms"][k] / math.sqrt(n) for r in group] for group, n in zip(groups, points, strict=True)]
+            lines.append(Line(points, theory, label, regime))
+            marks.append(_points(points, values, label, regime))
+            comparisons += [
+                compare(t, v, curve=f"α = {alpha:g}, {label}", place=n, quantity="norm of the term")
+                for t, v, n in zip(theory, values, points, strict=True)
+            ]
+        title = f"α = {alpha:g}: terms, growing like n^((α-1/2)k+1/2)"
+        panels.append(Panel(title, "samples n", "norm / √n", "log", "log", lines=lines, points=marks))
+        lines, marks, means = [], [], {}
+        for k in range(order + 1):
+            values = [[r["corrected"][k] for r in group] for group in groups]
+            means[k] = [float(np.mean(v)) for v in values]
+            published = [float(np.mean([r["published"][k] for r in group])) for group in groups]
+            lines.append(Line(points, means[k], f"F_{k}", _REGIMES[k]))
+            if k > 1:
+                lines.append(Line(points, published, "", _REGIMES[k], "dashed"))
+            marks.append(_points(points, values, f"F_{k}", _REGIMES[k]))
+        panels.append(
+            Panel(f"α = {alpha:g}: F - F_l", "samples n", "||F - F_l|| / √n", "log", "log", lines=lines, points=marks)
+        )
+        window = settings["windows"][place]
+        slope = float(np.polyfit(np.log(points), np.log(means[window]), 1)[0])
+        checks.append(
+            Check(f"exponent in n of ||F - F_{window}|| / sqrt n at alpha = {alpha:g}", slope, 0.0, slope < 0)
+        )
+    return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
+
+
+def _points(x: Sequence[float], values: Sequence[Sequence[float]], label: str, regime: str) -> Points:
+    mean = [float(np.mean(v)) for v in values]
+    error = [float(np.std(v, ddof=1) / np.sqrt(len(v))) for v in values]
+    return Points(list(x), mean, error, label, regime)
+
+
+def _universality(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    settings, alphas, seeds = figure.settings, preset["points"], int(preset["seeds"])
+    groups = [results[i * seeds : (i + 1) * seeds] for i in range(len(alphas))]
+    curves = {
+        "F": ("F", "teacher"),
+        "F_l": ("F_l published", "few"),
+        "corrected": ("F_l", "large"),
+        "equivalent": ("equivalent + spikes", "small"),
+    }
+    panels, comparisons = [], []
+    for side in ("train", "test"):
+        lines, points = [], []
+        for name, (label, regime) in curves.items():
+            values = [[r[f"{name} {side}"] for r in group] for group in groups]
+            shown = _points(alphas, values, label, regime)
+            lines.append(Line(alphas, shown.mean, label, regime, "dashed" if name == "F_l" else "solid"))
+            points.append(shown)
+        panels.append(Panel(f"{side}ing error", "α", f"{side} error", lines=lines, points=points))
+        for alpha, group in zip(alphas, groups, strict=True):
+            base = float(np.mean([r[f"F {side}"] for r in group]))
+            for name, allowance in (("corrected", settings["allowance"]), ("equivalent", settings["allowance"])):
+                # Paired: the same weights, data and noise.
+                shifted = [base + r[f"{name} {side}"] - r[f"F {side}"] for r in group]
+                comparisons.append(
+                    compare(
+                        base,
+                        shifted,
+                        curve=curves[name][0],
+                        place=alpha,
+                        quantity=f"{side} error",
+                        allowance=allowance,
+                        reason=settings["reason"],
+                    )
+                )
+    return Outcome(tuple(panels), tuple(comparisons), notes=settings.get("notes", ""))

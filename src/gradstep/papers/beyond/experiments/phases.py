@@ -2,8 +2,8 @@
 
 Settings
 --------
-maps : title, base (parameters of the problem), candidates (label, regime, changed parameters), ``step_samples``
-    (samples of the step per dimension; as many as those of the fit if not given).
+maps : title, base (parameters of the problem), candidates (label, regime, changed parameters, allowance with its
+    reason), ``step_samples`` (samples of the step per dimension; as many as those of the fit if not given).
 x_range, y_range : ranges of n/d and N/d.
 ridge_range, ridge_points : the scan of the penalty (divided by d) behind every cell of a map.
 full_lead : relative lead of the winner over the next that gets the full colour.
@@ -29,12 +29,13 @@ from gradstep.theory.tuning import tune
 
 __all__ = ["assemble", "measure", "tasks"]
 
+_NOT_OF_THE_PROBLEM = ("label", "regime", "allowance", "reason")
 #: Standard errors by which another candidate may be ahead of the theory's winner on the network.
 _BEHIND = 2.5
 
 
 def _problem(chart: Mapping[str, Any], candidate: Mapping[str, Any], x: float, y: float, d: int) -> Problem:
-    changes = {key: value for key, value in candidate.items() if key not in ("label", "regime")}
+    changes = {key: value for key, value in candidate.items() if key not in _NOT_OF_THE_PROBLEM}
     n_step = chart.get("step_samples", x)
     sizes = {"d": d, "width": round(y * d), "n": round(x * d), "n_step": round(n_step * d)}
     return Problem.from_dict({**chart["base"], **sizes, "ridge": 1.0, **changes})
@@ -114,7 +115,16 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         measured = np.array([r["test_error"] for r in found])
         for candidate, value, sample in zip(candidates, theory, measured, strict=True):
             curve = f"{chart['title']}: {candidate['label']}"
-            comparisons.append(compare(value, sample, curve=curve, place=place))
+            comparisons.append(
+                compare(
+                    value,
+                    sample,
+                    curve=curve,
+                    place=place,
+                    allowance=candidate.get("allowance", 0.0),
+                    reason=candidate.get("reason", ""),
+                )
+            )
         best = int(np.argmin(theory))
         behind = max(_gain(measured[best], other) for k, other in enumerate(measured) if k != best)
         label = f"{chart['title']}, {place}: {candidates[best]['label']} behind another, in standard errors"

@@ -1,0 +1,197 @@
+"""Tuned curves: the best ridge, step size and split against the budget of samples, theory over the network's own.
+
+On the network each parameter takes its predicted optimum and one value on either side, with the same seeds; the
+parabola through the three mean errors has its vertex at the network's own optimum. Theory's parabola through the same
+places removes the bias of the parabola from the comparison.
+
+Settings
+--------
+base : parameters of the problem; per_d : its width and penalty divided by d.
+budget_range : range of (n_step + n)/d.
+neighbours : factors of the penalty and of the step size, and shift of the log-odds of the split, to the neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare
+from gradstep.papers.panels import Line, Panel, Points
+from gradstep.problem import Problem, Step
+from gradstep.simulation import simulate
+from gradstep.sweeps import Result, Task
+from gradstep.theory import predict_many
+from gradstep.theory.tuning import PARAMETERS, tune
+
+__all__ = ["assemble", "measure", "tasks"]
+
+Array = NDArray[np.float64]
+
+#: Standard errors by which a neighbour may be better than the predicted optimum on the network.
+_BETTER = 2.5
+_REGIMES = {"ridge": "small", "eta": "large", "split": "infinite"}
+_LABELS = {"ridge": "best ridge / d", "eta": "best eta / √N", "split": "best n_step / (n_step + n)"}
+
+
+def _problem(figure: Figure, budget: float, d: int) -> Problem:
+    settings, total = figure.settings, round(budget * d)
+    sizes = {"d": d, "width": round(settings["per_d"]["width"] * d), "n_step": total // 2, "n": total - total // 2}
+    return Problem.from_dict({**settings["base"], **sizes, "ridge": settings["per_d"]["ridge"] * d})
+
+
+def _coordinate(name: str, problem: Problem) -> float:
+    """Return the coordinate in which the parabola is drawn: a logarithm, or the log-odds of the split."""
+    if name == "ridge":
+        return math.log(problem.ratio("ridge"))
+    if name == "eta":
+        return math.log(problem.eta.coefficient)
+    return math.log(problem.ratio("n_step") / problem.ratio("n"))
+
+
+def _shown(name: str, coordinate: float) -> float:
+    return 1 / (1 + math.exp(-coordinate)) if name == "split" else math.exp(coordinate)
+
+
+def _neighbours(name: str, best: Problem, shift: float) -> list[Problem]:
+    """Return the problem at the optimum between its neighbours."""
+    if name == "ridge":
+        return [best.replace(ridge=best.ridge * factor) for factor in (1 / shift, 1.0, shift)]  # type: ignore[operator]
+    if name == "eta":
+        size, exponent = best.eta.coefficient, best.eta.exponent
+        return [best.replace(eta=Step(size * factor, exponent)) for factor in (1 / shift, 1.0, shift)]
+    total, odds = best.n_step + best.n, math.exp(_coordinate("split", best))  # type: ignore[operator]
+    steps = [round(total / (1 + math.exp(-move) / odds)) for move in (-shift, 0.0, shift)]
+    return [best.replace(n_step=n_step, n=total - n_step) for n_step in steps]
+
+
+def _places(preset: Mapping[str, Any]) -> list[tuple[str, float]]:
+    return [(name, float(budget)) for name in PARAMETERS for budget in preset["budgets"]]
+
+
+def _grid(figure: Figure, preset: Mapping[str, Any]) -> list[float]:
+    low, high = figure.settings["budget_range"]
+    return list(map(float, np.linspace(low, high, preset["count"])))
+
+
+def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
+    """List one task a budget on the lines, then one a parameter and budget on the network."""
+    d = int(preset["d"])
+    listed = [
+        Task(f"{__name__}:measure", {"problem": _problem(figure, budget, d).to_dict()}, 0)
+        for budget in _grid(figure, preset)
+    ]
+    for name, budget in _places(preset):
+        seeds = point_seeds(figure.name, name, budget, preset)
+        parameters = {
+            "problem": _problem(figure, budget, d).to_dict(),
+            "over": name,
+            "shift": figure.settings["neighbours"][name],
+            "seeds": list(seeds),
+        }
+        listed.append(Task(f"{__name__}:measure", parameters, seeds[0]))
+    return listed
+
+
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Tune each parameter alone and all together, or simulate an optimum and its neighbours."""
+    problem = Problem.from_dict(dict(parameters["problem"]))
+    if "over" not in parameters:
+        alone = {name: tune(problem, over=name) for name in PARAMETERS}
+        pair = tune(problem, over=("ridge", "eta"))
+        best = {name: _shown(name, _coordinate(name, tuned.problem)) for name, tuned in alone.items()}
+        errors = {name: tuned.prediction.test_error for name, tuned in alone.items()}
+        return {"best": best, "errors": errors | {"none": pair.before.test_error, "pair": pair.prediction.test_error}}
+    name = parameters["over"]
+    around = _neighbours(name, tune(problem, over=name).problem, parameters["shift"])
+    if name == "ridge":
+        ridges = [float(p.ridge) for p in around]  # type: ignore[arg-type]
+        errors_by_seed = simulate(around[1], parameters["seeds"], ridge=ridges)["test_error"].T
+    else:
+        errors_by_seed = np.array([simulate(p, parameters["seeds"])["test_error"] for p in around])
+    return {"around": [p.to_dict() for p in around], "errors": errors_by_seed.tolist()}
+
+
+def _vertex(places: Array, values: Array) -> float:
+    """Return the vertex of the parabola through three points."""
+    slope, curvature = np.polyfit(places - places[1], values, 2)[1::-1]
+    return float(places[1] - slope / (2 * curvature))
+
+
+def _pseudo_values(places: Array, errors: Array) -> list[float]:
+    """Return the jackknife's pseudo-values of the vertex: their mean and scatter are those of the vertex."""
+    count = errors.shape[1]
+    whole = _vertex(places, errors.mean(axis=1))
+    left_out = [_vertex(places, np.delete(errors, k, axis=1).mean(axis=1)) for k in range(count)]
+    return [count * whole - (count - 1) * vertex for vertex in left_out]
+
+
+def _points(values: Sequence[tuple[float, float, float]], name: str) -> Points:
+    x, mean, error = zip(*values, strict=True)
+    return Points(x, mean, error, name, _REGIMES[name])
+
+
+def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+    """Draw the optima and the errors that they buy."""
+    grid = _grid(figure, preset)
+    lines, networks = results[: len(grid)], results[len(grid) :]
+    comparisons: list[Comparison] = []
+    checks: list[Check] = []
+    optima: dict[str, list[tuple[float, float, float]]] = {name: [] for name in PARAMETERS}
+    at_best: dict[str, list[Comparison]] = {name: [] for name in PARAMETERS}
+    for (name, budget), result in zip(_places(preset), networks, strict=True):
+        around = [Problem.from_dict(settings) for settings in result["around"]]
+        places = np.array([_coordinate(name, problem) for problem in around])
+        theory = np.array([prediction.test_error for prediction in predict_many(around)])
+        errors = np.array(result["errors"])
+        where = compare(
+            _vertex(places, theory),
+            _pseudo_values(places, errors),
+            curve=_LABELS[name],
+            place=budget,
+            quantity="coordinate of the optimum",
+        )
+        value = compare(float(theory[1]), errors[1], curve=f"{name} tuned", place=budget)
+        comparisons += [where, value]
+        at_best[name].append(value)
+        # The parabola's own bias, known from theory, is taken out of the point that is drawn.
+        centre = where.mean + places[1] - where.theory
+        shown = [_shown(name, centre + sign * where.standard_error) for sign in (-1, 0, 1)]
+        optima[name].append((budget, shown[1], (shown[2] - shown[0]) / 2))
+        gains = [errors[1] - errors[k] for k in (0, 2)]
+        better = max(float(g.mean() / (g.std(ddof=1) / math.sqrt(len(g)))) for g in gains)
+        label = f"{name}, budget {budget:g} d: a neighbour's lead over the optimum, in standard errors"
+        checks.append(Check(label, better, _BETTER, better < _BETTER))
+    panels = [
+        Panel(
+            "",
+            "budget (n_step + n)/d",
+            _LABELS[name],
+            y_scale="linear" if name == "split" else "log",
+            lines=[Line(grid, [r["best"][name] for r in lines], name, _REGIMES[name])],
+            points=[_points(optima[name], name)],
+        )
+        for name in PARAMETERS
+    ]
+    curves = {"none": ("as given", "initial"), "pair": ("ridge and eta", "between")}
+    curves |= {name: (name, _REGIMES[name]) for name in PARAMETERS}
+    panels.append(
+        Panel(
+            "",
+            "budget (n_step + n)/d",
+            "test error, tuned",
+            y_scale="log",
+            lines=[Line(grid, [r["errors"][key] for r in lines], *curve) for key, curve in curves.items()],
+            points=[
+                _points([(float(c.place), c.mean, c.standard_error) for c in own], name)
+                for name, own in at_best.items()
+            ],
+        )
+    )
+    notes = f"Theory and network at d = {preset['d']}; an optimum and its neighbours share their seeds."
+    return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes)

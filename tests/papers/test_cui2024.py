@@ -23,6 +23,16 @@ def test_error_against_the_published_run() -> None:
     np.testing.assert_allclose(error, published, rtol=0.03)
 
 
+def test_published_run_without_the_overlap() -> None:
+    """With theta = 0 the limit comes within the finite size of the published run, and is above the corrected error."""
+    setting = {"eta_tilde": 3, "alpha0": 20, "alpha": [0.2, 0.9, 1.6, 2.3, 3.0], "lam": 0.1, "beta": 1}
+    without = cui2024.published_test_error("tanh", "sin", **setting)
+    # An independent program of this project with theta forced to zero; and the authors' printed numbers.
+    np.testing.assert_allclose(without, [0.04882, 0.04339, 0.03831, 0.03534, 0.03357], atol=5e-6)
+    np.testing.assert_allclose(without, [0.04860, 0.04312, 0.03807, 0.03511, 0.03334], rtol=8e-3)
+    assert (without > cui2024.test_error("tanh", "sin", **setting)).all()
+
+
 def test_equivalent_srf_of_an_odd_activation() -> None:
     student, target = moments(scalar_function("tanh")), moments(scalar_function("sin"))
     eta, alpha0, noise = 1.7, 0.8, 0.4

@@ -494,8 +494,9 @@ def solve(
     width_ratio: ArrayLike,
     penalty: ArrayLike,
     noise: ArrayLike = 0.0,
+    bulk_overlap: bool = True,
 ) -> LargeStep:
-    """Solve Result 3.3 for given conditional moments; the arguments broadcast with the spike.
+    r"""Solve Result 3.3 for given conditional moments; the arguments broadcast with the spike.
 
     Parameters
     ----------
@@ -505,6 +506,8 @@ def solve(
         The spike that ``table`` was made for.
     sample_ratio, width_ratio, penalty, noise : array_like
         As in :func:`large_step`.
+    bulk_overlap : bool
+        False leaves out the overlap :math:`\theta`, which does not vanish: an approximation.
 
     Returns
     -------
@@ -544,7 +547,11 @@ def solve(
     points = [np.ascontiguousarray(np.ravel(array)) for array in (alpha, beta, lam, noise_sd, c)]
     size = max(1, CHUNK // nodes)
     parts = [
-        _solve_chunk(stacked[:, row[begin : begin + size]], *(array[begin : begin + size] for array in points))
+        _solve_chunk(
+            stacked[:, row[begin : begin + size]],
+            *(array[begin : begin + size] for array in points),
+            bulk_overlap=bulk_overlap,
+        )
         for begin in range(0, row.size, size)
     ]
     fields = [np.concatenate(columns).reshape(shape) for columns in zip(*parts, strict=True)]
@@ -593,7 +600,9 @@ def _bulk_responses(v1_hat: Array, v2_hat: Array, beta: Array, lam: Array) -> tu
     return v1, v2, s0 * ratio, s0 / ratio, s2
 
 
-def _solve_chunk(table: Array, alpha: Array, beta: Array, lam: Array, noise: Array, c: Array) -> tuple[Array, ...]:
+def _solve_chunk(
+    table: Array, alpha: Array, beta: Array, lam: Array, noise: Array, c: Array, *, bulk_overlap: bool
+) -> tuple[Array, ...]:
     """Solve a batch of points; ``table`` has shape (8, points, nodes). Internally the bulk has unit variance."""
     kappa, weight, mean, slope, variance, label_mean, label_slope, label_variance = table
     slope_squared = slope**2
@@ -604,7 +613,7 @@ def _solve_chunk(table: Array, alpha: Array, beta: Array, lam: Array, noise: Arr
     first, second = weight * gain, weight * gain**2
 
     # Means: project out the common mean from the component along the spike, then solve for theta.
-    tilt = kappa * slope
+    tilt = kappa * slope if bulk_overlap else np.zeros_like(slope)
     mean_norm = _dot(first, mean, mean)
     carries_mean = _dot(weight, mean, mean) > 1e-24 * (
         _dot(weight, mean, mean) + _dot(weight, slope, slope) + _dot(weight, variance)

@@ -17,6 +17,7 @@ from gradstep.papers.cui2024.bounds import (
 from gradstep.papers.cui2024.errors import (
     learned_along_target,
     learned_function,
+    published_test_error,
     summary_statistics,
     test_error,
     train_error,
@@ -52,6 +53,7 @@ __all__ = [
     "letter_statistics",
     "lower_bound",
     "outlier",
+    "published_test_error",
     "realised_functions",
     "spectral_law",
     "stepped_letters",

@@ -64,10 +64,11 @@ def test_test_error_is_the_derivative_of_the_training_loss(residual, dressed):
 def _dressed_trace(problem: Problem) -> float:
     """The bulk after the step by brute force: Gauss-Hermite in kappa, a and u."""
     step = step_statistics(problem, problem.d, problem.width, problem.n_step)
+    added = step.bulk + step.norm_slope * step.initial_overlap
     z, w = np.polynomial.hermite_e.hermegauss(60)
     w = w / w.sum()
     kappa, a, u = z[:, None, None], z[None, :, None], z[None, None, :]
-    values = problem.activation(step.spike * kappa * a + np.sqrt(1 + step.bulk * a**2) * u)
+    values = problem.activation(step.spike * kappa * a + np.sqrt(1 + added * a**2) * u)
     mean, slope, square = values @ w, (values * u) @ w, values**2 @ w
     c_1, product = w @ slope @ w, (w * z) @ slope @ (w * z)
     rest = w @ (square - mean**2) @ w - c_1**2 - product**2

@@ -120,7 +120,7 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
             points.mean,
             points.error,
             fmt="o",
-            ms=4.5,
+            ms=4.5 if panel.image is None else 8,
             capsize=2.5,
             color=colour,
             mec=ink.text,

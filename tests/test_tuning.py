@@ -141,13 +141,16 @@ def test_best_step_expresses_the_teacher_exactly(frequency):
     assert best.prediction.test_error < 1e-9
 
 
-def test_a_step_that_only_adds_noise_is_not_taken():
-    # An even teacher has no linear part: the gradient is noise.
-    best = gs.tune(network(teacher="H2", activation="relu"), over=("eta", "ridge"))
+def test_a_step_that_does_harm_is_not_taken():
+    # With many neurons and samples, a constant readout makes the features of relu more alike than it makes them better.
+    problem = network(activation="relu", d=100, width=400, n_step=800, n=800)
+    best = gs.tune(problem, over=("eta", "ridge"))
     assert best["eta"].value == 0
     assert best["eta"].meaning.startswith("eta = 0")
     assert best.problem.eta.coefficient == 0
-    assert best.prediction.test_error <= error(best.problem, eta=gs.Step(0.05, 0.5))
+    for size in (0.1, 1.0, 10.0):
+        with_step = gs.tune(problem.replace(eta=gs.Step(size, 0.5)), over="ridge").prediction
+        assert with_step.test_error > best.prediction.test_error
 
 
 # --- exhaustive and independent searches ------------------------------------------------------------------------------

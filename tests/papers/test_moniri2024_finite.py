@@ -161,9 +161,9 @@ def test_gains_of_the_real_network(setting):
     for name, theory in (("L_tr", found.training_gain), ("L_te", found.test_gain)):
         values = np.array([r[name] for r in results])
         for i, expected in enumerate(theory, 1):
-            # The residue of the theory: 3 to 8 % of the gain at these sizes.
+            # What the theory leaves out: about 20/d of the gain.
             gain = (values[:, 0] - values[:, i]).tolist()
-            assert abs(judge(float(expected), gain, allowance=0.08)[2]) < 4
+            assert abs(judge(float(expected), gain, allowance=20 / 150)[2]) < 4
 
 
 @pytest.mark.statistical

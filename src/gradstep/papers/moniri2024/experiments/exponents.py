@@ -8,7 +8,7 @@ base : activation, teacher, phi, psi, lam, noise and residual, as `Problem.monir
 panels : quantities drawn, of ``L_tr``, ``L_te``, ``training_gain`` and ``test_gain``.
 far : sizes whose curves are drawn without points, and ``regimes``, the colours of the sizes that are simulated.
 largest : end of the horizontal axis.
-allowance : documented relative errors of the theory for errors (``error``) and gains (``gain``), with reasons.
+allowance : documented errors of the theory for errors (``error``) and gains (``gain``): times d, relative; reasons.
 Presets hold the simulated ``sizes``, the exponents (``points``) and the number of places on a curve (``grid``).
 """
 
@@ -104,9 +104,9 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
                 continue
             values = np.array([r[error] for r in sample])
             gains, initial = getattr(theory, gain), float(getattr(theory, error)[0] + getattr(theory, gain)[0])
-            comparisons.append(_compare(settings, "error", initial, values[:, 0], label, "before the step", error))
+            comparisons.append(_compare(settings, n, "error", initial, values[:, 0], label, "before the step", error))
             own = [
-                _compare(settings, "gain", float(expected), before_less_after, label, alpha, gain)
+                _compare(settings, n, "gain", float(expected), before_less_after, label, alpha, gain)
                 for alpha, expected, before_less_after in zip(
                     alphas, gains, (values[:, :1] - values[:, 1:]).T, strict=True
                 )
@@ -125,7 +125,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
 
 
 def _compare(
-    settings: Mapping[str, Any], kind: str, theory: float, values: Array, curve: str, place: float | str, name: str
+    settings: Mapping[str, Any], n: float, kind: str, theory: float, values: Array, curve: str, place: Any, name: str
 ) -> Comparison:
     allowance = settings["allowance"][kind]
     return compare(
@@ -134,7 +134,7 @@ def _compare(
         curve=curve,
         place=place,
         quantity=LABELS[name],
-        allowance=allowance["relative"],
+        allowance=allowance["per_dimension"] / (settings["base"]["phi"] * n),
         reason=allowance["reason"],
     )
 

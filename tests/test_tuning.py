@@ -257,6 +257,7 @@ def test_bounds_are_kept():
         ("over", {}, {"over": ("ridge", "ridge")}),
         ("over", {}, {"over": 3}),
         ("bounds", {}, {"over": "ridge", "bounds": {"eta": (1, 2)}}),
+        ("bounds", {}, {"over": "ridge", "bounds": [1, 2]}),
         ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (2, 1)}}),
         ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (0, 1)}}),
         ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": "low"}}),

@@ -233,7 +233,11 @@ def tune(
     >>> best.prediction.test_error < best.before.test_error
     True
     """
-    search = _Search(problem, _names(over), dict(bounds or {}))
+    if not isinstance(problem, Problem):
+        raise InvalidInput("problem", problem, "a gradstep.Problem")
+    if bounds is not None and not isinstance(bounds, Mapping):
+        raise InvalidInput("bounds", bounds, "a mapping of parameter to (low, high)")
+    search = _Search(problem, _names(over), bounds or {})
     found = minimise(search.errors, search.axes)
     best = search.problem_at(found.point)
     prediction, refined = predict(best), predict(best, refine=2)

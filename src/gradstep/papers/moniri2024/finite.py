@@ -22,9 +22,10 @@ order :math:`s^2`: features of the inputs times their projection on the spike, t
 next to the teacher's direction, and the changes of the rows' norms.
 
 Neither includes terms of relative order 1/d, which make the gains of real networks larger by about 20/d to 25/d of
-themselves at small exponents: with sin(1.2 x + 0.6), teacher H1 + H2/sqrt 2, lam = 0.1 and the residual y, the training
-gain at alpha = 0.2 is larger by 18(4) % at d = 120 and 9(2) % at d = 320 (phi = 0.2), by 6(2) % at d = 300 and 3(2) % at
-d = 750 (phi = 0.5). At alpha = 0.36 it is 5(2) %, 3(2) %, 0(2) % and 0(2) %; at alpha = 0, 7(5) % and 9(4) % (phi = 0.5).
+themselves at small exponents. With sin(1.2 x + 0.6), teacher H1 + H2/sqrt 2, lam = 0.1 and the residual y, the
+training gain is larger at alpha = 0.2 by 18(4) % at d = 120 and 9(2) % at d = 320 (phi = 0.2), and by 6(2) % at d = 300
+and 3(2) % at d = 750 (phi = 0.5); at alpha = 0.36 by 5(2) %, 3(2) %, 0(2) % and 0(2) %; at alpha = 0 by 7(5) % at
+d = 300 and 9(4) % at d = 750.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.stieltjes import FINE, Law, Point, around, averaged_tail, find_law, start
 
-__all__ = ["Outlier", "Spectrum", "feature_spectrum"]
+__all__ = ["FeatureEquations", "Outlier", "Spectrum", "feature_spectrum", "outliers_above"]
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -270,10 +270,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
         equations = replace(equations, slope=slope, variance=variance)
         bulk = find_law(equations, FINE)
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
-    outliers = tuple(
-        _outlier(equations, point, place, polynomials, step.alignment)
-        for place, point in enumerate(_outlier_points(equations, bulk.edge))
-    )
+    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment)
     return Spectrum(bulk, outliers, step.alignment)
 
 
@@ -301,6 +298,24 @@ def _readout_polynomials(readout: Readout, groups: Groups, step: StepStatistics,
     copies = len(groups.weight) // len(readout.values)
     # Groups are ordered by (norm, letter, projection), with three projections a letter.
     return np.tile(np.repeat(at_letters, 3, axis=1), (1, copies // 3))
+
+
+def outliers_above(
+    edge: float, equations: FeatureEquations, polynomials: Array, *, alignment: float
+) -> tuple[Outlier, ...]:
+    """Find the outliers above the edge of the bulk, the largest first.
+
+    Parameters
+    ----------
+    edge : float
+    equations : FeatureEquations
+    polynomials : ndarray, shape (degrees, groups)
+        Means over each group of the functions of the readout to compare with.
+    alignment : float
+        Overlap of the spike direction with the teacher's.
+    """
+    points = _outlier_points(equations, edge)
+    return tuple(_outlier(equations, point, rank, polynomials, alignment) for rank, point in enumerate(points))
 
 
 def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:

@@ -28,6 +28,7 @@ _STEP_TOLERANCE = 1e-9
 _NEWTON_STEPS = 14
 _LARGEST_JUMP = 1.5
 _SMALLEST_STEP = 1e-11
+_MOST_STEPS = 300
 #: Next to an edge Im m is the root of the distance; what is below this is rounding, beyond the edge.
 _SMALLEST_IMAGINARY = 1e-8
 _COARSE, FINE = (0.12, 0.04), (0.04, 0.013)
@@ -205,20 +206,18 @@ def advance(equations: Equations, point: Point, z: complex, *, inside: bool = Fa
     NotConverged
         If the solution cannot be followed.
     """
-    target = z
-    share = 1.0
-    while point.z != target:
-        left = target - point.z
-        share = min(1.0, 4 * share)
-        while True:
-            trial = _attempt(equations, point, target if share == 1.0 else point.z + share * left, inside)
-            if trial is not None:
-                break
+    target, share = z, 1.0
+    for _ in range(_MOST_STEPS):
+        if point.z == target:
+            return point
+        trial = _attempt(equations, point, target if share == 1.0 else point.z + share * (target - point.z), inside)
+        if trial is not None:
+            point, share = trial, min(1.0, 4 * share)
+        elif share * abs(target - point.z) < _SMALLEST_STEP * abs(target):
+            break
+        else:
             share /= 3
-            if share * abs(left) < _SMALLEST_STEP * abs(target):
-                raise NotConverged("the Stieltjes transform", point.residual, _STEP_TOLERANCE, _ADVICE)
-        point = trial
-    return point
+    raise NotConverged("the Stieltjes transform", point.residual, _STEP_TOLERANCE, _ADVICE)
 
 
 def around(equations: Equations, point: Point, x: float) -> Point:

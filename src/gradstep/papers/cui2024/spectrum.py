@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.gaussian.functions import ScalarFunction
+from gradstep.gaussian.functions import ScalarFunction, scalar_function
+from gradstep.gaussian.smoothing import hermite_smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.theory.spectrum import FeatureEquations
 from gradstep.theory.stieltjes import Law, find_law
@@ -75,6 +78,7 @@ def outlier(
     gamma: float,
     p: ArrayLike,
     n: ArrayLike,
+    d: ArrayLike,
     published: bool = False,
 ) -> Array:
     r"""Outlier of :math:`\Phi^\top\Phi/n`, with its terms of order one, or (191) as published.
@@ -83,8 +87,8 @@ def outlier(
     ----------
     sigma, sigma_star, r, c, gamma
         As in `spectral_law`.
-    p, n : array_like
-        Width and number of samples.
+    p, n, d : array_like
+        Width, number of samples and input dimension.
     published : bool
         Return :math:`p\,E\mu_0^2`, the leading order (191).
 
@@ -94,16 +98,25 @@ def outlier(
 
     Notes
     -----
-    The eigenvalue of the empirical covariance exceeds that of the population:
+    The rest of the rows, their projections on the spike (of variance :math:`c/d`) and the finite sample all shift it:
 
-    .. math:: z=p\,E\mu_0^2+E\tau+\frac pn\frac{E\mu_0^2\tau}{E\mu_0^2},\qquad \tau=c\mu_1^2+\mu_2^2 .
+    .. math:: z=p\,E\mu_0^2+E\tau+\frac pn\frac{E\mu_0^2\tau}{E\mu_0^2}
+              +\frac pd\Big(c\frac{(E\mu_0\mu_1\kappa)^2}{E\mu_0^2}
+              +E\big[\mu_0\kappa^2(\zeta^2-1)\sigma(r\kappa+\sqrt c\zeta)\big]\Big),\qquad \tau=c\mu_1^2+\mu_2^2 .
 
     This project.
     """
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
-    p, n = np.asarray(p, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    p, n, d = (np.asarray(size, dtype=np.float64) for size in (p, n, d))
     square, noise = table.mean**2, table.slope**2 + table.variance
     size = float(table.weights @ square)
     if published:
         return np.asarray(p * size)
-    return np.asarray(p * size + table.weights @ noise + p / n * float(table.weights @ (square * noise)) / size)
+    curvature = (
+        math.sqrt(2)
+        * hermite_smoothed(scalar_function(sigma), r * table.nodes, np.full_like(table.nodes, math.sqrt(c)), 2)[2]
+    )
+    from_samples = table.weights @ (square * noise) / size
+    projected = (table.weights @ (table.mean * table.nodes * table.slope)) ** 2 / size
+    projected += table.weights @ (table.mean * table.nodes**2 * curvature)
+    return np.asarray(p * size + table.weights @ noise + p / n * from_samples + p / d * projected)

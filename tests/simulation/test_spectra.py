@@ -1,0 +1,97 @@
+"""Measured spectra against their definitions and against plain linear algebra."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.errors import InvalidInput
+from gradstep.readout import readout_polynomials
+from gradstep.simulation.instance import fit_sample, step_sample
+from gradstep.simulation.spectra import first_layer, measure_features, measure_weights
+
+PROBLEM = gs.Problem(
+    activation="tanh",
+    teacher="sin",
+    d=30,
+    width=50,
+    n_step=60,
+    n=40,
+    eta=gs.Step(2.0, exponent=0.5),
+    ridge=1.0,
+    noise=0.2,
+)
+
+
+def test_first_layer_is_one_gradient_step_on_the_loss() -> None:
+    layer = first_layer(PROBLEM, 3)
+    inputs = np.concatenate([x for x, _ in step_sample(3, 60, 30).blocks()])
+    noise = np.concatenate([e for _, e in step_sample(3, 60, 30).blocks()])
+    labels = np.sin(inputs[:, 0]) + 0.2 * noise
+    u = inputs @ layer.before.T
+    residual = labels - np.tanh(u) @ layer.readout / 50
+    rows = ((layer.readout * (1 - np.tanh(u) ** 2)) * residual[:, None]).T @ inputs / 60
+    np.testing.assert_allclose(layer.gradient, rows, atol=1e-12)
+    np.testing.assert_allclose(layer.after, layer.before + 2.0 * rows, atol=1e-12)
+    np.testing.assert_allclose(layer.linear, inputs.T @ residual / 60, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [40, 90])
+def test_features_agree_with_a_singular_value_decomposition(n: int) -> None:
+    problem = PROBLEM.replace(n=n)
+    measured = measure_features(problem, 3, leading=3)
+    layer = first_layer(problem, 3)
+    inputs = np.concatenate([x for x, _ in fit_sample(3, n, 30).blocks()])
+    left, singular, right = np.linalg.svd(np.tanh(inputs @ layer.after.T) / math.sqrt(n), full_matrices=False)
+    assert len(measured.eigenvalues) == 50
+    np.testing.assert_allclose(measured.eigenvalues[::-1][: len(singular)], singular**2, atol=1e-10)
+    assert (measured.eigenvalues[: 50 - len(singular)] == 0).all()
+    kappa = inputs @ layer.linear / np.linalg.norm(layer.linear)
+    for rank, found in enumerate(measured.leading):
+        assert found.eigenvalue == pytest.approx(singular[rank] ** 2)
+        for overlap, x, vector in (
+            (found.sample_overlap, kappa, left[:, rank]),
+            (found.teacher_overlap, inputs[:, 0], left[:, rank]),
+            (found.neuron_overlap, layer.readout, right[rank]),
+        ):
+            for degree, values in enumerate((np.ones_like(x), x, x**2 - 1, x**3 - 3 * x)):
+                expected = (values @ vector) ** 2 / (values @ values)
+                assert overlap[degree] == pytest.approx(expected, abs=1e-10)
+
+
+def test_weights_agree_with_their_gram_matrices() -> None:
+    measured = measure_weights(PROBLEM, 4, leading=2)
+    layer = first_layer(PROBLEM, 4)
+    for values, matrix in ((measured.before, layer.before), (measured.after, layer.after)):
+        np.testing.assert_allclose(values**2, np.linalg.eigvalsh(matrix.T @ matrix), atol=1e-10)
+    eigenvalues, vectors = np.linalg.eigh(layer.after.T @ layer.after)
+    direction = layer.linear / np.linalg.norm(layer.linear)
+    for rank, found in enumerate(measured.leading):
+        vector = vectors[:, -1 - rank]
+        assert found.singular_value**2 == pytest.approx(eigenvalues[-1 - rank])
+        assert found.teacher_overlap == pytest.approx(vector[0] ** 2)
+        assert found.gradient_overlap == pytest.approx((vector @ direction) ** 2)
+        over_neurons = layer.after @ vector / found.singular_value
+        expected = (over_neurons @ layer.readout) ** 2 / (layer.readout @ layer.readout)
+        assert found.readout_overlap == pytest.approx(expected)
+
+
+def test_readout_polynomials_are_orthonormal() -> None:
+    law = PROBLEM.replace(readout={-1.0: 0.3, 0.5: 0.5, 2.0: 0.2}).readout
+    letters = np.asarray(law.values)
+    table = readout_polynomials(law, letters, 4)
+    np.testing.assert_allclose((table * np.asarray(law.weights)) @ table.T, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(table[0], 1)
+    assert (np.diff(table[1]) > 0).all()
+    gaussian = readout_polynomials(PROBLEM.readout, np.array([0.0, 2.0]), 2)
+    np.testing.assert_allclose(gaussian, [[1, 1], [0, 2], [-1 / math.sqrt(2), 3 / math.sqrt(2)]])
+
+
+def test_infinite_sizes_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="n_step"):
+        first_layer(PROBLEM.replace(n_step=math.inf), 0)
+    with pytest.raises(InvalidInput, match="d"):
+        measure_weights(gs.Problem.cui2024(alpha=2, alpha0=1, eta_tilde=1, lam=0.1), 0)

@@ -1,0 +1,345 @@
+"""Spectra from the Stieltjes transform: closed forms, the cubic of random features, moments, real networks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian import moments
+from gradstep.papers.ba2022 import outlier, threshold
+from gradstep.papers.outcome import compare
+from gradstep.simulation.spectra import measure_features, measure_weights
+from gradstep.theory.features import conditional_features
+from gradstep.theory.groups import neuron_groups
+from gradstep.theory.spectrum import FeatureEquations, feature_spectrum, outliers_above
+from gradstep.theory.step import step_statistics
+from gradstep.theory.stieltjes import Law, advance, averaged_tail, find_law, start
+from gradstep.theory.weights_spectrum import weight_spectrum
+
+
+def problem(**changes: Any) -> gs.Problem:
+    values: dict[str, Any] = {
+        "activation": "tanh",
+        "teacher": "tanh",
+        "d": 200,
+        "width": 300,
+        "n_step": 400,
+        "n": 500,
+        "eta": gs.Step(1.0, exponent=0.5),
+        "ridge": 1.0,
+        "noise": 0.1,
+    }
+    return gs.Problem(**{**values, **changes})
+
+
+def features(neurons: float, dimension: float, samples: float, linear: float, noise: float) -> FeatureEquations:
+    """Random features without a spike: one group, one node."""
+    slope, variance = np.full((1, 1), math.sqrt(linear)), np.full((1, 1), noise)
+    node = np.zeros(1)
+    return FeatureEquations(node, slope * 0, slope, variance, np.ones(1), np.array([neurons]), dimension, samples)
+
+
+def marchenko_pastur(x: np.ndarray, ratio: float) -> np.ndarray:
+    """Density of the eigenvalues of Z^T Z / n for n x N normals, ratio = N / n, without the atom."""
+    low, high = (1 - math.sqrt(ratio)) ** 2, (1 + math.sqrt(ratio)) ** 2
+    return np.sqrt(np.maximum((high - x) * (x - low), 0)) / (2 * np.pi * ratio * x)
+
+
+# --- the law -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ratio", [0.25, 0.9, 1.0, 3.0])
+def test_pure_noise_is_marchenko_pastur(ratio: float) -> None:
+    law = find_law(features(ratio, 1.0, 1.0, 1e-14, 1.0))
+    low, high = (1 - math.sqrt(ratio)) ** 2, (1 + math.sqrt(ratio)) ** 2
+    assert law.edge == pytest.approx(high, rel=1e-8)
+    assert law.bands[0].lower == pytest.approx(low, rel=1e-8, abs=1e-14)
+    assert law.atom == pytest.approx(max(0, 1 - 1 / ratio))
+    np.testing.assert_allclose(law.density, marchenko_pastur(law.eigenvalue, ratio), rtol=1e-6)
+
+
+def test_random_features_solve_the_cubic() -> None:
+    """One group: s = n / (1 + V) and T = m / n eliminate to a polynomial of degree three in T."""
+    width, d, n, a, b = 1.3, 1.0, 2.1, 0.2, 0.4
+    law = find_law(features(width, d, n, b, a))
+    t = np.polynomial.Polynomial([0, 1])
+    for x, density in zip(law.eigenvalue[::9], law.density[::9], strict=True):
+        # n - s is the degrees of freedom, N (1 + x n T), seen from the samples and from the neurons.
+        s = n - width * (1 + x * n * t)
+        u = b * s * width * t / d
+        equation = (1 + x * n * t - a * s * t) * (1 + u) - b * s * t
+        assert np.abs(equation.roots().imag * n / np.pi - density).min() < 1e-7 * max(density, 1)
+
+
+def test_linear_features_are_a_product_of_two_matrices() -> None:
+    """Moments of X W^T W X^T / n with independent normal X and W: the free product of two Marchenko-Pastur laws."""
+    width, d, n = 0.8, 1.0, 2.0
+    law = find_law(features(width, d, n, 1.0, 0.0))
+    first = float(law.weight @ law.eigenvalue)
+    second = float(law.weight @ law.eigenvalue**2)
+    assert first == pytest.approx(1.0, abs=1e-9)
+    assert second == pytest.approx(1 + width / n + width / d, abs=1e-9)
+    assert law.atom == pytest.approx(0.0)
+
+
+def test_two_values_of_the_noise_split_the_bulk_into_two_bands() -> None:
+    one = np.ones((2, 1))
+    equations = FeatureEquations(
+        np.zeros(1), 0 * one, 1e-7 * one, np.array([[1.0], [30.0]]), np.ones(1), np.array([0.05, 0.05]), 1.0, 1.0
+    )
+    law = find_law(equations)
+    assert len(law.bands) == 2
+    assert [band.mass for band in law.bands] == pytest.approx([0.5, 0.5], abs=1e-9)
+    assert float(law.weight @ law.eigenvalue) == pytest.approx(15.5, abs=1e-7)
+    assert float(law.cumulative(10.0)) == pytest.approx(0.5, abs=1e-9)
+
+
+PROBLEMS = [
+    problem(eta=0.0),
+    problem(eta=0.0, n=300),
+    problem(eta=2.0, activation="relu", teacher="relu"),
+    problem(n=100),
+    problem(eta=gs.Step(3.0, exponent=0.5)),
+    problem(readout={-1.0: 0.5, 2.0: 0.5}),
+    problem(readout="constant", activation="erf", n_step=math.inf),
+]
+
+
+@pytest.mark.parametrize("case", PROBLEMS)
+def test_density_integrates_to_one_and_has_the_trace_of_the_covariance(case: gs.Problem) -> None:
+    spectrum = feature_spectrum(case)
+    law = spectrum.bulk
+    assert law.atom + law.weight.sum() == pytest.approx(1, abs=1e-6)
+    assert law.residual < 1e-8
+    assert (law.density > 0).all()
+    equations = _equations_of(case)
+    trace = equations.neurons @ (equations.slope**2 + equations.variance) @ equations.weight / equations.width
+    assert float(law.weight @ law.eigenvalue) == pytest.approx(float(trace), rel=1e-5)
+    edges = [0.0, *(x for band in law.bands for x in (band.lower, band.upper))]
+    values = law.cumulative(edges)
+    assert values[0] == pytest.approx(law.atom)
+    assert values[-1] == pytest.approx(1, abs=1e-6)
+    assert (np.diff(values) >= -1e-9).all()
+
+
+def _equations_of(case: gs.Problem) -> FeatureEquations:
+    d, width, n_step = float(case.d), float(case.width), float(case.n_step)  # type: ignore[arg-type]
+    step = step_statistics(case, d, width, n_step)
+    groups = neuron_groups(step, case.readout, d, odd=False)
+    t = conditional_features(case.activation, case.teacher, groups, step.alignment)
+    neurons = width * groups.weight
+    return FeatureEquations(t.kappa, t.mean, t.slope, t.variance, t.weight, neurons, d - 1, float(case.n))  # type: ignore[arg-type]
+
+
+def test_transform_at_negative_z_is_the_degrees_of_freedom() -> None:
+    """N - n_dof = ridge tr (F^T F + ridge)^-1, from the real solver."""
+    case = problem(ridge=50.0)
+    equations = _equations_of(case)
+    z = -50.0 / 500
+    far = start(equations, -1e4 + 0j)
+    value, _ = equations.transform((point := advance(equations, far, complex(z))).state, point.tangent)
+    assert 300 * (1 + z * value.real) == pytest.approx(gs.predict(case).degrees_of_freedom, rel=1e-7)
+
+
+def test_equations_match_their_derivatives() -> None:
+    equations = _equations_of(problem(n=200, readout="constant"))
+    z = 0.7 + 0.3j
+    point = advance(equations, start(equations, 1e3j), z)
+    gap, matrix, drift = equations.linearise(z, point.state)
+    assert np.abs(gap).max() < 1e-10
+    h = 1e-6
+    moved = equations.linearise(z + h, point.state)[0] - gap
+    np.testing.assert_allclose(moved / h, drift, atol=1e-5)
+    rng = np.random.default_rng(0)
+    direction = rng.standard_normal(len(point.state))
+    moved = equations.linearise(z, point.state + h * direction)[0] - gap
+    np.testing.assert_allclose(moved / h, -(matrix @ direction), atol=1e-4)
+
+
+def test_a_tail_of_single_neurons_is_averaged() -> None:
+    weight, size = np.array([0.9, 0.099, 0.0006, 0.0004]), np.array([1.0, 2.0, 30.0, 50.0])
+    averaged = averaged_tail(weight, size, size, 2e-3)
+    np.testing.assert_allclose(averaged, [1, 2, 38, 38])
+    assert weight @ averaged == pytest.approx(weight @ size)
+    assert weight_spectrum(problem(eta=gs.Step(2.0, exponent=0.5), n_step=100)).after.weight.sum() == pytest.approx(1)
+
+
+def test_bad_input_is_refused() -> None:
+    limit = gs.Problem.cui2024(alpha=2, alpha0=1, eta_tilde=1, lam=0.1)
+    for call in (feature_spectrum, weight_spectrum):
+        with pytest.raises(InvalidInput, match="finite"):
+            call(limit)
+        with pytest.raises(InvalidInput, match="rows"):
+            call(problem(), rows="other")  # type: ignore[operator]
+        with pytest.raises(InvalidInput, match="output_scale"):
+            call(problem(output_scale="1/sqrt(N)"))
+    with pytest.raises(InvalidInput, match="refine"):
+        feature_spectrum(problem(), refine=0)
+
+
+def test_missing_mass_is_an_error() -> None:
+    class Wrong(FeatureEquations):
+        mass = 2.0
+
+    equations = features(0.5, 1.0, 1.0, 0.5, 0.5)
+    with pytest.raises(NotConverged, match="integral"):
+        find_law(Wrong(**{field.name: getattr(equations, field.name) for field in fields(equations)}))
+
+
+# --- outliers of the features --------------------------------------------------------------------------------------
+
+
+def test_outlier_of_a_spike_without_bulk() -> None:
+    """Noise of variance a and the rank-one mean g0(kappa) 1^T: a spiked Marchenko-Pastur matrix with a closed form."""
+    width, n, strength = 400.0, 800.0, 0.09
+    equations = features(width, 1e4, n, 1e-14, 1.0)
+    equations = replace(equations, mean=np.full((1, 1), strength))
+    law = find_law(equations)
+    (found,) = outliers_above(law.edge, equations, np.ones((1, 1)), alignment=1.0)
+    # Eigenvalue of (1 + theta) with theta = N strength^2 and ratio N / n, Baik and Ben Arous.
+    theta, ratio = width * strength**2, width / n
+    assert found.eigenvalue == pytest.approx((1 + theta) * (theta + ratio) / theta, rel=1e-9)
+    # Singular vectors over the neurons and over the samples, Benaych-Georges and Nadakuditi.
+    assert found.neuron_overlap[0] == pytest.approx((theta**2 - ratio) / (theta * (theta + ratio)), rel=1e-7)
+    assert found.sample_overlap[0] == pytest.approx((theta**2 - ratio) / (theta * (theta + 1)), rel=1e-7)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("case", "resolved"),
+    [
+        (problem(readout="constant"), 1),
+        (problem(activation="erf", teacher="sin", eta=gs.Step(0.6, exponent=0.5)), 1),
+        (problem(readout={-1.0: 0.25, 2.0: 0.75}, activation="tanh"), 1),
+        (
+            gs.Problem.moniri2024(
+                phi=0.5,
+                psi=0.4,
+                alpha=0.42,
+                lam=0.1,
+                n=400,
+                noise=1.0,
+                residual="y",
+                activation="sin(1.2*x + 0.6) - 0.27484099773585186",
+            ),
+            2,
+        ),
+    ],
+)
+def test_histogram_and_outliers_of_the_real_network(case: gs.Problem, resolved: int) -> None:
+    spectrum = feature_spectrum(case)
+    runs = [measure_features(case, 40 + seed, leading=resolved) for seed in range(12)]
+    eigenvalues = np.sort(np.concatenate([run.eigenvalues for run in runs]))
+    eigenvalues = eigenvalues[eigenvalues > 1e-9]
+    law = spectrum.bulk
+    empirical = law.atom + (1 - law.atom) * (np.arange(len(eigenvalues)) + 0.5) / len(eigenvalues)
+    assert np.abs(law.cumulative(eigenvalues) - empirical).max() < 0.012
+    assert len(spectrum.outliers) >= resolved
+    for rank, predicted in enumerate(spectrum.outliers[:resolved]):
+        p, q = predicted.sample_degree, predicted.neuron_degree
+        found = [run.leading[rank] for run in runs]
+        for theory, values in (
+            (predicted.singular_value, [f.eigenvalue**0.5 for f in found]),
+            (predicted.sample_overlap[p], [f.sample_overlap[p] for f in found]),
+            (predicted.neuron_overlap[q], [f.neuron_overlap[q] for f in found]),
+        ):
+            # Overlaps have corrections of order 1/d.
+            comparison = compare(float(theory), values, curve="", place=rank, allowance=0.02, reason="finite size")
+            assert abs(comparison.z) < 4
+
+
+# --- weights -------------------------------------------------------------------------------------------------------
+
+
+def test_initial_weights_are_marchenko_pastur() -> None:
+    for width in (100, 200, 500):
+        law = weight_spectrum(problem(eta=0.0, width=width)).before
+        ratio = 200 / width
+        x = law.eigenvalue / (width / 200)
+        np.testing.assert_allclose(law.density * width / 200, marchenko_pastur(x, ratio), rtol=1e-6)
+        assert law.atom == pytest.approx(max(0.0, 1 - width / 200))
+
+
+@pytest.mark.parametrize("eta", [1.0, 3.0, 8.0, 20.0])
+def test_small_step_is_the_spiked_law_of_ba(eta: float) -> None:
+    settings: dict[str, Any] = {"psi1": 5, "psi2": 2, "sigma_eps": 0.1}
+    d = 10**8
+    case = gs.Problem.ba2022(activation="erf", teacher="erf", d=d, lam=1e-3, eta=eta, **settings)
+    found = weight_spectrum(case).outlier
+    limit = outlier("erf", "erf", eta=eta, **settings)
+    if eta < threshold("erf", "erf", **settings):
+        assert found is None
+        return
+    assert found is not None
+    assert found.singular_value == pytest.approx(float(limit.singular_value), rel=1e-3)
+    assert found.teacher_overlap == pytest.approx(float(limit.teacher_overlap), rel=2e-3)
+    assert found.readout_overlap == pytest.approx(float(limit.readout_overlap), rel=2e-3)
+
+
+def test_finite_width_correction_of_ba() -> None:
+    """With a population gradient the bulk is exactly initial, and the shrinkage is that of the spiked law."""
+    settings: dict[str, Any] = {"psi1": math.inf, "psi2": 2}
+    case = problem(activation="erf", teacher="erf", d=200, width=400, n_step=math.inf, eta=8.0, noise=0.0)
+    found = weight_spectrum(case).outlier
+    limit = outlier("erf", "erf", eta=8.0, N=400, **settings)
+    assert found is not None
+    assert found.singular_value == pytest.approx(float(limit.singular_value), rel=1e-6)
+    assert found.teacher_overlap == pytest.approx(float(limit.teacher_overlap), rel=1e-6)
+    assert found.readout_overlap == pytest.approx(float(limit.readout_overlap), rel=1e-6)
+
+
+def test_trace_of_the_weights() -> None:
+    """E tr W^T W / d = N/d (1 + tau E a^2), for the bulk, whichever the law of the rest."""
+    case = problem(eta=gs.Step(1.0, exponent=0.5), readout="constant", n_step=150)
+    student, teacher = moments(case.activation), moments(case.teacher)
+    tau = 200 / 150 * (teacher.second_moment + 0.01) * student.derivative_variance
+    for rows in ("network", "isotropic"):
+        law = weight_spectrum(case, rows=rows).after  # type: ignore[arg-type]
+        assert float(law.weight @ law.eigenvalue) == pytest.approx(1.5 * (1 + tau), rel=1e-5)
+        # Variance profile (1 + tau lambda_j) / d: E x^2 = mean profile^2 terms, with the second moment of S.
+    isotropic = weight_spectrum(case, rows="isotropic").after
+    expected = (1 + tau) ** 2 * (1.5**2 + 1.5)
+    assert float(isotropic.weight @ isotropic.eigenvalue**2) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "case",
+    [
+        problem(activation="erf", teacher="erf", width=400, n_step=1000, eta=8.0),
+        problem(readout="constant", n_step=100, eta=gs.Step(2.0, exponent=0.5)),
+        problem(n_step=200, eta=gs.Step(1.0, exponent=0.5), width=150),
+    ],
+)
+def test_singular_values_of_real_weights(case: gs.Problem) -> None:
+    spectrum = weight_spectrum(case)
+    assert spectrum.outlier is not None
+    runs = [measure_weights(case, 70 + seed) for seed in range(24)]
+    law: Law
+    for law, name in ((spectrum.before, "before"), (spectrum.after, "after")):
+        values = np.sort(np.concatenate([getattr(run, name) for run in runs])) ** 2
+        empirical = law.atom + (1 - law.atom) * (np.arange(len(values)) + 0.5) / len(values)
+        assert np.abs(law.cumulative(values) - empirical).max() < 0.012
+    for name in ("singular_value", "teacher_overlap", "readout_overlap", "gradient_overlap"):
+        values = [getattr(run.leading[0], name) for run in runs]
+        # At large steps the deficits 1 - overlap are of order 1/d, and so are their corrections.
+        theory = getattr(spectrum.outlier, name)
+        assert abs(compare(theory, values, curve="", place=0, allowance=0.005, reason="finite size").z) < 4
+
+
+def test_the_structure_of_the_rest_is_seen() -> None:
+    """The isotropic model of the rest misses the histogram of a step with few samples; its covariance does not."""
+    case = problem(readout="constant", n_step=100, eta=gs.Step(2.0, exponent=0.5))
+    values = measure_weights(case, 5).after ** 2
+    empirical = (np.arange(len(values)) + 0.5) / len(values)
+    distances = {}
+    for rows in ("network", "isotropic"):
+        law = weight_spectrum(case, rows=rows).after  # type: ignore[arg-type]
+        distances[rows] = np.abs(law.cumulative(values) - empirical).max()
+    assert distances["network"] < 0.02 < distances["isotropic"]

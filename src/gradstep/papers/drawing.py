@@ -198,6 +198,7 @@ def _limits(axes: Axes, panel: Panel) -> None:
     y = [np.asarray(line.y, dtype=float) for line in panel.lines]
     y += [np.asarray(p.mean, dtype=float) for p in panel.points]
     y += [np.asarray(h.density, dtype=float) for h in panel.histograms]
+    y += [np.array([g.height]) for g in panel.guides if g.height is not None]
     for values, scale, change, wide in (
         (x, panel.x_scale, axes.set_xlim, 0.02),
         (y, panel.y_scale, axes.set_ylim, 0.08),

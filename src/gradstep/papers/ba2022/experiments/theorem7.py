@@ -8,13 +8,11 @@ eta_bar : the step is eta = eta_bar sqrt N.
 penalty_exponent : lam / N = n ** -penalty_exponent, within the window of Theorem 7 for its epsilon.
 epsilon : that epsilon.
 limit_d : dimension that stands for the limit.
-allowance : the relative finite-size error ``coefficient / sqrt(d)`` of the uniform equivalent here, and its ``reason``.
 Presets hold d, the sample ratios ``points``, and ``rate_from``: where the fit of the measured rate starts.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -85,8 +83,6 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             curve=curve["label"],
             place=psi1,
             quantity="prediction risk",
-            allowance=settings["allowance"]["coefficient"] / math.sqrt(preset["d"]),
-            reason=settings["allowance"]["reason"],
         )
         comparisons[curve["label"]].append(found)
     grid = np.geomspace(min(preset["points"]), 256, 22)

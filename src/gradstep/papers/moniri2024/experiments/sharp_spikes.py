@@ -89,13 +89,13 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
 def _power(kappa: Array, k: int, rho: float) -> Array:
     """Return ``E_u (kappa + sqrt(rho) u)^k``, divided by its root mean square over kappa."""
 
-    def even(power: int) -> float:
+    def gaussian_moment(power: int) -> float:
         return float(math.factorial(power) / (2 ** (power // 2) * math.factorial(power // 2)))
 
-    coefficients = [math.comb(k, 2 * j) * rho**j * even(2 * j) for j in range(k // 2 + 1)]
+    coefficients = [math.comb(k, 2 * j) * rho**j * gaussian_moment(2 * j) for j in range(k // 2 + 1)]
     powers = [k - 2 * j for j in range(k // 2 + 1)]
     square = sum(
-        a * b * even(p + q)
+        a * b * gaussian_moment(p + q)
         for a, p in zip(coefficients, powers, strict=True)
         for b, q in zip(coefficients, powers, strict=True)
     )

@@ -144,9 +144,11 @@ def minimise(function: Function, axes: Sequence[Axis], *, tolerance: float = 1e-
         known = [point, *(p for p, _ in others)]
         if all(np.any(np.abs(place - p) > [2 * axis.spacing for axis in axes]) for p in known):
             others.append((place, height))
-    at_bound = _to_bounds(counted, point, value)
-    if not np.array_equal(at_bound, point):
-        point, value = _polish(counted, axes, at_bound, tolerance)
+    held: tuple[Bound | None, ...] = ()
+    # Newton's method may itself end on a bound; what is left is followed until no more bounds are met.
+    while held != _bounds(counted, point := _to_bounds(counted, point, value)):
+        held = _bounds(counted, point)
+        point, value = _polish(counted, axes, point, tolerance)
     return _certify(counted, axes, point, value, tuple(others), tolerance)
 
 

@@ -38,13 +38,15 @@ _SCAN = {
 #: Distance of the certificate's neighbours in the logarithm (or the logit of the split in the limit).
 _SPACING = 0.05
 #: Penalties searched, in units of the features' mean square times samples plus neurons.
-_RIDGE_RANGE = (1e-8, 1e4)
+_RIDGE_RANGE = (1e-8, 1e6)
 #: Step sizes searched: from a spike that is lost in the bulk's spectrum to one of twenty a neuron.
 _SMALLEST_SPIKE, _LARGEST_SPIKE = 0.03, 20.0
 #: Least samples on either side of a split, and their share of the budget by default.
 _FEWEST, _SMALLEST_SHARE = 3, 0.05
 #: Error above the minimum by which the range of good values is defined.
 _NEAR = 0.01
+#: Slope on a bound beyond which the bound is not the limit that it stands for.
+_STILL_FALLING = 0.01
 _OVER = "one or more of 'ridge', 'eta', 'split', each once"
 #: What a prediction raises where its numbers leave the range of double precision.
 _OUT_OF_RANGE = (NotConverged, ArithmeticError, np.linalg.LinAlgError)
@@ -102,7 +104,11 @@ class TunedParameter:
     @property
     def meaning(self) -> str:
         """What a bound means; empty inside."""
-        return "" if self.at_bound is None else _AT_BOUND[self.name, self.at_bound]
+        if self.at_bound is None:
+            return ""
+        if self.name != "split" and self.value > 0 and abs(self.slope) > _STILL_FALLING:
+            return "the error still falls at the bound of the search: widen it"
+        return _AT_BOUND[self.name, self.at_bound]
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +225,7 @@ def tune(
 
     Notes
     -----
-    By default penalties from 1e-8 to 1e4 times ``(n + N) E[sigma^2]`` are searched, step sizes from a spike lost in
+    By default penalties from 1e-8 to 1e6 times ``(n + N) E[sigma^2]`` are searched, step sizes from a spike lost in
     the spectrum of the bulk to twenty a neuron, and splits with at least five per cent of the budget on either side.
     The coarse scan alone vouches for the minimum being the lowest; its other valleys are reported in `others`.
 

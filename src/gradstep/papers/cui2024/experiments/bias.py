@@ -4,6 +4,7 @@ Settings
 --------
 base : activation, teacher, r, c, gamma, alpha, beta, lam, sigma_eps.
 axis : range of the lines in b (``from``, ``to``, ``count``).
+bracket : where the drawn models look for their trained bias.
 """
 
 from __future__ import annotations
@@ -29,39 +30,43 @@ _NAMES = {"test_error": "test error", "train_loss": "training loss"}
 
 
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one drawn model a seed: all its biases share weights and samples."""
-    parameters = {**figure.settings["base"], "d": int(preset["d"]), "points": [float(b) for b in preset["points"]]}
-    return [Task(f"{__name__}:measure", parameters, seed) for seed in point_seeds(figure.name, "", "", preset)]
+    """List one drawn model a given bias and seed, then one a seed whose bias is trained."""
+    shared = {**figure.settings["base"], "d": int(preset["d"])}
+    return [
+        Task(f"{__name__}:measure", {**shared, "b": float(b)}, seed)
+        for b in preset["points"]
+        for seed in point_seeds(figure.name, "given", b, preset)
+    ] + [
+        Task(f"{__name__}:measure", {**shared, "bracket": list(figure.settings["bracket"])}, seed)
+        for seed in point_seeds(figure.name, "trained", "", preset)
+    ]
 
 
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Fit a drawn model with several biases, and with a trained one, at d and at d/2; extrapolate to infinite d."""
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Fit a drawn model at d and at d/2, and extrapolate to infinite d."""
     d = int(parameters["d"])
     whole, half = (_drawn(parameters, size, seed) for size in (d, d // 2))
-    return {name: (2 * np.asarray(value) - np.asarray(half[name])).tolist() for name, value in whole.items()}
+    return {name: 2 * value - half[name] for name, value in whole.items()}
 
 
-def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Any]:
+def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, float]:
     width, n = (round(float(parameters[name]) * d) for name in ("beta", "alpha"))
     layer = spiked_layer(seed, width, d, r=parameters["r"], c=parameters["c"], gamma=parameters["gamma"])
-    points = np.asarray(parameters["points"], dtype=np.float64)
-    teacher = scalar_function(parameters["teacher"])
-    shared: dict[str, Any] = {
-        "n": n,
-        "lam": float(parameters["lam"]),
-        "seed": seed,
-        "sigma_eps": float(parameters["sigma_eps"]),
-    }
+    teacher, lam, noise = scalar_function(parameters["teacher"]), float(parameters["lam"]), parameters["sigma_eps"]
 
     def loss_at(b: float) -> float:
-        return training_loss(layer, _shifted(parameters["activation"], b), teacher, **shared)
+        shifted = _shifted(parameters["activation"], b)
+        return training_loss(layer, shifted, teacher, n=n, lam=lam, seed=seed, sigma_eps=noise)
 
-    loss = [loss_at(float(b)) for b in points]
-    best = int(np.argmin(loss))
-    bracket = (points[max(best - 1, 0)], points[min(best + 1, points.size - 1)])
-    found = minimize_scalar(lambda b: loss_at(float(b)), bounds=bracket, method="bounded", options={"xatol": 3e-3})
-    errors = [fit(layer, _shifted(parameters["activation"], float(b)), teacher, **shared).test_error for b in points]
-    return {"test_error": errors, "train_loss": loss, "trained": float(found.x)}
+    if "bracket" in parameters:
+        found = minimize_scalar(
+            lambda b: loss_at(float(b)), bounds=parameters["bracket"], method="bounded", options={"xatol": 3e-3}
+        )
+        return {"trained": float(found.x)}
+    b = float(parameters["b"])
+    shifted = _shifted(parameters["activation"], b)
+    fitted = fit(layer, shifted, teacher, n=n, lam=lam, seed=seed, sigma_eps=noise)
+    return {"test_error": fitted.test_error, "train_loss": loss_at(b)}
 
 
 def _shifted(activation: str, b: float) -> ScalarFunction:
@@ -71,18 +76,25 @@ def _shifted(activation: str, b: float) -> ScalarFunction:
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the equations with a bias under the drawn models."""
     base, axis = figure.settings["base"], figure.settings["axis"]
-    places = [float(b) for b in preset["points"]]
+    places, count = [float(b) for b in preset["points"]], int(preset["seeds"])
+    given, free = results[: len(places) * count], results[len(places) * count :]
     grid = np.linspace(axis["from"], axis["to"], axis["count"])
     at_places, at_grid = (biased_statistics(**_arguments(base), b=b) for b in (np.asarray(places), grid))
     comparisons = {
         name: [
-            compare(float(value), [r[name][k] for r in results], curve="bias", place=places[k], quantity=_NAMES[name])
+            compare(
+                float(value),
+                [r[name] for r in given[k * count : (k + 1) * count]],
+                curve="bias",
+                place=places[k],
+                quantity=_NAMES[name],
+            )
             for k, value in enumerate(getattr(at_places, name))
         ]
         for name in _NAMES
     }
     best = trained_bias(**_arguments(base))
-    trained = compare(best.bias, [r["trained"] for r in results], curve="bias", place="trained", quantity="b")
+    trained = compare(best.bias, [r["trained"] for r in free], curve="bias", place="trained", quantity="b")
     marks = [Mark(best.bias, "trained", "infinite"), Mark(trained.mean, "", "infinite", measured=True)]
     spike = {name: base[name] for name in ("r", "c", "gamma")}
     bound, at = biased_lower_bound(base["activation"], base["teacher"], **spike)

@@ -160,5 +160,8 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
                 drawn.append(Points(points, means, errors, label, regime))
         panels.append(Panel(_DIRECTIONS[name], "projection of the input", "mean output", lines=lines, points=drawn))
     d = int(preset["d"])
-    notes = f"Lines: Result 3.3. Points: exact conditional means of networks, extrapolated from d = {d // 2} and {d}."
+    notes = (
+        "Lines: Result 3.3. Points: exact conditional means of networks, those of one curve from the same networks, "
+        f"extrapolated from d = {d // 2} and {d}; spiked random features, not drawn, are compared as well."
+    )
     return Outcome(tuple(panels), tuple(c for own in comparisons.values() for c in own), notes=notes)

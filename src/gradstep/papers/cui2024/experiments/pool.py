@@ -9,7 +9,7 @@ range : the projection runs from minus to plus this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,33 +32,33 @@ _FUNCTIONS = {"mean": "mu_0", "tilt": "kappa mu_1"}
 
 
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one gradient step a curve and seed."""
+    """List one gradient step a curve, place and seed."""
     settings = figure.settings
-    shared = {name: settings[name] for name in ("activation", "teacher", "alpha0")}
-    shared |= {"d": int(preset["d"]), "points": [float(t) for t in preset["points"]]}
+    shared = {name: settings[name] for name in ("activation", "teacher", "alpha0")} | {"d": int(preset["d"])}
     return [
-        Task(f"{__name__}:measure", {**shared, "eta_tilde": float(curve["eta_tilde"])}, seed)
+        Task(f"{__name__}:measure", {**shared, "eta_tilde": float(curve["eta_tilde"]), "kappa": float(kappa)}, seed)
         for curve in settings["curves"]
-        for seed in point_seeds(figure.name, curve["label"], "", preset)
+        for kappa in preset["points"]
+        for seed in point_seeds(figure.name, curve["label"], kappa, preset)
     ]
 
 
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
+def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Average the conditional features over the neurons of a network at d and at d/2, and extrapolate."""
     d = int(parameters["d"])
     whole, half = (_drawn(parameters, size, seed) for size in (d, d // 2))
-    return {name: (2 * value - half[name]).tolist() for name, value in whole.items()}
+    return {name: 2 * value - half[name] for name, value in whole.items()}
 
 
-def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]:
+def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, float]:
     names = ("activation", "teacher", "eta_tilde", "alpha0")
     problem = Problem.cui2024(d=d, alpha=1.0, lam=1.0, **{name: parameters[name] for name in names})
     layer = stepped_layer(problem, seed)
     along = layer.weights @ layer.direction
     rest = np.sqrt((layer.weights**2).sum(axis=1) - along**2)
-    kappa = np.asarray(parameters["points"], dtype=np.float64)
-    features = smoothed(problem.activation, along[:, None] * kappa, rest[:, None])
-    return {"mean": features.mean.mean(axis=0), "tilt": kappa * (features.slope / rest[:, None]).mean(axis=0)}
+    kappa = float(parameters["kappa"])
+    features = smoothed(problem.activation, along * kappa, rest)
+    return {"mean": float(features.mean.mean()), "tilt": kappa * float((features.slope / rest).mean())}
 
 
 def _theory(figure: Figure, curve: Mapping[str, Any], kappa: Array) -> dict[str, Array]:
@@ -80,12 +80,14 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     panels = []
     for name, title in _FUNCTIONS.items():
         lines, points = [], []
-        for curve, own in _grouped(figure, results, count):
+        for index, curve in enumerate(settings["curves"]):
             label, regime = curve["label"], curve["regime"]
-            found = [
-                compare(float(value), [r[name][k] for r in own], curve=label, place=float(places[k]), quantity=title)
-                for k, value in enumerate(_theory(figure, curve, places)[name])
-            ]
+            values = _theory(figure, curve, places)[name].tolist()
+            found = []
+            for offset, (kappa, value) in enumerate(zip(places.tolist(), values, strict=True)):
+                first = (index * places.size + offset) * count
+                drawn = [r[name] for r in results[first : first + count]]
+                found.append(compare(value, drawn, curve=label, place=kappa, quantity=title))
             comparisons += found
             lines.append(Line(grid.tolist(), _theory(figure, curve, grid)[name].tolist(), label, regime))
             points.append(
@@ -98,10 +100,3 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         f"extrapolated from d = {d // 2} and {d}."
     )
     return Outcome(tuple(panels), tuple(comparisons), notes=notes)
-
-
-def _grouped(
-    figure: Figure, results: Sequence[Result], count: int
-) -> Iterator[tuple[Mapping[str, Any], Sequence[Result]]]:
-    for index, curve in enumerate(figure.settings["curves"]):
-        yield curve, results[index * count : (index + 1) * count]

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.smoothing import hermite_smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
+from gradstep.theory.features import conditional_features
+from gradstep.theory.groups import Groups
 from gradstep.theory.spectrum import FeatureEquations
 from gradstep.theory.stieltjes import Law, find_law
 
@@ -54,17 +56,12 @@ def spectral_law(
 
     and :math:`V_2` the transform of :math:`\Phi^\top\Phi/p`.
     """
-    table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
-    kept = table.weights > 0
+    one = np.ones(1)
+    table = conditional_features(
+        scalar_function(sigma), scalar_function(sigma_star), Groups(one, r * one, c * one, one), gamma
+    )
     equations = FeatureEquations(
-        kappa=table.nodes[kept],
-        mean=table.mean[None, kept],
-        slope=table.slope[None, kept],
-        variance=table.variance[None, kept],
-        weight=table.weights[kept],
-        neurons=np.array([float(beta)]),
-        dimension=1.0,
-        samples=float(alpha),
+        table.kappa, table.mean, table.slope, table.variance, table.weight, beta * one, 1.0, float(alpha)
     )
     return find_law(equations)
 

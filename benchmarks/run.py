@@ -85,7 +85,7 @@ def machine() -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print the table, and write it as JSON where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="theory and sweeps only, fewer repetitions and smaller grids")
+    parser.add_argument("--quick", action="store_true", help="theory and sweeps only, smaller grids")
     parser.add_argument("--no-memory", action="store_true", help="leave out the 200,000-sample row (about 90 s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to FILE")
     options = parser.parse_args(arguments)

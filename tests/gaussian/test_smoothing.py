@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import REGISTERED, expectation, hermite_smoothed, hermite_values, scalar_function, smoothed
+from gradstep.gaussian import (
+    REGISTERED,
+    expectation,
+    hermite_smoothed,
+    hermite_values,
+    moments,
+    scalar_function,
+    smoothed,
+)
 from gradstep.gaussian.expression import compile_expression, differentiate
 from gradstep.gaussian.functions import ScalarFunction
 
@@ -281,3 +289,16 @@ def test_symbolic_derivative_of_a_kinked_formula():
     value = smoothed(function, 0.2, 1.1)
     derivative = expectation(slope, kinks=function.kinks, mean=0.2, scale=1.1).value
     assert value.slope == pytest.approx(1.1 * derivative, abs=1e-11)
+
+
+@pytest.mark.parametrize("frequency", [0.3, 1.0, 1.5, 2.0, 3.0, 10.0, 30.0])
+def test_sines_in_formulas_have_their_closed_form(frequency):
+    # A sine alone has a closed form; in a sum it goes through the quadrature, whose step must follow its frequency.
+    function = scalar_function(f"sin({frequency}*x) + 0.5*cos({frequency}*x) + 0.25")
+    damping, double = np.exp(-(frequency**2) / 2), np.exp(-2 * frequency**2)
+    found = smoothed(function, 0.0, 1.0)
+    assert float(found.mean) == pytest.approx(0.5 * damping + 0.25, abs=1e-11)
+    assert float(found.slope) == pytest.approx(frequency * damping, abs=1e-11)
+    square = (1 - double) / 2 + 0.25 * (1 + double) / 2 + 0.0625 + 0.25 * damping
+    assert float(found.second_moment) == pytest.approx(square, abs=1e-11)
+    assert moments(function).second_moment == pytest.approx(square, abs=1e-10)

@@ -451,7 +451,8 @@ def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, 
         edges = np.asarray(function.kinks)
         width = min(width, resolving)
     else:
-        edges = _function_edges(function, 2.0 ** math.ceil(math.log2(max(reach, 16.0))))
+        # Few different reaches, so that the search for panels is found in the cache.
+        edges = _function_edges(function, 2.0 ** (math.ceil(8 * math.log2(max(reach, 16.0))) / 8))
     uniform = np.linspace(-half_range, half_range, math.ceil(2 * half_range / width) + 1)
     x, w = legendre_rule(PANEL_ORDER + 4)
     result = np.empty((count, m.size))

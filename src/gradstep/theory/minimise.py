@@ -27,7 +27,10 @@ Function = Callable[[Array], Array]
 #: Valleys of the scan that are followed down, and how much higher than the deepest they may start.
 _VALLEYS = 3
 _RELATIVE_DEPTH = 1.5
-_NEWTON_STEPS = 12
+_NEWTON_STEPS = 30
+#: Fractions of a step that are tried together, and its longest size in spacings.
+_FRACTIONS = np.array([1.0, 0.5, 0.2, 0.05])
+_LONGEST = 8.0
 #: Relative difference of values that counts as none: what the equations are solved to.
 RESOLUTION = 1e-10
 #: Relative gain that is no reason to leave a bound.
@@ -256,26 +259,36 @@ def _left(gradient: Array, hessian: Array, whole: Sequence[bool]) -> Array:
     return np.abs(step)
 
 
+def _downhill(gradient: Array, hessian: Array, spacing: Array) -> Array:
+    """Return Newton's step with the signs of the Hessian's eigenvalues made positive: downhill on a saddle too."""
+    values, vectors = np.linalg.eigh(hessian * np.outer(spacing, spacing))
+    sizes = np.maximum(np.abs(values), 1e-6 * np.abs(values).max() + 1e-300)
+    return np.asarray(-spacing * (vectors @ ((vectors.T @ (gradient * spacing)) / sizes)), dtype=np.float64)
+
+
 def _polish(counted: _Counted, axes: Sequence[Axis], point: Array, tolerance: float) -> tuple[Array, float]:
     """Follow Newton's method in the coordinates that are not on a bound: all, then those that are not integers."""
     best = float(counted(point[None])[0])
-    inside = [k for k, bound in enumerate(_bounds(counted, point)) if bound is None]
-    smooth = [k for k in inside if not axes[k].whole]
-    for free in [inside, smooth] if smooth != inside else [inside]:
-        h = np.array([axes[k].spacing for k in free])
-        for _ in range(_NEWTON_STEPS if free else 0):
-            step = _newton(*_derivatives(counted, axes, point, free))
-            if step is None:
+    spacing = np.array([axis.spacing for axis in axes])
+    whole = np.array([axis.whole for axis in axes])
+    for held in (np.zeros_like(whole), whole):
+        for _ in range(_NEWTON_STEPS):
+            free = [k for k, bound in enumerate(_bounds(counted, point)) if bound is None and not held[k]]
+            gradient, hessian = _derivatives(counted, axes, point, free)
+            if not free or not (np.isfinite(gradient).all() and np.isfinite(hessian).all()):
                 break
-            moved = point.copy()
-            moved[free] += np.clip(step, -4 * h, 4 * h)
-            moved = np.array([np.rint(x) if axis.whole else x for axis, x in zip(axes, moved, strict=True)])
-            moved = np.clip(moved, counted.low, counted.high)
-            value = float(counted(moved[None])[0])
-            if not value <= best + RESOLUTION * abs(best):
+            step = _downhill(gradient, hessian, spacing[free])
+            step /= max(1.0, float(np.max(np.abs(step) / (_LONGEST * spacing[free]))))
+            trials = np.repeat(point[None], len(_FRACTIONS), axis=0)
+            trials[:, free] += _FRACTIONS[:, None] * step
+            trials = np.clip(np.where(whole, np.rint(trials), trials), counted.low, counted.high)
+            values = counted(trials)
+            slack = RESOLUTION * abs(best)
+            chosen = 0 if values[0] <= values.min() + slack else int(np.argmin(values))
+            if not values[chosen] <= best + slack:
                 break
-            finished = bool(np.all(np.abs(moved - point)[free] <= 0.1 * tolerance * h))
-            point, best = moved, value
+            finished = bool(np.all(np.abs(trials[chosen] - point) <= 0.1 * tolerance * spacing))
+            point, best = trials[chosen], float(values[chosen])
             if finished:
                 break
     return point, best

@@ -311,10 +311,11 @@ class _Search:
 
     def errors(self, points: Array) -> Array:
         problems = [self.problem_at(point) for point in points]
-        try:
-            values = np.array([p.test_error for p in predict_many(problems)])
-        except _OUT_OF_RANGE:
-            values = np.array([_error(problem) for problem in problems])
+        with np.errstate(all="ignore"):  # at the ends of the scan
+            try:
+                values = np.array([p.test_error for p in predict_many(problems)])
+            except _OUT_OF_RANGE:
+                values = np.array([_error(problem) for problem in problems])
         return np.where(np.isfinite(values), values, np.inf)
 
     def parameter(self, k: int, found: Minimum, discretisation: float) -> TunedParameter:

@@ -84,8 +84,8 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             label, regime = curve["label"], curve["regime"]
             values = _theory(figure, curve, places)[name].tolist()
             found = []
-            for offset, (kappa, value) in enumerate(zip(places.tolist(), values, strict=True)):
-                first = (index * places.size + offset) * count
+            for offset, (kappa, value) in enumerate(zip(map(float, places), values, strict=True)):
+                first = (index * len(places) + offset) * count
                 drawn = [r[name] for r in results[first : first + count]]
                 found.append(compare(value, drawn, curve=label, place=kappa, quantity=title))
             comparisons += found

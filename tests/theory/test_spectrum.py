@@ -108,6 +108,7 @@ PROBLEMS = [
     problem(eta=gs.Step(3.0, exponent=0.5)),
     problem(readout={-1.0: 0.5, 2.0: 0.5}),
     problem(readout="constant", activation="erf", n_step=math.inf),
+    problem(readout="constant", n=150, d=160, n_step=120, eta=gs.Step(1.8, exponent=0.5)),
 ]
 
 
@@ -166,6 +167,8 @@ def test_a_tail_of_single_neurons_is_averaged() -> None:
     weight, size = np.array([0.9, 0.099, 0.0006, 0.0004]), np.array([1.0, 2.0, 30.0, 50.0])
     averaged = averaged_tail(weight, size, size, 2e-3)
     np.testing.assert_allclose(averaged, [1, 2, 38, 38])
+    low = averaged_tail(weight[::-1], size, size, 2e-3)
+    np.testing.assert_allclose(low, [1.6, 1.6, 30, 50])
     assert weight @ averaged == pytest.approx(weight @ size)
     assert weight_spectrum(problem(eta=gs.Step(2.0, exponent=0.5), n_step=100)).after.weight.sum() == pytest.approx(1)
 

@@ -39,7 +39,7 @@ _DEGREE = 4
 #: Share of the neurons whose bulk is averaged where the tail of the readout's law splits into bands of single neurons.
 _TAIL = 5e-3
 #: The same of the inputs far out along the spike.
-_INPUT_TAIL = 1e-4
+_INPUT_TAIL = 1e-3
 #: Outliers nearer to the bulk than this share of its edge are part of it at any size that fits a computer.
 _EDGE_MARGIN = 1e-6
 
@@ -204,12 +204,13 @@ class FeatureEquations:
     def spikes(self, point: Point) -> tuple[Array, Array]:
         """Return left singular vectors and values of ``|v|^1/2 g0 (n w / (1 + V))^1/2`` above the bulk.
 
-        There ``V`` is in (-1, 0) and every ``A`` negative; ``det Q = 0`` where a singular value is one.
+        There ``V`` is in (-1, 0) and every ``A`` negative, except where a band too light to be found lies higher still:
+        what makes it is left out. ``det Q = 0`` where a singular value is one.
         """
         nodes = len(self.weight)
         values = np.exp(point.state).real
-        root = np.sqrt(-self.neurons / values[nodes:])
-        half_weight = np.sqrt(self.samples * self.weight / (1 + values[:nodes]))
+        root = np.sqrt(np.maximum(-self.neurons / values[nodes:], 0.0))
+        half_weight = np.sqrt(np.maximum(self.samples * self.weight / (1 + values[:nodes]), 0.0))
         left, singular, _ = np.linalg.svd(root[:, None] * self.mean * half_weight, full_matrices=False)
         return left, singular
 
@@ -275,7 +276,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
 
 
 def _without_tails(group_weight: Array, tables: ConditionalFeatures) -> tuple[Array, Array]:
-    """Return ``g1`` and ``g2`` averaged over the neurons, then the inputs, that stand out by their noise."""
+    """Return ``g1`` and ``g2`` averaged over the neurons, then the inputs, with extreme noise."""
     slope, variance = tables.slope, tables.variance
     for own, other, share in ((group_weight, tables.weight, _TAIL), (tables.weight, group_weight, _INPUT_TAIL)):
         # A linear activation has no noise: then the slope decides.
@@ -347,7 +348,7 @@ def _outlier(equations: FeatureEquations, point: Point, rank: int, polynomials: 
     values = np.exp(point.state).real
     x = point.z.real
     # Null vector of Q, and the residue of its inverse.
-    null = equations.spikes(point)[0][:, rank] * np.sqrt(-equations.neurons / values[nodes:])
+    null = equations.spikes(point)[0][:, rank] * np.sqrt(np.maximum(-equations.neurons / values[nodes:], 0.0))
     scale = -equations.samples / float(null @ equations.slope_of_inverse(point) @ null)
     hermite = hermite_values(equations.kappa, _DEGREE)
     if equations.kappa[0] > 0:

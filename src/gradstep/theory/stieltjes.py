@@ -260,7 +260,7 @@ def _newton(equations: Equations, z: complex, state: ComplexArray, before: Compl
 
 
 def averaged_tail(weight: Array, size: Array, values: Array, share: float) -> Array:
-    """Replace the values of the largest members, of total probability at most `share`, by their mean.
+    """Replace the values of the largest members, of total probability at most `share`, by their mean; so the smallest.
 
     Nodes far out in the tail of a law have a band of the spectrum each, too narrow and too light to matter or to find.
 
@@ -275,11 +275,11 @@ def averaged_tail(weight: Array, size: Array, values: Array, share: float) -> Ar
     -------
     ndarray, shape (nodes, ...)
     """
-    order = np.argsort(size)[::-1]
-    tail = order[np.cumsum(weight[order]) <= share]
-    result = values.copy()
-    if len(tail):
-        result[tail] = np.average(values[tail], axis=0, weights=weight[tail])
+    ascending, result = np.argsort(size), values.copy()
+    for order in (ascending, ascending[::-1]):
+        tail = order[np.cumsum(weight[order]) <= share]
+        if len(tail):
+            result[tail] = np.average(values[tail], axis=0, weights=weight[tail])
     return result
 
 

@@ -301,13 +301,17 @@ def find_law(equations: Equations, spacings: Sequence[float] = _COARSE) -> Law:
     NotConverged
         If the density does not integrate to the mass that the ranks demand, to 1e-6.
     """
-    missing = np.inf
     for spacing in spacings:
-        bands = _search(equations, spacing)
+        try:
+            bands = _search(equations, spacing)
+        except NotConverged as error:
+            failure = error
+            continue
         missing = abs(sum(band.mass for band in bands) - equations.mass)
         if missing < _MASS_TOLERANCE:
             return Law(tuple(reversed(bands)), 1 - equations.mass, max(band.residual for band in bands))
-    raise NotConverged("the integral of the spectral density", missing, _MASS_TOLERANCE, _ADVICE)
+        failure = NotConverged("the integral of the spectral density", missing, _MASS_TOLERANCE, _ADVICE)
+    raise failure
 
 
 def _search(equations: Equations, spacing: float) -> list[Band]:

@@ -196,7 +196,9 @@ def _limits(axes: Axes, panel: Panel) -> None:
     x += [np.asarray(p.x, dtype=float) for p in panel.points]
     x += [np.asarray(h.edges, dtype=float) for h in panel.histograms] + [np.array([m.x]) for m in panel.marks]
     y = [np.asarray(line.y, dtype=float) for line in panel.lines]
-    y += [np.asarray(p.mean, dtype=float) for p in panel.points]
+    for p in panel.points:
+        error = np.zeros(len(p.mean)) if p.error is None else np.nan_to_num(np.asarray(p.error, dtype=float))
+        y += [np.asarray(p.mean, dtype=float) - error, np.asarray(p.mean, dtype=float) + error]
     y += [np.asarray(h.density, dtype=float) for h in panel.histograms]
     y += [np.array([g.height]) for g in panel.guides if g.height is not None]
     for values, scale, change, wide in (

@@ -104,7 +104,7 @@ def _points(result: FigureResult) -> str:
     why = "".join(f'<p class="note">Allowance: {escape(reason)}.</p>' for reason in reasons)
     return (
         f'<details><summary>All {len(compared)} comparisons</summary><div class="wide"><table><tr>'
-        '<th class="text">curve</th><th class="text">quantity</th><th>at</th><th>theory</th><th>network</th>'
+        '<th class="text">curve</th><th class="text">quantity</th><th>at</th><th>theory</th><th>measured</th>'
         f"<th>seeds</th><th>difference</th><th>z</th><th>allowance</th></tr>{rows}</table></div>{why}</details>"
     )
 
@@ -186,9 +186,11 @@ def write_report(results: Sequence[FigureResult], out: Path, preset: str, second
         f"<h1>Theory over simulation of the real network</h1>"
         f'<p class="note">Preset {escape(preset)}, {seconds:.0f} s, {versions}, '
         f"Python {platform.python_version()}.</p>"
-        f"<p>Points come from real two-layer networks after one real gradient step, with standard errors over "
-        f"the seeds; every line is computed, none is fitted. z is the distance in standard errors (Student's law for "
-        f"the seeds at hand, read on the normal scale); of all {z.size} comparisons, without allowances: {within}.</p>"
+        f"<p>Points are measured, with standard errors over the seeds: on real two-layer networks after one real "
+        f"gradient step, unless the figure says on what else. Lines are computed; where a rate is fitted to points, it "
+        f"says so. z is the distance in standard errors (Student's law for the seeds at hand, read on the normal "
+        f"scale). Points of one figure may share their networks, and then err together. Of all {z.size} comparisons, "
+        f"without allowances: {within}.</p>"
         f'{_coverage(results)}<p class="note">Convention: {escape(CONVENTION)}. An allowance is a relative error of '
         f"the theory that a documented limit of validity explains, named under the figure; the largest |z| counts only "
         f"what exceeds it, the median has no allowance.</p>{sections}</body></html>"

@@ -22,6 +22,7 @@ from gradstep.papers.cui2024.errors import (
     test_error,
     train_error,
 )
+from gradstep.papers.cui2024.generic import generic_errors
 from gradstep.papers.cui2024.letters import (
     LetterBounds,
     Letters,
@@ -47,6 +48,7 @@ __all__ = [
     "density_letters",
     "equivalent_features",
     "equivalent_srf",
+    "generic_errors",
     "learned_along_target",
     "learned_function",
     "letter_bounds",

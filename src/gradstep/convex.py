@@ -2,7 +2,7 @@ r"""Convex functions of one variable, as losses of the readout fit and as penalt
 
 A function is known by its value, its derivative and its proximal point
 
-.. math:: \mathrm{prox}(u, v) = \arg\min_x\; \phi(x) + \frac{(x-u)^2}{2v} .
+.. math:: \mathrm{prox}(u, v) = \operatorname{argmin}_x\, \phi(x) + \frac{(x-u)^2}{2v}
 
 Conventions
 -----------

@@ -162,6 +162,7 @@ def test_a_task_that_kills_its_worker_again_and_again_is_given_up(tmp_path):
     assert isinstance(results_found[0], Failure)
     assert not list(Store(tmp_path).names())
     pool = Processes(1)
+    pool._started = True  # has been of use before
     pool.submit(0, Task("gradstep.sweeps.task:digest", {"x": 1}, 0))
     for _ in range(4):
         wait_for(lambda: children_of_this_process(), 30)
@@ -172,6 +173,18 @@ def test_a_task_that_kills_its_worker_again_and_again_is_given_up(tmp_path):
     assert [index for index, _ in given_up] == [0]
     assert "again and again" in given_up[0][1].message
     pool.close()
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import gradstep as gs\n"
+        "p = gs.Problem(activation='erf', teacher='erf', d=8, width=8, n_step=9, n=9, eta=1.0, ridge=1.0)\n"
+        "gs.sweep(p, {'n': [9, 10]}, seeds=1, workers=2)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode != 0
+    assert "worker processes end before they begin" in done.stderr
 
 
 def children_of_this_process():

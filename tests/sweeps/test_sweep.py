@@ -148,7 +148,7 @@ def test_names_and_steps_are_labels():
     over = {"activation": ["tanh", "relu"], "eta": [gs.Step(1.0, 0.5), gs.Step(2.0)]}
     dataset = gs.sweep(PROBLEM, over, seeds=0, workers=1)
     assert list(dataset.activation.values) == ["tanh", "relu"]
-    assert list(dataset.eta.values) == ["1*N**0.5", "2.0"]
+    assert list(dataset.eta.values) == ["1.0*N**0.5", "2.0"]
 
 
 def test_a_theory_that_fails_does_not_end_the_sweep(tmp_path):
@@ -172,6 +172,56 @@ def test_what_single_precision_costs_is_said(tmp_path):
     assert 0 < expected < 1e-3
     assert states[-1].precision_cost == pytest.approx(expected, rel=1e-6)
     assert json.loads(dataset.attrs["float32_relative_error"])["test_error"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_what_no_seed_defines_is_nan_and_not_zero():
+    # Without a step there is no direction, hence no alignment.
+    dataset = gs.sweep(PROBLEM.replace(eta=0.0), {"n": [30]}, seeds=2, workers=1)
+    for name in ("alignment_mean", "alignment_standard_error", "alignment_z"):
+        assert np.isnan(dataset[name].values).all()
+    assert np.isfinite(dataset.test_error_z.values).all()
+
+
+def test_seeds_keep_their_places_where_some_are_missing(tmp_path):
+    design = design_of(PROBLEM, {"n": [30, 50]}, seeds=3, paired=True)
+    run(design, tmp_path, workers=1)
+    whole = collect(tmp_path)
+    Store(tmp_path).path(design.simulation_task(1, 0)).unlink()
+    rest = collect(tmp_path)
+    assert np.isnan(rest.test_error[1, 0])
+    np.testing.assert_array_equal(rest.test_error[1, 1:], whole.test_error[1, 1:])
+    np.testing.assert_array_equal(rest.seeds_done, [3, 2])
+
+
+def test_a_function_that_cannot_be_written_down_is_refused():
+    custom = gs.ScalarFunction.from_callable(lambda x: 2 * x + 0.3 * x**2, name="tanh")
+    for problem, over in (
+        (PROBLEM, {"activation": [custom]}),
+        ({**PROBLEM.to_dict(), "activation": custom}, {"n": [30]}),
+    ):
+        with pytest.raises(gs.InvalidInput, match="a registered name or a formula"):
+            gs.sweep(problem, over, seeds=0, workers=1)
+
+
+def test_letters_and_ratios_resume_in_their_own_directory(tmp_path):
+    for _ in range(2):
+        base = {**PROBLEM.to_dict(), "readout": {-1: 0.5, 1: 0.5}}
+        gs.sweep(base, {"n": [30, 50]}, seeds=1, store=tmp_path, workers=1)
+    limit = {
+        "convention": "canonical",
+        "activation": "erf",
+        "teacher": "erf",
+        "d": math.inf,
+        "n_step": gs.Proportional(2.0),
+    }
+    limit |= {"width": gs.Proportional(1.0), "ridge": gs.Proportional(0.1), "eta": 1.0}
+    dataset = gs.sweep(limit, {"n": [gs.Proportional(1.0), gs.Proportional(2.0)]}, seeds=0, workers=1)
+    assert np.isfinite(dataset.test_error_theory.values).all()
+
+
+def test_failed_tasks_are_said():
+    with pytest.warns(RuntimeWarning, match="failed"):
+        gs.sweep(PROBLEM.replace(output_scale="1/sqrt(N)"), {"n": [30]}, seeds=0, workers=1)
 
 
 def test_z_scores_do_not_depend_on_the_number_of_seeds():

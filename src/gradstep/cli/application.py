@@ -6,6 +6,7 @@ import inspect
 import json
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -573,7 +574,7 @@ def sweep(
     from gradstep.cli.sweeping import read_design, run_sweep
 
     design = read_design(settings, {"seeds": seeds, "device": device, "dtype": dtype})
-    command = "gradstep " + " ".join(sys.argv[1:])
+    command = shlex.join(["gradstep", *sys.argv[1:]])
     run_sweep(
         design,
         out,

@@ -71,24 +71,21 @@ def collect(folder: Path | str) -> xarray.Dataset:
     theory = {name: np.full((design.points, penalties), np.nan) for name in (*QUANTITIES, "residual")}
     numbers = np.full((design.points, most), -1, dtype=np.int64)
     present = set(store.names())
-    added = len(present) > design.task_count
     for point in range(design.points):
         if design.theory and (found := store.read(design.theory_task(point))) is not None:
             for name in theory:
                 theory[name][point] = np.array(found[name], dtype=np.float64)
-        seed = 0
-        for task in _of_point(design, store, point, present, added=added):
+        for seed, task in _of_point(design, store, point, present):
             measured = store.read(task)
             if measured is None:
                 continue
-            if seed >= numbers.shape[1]:
+            while seed >= numbers.shape[1]:
                 room = numbers.shape[1]  # doubles
                 numbers = np.pad(numbers, ((0, 0), (0, room)), constant_values=-1)
                 values = np.pad(values, ((0, 0), (0, room), (0, 0), (0, 0)), constant_values=np.nan)
             numbers[point, seed] = task.seed
             values[point, seed] = [list(map(float, measured[name])) for name in QUANTITIES]
-            seed += 1
-    used = max(most, int((numbers >= 0).sum(axis=1).max(initial=0)))
+    used = max(most, int(np.flatnonzero((numbers >= 0).any(axis=0)).max(initial=-1)) + 1)
     by_name = {name: np.moveaxis(values[:, :used, k], 1, -1) for k, name in enumerate(QUANTITIES)}
     dataset: xarray.Dataset = _dataset(xarray, design, numbers[:, :used], by_name, theory)
     if design.dtype == "float32" and design.seeds and (cost := store.read(design.precision_task())) is not None:
@@ -96,16 +93,16 @@ def collect(folder: Path | str) -> xarray.Dataset:
     return dataset
 
 
-def _of_point(design: Design, store: Store, point: int, present: set[str], *, added: bool) -> Iterator[Task]:
-    """Yield the tasks of a point that are present: the seeds of the design, then those added on demand."""
+def _of_point(design: Design, store: Store, point: int, present: set[str]) -> Iterator[tuple[int, Task]]:
+    """Yield the tasks of a point that are present, with their places: seeds of the design, then those added."""
     index, last = 0, design.seeds
     # Seeds on demand come in rounds that at most double their number: a gap as long as all before ends the search.
-    while index < (2 * last if added else last):
+    while index < 2 * last:
         task = design.simulation_task(point, index)
-        index += 1
         if store.path(task).name in present:
-            last = max(last, index)
-            yield task
+            last = max(last, index + 1)
+            yield index, task
+        index += 1
 
 
 def _dataset(xarray: Any, design: Design, numbers: Any, values: Any, theory: Any) -> Any:
@@ -134,14 +131,14 @@ def _dataset(xarray: Any, design: Design, numbers: Any, values: Any, theory: Any
     done = (numbers >= 0).sum(axis=-1)
     for name in QUANTITIES:
         unit, meaning = _MEANING[name]
-        mean, error = _mean_and_error(values[name], done[:, None])
+        mean, error, count = _mean_and_error(values[name])
         parts = {
             name: (place(values[name], seeds=True), meaning),
             f"{name}_mean": (place(mean, seeds=False), f"mean over seeds: {meaning}"),
             f"{name}_standard_error": (place(error, seeds=False), f"standard error of the mean: {meaning}"),
             f"{name}_theory": (place(theory[name], seeds=False), f"prediction: {meaning}"),
         }
-        z = student_z(theory[name], mean, error, done[:, None])
+        z = student_z(theory[name], mean, error, count)
         parts[f"{name}_z"] = (place(z, seeds=False), "distance of mean and prediction, standard normal if right")
         for label, (array, text) in parts.items():
             if (label in (name, f"{name}_mean", f"{name}_standard_error") and not design.seeds) or (
@@ -172,13 +169,15 @@ def _dataset(xarray: Any, design: Design, numbers: Any, values: Any, theory: Any
     return dataset
 
 
-def _mean_and_error(values: Any, done: Any) -> tuple[Any, Any]:
-    held = np.where(np.isnan(values), 0.0, values)
+def _mean_and_error(values: Any) -> tuple[Any, Any, Any]:
+    """Return mean, standard error and number over the seeds that have a value: what is missing or undefined is nan."""
+    known = ~np.isnan(values)
+    count = known.sum(axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.where(done > 0, held.sum(axis=-1) / done, np.nan)
-        rest = np.where(np.isnan(values), 0.0, values - mean[..., None])
-        error = np.where(done > 1, np.sqrt((rest**2).sum(axis=-1) / (done - 1) / done), np.nan)
-    return mean, error
+        mean = np.where(count > 0, np.where(known, values, 0.0).sum(axis=-1) / count, np.nan)
+        rest = np.where(known, values - mean[..., None], 0.0)
+        error = np.where(count > 1, np.sqrt((rest**2).sum(axis=-1) / (count - 1) / count), np.nan)
+    return mean, error, count
 
 
 def _coordinates(axis: Axis) -> dict[str, Any]:
@@ -197,7 +196,7 @@ def _label(value: Any) -> float | int | str:
     if isinstance(value, dict) and set(value) == {"coefficient", "exponent"}:
         if value["exponent"] == 0:
             return float(value["coefficient"])
-        return f"{value['coefficient']:g}*N**{value['exponent']:g}"
+        return f"{float(value['coefficient'])!r}*N**{float(value['exponent'])!r}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.inf if value == "inf" else value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     return value

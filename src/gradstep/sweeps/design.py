@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.problem import Problem, Proportional, Readout, Step
 from gradstep.sweeps.task import Task, digest
 
@@ -317,10 +318,24 @@ def _plain(value: Any) -> Any:
         return {"coefficient": value.coefficient, "exponent": value.exponent}
     if isinstance(value, Readout):
         return value.to_plain()
+    if isinstance(value, Proportional):
+        return {"per_d": value.ratio}
     if isinstance(value, np.generic):
-        return value.item()
+        value = value.item()
     if isinstance(value, float) and math.isinf(value):
         return "inf"
-    if hasattr(value, "name") and not isinstance(value, str):
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, ScalarFunction):
+        try:
+            named = scalar_function(value.name) == value
+        except InvalidInput:
+            named = False
+        if not named:
+            raise InvalidInput("function", value.name, "a registered name or a formula, to be written down")
         return value.name
-    return value
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InvalidInput("value", value, "a number, text, or a value of gradstep that can be written down")

@@ -8,7 +8,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
@@ -92,6 +92,7 @@ class Processes:
         self._pool: ProcessPoolExecutor | None = None
         self._running: dict[Future[Result | Failure], tuple[int, Task]] = {}
         self._attempts: dict[int, int] = {}
+        self._started = False
 
     @property
     def slots(self) -> int:
@@ -104,7 +105,8 @@ class Processes:
             # Spawned, not forked: a fork inherits BLAS threads in an unusable state.
             self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"), initializer=_enter_worker)
         try:
-            future = self._pool.submit(carry_out, task)
+            with _deaf_children():
+                future = self._pool.submit(carry_out, task)
         except BrokenProcessPool as error:
             # A worker was lost since the last look; `finished` begins again with all that is in flight.
             future = Future()
@@ -122,6 +124,7 @@ class Processes:
             for future in done:
                 index, _ = self._running.pop(future)
                 self._attempts.pop(index, None)
+                self._started = True
                 results.append((index, future.result()))
         return results
 
@@ -129,6 +132,10 @@ class Processes:
         """Replace the workers after one was lost, and give them every task that was in flight."""
         lost = sorted(self._running.values(), key=lambda item: item[0])
         self._shut_down()
+        if not self._started and self._attempts:
+            # Twice in a row before any task was finished: it is not a task's fault.
+            guard = "a script needs `if __name__ == '__main__':` around what starts them; or use workers=1"
+            raise WorkerLost(f"worker processes end before they begin: {guard}")
         given_up: Finished = []
         for index, task in lost:
             self._attempts[index] = self._attempts.get(index, 0) + 1
@@ -154,6 +161,19 @@ class Processes:
     def close(self) -> None:
         """End the workers at once."""
         self._shut_down()
+
+
+@contextlib.contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Let processes that are started here ignore Ctrl-C from their first instant, before they can say so themselves."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set signals
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _enter_worker() -> None:

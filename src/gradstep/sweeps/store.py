@@ -102,11 +102,16 @@ class Store:
             reason = "its checksum or its settings do not fit"
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             reason = f"it cannot be read ({type(error).__name__})"
+        except OSError as error:
+            # Not the file's fault: too many open files, a stale network handle.
+            raise StoreError(f"cannot read {path}: {error.strerror}") from error
         aside = path.with_suffix(f".{secrets.token_hex(4)}.damaged")
         try:
             path.replace(aside)
+        except FileNotFoundError:
+            return None  # another driver was faster
         except OSError as error:
             raise StoreError(f"{path} is damaged and cannot be set aside: {error.strerror}") from error
         _log.warning("set aside %s: %s; computing it again", aside, reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -236,7 +237,7 @@ def sweep(
     place = (lambda: Cluster(cluster, workers)) if cluster is not None else None
     folder = nullcontext(str(store)) if store is not None else tempfile.TemporaryDirectory(prefix="gradstep-")
     with folder as name:
-        run(
+        state = run(
             design,
             Path(name),
             workers=workers,
@@ -245,4 +246,7 @@ def sweep(
             max_seeds=max_seeds,
             report=report,
         )
+        if state.failed:
+            message = f"{state.failed} tasks failed, and are nan in the dataset; the first: {state.first_failure}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
         return collect(Path(name))

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
 from gradstep.sweeps import Failure, Processes, Store, Task, execute, status
@@ -87,6 +88,7 @@ def finish(settings, folder, undisturbed):
 
 def killed_at_random(settings, folder, undisturbed, moments):
     """Kill the driver -9 again and again, then finish; workers must not outlive it."""
+    seen = 0
     for moment in moments:
         driver = start("sweep", settings, "--out", folder, "--workers", 2)
         held = len(results(folder))
@@ -94,25 +96,31 @@ def killed_at_random(settings, folder, undisturbed, moments):
         while len(results(folder)) == held and driver.poll() is None and time.monotonic() < deadline:
             time.sleep(0.01)
         time.sleep(moment)
-        workers = children(driver.pid)
+        workers = workers_of(driver.pid)
+        seen += len(workers)
         driver.kill()  # the driver alone: its workers hear nothing
         driver.communicate()
-        wait_for(lambda pids=workers: not any(map(alive, pids)), 20)
+        wait_for(lambda workers=workers: not any(map(alive, workers)), 20)
+    assert seen  # that none outlives its driver was not said of none
     for path in folder.glob("??/*.json"):
         assert undisturbed[path.name] == path.read_bytes()
     finish(settings, folder, undisturbed)
 
 
-def children(pid):
-    """Return the processes started by a process."""
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(word) for word in listed.stdout.split()]
+def workers_of(pid):
+    """Return the worker processes that a process started."""
+    try:
+        return [child for child in psutil.Process(pid).children() if "spawn_main" in " ".join(child.cmdline())]
+    except psutil.NoSuchProcess:  # ended while it was looked at
+        return []
 
 
-def alive(pid):
+def alive(process):
     """Return whether a process runs (a zombie does not)."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
-    return bool(state.strip()) and not state.startswith("Z")
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_a_driver_killed_at_random_moments_loses_nothing(settings, undisturbed, tmp_path):
@@ -143,17 +151,12 @@ def test_ctrl_c_ends_at_once_and_says_how_to_go_on(settings, undisturbed, tmp_pa
 def test_a_lost_worker_is_replaced_and_nothing_is_lost(settings, undisturbed, tmp_path):
     driver = start("sweep", settings, "--out", tmp_path, "--workers", 2)
     wait_for(lambda: len(results(tmp_path)) >= 5)
-    victims = [pid for pid in children(driver.pid) if "spawn_main" in command_of(pid)]
+    victims = workers_of(driver.pid)
     assert len(victims) == 2
-    os.kill(victims[0], signal.SIGKILL)
+    victims[0].kill()
     driver.communicate(timeout=120)
     assert driver.returncode == 0
     assert results(tmp_path) == undisturbed
-
-
-def command_of(pid):
-    """Return the command line of a process."""
-    return subprocess.run(["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
 
 
 def test_a_task_that_kills_its_worker_again_and_again_is_given_up(tmp_path):
@@ -165,10 +168,10 @@ def test_a_task_that_kills_its_worker_again_and_again_is_given_up(tmp_path):
     pool._started = True  # has been of use before
     pool.submit(0, Task("gradstep.sweeps.task:digest", {"x": 1}, 0))
     for _ in range(4):
-        wait_for(lambda: children_of_this_process(), 30)
-        for pid in children_of_this_process():
-            os.kill(pid, signal.SIGSTOP)  # so that it cannot finish first
-            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: workers_of(os.getpid()), 30)
+        for worker in workers_of(os.getpid()):
+            worker.suspend()  # so that it cannot finish first
+            worker.kill()
         given_up = pool._begin_again()
     assert [index for index, _ in given_up] == [0]
     assert "again and again" in given_up[0][1].message
@@ -185,11 +188,6 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode != 0
     assert "worker processes end before they begin" in done.stderr
-
-
-def children_of_this_process():
-    """Return this process's worker processes."""
-    return [pid for pid in children(os.getpid()) if "spawn_main" in command_of(pid)]
 
 
 def test_two_shards_side_by_side_share_the_work(settings, undisturbed, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from gradstep.errors import InvalidInput
 from gradstep.papers.experiments import learning_curves
 from gradstep.papers.figure import PAPERS, load_figures, point_seeds, run_figure, run_figures
-from gradstep.papers.outcome import Check, Outcome, Verdict, compare, judge
+from gradstep.papers.outcome import Check, Comparison, Outcome, Verdict, compare, judge, median_bound
 from gradstep.papers.report import write_report
 
 HEADLINES = {"fig1": "B1", "fig3a": "B3", "fig3b": "B4", "fig3c": "B5", "fig2_tanh": "C5", "fig2_sin": "C5"}
@@ -94,6 +94,40 @@ def test_the_verdict_counts_what_it_says():
     assert not Verdict.of(Outcome((), (compare(np.nan, values, curve="a", place=1.0),)), criterion).passed
     with pytest.raises(ValueError, match="reason"):
         compare(1.0, values, curve="a", place=1.0, allowance=0.1)
+
+
+def scored(z, sample=""):
+    """Return a comparison with a given z-score."""
+    return Comparison("", "", 0.0, 0.0, 0.0, 1.0, 9, 0.0, "", z, z, sample)
+
+
+def test_the_median_counts_each_set_of_networks_once():
+    shared = [scored(2.5, "one") for _ in range(30)]
+    alone = [scored(0.1 * k) for k in range(1, 10)]
+    verdict = Verdict.of(Outcome((), (*shared, *alone)), {"largest_z": 4.0, "median_z": 1.2})
+    # Ten values: 0.1 ... 0.9, and 2.5 once.
+    assert verdict.samples == 10
+    assert verdict.median_z == pytest.approx(0.55)
+    assert verdict.largest_z == 2.5
+    assert verdict.passed
+    # Without the name they are thirty, and condemn the theory.
+    lone = Verdict.of(Outcome((), (*(scored(2.5) for _ in range(30)), *alone)), {"median_z": 1.2})
+    assert lone.samples == 39
+    assert not lone.passed
+    # Within a sample the median counts, and not the largest.
+    assert Verdict.of(Outcome((), (scored(0.2, "a"), scored(-0.4, "a"), scored(3.0, "a"))), {}).median_z == 0.4
+
+
+def test_few_samples_have_the_bound_that_chance_gives_them():
+    draw = np.random.default_rng(8)
+    for count, exceeded in ((1, 1e-3), (3, 1e-3), (7, 1e-3), (21, 1e-3), (4, 2e-3)):
+        medians = np.median(np.abs(draw.standard_normal((200_000, count))), axis=1)
+        assert np.mean(medians > median_bound(count)) == pytest.approx(exceeded, rel=0.5)
+    criterion = {"median_z": 1.2}
+    assert Verdict.of(Outcome((), tuple(scored(1.7) for _ in range(6))), criterion).passed
+    assert not Verdict.of(Outcome((), tuple(scored(1.9) for _ in range(6))), criterion).passed
+    assert not Verdict.of(Outcome((), tuple(scored(1.7) for _ in range(40))), criterion).passed
+    assert Verdict.of(Outcome((), tuple(scored(1.19) for _ in range(400))), criterion).bounds == criterion
 
 
 def test_a_shifted_theory_fails(tmp_path, monkeypatch):

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from gradstep.papers.panels import Panel, Table
 from gradstep.sweeps.statistics import student_z
 
-__all__ = ["Check", "Comparison", "Outcome", "Verdict", "compare", "judge"]
+__all__ = ["Check", "Comparison", "Outcome", "Verdict", "compare", "judge", "median_bound"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Comparison:
         Distance beyond the allowance: Student's t, mapped to the standard normal's scale.
     plain_z : float
         The same without the allowance.
+    sample : str
+        Names the networks measured; comparisons that name the same are not independent. Empty: networks of its own.
     """
 
     curve: str
@@ -46,6 +49,7 @@ class Comparison:
     reason: str
     z: float
     plain_z: float
+    sample: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,30 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The criterion of a settings file applied to an outcome; nan where there is no comparison."""
+    """The criterion of a settings file applied to an outcome; nan where there is no comparison.
+
+    Comparisons made on the same networks err together: were ten quantities of one set of networks counted as ten, the
+    chance error of that set would move their median as far as a wrong theory does. So each set of networks
+    (`Comparison.sample`) enters the median once, with the median within it.
+
+    Attributes
+    ----------
+    largest_z, beyond_three : float
+        Largest absolute z, and share of those above three, over all comparisons.
+    median_z : float
+        Median over the samples, without allowances.
+    samples : int
+        Independent samples behind that median.
+    bounds : mapping
+        What each of the three had to keep within.
+    passed : bool
+    """
 
     largest_z: float
     median_z: float
     beyond_three: float
+    samples: int
+    bounds: Mapping[str, float]
     passed: bool
 
     @classmethod
@@ -86,20 +109,44 @@ class Verdict:
         ----------
         outcome : Outcome
         criterion : mapping
-            ``largest_z`` and ``beyond_three`` (share of comparisons) hold with the allowances, ``median_z`` without.
+            Bounds: ``largest_z`` and ``beyond_three`` (share of comparisons) hold with the allowances, ``median_z``
+            without. The last is that of many samples: with few it gives way to `median_bound`, where that is larger.
         """
         z = np.abs([c.z for c in outcome.comparisons])
-        plain = np.abs([c.plain_z for c in outcome.comparisons])
+        by_sample: dict[str | int, list[float]] = {}
+        for place, comparison in enumerate(outcome.comparisons):
+            by_sample.setdefault(comparison.sample or place, []).append(abs(comparison.plain_z))
         found = {
             "largest_z": float(z.max()) if z.size else math.nan,
-            "median_z": float(np.median(plain)) if z.size else math.nan,
+            "median_z": float(np.median([np.median(own) for own in by_sample.values()])) if z.size else math.nan,
             "beyond_three": float(np.mean(z > 3)) if z.size else math.nan,
         }
+        bounds = dict(criterion)
+        if by_sample and "median_z" in bounds:
+            bounds["median_z"] = max(bounds["median_z"], median_bound(len(by_sample)))
         # `not >` and not `<=`: what has no comparison is judged by its checks alone; but nan among z-scores must fail.
         unknown = bool(z.size) and bool(np.isnan(z).any())
-        within = all(not found[name] > bound for name, bound in criterion.items())
+        within = all(not found[name] > bound for name, bound in bounds.items())
         passed = within and not unknown and all(check.passed for check in outcome.checks)
-        return cls(passed=passed and bool(outcome.comparisons or outcome.checks), **found)
+        passed = passed and bool(outcome.comparisons or outcome.checks)
+        return cls(samples=len(by_sample), bounds=bounds, passed=passed, **found)
+
+
+def median_bound(samples: int) -> float:
+    """Return what the median of the absolute values of independent standard normals exceeds once in a thousand.
+
+    Parameters
+    ----------
+    samples : int
+        How many. For an even number the bound is that of the next odd one, which is a little stricter.
+
+    Returns
+    -------
+    float
+        3.3 for one, 1.8 for seven, 1.2 for thirty.
+    """
+    half = samples // 2 + 1
+    return float(stats.halfnorm.ppf(stats.beta.ppf(0.999, half, half)))
 
 
 def judge(theory: float, values: Sequence[float], allowance: float = 0.0) -> tuple[float, float, float]:
@@ -131,6 +178,7 @@ def compare(
     quantity: str = "test error",
     allowance: float = 0.0,
     reason: str = "",
+    sample: str = "",
 ) -> Comparison:
     """Compare a predicted value with measurements over seeds.
 
@@ -143,9 +191,14 @@ def compare(
         What is compared.
     allowance, reason
         As in `Comparison`; an allowance needs a reason.
+    sample : str, optional
+        Names the networks measured. Comparisons with quantities or places in common on the same networks have to name
+        the same, see `Verdict`.
     """
     if allowance and not reason:
         raise ValueError("an allowance needs a reason")
     mean, error, z = judge(theory, values, allowance)
     plain = judge(theory, values)[2]
-    return Comparison(curve, quantity, place, float(theory), mean, error, len(values), allowance, reason, z, plain)
+    return Comparison(
+        curve, quantity, place, float(theory), mean, error, len(values), allowance, reason, z, plain, sample
+    )

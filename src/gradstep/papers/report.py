@@ -129,8 +129,11 @@ def _table(table: Table) -> str:
 def _section(result: FigureResult) -> str:
     figure, outcome, verdict = result.figure, result.outcome, result.verdict
     chosen = figure.presets[result.preset]
-    bounds = ", ".join(f"{name.replace('_', ' ')} at most {bound:g}" for name, bound in figure.criterion.items())
-    found = f"{_number(verdict.largest_z)} largest, {_number(verdict.median_z)} median (without allowances)"
+    bounds = ", ".join(f"{name.replace('_', ' ')} at most {bound:.3g}" for name, bound in verdict.bounds.items())
+    found = (
+        f"{_number(verdict.largest_z)} largest, {_number(verdict.median_z)} median (without allowances, one value for "
+        f"each of {verdict.samples} independent sets of networks)"
+    )
     drawing = (
         f'<figure><div class="light">{_svg(result, False)}</div><div class="dark">{_svg(result, True)}</div></figure>'
         if outcome.panels
@@ -189,7 +192,8 @@ def write_report(results: Sequence[FigureResult], out: Path, preset: str, second
         f"<p>Points are measured, with standard errors over the seeds: on real two-layer networks after one real "
         f"gradient step, unless the figure says on what else. Lines are computed; where a rate is fitted to points, it "
         f"says so. z is the distance in standard errors (Student's law for the seeds at hand, read on the normal "
-        f"scale). Points of one figure may share their networks, and then err together. Of all {z.size} comparisons, "
+        f"scale). Points measured on the same networks err together, and count once in the median. Of all {z.size} "
+        f"comparisons, "
         f"without allowances: {within}.</p>"
         f'{_coverage(results)}<p class="note">Convention: {escape(CONVENTION)}. An allowance is a relative error of '
         f"the theory that a documented limit of validity explains, named under the figure; the largest |z| counts only "

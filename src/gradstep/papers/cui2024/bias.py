@@ -2,6 +2,7 @@ r"""A bias common to all neurons, given or trained with the readout (appendix C.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +22,17 @@ Array = NDArray[np.float64]
 _GRID = 41
 
 
-def _around(grid: Array, index: int) -> tuple[float, float]:
-    return float(grid[max(index - 1, 0)]), float(grid[min(index + 1, grid.size - 1)])
+def _minima(function: Callable[[ArrayLike], Array], largest: float) -> list[tuple[float, float]]:
+    """Return the value and the place of every local minimum up to an absolute value, the lowest first."""
+    grid = np.linspace(-largest, largest, _GRID)
+    padded = np.concatenate([[np.inf], function(grid), [np.inf]])
+    valleys = np.flatnonzero((padded[1:-1] <= padded[:-2]) & (padded[1:-1] < padded[2:]))
+    found = []
+    for index in map(int, valleys):
+        around = float(grid[max(index - 1, 0)]), float(grid[min(index + 1, _GRID - 1)])
+        best = minimize_scalar(lambda b: float(function(b)), bounds=around, method="bounded", options={"xatol": 1e-9})
+        found.append((float(best.fun), float(best.x)))
+    return sorted(found)
 
 
 def biased_statistics(
@@ -124,22 +134,9 @@ def trained_bias(
             sigma, sigma_star, r=r, c=c, gamma=gamma, b=b, alpha=alpha, lam=lam, beta=beta, sigma_eps=sigma_eps
         )
 
-    grid = np.linspace(-largest, largest, _GRID)
-    loss = at(grid).train_loss
-    padded = np.concatenate([[np.inf], loss, [np.inf]])
-    valleys = np.flatnonzero((padded[1:-1] <= padded[:-2]) & (padded[1:-1] < padded[2:]))
-    found = []
-    for index in valleys:
-        best = minimize_scalar(
-            lambda b: float(at(b).train_loss),
-            bounds=_around(grid, int(index)),
-            method="bounded",
-            options={"xatol": 1e-9},
-        )
-        found.append((float(best.fun), float(best.x)))
-    found.sort()
-    loss_there, bias = found[0]
-    return TrainedBias(bias, float(at(bias).test_error), loss_there, tuple(b for _, b in found))
+    found = _minima(lambda b: at(b).train_loss, largest)
+    loss, bias = found[0]
+    return TrainedBias(bias, float(at(bias).test_error), loss, tuple(b for _, b in found))
 
 
 def biased_lower_bound(
@@ -168,9 +165,4 @@ def biased_lower_bound(
     def at(b: ArrayLike) -> Array:
         return lower_bound(sigma, sigma_star, r=r, c=c, gamma=gamma, b=b)
 
-    grid = np.linspace(-largest, largest, _GRID)
-    index = int(np.argmin(at(grid)))
-    best = minimize_scalar(
-        lambda b: float(at(b)), bounds=_around(grid, index), method="bounded", options={"xatol": 1e-9}
-    )
-    return float(best.fun), float(best.x)
+    return _minima(at, largest)[0]

@@ -16,11 +16,10 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.problem import Problem
-from gradstep.simulation.backend import backend
-from gradstep.simulation.instance import TEACHER_AXIS, fit_sample, initial_readout, initial_weights, step_sample
+from gradstep.simulation.instance import TEACHER_AXIS, fit_sample, initial_weights
 from gradstep.simulation.population import population_risk
 from gradstep.simulation.ridge import RidgePath, fit_ridge
-from gradstep.simulation.step import gradient, measure_spike
+from gradstep.simulation.spectra import first_layer
 
 __all__ = [
     "DrawnFit",
@@ -129,28 +128,18 @@ def stepped_layer(problem: Problem, seed: int) -> FirstLayer:
     FirstLayer
         The spike is the part of the change along the gradient's direction that is proportional to the readout.
     """
-    engine = backend(None, "float64")
-    width, d = int(problem.width), int(problem.d)  # type: ignore[arg-type]
-    before = initial_weights(seed, width, d, problem.initial_weights)
-    readout = initial_readout(seed, width, problem.readout)
     if problem.step_size == 0:
-        axis = np.zeros(d)
-        axis[TEACHER_AXIS] = 1.0
-        return FirstLayer(before, np.zeros(width), axis)
-    step = gradient(
-        engine,
-        problem.activation,
-        problem.teacher,
-        step_sample(seed, int(problem.n_step), d),  # type: ignore[arg-type]
-        before,
-        readout,
-        noise=problem.noise,
-        output_factor=1 / width if problem.output_scale == "1/N" else width**-0.5,
-    )
-    after = before + (problem.step_size / np.sqrt(width)) * step.rows
-    measured = measure_spike(before, after, readout, step.linear)
-    along = (after - before) @ measured.direction
-    return FirstLayer(after, readout * (readout @ along) / (readout @ readout), measured.direction)
+        width, d = int(problem.width), int(problem.d)  # type: ignore[arg-type]
+        return FirstLayer(initial_weights(seed, width, d, problem.initial_weights), np.zeros(width), _teacher(d))
+    drawn = first_layer(problem, seed)
+    direction = np.asarray(drawn.linear / np.linalg.norm(drawn.linear))
+    along = (drawn.after - drawn.before) @ direction
+    share = (drawn.readout @ along) / (drawn.readout @ drawn.readout)
+    return FirstLayer(drawn.after, drawn.readout * share, direction)
+
+
+def _teacher(d: int) -> Array:
+    return np.asarray(np.eye(1, d, TEACHER_AXIS)[0])
 
 
 @dataclass(frozen=True)
@@ -159,7 +148,8 @@ class DrawnFit:
 
     Attributes
     ----------
-    test_error, train_error : float
+    test_error, train_error, train_loss : float
+        The last is the minimum of (4) per sample.
     readout_mean, bulk_overlap, teacher_overlap, bulk_norm, readout_norm : float
         :math:`m,\theta,\psi,q_1,q_2` of the paper's :math:`a`.
     readout : ndarray, shape (p,)
@@ -168,6 +158,7 @@ class DrawnFit:
 
     test_error: float
     train_error: float
+    train_loss: float
     readout_mean: float
     bulk_overlap: float
     teacher_overlap: float
@@ -212,12 +203,11 @@ def fit(
         The test error is the exact expectation over inputs given the weights.
     """
     path = train(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps)
-    axis = np.zeros(layer.weights.shape[1])
-    axis[TEACHER_AXIS] = 1.0
+    axis = _teacher(layer.weights.shape[1])
     risk = population_risk(
         sigma, sigma_star, layer.weights, axis, layer.direction, path.readouts, tolerance=_KERNEL_TOLERANCE
     )
-    return _summarised(layer, path, float(risk.test_error[0]), n)
+    return _summarised(layer, path, float(risk.test_error[0]), n, lam)
 
 
 def train(
@@ -277,7 +267,7 @@ def training_loss(
     float
     """
     path = train(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps)
-    return float(path.squared_residual[0] + lam * len(layer.weights) * path.squared_norm[0]) / n
+    return _loss(layer, path, n, lam)
 
 
 def sampled_error(
@@ -312,7 +302,11 @@ def sampled_error(
     return float(np.mean(miss**2)), float(path.squared_residual[0]) / n
 
 
-def _summarised(layer: FirstLayer, path: RidgePath, test_error: float, n: int) -> DrawnFit:
+def _loss(layer: FirstLayer, path: RidgePath, n: int, lam: float) -> float:
+    return float(path.squared_residual[0] + lam * len(layer.weights) * path.squared_norm[0]) / n
+
+
+def _summarised(layer: FirstLayer, path: RidgePath, test_error: float, n: int, lam: float) -> DrawnFit:
     readout = np.asarray(path.readouts[:, 0])
     bulk = layer.weights - np.outer(layer.spike, layer.direction)
     pulled = readout @ bulk
@@ -323,6 +317,7 @@ def _summarised(layer: FirstLayer, path: RidgePath, test_error: float, n: int) -
     return DrawnFit(
         test_error=test_error,
         train_error=float(path.squared_residual[0]) / n,
+        train_loss=_loss(layer, path, n, lam),
         readout_mean=float(readout.sum()),
         bulk_overlap=along,
         teacher_overlap=across,
@@ -377,7 +372,7 @@ def equivalent_fit(
 
     features, labels = (np.concatenate(parts) for parts in zip(*blocks(), strict=True))
     path = fit_ridge(lambda: iter([(features, labels)]), n, width, [lam * width])
-    drawn = _summarised(layer, path, np.nan, n)
+    drawn = _summarised(layer, path, np.nan, n, lam)
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
     slope = table.slope / np.sqrt(c)
     learned = table.mean * drawn.readout_mean + table.nodes * slope * drawn.bulk_overlap

@@ -19,9 +19,10 @@ from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.papers.cui2024.bias import biased_lower_bound, biased_statistics, trained_bias
 from gradstep.papers.cui2024.bounds import lower_bound
 from gradstep.papers.cui2024.drawn import fit, spiked_layer, training_loss
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare
-from gradstep.papers.panels import Line, Mark, Panel, Points
+from gradstep.papers.cui2024.experiments.measured import extrapolate
+from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
+from gradstep.papers.panels import Line, Mark, Panel
 from gradstep.sweeps import Result, Task
 
 __all__ = ["assemble", "measure", "tasks"]
@@ -44,9 +45,7 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Fit a drawn model at d and at d/2, and extrapolate to infinite d."""
-    d = int(parameters["d"])
-    whole, half = (_drawn(parameters, size, seed) for size in (d, d // 2))
-    return {name: 2 * value - half[name] for name, value in whole.items()}
+    return extrapolate(lambda d: _drawn(parameters, d, seed), int(parameters["d"]))
 
 
 def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, float]:
@@ -63,10 +62,9 @@ def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, float]
             lambda b: loss_at(float(b)), bounds=parameters["bracket"], method="bounded", options={"xatol": 3e-3}
         )
         return {"trained": float(found.x)}
-    b = float(parameters["b"])
-    shifted = _shifted(parameters["activation"], b)
+    shifted = _shifted(parameters["activation"], float(parameters["b"]))
     fitted = fit(layer, shifted, teacher, n=n, lam=lam, seed=seed, sigma_eps=noise)
-    return {"test_error": fitted.test_error, "train_loss": loss_at(b)}
+    return {"test_error": fitted.test_error, "train_loss": fitted.train_loss}
 
 
 def _shifted(activation: str, b: float) -> ScalarFunction:
@@ -84,12 +82,12 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         name: [
             compare(
                 float(value),
-                [r[name] for r in given[k * count : (k + 1) * count]],
+                [r[name] for r in own],
                 curve="bias",
-                place=places[k],
+                place=b,
                 quantity=_NAMES[name],
             )
-            for k, value in enumerate(getattr(at_places, name))
+            for b, value, own in zip(places, getattr(at_places, name), by_point(given, preset), strict=True)
         ]
         for name in _NAMES
     }
@@ -130,10 +128,6 @@ def _panel(
         _NAMES[name],
         y_scale="log",
         lines=[Line(x, y, "", "large")],
-        points=[
-            Points(
-                [float(c.place) for c in drawn], [c.mean for c in drawn], [c.standard_error for c in drawn], "", "large"
-            )
-        ],
+        points=[points_of(drawn, "", "large")],
         marks=marks,
     )

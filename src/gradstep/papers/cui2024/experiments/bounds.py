@@ -30,9 +30,10 @@ from gradstep.papers.cui2024.bounds import (
 from gradstep.papers.cui2024.drawn import fit, spiked_layer
 from gradstep.papers.cui2024.errors import learned_function, summary_statistics
 from gradstep.papers.cui2024.experiments.learned import conditional_mean
+from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.cui2024.spiked import equivalent_srf
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare
+from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
 from gradstep.papers.panels import Line, Mark, Panel, Points
 from gradstep.sweeps import Result, Task
 from gradstep.theory.large_step import LargeStep
@@ -71,9 +72,8 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Fit a drawn model at d and at d/2, and extrapolate its error and learned function to infinite d."""
-    d = int(parameters["d"])
-    whole, half = (_drawn(parameters, size, seed) for size in (d, d // 2))
-    return {name: (2 * value - half[name]).tolist() for name, value in whole.items()}
+    found = extrapolate(lambda d: _drawn(parameters, d, seed), int(parameters["d"]))
+    return {name: value.tolist() for name, value in found.items()}
 
 
 def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]:
@@ -96,15 +96,14 @@ def _statistics(figure: Figure, eta: Any, **ratios: Any) -> LargeStep:
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the bounds and their functions under the drawn models."""
-    settings, count = figure.settings, int(preset["seeds"])
+    settings = figure.settings
     rates = [float(eta) for eta in preset["rates"]]
     points = np.asarray(preset["points"], dtype=np.float64)
     place = rates.index(float(settings["shown"]))
     errors: dict[str, list[Comparison]] = {}
     functions: dict[str, list[Comparison]] = {}
     for index, (kind, penalties) in enumerate(_penalties(figure, rates).items()):
-        first = index * len(rates)
-        groups = [results[(first + i) * count : (first + i + 1) * count] for i in range(len(rates))]
+        groups = by_point(results, preset)[index * len(rates) : (index + 1) * len(rates)]
         theory = _statistics(figure, rates, lam=penalties)
         label = f"{kind} penalty"
         errors[kind] = [
@@ -137,10 +136,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
 
 def _points(drawn: Mapping[str, Sequence[Comparison]]) -> list[Points]:
     labels = {"large": ("(26)", "few"), "best": ("best penalty", "large")}
-    return [
-        Points([float(c.place) for c in own], [c.mean for c in own], [c.standard_error for c in own], *labels[kind])
-        for kind, own in drawn.items()
-    ]
+    return [points_of(own, *labels[kind]) for kind, own in drawn.items()]
 
 
 def _functions(figure: Figure, drawn: Mapping[str, Sequence[Comparison]]) -> Panel:

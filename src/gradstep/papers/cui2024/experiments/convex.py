@@ -10,14 +10,15 @@ Presets have ``points`` on the axis, the ``line`` count of theory along it, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Check, Outcome, compare
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.cui2024.experiments.measured import places
+from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.outcome import Check, Outcome, compare, points_of
+from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
 from gradstep.simulation.convex_fit import convex_measurement
 from gradstep.sweeps import Result, Task
@@ -79,12 +80,6 @@ def _line(figure: Figure, preset: Mapping[str, Any]) -> list[float]:
     return sorted({float(x) for x in [*along, *preset["points"]]})
 
 
-def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
-    for curve in figure.settings["curves"]:
-        for x in map(float, preset["points"]):
-            yield curve, x
-
-
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
     """List the theory along each line, then one network a point and seed."""
     return [
@@ -97,7 +92,7 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
             {**_parameters(figure, preset, curve, x), "test_samples": int(preset["test_samples"])},
             seed,
         )
-        for curve, x in _places(figure, preset)
+        for curve, x in places(figure, preset)
         for seed in point_seeds(figure.name, curve["label"], x, preset)
     ]
 
@@ -105,18 +100,18 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the lines of the theory under the points."""
     curves, quantities = figure.settings["curves"], figure.settings["quantities"]
-    line, count = _line(figure, preset), int(preset["seeds"])
+    line = _line(figure, preset)
     theory, measured = results[: len(curves) * len(line)], results[len(curves) * len(line) :]
     at = {(curve["label"], x): theory[i * len(line) + j] for i, curve in enumerate(curves) for j, x in enumerate(line)}
     comparisons = {
         (curve["label"], x, quantity): compare(
             at[curve["label"], x][quantity],
-            [result[quantity] for result in measured[index * count : (index + 1) * count]],
+            [result[quantity] for result in own],
             curve=curve["label"],
             place=x,
             quantity=_NAMES[quantity],
         )
-        for index, (curve, x) in enumerate(_places(figure, preset))
+        for (curve, x), own in zip(places(figure, preset), by_point(measured, preset), strict=True)
         for quantity in quantities
         if not _certain(at[curve["label"], x], quantity)
     }
@@ -127,16 +122,9 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         for curve in curves:
             values = [at[curve["label"], x][quantity] for x in line]
             lines.append(Line(line, values, curve["label"], curve["regime"]))
-            own = [c for (label, _, name), c in comparisons.items() if (label, name) == (curve["label"], quantity)]
-            points.append(
-                Points(
-                    [float(c.place) for c in own],
-                    [c.mean for c in own],
-                    [c.standard_error for c in own],
-                    curve["label"],
-                    curve["regime"],
-                )
-            )
+            drawn = [c for (label, _, name), c in comparisons.items() if (label, name) == (curve["label"], quantity)]
+            if drawn:
+                points.append(points_of(drawn, curve["label"], curve["regime"]))
         panels.append(
             Panel(
                 title=_NAMES[quantity],

@@ -24,10 +24,11 @@ import numpy as np
 from gradstep.gaussian import scalar_function
 from gradstep.papers.cui2024 import best_linear
 from gradstep.papers.cui2024.drawn import equivalent_fit, fit, spiked_layer, stepped_layer
+from gradstep.papers.cui2024.experiments.measured import extrapolate, table
 from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Comparison, Outcome, compare
-from gradstep.papers.panels import Guide, Line, Panel, Points, Table
+from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.outcome import Comparison, Outcome, compare, points_of
+from gradstep.papers.panels import Guide, Line, Panel
 from gradstep.problem import Problem
 from gradstep.sweeps import Result, Task
 from gradstep.theory.large_step import LargeStep, Spike, solve
@@ -68,11 +69,11 @@ def _eta_tilde(parameters: Mapping[str, Any]) -> float:
 def statistics(parameters: Mapping[str, Any]) -> LargeStep:
     """Solve Result 3.3; the parameter on the axis may be an array."""
     spike = spike_of(parameters)
-    table = equivalent_features(
+    features = equivalent_features(
         parameters["activation"], parameters["teacher"], r=spike.strength, c=spike.bulk_variance, gamma=spike.alignment
     )
     return solve(
-        table,
+        features,
         spike,
         sample_ratio=parameters["alpha"],
         width_ratio=parameters["beta"],
@@ -82,13 +83,8 @@ def statistics(parameters: Mapping[str, Any]) -> LargeStep:
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Draw a model at d and at d/2, and extrapolate its errors and summary statistics to infinite d.
-
-    Result 3.3 is a limit; at a given size it is off by a term of order 1/d, which cancels in 2 q(d) - q(d/2).
-    """
-    d = int(parameters["d"])
-    whole, half = (_drawn({**parameters, "d": size}, seed) for size in (d, d // 2))
-    return {name: 2 * value - half[name] for name, value in whole.items()}
+    """Draw a model at d and at d/2, and extrapolate its errors and summary statistics to infinite d."""
+    return extrapolate(lambda d: _drawn({**parameters, "d": d}, seed), int(parameters["d"]))
 
 
 def _drawn(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -144,18 +140,17 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the lines of Result 3.3 under the points."""
-    settings, count = figure.settings, int(preset["seeds"])
-    places = list(_places(figure, preset))
+    settings = figure.settings
     comparisons: list[Comparison] = []
     owners: list[tuple[str, str, str]] = []
-    for index, (curve, model, x, parameters) in enumerate(places):
+    for (curve, model, x, parameters), own in zip(_places(figure, preset), by_point(results, preset), strict=True):
         theory = statistics(parameters)
         allowance = settings.get("allowance", {}) if model == "network" else {}
         for quantity in settings["quantities"]:
             comparisons.append(
                 compare(
                     float(getattr(theory, quantity)),
-                    [r[quantity] for r in results[index * count : (index + 1) * count]],
+                    [r[quantity] for r in own],
                     curve=f"{curve['label']}, {_MODELS[model]}",
                     place=x,
                     quantity=_NAMES[quantity],
@@ -181,10 +176,15 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         for quantity in shown
         for models in split
     )
-    table = _table(settings["axis"]["label"], comparisons) if settings.get("table", False) else None
+    header = ["model", settings["axis"]["label"], "quantity", "theory", "drawn", "z"]
     d = int(preset["d"])
     notes = f"Lines: Result 3.3. Points: {settings['points_are']}, extrapolated from d = {d // 2} and {d}."
-    return Outcome(panels, tuple(comparisons), notes=notes, table=table)
+    return Outcome(
+        panels,
+        tuple(comparisons),
+        notes=notes,
+        table=table(header, comparisons) if settings.get("table", False) else None,
+    )
 
 
 def _panel(
@@ -207,8 +207,7 @@ def _panel(
             lines.append(Line(grid.tolist(), values.tolist(), label, regime))
         for model in (m for m in curve["models"] if m in models):
             own = [c for c, o in zip(comparisons, owners, strict=True) if o == (label, model, quantity)]
-            x = [float(c.place) for c in own]
-            points.append(Points(x, [c.mean for c in own], [c.standard_error for c in own], label, regime))
+            points.append(points_of(own, label, regime))
     guides = []
     if quantity == "test_error" and settings.get("guides", {}).get("best_linear", False):
         guides.append(Guide("best linear", height=best_linear(settings["base"]["teacher"])))
@@ -222,18 +221,3 @@ def _panel(
         points=points,
         guides=guides,
     )
-
-
-def _table(axis: str, comparisons: Sequence[Comparison]) -> Table:
-    rows = [
-        [
-            c.curve,
-            f"{float(c.place):g}",
-            c.quantity,
-            f"{c.theory:.5f}",
-            f"{c.mean:.5f} +- {c.standard_error:.5f}",
-            f"{c.z:+.1f}",
-        ]
-        for c in comparisons
-    ]
-    return Table(["model", axis, "quantity", "theory", "drawn", "z"], rows)

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
 from gradstep.papers.cui2024.drawn import FirstLayer, spiked_layer, stepped_layer, train
 from gradstep.papers.cui2024.errors import learned_along_target, learned_function, summary_statistics
+from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.cui2024.spiked import equivalent_srf
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Comparison, Outcome, compare
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.outcome import Comparison, Outcome, compare, points_of
+from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.sweeps import Result, Task
@@ -83,9 +84,8 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     """Train a model at d and at d/2, and extrapolate its conditional means to infinite d."""
-    d = int(parameters["d"])
-    whole, half = (_drawn(parameters, size, seed) for size in (d, d // 2))
-    return {name: (2 * value - half[name]).tolist() for name, value in whole.items()}
+    found = extrapolate(lambda d: _drawn(parameters, d, seed), int(parameters["d"]))
+    return {name: value.tolist() for name, value in found.items()}
 
 
 def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]:
@@ -102,8 +102,7 @@ def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]
     sigma, n = problem.activation, round(float(parameters["alpha"]) * d)
     path = train(layer, sigma, problem.teacher, n=n, lam=float(parameters["lam"]), seed=seed)
     readout = np.asarray(path.readouts[:, 0])
-    target = np.zeros(d)
-    target[TEACHER_AXIS] = 1.0
+    target = np.eye(1, d, TEACHER_AXIS)[0]
     points = np.asarray(parameters["points"], dtype=np.float64)
     return {
         "target": conditional_mean(layer, readout, sigma, target, points),
@@ -118,19 +117,19 @@ def _statistics(figure: Figure, curve: Mapping[str, Any]) -> LargeStep:
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the learned functions of the theory under those of the networks."""
-    settings, count = figure.settings, int(preset["seeds"])
+    settings = figure.settings
     base = settings["base"]
     points = [float(t) for t in preset["points"]]
     functions = {"target": learned_along_target, "spike": learned_function}
     comparisons: dict[tuple[str, str, str], list[Comparison]] = {}
-    for index, (curve, model) in enumerate(_draws(figure)):
-        own = results[index * count : (index + 1) * count]
+    solutions = {curve["label"]: _statistics(figure, curve) for curve in settings["curves"]}
+    for (curve, model), own in zip(_draws(figure), by_point(results, preset), strict=True):
         network = model == "network"
         for name, function in functions.items():
             # Without a step there is no spike to look along.
             if name == "spike" and float(curve["alpha0"]) == 0:
                 continue
-            theory = function(base["activation"], _statistics(figure, curve), points)
+            theory = function(base["activation"], solutions[curve["label"]], points)
             comparisons[name, curve["label"], model] = [
                 compare(
                     float(value),
@@ -152,12 +151,11 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         for curve in settings["curves"]:
             label, regime = curve["label"], curve["regime"]
             if name == "target" or float(curve["alpha0"]) > 0:
-                values = function(base["activation"], _statistics(figure, curve), grid)
+                values = function(base["activation"], solutions[label], grid)
                 lines.append(Line(grid.tolist(), values.tolist(), label, regime))
             own_comparisons = comparisons.get((name, label, "network"), [])
             if own_comparisons:
-                means, errors = [c.mean for c in own_comparisons], [c.standard_error for c in own_comparisons]
-                drawn.append(Points(points, means, errors, label, regime))
+                drawn.append(points_of(own_comparisons, label, regime))
         panels.append(Panel(_DIRECTIONS[name], "projection of the input", "mean output", lines=lines, points=drawn))
     d = int(preset["d"])
     notes = (

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import scalar_function, smoothed
 from gradstep.papers.cui2024.drawn import stepped_layer
+from gradstep.papers.cui2024.experiments.measured import extrapolate, places
 from gradstep.papers.cui2024.spiked import equivalent_srf
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Comparison, Outcome, compare
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.outcome import Outcome, compare, points_of
+from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
 from gradstep.sweeps import Result, Task
 
@@ -36,18 +37,15 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
     settings = figure.settings
     shared = {name: settings[name] for name in ("activation", "teacher", "alpha0")} | {"d": int(preset["d"])}
     return [
-        Task(f"{__name__}:measure", {**shared, "eta_tilde": float(curve["eta_tilde"]), "kappa": float(kappa)}, seed)
-        for curve in settings["curves"]
-        for kappa in preset["points"]
+        Task(f"{__name__}:measure", {**shared, "eta_tilde": float(curve["eta_tilde"]), "kappa": kappa}, seed)
+        for curve, kappa in places(figure, preset)
         for seed in point_seeds(figure.name, curve["label"], kappa, preset)
     ]
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Average the conditional features over the neurons of a network at d and at d/2, and extrapolate."""
-    d = int(parameters["d"])
-    whole, half = (_drawn(parameters, size, seed) for size in (d, d // 2))
-    return {name: 2 * value - half[name] for name, value in whole.items()}
+    return extrapolate(lambda d: _drawn(parameters, d, seed), int(parameters["d"]))
 
 
 def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, float]:
@@ -73,30 +71,35 @@ def _theory(figure: Figure, curve: Mapping[str, Any], kappa: Array) -> dict[str,
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the functions of Result 3.2 under the averages over neurons."""
-    settings, count = figure.settings, int(preset["seeds"])
-    places = np.asarray(preset["points"], dtype=np.float64)
+    settings = figure.settings
+    drawn = by_point(results, preset)
     grid = np.linspace(-float(settings["range"]), float(settings["range"]), 121)
-    comparisons: list[Comparison] = []
+    comparisons = {
+        (curve["label"], name): [
+            compare(
+                float(_theory(figure, curve, np.array(kappa))[name]),
+                [r[name] for r in own],
+                curve=curve["label"],
+                place=kappa,
+                quantity=title,
+            )
+            for (owner, kappa), own in zip(places(figure, preset), drawn, strict=True)
+            if owner is curve
+        ]
+        for curve in settings["curves"]
+        for name, title in _FUNCTIONS.items()
+    }
     panels = []
     for name, title in _FUNCTIONS.items():
         lines, points = [], []
-        for index, curve in enumerate(settings["curves"]):
+        for curve in settings["curves"]:
             label, regime = curve["label"], curve["regime"]
-            values = _theory(figure, curve, places)[name].tolist()
-            found = []
-            for offset, (kappa, value) in enumerate(zip(map(float, places), values, strict=True)):
-                first = (index * len(places) + offset) * count
-                drawn = [r[name] for r in results[first : first + count]]
-                found.append(compare(value, drawn, curve=label, place=kappa, quantity=title))
-            comparisons += found
             lines.append(Line(grid.tolist(), _theory(figure, curve, grid)[name].tolist(), label, regime))
-            points.append(
-                Points(places.tolist(), [c.mean for c in found], [c.standard_error for c in found], label, regime)
-            )
+            points.append(points_of(comparisons[label, name], label, regime))
         panels.append(Panel(title, "projection on the spike", title, lines=lines, points=points))
     d = int(preset["d"])
     notes = (
         "Lines: the two functions of Result 3.2. Points: averages over the neurons of real networks after their step, "
         f"extrapolated from d = {d // 2} and {d}."
     )
-    return Outcome(tuple(panels), tuple(comparisons), notes=notes)
+    return Outcome(tuple(panels), tuple(c for own in comparisons.values() for c in own), notes=notes)

@@ -10,17 +10,18 @@ curves : label, regime, ``panel`` (its title), and the letters: ``fractions``, `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradstep.gaussian import scalar_function
 from gradstep.papers.cui2024.drawn import sampled_error, spiked_layer
+from gradstep.papers.cui2024.experiments.measured import places
 from gradstep.papers.cui2024.letters import Letters, LetterStatistics, letter_statistics
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Comparison, Outcome, compare
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.outcome import Comparison, Outcome, compare, points_of
+from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Readout
 from gradstep.simulation.instance import initial_readout
 from gradstep.sweeps import Result, Task
@@ -36,17 +37,11 @@ def _parameters(figure: Figure, curve: Mapping[str, Any]) -> dict[str, Any]:
     return {**figure.settings["base"], **{name: curve[name] for name in _LETTERS}}
 
 
-def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
-    for curve in figure.settings["curves"]:
-        for alpha in map(float, preset["points"]):
-            yield curve, alpha
-
-
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
     """List one model a curve, place and seed."""
     return [
         Task(f"{__name__}:measure", {**_parameters(figure, curve), "alpha": alpha, "d": int(preset["d"])}, seed)
-        for curve, alpha in _places(figure, preset)
+        for curve, alpha in places(figure, preset)
         for seed in point_seeds(figure.name, curve["label"], alpha, preset)
     ]
 
@@ -100,12 +95,12 @@ def _theory(parameters: Mapping[str, Any], alphas: Sequence[float], d: float) ->
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the equations with letters under the drawn models."""
-    count, d = int(preset["seeds"]), int(preset["d"])
+    d = int(preset["d"])
     found: list[tuple[str, Comparison]] = []
-    for index, (curve, alpha) in enumerate(_places(figure, preset)):
+    for (curve, alpha), own in zip(places(figure, preset), by_point(results, preset), strict=True):
         theory = _theory(_parameters(figure, curve), [alpha], d)[0]
         for name, text in _NAMES.items():
-            values = [r[name] for r in results[index * count : (index + 1) * count]]
+            values = [r[name] for r in own]
             comparison = compare(getattr(theory, name), values, curve=curve["label"], place=alpha, quantity=text)
             found.append((curve["label"], comparison))
     titles = dict.fromkeys(curve["panel"] for curve in figure.settings["curves"])
@@ -125,6 +120,5 @@ def _panel(figure: Figure, title: str, found: Sequence[tuple[str, Comparison]], 
         at_d, limit = ([found.test_error for found in _theory(parameters, grid, size)] for size in (float(d), np.inf))
         lines += [Line(grid, at_d, label, regime), Line(grid, limit, "", regime, style="dashed")]
         own = [c for name, c in found if name == label and c.quantity == "test error"]
-        x = [float(c.place) for c in own]
-        points.append(Points(x, [c.mean for c in own], [c.standard_error for c in own], label, regime))
+        points.append(points_of(own, label, regime))
     return Panel(title, "samples per dimension n/d", "test error", y_scale="log", lines=lines, points=points)

@@ -8,16 +8,17 @@ curves : label, regime, activation, teacher, eta_tilde, sigma_eps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradstep.papers.cui2024.drawn import stepped_layer
+from gradstep.papers.cui2024.experiments.measured import extrapolate, places, table
 from gradstep.papers.cui2024.spiked import equivalent_srf
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Outcome, compare
-from gradstep.papers.panels import Line, Panel, Points, Table
+from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.outcome import Outcome, compare, points_of
+from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.sweeps import Result, Task
@@ -26,12 +27,6 @@ from gradstep.theory.large_step import Spike
 __all__ = ["assemble", "measure", "tasks"]
 
 _QUANTITIES = {"strength": "spike strength r", "bulk_variance": "bulk variance c", "alignment": "alignment gamma"}
-
-
-def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
-    for curve in figure.settings["curves"]:
-        for alpha0 in map(float, preset["points"]):
-            yield curve, alpha0
 
 
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
@@ -43,16 +38,14 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
             {**{name: curve[name] for name in names}, "alpha0": alpha0, "d": int(preset["d"])},
             seed,
         )
-        for curve, alpha0 in _places(figure, preset)
+        for curve, alpha0 in places(figure, preset)
         for seed in point_seeds(figure.name, curve["label"], alpha0, preset)
     ]
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Make a step at d and at d/2, and extrapolate to infinite d: terms of order 1/d cancel in 2 q(d) - q(d/2)."""
-    d = int(parameters["d"])
-    whole, half = (_step(parameters, size, seed) for size in (d, d // 2))
-    return {name: 2 * value - half[name] for name, value in whole.items()}
+    """Make a step at d and at d/2, and extrapolate to infinite d."""
+    return extrapolate(lambda d: _step(parameters, d, seed), int(parameters["d"]))
 
 
 def _step(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, float]:
@@ -90,16 +83,16 @@ def _theory(curve: Mapping[str, Any], alpha0: Any) -> Spike:
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put Result 3.1 under the measured steps."""
-    count, axis = int(preset["seeds"]), figure.settings["axis"]
+    axis = figure.settings["axis"]
     comparisons = [
         compare(
             float(getattr(_theory(curve, alpha0), name)),
-            [r[name] for r in results[index * count : (index + 1) * count]],
+            [r[name] for r in own],
             curve=curve["label"],
             place=alpha0,
             quantity=text,
         )
-        for index, (curve, alpha0) in enumerate(_places(figure, preset))
+        for (curve, alpha0), own in zip(places(figure, preset), by_point(results, preset), strict=True)
         for name, text in _QUANTITIES.items()
     ]
     grid = np.geomspace(axis["from"], axis["to"], axis["count"])
@@ -110,21 +103,9 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             label, regime = curve["label"], curve["regime"]
             lines.append(Line(grid.tolist(), getattr(_theory(curve, grid), name).tolist(), label, regime))
             own = [c for c in comparisons if (c.curve, c.quantity) == (label, text)]
-            x = [float(c.place) for c in own]
-            points.append(Points(x, [c.mean for c in own], [c.standard_error for c in own], label, regime))
+            points.append(points_of(own, label, regime))
         panels.append(Panel(text, "samples of the step per dimension n0/d", text, "log", "linear", lines, points))
-    rows = [
-        [
-            c.curve,
-            f"{float(c.place):g}",
-            c.quantity,
-            f"{c.theory:.5f}",
-            f"{c.mean:.5f} +- {c.standard_error:.5f}",
-            f"{c.z:+.1f}",
-        ]
-        for c in comparisons
-    ]
-    table = Table(["step", "n0/d", "quantity", "Result 3.1", "measured", "z"], rows)
+    header = ["step", "n0/d", "quantity", "Result 3.1", "measured", "z"]
     d = int(preset["d"])
     notes = f"Lines: Result 3.1. Points: real gradient steps, extrapolated from d = {d // 2} and {d}."
-    return Outcome(tuple(panels), tuple(comparisons), notes=notes, table=table)
+    return Outcome(tuple(panels), tuple(comparisons), notes=notes, table=table(header, comparisons))

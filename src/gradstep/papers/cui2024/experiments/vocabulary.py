@@ -18,11 +18,12 @@ import numpy as np
 from gradstep.gaussian import scalar_function
 from gradstep.papers.cui2024.bounds import best_linear
 from gradstep.papers.cui2024.drawn import fit, spiked_layer, stepped_layer
+from gradstep.papers.cui2024.experiments.measured import places
 from gradstep.papers.cui2024.letters import Letters, letter_bounds, letter_statistics, stepped_letters
 from gradstep.papers.cui2024.spiked import equivalent_srf
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Comparison, Outcome, compare
-from gradstep.papers.panels import Guide, Line, Panel, Points, Table
+from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.outcome import Comparison, Outcome, compare, points_of
+from gradstep.papers.panels import Guide, Line, Panel, Table
 from gradstep.problem import Problem
 from gradstep.simulation.instance import initial_readout
 from gradstep.sweeps import Result, Task
@@ -43,9 +44,8 @@ def _parameters(figure: Figure, curve: Mapping[str, Any]) -> dict[str, Any]:
 
 def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], float]]:
     for model in _MODELS:
-        for curve in figure.settings["curves"]:
-            for alpha in map(float, preset["points"]):
-                yield model, curve, alpha
+        for curve, alpha in places(figure, preset):
+            yield model, curve, alpha
 
 
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
@@ -124,13 +124,13 @@ def _theory(model: str, parameters: Mapping[str, Any], alphas: Sequence[float], 
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the theory of each model under the models drawn."""
-    settings, count, d = figure.settings, int(preset["seeds"]), int(preset["d"])
+    settings, d = figure.settings, int(preset["d"])
     found: dict[str, list[tuple[str, Comparison]]] = {model: [] for model in _MODELS}
-    for index, (model, curve, alpha) in enumerate(_places(figure, preset)):
+    for (model, curve, alpha), own in zip(_places(figure, preset), by_point(results, preset), strict=True):
         allowance = settings["allowance"] if model == "network" else {}
         comparison = compare(
             _theory(model, _parameters(figure, curve), [alpha], d)[0],
-            [r["test_error"] for r in results[index * count : (index + 1) * count]],
+            [r["test_error"] for r in own],
             curve=f"{curve['label']}, {_MODELS[model]}",
             place=alpha,
             allowance=allowance.get("relative", 0.0),
@@ -157,8 +157,7 @@ def _panel(figure: Figure, model: str, found: Sequence[tuple[str, Comparison]], 
         lines.append(Line(grid, _theory(model, parameters, grid, d), label, regime))
         lines.append(Line(grid, _theory(model, parameters, grid, np.inf), "", regime, style="dashed"))
         own = [comparison for name, comparison in found if name == label]
-        x = [float(c.place) for c in own]
-        points.append(Points(x, [c.mean for c in own], [c.standard_error for c in own], label, regime))
+        points.append(points_of(own, label, regime))
     guide = Guide("best linear", height=best_linear(scalar_function(figure.settings["base"]["teacher"])))
     return Panel(
         _MODELS[model],

@@ -9,6 +9,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments, scalar_function
 from gradstep.papers import ba2022
 from gradstep.papers.ba2022.experiments import goodness, student, theorem7
+from gradstep.papers.experiments import learning_curves
 from gradstep.theory import predict
 
 
@@ -159,5 +160,5 @@ def test_large_step_beats_kernels() -> None:
     settings = {**SETTINGS, "penalty_exponent": 0.8}
     for name in ("erf", "tanh"):
         problem = theorem7._problem(settings, {"activation": name, "teacher": name}, 24.0, 64)
-        risks = np.array([theorem7.measure(problem.to_dict(), seed)["risk"] for seed in range(8)])
+        risks = np.array([learning_curves.measure(problem.to_dict(), seed)["test_error"] for seed in range(8)])
         assert ba2022.kernel_lower_bound(name) - risks.mean() > 5 * risks.std(ddof=1) / np.sqrt(8)

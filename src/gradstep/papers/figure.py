@@ -4,8 +4,9 @@ A settings file says which parameters the paper states and which are ours, fixes
 (``quick`` for tests, ``standard`` for a report in minutes, ``paper`` for the paper's own sizes), names the experiment
 that the figure shows, and sets the numeric criterion that the figure has to meet.
 
-An experiment is a module with three functions: ``tasks(figure, preset)`` lists the measurements, ``measure(parameters,
-seed)`` makes one, and ``assemble(figure, preset, results)`` puts theory beside the results, in the order of the tasks.
+An experiment is a module with two functions: ``tasks(figure, preset)`` lists the measurements, and ``assemble(figure,
+preset, results)`` puts theory beside the results, in the order of the tasks. Each task names the function that makes
+the measurement, ``measure(parameters, seed)``, here or in another experiment.
 """
 
 from __future__ import annotations
@@ -26,7 +27,17 @@ from gradstep.errors import InvalidInput
 from gradstep.papers.outcome import Outcome, Verdict
 from gradstep.sweeps import Failure, Result, Store, Task, TaskFailed, execute
 
-__all__ = ["PAPERS", "PRESETS", "Figure", "FigureResult", "load_figures", "point_seeds", "run_figure", "run_figures"]
+__all__ = [
+    "PAPERS",
+    "PRESETS",
+    "Figure",
+    "FigureResult",
+    "by_point",
+    "load_figures",
+    "point_seeds",
+    "run_figure",
+    "run_figures",
+]
 
 #: Paper by key, in the order of a report.
 PAPERS = {
@@ -169,6 +180,12 @@ def point_seeds(name: str, label: str, place: object, preset: Mapping[str, Any])
     words = np.frombuffer(hashlib.sha256(f"{name}/{label}/{place}".encode()).digest(), dtype="<u4")
     sequence = np.random.SeedSequence([int(preset["seed"]), *map(int, words)])
     return tuple(int(v) for v in sequence.generate_state(int(preset["seeds"]), np.uint32))
+
+
+def by_point(results: Sequence[Result], preset: Mapping[str, Any]) -> list[Sequence[Result]]:
+    """Split results into those of one point each: as many in a row as `point_seeds` returns."""
+    count = int(preset["seeds"])
+    return [results[start : start + count] for start in range(0, len(results), count)]
 
 
 def run_figure(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy import stats
 
-from gradstep.papers.panels import Panel, Table
+from gradstep.papers.panels import Panel, Points, Table
 from gradstep.sweeps.statistics import student_z
 
-__all__ = ["Check", "Comparison", "Outcome", "Verdict", "compare", "judge", "median_bound"]
+__all__ = ["Check", "Comparison", "Outcome", "Verdict", "compare", "judge", "median_bound", "points_of"]
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,32 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Check:
-    """A numeric criterion that is not a z-score: `value` must not exceed `bound`, unless `passed` says otherwise."""
+    """A numeric criterion that is not a z-score.
+
+    Attributes
+    ----------
+    label : str
+    value, bound : float
+    passed : bool
+    relation : str
+        Between value and bound, as written; empty if the label says it.
+    """
 
     label: str
     value: float
     bound: float
     passed: bool
+    relation: str = ""
+
+    @classmethod
+    def at_most(cls, label: str, value: float, bound: float) -> Self:
+        """Return a check that fails when `value` exceeds `bound`, or is nan."""
+        return cls(label, float(value), float(bound), bool(value <= bound), "≤")
+
+    @classmethod
+    def at_least(cls, label: str, value: float, bound: float) -> Self:
+        """Return a check that fails when `value` is below `bound`, or is nan."""
+        return cls(label, float(value), float(bound), bool(value >= bound), "≥")
 
 
 @dataclass(frozen=True)
@@ -202,3 +223,9 @@ def compare(
     return Comparison(
         curve, quantity, place, float(theory), mean, error, len(values), allowance, reason, z, plain, sample
     )
+
+
+def points_of(comparisons: Sequence[Comparison], label: str, regime: str) -> Points:
+    """Return the measured side of comparisons along an axis, to be drawn."""
+    x, mean, error = zip(*((float(c.place), c.mean, c.standard_error) for c in comparisons), strict=True)
+    return Points(x, mean, error, label, regime)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ["Guide", "Histogram", "Image", "Line", "Mark", "Panel", "Points", "Table"]
 
@@ -32,6 +35,20 @@ class Points:
     error: Sequence[float] | None
     label: str
     regime: str
+
+    @classmethod
+    def measured(cls, x: Sequence[float], values: ArrayLike, label: str, regime: str) -> Self:
+        """Return means over seeds with their standard errors.
+
+        Parameters
+        ----------
+        x : sequence of float
+        values : array_like, shape (len(x), seeds)
+        label, regime : str
+        """
+        sample = np.asarray(values, dtype=np.float64)
+        errors = sample.std(axis=1, ddof=1) / np.sqrt(sample.shape[1])
+        return cls([float(v) for v in x], sample.mean(axis=1).tolist(), errors.tolist(), label, regime)
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _checks(result: FigureResult) -> str:
         return ""
     rows = "".join(
         f'<tr><td class="text">{escape(c.label)}</td><td>{_number(c.value, ".4g")}</td>'
-        f"<td>{_number(c.bound, '.4g')}</td>{_verdict(c.passed)}</tr>"
+        f"<td>{c.relation} {_number(c.bound, '.4g')}</td>{_verdict(c.passed)}</tr>"
         for c in result.outcome.checks
     )
     return f'<table><tr><th class="text">check</th><th>found</th><th>bound</th><th>verdict</th></tr>{rows}</table>'

@@ -35,6 +35,7 @@ __all__ = [
     "equivalent_risk",
     "features",
     "fit",
+    "fitted_risk",
     "gradient_at",
     "initial",
     "risk",
@@ -221,6 +222,12 @@ def risk(problem: Problem, weights: Array, readouts: Array, direction: Array | N
     along: Any = teacher if direction is None else direction
     activation, target = problem.activation, problem.teacher
     return population_risk(activation, target, weights, teacher, along, readouts, tolerance=1e-7).test_error
+
+
+def fitted_risk(problem: Problem, weights: Array, inputs: Array, labels: Array) -> float:
+    """Fit the readout on features with the problem's penalty, and return the exact prediction risk."""
+    path = fit(features(problem, weights, inputs), labels, [float(problem.ridge)])  # type: ignore[arg-type]
+    return float(risk(problem, weights, path.readouts)[0])
 
 
 def equivalent_risk(problem: Problem, weights: Array, readouts: Array) -> Array:

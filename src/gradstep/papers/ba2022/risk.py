@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.ba2022.coefficients import coefficients
-from gradstep.theory.random_features import random_features
 from gradstep.theory.small_step import (
     SmallStep,
     gain_many_samples,
@@ -58,17 +57,7 @@ def R_0(
     -------
     ndarray
     """
-    values = coefficients(sigma, sigma_star, centred=centred)
-    return random_features(
-        sample_ratio=psi1,
-        width_ratio=psi2,
-        penalty=lam,
-        activation_linear=values.mu1,
-        activation_nonlinear=values.mu2_squared,
-        teacher_linear=values.mu1_star,
-        teacher_unlearned=values.unlearned,
-        noise=sigma_eps,
-    ).test_error
+    return _step(sigma, sigma_star, 0.0, lam, psi1, psi2, sigma_eps, None, centred).initial.test_error
 
 
 def R_1(
@@ -215,18 +204,7 @@ def delta_large_step(
     -------
     ndarray
     """
-    values = coefficients(sigma, sigma_star, centred=centred)
-    return gain_unbounded_step(
-        sample_ratio=psi1,
-        width_ratio=psi2,
-        penalty=lam,
-        activation_linear=values.mu1,
-        activation_nonlinear=values.mu2_squared,
-        teacher_linear=values.mu1_star,
-        teacher_unlearned=values.unlearned,
-        teacher_second_moment=values.second_moment,
-        noise=sigma_eps,
-    )
+    return gain_unbounded_step(**_law(sigma, sigma_star, lam, psi1, psi2, sigma_eps, centred))
 
 
 def _step(
@@ -240,20 +218,32 @@ def _step(
     N: ArrayLike | None,
     centred: bool,
 ) -> SmallStep:
+    law = _law(sigma, sigma_star, lam, psi1, psi2, sigma_eps, centred)
+    return small_step(**law, step_size=eta, width=N)
+
+
+def _law(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    lam: ArrayLike,
+    psi1: ArrayLike,
+    psi2: ArrayLike,
+    sigma_eps: ArrayLike,
+    centred: bool,
+) -> dict[str, ArrayLike]:
+    """Return the arguments of the theory's functions by the theory's names."""
     values = coefficients(sigma, sigma_star, centred=centred)
-    return small_step(
-        sample_ratio=psi1,
-        width_ratio=psi2,
-        penalty=lam,
-        step_size=eta,
-        activation_linear=values.mu1,
-        activation_nonlinear=values.mu2_squared,
-        teacher_linear=values.mu1_star,
-        teacher_unlearned=values.unlearned,
-        teacher_second_moment=values.second_moment,
-        noise=sigma_eps,
-        width=N,
-    )
+    return {
+        "sample_ratio": psi1,
+        "width_ratio": psi2,
+        "penalty": lam,
+        "activation_linear": values.mu1,
+        "activation_nonlinear": values.mu2_squared,
+        "teacher_linear": values.mu1_star,
+        "teacher_unlearned": values.unlearned,
+        "teacher_second_moment": values.second_moment,
+        "noise": sigma_eps,
+    }
 
 
 def kernel_lower_bound(sigma_star: str | ScalarFunction) -> float:

@@ -12,27 +12,31 @@ guides : reference lines: label and kind (``kernel_lower_bound``, ``best_linear`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.cui2024 import best_linear
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Outcome, compare
-from gradstep.papers.panels import Guide, Line, Panel, Points
+from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.outcome import Outcome, compare, points_of
+from gradstep.papers.panels import Guide, Line, Panel
 from gradstep.problem import Problem
 from gradstep.simulation import simulate
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["assemble", "measure", "simulations", "tasks"]
 
 
 def _problem(figure: Figure, curve: Mapping[str, Any], x: float, d: float | str) -> Problem:
     settings = figure.settings
     return Problem.from_dict({**settings["base"], "d": d, **curve["parameters"], settings["axis"]["parameter"]: x})
+
+
+Places = Iterable[tuple[Mapping[str, Any], float, Problem]]
+"""Curve with its label, place on the axis and problem of each point."""
 
 
 def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float, Problem]]:
@@ -44,9 +48,14 @@ def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping
 
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
     """List one simulation a curve, place and seed."""
+    return simulations(figure, preset, _places(figure, preset))
+
+
+def simulations(figure: Figure, preset: Mapping[str, Any], places: Places) -> list[Task]:
+    """List one simulation a place and seed, each with the result of `measure`."""
     return [
         Task(f"{__name__}:measure", problem.to_dict(), seed)
-        for curve, x, problem in _places(figure, preset)
+        for curve, x, problem in places
         for seed in point_seeds(figure.name, curve["label"], x, preset)
     ]
 
@@ -59,10 +68,10 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the lines of the theory under the points."""
-    settings, count = figure.settings, int(preset["seeds"])
+    settings = figure.settings
     axis = settings["axis"]
     places = list(_places(figure, preset))
-    values = [[r["test_error"] for r in results[i * count : (i + 1) * count]] for i in range(len(places))]
+    values = [[r["test_error"] for r in own] for own in by_point(results, preset)]
     comparisons = []
     for (curve, x, _), prediction, sample in zip(places, predict_many(p for *_, p in places), values, strict=True):
         allowance = curve.get("allowance", {})
@@ -87,8 +96,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             lines.append(Line(grid, _errors(figure, curve, grid, "inf"), "", regime, style="dashed"))
         own = [c for c in comparisons if c.curve == label]
         if own:
-            x_own = [float(c.place) for c in own]
-            points.append(Points(x_own, [c.mean for c in own], [c.standard_error for c in own], label, regime))
+            points.append(points_of(own, label, regime))
     panel = Panel(
         title="",
         x_label=axis["label"],

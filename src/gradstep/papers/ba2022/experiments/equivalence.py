@@ -23,7 +23,7 @@ from gradstep.papers.ba2022 import network
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.equivalence import R_GE
 from gradstep.papers.ba2022.risk import R_1, kernel_lower_bound
-from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Problem
@@ -80,8 +80,7 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"network": [], "equivalent": [], "formula": []}
     for step in range(max(steps) + 1):
         if step in steps:
-            fit = network.fit(network.features(problem, weights, inputs), labels, penalties)
-            found["network"].append(float(network.risk(problem, weights, fit.readouts)[0]))
+            found["network"].append(network.fitted_risk(problem, weights, inputs, labels))
             draw = generator(seed, Purpose.TEST_INPUTS, step)
             fit = network.fit(network.equivalent_features(values, weights, inputs, draw), labels, penalties)
             found["equivalent"].append(float(network.equivalent_risk(problem, weights, fit.readouts)[0]))
@@ -94,12 +93,12 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Compare the equivalent with its formula, the network with the uniform equivalent, and the two with each other."""
-    settings, count = figure.settings, int(preset["seeds"])
+    settings = figure.settings
     base = settings["base"]
     exponents, dimensions, repeated = _places(figure, preset)
     every = [*exponents, *dimensions, repeated]
     found = {
-        name: [np.array([r[name] for r in results[i * count : (i + 1) * count]]) for i in range(len(every))]
+        name: [np.array([r[name] for r in own]) for own in by_point(results, preset)]
         for name in ("network", "equivalent", "formula")
     }
     problems = [Problem.from_dict({"convention": "ba2022", **base, "d": p.d, "eta": dict(p.eta)}) for p in every]
@@ -135,11 +134,6 @@ def _compare(theory: float, values: Array, curve: str, step: int) -> Comparison:
     return compare(theory, values.tolist(), curve=curve, place=f"step {step}", quantity="prediction risk")
 
 
-def _points(x: Sequence[float], values: Array, label: str, regime: str) -> Points:
-    errors = values.std(axis=1, ddof=1) / np.sqrt(values.shape[1])
-    return Points(list(map(float, x)), values.mean(axis=1).tolist(), errors.tolist(), label, regime)
-
-
 def _floor(x: Sequence[float], floor: float) -> Line:
     return Line([float(x[0]), float(x[-1])], [floor, floor], "bound of Fact 4", "teacher", "dashed")
 
@@ -161,8 +155,8 @@ def _exponent_panel(
         _floor(x, floor),
     ]
     points = [
-        _points(preset["alphas"], found["equivalent"], "equivalent", "small"),
-        _points(preset["alphas"], found["network"], "network", "large"),
+        Points.measured(preset["alphas"], found["equivalent"], "equivalent", "small"),
+        Points.measured(preset["alphas"], found["network"], "network", "large"),
     ]
     title = f"one step, d = {preset['d']}"
     return Panel(title, "alpha in eta = N^alpha", "prediction risk", "linear", "log", lines, points)
@@ -173,7 +167,10 @@ def _size_panel(preset: Mapping[str, Any], found: Mapping[str, Array]) -> Panel:
     relative = gap / found["equivalent"].mean(axis=1, keepdims=True)
     sizes, half = preset["sizes"], len(preset["sizes"])
     x = [float(sizes[0]), float(sizes[-1])]
-    points = [_points(sizes, relative[:half], "eta = 1", "small"), _points(sizes, relative[half:], "eta = √N", "large")]
+    points = [
+        Points.measured(sizes, relative[:half], "eta = 1", "small"),
+        Points.measured(sizes, relative[half:], "eta = √N", "large"),
+    ]
     lines = [Line(x, [0.0, 0.0], "equivalence", "teacher", "dotted")]
     return Panel("gap closes or stays", "input dimension d", "1 - network / equivalent", "log", "linear", lines, points)
 
@@ -182,8 +179,8 @@ def _step_panel(preset: Mapping[str, Any], found: Mapping[str, Array], floor: fl
     steps = [float(s) for s in preset["steps"]]
     lines = [Line(steps, found["formula"].mean(axis=1).tolist(), "equivalent", "small"), _floor(steps, floor)]
     points = [
-        _points(steps, found["equivalent"], "equivalent", "small"),
-        _points(steps, found["network"], "network", "large"),
+        Points.measured(steps, found["equivalent"], "equivalent", "small"),
+        Points.measured(steps, found["network"], "network", "large"),
     ]
     title = f"repeated steps, d = {preset['step_d']}"
     return Panel(title, "number of steps", "prediction risk", "linear", "log", lines, points)
@@ -201,18 +198,13 @@ def _checks(
         return float(gap.mean() / (gap.std(ddof=1) / np.sqrt(len(gap))))
 
     sizes, resolved = len(preset["sizes"]), float(settings["resolved"])
-    ends = [np.concatenate([found[k][i] for i in (split + sizes - 1,)]).mean() for k in ("network", "equivalent")]
-    small = float(abs(1 - ends[0] / ends[1]))
+    largest = split + sizes - 1
+    small = abs(1 - found["network"][largest].mean() / found["equivalent"][largest].mean())
     lowest = min(float(values.mean(axis=0).min()) for values in found["formula"])
     large, last = distance(split - 1, 0), distance(-1, -1)
     return (
-        Check(f"relative gap after eta = 1 at d = {preset['sizes'][-1]}", small, preset["gap"], small <= preset["gap"]),
-        Check(
-            "standard errors between network and equivalent after eta = √N, at least",
-            large,
-            resolved,
-            large >= resolved,
-        ),
-        Check("the same after the last of the repeated steps, at least", last, resolved, last >= resolved),
-        Check("bound of Fact 4 over the lowest risk of the equivalent", floor / lowest, 1.0, floor <= lowest),
+        Check.at_most(f"relative gap after eta = 1 at d = {preset['sizes'][-1]}", small, preset["gap"]),
+        Check.at_least("standard errors between network and equivalent after eta = √N", large, resolved),
+        Check.at_least("the same after the last of the repeated steps", last, resolved),
+        Check.at_most("bound of Fact 4 over the lowest risk of the equivalent", floor / lowest, 1.0),
     )

@@ -23,7 +23,7 @@ from gradstep.gaussian import hermite_coefficients, moments, scalar_function
 from gradstep.papers.ba2022.bound import beats_kernels
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import student_risk, tau_star
-from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points, Table
 from gradstep.sweeps import Result, Task
@@ -77,14 +77,14 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Tabulate the optima, and compare them with both evaluations."""
-    settings, count = figure.settings, int(preset["seeds"])
+    settings = figure.settings
     order = int(settings["order"])
     slopes = np.concatenate([-np.geomspace(20, 1e-2, 60), [0.0], np.geomspace(1e-2, 20, 60)])
     comparisons, rows, differences, excesses = [], [], [], []
     near = slopes[np.abs(slopes) <= RESOLVED]
-    for i, (sigma, target) in enumerate(settings["pairs"][: preset["rows"]]):
+    for (sigma, target), own in zip(settings["pairs"][: preset["rows"]], by_point(results, preset), strict=True):
         best, floor = tau_star(sigma, target), kernel_lower_bound(target)
-        sampled = [r["risk"] for r in results[i * count : (i + 1) * count]]
+        sampled = [r["risk"] for r in own]
         name = f"{sigma} / {target}"
         comparisons.append(compare(best.tau, sampled, curve=name, place=f"{best.kappa:.4g}", quantity="tau*"))
         if abs(best.kappa) <= RESOLVED:
@@ -98,16 +98,12 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         rows.append((sigma, target, kappa, tau, sample, f"{floor:.5f}", verdict))
     header = ("activation", "teacher", "κ*", "τ*", "τ* sampled", "bound (3.3)", "10 τ* ≤ bound")
     checks = (
-        Check("largest distance of tau* from its Hermite sum", max(differences), 1e-8, max(differences) <= 1e-8),
-        Check("tau* above the Hermite sum at any other slope", max(excesses), 1e-9, max(excesses) <= 1e-9),
-        Check("tau* of erf / erf", tau_star("erf", "erf").tau, 1e-12, tau_star("erf", "erf").tau <= 1e-12),
-        Check("kappa* of erf / erf from √3", *_distance(tau_star("erf", "erf").kappa)),
+        Check.at_most("largest distance of tau* from its Hermite sum", max(differences), 1e-8),
+        Check.at_most("tau* above the Hermite sum at any other slope", max(excesses), 1e-9),
+        Check.at_most("tau* of erf / erf", tau_star("erf", "erf").tau, 1e-12),
+        Check.at_most("distance of kappa* of erf / erf from √3", abs(tau_star("erf", "erf").kappa - 3**0.5), 1e-5),
     )
     return Outcome((_panel(settings),), tuple(comparisons), checks, notes=NOTES, table=Table(header, rows))
-
-
-def _distance(kappa: float) -> tuple[float, float, bool]:
-    return abs(kappa - 3**0.5), 1e-5, abs(kappa - 3**0.5) <= 1e-5
 
 
 NOTES = (

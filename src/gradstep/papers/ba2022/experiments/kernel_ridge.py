@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.papers.ba2022 import kernels, network
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import R_0, kernel_lower_bound
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
+from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS, check_sample
 from gradstep.sweeps import Result, Task
@@ -119,12 +119,12 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the limits under the points, and all of them above the bound (3.3)."""
-    settings, count = figure.settings, int(preset["seeds"])
+    settings = figure.settings
     base, ridge, psi1_path = settings["base"], float(settings["ridge"]), float(settings["psi1"])
     floor = kernel_lower_bound(base["teacher"])
     comparisons: dict[tuple[str, str], list[Comparison]] = {}
-    for i, (curve, psi1, ridges) in enumerate(_places(figure, preset)):
-        sample = np.array([r["risk"] for r in results[i * count : (i + 1) * count]])
+    for (curve, psi1, ridges), own in zip(_places(figure, preset), by_point(results, preset), strict=True):
+        sample = np.array([r["risk"] for r in own])
         predicted = theory(curve["kernel"], base, ridges, psi1)
         path = len(ridges) > 1
         for j, r in enumerate(ridges):
@@ -145,10 +145,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         for curve in settings["curves"]:
             limit = theory(curve["kernel"], base, *((ridge, grid) if axis == "psi1" else (grid, psi1_path)))
             lines.append(Line(grid.tolist(), limit.tolist(), curve["label"], curve["regime"]))
-            own = comparisons[curve["label"], axis]
-            places = [float(c.place) for c in own]
-            means, errors = [c.mean for c in own], [c.standard_error for c in own]
-            points.append(Points(places, means, errors, curve["label"], curve["regime"]))
+            points.append(points_of(comparisons[curve["label"], axis], curve["label"], curve["regime"]))
         lines.append(_best_linear(base, grid, axis, psi1_path))
         lines.append(Line(grid.tolist(), [floor] * len(grid), "bound (3.3)", "teacher", "dashed"))
         panels.append(Panel(titles[axis], axes[axis], "prediction risk", "log", "log", lines, points))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import scalar_function
 from gradstep.papers.ba2022.trajectories import stable_rate, train
-from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Readout
@@ -94,8 +94,8 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     ``mean_field_aligned``; tangent-kernel neurons have to move at most by ``ntk_moved`` divided by the square root of
     the width, and their alignment may change by at most ``ntk_turned``.
     """
-    settings, count, limits = figure.settings, int(preset["seeds"]), figure.settings["limits"]
-    by_name = {name: results[i * count : (i + 1) * count] for i, name in enumerate(settings["parameterisations"])}
+    settings, limits = figure.settings, figure.settings["limits"]
+    by_name = dict(zip(settings["parameterisations"], by_point(results, preset), strict=True))
     field, tangent = by_name["mean-field"], by_name["NTK"]
     width = round(preset["psi2"] * preset["d"])
     loss = max(float(r["losses"][-1]) for r in results)
@@ -104,10 +104,10 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     drift = max(abs(r["alignment"] - r["initial_alignment"]) for r in tangent)
     checks = (
         Check("largest final training loss", loss, settings["loss_bound"], loss < settings["loss_bound"]),
-        _at_least("mean-field: relative distance moved, root mean square, at least", least, limits["mean_field_moved"]),
-        _at_least("mean-field: final alignment with the teacher, at least", turned, limits["mean_field_aligned"]),
-        _at_most("NTK: relative distance moved times √N", float(most), limits["ntk_moved"]),
-        _at_most("NTK: change of the alignment with the teacher", drift, limits["ntk_turned"]),
+        Check.at_least("mean-field: relative distance moved, root mean square", least, limits["mean_field_moved"]),
+        Check.at_least("mean-field: final alignment with the teacher", turned, limits["mean_field_aligned"]),
+        Check.at_most("NTK: relative distance moved times √N", float(most), limits["ntk_moved"]),
+        Check.at_most("NTK: change of the alignment with the teacher", drift, limits["ntk_turned"]),
     )
     panels = (*(_plane(name, own[0]) for name, own in by_name.items()), _losses(by_name, settings["loss_bound"]))
     before, after = field[0]["initial_alignment"], tangent[0]["alignment"]
@@ -117,14 +117,6 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         f"(mean-field) and {after:.2f} (NTK) after it."
     )
     return Outcome(panels, (), checks, notes=notes)
-
-
-def _at_least(label: str, value: float, bound: float) -> Check:
-    return Check(label, value, bound, value >= bound)
-
-
-def _at_most(label: str, value: float, bound: float) -> Check:
-    return Check(label, value, bound, value <= bound)
 
 
 def _plane(name: str, result: Result) -> Panel:

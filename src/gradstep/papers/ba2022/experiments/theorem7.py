@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 from gradstep.papers.ba2022.bound import beats_kernels, penalty_window, risk_bound, smallest_constant
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import tau_star
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.experiments.learning_curves import simulations
+from gradstep.papers.figure import Figure, by_point
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
+from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem, Step
-from gradstep.simulation import simulate
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["assemble", "tasks"]
 
 Array = NDArray[np.float64]
 
@@ -58,33 +58,19 @@ def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping
 
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
     """List one network a pair of functions, sample ratio and seed."""
-    return [
-        Task(f"{__name__}:measure", problem.to_dict(), seed)
-        for curve, psi1, problem in _places(figure, preset)
-        for seed in point_seeds(figure.name, curve["label"], psi1, preset)
-    ]
-
-
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Simulate one network and return its exact prediction risk."""
-    return {"risk": float(simulate(Problem.from_dict(dict(parameters)), seeds=[seed])["test_error"][0])}
+    return simulations(figure, preset, _places(figure, preset))
 
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Compare with the uniform equivalent, with the bound of the theorem, and with the kernels."""
-    settings, count = figure.settings, int(preset["seeds"])
+    settings = figure.settings
     places = list(_places(figure, preset))
     comparisons: dict[str, list[Comparison]] = {curve["label"]: [] for curve in settings["curves"]}
-    for i, ((curve, psi1, _), theory) in enumerate(zip(places, predict_many(p for *_, p in places), strict=True)):
-        sample = [r["risk"] for r in results[i * count : (i + 1) * count]]
-        found = compare(
-            theory.test_error,
-            sample,
-            curve=curve["label"],
-            place=psi1,
-            quantity="prediction risk",
-        )
-        comparisons[curve["label"]].append(found)
+    predicted = predict_many(p for *_, p in places)
+    for (curve, psi1, _), theory, networks in zip(places, predicted, by_point(results, preset), strict=True):
+        sample, name = [r["test_error"] for r in networks], curve["label"]
+        found = compare(theory.test_error, sample, curve=name, place=psi1, quantity="prediction risk")
+        comparisons[name].append(found)
     grid = np.geomspace(min(preset["points"]), 256, 22)
     panels, checks = [], [_window_check(settings, [p for *_, p in places])]
     for curve in settings["curves"]:
@@ -122,8 +108,7 @@ def _panel(curve: Mapping[str, Any], grid: Array, finite: Array, limit: Array, o
         Line(x, bound.tolist(), "Theorem 7", "initial", "dotted"),
         Line([x[0], x[-1]], [floor, floor], "kernels", "teacher", "dashed"),
     ]
-    places = [float(c.place) for c in own]
-    points = [Points(places, [c.mean for c in own], [c.standard_error for c in own], "one large step", regime)]
+    points = [points_of(own, "one large step", regime)]
     return Panel(curve["label"], "samples per dimension n/d", "prediction risk", "log", "log", lines, points)
 
 

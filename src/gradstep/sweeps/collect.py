@@ -65,7 +65,7 @@ def collect(folder: Path | str) -> xarray.Dataset:
 
     folder = Path(folder)
     design, store = manifest_of(folder), Store(folder)
-    penalties = len(design.path) if design.path is not None else 1
+    penalties = design.penalties
     most = design.seeds
     values = np.full((design.points, most, len(QUANTITIES), penalties), np.nan)
     theory = {name: np.full((design.points, penalties), np.nan) for name in (*QUANTITIES, "residual")}
@@ -106,7 +106,6 @@ def _of_point(design: Design, store: Store, point: int, present: set[str]) -> It
 
 
 def _dataset(xarray: Any, design: Design, numbers: Any, values: Any, theory: Any) -> Any:
-    lengths = tuple(len(axis) for axis in design.outer_axes)
     names = tuple(axis.dimension for axis in design.outer_axes)
     path = design.path
     order = tuple(axis.dimension for axis in design.axes)
@@ -114,7 +113,7 @@ def _dataset(xarray: Any, design: Design, numbers: Any, values: Any, theory: Any
     def place(array: Any, *, seeds: bool, by_penalty: bool = True) -> Any:
         """Unfold the points, drop or name the penalties, and bring the axes into the design's order."""
         dimensions = list(names)
-        shape = lengths
+        shape = design.shape
         if by_penalty and path is not None:
             dimensions.append(path.dimension)
             shape = (*shape, len(path))
@@ -256,7 +255,7 @@ def status(folder: Path | str) -> Status:
     done = sum(store.path(task).name in present for _, task in design.tasks())
     aside = sum(1 for _ in folder.rglob("*.damaged"))
     return Status(
-        points=design.points * (len(design.path) if design.path is not None else 1),
+        points=design.points * design.penalties,
         seeds=design.seeds,
         tasks=design.task_count,
         done=done,

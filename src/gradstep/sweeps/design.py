@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,11 @@ from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.problem import Problem, Proportional, Readout, Step
 from gradstep.sweeps.task import Task, digest
 
-__all__ = ["Axis", "Design", "design_of"]
+__all__ = ["PRECISION_COST", "PREDICTED", "SIMULATED", "Axis", "Design", "design_of"]
+
+PREDICTED = "gradstep.sweeps.measure:predicted"
+SIMULATED = "gradstep.sweeps.measure:simulated"
+PRECISION_COST = "gradstep.sweeps.measure:precision_cost"
 
 #: Penalties of one fit: an axis of these alone costs one factorisation for all its values.
 _PENALTY_NAMES = ("ridge", "lam")
@@ -91,17 +96,11 @@ class Design:
     theory: bool = True
     device: str | None = None
     dtype: str = "float64"
-    _strides: tuple[int, ...] = field(init=False, repr=False, compare=False)
     _known: dict[int, _Point] = field(init=False, repr=False, compare=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        lengths = [len(axis) for axis in self.outer_axes]
-        strides = [math.prod(lengths[k + 1 :]) for k in range(len(lengths))]
-        object.__setattr__(self, "_strides", tuple(strides))
 
     # --- axes --------------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def path(self) -> Axis | None:
         """The axis of penalties, where there is one: a single task fits them all."""
         for axis in self.axes:
@@ -109,29 +108,34 @@ class Design:
                 return axis
         return None
 
-    @property
+    @cached_property
     def outer_axes(self) -> tuple[Axis, ...]:
         """The axes without the path of penalties."""
         return tuple(axis for axis in self.axes if axis is not self.path)
 
-    @property
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Number of places on each outer axis."""
+        return tuple(len(axis) for axis in self.outer_axes)
+
+    @cached_property
     def points(self) -> int:
         """Number of combinations, a path of penalties counted once."""
-        return math.prod(len(axis) for axis in self.outer_axes)
+        return math.prod(self.shape)
 
-    def places(self, point: int) -> tuple[int, ...]:
-        """Return the place on each outer axis."""
-        return tuple((point // stride) % len(axis) for axis, stride in zip(self.outer_axes, self._strides, strict=True))
+    @property
+    def penalties(self) -> int:
+        """Number of penalties of each point."""
+        return len(self.path) if self.path is not None else 1
 
     def problems(self, point: int) -> list[Problem]:
         """Return the problem of a point, or one for each penalty of the path."""
         settings = dict(self.base)
-        for axis, place in zip(self.outer_axes, self.places(point), strict=True):
-            settings.update(axis.at(place))
-        path = self.path
-        if path is None:
+        for axis, place in zip(self.outer_axes, np.unravel_index(point, self.shape), strict=True):
+            settings.update(axis.at(int(place)))
+        if self.path is None:
             return [Problem.from_dict(settings)]
-        return [Problem.from_dict({**settings, **path.at(place)}) for place in range(len(path))]
+        return [Problem.from_dict({**settings, **self.path.at(place)}) for place in range(len(self.path))]
 
     # --- tasks -------------------------------------------------------------------------------------------------------
 
@@ -156,18 +160,18 @@ class Design:
     def theory_task(self, point: int) -> Task:
         """Return the task that predicts a point."""
         known = self._point(point)
-        return Task("gradstep.sweeps.measure:predicted", {"problem": known.problem, "ridge": known.ridge}, 0)
+        return Task(PREDICTED, {"problem": known.problem, "ridge": known.ridge}, 0)
 
     def simulation_task(self, point: int, index: int) -> Task:
         """Return the task that simulates the index-th network of a point."""
         known = self._point(point)
         parameters = {"problem": known.problem, "ridge": known.ridge, "device": self.device, "dtype": self.dtype}
-        return Task("gradstep.sweeps.measure:simulated", parameters, self.seed_number(point, index))
+        return Task(SIMULATED, parameters, self.seed_number(point, index))
 
     def precision_task(self) -> Task:
         """Return the task that compares single with double precision, at the first network of the first point."""
         task = self.simulation_task(0, 0)
-        return Task("gradstep.sweeps.measure:precision_cost", task.parameters, task.seed)
+        return Task(PRECISION_COST, task.parameters, task.seed)
 
     def tasks(self, shard: tuple[int, int] = (0, 1)) -> Iterator[tuple[int, Task]]:
         """Yield (point, task) for all that is to be done: predictions first, then all points seed by seed.
@@ -202,11 +206,10 @@ class Design:
             At the first point that is not, or that cannot be simulated.
         """
         for point in range(self.points):
-            for problem in self.problems(point):
-                if self.seeds and problem.is_limit:
-                    raise InvalidInput("d", problem.d, "finite sizes where networks are simulated (or seeds = 0)")
-                if self.seeds and problem.n_step == math.inf:
-                    raise InvalidInput("n_step", problem.n_step, "finite where networks are simulated (or seeds = 0)")
+            problem = self._point(point).problem
+            for name in ("d", "n_step"):
+                if self.seeds and problem[name] == "inf":
+                    raise InvalidInput(name, math.inf, "finite sizes where networks are simulated (or seeds = 0)")
 
     # --- plain form --------------------------------------------------------------------------------------------------
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 
 from gradstep.sweeps.executors import Executor, InProcess, Processes
 from gradstep.sweeps.store import Store
 from gradstep.sweeps.task import Failure, Result, Task
 
-__all__ = ["execute"]
+__all__ = ["execute", "here", "results_of"]
 
 
 def execute(
@@ -38,35 +39,48 @@ def execute(
     InvalidInput
         On a bad number of workers, or a store that cannot be written; before any work.
     """
-    if executor is None:
-        executor = InProcess() if workers == 1 and not isinstance(workers, bool) else Processes(workers)
+    executor = executor or here(workers)
     store.prepare()
-    return _execute(tasks, store, executor)
+
+    def results() -> Iterator[tuple[int, Result | Failure]]:
+        with closing(executor):
+            yield from results_of(tasks, store, executor)
+
+    return results()
 
 
-def _execute(tasks: Iterable[Task], store: Store, executor: Executor) -> Iterator[tuple[int, Result | Failure]]:
+def here(workers: int | None) -> Executor:
+    """Return this machine as a place to run: with one worker this process itself.
+
+    Raises
+    ------
+    InvalidInput
+        On a bad number of workers.
+    """
+    return InProcess() if workers == 1 and not isinstance(workers, bool) else Processes(workers)
+
+
+def results_of(tasks: Iterable[Task], store: Store, executor: Executor) -> Iterator[tuple[int, Result | Failure]]:
+    """Yield as `execute`, in a store that is prepared and on an executor that stays open."""
     in_flight: dict[int, Task] = {}
     waiting = enumerate(tasks)
     exhausted = False
-    try:
-        while True:
-            while not exhausted and len(in_flight) < executor.slots:
-                index, task = next(waiting, (-1, None))
-                if task is None:
-                    exhausted = True
-                    break
-                stored = store.read(task)
-                if stored is not None:
-                    yield index, stored
-                    continue
-                in_flight[index] = task
-                executor.submit(index, task)
-            if not in_flight:
-                return
-            for index, result in executor.finished():
-                task = in_flight.pop(index)
-                if not isinstance(result, Failure):
-                    store.write(task, result)
-                yield index, result
-    finally:
-        executor.close()
+    while True:
+        while not exhausted and len(in_flight) < executor.slots:
+            index, task = next(waiting, (-1, None))
+            if task is None:
+                exhausted = True
+                break
+            stored = store.read(task)
+            if stored is not None:
+                yield index, stored
+                continue
+            in_flight[index] = task
+            executor.submit(index, task)
+        if not in_flight:
+            return
+        for index, result in executor.finished():
+            task = in_flight.pop(index)
+            if not isinstance(result, Failure):
+                store.write(task, result)
+            yield index, result

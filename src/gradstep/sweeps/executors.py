@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import queue
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
+from time import monotonic
 from typing import Any, Protocol
 
 from gradstep.errors import GradstepError, InvalidInput
@@ -229,14 +231,18 @@ class Cluster:
         except (OSError, ValueError) as error:
             reason = f"the address of a running scheduler such as tcp://host:8786, or local ({error})"
             raise InvalidInput("cluster", address, reason) from None
+        self._slots, self._counted = 0, -math.inf
         self._running: dict[str, tuple[int, Any]] = {}
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     @property
     def slots(self) -> int:
         """How many tasks may be in flight: grows and shrinks with the cluster."""
-        threads = sum(self._ask(lambda: self._client.nthreads()).values())
-        return int(_AHEAD * max(threads, 1))
+        # Each look is a round trip to the scheduler: not for every task.
+        if monotonic() - self._counted > _HEARTBEAT:
+            threads = sum(self._ask(lambda: self._client.nthreads()).values())
+            self._slots, self._counted = _AHEAD * max(threads, 1), monotonic()
+        return self._slots
 
     def submit(self, index: int, task: Task) -> None:
         """Take a task."""

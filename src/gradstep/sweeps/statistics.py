@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 __all__ = ["LARGEST", "student_z"]
 
@@ -36,7 +36,7 @@ def student_z(
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(difference == 0, 0.0, np.abs(difference) / error)
         # The tail probability of Student's law, read on the normal scale: 6 seeds must not look like 6 sigma.
-        tail = stats.t.logsf(t, np.maximum(count - 1, 1))
-        z = np.where(tail > -700, -stats.norm.ppf(np.exp(np.maximum(tail, -700))), LARGEST)
+        tail = special.stdtr(np.maximum(count - 1, 1), -t)
+        z = np.where(tail > 1e-304, -special.ndtri(tail), LARGEST)
     unknown = (count < 2) | np.isnan(difference) | np.isnan(t)
     return np.where(unknown, math.nan, np.copysign(z, difference))

@@ -7,7 +7,7 @@ import numbers
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -18,13 +18,13 @@ import numpy as np
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
 from gradstep.sweeps.collect import collect
-from gradstep.sweeps.design import Design, design_of
-from gradstep.sweeps.execution import execute
+from gradstep.sweeps.design import PREDICTED, Design, design_of
+from gradstep.sweeps.execution import execute, here, results_of
 from gradstep.sweeps.executors import Cluster, Executor
 from gradstep.sweeps.manifest import claim
 from gradstep.sweeps.progress import Running, State
 from gradstep.sweeps.store import Store
-from gradstep.sweeps.task import Failure, Task
+from gradstep.sweeps.task import Failure, Result, Task
 
 if TYPE_CHECKING:
     import xarray
@@ -83,59 +83,77 @@ def run(
     store = Store(folder)
     store.prepare()
     claim(folder, design)
-    running = Running(design.points, len(design.path) if design.path is not None else 1)
-    total = len(range(shard[0], design.task_count, shard[1]))
-    state = State(0, total, 0, "", math.nan)
-    last = -math.inf
+    with closing(executor() if executor is not None else here(workers)) as place:
+        followed = _Run(design, store, place, report, total=len(range(shard[0], design.task_count, shard[1])))
+        followed.carry_out(design.tasks(shard))
+        if until_se is not None:
+            followed.add_seeds(until_se, max_seeds)
+    return followed.end()
 
-    def follow(tasks: Iterator[tuple[int, Task]]) -> None:
-        nonlocal state, last
-        points: dict[int, tuple[int, Task]] = {}
+
+class _Run:
+    """A design on its way: what is known of every point, and who is told."""
+
+    def __init__(self, design: Design, store: Store, place: Executor, report: Report | None, *, total: int) -> None:
+        self._design, self._store, self._place, self._report = design, store, place, report
+        self._running = Running(design.points, design.penalties)
+        self._state = State(0, total, 0, "", math.nan)
+        self._reported = -math.inf
+
+    def carry_out(self, tasks: Iterator[tuple[int, Task]]) -> None:
+        """Carry out tasks, each given with its point."""
+        in_flight: dict[int, tuple[int, Task]] = {}
 
         def listed() -> Iterator[Task]:
             for index, (point, task) in enumerate(tasks):
-                points[index] = (point, task)
+                in_flight[index] = (point, task)
                 yield task
 
-        place = executor() if executor is not None else None
-        for index, result in execute(listed(), store, workers=workers, executor=place):
-            point, task = points.pop(index)
-            if isinstance(result, Failure):
-                state = replace(
-                    state, failed=state.failed + 1, first_failure=state.first_failure or f"{result} ({task.parameters})"
-                )
-            else:
-                (running.predict if task.measure.endswith(":predicted") else running.add)(point, result)
-            state = replace(state, done=state.done + 1)
-            if report is not None and monotonic() - last >= _REPORT_EVERY:
-                last = monotonic()
-                report(replace(state, worst_z=running.worst_z()))
+        for index, result in results_of(listed(), self._store, self._place):
+            self._take(*in_flight.pop(index), result)
+            if self._report is not None and monotonic() - self._reported >= _REPORT_EVERY:
+                self._reported = monotonic()
+                self._report(replace(self._state, worst_z=self._running.worst_z()))
 
-    follow(design.tasks(shard))
-    if until_se is not None:
-        seeds = np.full(design.points, design.seeds)
-        while True:
-            wanted = _wanted(running.relative_error(), seeds, until_se, max_seeds)
+    def _take(self, point: int, task: Task, result: Result | Failure) -> None:
+        state = replace(self._state, done=self._state.done + 1)
+        if isinstance(result, Failure):
+            first = state.first_failure or f"{result} ({task.parameters})"
+            state = replace(state, failed=state.failed + 1, first_failure=first)
+        elif task.measure == PREDICTED:
+            self._running.predict(point, result)
+        else:
+            self._running.add(point, result)
+        self._state = state
+
+    def add_seeds(self, target: float, most: int) -> None:
+        """Add seeds, round by round, to the points whose relative standard error is above a target."""
+        seeds = np.full(self._design.points, self._design.seeds)
+        while not self._state.failed:
+            error = self._running.relative_error()
+            wanted = _wanted(error, seeds, target, most)
             short = np.flatnonzero(wanted > seeds)
-            if not short.size or state.failed:
-                break
-            state = replace(state, total=state.total + int((wanted - seeds)[short].sum()))
-            worst_first = short[np.argsort(-running.relative_error()[short], kind="stable")]
-            held = seeds.copy()
-            follow(
-                (int(point), task)
-                for point in worst_first
-                for task in (design.simulation_task(int(point), k) for k in range(held[point], wanted[point]))
+            if not short.size:
+                return
+            self._state = replace(self._state, total=self._state.total + int((wanted - seeds)[short].sum()))
+            worst_first = short[np.argsort(-error[short], kind="stable")]
+            self.carry_out(
+                (point, self._design.simulation_task(point, index))
+                for point in map(int, worst_first)
+                for index in range(seeds[point], wanted[point])
             )
             seeds = wanted
-    if design.dtype == "float32" and design.seeds:
-        ((_, cost),) = execute([design.precision_task()], store, workers=1)
-        if not isinstance(cost, Failure):
-            state = replace(state, precision_cost=float(cost["test_error"]))
-    state = replace(state, worst_z=running.worst_z())
-    if report is not None:
-        report(state)
-    return state
+
+    def end(self) -> State:
+        """Report and return the last state."""
+        state = replace(self._state, worst_z=self._running.worst_z())
+        if self._design.dtype == "float32" and self._design.seeds:
+            ((_, cost),) = execute([self._design.precision_task()], self._store, workers=1)
+            if not isinstance(cost, Failure):
+                state = replace(state, precision_cost=float(cost["test_error"]))
+        if self._report is not None:
+            self._report(state)
+        return state
 
 
 def _wanted(error: Any, seeds: Any, target: float, most: int) -> Any:

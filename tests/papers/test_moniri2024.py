@@ -8,7 +8,7 @@ import pytest
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import expectation, moments, scalar_function
 from gradstep.papers.ba2022 import network
-from gradstep.papers.moniri2024 import gains, resolvent, staircase
+from gradstep.papers.moniri2024 import gains, published, resolvent, staircase
 from gradstep.papers.moniri2024.experiments import sharp_spikes
 from gradstep.papers.outcome import judge
 from gradstep.problem import Problem
@@ -183,16 +183,18 @@ def test_published_training_gains_are_the_closed_form_of_the_published_spikes():
     plain = {"residual": "y", "spikes": "published", "rows": "sphere"}
     for l in range(1, 7):  # noqa: E741
         closed = float(gains.Delta(l, SIGMA, TEACHER, **SETTING, **plain))
-        assert float(gains.published_Delta(l, SIGMA, TEACHER, **SETTING)) == pytest.approx(closed, rel=1e-11)
+        assert float(published.published_Delta(l, SIGMA, TEACHER, **SETTING)) == pytest.approx(closed, rel=1e-11)
         if l <= 2:
-            special = (gains.published_Delta_1, gains.published_Delta_2)[l - 1]
+            special = (published.published_Delta_1, published.published_Delta_2)[l - 1]
             assert float(special(SIGMA, TEACHER, **SETTING)) == pytest.approx(closed, rel=1e-13)
 
 
 def test_published_test_gains_lack_their_factors():
     plain = {"residual": "y", "spikes": "published", "rows": "sphere"}
     first, second = (float(gains.Lambda(l, SIGMA, TEACHER, **SETTING, **plain)) for l in (1, 2))  # noqa: E741
-    printed = [float(f(SIGMA, TEACHER, **SETTING)) for f in (gains.published_Lambda_1, gains.published_Lambda_2)]
+    printed = [
+        float(f(SIGMA, TEACHER, **SETTING)) for f in (published.published_Lambda_1, published.published_Lambda_2)
+    ]
     m1 = float(resolvent.limiting_traces(SIGMA, phi=0.5, psi=0.4, lam=0.1).m1)
     ratio = SETTING["phi"] / SETTING["psi"]
     assert printed[0] * ratio / m1**2 == pytest.approx(first, rel=1e-13)
@@ -310,7 +312,7 @@ def test_gains_refuse_bad_values():
         with pytest.raises(InvalidInput, match="l: got"):
             gains.Lambda(l, SIGMA, TEACHER, **SETTING)
     with pytest.raises(InvalidInput, match="l: got"):
-        gains.published_Delta(0, SIGMA, TEACHER, **SETTING)
+        published.published_Delta(0, SIGMA, TEACHER, **SETTING)
     with pytest.raises(InvalidInput, match="mean zero"):
         gains.Delta(1, SIGMA, "relu", **SETTING)
     with pytest.raises(InvalidInput, match="c_1 != 0"):

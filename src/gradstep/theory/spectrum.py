@@ -29,7 +29,7 @@ from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.stieltjes import FINE, Law, Point, around, averaged_tail, find_law, start
 
-__all__ = ["FeatureEquations", "Outlier", "Spectrum", "feature_spectrum", "outliers_above"]
+__all__ = ["FeatureEquations", "Outlier", "Spectrum", "feature_spectrum", "finite_step", "outliers_above"]
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -246,22 +246,22 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     NotConverged
         If the solution cannot be followed to the real axis, or the density does not integrate to one.
     """
-    if problem.is_limit:
-        raise InvalidInput("d", problem.d, "a finite integer; for the proportional limit take a large one")
     if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
         raise InvalidInput("refine", refine, "an integer in [1, 16]")
-    if rows not in ("network", "isotropic"):
-        raise InvalidInput("rows", rows, "'network' or 'isotropic'")
-    if problem.output_scale != "1/N" and problem.step_size > 0:
-        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for a prediction after a step")
-    d, width, n = (float(size) for size in (problem.d, problem.width, problem.n))  # type: ignore[arg-type]
-    step = step_statistics(problem, d, width, float(problem.n_step))  # type: ignore[arg-type]
+    step, d, width = finite_step(problem, rows)
     # Letters of a vocabulary are told apart by their order, which folding would lose.
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     groups = neuron_groups(step, problem.readout, d, odd=odd, rows=rows, refine=refine)
     tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
     equations = FeatureEquations(
-        tables.kappa, tables.mean, tables.slope, tables.variance, tables.weight, width * groups.weight, d - 1, n
+        tables.kappa,
+        tables.mean,
+        tables.slope,
+        tables.variance,
+        tables.weight,
+        width * groups.weight,
+        d - 1,
+        float(problem.n),  # type: ignore[arg-type]
     )
     try:
         bulk = find_law(equations)
@@ -273,6 +273,18 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
     outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment)
     return Spectrum(bulk, outliers, step.alignment)
+
+
+def finite_step(problem: Problem, rows: RowLaw) -> tuple[StepStatistics, float, float]:
+    """Return the limits of the step at the problem's own sizes, ``d`` and the width, or refuse the problem."""
+    if problem.is_limit:
+        raise InvalidInput("d", problem.d, "a finite integer; for the proportional limit take a large one")
+    if rows not in ("network", "isotropic"):
+        raise InvalidInput("rows", rows, "'network' or 'isotropic'")
+    if problem.output_scale != "1/N" and problem.step_size > 0:
+        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for a prediction after a step")
+    d, width, n_step = float(problem.d), float(problem.width), float(problem.n_step)  # type: ignore[arg-type]
+    return step_statistics(problem, d, width, n_step), d, width
 
 
 def _without_tails(group_weight: Array, tables: ConditionalFeatures) -> tuple[Array, Array]:

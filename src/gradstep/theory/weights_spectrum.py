@@ -34,11 +34,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import NotConverged
 from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
-from gradstep.theory.step import StepStatistics, step_statistics
+from gradstep.theory.spectrum import finite_step
+from gradstep.theory.step import StepStatistics
 from gradstep.theory.stieltjes import FINE, Law, advance, around, averaged_tail, find_law, start
 
 __all__ = ["WeightOutlier", "WeightSpectrum", "weight_spectrum"]
@@ -220,14 +221,7 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     Exact in the proportional limit for odd activations; for others the term of the gradient that is linear in the
     initial weights is covered by its mean over inputs only.
     """
-    if problem.is_limit:
-        raise InvalidInput("d", problem.d, "a finite integer; for the proportional limit take a large one")
-    if rows not in ("network", "isotropic"):
-        raise InvalidInput("rows", rows, "'network' or 'isotropic'")
-    if problem.output_scale != "1/N" and problem.step_size > 0:
-        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for a prediction after a step")
-    d, width, n_step = float(problem.d), float(problem.width), float(problem.n_step)  # type: ignore[arg-type]
-    step = step_statistics(problem, d, width, n_step)
+    step, d, width = finite_step(problem, rows)
     if problem.readout.kind == "gaussian":
         readout, weight = gaussian_rule(resolution=1.0, order=8, half_range=6.5)
         weight = weight / weight.sum()
@@ -240,7 +234,7 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
         step.bulk * readout**2,
         _residuals(problem),
         width / d,
-        d / n_step if rows == "network" and step.bulk > 0 else 0.0,
+        d / float(problem.n_step) if rows == "network" and step.bulk > 0 else 0.0,  # type: ignore[arg-type]
     )
     still = replace(equations, initial=np.ones_like(readout), added=np.zeros_like(readout), step_ratio=0.0)
     before = find_law(still)

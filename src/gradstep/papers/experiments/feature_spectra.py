@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.papers.experiments.spectra import at_most, density, measured_points, problem_of
 from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare
-from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel, Points
-from gradstep.problem import Problem
+from gradstep.papers.outcome import Comparison, Outcome, compare
+from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel
 from gradstep.simulation.spectra import measure_features
 from gradstep.sweeps import Result, Task
 from gradstep.theory.spectrum import Outlier, Spectrum, feature_spectrum
@@ -53,14 +53,9 @@ def _parameters(figure: Figure, preset: Mapping[str, Any], x: float) -> dict[str
     return {"constructor": settings["constructor"], "base": base}
 
 
-def _problem(parameters: Mapping[str, Any]) -> Problem:
-    problem: Problem = getattr(Problem, parameters["constructor"])(**parameters["base"])
-    return problem
-
-
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Measure the spectrum of one instance."""
-    measured = measure_features(_problem(parameters), seed, leading=parameters["leading"])
+    measured = measure_features(problem_of(parameters), seed, leading=parameters["leading"])
     vectors = measured.leading
     return {
         "outliers": [v.eigenvalue**0.5 for v in vectors],
@@ -75,27 +70,21 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     settings, points, seeds = figure.settings, preset["points"], int(preset["seeds"])
     by_point = {x: results[i * seeds : (i + 1) * seeds] for i, x in enumerate(points)}
     grid = np.linspace(min(points), max(points), int(preset["grid"])).tolist()
-    spectra = {
-        x: feature_spectrum(_problem(_parameters(figure, preset, x))) for x in sorted({*points, *grid}) if x is not None
-    }
+    spectra = {x: feature_spectrum(problem_of(_parameters(figure, preset, x))) for x in sorted({*points, *grid})}
     panels, checks = [], []
     for x in settings["histograms"]:
         if x in points:
             panel, distance = _histogram(settings, spectra[x], by_point[x], x)
             panels.append(panel)
             checks.append(
-                _below(f"Kolmogorov distance, {settings['vary_label']} = {x:g}", distance, settings["distance"])
+                at_most(f"Kolmogorov distance, {settings['vary_label']} = {x:g}", distance, settings["distance"])
             )
     lost = max(abs(s.bulk.atom + s.bulk.weight.sum() - 1) for s in spectra.values())
-    checks.append(_below("distance of the integral of the density from one", float(lost), 1e-6))
+    checks.append(at_most("distance of the integral of the density from one", float(lost), 1e-6))
     if len(points) > 1:
         panels += [_places(figure, spectra, by_point), _overlaps(figure, spectra, by_point)]
     comparisons = [c for x in points for c in _compare(settings, spectra[x], by_point[x], x)]
     return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
-
-
-def _below(label: str, value: float, bound: float) -> Check:
-    return Check(label, value, bound, value <= bound)
 
 
 def _name(outlier: Outlier) -> str:
@@ -140,7 +129,7 @@ def _histogram(
     singular = np.sqrt(nonzero.ravel())
     edges = np.linspace(0, 1.02 * np.sqrt(law.edge), _BINS + 1)
     counts = np.histogram(singular, edges)[0]
-    density = counts / (len(results) * width * np.diff(edges))
+    heights = counts / (len(results) * width * np.diff(edges))
     pooled = np.sort(nonzero.ravel())
     measured = law.atom + (1 - law.atom) * (np.arange(len(pooled)) + 0.5) / len(pooled)
     distance = float(np.abs(law.cumulative(pooled) - measured).max())
@@ -152,15 +141,17 @@ def _histogram(
             Mark(outlier.singular_value, _name(outlier), regime),
             Mark(mean, _name(outlier), regime, measured=True),
         ]
-    lines = []
-    for band in law.bands:
-        s = np.sqrt([band.lower, *band.eigenvalue, band.upper])
-        heights = [0.0, *(2 * np.sqrt(band.eigenvalue) * band.density), 0.0]
-        lines.append(Line(s.tolist(), heights, "", "small"))
     title = f"{settings['vary_label']} = {x:g}"
-    measured_bulk = Histogram(edges.tolist(), density.tolist(), "network", "initial")
+    measured_bulk = Histogram(edges.tolist(), heights.tolist(), "network", "initial")
     return (
-        Panel(title, "singular value of F / √n", "density", lines=lines, histograms=[measured_bulk], marks=marks),
+        Panel(
+            title,
+            "singular value of F / √n",
+            "density",
+            lines=density(law, "", "small"),
+            histograms=[measured_bulk],
+            marks=marks,
+        ),
         distance,
     )
 
@@ -176,7 +167,7 @@ def _places(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mapping
         there = [x for x in xs if len(spectra[x].outliers) > rank]
         lines.append(Line(there, [spectra[x].outliers[rank].singular_value for x in there], label, regime))
         values = {x: [r["outliers"][rank] for r in results] for x, results in by_point.items()}
-        points.append(_points(values, label, regime))
+        points.append(measured_points(list(values), list(values.values()), label, regime))
     return Panel(
         "outliers",
         settings["vary_label"],
@@ -203,7 +194,7 @@ def _overlaps(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mappi
             label, regime = f"{rank + 1}: h{degree}(κ)", _REGIMES[rank]
             lines.append(Line(there, curve, label, regime, "solid" if degree == main else "dashed"))
             values = {x: [r["sample"][rank][degree] for r in found] for x, found in by_point.items() if x >= there[0]}
-            points.append(_points(values, label, regime))
+            points.append(measured_points(list(values), list(values.values()), label, regime))
     return Panel(
         "what the left vectors are",
         settings["vary_label"],
@@ -212,12 +203,6 @@ def _overlaps(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mappi
         points=points,
         guides=_windows(settings, [0.0, 1.0]),
     )
-
-
-def _points(values: Mapping[float, Sequence[float]], label: str, regime: str) -> Points:
-    mean = [float(np.mean(v)) for v in values.values()]
-    error = [float(np.std(v, ddof=1) / np.sqrt(len(v))) for v in values.values()]
-    return Points(list(values), mean, error, label, regime)
 
 
 def _windows(settings: Mapping[str, Any], heights: Sequence[float]) -> list[Guide]:

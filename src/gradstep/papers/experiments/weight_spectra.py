@@ -22,14 +22,13 @@ from typing import Any
 import numpy as np
 
 from gradstep.gaussian import moments
+from gradstep.papers.experiments.spectra import at_most, density, measured_points, problem_of
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Outcome, compare
-from gradstep.papers.panels import Histogram, Line, Mark, Panel, Points
-from gradstep.problem import Problem
+from gradstep.papers.panels import Histogram, Line, Mark, Panel
 from gradstep.simulation.spectra import first_layer, measure_weights
 from gradstep.sweeps import Result, Task
 from gradstep.theory.step import step_statistics
-from gradstep.theory.stieltjes import Law
 from gradstep.theory.weights_spectrum import WeightSpectrum, weight_spectrum
 
 __all__ = ["assemble", "measure", "measure_gradient", "tasks"]
@@ -76,14 +75,9 @@ def _gradient_points(figure: Figure, preset: Mapping[str, Any]) -> list[dict[str
     return [{**still, name: x} for x in preset["ratios"]] + [{**still, "n": n} for n in preset["samples"]]
 
 
-def _problem(parameters: Mapping[str, Any]) -> Problem:
-    problem: Problem = getattr(Problem, parameters["constructor"])(**parameters["base"])
-    return problem
-
-
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Measure the singular values of one instance."""
-    measured = measure_weights(_problem(parameters), seed)
+    measured = measure_weights(problem_of(parameters), seed)
     top, shown = measured.leading[0], parameters["histogram"]
     return {
         "singular_value": top.singular_value,
@@ -95,7 +89,7 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 def measure_gradient(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Measure the alignment of ``beta = X^T (y - f) / n`` and the distance of the gradient from ``c1 a beta^T``."""
-    problem = _problem(parameters)
+    problem = problem_of(parameters)
     layer = first_layer(problem, seed)
     c1 = moments(problem.activation).derivative_mean
     rank_one = c1 * np.outer(layer.readout, layer.linear)
@@ -109,7 +103,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     by_point = {x: results[i * seeds : (i + 1) * seeds] for i, x in enumerate(points)}
     grid = np.linspace(min(points), max(points), int(preset["grid"])).tolist()
     spectra = {
-        x: weight_spectrum(_problem(_parameters(figure, preset, {settings["vary"]: x})))
+        x: weight_spectrum(problem_of(_parameters(figure, preset, {settings["vary"]: x})))
         for x in sorted({*points, *grid})
     }
     panels, checks = [], []
@@ -118,9 +112,9 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             panel, distance = _histogram(settings, spectra[x], by_point[x], x)
             panels.append(panel)
             label = f"Kolmogorov distance, {settings['vary_label']} = {x:g}"
-            checks.append(_below(label, distance, settings["distance"]))
+            checks.append(at_most(label, distance, settings["distance"]))
     lost = max(abs(s.after.atom + s.after.weight.sum() - 1) for s in spectra.values())
-    checks.append(_below("distance of the integral of the density from one", float(lost), 1e-6))
+    checks.append(at_most("distance of the integral of the density from one", float(lost), 1e-6))
     panels += [_places(settings, spectra, by_point), _vectors(settings, spectra, by_point)]
     comparisons = []
     for x, found in by_point.items():
@@ -139,31 +133,20 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
 
 
-def _below(label: str, value: float, bound: float) -> Check:
-    return Check(label, value, bound, value <= bound)
-
-
-def _line(law: Law, label: str, regime: str) -> Line:
-    """Return the density of the singular values; they are as many as the smaller size."""
-    share = 1 - law.atom
-    edges = np.sqrt([law.bands[0].lower, law.edge])
-    ends = [0.0 if edges[0] > 0 else float(law.singular_density[0] / share), 0.0]
-    x = [float(edges[0]), *law.singular_value.tolist(), float(edges[1])]
-    return Line(x, [ends[0], *(law.singular_density / share).tolist(), ends[1]], label, regime)
-
-
 def _histogram(
     settings: Mapping[str, Any], spectrum: WeightSpectrum, results: Sequence[Result], x: float
 ) -> tuple[Panel, float]:
     pairs = (("before", spectrum.before, "initial"), ("after", spectrum.after, "small"))
     edges = np.linspace(0, 1.02 * math.sqrt(max(law.edge for _, law, _ in pairs)), _BINS + 1)
-    histograms, lines, distance = [], [], 0.0
+    histograms: list[Histogram] = []
+    lines: list[Line] = []
+    distance = 0.0
     for name, law, regime in pairs:
         values = np.sort(np.concatenate([r[name] for r in results]))
         counts = np.histogram(values, edges)[0]
-        density = counts / (len(values) * np.diff(edges))
-        histograms.append(Histogram(edges.tolist(), density.tolist(), "", regime))
-        lines.append(_line(law, name, regime))
+        heights = counts / (len(values) * np.diff(edges))
+        histograms.append(Histogram(edges.tolist(), heights.tolist(), "", regime))
+        lines += density(law, name, regime, share=1 - law.atom)
         empirical = law.atom + (1 - law.atom) * (np.arange(len(values)) + 0.5) / len(values)
         distance = max(distance, float(np.abs(law.cumulative(values**2) - empirical).max()))
     marks = []
@@ -196,7 +179,7 @@ def _places(
         settings["vary_label"],
         "singular value",
         lines=lines,
-        points=[_points(values, "outlier", "large")],
+        points=[measured_points(list(values), list(values.values()), "outlier", "large")],
     )
 
 
@@ -208,14 +191,9 @@ def _vectors(
     for name, label, regime in _OVERLAPS:
         curve = [0.0 if s.outlier is None else getattr(s.outlier, name) for s in spectra.values()]
         lines.append(Line(list(spectra), curve, label, regime))
-        points.append(_points({x: [r[name] for r in found] for x, found in by_point.items()}, label, regime))
+        values = [[r[name] for r in found] for found in by_point.values()]
+        points.append(measured_points(list(by_point), values, label, regime))
     return Panel("its vectors", settings["vary_label"], "squared cosine", lines=lines, points=points)
-
-
-def _points(values: Mapping[float, Sequence[float]], label: str, regime: str) -> Points:
-    mean = [float(np.mean(v)) for v in values.values()]
-    error = [float(np.std(v, ddof=1) / np.sqrt(len(v))) for v in values.values()]
-    return Points(list(values), mean, error, label, regime)
 
 
 def _gradient(
@@ -227,7 +205,7 @@ def _gradient(
     groups = [results[i * seeds : (i + 1) * seeds] for i in range(len(changes))]
     limits = {}
     for x, change in zip(ratios, changes, strict=False):
-        problem = _problem(_parameters(figure, preset, change))
+        problem = problem_of(_parameters(figure, preset, change))
         d, width, n_step = (float(size) for size in (problem.d, problem.width, problem.n_step))  # type: ignore[arg-type]
         limits[x] = step_statistics(problem, d, width, n_step).alignment
     aligned = {x: [r["alignment"] for r in group] for x, group in zip(ratios, groups, strict=False)}
@@ -240,11 +218,11 @@ def _gradient(
         settings["label"],
         "cosine with the teacher",
         lines=[Line(list(limits), list(limits.values()), label, "large")],
-        points=[_points(aligned, label, "large")],
+        points=[measured_points(ratios, list(aligned.values()), label, "large")],
     )
     errors = {n: [r["relative_error"] for r in group] for n, group in zip(samples, groups[len(ratios) :], strict=True)}
-    points = _points(errors, "", "small")
-    slope, intercept = np.polyfit(np.log(samples), np.log(points.mean), 1)
+    means = [float(np.mean(values)) for values in errors.values()]
+    slope, intercept = np.polyfit(np.log(samples), np.log(means), 1)
     fitted = np.exp(intercept) * np.array(samples, dtype=float) ** slope
     name = f"n^{slope:.2f}"
     distance = Panel(
@@ -254,8 +232,8 @@ def _gradient(
         "log",
         "log",
         lines=[Line(samples, fitted.tolist(), name, "small")],
-        points=[Points(points.x, points.mean, points.error, name, "small")],
+        points=[measured_points(samples, list(errors.values()), name, "small")],
     )
     far, bound = float(abs(slope + 0.5)), float(settings["slope_tolerance"])
-    check = _below("distance of the exponent of ||G - c1 a beta^T|| / ||G|| in n from -1/2", far, bound)
+    check = at_most("distance of the exponent of ||G - c1 a beta^T|| / ||G|| in n from -1/2", far, bound)
     return [alignment, distance], comparisons, check

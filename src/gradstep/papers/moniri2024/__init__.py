@@ -5,14 +5,10 @@ Notation of the paper: ``phi`` is d/n, ``psi`` is d/N, ``lam`` the penalty, ``al
 number of spikes.
 """
 
-from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, rest_variance, spike_sizes, spikes
+from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, smoothed_powers, spike_sizes, spikes
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors, spike_coefficients
-from gradstep.papers.moniri2024.gains import (
-    Delta,
-    Delta_by_matrix,
-    Direction,
-    Lambda,
-    direction,
+from gradstep.papers.moniri2024.gains import Delta, Delta_by_matrix, Direction, Lambda, direction
+from gradstep.papers.moniri2024.published import (
     published_Delta,
     published_Delta_1,
     published_Delta_2,
@@ -45,7 +41,7 @@ __all__ = [
     "published_Lambda_1",
     "published_Lambda_2",
     "published_system",
-    "rest_variance",
+    "smoothed_powers",
     "spike_coefficients",
     "spike_sizes",
     "spikes",

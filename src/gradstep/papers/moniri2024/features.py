@@ -6,12 +6,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian import hermite_coefficients, moments, scalar_function
 from gradstep.gaussian.functions import ScalarFunction
 
-__all__ = ["Spikes", "gaussian_equivalent", "rest_variance", "spike_sizes", "spikes"]
+__all__ = ["Spikes", "gaussian_equivalent", "smoothed_powers", "spike_sizes", "spikes"]
 
 Array = NDArray[np.float64]
 
@@ -45,22 +46,28 @@ def _monomial_coefficients(activation: ScalarFunction, order: int) -> Array:
     return orthonormal / np.sqrt([math.factorial(k) for k in range(order + 1)])
 
 
-def rest_variance(
-    activation: str | ScalarFunction, *, eta: float, dimension_ratio: float, residual_square: float
-) -> float:
-    r"""Return the variance :math:`\eta^2\phi E[r^2]\mathrm{Var}\,\sigma'` that the rest adds per unit of :math:`a_i^2`.
+def smoothed_powers(order: int, variance: ArrayLike) -> Array:
+    r"""Return the coefficients of :math:`E_u(x+\sqrt v\,u)^k`, :math:`u\sim N(0,1)`, k = 1..order, in powers of x.
 
     Parameters
     ----------
-    activation : str or ScalarFunction
-    eta : float
-        Step size.
-    dimension_ratio : float
-        :math:`\phi=d/n`, n the samples of the step.
-    residual_square : float
-        :math:`E[r^2]`, of the residuals of the step.
+    order : int
+        Highest power.
+    variance : array_like
+        :math:`v`. With :math:`1+v` in its place the coefficients are those of the Hermite polynomials of x.
+
+    Returns
+    -------
+    ndarray, shape (..., order, order + 1)
+        A row for each k: coefficients of :math:`1,x,x^2,\dots`
     """
-    return eta**2 * dimension_ratio * residual_square * moments(scalar_function(activation)).derivative_variance
+    variance = np.asarray(variance, dtype=np.float64)
+    coefficients = np.zeros((*variance.shape, order, order + 1))
+    for k in range(1, order + 1):
+        for j in range(k // 2 + 1):
+            # binom(k, 2j) (2j - 1)!! v^j
+            coefficients[..., k - 1, k - 2 * j] = math.comb(k, 2 * j) * math.prod(range(1, 2 * j, 2)) * variance**j
+    return coefficients
 
 
 def spikes(
@@ -82,9 +89,9 @@ def spikes(
     order : int
         :math:`l`.
     rest : float
-        :math:`\rho`, from `rest_variance`. Zero gives the published :math:`F_l`, which misses terms of its own order:
-        the rest of the gradient is small in operator norm but shifts every pre-activation as much as the spike does
-        (this project).
+        :math:`\rho=N\tau`, with :math:`\tau` the ``bulk`` of `gradstep.theory.step.StepStatistics`. Zero gives the
+        published :math:`F_l`, which misses terms of its own order: the rest of the gradient is small in operator norm
+        but shifts every pre-activation as much as the spike does (this project).
 
     Returns
     -------
@@ -92,15 +99,8 @@ def spikes(
     """
     c = _monomial_coefficients(scalar_function(activation), order)
     shift = c[1] * eta * projection
-    columns = []
-    for k in range(1, order + 1):
-        # E (x + sqrt(rest) u)^k = sum_j binom(k, 2j) (2j - 1)!! rest^j x^(k - 2j)
-        terms = [
-            math.comb(k, 2 * j) * math.prod(range(1, 2 * j, 2)) * rest**j * shift ** (k - 2 * j)
-            for j in range(k // 2 + 1)
-        ]
-        columns.append(c[k] * np.sum(terms, axis=0))
-    return Spikes(np.stack(columns, axis=1), readout[:, None] ** np.arange(1, order + 1))
+    left = c[1:] * polyval(shift, smoothed_powers(order, rest).T).T
+    return Spikes(left, readout[:, None] ** np.arange(1, order + 1))
 
 
 def spike_sizes(
@@ -135,10 +135,10 @@ def spike_sizes(
     eta, n, width, rest = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (eta, n, width, rest)))
     kappa, weight = np.polynomial.hermite_e.hermegauss(2 * order + 2)
     weight = weight / weight.sum()
-    sizes = []
+    powers = (c[1] * eta[..., None] * gradient_norm * kappa)[..., None] ** np.arange(order + 1)
+    coefficients, sizes = smoothed_powers(order, rest), []
     for k in range(1, order + 1):
-        shifted = c[1] * eta[..., None, None] * gradient_norm * kappa[:, None] + np.sqrt(rest)[..., None, None] * kappa
-        mean = shifted**k @ weight
+        mean = (powers @ coefficients[..., k - 1, :, None])[..., 0]
         right = width ** (1.0 - k) * math.prod(range(1, 2 * k, 2))
         sizes.append(abs(c[k]) * np.sqrt(n * (mean**2 @ weight) * right))
     return np.stack(sizes)

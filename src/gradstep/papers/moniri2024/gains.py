@@ -1,7 +1,7 @@
 r"""Gains in training loss and test error after a step of size n^alpha, with l spikes in the features.
 
-The slides give :math:`\Delta_l` for every l and :math:`\Lambda_l`, the gain in test error, for l = 1, 2; `published_*`
-are these formulas as printed. What this project adds to them is the default:
+The slides give :math:`\Delta_l` for every l and :math:`\Lambda_l`, the gain in test error, for l = 1, 2: see
+`gradstep.papers.moniri2024.published`. What this project adds to them is the default:
 
 * Spike k of the real network is :math:`c_k\,\tilde a^{\circ k}` times
   :math:`E_u[(s\kappa+\sqrt\tau u)^k]` and not :math:`(s\kappa)^k`: the part of the gradient beyond rank one, small in
@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, hermite_coefficients, moments, scalar_function
+from gradstep.papers.moniri2024.features import smoothed_powers
 from gradstep.papers.moniri2024.resolvent import Traces, limiting_traces
 from gradstep.problem import InitialWeights
 
@@ -44,11 +45,6 @@ __all__ = [
     "Direction",
     "Lambda",
     "direction",
-    "published_Delta",
-    "published_Delta_1",
-    "published_Delta_2",
-    "published_Lambda_1",
-    "published_Lambda_2",
 ]
 
 Array = NDArray[np.float64]
@@ -239,197 +235,16 @@ def Delta_by_matrix(
     InvalidInput, NotConverged
         As `Delta`.
     """
-    _check_degree(l, 1)
+    check_degree(l, 1)
     setting = _Setting.of(l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows)
     t, s2 = setting.found.t, setting.found.s2
-    xi = _monomials(l, setting.rho)
+    xi = smoothed_powers(l, 1 + setting.rho)
     gram = [t / setting.constant[0], setting.tilted[0], *(t * math.factorial(k) for k in range(2, l + 1))]
     overlap = [s2, *(t * math.factorial(p) for p in range(2, l + 1))]
     target = [setting.c_star[p] * setting.gamma**p for p in range(1, l + 1)]
     inverse = sum(g[..., None, None] * xi[..., :, None, k] * xi[..., None, :, k] for k, g in enumerate(gram))
     seen = sum((r * c)[..., None] * xi[..., p] for p, (r, c) in enumerate(zip(overlap, target, strict=True), 1))
     return np.asarray(np.asarray(lam) * (seen * np.linalg.solve(inverse, seen[..., None])[..., 0]).sum(-1))
-
-
-def published_Delta(
-    l: int,  # noqa: E741
-    sigma: Function,
-    sigma_star: Function,
-    *,
-    phi: ArrayLike,
-    psi: ArrayLike,
-    lam: ArrayLike,
-    sigma_eps: ArrayLike = 0.0,
-) -> Array:
-    r"""The theorem "Training Error: General Case", as printed.
-
-    The sums printed over (i, t), twice, are over (p, q) and (i, j). Right for the slides' spikes, the residual y and
-    rows of norm one; see the module's docstring for what the real network changes.
-
-    Parameters
-    ----------
-    l, sigma, sigma_star, phi, psi, lam, sigma_eps
-        As in `Delta`, l >= 1.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `Delta`.
-    """
-    _check_degree(l, 1)
-    setting = _Setting.of(l, sigma, sigma_star, phi, psi, lam, sigma_eps, "y", "published", "sphere")
-    m1, m2, c_star = setting.found.m1, setting.found.m2, setting.c_star
-    ratio = setting.found.psi / setting.found.phi
-    xi = _monomials(l, np.zeros(m1.shape))
-    B, degrees = setting.norm**2, range(1, l + 1)
-    power = [B ** (i / 2) for i in degrees]
-    inverse = np.zeros((*m1.shape, l, l))
-    for i in degrees:
-        for j in degrees:
-            rest = sum(
-                math.factorial(k) * xi[..., i - 1, k] * xi[..., j - 1, k] for k in range(min(i, j) + 1) if k != 1
-            )
-            linear = xi[..., i - 1, 1] * xi[..., j - 1, 1]
-            inverse[..., i - 1, j - 1] = power[i - 1] * power[j - 1] * ratio * (m2 * linear + m1 * rest)
-    Omega = np.linalg.inv(inverse)
-    r = [math.factorial(p) * ratio * (m2 if p == 1 else m1) * (c_star[1] / np.sqrt(B)) ** p for p in degrees]
-    total = np.zeros(m1.shape)
-    for p in degrees:
-        for q in degrees:
-            inner = sum(
-                Omega[..., i - 1, j - 1] * power[i - 1] * power[j - 1] * xi[..., i - 1, p] * xi[..., j - 1, q]
-                for i in degrees
-                for j in degrees
-            )
-            total = total + c_star[p] * c_star[q] * r[p - 1] * r[q - 1] * inner
-    return np.asarray(np.asarray(lam) * total)
-
-
-def published_Delta_1(
-    sigma: Function,
-    sigma_star: Function,
-    *,
-    phi: ArrayLike,
-    psi: ArrayLike,
-    lam: ArrayLike,
-    sigma_eps: ArrayLike = 0.0,
-) -> Array:
-    r"""Equation (1), as printed: right for the residual y.
-
-    Parameters
-    ----------
-    sigma, sigma_star, phi, psi, lam, sigma_eps
-        As in `Delta`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `Delta`.
-    """
-    m, c_star, B = _published(sigma, sigma_star, phi, psi, lam, sigma_eps)
-    return np.asarray(m.psi * np.asarray(lam) * c_star[1] ** 4 * m.m2 / (m.phi * B))
-
-
-def published_Delta_2(
-    sigma: Function,
-    sigma_star: Function,
-    *,
-    phi: ArrayLike,
-    psi: ArrayLike,
-    lam: ArrayLike,
-    sigma_eps: ArrayLike = 0.0,
-) -> Array:
-    r"""Equation (2), as printed: right for the slides' spikes; the real network has :math:`4/(3+2\rho+\rho^2)` for 4/3.
-
-    Parameters
-    ----------
-    sigma, sigma_star, phi, psi, lam, sigma_eps
-        As in `Delta`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `Delta`.
-    """
-    m, c_star, B = _published(sigma, sigma_star, phi, psi, lam, sigma_eps)
-    second = 4 * m.psi * np.asarray(lam) * c_star[1] ** 4 * c_star[2] ** 2 * m.m1 / (3 * m.phi * B**2)
-    first = published_Delta_1(sigma, sigma_star, phi=phi, psi=psi, lam=lam, sigma_eps=sigma_eps)
-    return np.asarray(first + second)
-
-
-def published_Lambda_1(
-    sigma: Function,
-    sigma_star: Function,
-    *,
-    phi: ArrayLike,
-    psi: ArrayLike,
-    lam: ArrayLike,
-    sigma_eps: ArrayLike = 0.0,
-) -> Array:
-    r"""Equation (3), as printed: it lacks a factor :math:`\phi/(\psi m_1^2)` (see `Lambda`).
-
-    Parameters
-    ----------
-    sigma, sigma_star, phi, psi, lam, sigma_eps
-        As in `Delta`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `Delta`.
-    """
-    m, c_star, B = _published(sigma, sigma_star, phi, psi, lam, sigma_eps)
-    return np.asarray(c_star[1] ** 4 / B * -m.dm2)
-
-
-def published_Lambda_2(
-    sigma: Function,
-    sigma_star: Function,
-    *,
-    phi: ArrayLike,
-    psi: ArrayLike,
-    lam: ArrayLike,
-    sigma_eps: ArrayLike = 0.0,
-) -> Array:
-    r"""Equation (4), as printed: the second term has the :math:`1/m_1^2` that (3) lacks, both lack :math:`\phi/\psi`.
-
-    Both equations are right if their :math:`\lambda` is :math:`n\lambda/N` and the first term is divided by
-    :math:`m_1^2` too.
-
-    Parameters
-    ----------
-    sigma, sigma_star, phi, psi, lam, sigma_eps
-        As in `Delta`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `Delta`.
-    """
-    m, c_star, B = _published(sigma, sigma_star, phi, psi, lam, sigma_eps)
-    second = 4 * c_star[1] ** 4 * c_star[2] ** 2 / (3 * B**2 * m.m1**2) * -m.dm1
-    first = published_Lambda_1(sigma, sigma_star, phi=phi, psi=psi, lam=lam, sigma_eps=sigma_eps)
-    return np.asarray(first + second)
 
 
 @dataclass(frozen=True)
@@ -460,7 +275,7 @@ class _Setting:
         spikes: Spikes,
         rows: InitialWeights,
     ) -> _Setting:
-        _check_degree(l, 0)
+        check_degree(l, 0)
         if spikes not in ("network", "published"):
             raise InvalidInput("spikes", spikes, "'network' or 'published'")
         if rows not in ("gaussian", "sphere"):
@@ -519,24 +334,7 @@ class _Setting:
         return whole - numerator**2 / denominator, numerator**2 * dcost / denominator**2
 
 
-def _published(
-    sigma: Function, sigma_star: Function, phi: ArrayLike, psi: ArrayLike, lam: ArrayLike, sigma_eps: ArrayLike
-) -> tuple[Traces, Array, Array]:
-    setting = _Setting.of(2, sigma, sigma_star, phi, psi, lam, sigma_eps, "y", "published", "sphere")
-    return setting.found, setting.c_star, setting.norm**2
-
-
-def _monomials(l: int, rho: Array) -> Array:  # noqa: E741
-    """Return xi_ik, the coefficient of H_k in ``E_u (x + sqrt(rho) u)^i``, i = 1..l, k = 0..l; trailing axes."""
-    xi = np.zeros((*rho.shape, l, l + 1))
-    for i in range(1, l + 1):
-        for k in range(i % 2, i + 1, 2):
-            pairs = (i - k) // 2
-            double_factorial = math.factorial(i - k) / (2**pairs * math.factorial(pairs))
-            xi[..., i - 1, k] = math.comb(i, k) * double_factorial * (1 + rho) ** pairs
-    return xi
-
-
-def _check_degree(l: int, minimum: int) -> None:  # noqa: E741
+def check_degree(l: int, minimum: int) -> None:  # noqa: E741
+    """Raise InvalidInput unless `l` is an integer, at least `minimum`."""
     if isinstance(l, bool) or not isinstance(l, (int, np.integer)) or l < minimum:
         raise InvalidInput("l", l, f"an integer >= {minimum}")

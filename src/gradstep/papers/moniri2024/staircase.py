@@ -2,6 +2,7 @@ r"""The staircase: limits of training loss and test error as functions of the ex
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -67,9 +68,7 @@ def L_tr(alpha: ArrayLike, sigma: str | ScalarFunction, sigma_star: str | Scalar
     InvalidInput, NotConverged
         As `degree` and `Delta`.
     """
-    spikes, which = np.unique(degree(alpha), return_inverse=True)
-    gains = np.array([float(Delta(int(l), sigma, sigma_star, **setting)) for l in spikes])  # noqa: E741
-    return L_tr_0(sigma, sigma_star, **_initial(setting)) - gains[which].reshape(np.shape(alpha))
+    return _steps_down(alpha, L_tr_0, Delta, sigma, sigma_star, setting)
 
 
 def L_te(alpha: ArrayLike, sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, **setting: Any) -> Any:
@@ -89,10 +88,18 @@ def L_te(alpha: ArrayLike, sigma: str | ScalarFunction, sigma_star: str | Scalar
     InvalidInput, NotConverged
         As `L_tr`.
     """
+    return _steps_down(alpha, L_te_0, Lambda, sigma, sigma_star, setting)
+
+
+def _steps_down(
+    alpha: ArrayLike,
+    initial: Callable[..., NDArray[np.float64]],
+    gain: Callable[..., NDArray[np.float64]],
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    setting: Mapping[str, Any],
+) -> Any:
     spikes, which = np.unique(degree(alpha), return_inverse=True)
-    gains = np.array([float(Lambda(int(l), sigma, sigma_star, **setting)) for l in spikes])  # noqa: E741
-    return L_te_0(sigma, sigma_star, **_initial(setting)) - gains[which].reshape(np.shape(alpha))
-
-
-def _initial(setting: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in setting.items() if name in ("phi", "psi", "lam", "sigma_eps")}
+    gains = np.array([float(gain(int(l), sigma, sigma_star, **setting)) for l in spikes])  # noqa: E741
+    before_step = {name: value for name, value in setting.items() if name in ("phi", "psi", "lam", "sigma_eps")}
+    return initial(sigma, sigma_star, **before_step) - gains[which].reshape(np.shape(alpha))

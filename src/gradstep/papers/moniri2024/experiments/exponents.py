@@ -30,9 +30,7 @@ from gradstep.papers.moniri2024.staircase import degree, windows
 from gradstep.papers.outcome import Comparison, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Problem
-from gradstep.simulation.backend import backend
-from gradstep.simulation.instance import step_sample
-from gradstep.simulation.step import gradient
+from gradstep.simulation.spectra import first_layer
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict, predict_many
 
@@ -65,23 +63,12 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     alphas, test = settings.pop("alphas"), settings.pop("test")
     problem = Problem.moniri2024(**settings, alpha=0.0)
     n, ridge, noise = float(problem.n), float(problem.ridge), problem.noise  # type: ignore[arg-type]
-    weights, readout = network.initial(problem, seed)
     inputs, labels = network.data(problem, seed)
-    N, d = weights.shape
-    step = gradient(
-        backend(None, "float64"),
-        problem.activation,
-        problem.teacher,
-        step_sample(seed, int(n), d),
-        weights,
-        readout,
-        noise=noise,
-        output_factor=1 / N if problem.output_scale == "1/N" else 1 / np.sqrt(N),
-    )
-    v = step.linear / np.linalg.norm(step.linear)
+    layer = first_layer(problem, seed)
+    v = layer.linear / np.linalg.norm(layer.linear)
     found: dict[str, list[float]] = {"L_tr": [], "L_te": []}
     for eta in [0.0, *(n**alpha for alpha in alphas)]:
-        after = weights + eta / np.sqrt(N) * step.rows
+        after = layer.before + eta / np.sqrt(len(layer.readout)) * layer.gradient
         fit = network.fit(network.features(problem, after, inputs), labels, [ridge])
         found["L_tr"].append(float(fit.squared_residual[0] + ridge * fit.squared_norm[0]) / n)
         if test:

@@ -19,19 +19,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from gradstep.papers.ba2022 import network
 from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.moniri2024.gains import (
-    Delta,
-    Delta_by_matrix,
-    Lambda,
-    direction,
-    published_Delta,
-    published_Lambda_1,
-    published_Lambda_2,
-)
+from gradstep.papers.moniri2024.features import smoothed_powers
+from gradstep.papers.moniri2024.gains import Delta, Delta_by_matrix, Lambda, direction
+from gradstep.papers.moniri2024.published import published_Delta, published_Lambda_1, published_Lambda_2
 from gradstep.papers.moniri2024.staircase import windows
 from gradstep.papers.outcome import Check, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points, Table
@@ -88,19 +83,9 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
 
 def _power(kappa: Array, k: int, rho: float) -> Array:
     """Return ``E_u (kappa + sqrt(rho) u)^k``, divided by its root mean square over kappa."""
-
-    def gaussian_moment(power: int) -> float:
-        return float(math.factorial(power) / (2 ** (power // 2) * math.factorial(power // 2)))
-
-    coefficients = [math.comb(k, 2 * j) * rho**j * gaussian_moment(2 * j) for j in range(k // 2 + 1)]
-    powers = [k - 2 * j for j in range(k // 2 + 1)]
-    square = sum(
-        a * b * gaussian_moment(p + q)
-        for a, p in zip(coefficients, powers, strict=True)
-        for b, q in zip(coefficients, powers, strict=True)
-    )
-    value: Array = np.asarray(sum(a * kappa**p for a, p in zip(coefficients, powers, strict=True)))
-    return value / math.sqrt(square)
+    in_hermite = smoothed_powers(k, 1 + rho)[-1]
+    square = float(in_hermite**2 @ [math.factorial(p) for p in range(k + 1)])
+    return np.asarray(polyval(kappa, smoothed_powers(k, rho)[-1])) / math.sqrt(square)
 
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:

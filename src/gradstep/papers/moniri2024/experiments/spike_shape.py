@@ -30,6 +30,7 @@ from gradstep.papers.moniri2024.staircase import windows
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Problem
+from gradstep.simulation.spectra import first_layer
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
 
@@ -60,13 +61,11 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     settings = dict(parameters)
     degrees = settings.pop("degrees")
     problem = Problem.moniri2024(**settings, residual="y")
-    weights, readout = network.initial(problem, seed)
     inputs, _ = network.data(problem, seed)
-    step = network.gradient_at(problem, seed, weights, readout)
-    after = weights + problem.step_size / math.sqrt(len(readout)) * step.rows
-    change = network.features(problem, after, inputs) - network.features(problem, weights, inputs)
-    kappa = inputs @ (step.linear / np.linalg.norm(step.linear))
-    squares = readout**2 / np.linalg.norm(readout**2)
+    layer = first_layer(problem, seed)
+    change = network.features(problem, layer.after, inputs) - network.features(problem, layer.before, inputs)
+    kappa = inputs @ (layer.linear / np.linalg.norm(layer.linear))
+    squares = layer.readout**2 / np.linalg.norm(layer.readout**2)
     along = hermite_values(kappa, max(degrees)) @ (change @ squares) / len(kappa)
     return {"coefficient": [float(along[p]) for p in degrees]}
 
@@ -131,16 +130,12 @@ def _resummed(base: Mapping[str, Any], n: float, alpha: float, p: int) -> float:
 def _second(base: Mapping[str, Any], n: float, alphas: Array, p: int) -> tuple[Array, Array]:
     """Return the published second spike's coefficient, and the one with tau."""
     problem = _problem(base, n, 0.0)
-    student, v = moments(problem.activation), _direction(base)
+    student = moments(problem.activation)
+    v = direction(base["activation"], base["teacher"], phi=base["phi"], sigma_eps=base["noise"], residual="y")
     N = float(problem.width)  # type: ignore[arg-type]
     s_squared = (float(n) ** alphas * student.linear * float(v.norm)) ** 2 / N
     published = math.sqrt(3 * N) * student.quadratic / math.sqrt(2) * s_squared * (1 if p == 0 else math.sqrt(2))
     return published, published * (1 + float(v.rho)) if p == 0 else published
-
-
-def _direction(base: Mapping[str, Any], phi: Any = None) -> Any:
-    ratio = base["phi"] if phi is None else phi
-    return direction(base["activation"], base["teacher"], phi=ratio, sigma_eps=base["noise"], residual="y")
 
 
 def _gain_panel(settings: Mapping[str, Any]) -> tuple[Panel, Check]:

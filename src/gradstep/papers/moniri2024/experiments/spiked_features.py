@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.papers.ba2022 import network
+from gradstep.papers.experiments.spectra import measured_points
 from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, rest_variance, spike_sizes, spikes
+from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, spike_sizes, spikes
 from gradstep.papers.outcome import Check, Outcome, compare
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
-from gradstep.simulation.instance import TEACHER_AXIS, check_sample, fit_sample
-from gradstep.simulation.ridge import dual_path
+from gradstep.simulation.instance import TEACHER_AXIS, check_sample
 from gradstep.simulation.spectra import FirstLayer, first_layer
 from gradstep.simulation.streams import Purpose, generator
 from gradstep.sweeps import Result, Task
@@ -58,10 +59,7 @@ def _gradient_rest(problem: Problem) -> tuple[float, float]:
     """Return the limit of ``|beta|`` and the variance of the rest of the gradient."""
     d, width, n_step = float(problem.d), float(problem.width), float(problem.n_step)  # type: ignore[arg-type]
     step = step_statistics(problem, d, width, n_step)
-    noise = step.gradient_norm**2 * (1 - step.alignment**2)  # phi E[y^2]
-    eta = problem.step_size
-    rest = rest_variance(problem.activation, eta=eta, dimension_ratio=d / n_step, residual_square=noise * n_step / d)
-    return step.gradient_norm, rest
+    return step.gradient_norm, width * step.bulk
 
 
 def _terms(problem: Problem, layer: FirstLayer, inputs: Array, order: int, rest: float) -> Spikes:
@@ -79,11 +77,9 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Measure ``||F - F_l|| / sqrt(n)``, published and corrected, and the norm of every corrected term."""
     problem = Problem.moniri2024(**parameters["base"])
     order, layer = parameters["order"], first_layer(problem, seed)
-    inputs = np.concatenate([x for x, _ in fit_sample(seed, int(problem.n), int(problem.d)).blocks()])  # type: ignore[arg-type]
-    n, difference = (
-        len(inputs),
-        problem.activation(inputs @ layer.after.T) - problem.activation(inputs @ layer.before.T),
-    )
+    inputs, _ = network.data(problem, seed)
+    n = len(inputs)
+    difference = network.features(problem, layer.after, inputs) - network.features(problem, layer.before, inputs)
     corrected = _terms(problem, layer, inputs, order, _gradient_rest(problem)[1])
     distances = {}
     for name, terms in (("published", _terms(problem, layer, inputs, order, 0.0)), ("corrected", corrected)):
@@ -96,11 +92,9 @@ def measure_errors(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Fit F, published and corrected F_l and the Gaussian equivalent with spikes; return their errors."""
     problem = Problem.moniri2024(**parameters["base"])
     layer, order = first_layer(problem, seed), parameters["order"]
-    n, d, ridge = int(problem.n), int(problem.d), float(problem.ridge)  # type: ignore[arg-type]
-    train_blocks = list(fit_sample(seed, n, d).blocks())
-    inputs, noise = (np.concatenate(part) for part in zip(*train_blocks, strict=True))
+    (d, _, n), ridge = network.sizes(problem), float(problem.ridge)  # type: ignore[arg-type]
+    inputs, labels = network.data(problem, seed)
     fresh = np.concatenate([x for x, _ in check_sample(seed, parameters["test_factor"] * n, d).blocks()])
-    labels = problem.teacher(inputs[:, TEACHER_AXIS]) + problem.noise * noise
     truth = problem.teacher(fresh[:, TEACHER_AXIS])
     draw = generator(seed, Purpose.TEST_INPUTS, block=2**20)
     rest = _gradient_rest(problem)[1]
@@ -108,16 +102,16 @@ def measure_errors(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     def spiked(start: Array, x: Array, variance: float) -> Array:
         return _terms(problem, layer, x, order, variance).added_to(start)
 
-    sides = {"F": [], "F_l": [], "corrected": [], "equivalent": []}  # type: dict[str, list[Array]]
+    sides: dict[str, list[Array]] = {"F": [], "F_l": [], "corrected": [], "equivalent": []}
     for x in (inputs, fresh):
-        initial = np.asarray(problem.activation(x @ layer.before.T))
-        sides["F"].append(np.asarray(problem.activation(x @ layer.after.T)))
+        initial = network.features(problem, layer.before, x)
+        sides["F"].append(network.features(problem, layer.after, x))
         sides["F_l"].append(spiked(initial, x, 0.0))
         sides["corrected"].append(spiked(initial, x, rest))
         sides["equivalent"].append(spiked(gaussian_equivalent(problem.activation, x, layer.before, draw), x, rest))
     found: dict[str, Any] = {}
     for name, (train, test) in sides.items():
-        fit = dual_path(train, labels, [ridge])
+        fit = network.fit(train, labels, [ridge])
         found[f"{name} train"] = float(fit.squared_residual[0] / n)
         found[f"{name} test"] = float(np.mean((truth - test @ fit.readouts[:, 0]) ** 2))
     return found
@@ -153,7 +147,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             theory = [size[k] / math.sqrt(n) for size, n in zip(sizes, points, strict=True)]
             values = [[r["terms"][k] / math.sqrt(n) for r in group] for group, n in zip(groups, points, strict=True)]
             lines.append(Line(points, theory, label, regime))
-            marks.append(_points(points, values, label, regime))
+            marks.append(measured_points(points, values, label, regime))
             comparisons += [
                 compare(t, v, curve=f"α = {alpha:g}, {label}", place=n, quantity="norm of the term")
                 for t, v, n in zip(theory, values, points, strict=True)
@@ -168,7 +162,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             lines.append(Line(points, means[k], f"F_{k}", _REGIMES[k]))
             if k > 1:
                 lines.append(Line(points, published, "", _REGIMES[k], "dashed"))
-            marks.append(_points(points, values, f"F_{k}", _REGIMES[k]))
+            marks.append(measured_points(points, values, f"F_{k}", _REGIMES[k]))
         panels.append(
             Panel(f"α = {alpha:g}: F - F_l", "samples n", "||F - F_l|| / √n", "log", "log", lines=lines, points=marks)
         )
@@ -178,12 +172,6 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             Check(f"exponent in n of ||F - F_{window}|| / sqrt n at alpha = {alpha:g}", slope, 0.0, slope < 0)
         )
     return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
-
-
-def _points(x: Sequence[float], values: Sequence[Sequence[float]], label: str, regime: str) -> Points:
-    mean = [float(np.mean(v)) for v in values]
-    error = [float(np.std(v, ddof=1) / np.sqrt(len(v))) for v in values]
-    return Points(list(x), mean, error, label, regime)
 
 
 def _universality(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
@@ -200,7 +188,7 @@ def _universality(figure: Figure, preset: Mapping[str, Any], results: Sequence[R
         lines, points = [], []
         for name, (label, regime) in curves.items():
             values = [[r[f"{name} {side}"] for r in group] for group in groups]
-            shown = _points(alphas, values, label, regime)
+            shown = measured_points(alphas, values, label, regime)
             lines.append(Line(alphas, shown.mean, label, regime, "dashed" if name == "F_l" else "solid"))
             points.append(shown)
         panels.append(Panel(f"{side}ing error", "α", f"{side} error", lines=lines, points=points))

@@ -596,9 +596,10 @@ def collect(
 ) -> None:
     """Collect the results of a sweep into one labelled dataset; what is not finished is nan."""
     from gradstep.cli import output
-    from gradstep.sweeps import collect, save
+    from gradstep.sweeps import check_file, collect, save
 
-    dataset = collect(results)
+    check_file(out)
+    dataset = collect(results, every_seed=out.suffix == ".nc")
     save(dataset, out)
     sizes = {str(name): int(size) for name, size in dataset.sizes.items()}
     if json_:
@@ -621,6 +622,24 @@ def status(
         output.print_json({"command": "status", "versions": output.versions(), **counts})
     else:
         output.print_lines(*(f"{name:>8}  {value}" for name, value in counts.items()))
+
+
+@app.command("app", epilog="Example: [bold]gradstep app[/bold], then drag a slider.")
+def app_(
+    host: Annotated[str, typer.Option(help="Address to listen on; others than the loopback's can be reached.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes one that is free.")] = 8765,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="Processes for curves, and for simulations; by the cores if not given."),
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+) -> None:
+    """Open the interactive page: sliders, live curves, simulations over them. Works offline, on this machine only."""
+    from gradstep.cli.app import run_app
+
+    run_app(host, port, workers, browser=browser)
 
 
 @app.command()

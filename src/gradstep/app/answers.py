@@ -1,0 +1,171 @@
+"""What the page shows, computed in a worker process: curves, learned function, spectrum, optimum, code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from gradstep.app.code import code_of
+from gradstep.app.regimes import regime_of, verdict
+from gradstep.app.settings import Axis, coefficient_in, penalty_in, problem_of
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.papers.ba2022 import kernel_lower_bound
+from gradstep.problem import Problem
+from gradstep.theory import Prediction, predict, predict_many
+from gradstep.theory.large_step import best_linear_error
+from gradstep.theory.prediction import QUANTITIES
+from gradstep.theory.spectrum import Outlier, feature_spectrum
+from gradstep.theory.tuning import tune
+
+__all__ = ["best", "code", "curve_part", "here", "learned", "spectrum"]
+
+#: What linear algebra and arithmetic raise on numbers out of range.
+_OUT_OF_RANGE = (NotConverged, ArithmeticError, np.linalg.LinAlgError)
+#: The spectrum's outliers grow with the sizes, so that it has no picture in the limit: this dimension stands for it.
+_SPECTRUM_DIMENSION = 1000
+_MOST_OUTLIERS = 6
+_POWERS = ("1", "κ", "κ²", "κ³", "κ⁴")
+
+
+def _setting(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    setting = request.get("problem")
+    if not isinstance(setting, Mapping):
+        raise InvalidInput("problem", setting, "a mapping of parameter names to values")
+    return setting
+
+
+def _axis(request: Mapping[str, Any]) -> Axis:
+    given = request.get("axis")
+    if not isinstance(given, Mapping):
+        raise InvalidInput("axis", given, "{name, from, to, count, scale}")
+    return Axis.parse(given)
+
+
+def curve_part(request: Mapping[str, Any], part: int, parts: int) -> dict[str, Any]:
+    """Predict every `parts`-th place of an axis, from the `part`-th on; a place without an answer is null."""
+    setting, axis = _setting(request), _axis(request)
+    settings = [axis.apply(setting, place) for place in axis.places[part::parts]]
+    problems = [problem_of(s) for s in settings]
+    found, failure = _predictions(problems)
+    if failure and not any(found):
+        raise failure
+    return {
+        "x": [axis.place(s, p) for s, p in zip(settings, problems, strict=True)],
+        "test_error": [p.test_error if p else None for p in found],
+        "train_error": [p.train_error if p else None for p in found],
+        "failure": str(failure) if failure else None,
+    }
+
+
+def _predictions(problems: Sequence[Problem]) -> tuple[list[Prediction | None], Exception | None]:
+    """Predict what can be; return with it the first error."""
+    try:
+        return list(predict_many(problems)), None
+    except (InvalidInput, *_OUT_OF_RANGE):
+        pass
+    found: list[Prediction | None] = []
+    failure: Exception | None = None
+    for problem in problems:
+        try:
+            found.append(predict(problem))
+        except (InvalidInput, *_OUT_OF_RANGE) as error:
+            found.append(None)
+            failure = failure or error
+    return found, failure
+
+
+def here(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Predict the setting itself: quantities, bounds, regime."""
+    setting, axis = _setting(request), _axis(request)
+    problem = problem_of(setting)
+    prediction = predict(problem)
+    kernel = kernel_lower_bound(problem.teacher)
+    return {
+        "x": _finite(axis.place(setting, problem)),
+        **{name: _finite(getattr(prediction, name)) for name in QUANTITIES},
+        "method": prediction.method,
+        "residual": _finite(prediction.residual),
+        "kernel_bound": kernel,
+        "best_linear": best_linear_error(problem.teacher),
+        "regime": {**asdict(regime_of(problem, prediction.alignment)), "verdict": verdict(prediction, kernel)},
+        "problem": problem.to_dict(),
+        "description": str(problem),
+    }
+
+
+def learned(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mean output of the trained network, and of the teacher, given the projection on the spike."""
+    problem = problem_of(_setting(request))
+    curve = predict(problem).curve
+    if curve is None:
+        # The papers' limits state errors only; the equations for every step size are the same there.
+        curve = predict(problem, rows="network").curve
+    if curve is None:
+        raise InvalidInput("d", problem.d, "a finite dimension: these equations give no learned function")
+    return {"kappa": curve.kappa.tolist(), "learned": curve.learned.tolist(), "teacher": curve.target.tolist()}
+
+
+def spectrum(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the predicted density of the singular values of the features, and the outliers."""
+    problem = problem_of(_setting(request))
+    if problem.is_limit:
+        problem = problem.at_dimension(_SPECTRUM_DIMENSION)
+    found = feature_spectrum(problem)
+    bands = [
+        {"singular_value": np.sqrt(b.eigenvalue).tolist(), "density": (2 * np.sqrt(b.eigenvalue) * b.density).tolist()}
+        for b in found.bulk.bands
+    ]
+    outliers = [
+        {
+            "singular_value": outlier.singular_value,
+            "label": _name(outlier),
+            "sample_overlap": outlier.sample_overlap.tolist(),
+            "teacher_overlap": outlier.teacher_overlap.tolist(),
+        }
+        for outlier in found.outliers[:_MOST_OUTLIERS]
+    ]
+    return {"d": problem.d, "bands": bands, "atom": found.bulk.atom, "outliers": outliers}
+
+
+def _name(outlier: Outlier) -> str:
+    """Say which function of the projection kappa an outlier's vector is closest to, and how close."""
+    share = float(np.max(outlier.sample_overlap))
+    return f"{_POWERS[outlier.sample_degree]} ({100 * share:.0f} %)"
+
+
+def best(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the best penalty, step size, or both, in the units of the setting."""
+    setting = _setting(request)
+    problem = problem_of(setting)
+    over = request.get("over", ["ridge"])
+    if over not in (["ridge"], ["eta"], ["ridge", "eta"]):
+        raise InvalidInput("over", over, "['ridge'], ['eta'] or ['ridge', 'eta']")
+    tuned = tune(problem, over)
+    units = {"ridge": penalty_in, "eta": coefficient_in}
+    return {
+        "test_error": tuned.prediction.test_error,
+        "train_error": tuned.prediction.train_error,
+        "before": tuned.before.test_error,
+        "values": {name: units[name](setting, tuned.problem) for name in over},
+        "meanings": {parameter.name: parameter.meaning for parameter in tuned.parameters},
+    }
+
+
+def code(request: Mapping[str, Any]) -> dict[str, str]:
+    """Return Python code that computes the same curves."""
+    settings = request.get("problems")
+    if not isinstance(settings, list) or not 1 <= len(settings) <= 4:
+        raise InvalidInput("problems", None, "a list of one to four problems")
+    for setting in settings:
+        problem_of(_setting({"problem": setting}))
+    axis = _axis(request)
+    return {"code": code_of(settings, axis, request["axis"].get("scale"))}
+
+
+def _finite(value: float) -> float | str:
+    number = float(value)
+    return number if math.isfinite(number) else str(number)

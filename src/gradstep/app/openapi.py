@@ -1,0 +1,181 @@
+"""The description of the JSON interface, for readers and for the fuzzer of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gradstep import __version__
+from gradstep.app.settings import AXES, DEFAULT
+
+__all__ = ["DOCUMENT"]
+
+_NUMBER = {"type": "number"}
+_NULLABLE = {"type": ["number", "string", "null"]}
+_NUMBERS = {"type": "array", "items": {"type": ["number", "null"]}}
+
+
+def _ratio(*names: str) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "properties": {name: {"type": "number", "exclusiveMinimum": 0} for name in names},
+        "additionalProperties": False,
+    }
+
+
+def _object(
+    properties: Mapping[str, Any], required: list[str] | None = None, *, closed: bool = False
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "object", "properties": dict(properties)}
+    if required:
+        found["required"] = required
+    if closed:
+        found["additionalProperties"] = False
+    return found
+
+
+_SIZE = {"anyOf": [_ratio("per_d"), {"type": "integer", "minimum": 1}]}
+_PROBLEM = {
+    **_object(
+        {
+            "activation": {"type": "string", "description": "a registered name or a formula in x"},
+            "teacher": {"type": "string"},
+            "d": {"anyOf": [{"type": "integer", "minimum": 2, "maximum": 1_000_000}, {"const": "inf"}]},
+            "width": _SIZE,
+            "n": _SIZE,
+            "n_step": {"anyOf": [_SIZE, {"enum": ["n", "inf"]}]},
+            "eta": _object(
+                {
+                    "coefficient": {"type": "number", "minimum": 0},
+                    "exponent": {"type": "number", "minimum": 0, "maximum": 1},
+                    "of": {"enum": ["width", "n"]},
+                },
+                ["coefficient"],
+                closed=True,
+            ),
+            "ridge": _ratio("per_d", "per_n", "per_width"),
+            "noise": {"type": "number", "minimum": 0},
+            "readout": {"anyOf": [{"enum": ["gaussian", "constant"]}, {"type": "object"}]},
+            "initial_weights": {"enum": ["gaussian", "sphere"]},
+            "output_scale": {"enum": ["1/N", "1/sqrt(N)"]},
+        },
+        ["activation", "teacher", "d", "width", "n", "n_step", "eta", "ridge"],
+        closed=True,
+    ),
+    "description": "The fields of gradstep.Problem; sizes are ratios to d or whole numbers.",
+    "examples": [DEFAULT],
+}
+_AXIS = _object(
+    {
+        "name": {"enum": list(AXES)},
+        "from": {"type": "number", "minimum": 0},
+        "to": {"type": "number", "exclusiveMinimum": 0},
+        "count": {"type": "integer", "minimum": 2, "maximum": 200},
+        "scale": {"enum": ["linear", "log"]},
+    },
+    ["name"],
+)
+_ERROR = _object({"error": _object({"message": {"type": "string"}}, ["message"])}, ["error"])
+_CURVE = _object(
+    {
+        "curve": _object(
+            {"x": _NUMBERS, "test_error": _NUMBERS, "train_error": _NUMBERS}, ["x", "test_error", "train_error"]
+        ),
+        "here": _object({"test_error": _NULLABLE, "kernel_bound": _NUMBER, "regime": {"type": "object"}}, ["regime"]),
+        "failure": {"type": ["string", "null"]},
+    },
+    ["curve", "here"],
+)
+_ANSWERS = {
+    "400": "The body is no JSON object.",
+    "403": "Asked for by another page.",
+    "413": "The body is too large.",
+    "415": "The body is not declared as JSON.",
+    "422": "A value cannot be used: the field, the value, what is allowed.",
+    "429": "Too many requests at once.",
+    "503": "This takes too long.",
+}
+
+
+def _post(
+    summary: str, body: Mapping[str, Any], answer: Mapping[str, Any], media: str = "application/json"
+) -> dict[str, Any]:
+    errors = {
+        code: {"description": text, "content": {"application/json": {"schema": _ERROR}}}
+        for code, text in _ANSWERS.items()
+    }
+    return {
+        "post": {
+            "summary": summary,
+            "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+            "responses": {"200": {"description": "the answer", "content": {media: {"schema": answer}}}, **errors},
+        }
+    }
+
+
+_REFERENCE = {"$ref": "#/components/schemas/Problem"}
+_ONE = {"problem": _REFERENCE}
+_LINE = {"problem": _REFERENCE, "axis": {"$ref": "#/components/schemas/Axis"}}
+
+DOCUMENT: Mapping[str, Any] = {
+    "openapi": "3.1.0",
+    "info": {"title": "gradstep app", "version": __version__},
+    "components": {"schemas": {"Problem": _PROBLEM, "Axis": _AXIS}},
+    "paths": {
+        "/api/start": {
+            "get": {
+                "summary": "What the page starts from: axes, functions, presets.",
+                "responses": {
+                    "200": {"description": "the facts", "content": {"application/json": {"schema": {"type": "object"}}}}
+                },
+            }
+        },
+        "/api/curves": _post(
+            "Errors along an axis, and what is known at the setting.", _object(_LINE, list(_LINE)), _CURVE
+        ),
+        "/api/learned": _post(
+            "The learned function along the spike.",
+            _object(_ONE, list(_ONE)),
+            _object({"kappa": _NUMBERS, "learned": _NUMBERS, "teacher": _NUMBERS}, ["kappa", "learned", "teacher"]),
+        ),
+        "/api/spectrum": _post(
+            "The singular values of the features.",
+            _object(_ONE, list(_ONE)),
+            _object(
+                {"d": {"type": "integer"}, "atom": _NUMBER, "bands": {"type": "array"}, "outliers": {"type": "array"}},
+                ["bands"],
+            ),
+        ),
+        "/api/best": _post(
+            "The best penalty and step size.",
+            _object({**_ONE, "over": {"enum": [["ridge"], ["eta"], ["ridge", "eta"]]}}, list(_ONE)),
+            _object({"test_error": _NUMBER, "values": {"type": "object"}}, ["test_error", "values"]),
+        ),
+        "/api/code": _post(
+            "Python code that gives the same.",
+            _object(
+                {
+                    "problems": {"type": "array", "items": _REFERENCE, "minItems": 1, "maxItems": 4},
+                    "axis": _LINE["axis"],
+                },
+                ["problems", "axis"],
+            ),
+            _object({"code": {"type": "string"}}, ["code"]),
+        ),
+        "/api/simulate": _post(
+            "The real network at places of the axis: one line of JSON as each network is finished.",
+            _object(
+                {
+                    **_LINE,
+                    "seeds": {"type": "integer", "minimum": 2, "maximum": 100},
+                    "d": {"type": "integer", "minimum": 2},
+                },
+                list(_LINE),
+            ),
+            {"type": "string"},
+            "application/x-ndjson",
+        ),
+    },
+}

@@ -1,0 +1,393 @@
+"""The server of the page: static files and a small JSON interface, for this machine only.
+
+Every number is computed in a worker process; the event loop only passes messages. What a request may cost is bounded:
+the size of its body, the number of places, the time an answer may take, the requests that may wait, the simulations
+that may run. A request whose sender has gone is dropped, and with it the process that worked for it alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import tempfile
+import webbrowser
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gradstep import __version__
+from gradstep.app import answers
+from gradstep.app.openapi import DOCUMENT
+from gradstep.app.presets import presets
+from gradstep.app.settings import AXES, DEFAULT
+from gradstep.app.simulation import simulation
+from gradstep.app.workers import Busy, Gone, TooLong, Workers
+from gradstep.errors import GradstepError, InvalidInput, NotConverged
+from gradstep.gaussian import REGISTERED
+from gradstep.problem import CONVENTION
+
+__all__ = ["LOOPBACK", "create_app", "serve"]
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+_LARGEST_BODY = 32 * 1024
+#: Processes for what follows a slider, at most.
+_MOST_THEORY = 4
+_SIMULATIONS = 2
+#: Seconds that an answer may take: one part of a curve, one optimum or spectrum, one simulated network.
+_CURVE_LIMIT, _STUDY_LIMIT, _NETWORK_LIMIT = 15.0, 90.0, 300.0
+
+_SECURITY = {
+    b"content-security-policy": b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    b"frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-resource-policy": b"same-origin",
+}
+
+
+class _Reply(Response):
+    """JSON in ASCII: whatever a request held can be sent back, lone surrogates too."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return _text(content).encode("ascii")
+
+
+def _text(content: Any) -> str:
+    return json.dumps(content, allow_nan=False, separators=(",", ":"))
+
+
+class _Refused(GradstepError):  # noqa: N818 - reads as what it says
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, message: str, **details: Any) -> None:
+        self.status, self.body = status, {"error": {"message": message, **details}}
+        super().__init__(message)
+
+
+def _explained(error: Exception) -> _Refused:
+    """Return the reply to what a computation raised."""
+    match error:
+        case _Refused():
+            return error
+        case InvalidInput():
+            value = error.value if error.value is None else str(error.value)[:200]
+            message = f"{error.field}: {error.allowed}"
+            return _Refused(422, message[:1000], field=error.field, value=value, allowed=error.allowed[:1000])
+        case NotConverged():
+            return _Refused(422, str(error), field=None, value=None, allowed=error.advice)
+        case Busy():
+            return _Refused(429, "Too many requests at once: wait for one to end.")
+        case TooLong():
+            return _Refused(503, "This takes too long: use less extreme settings.")
+        case Gone():
+            return _Refused(503, "The process that worked on this has ended: try again.")
+    return _Refused(500, "An error in gradstep; the terminal says more.")
+
+
+def _error_reply(error: Exception) -> Response:
+    refused = _explained(error)
+    return _Reply(refused.body, refused.status)
+
+
+class _Limits:
+    """Refuses bodies that are too large and requests from other pages; adds the headers that keep the page closed."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers, received = Headers(scope=scope), 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > _LARGEST_BODY:
+                raise _Refused(413, f"A request has at most {_LARGEST_BODY} bytes.")
+            return message
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_SECURITY.items()]
+            await send(message)
+
+        try:
+            origin = headers.get("origin")
+            # A page elsewhere can send here what needs no permission; nothing here is for it.
+            if origin is not None and origin != f"http://{headers.get('host')}":
+                raise _Refused(403, "This server answers its own page only.")
+            await self._app(scope, counted, secured)
+        except _Refused as refused:
+            await _Reply(refused.body, refused.status)(scope, receive, secured)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+async def _body(request: Request) -> Mapping[str, Any]:
+    """Read a JSON object."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise _Refused(415, "Send application/json.")
+    try:
+        document = json.loads(await request.body(), parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise _Refused(400, "The body is not JSON.") from None
+    if not isinstance(document, dict):
+        raise _Refused(400, "The body is not a JSON object.")
+    return document
+
+
+async def _unless_gone(request: Request, work: Awaitable[Any]) -> Any:
+    """Wait for work, and drop it when the sender of the request has gone."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+
+
+Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
+
+
+def _endpoint(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(request: Request) -> Response:
+        try:
+            return _Reply(await _unless_gone(request, answer(await _body(request))))
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody reads it
+        except Exception as error:
+            return _error_reply(error)
+
+    return respond
+
+
+def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -> Starlette:
+    """Build the application.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Processes for the curves, and for each simulation (default: as the machine has cores).
+    hosts : sequence of str
+        Names under which it may be addressed.
+    """
+    cores = os.cpu_count() or 1
+    theory = Workers(workers or min(cores, _MOST_THEORY), limit=_CURVE_LIMIT)
+    # What takes seconds goes second.
+    studies = Workers(1, niceness=10, waiting=8, limit=_STUDY_LIMIT, disposable=True)
+    networks = Workers(_SIMULATIONS, niceness=10, waiting=0, limit=_NETWORK_LIMIT, family=True)
+    network_processes = workers or max(1, cores - 1)
+    folder = tempfile.TemporaryDirectory(prefix="gradstep-app-")
+
+    async def curves(request: Mapping[str, Any]) -> Any:
+        parts = len(theory)
+        asked = [theory.ask(answers.curve_part, request, part, parts) for part in range(parts)]
+        now, *found = await asyncio.gather(theory.ask(answers.here, request), *asked)
+        curve: dict[str, list[Any]] = {}
+        for name in ("x", "test_error", "train_error"):
+            curve[name] = [None] * sum(len(part[name]) for part in found)
+            for k, part in enumerate(found):
+                curve[name][k::parts] = part[name]
+        failure = next((part["failure"] for part in found if part["failure"]), None)
+        return {"curve": curve, "here": now, "failure": failure}
+
+    async def simulate(request: Request) -> Response:
+        messages: AsyncIterator[Any] | None = None
+        try:
+            document = await _body(request)
+            messages = networks.follow(simulation, document, folder.name, network_processes)
+            # The first message is the answer to whether it can be done at all.
+            first = await _unless_gone(request, anext(messages))
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except Exception as error:
+            return _error_reply(error)
+        return StreamingResponse(_lines(first, messages), media_type="application/x-ndjson")
+
+    async def page(request: Request) -> Response:
+        return FileResponse(str(_STATIC / "index.html"))
+
+    async def start(request: Request) -> Response:
+        return _Reply(facts)
+
+    async def openapi(request: Request) -> Response:
+        return _Reply(DOCUMENT)
+
+    async def plotly(request: Request) -> Response:
+        return FileResponse(
+            _plotly(), media_type="text/javascript", headers={"cache-control": "public, max-age=31536000, immutable"}
+        )
+
+    facts = {
+        "version": __version__,
+        "plotly": version("plotly"),
+        "convention": CONVENTION,
+        "axes": AXES,
+        "default": DEFAULT,
+        "functions": list(REGISTERED),
+        "presets": presets(),
+    }
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        theory.start()
+        studies.start()
+        try:
+            yield
+        finally:
+            for pool in (theory, studies, networks):
+                pool.close()
+            folder.cleanup()
+
+    def ask(pool: Workers, function: Callable[..., Any]) -> Answer:
+        return partial(pool.ask, function)
+
+    posts: Mapping[str, Answer] = {
+        "curves": curves,
+        "learned": ask(theory, answers.learned),
+        "code": ask(theory, answers.code),
+        "spectrum": ask(studies, answers.spectrum),
+        "best": ask(studies, answers.best),
+    }
+    return Starlette(
+        routes=[
+            Route("/", page),
+            Route("/api/start", start),
+            Route("/api/simulate", simulate, methods=["POST"]),
+            *(Route(f"/api/{name}", _endpoint(answer), methods=["POST"]) for name, answer in posts.items()),
+            Route("/openapi.json", openapi),
+            Route("/plotly.js", plotly),
+            Mount("/static", StaticFiles(directory=str(_STATIC))),
+        ],
+        middleware=[
+            Middleware(_Limits),
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
+        ],
+        lifespan=lifespan,
+    )
+
+
+async def _lines(first: Any, messages: AsyncIterator[Any]) -> AsyncIterator[str]:
+    """Yield messages as lines of JSON; what goes wrong on the way is the last one."""
+    try:
+        yield _text(first) + "\n"
+        async for message in messages:
+            yield _text(message) + "\n"
+    except (InvalidInput, NotConverged, Gone, TooLong, RuntimeError) as error:
+        yield _text({"kind": "error", "message": _explained(error).body["error"]["message"]}) + "\n"
+    finally:
+        await messages.aclose()  # type: ignore[attr-defined]
+
+
+_STATIC = Path(str(files("gradstep.app"))) / "static"
+
+
+def _plotly() -> Path:
+    """Return the plotly.js that comes with the plotly package."""
+    found = find_spec("plotly")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent / "package_data" / "plotly.min.js"
+
+
+class _Announcing(uvicorn.Server):
+    """Says so once the page can be reached."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+def serve(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    workers: int | None = None,
+    browser: bool = True,
+    announce: Callable[[str], None] = print,
+) -> None:
+    """Run the server until it is interrupted.
+
+    Parameters
+    ----------
+    host : str
+        Address to listen on; the page may be asked for under this name and the loopback's.
+    port : int
+        0 for any that is free.
+    workers : int, optional
+        As in `create_app`.
+    browser : bool
+        Whether to open the page.
+    announce : callable
+        Called with the page's address once it can be reached.
+
+    Raises
+    ------
+    InvalidInput
+        If the address cannot be listened on.
+    """
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        allowed = f"an address of this machine that is free ({error.strerror}); --port 0 takes any port"
+        raise InvalidInput("port", f"{host}:{port}", allowed) from None
+    name = f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{listening.getsockname()[1]}/"
+
+    def ready() -> None:
+        announce(address)
+        if browser:
+            webbrowser.open(address)
+
+    config = uvicorn.Config(
+        create_app(workers=workers, hosts=tuple(dict.fromkeys((*LOOPBACK, name)))),
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        ws="none",
+    )
+    _Announcing(config, ready).run(sockets=[listening])

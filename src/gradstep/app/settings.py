@@ -1,0 +1,253 @@
+"""From what the page sends to problems: sizes as ratios, penalties in any paper's unit, one axis that varies."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from gradstep.errors import InvalidInput
+from gradstep.problem import Problem, Proportional, Step
+
+__all__ = ["AXES", "DEFAULT", "Axis", "coefficient_in", "penalty_in", "problem_of", "setting_of"]
+
+#: Parameters for the horizontal axis: what the page calls them, and the range shown first.
+AXES: Mapping[str, Mapping[str, Any]] = {
+    "n": {"label": "samples per dimension n/d", "from": 0.3, "to": 10.0, "scale": "log"},
+    "width": {"label": "neurons per dimension N/d", "from": 0.2, "to": 10.0, "scale": "log"},
+    "n_step": {"label": "samples of the step per dimension n₀/d", "from": 0.3, "to": 30.0, "scale": "log"},
+    "eta": {"label": "step scale c", "from": 0.05, "to": 5.0, "scale": "log"},
+    "alpha": {"label": "step exponent α", "from": 0.0, "to": 0.5, "scale": "linear"},
+    "ridge": {"label": "ridge penalty", "from": 1e-4, "to": 100.0, "scale": "log"},
+}
+
+#: A large step that visibly learns, in the page's units.
+DEFAULT: Mapping[str, Any] = {
+    "activation": "tanh",
+    "teacher": "sin",
+    "d": 256,
+    "width": {"per_d": 1.5},
+    "n_step": {"per_d": 4.0},
+    "n": {"per_d": 3.0},
+    "eta": {"coefficient": 1.0, "exponent": 0.5, "of": "width"},
+    "ridge": {"per_d": 0.015625},
+    "noise": 0.1,
+    "readout": "gaussian",
+    "initial_weights": "gaussian",
+}
+
+_LARGEST_DIMENSION = 1_000_000
+_RATIO = "a ratio to d from 1e-4 to 1e6"
+#: A penalty's unit to the size that it multiplies.
+_UNITS = {"per_d": "d", "per_n": "n", "per_width": "width"}
+_MOST_POINTS = 200
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One parameter over a range.
+
+    Attributes
+    ----------
+    name : str
+        A key of `AXES`. Sizes vary as ratios to d, the penalty in the unit of the setting, ``eta`` and ``alpha`` are
+        the coefficient and the exponent of the step size.
+    places : tuple of float
+        Increasing.
+    """
+
+    name: str
+    places: tuple[float, ...]
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any], most: int = _MOST_POINTS) -> Self:
+        """Read ``{"name", "from", "to", "count", "scale"}``.
+
+        Raises
+        ------
+        InvalidInput
+            On unknown names, ends out of order or not finite, more than `most` places.
+        """
+        name = given.get("name")
+        if not isinstance(name, str) or name not in AXES:
+            raise InvalidInput("axis.name", name, ", ".join(AXES))
+        scale = given.get("scale", AXES[name]["scale"])
+        if scale not in ("linear", "log"):
+            raise InvalidInput("axis.scale", scale, "'linear' or 'log'")
+        least = 0.0 if name in ("eta", "alpha") and scale == "linear" else math.ulp(0.0)
+        most_value = 1.0 if name == "alpha" else 1e6
+        ends = []
+        for end in ("from", "to"):
+            value = given.get(end, AXES[name][end])
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most_value:
+                allowed = "a number in [0, 1]" if name == "alpha" else "a number > 0, at most 1e6"
+                raise InvalidInput(f"axis.{end}", value, allowed)
+            ends.append(float(value))
+        low, high = ends
+        if not low < high:
+            raise InvalidInput("axis.to", high, f"a number above the other end, {low:g}")
+        count = given.get("count", 60)
+        if isinstance(count, bool) or not isinstance(count, int) or not 2 <= count <= most:
+            raise InvalidInput("axis.count", count, f"an integer from 2 to {most}")
+        space = np.geomspace if scale == "log" else np.linspace
+        return cls(name, tuple(map(float, space(low, high, count))))
+
+    def apply(self, setting: Mapping[str, Any], place: float) -> dict[str, Any]:
+        """Return the setting with the parameter at a place."""
+        if self.name in ("eta", "alpha"):
+            key = "coefficient" if self.name == "eta" else "exponent"
+            return {**setting, "eta": {**_step(setting), key: place}}
+        if self.name == "ridge":
+            return {**setting, "ridge": {_unit(setting): place}}
+        return {**setting, self.name: {"per_d": place}}
+
+    def place(self, setting: Mapping[str, Any], problem: Problem) -> float:
+        """Return where a problem lies: sizes are whole numbers, so not exactly where it was asked for."""
+        if self.name == "ridge":
+            return penalty_in(setting, problem)
+        if self.name == "eta":
+            return float(_step(setting)["coefficient"])
+        if self.name == "alpha":
+            return float(_step(setting)["exponent"])
+        return math.inf if getattr(problem, self.name) == math.inf else float(problem.ratio(self.name))  # type: ignore[arg-type]
+
+
+def problem_of(setting: Mapping[str, Any]) -> Problem:
+    """Build a problem from the page's form of it.
+
+    Parameters
+    ----------
+    setting : mapping
+        The fields of `Problem`, with these forms: ``width``, ``n`` and ``n_step`` are ``{"per_d": ratio}`` or whole
+        numbers; ``n_step`` may be ``"n"``, as many as the fit has, or ``"inf"``; ``ridge`` is ``{"per_d": value}``,
+        ``{"per_n": value}`` (Ba et al. 2022, Moniri et al. 2024) or ``{"per_width": value}`` (Cui et al. 2024), or a
+        number; ``eta`` may be ``{"coefficient", "exponent", "of"}``, a power of ``"width"`` or of ``"n"``; ``d`` may be
+        ``"inf"``.
+
+    Raises
+    ------
+    InvalidInput
+        Naming the field, its value and what is allowed.
+    """
+    values = dict(setting)
+    values.pop("origin", None)
+    d = values.pop("d", None)
+    infinite = d in ("inf", "infinity") if isinstance(d, str) else d == math.inf
+    if not infinite and (
+        isinstance(d, bool) or not isinstance(d, int | float) or not 2 <= d <= _LARGEST_DIMENSION or d != int(d)
+    ):
+        raise InvalidInput("d", d, f"an integer from 2 to {_LARGEST_DIMENSION}, or 'inf' for the proportional limit")
+    for name in ("width", "n", "n_step"):
+        if name not in values:
+            raise InvalidInput(name, None, "a ratio {per_d}, or a whole number")
+    if values["n_step"] == "n":
+        values["n_step"] = values["n"]
+    sizes: dict[str, float] = {"d": 1.0 if infinite else float(d)}  # in units of d where d is infinite
+    for name in ("width", "n", "n_step"):
+        if name == "n_step" and values[name] in ("inf", "infinity", math.inf):
+            values[name] = "inf"
+            continue
+        ratio = _ratio(name, values[name], math.inf if infinite else float(d))
+        sizes[name] = ratio if infinite else max(1, round(ratio * d))
+        values[name] = {"per_d": ratio} if infinite else sizes[name]
+    unit, penalty = _penalty(values.get("ridge"), math.inf if infinite else float(d))
+    ridge = penalty * sizes[_UNITS[unit]]
+    step = _step(values)
+    coefficient = step["coefficient"]
+    if step["of"] == "n":
+        Step(coefficient, step["exponent"])  # says what is wrong with what was given
+        coefficient *= (sizes["n"] / sizes["width"]) ** step["exponent"]
+    return Problem.from_dict(
+        {
+            **values,
+            "d": "inf" if infinite else int(d),
+            "eta": {"coefficient": coefficient, "exponent": step["exponent"]},
+            "ridge": {"per_d": ridge} if infinite else ridge,
+        }
+    )
+
+
+def setting_of(problem: Problem, **forms: Any) -> dict[str, Any]:
+    """Return the page's form of a problem; `forms` replace fields by another form of the same value."""
+    infinite_step = problem.n_step == math.inf
+    plain = {name: problem.to_dict()[name] for name in ("activation", "teacher", "noise", "readout", "initial_weights")}
+    return {
+        **plain,
+        "d": "inf" if problem.is_limit else problem.d,
+        "width": {"per_d": problem.ratio("width")},
+        "n_step": "inf" if infinite_step else {"per_d": problem.ratio("n_step")},
+        "n": {"per_d": problem.ratio("n")},
+        "eta": {"coefficient": problem.eta.coefficient, "exponent": problem.eta.exponent, "of": "width"},
+        "ridge": {"per_d": problem.ratio("ridge")},
+        **forms,
+    }
+
+
+def penalty_in(setting: Mapping[str, Any], problem: Problem) -> float:
+    """Return a problem's penalty in the unit of a setting."""
+    size = _UNITS[_unit(setting)]
+    return problem.ratio("ridge") / (1.0 if size == "d" else problem.ratio(size))  # type: ignore[arg-type]
+
+
+def coefficient_in(setting: Mapping[str, Any], problem: Problem) -> float:
+    """Return the coefficient of a problem's step size as the setting counts it (a power of the width, or of n)."""
+    if _step(setting)["of"] == "width":
+        return problem.eta.coefficient
+    return float(problem.eta.coefficient * (problem.ratio("width") / problem.ratio("n")) ** problem.eta.exponent)
+
+
+def _step(setting: Mapping[str, Any]) -> dict[str, Any]:
+    given = setting.get("eta")
+    step = dict(given) if isinstance(given, Mapping) else {"coefficient": given}
+    allowed = "a number >= 0, or {coefficient, exponent, of}"
+    if "coefficient" not in step or set(step) - {"coefficient", "exponent", "of"}:
+        raise InvalidInput("eta", _plain(given), allowed)
+    if step.setdefault("of", "width") not in ("width", "n"):
+        raise InvalidInput("eta.of", _plain(step["of"]), "'width' or 'n'")
+    step.setdefault("exponent", 0.0)
+    return step
+
+
+def _ratio(name: str, value: Any, d: float) -> float:
+    if isinstance(value, Mapping) and set(value) == {"per_d"}:
+        value = value["per_d"]
+    elif isinstance(value, int) and not isinstance(value, bool) and math.isfinite(d) and 1 <= value <= 1e12:
+        value = value / d
+    else:
+        raise InvalidInput(name, _plain(value), f"{{per_d: {_RATIO}}}")
+    try:
+        ratio = Proportional(value).ratio
+    except InvalidInput:
+        raise InvalidInput(name, _plain(value), _RATIO) from None
+    if not 1e-4 <= ratio <= 1e6:
+        raise InvalidInput(name, ratio, _RATIO)
+    return ratio
+
+
+def _penalty(value: Any, d: float) -> tuple[str, float]:
+    allowed = "a number > 0 from 1e-12 to 1e12, as {per_d}, {per_n} or {per_width}"
+    unit = "per_d"
+    if isinstance(value, Mapping) and len(value) == 1 and set(value) <= set(_UNITS):
+        unit, value = next(iter(value.items()))
+    elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(d):
+        value = value / d if abs(value) < 1e300 else math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-12 <= value <= 1e12:
+        raise InvalidInput("ridge", _plain(value), allowed)
+    return unit, float(value)
+
+
+def _unit(setting: Mapping[str, Any]) -> str:
+    given = setting.get("ridge")
+    return (
+        next(iter(given)) if isinstance(given, Mapping) and len(given) == 1 and set(given) <= set(_UNITS) else "per_d"
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return a short form of whatever was sent, for a message."""
+    text = json.dumps(value, default=str)
+    return value if len(text) <= 80 else text[:77] + "..."

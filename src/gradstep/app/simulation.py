@@ -1,0 +1,134 @@
+"""The real network at some places of an axis, message by message, by the machinery of `gradstep.sweeps`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradstep.app.settings import Axis, problem_of
+from gradstep.errors import InvalidInput
+from gradstep.problem import Problem
+from gradstep.sweeps import Design, Failure, Store, design_of, execute
+from gradstep.sweeps.statistics import student_z
+from gradstep.sweeps.task import digest
+from gradstep.theory import predict_many
+
+__all__ = ["simulation"]
+
+_MOST_PLACES = 40
+_MOST_SEEDS = 100
+#: Floating-point operations of one network (some ten seconds), and of all of them (some hours).
+_MOST_OPERATIONS, _MOST_IN_ALL = 4e11, 1e15
+_QUANTITIES = ("test_error", "train_error")
+
+
+def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterator[dict[str, Any]]:
+    """Simulate, and tell of every network that is finished.
+
+    Parameters
+    ----------
+    request : mapping
+        ``problem`` and ``axis`` as for a curve, with few places; ``seeds``, networks a place; ``d``, the dimension that
+        stands for an infinite one.
+    folder : str
+        Where results are kept: what is there is not computed again.
+    workers : int
+        Processes.
+
+    Yields
+    ------
+    dict
+        ``start`` with the places, the theory there and the number of networks; ``place`` with a mean and its standard
+        error; ``end`` with the z-scores of the test error.
+
+    Raises
+    ------
+    InvalidInput
+        Before any work, on what cannot be simulated or would take too long.
+    """
+    setting, given = request.get("problem"), request.get("axis")
+    if not isinstance(setting, Mapping) or not isinstance(given, Mapping):
+        raise InvalidInput("problem", None, "a problem, and an axis {name, from, to, count, scale}")
+    axis = Axis.parse({"count": 8, **given}, _MOST_PLACES)
+    seeds = request.get("seeds", 8)
+    if isinstance(seeds, bool) or not isinstance(seeds, int) or not 2 <= seeds <= _MOST_SEEDS:
+        raise InvalidInput("seeds", seeds, f"an integer from 2 to {_MOST_SEEDS}")
+    d = setting.get("d") if setting.get("d") not in ("inf", "infinity") else request.get("d", 200)
+    asked = [axis.apply({**setting, "d": d}, place) for place in axis.places]
+    distinct = {digest(problem_of(s).to_dict()): s for s in asked}  # sizes are rounded
+    settings = list(distinct.values())
+    problems = [problem_of(s) for s in settings]
+    _check_work(problems, seeds)
+    design = _design(problems, seeds)
+    theory = [p.test_error for p in predict_many(problems)]
+    total = design.task_count
+    yield {
+        "kind": "start",
+        "x": [axis.place(s, p) for s, p in zip(settings, problems, strict=True)],
+        "theory": theory,
+        "d": problems[0].d,
+        "networks": total * (len(problems) if design.path else 1),
+    }
+    values: list[dict[str, list[float]]] = [{name: [] for name in _QUANTITIES} for _ in problems]
+    points: dict[int, int] = {}
+
+    def listed() -> Iterator[Any]:
+        for index, (point, task) in enumerate(design.tasks()):
+            points[index] = point
+            yield task
+
+    for done, (index, result) in enumerate(execute(listed(), Store(Path(folder)), workers=workers), 1):
+        if isinstance(result, Failure):
+            yield {"kind": "error", "message": str(result)}
+            return
+        touched = range(len(problems)) if design.path else [points.pop(index)]
+        for column, place in enumerate(touched):
+            for name in _QUANTITIES:
+                values[place][name].append(float(result[name][column]))
+            yield {"kind": "place", "place": place, "done": done, "of": total, **_summary(values[place])}
+    yield {"kind": "end", "z": _z_scores(theory, values)}
+
+
+def _check_work(problems: list[Problem], seeds: int) -> None:
+    operations = 0.0
+    for problem in problems:
+        if problem.n_step == math.inf:
+            raise InvalidInput("n_step", "inf", "a finite number of samples: a network cannot take a population step")
+        d, width, n, n_step = (float(v) for v in (problem.d, problem.width, problem.n, problem.n_step))  # type: ignore[arg-type]
+        needed = 2 * width * (n_step * d + n * (d + min(n, width)) + d * width)
+        if needed > _MOST_OPERATIONS or width * (d + width) + n * min(n, width) > 2e8:
+            raise InvalidInput("d", problem.d, "smaller sizes: this network would take minutes, or gigabytes")
+        operations += needed * seeds
+    if operations > _MOST_IN_ALL:
+        raise InvalidInput("seeds", seeds, "fewer networks, or smaller ones: this would take hours")
+
+
+def _design(problems: list[Problem], seeds: int) -> Design:
+    """Return the sweep over problems; those that differ in the penalty alone share their networks."""
+    plain = [problem.to_dict() for problem in problems]
+    varied = [key for key in plain[0] if any(p[key] != plain[0][key] for p in plain)]
+    base = {key: value for key, value in plain[0].items() if key not in varied}
+    columns = {key: [p[key] for p in plain] for key in varied}
+    if varied == ["ridge"]:
+        return design_of(base, columns, seeds=seeds, theory=False)
+    return design_of(base, {}, zipped=[columns] if columns else [], seeds=seeds, theory=False)
+
+
+def _summary(values: Mapping[str, list[float]]) -> dict[str, Any]:
+    count = len(values["test_error"])
+    summary: dict[str, Any] = {"seeds": count}
+    for name, found in values.items():
+        error = float(np.std(found, ddof=1) / math.sqrt(count)) if count > 1 else None
+        summary[name] = {"mean": float(np.mean(found)), "standard_error": error}
+    return summary
+
+
+def _z_scores(theory: list[float], values: list[dict[str, list[float]]]) -> list[float | None]:
+    found = [np.array(v["test_error"]) for v in values]
+    errors = [v.std(ddof=1) / math.sqrt(len(v)) for v in found]
+    z = student_z(theory, [v.mean() for v in found], errors, [len(v) for v in found])
+    return [float(v) if math.isfinite(v) else None for v in z]

@@ -1,0 +1,243 @@
+// Fields and sliders of one setting.
+
+import { readoutText, readoutValue } from "./state.js";
+
+const STEPS = 200;
+
+/** A number as a person would write it. */
+export function written(value, digits = 3) {
+  if (value === null || value === undefined || value === "") return "–";
+  const number = Number(value);
+  if (!Number.isFinite(number)) return String(value) === "nan" ? "–" : String(value).replace("inf", "∞");
+  if (number !== 0 && (Math.abs(number) < 1e-3 || Math.abs(number) >= 1e5)) {
+    return number.toExponential(digits - 1).replace(/\.?0*e/, "e").replace("e+", "e");
+  }
+  return String(Number(number.toPrecision(digits)));
+}
+
+const log = (low, high, zero = false) => ({
+  at: (t) => (zero && t === 0 ? 0 : Number((low * (high / low) ** (t / STEPS)).toPrecision(3))),
+  of: (v) => (v <= 0 ? 0 : Math.round((STEPS * Math.log(v / low)) / Math.log(high / low))),
+});
+const linear = (low, high) => ({
+  at: (t) => Number((low + ((high - low) * t) / STEPS).toFixed(4)),
+  of: (v) => Math.round((STEPS * (v - low)) / (high - low)),
+});
+const whole = (scale) => ({ at: (t) => Math.round(scale.at(t)), of: scale.of });
+
+const unit = (p) => Object.keys(p.ridge)[0];
+
+/** Sliders: what they are called, where they go, and what they change. */
+const SLIDERS = {
+  n: slider("Samples of the fit", "n/d", log(0.1, 30), (p) => p.n.per_d, (p, v) => (p.n = { per_d: v })),
+  width: slider("Neurons", "N/d", log(0.1, 30), (p) => p.width.per_d, (p, v) => (p.width = { per_d: v })),
+  n_step: slider(
+    "Samples of the step", "n₀/d", log(0.1, 100),
+    (p) => (p.n_step === "n" ? p.n.per_d : p.n_step === "inf" ? Infinity : p.n_step.per_d),
+    (p, v) => (p.n_step = { per_d: v }),
+  ),
+  c: slider("Step scale", "c", log(0.01, 30, true), (p) => p.eta.coefficient, (p, v) => (p.eta.coefficient = v)),
+  alpha: slider("Step exponent", "α", linear(0, 0.5), (p) => p.eta.exponent, (p, v) => (p.eta.exponent = v)),
+  ridge: slider("Ridge penalty", "Λ", log(1e-6, 1e3), (p) => p.ridge[unit(p)], (p, v) => (p.ridge = { [unit(p)]: v })),
+  noise: slider("Label noise", "sd", linear(0, 2), (p) => p.noise, (p, v) => (p.noise = v)),
+  d: slider("Dimension", "d", whole(log(20, 5000)), (p) => (p.d === "inf" ? Infinity : p.d), (p, v) => (p.d = v)),
+};
+
+function slider(label, symbol, scale, get, set) {
+  return { label, symbol, scale, get, set };
+}
+
+const OPTIONS = {
+  n_step_kind: [["own", "its own number"], ["n", "as many as the fit (n₀ = n)"], ["inf", "infinitely many: population gradient"]],
+  ridge_unit: [["per_d", "Λ = value × d"], ["per_n", "Λ = value × n  (Ba, Moniri)"], ["per_width", "Λ = value × N  (Cui)"]],
+  of: [["width", "η = c N^α"], ["n", "η = c n^α  (Moniri)"]],
+  readout: [["gaussian", "Gaussian"], ["constant", "constant, all 1"], ["-1:0.5,1:0.5", "signs ±1"], ["letters", "values with weights …"]],
+  initial_weights: [["gaussian", "Gaussian rows"], ["sphere", "on the sphere"]],
+};
+
+/** Which control a field of the server belongs to. */
+export function controlOf(field) {
+  if (!field) return null;
+  const name = field.split(" ")[0];
+  const known = { eta: "c", "eta.coefficient": "c", "eta.exponent": "alpha", "eta.of": "c", "bounds": "ridge" };
+  if (name.startsWith("axis")) return "axis";
+  if (name === "seeds" || name === "places") return "simulate";
+  const id = known[name] ?? name;
+  return document.getElementById(`error-${id}`) ? id : null;
+}
+
+const html = (text) => {
+  const template = document.createElement("template");
+  template.innerHTML = text.trim();
+  return template.content.firstElementChild;
+};
+
+function sliderRow(name) {
+  const { label, symbol } = SLIDERS[name];
+  return `<div class="control" data-name="${name}">
+    <label for="${name}">${label} <var>${symbol}</var></label>
+    <input id="${name}-value" class="value" inputmode="decimal" aria-label="${label} ${symbol}" aria-describedby="error-${name}">
+    <div class="track"><input id="${name}" type="range" min="0" max="${STEPS}" step="1" aria-describedby="error-${name}">
+      <span class="best" id="best-${name}" hidden></span></div>
+    <button type="button" class="hint" id="hint-${name}" hidden></button>
+    <p class="error" id="error-${name}" role="alert"></p>
+  </div>`;
+}
+
+function selectRow(name, label) {
+  const options = OPTIONS[name].map(([value, text]) => `<option value="${value}">${text}</option>`).join("");
+  return `<div class="control choice"><label for="${name}">${label}</label><select id="${name}">${options}</select></div>`;
+}
+
+function formulaRow(name, label) {
+  return `<div class="control formula"><label for="${name}">${label}</label>
+    <input id="${name}" list="functions" spellcheck="false" autocapitalize="off" aria-describedby="error-${name} formulas">
+    <p class="error" id="error-${name}" role="alert"></p></div>`;
+}
+
+function group(title, ...rows) {
+  return `<fieldset><legend>${title}</legend>${rows.join("")}</fieldset>`;
+}
+
+/** Builds the form and reports changes. */
+export class Controls {
+  constructor(form, facts, changed) {
+    this.form = form;
+    this.changed = changed;
+    form.innerHTML = [
+      `<datalist id="functions">${facts.functions.map((f) => `<option value="${f}">`).join("")}</datalist>`,
+      group("Task", formulaRow("teacher", "Teacher"), sliderRow("noise"),
+        `<p class="help" id="formulas">A name such as <code>relu</code>, or a formula: <code>tanh(x) + 0.3*x**2</code>, <code>H2 + 0.5*H3</code>.</p>`),
+      group("Network", formulaRow("activation", "Activation"), sliderRow("width")),
+      group("Gradient step", sliderRow("c"), sliderRow("alpha"), sliderRow("n_step"), selectRow("n_step_kind", "that is")),
+      group("Ridge fit", sliderRow("n"), sliderRow("ridge")),
+      group("Size", sliderRow("d"),
+        `<div class="control check"><label><input type="checkbox" id="limit"> proportional limit, d → ∞</label></div>`),
+      `<details class="more"><summary>Conventions and initial law</summary><fieldset>
+        ${selectRow("readout", "Readout at the start")}
+        <div class="control formula" id="letters-row"><label for="letters">Values and weights</label>
+          <input id="letters" spellcheck="false" aria-describedby="error-readout"></div>
+        <p class="error" id="error-readout" role="alert"></p>
+        ${selectRow("initial_weights", "First layer at the start")}
+        <p class="error" id="error-initial_weights" role="alert"></p>
+        ${selectRow("ridge_unit", "Unit of the penalty")}
+        ${selectRow("of", "Step size")}</fieldset></details>`,
+      `<div class="row"><button type="button" id="best-both">Go to the best ridge and step</button>
+        <button type="button" class="quiet" id="reset">Reset</button></div>
+        <p class="error" id="error-best" role="alert"></p>`,
+    ].join("");
+    this.#listen();
+  }
+
+  byId(id) {
+    return this.form.querySelector(`#${id}`);
+  }
+
+  #listen() {
+    const change = (how, id) => {
+      const before = this.problem;
+      this.problem = structuredClone(before);
+      how(this.problem);
+      this.show(this.problem, id);
+      this.changed(this.problem);
+    };
+    for (const [name, { scale, set }] of Object.entries(SLIDERS)) {
+      this.byId(name).addEventListener("input", (event) => change((p) => set(p, scale.at(Number(event.target.value))), null));
+      const field = this.byId(`${name}-value`);
+      field.addEventListener("change", () => {
+        const text = field.value.trim();
+        const value = text === "" ? NaN : Number(text);
+        if (Number.isNaN(value)) this.fail(name, "a number");
+        else change((p) => set(p, value), null);
+      });
+      this.byId(`hint-${name}`).addEventListener("click", (event) =>
+        change((p) => set(p, Number(event.currentTarget.dataset.value)), null));
+    }
+    for (const name of ["activation", "teacher"]) {
+      let timer = null;
+      const take = () => {
+        clearTimeout(timer);
+        if (this.byId(name).value.trim() !== this.problem[name]) change((p) => (p[name] = this.byId(name).value.trim()), name);
+      };
+      // A formula is whole when the typing stops.
+      this.byId(name).addEventListener("input", () => {
+        clearTimeout(timer);
+        timer = setTimeout(take, 350);
+      });
+      this.byId(name).addEventListener("change", take);
+    }
+    this.byId("n_step_kind").addEventListener("change", ({ target }) =>
+      change((p) => (p.n_step = target.value === "own" ? { per_d: p.n.per_d } : target.value)));
+    this.byId("ridge_unit").addEventListener("change", ({ target }) =>
+      change((p) => (p.ridge = { [target.value]: Number((Object.values(p.ridge)[0] * inD(p, unit(p)) / inD(p, target.value)).toPrecision(4)) })));
+    this.byId("of").addEventListener("change", ({ target }) => change((p) => (p.eta.of = target.value)));
+    this.byId("initial_weights").addEventListener("change", ({ target }) => change((p) => (p.initial_weights = target.value)));
+    this.byId("readout").addEventListener("change", ({ target }) =>
+      change((p) => (p.readout = readoutValue(target.value === "letters" ? "0.5:0.5,2:0.5" : target.value))));
+    this.byId("letters").addEventListener("change", ({ target }) => change((p) => (p.readout = readoutValue(target.value))));
+    this.byId("limit").addEventListener("change", ({ target }) => change((p) => (p.d = target.checked ? "inf" : 256)));
+    this.form.addEventListener("submit", (event) => event.preventDefault());
+  }
+
+  /** Show a setting; the field that is being typed in is left alone. */
+  show(problem, typing = null) {
+    this.problem = problem;
+    for (const [name, { label, symbol, scale, get }] of Object.entries(SLIDERS)) {
+      const value = get(problem);
+      const range = this.byId(name);
+      const fixed = !Number.isFinite(value) || (name === "n_step" && problem.n_step === "n");
+      range.disabled = this.byId(`${name}-value`).disabled = fixed;
+      if (Number.isFinite(value)) range.value = scale.of(value);
+      this.byId(`${name}-value`).value = written(value, name === "d" ? 6 : 4);
+      range.setAttribute("aria-valuetext", `${written(value)}`);
+      range.setAttribute("aria-label", `${label} ${symbol}`);
+      range.style.setProperty("--fill", `${(100 * range.value) / STEPS}%`);
+    }
+    for (const name of ["activation", "teacher"]) {
+      if (typing !== name) this.byId(name).value = problem[name];
+    }
+    this.byId("n_step_kind").value = typeof problem.n_step === "string" ? problem.n_step : "own";
+    this.byId("ridge_unit").value = unit(problem);
+    this.byId("of").value = problem.eta.of;
+    this.byId("initial_weights").value = problem.initial_weights;
+    const readout = readoutText(problem.readout);
+    const listed = OPTIONS.readout.some(([value]) => value === readout);
+    this.byId("readout").value = listed ? readout : "letters";
+    this.byId("letters-row").hidden = listed;
+    this.byId("letters").value = readout;
+    this.byId("limit").checked = problem.d === "inf";
+  }
+
+  /** Mark the best value of a slider; null takes the mark away. */
+  mark(name, value, text = "") {
+    const mark = this.byId(`best-${name}`);
+    const hint = this.byId(`hint-${name}`);
+    mark.hidden = hint.hidden = value === null;
+    if (value === null) return;
+    const share = Math.min(1, Math.max(0, SLIDERS[name].scale.of(value) / STEPS));
+    mark.style.setProperty("--at", share);
+    hint.dataset.value = Number(value.toPrecision(4));
+    hint.textContent = text;
+  }
+
+  fail(name, message) {
+    const place = document.getElementById(`error-${name}`);
+    if (!place) return;
+    place.textContent = message;
+    const field = document.getElementById(name);
+    field?.setAttribute("aria-invalid", "true");
+    place.closest("details.more")?.setAttribute("open", "");
+  }
+
+  clear() {
+    for (const place of document.querySelectorAll("p.error")) if (place.textContent) place.textContent = "";
+    for (const field of this.form.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
+  }
+}
+
+/** How many d a unit of the penalty is. */
+function inD(problem, name) {
+  return name === "per_n" ? problem.n.per_d : name === "per_width" ? problem.width.per_d : 1;
+}
+
+export { SLIDERS, html };

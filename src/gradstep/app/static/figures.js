@@ -1,0 +1,241 @@
+// The figures: theory as lines, the real network as points with error bars, labels at the lines.
+
+/* global Plotly */
+import { LETTERS } from "./state.js";
+import { written } from "./controls.js";
+
+export const REGIMES = ["initial", "small", "between", "few", "large", "infinite"];
+const CONFIG = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: false };
+
+/** A colour of the style sheet as plotly understands it. */
+function ink(name, root = document.documentElement) {
+  const probe = document.createElement("i");
+  probe.style.color = `var(--${name})`;
+  root.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+export function palette(root) {
+  const names = ["ink", "soft", "rule", "card", ...REGIMES];
+  return Object.fromEntries(names.map((name) => [name, ink(name, root)]));
+}
+
+/** Mixed with white (place < 0) or black. */
+function shade(colour, place) {
+  const [r, g, b] = colour.match(/[\d.]+/g).map(Number);
+  const mix = (v) => Math.round(v + ((place < 0 ? 255 : 0) - v) * Math.abs(place));
+  return `rgb(${mix(r)}, ${mix(g)}, ${mix(b)})`;
+}
+
+/** One hue a regime; settings of one regime differ in lightness. */
+export function coloursOf(regimes, colours) {
+  return regimes.map((regime, k) => {
+    const same = regimes.map((r, j) => (r === regime ? j : -1)).filter((j) => j >= 0);
+    const place = same.length === 1 ? 0 : 0.8 * (same.indexOf(k) / (same.length - 1) - 0.55);
+    return shade(colours[regime] ?? colours.ink, place);
+  });
+}
+
+export function fade(colour, alpha) {
+  return colour.replace("rgb(", "rgba(").replace(")", `, ${alpha})`);
+}
+
+function axisLook(colours, extra) {
+  return {
+    color: colours.ink, gridcolor: colours.rule, linecolor: colours.rule, zeroline: false, fixedrange: true,
+    ticks: "outside", tickcolor: colours.rule, ticklen: 4, automargin: true, exponentformat: "power", ...extra,
+  };
+}
+
+function look(colours, extra) {
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, dragmode: false,
+    hovermode: "closest", hoverlabel: { bgcolor: colours.card, bordercolor: colours.rule, font: { color: colours.ink } },
+    font: { family: "system-ui, sans-serif", size: 13, color: colours.ink },
+    margin: { l: 52, r: 18, t: 10, b: 46 }, ...extra,
+  };
+}
+
+/** Places of labels at the right end of lines, in shares of the height, pushed apart where ends are close. */
+function spread(ends, gap) {
+  const order = ends.map((y, k) => [y, k]).sort((a, b) => a[0] - b[0]);
+  const places = [];
+  let last = -Infinity;
+  for (const [y, k] of order) {
+    last = Math.max(y, last + gap);
+    places[k] = last;
+  }
+  return places;
+}
+
+/** Decade ticks, with 2 and 5 between where the range is short. */
+function logAxis(low, high) {
+  return Math.log10(high / low) < 2.2 ? { type: "log", dtick: "D2" } : { type: "log", dtick: 1 };
+}
+
+/**
+ * Traces and layout of the errors.
+ *
+ * @param curves one a setting: {letter, label, colour, curve, here, active, points}
+ */
+export function errors({ curves, axis, axisLabel, guides, best }, colours) {
+  const traces = [];
+  const positive = (values) => values.map((v) => (v > 0 ? v : null));
+  for (const { letter, colour, curve, active } of curves) {
+    const name = curves.length > 1 ? `${letter} ` : "";
+    traces.push({
+      x: curve.x, y: positive(curve.train_error), mode: "lines", name: `${name}training`,
+      line: { color: fade(colour, 0.75), width: 1.6, dash: "2px,3px" }, hovertemplate: `${name}training %{y:.4g}<extra></extra>`,
+    });
+    traces.push({
+      x: curve.x, y: positive(curve.test_error), mode: "lines", name: `${name}test`,
+      line: { color: colour, width: active ? 3.2 : 2.2 }, hovertemplate: `${name}test %{y:.4g} at %{x:.4g}<extra></extra>`,
+    });
+  }
+  for (const { letter, colour, points } of curves) {
+    if (!points) continue;
+    const shown = points.places.map((place, k) => ({ ...place, x: points.x[k] })).filter((place) => place.test_error);
+    for (const [quantity, symbol, size] of [["train_error", "circle-open", 6], ["test_error", "circle", 9]]) {
+      traces.push({
+        x: shown.map((p) => p.x), y: shown.map((p) => p[quantity].mean), mode: "markers", name: `${letter} network`,
+        error_y: { type: "data", array: shown.map((p) => p[quantity].standard_error ?? 0), color: colour, thickness: 1.6, width: 4 },
+        marker: { color: colour, size, symbol, line: { color: symbol === "circle" ? colours.ink : colour, width: symbol === "circle" ? 0.8 : 1.4 } },
+        customdata: shown.map((p) => p.seeds),
+        hovertemplate: `network %{y:.4g} at %{x:.4g}, %{customdata} drawn<extra></extra>`,
+      });
+    }
+  }
+  const mine = curves.find((c) => c.active);
+  if (mine?.here && Number.isFinite(mine.here.x)) {
+    traces.push({
+      x: [mine.here.x], y: [mine.here.test_error], mode: "markers", name: "this setting", hoverinfo: "skip",
+      marker: { size: 12, color: colours.card, line: { color: mine.colour, width: 3 } },
+    });
+  }
+  if (best) {
+    traces.push({
+      x: [best.x], y: [best.y], mode: "markers", name: "best", marker: { symbol: "star", size: 17, color: mine.colour, line: { color: colours.ink, width: 1 } },
+      hovertemplate: "best: %{x:.4g}, test error %{y:.4g}<extra></extra>",
+    });
+  }
+  const shown = traces.flatMap((t) => t.y).filter((v) => v > 0);
+  const tests = curves.flatMap((c) => c.curve.test_error).filter((v) => v > 0).concat(guides.map((g) => g.y).filter((v) => v > 0));
+  // Training errors may vanish: they do not stretch the axis by more than a decade and a half below the test errors.
+  const low = Math.max(Math.min(...shown), Math.min(...tests) / 40) / 1.25;
+  const high = Math.max(...shown) * 1.25;
+  const share = (y) => Math.log(y / low) / Math.log(high / low);
+  const annotations = [];
+  const shapes = guides.filter((g) => g.y > low).map((g) => ({
+    type: "line", xref: "paper", x0: 0, x1: 1, y0: g.y, y1: g.y, line: { color: colours.soft, width: 1.4, dash: g.dash }, layer: "below",
+  }));
+  for (const g of guides.filter((g) => g.y > low)) {
+    annotations.push({
+      xref: "paper", x: 0.005, y: Math.log10(g.y), text: g.label, showarrow: false, xanchor: "left", yanchor: "bottom",
+      font: { color: colours.soft, size: 12 }, yshift: 1,
+    });
+  }
+  if (mine?.here && Number.isFinite(mine.here.x)) {
+    shapes.push({
+      type: "line", yref: "paper", y0: 0, y1: 1, x0: mine.here.x, x1: mine.here.x, line: { color: mine.colour, width: 1, dash: "dot" }, layer: "below",
+    });
+  }
+  if (curves.length > 1) {
+    const ends = curves.map((c) => c.curve.test_error.findLast((v) => v > 0) ?? low);
+    spread(ends.map(share), 0.06).forEach((place, k) =>
+      annotations.push({
+        xref: "paper", yref: "paper", x: 1.008, y: place, text: `<b>${curves[k].letter}</b>`, showarrow: false,
+        xanchor: "left", yanchor: "middle", font: { color: curves[k].colour, size: 14 },
+      }));
+  }
+  const [from, to] = [axis.from, axis.to];
+  const x = axis.scale === "log"
+    ? { ...logAxis(from, to), range: [Math.log10(from), Math.log10(to)] }
+    : { type: "linear", range: [from, to] };
+  const layout = look(colours, {
+    margin: { l: 58, r: curves.length > 1 ? 30 : 18, t: 12, b: 48 },
+    xaxis: axisLook(colours, { ...x, title: { text: axisLabel, standoff: 8 } }),
+    yaxis: axisLook(colours, { ...logAxis(low, high), range: [Math.log10(low), Math.log10(high)], title: { text: "error", standoff: 6 } }),
+    shapes, annotations,
+  });
+  return { traces, layout };
+}
+
+/** Learned functions over the teacher's mean. */
+export function learned(curves, colours) {
+  const reach = 3.5;
+  const inside = (f, values) => f.kappa.flatMap((k, i) => (Math.abs(k) <= reach ? [[k, values[i]]] : []));
+  const mine = curves.find((c) => c.active) ?? curves[0];
+  const line = (pairs, more) => ({ x: pairs.map((p) => p[0]), y: pairs.map((p) => p[1]), mode: "lines", ...more });
+  const traces = [
+    line(inside(mine.learned, mine.learned.teacher), {
+      name: "teacher", line: { color: colours.ink, width: 2, dash: "6px,4px" }, hovertemplate: "teacher %{y:.3f}<extra></extra>",
+    }),
+    ...curves.map(({ letter, colour, learned: f, active }) =>
+      line(inside(f, f.learned), {
+        name: `${letter} learned`, line: { color: colour, width: active ? 3.2 : 2.2, shape: "spline" },
+        hovertemplate: `${curves.length > 1 ? `${letter} ` : ""}learned %{y:.3f} at κ = %{x:.2f}<extra></extra>`,
+      })),
+  ];
+  const ys = traces.flatMap((t) => t.y);
+  const [low, high] = [Math.min(...ys), Math.max(...ys)];
+  const room = 0.08 * (high - low || 1);
+  const layout = look(colours, {
+    xaxis: axisLook(colours, { range: [-reach, reach], title: { text: "projection κ on the spike", standoff: 6 }, dtick: 1 }),
+    yaxis: axisLook(colours, { range: [low - room, high + room], title: { text: "mean output given κ", standoff: 4 } }),
+  });
+  return { traces, layout };
+}
+
+/** Density of the singular values, and outliers. */
+export function spectrum({ found, colour }, colours) {
+  const edge = Math.max(...found.bands.flatMap((band) => band.singular_value));
+  const start = Math.min(...found.bands.flatMap((band) => band.singular_value));
+  const far = Math.max(edge, ...found.outliers.map((o) => o.singular_value));
+  const wide = far > 3 * edge;
+  const traces = found.bands.map((band) => ({
+    x: band.singular_value, y: band.density, mode: "lines", fill: "tozeroy", name: "bulk",
+    line: { color: colour, width: 2 }, fillcolor: fade(colour, 0.22), hovertemplate: "%{x:.3f}: density %{y:.3f}<extra></extra>",
+  }));
+  const heights = found.bands.flatMap((band) => band.density.filter((_, k) => band.singular_value[k] > 0.02 * edge));
+  const top = 1.12 * Math.max(...heights);
+  const shapes = found.outliers.map((o) => ({
+    type: "line", x0: o.singular_value, x1: o.singular_value, yref: "paper", y0: 0, y1: 0.72, line: { color: colour, width: 2.5 },
+  }));
+  const annotations = found.outliers.map((o, k) => ({
+    x: wide ? Math.log10(o.singular_value) : o.singular_value, yref: "paper", y: 0.74 + 0.09 * (k % 3), text: o.label, showarrow: false,
+    font: { color: colours.ink, size: 12 }, yanchor: "bottom", xanchor: k === 0 && found.outliers.length > 1 ? "center" : "center",
+  }));
+  traces.push({
+    x: found.outliers.map((o) => o.singular_value), y: found.outliers.map(() => 0.02 * top), mode: "markers", name: "outliers",
+    marker: { symbol: "triangle-up", size: 11, color: colour, line: { color: colours.ink, width: 0.8 } },
+    text: found.outliers.map((o) => o.label), hovertemplate: "outlier %{x:.3f}: %{text}<extra></extra>",
+  });
+  const left = Math.max(start, 0.02 * edge);
+  const x = wide
+    ? { ...logAxis(left, far), range: [Math.log10(left / 1.15), Math.log10(far * 1.5)] }
+    : { type: "linear", range: [0, 1.12 * far] };
+  const layout = look(colours, {
+    xaxis: axisLook(colours, { ...x, title: { text: "singular value of the features / √n", standoff: 6 } }),
+    yaxis: axisLook(colours, { range: [0, top], title: { text: "density", standoff: 4 } }),
+    shapes, annotations,
+  });
+  return { traces, layout };
+}
+
+export function draw(id, { traces, layout }) {
+  const place = document.getElementById(id);
+  // Its size is the style sheet's: asking for it here saves plotly a layout.
+  return Plotly.react(place, traces, layout, CONFIG);
+}
+
+/** A table of numbers: the figure for those who cannot see it, or want its values. */
+export function table(header, rows) {
+  const cells = (tag, row) => row.map((cell) => `<${tag}${tag === "th" ? ' scope="col"' : ""}>${cell}</${tag}>`).join("");
+  return `<table><thead><tr>${cells("th", header)}</tr></thead><tbody>${rows
+    .map((row) => `<tr>${cells("td", row.map((v) => (typeof v === "number" || v === null ? written(v, 5) : v)))}</tr>`)
+    .join("")}</tbody></table>`;
+}
+
+export { LETTERS };

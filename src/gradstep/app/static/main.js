@@ -1,0 +1,640 @@
+// The page: state in, figures out.
+
+import { Controls, controlOf, written } from "./controls.js";
+import * as downloads from "./downloads.js";
+import * as figures from "./figures.js";
+import { Latest, follow, post } from "./requests.js";
+import { LETTERS, copy, decode, differences, encode, fieldText, initial, keyOf, span } from "./state.js";
+
+const byId = (id) => document.getElementById(id);
+const POINTS = 60;
+const MOST = 4;
+/** Milliseconds of rest before what takes seconds is asked for. */
+const REST = 350;
+
+const facts = await (await fetch("/api/start")).json();
+let state = decode(location.hash.slice(1), facts);
+let colours = figures.palette();
+let drawn = null;
+
+/** Answers by what they answer; the oldest go first. */
+class Memory extends Map {
+  keep(key, value) {
+    this.delete(key);
+    this.set(key, value);
+    if (this.size > 200) this.delete(this.keys().next().value);
+    return value;
+  }
+}
+const known = { curves: new Memory(), learned: new Memory(), spectrum: new Memory(), best: new Memory(), points: new Memory() };
+
+const mine = () => state.slots[state.active];
+const axisRequest = () => ({ ...state.axis, count: POINTS });
+/** A curve does not depend on where the setting lies on it. */
+const curveKey = (problem) => keyOf([problem, state.axis]);
+const pointsKey = (problem) => {
+  const elsewhere = copy(problem);
+  const { name } = state.axis;
+  if (name === "eta") elsewhere.eta.coefficient = null;
+  else if (name === "alpha") elsewhere.eta.exponent = null;
+  else if (name === "ridge") elsewhere.ridge = Object.keys(problem.ridge);
+  else elsewhere[name] = null;
+  return keyOf([elsewhere, state.axis]);
+};
+
+// --- words ---------------------------------------------------------------------------------------------------------
+
+const NAMES = { n: "n/d", width: "N/d", n_step: "n₀/d", c: "c", alpha: "α", ridge: "ridge", noise: "noise", d: "d" };
+
+function labelOf(k) {
+  const { label, problem } = state.slots[k];
+  if (label) return label;
+  const others = differences(state.slots.map((slot) => slot.problem));
+  const parts = others.slice(0, 3).map((name) => `${NAMES[name] ?? ""} ${fieldText(problem, name)}`.trim());
+  return parts.join(", ") || `${problem.activation} on ${problem.teacher}`;
+}
+
+function say(id, text) {
+  // Screen readers repeat what is set again.
+  if (byId(id).textContent !== text) byId(id).textContent = text;
+}
+
+let toastTimer = null;
+function toast(text) {
+  say("toast", text);
+  byId("toast").classList.add("shown");
+  clearTimeout(toastTimer);
+  toastTimer = setTimeout(() => byId("toast").classList.remove("shown"), 2500);
+}
+
+const QUANTITIES = {
+  test_error: ["Test error", "E (f̂ − f*)², without label noise"],
+  train_error: ["Training error", "mean square on the noisy labels of the fit"],
+  alignment: ["Alignment", "overlap of the spike's direction with the teacher's"],
+  spike_strength: ["Spike", "operator norm of the rank-one part of the step"],
+  bulk_variance: ["Bulk", "mean squared norm of a row off the spike; 1 before the step"],
+  degrees_of_freedom: ["Degrees of freedom", "of the ridge fit (per d in the limit)"],
+};
+
+// --- drawing -------------------------------------------------------------------------------------------------------
+
+/** The settings whose curves are known, with their colours. */
+function shownCurves() {
+  const found = state.slots.map((slot, k) => ({ k, ...known.curves.get(curveKey(slot.problem)) })).filter((c) => c.curve);
+  const tints = figures.coloursOf(found.map((c) => c.here.regime.key), colours);
+  return found.map((c, j) => ({
+    ...c, letter: LETTERS[c.k], label: labelOf(c.k), problem: state.slots[c.k].problem, colour: tints[j],
+    active: c.k === state.active, points: known.points.get(pointsKey(state.slots[c.k].problem)),
+  }));
+}
+
+function guidesOf({ kernel_bound: kernel, best_linear: linear }) {
+  if (Math.abs(linear - kernel) < 1e-9 * Math.max(1, kernel)) {
+    return [{ y: kernel, label: `kernel bound = best linear, ${written(kernel)}`, dash: "dash" }];
+  }
+  return [
+    { y: kernel, label: `kernel bound ${written(kernel)}`, dash: "dash" },
+    { y: linear, label: `best linear ${written(linear)}`, dash: "dot" },
+  ];
+}
+
+function axisLabel() {
+  const { name } = state.axis;
+  const { label } = facts.axes[name];
+  if (name !== "ridge") return label;
+  return `${label} / ${{ per_d: "d", per_n: "n", per_width: "N" }[Object.keys(mine().problem.ridge)[0]]}`;
+}
+
+function bestOnAxis() {
+  const over = { ridge: "ridge", eta: "eta" }[state.axis.name];
+  const found = over && known.best.get(keyOf([mine().problem, over]));
+  if (!found || !(found.values[over] >= state.axis.from && found.values[over] <= state.axis.to)) return null;
+  return { x: found.values[over], y: found.test_error };
+}
+
+function errorsFigure(ink = colours, curves = shownCurves()) {
+  const active = curves.find((c) => c.active) ?? curves[0];
+  return figures.errors({ curves, axis: state.axis, axisLabel: axisLabel(), guides: guidesOf(active.here), best: bestOnAxis() }, ink);
+}
+
+async function drawErrors() {
+  const curves = shownCurves();
+  if (!curves.length) return;
+  await figures.draw("errors", errorsFigure(colours, curves));
+  const active = curves.find((c) => c.active);
+  if (!active) return;
+  const { here } = active;
+  document.documentElement.style.setProperty("--regime", `var(--${here.regime.key})`);
+  say("regime-title", here.regime.title);
+  say("regime-verdict", here.regime.verdict);
+  say("regime-text", here.regime.text);
+  byId("errors").setAttribute("aria-label",
+    `Test and training error against ${axisLabel()}. At ${written(here.x)}: test error ${written(here.test_error)}, training error ` +
+    `${written(here.train_error)}; kernel bound ${written(here.kernel_bound)}. The data is below.`);
+  byId("numbers").innerHTML = Object.entries(QUANTITIES)
+    .map(([name, [title, meaning]]) => `<div title="${meaning}"><dt>${title}</dt><dd>${written(here[name], 4)}</dd></div>`).join("");
+  say("method", `${here.description}. Method: ${here.method}, residual ${written(here.residual, 2)}.`);
+  say("failure", active.failure ? `Some places have no answer. ${brief(active.failure)}` : "");
+  showChips(curves);
+  fillErrorsData(curves);
+}
+
+function drawLearned() {
+  const curves = shownCurves().map((c) => ({ ...c, learned: known.learned.get(keyOf(c.problem)) })).filter((c) => c.learned);
+  if (!curves.length) return;
+  figures.draw("learned", figures.learned(curves, colours));
+  const active = curves.find((c) => c.active) ?? curves[0];
+  say("learned-caption", "Dashed: the teacher, averaged over all other directions.");
+  byId("learned").setAttribute("aria-label", `Learned function along the spike against the teacher; alignment ${written(active.here.alignment)}.`);
+  fill("learned-data", () => figures.table(["κ", "teacher", ...curves.map((c) => `${c.letter} learned`)],
+    active.learned.kappa.map((k, i) => [k, active.learned.teacher[i], ...curves.map((c) => nearest(c.learned, k))])));
+}
+
+function nearest({ kappa, learned }, at) {
+  const i = kappa.findIndex((k) => k >= at);
+  if (i < 0) return null;
+  if (i === 0 || kappa[i] === at) return learned[i];
+  const t = (at - kappa[i - 1]) / (kappa[i] - kappa[i - 1]);
+  return (1 - t) * learned[i - 1] + t * learned[i];
+}
+
+function drawSpectrum() {
+  const found = known.spectrum.get(keyOf(mine().problem));
+  byId("spectrum").classList.toggle("stale", !found);
+  if (!found) return;
+  const active = shownCurves().find((c) => c.active);
+  figures.draw("spectrum", figures.spectrum({ found, colour: active?.colour ?? colours.large }, colours));
+  const names = found.outliers.map((o) => `${written(o.singular_value)} (${o.label.replace(/ \(.*/, "")})`);
+  const many = names.length === 1 ? "One outlier" : `${names.length || "No"} outliers`;
+  const detail = names.length ? `: ${names.join(", ")}; each named by the power of κ that its vector is closest to, with the share.` : ".";
+  const limit = mine().problem.d === "inf" ? ` At d = ${found.d}: in the limit outliers move away without bound.` : "";
+  say("spectrum-caption", `${many}${detail}${limit}`);
+  byId("spectrum").setAttribute("aria-label", `Density of the singular values of the features. ${many}${detail}`);
+  fill("spectrum-data", () => figures.table(["kind", "singular value", "density or function"], [
+    ...found.outliers.map((o) => ["outlier", o.singular_value, o.label]),
+    ...found.bands.flatMap((b) => b.singular_value.map((s, k) => ["bulk", s, b.density[k]])),
+  ]));
+}
+
+/** A table is made when it is looked at. */
+const tables = {};
+function fill(id, make) {
+  tables[id] = make;
+  if (byId(id).open) byId(id).querySelector(".scroll").innerHTML = make();
+}
+for (const id of ["errors-data", "learned-data", "spectrum-data"]) {
+  byId(id).addEventListener("toggle", () => {
+    if (byId(id).open && tables[id]) byId(id).querySelector(".scroll").innerHTML = tables[id]();
+  });
+}
+
+function fillErrorsData(curves) {
+  fill("errors-data", () => figures.table(
+    ["setting", "kind", axisLabel(), "test error", "± s.e.", "training error", "± s.e."],
+    curves.flatMap(({ letter, curve, points }) => [
+      ...(points?.places ?? []).flatMap((p, k) => (p.test_error
+        ? [[letter, `network × ${p.seeds}`, points.x[k], p.test_error.mean, p.test_error.standard_error, p.train_error.mean, p.train_error.standard_error]] : [])),
+      ...curve.x.map((x, k) => [letter, "theory", x, curve.test_error[k], "", curve.train_error[k], ""]),
+    ])));
+}
+
+function showChips(curves = shownCurves()) {
+  const place = byId("chips");
+  const looks = keyOf([state.active, state.slots.map((_, k) => labelOf(k)), curves.map((c) => c.colour)]);
+  if (place.dataset.looks === looks) return;
+  place.dataset.looks = looks;
+  const focused = document.activeElement?.dataset?.chip;
+  place.replaceChildren(...state.slots.flatMap((slot, k) => {
+    const chip = document.createElement("span");
+    chip.className = "chip";
+    chip.style.setProperty("--tint", curves.find((c) => c.k === k)?.colour ?? "var(--soft)");
+    const pick = Object.assign(document.createElement("button"), { type: "button" });
+    pick.dataset.chip = `pick-${k}`;
+    pick.setAttribute("aria-pressed", String(k === state.active));
+    pick.innerHTML = "<b></b> <span></span>";
+    pick.firstElementChild.textContent = LETTERS[k];
+    pick.lastElementChild.textContent = labelOf(k);
+    pick.title = labelOf(k);
+    pick.addEventListener("click", () => {
+      state.active = k;
+      controls.clear();
+      controls.show(mine().problem);
+      changed();
+    });
+    chip.append(pick);
+    if (state.slots.length > 1) {
+      const remove = Object.assign(document.createElement("button"), { type: "button", textContent: "×" });
+      remove.className = "remove";
+      remove.setAttribute("aria-label", `Remove setting ${LETTERS[k]}`);
+      remove.addEventListener("click", () => {
+        state.slots.splice(k, 1);
+        state.active = Math.min(state.active > k ? state.active - 1 : state.active, state.slots.length - 1);
+        controls.show(mine().problem);
+        changed();
+      });
+      chip.append(remove);
+    }
+    return chip;
+  }));
+  if (state.slots.length < MOST) {
+    const add = Object.assign(document.createElement("button"), { type: "button", textContent: "+ Compare", id: "compare" });
+    add.title = "Keep this curve and change a copy of the setting";
+    add.addEventListener("click", () => {
+      state.slots.push({ problem: copy(mine().problem), label: "" });
+      state.active = state.slots.length - 1;
+      toast(`Setting ${LETTERS[state.active]}: change it, ${LETTERS.slice(0, state.active).join(", ")} stay.`);
+      changed();
+    });
+    place.append(add);
+  }
+  if (focused) place.querySelector(`[data-chip="${focused}"]`)?.focus();
+}
+
+// --- asking --------------------------------------------------------------------------------------------------------
+
+/** The first sentence of what is allowed. */
+const brief = (text) => (text.length > 160 && text.includes(";") ? text.slice(0, text.indexOf(";")) : text);
+
+function refused(error) {
+  const id = controlOf(error.field);
+  const text = brief(error.allowed || error.message);
+  if (id) controls.fail(id, text.startsWith("not ") || text.startsWith("unknown") ? text : `Allowed: ${text}`);
+  else say("failure", brief(error.message));
+}
+
+const curvesRequest = new Latest(
+  async (signal) => {
+    const order = [state.active, ...state.slots.keys()].filter((k, j, all) => all.indexOf(k) === j);
+    for (const k of order) {
+      const { problem } = state.slots[k] ?? {};
+      if (!problem) continue;
+      const key = curveKey(problem);
+      if (!known.curves.has(key)) known.curves.keep(key, await post("curves", { problem, axis: axisRequest() }, signal));
+      if (k === state.active) controls.clear();
+      await drawErrors();
+      if (k === state.active) document.dispatchEvent(new CustomEvent("gradstep:drawn"));
+    }
+    drawLearned();
+    learnedRequest.ask();
+  },
+  { failed: refused },
+);
+
+const learnedRequest = new Latest(
+  async (signal) => {
+    for (const { problem } of state.slots) {
+      const key = keyOf(problem);
+      if (!known.learned.has(key)) known.learned.keep(key, await post("learned", { problem }, signal));
+    }
+    drawLearned();
+  },
+  { failed: (error) => say("learned-caption", brief(error.message)) },
+);
+
+/** What takes seconds: asked for at rest, and only for the setting at hand. */
+const studies = {
+  ridge: new Latest((signal) => best(signal, "ridge"), { patience: 0, failed: () => controls.mark("ridge", null) }),
+  eta: new Latest((signal) => best(signal, "eta"), { patience: 0, failed: () => controls.mark("c", null) }),
+  spectrum: new Latest(
+    async (signal) => {
+      const { problem } = mine();
+      known.spectrum.keep(keyOf(problem), await post("spectrum", { problem }, signal));
+      drawSpectrum();
+    },
+    { patience: 0, failed: (error) => say("spectrum-caption", brief(error.message)) },
+  ),
+};
+
+async function best(signal, over) {
+  const { problem } = mine();
+  known.best.keep(keyOf([problem, over]), await post("best", { problem, over: [over] }, signal));
+  showBest();
+  drawErrors();
+}
+
+function showBest() {
+  for (const [over, control] of [["ridge", "ridge"], ["eta", "c"]]) {
+    const found = known.best.get(keyOf([mine().problem, over]));
+    if (!found) controls.mark(control, null);
+    else {
+      const meaning = found.meanings[over];
+      const value = meaning ? meaning : `Best ${written(found.values[over])}`;
+      controls.mark(control, found.values[over], `${value} → error ${written(found.test_error)}`);
+    }
+  }
+}
+
+let resting = null;
+let noted = null;
+
+/** After any change of the state: the address, the labels, the requests. */
+function changed() {
+  clearTimeout(noted);
+  noted = setTimeout(remember, 200);
+  showChips();
+  showAxis();
+  showBest();
+  drawSpectrum();
+  const ready = state.slots.every(({ problem }) => known.curves.has(curveKey(problem)));
+  if (ready) drawErrors();
+  curvesRequest.ask();
+  for (const study of Object.values(studies)) study.drop();
+  clearTimeout(resting);
+  resting = setTimeout(study, REST);
+}
+
+function study() {
+  const { problem } = mine();
+  if (!known.best.has(keyOf([problem, "ridge"]))) studies.ridge.ask();
+  if (!known.best.has(keyOf([problem, "eta"]))) studies.eta.ask();
+  if (!known.spectrum.has(keyOf(problem))) studies.spectrum.ask();
+}
+
+let ownHash = location.hash.slice(1);
+function remember() {
+  ownHash = encode(state, facts);
+  history.replaceState(null, "", `#${ownHash}`);
+}
+
+addEventListener("hashchange", () => {
+  if (location.hash.slice(1) === ownHash) return;
+  adopt(decode(location.hash.slice(1), facts));
+});
+
+function adopt(next) {
+  simulation?.abort();
+  state = next;
+  controls.clear();
+  controls.show(mine().problem);
+  byId("preset").value = state.preset;
+  showPreset();
+  changed();
+}
+
+// --- controls ------------------------------------------------------------------------------------------------------
+
+const controls = new Controls(byId("controls"), facts, (problem) => {
+  mine().problem = problem;
+  mine().label = "";
+  changed();
+});
+
+const AXIS_NAMES = {
+  n: "samples, n/d", width: "neurons, N/d", n_step: "samples of the step, n₀/d", eta: "step scale, c", alpha: "step exponent, α", ridge: "ridge, Λ",
+};
+byId("axis").innerHTML = Object.keys(facts.axes).map((name) => `<option value="${name}">${AXIS_NAMES[name]}</option>`).join("");
+byId("axis").addEventListener("change", ({ target }) => {
+  state.axis = { name: target.value, ...span(facts, target.value) };
+  changed();
+});
+for (const part of ["from", "to", "scale"]) {
+  byId(`axis-${part}`).addEventListener("change", ({ target }) => {
+    state.axis = { ...state.axis, [part]: part === "scale" ? target.value : Number(target.value) };
+    changed();
+  });
+}
+
+function showAxis() {
+  byId("axis").value = state.axis.name;
+  for (const part of ["from", "to", "scale"]) byId(`axis-${part}`).value = state.axis[part];
+  byId("at-d").hidden = mine().problem.d !== "inf";
+}
+
+byId("reset").addEventListener("click", () => adopt(initial(facts)));
+
+byId("best-both").addEventListener("click", async ({ currentTarget: button }) => {
+  const { problem } = mine();
+  const words = button.textContent;
+  button.disabled = true;
+  button.textContent = "Searching …";
+  try {
+    const found = await post("best", { problem, over: ["ridge", "eta"] });
+    if (mine().problem !== problem) return;
+    const next = copy(problem);
+    const unit = Object.keys(next.ridge)[0];
+    next.ridge = { [unit]: Number(found.values.ridge.toPrecision(4)) };
+    next.eta.coefficient = Number(found.values.eta.toPrecision(4));
+    mine().problem = next;
+    mine().label = "";
+    controls.show(next);
+    changed();
+    toast(`Test error ${written(found.before)} → ${written(found.test_error)}`);
+  } catch (error) {
+    controls.fail("best", brief(error.message));
+  } finally {
+    button.disabled = false;
+    button.textContent = words;
+  }
+});
+
+// --- presets -------------------------------------------------------------------------------------------------------
+
+for (const paper of new Set(facts.presets.map((p) => p.paper))) {
+  const group = Object.assign(document.createElement("optgroup"), { label: paper });
+  group.append(...facts.presets.filter((p) => p.paper === paper).map((p) => new Option(p.title, p.name)));
+  byId("preset").append(group);
+}
+byId("preset").addEventListener("change", ({ target }) => {
+  const preset = facts.presets.find((p) => p.name === target.value);
+  if (!preset) return adopt(initial(facts));
+  adopt({
+    axis: { ...preset.axis },
+    slots: preset.settings.map(({ label, problem }) => ({ label, problem: copy(problem) })),
+    active: preset.shows === "spectrum" ? 0 : preset.settings.length - 1,
+    preset: preset.name,
+  });
+  if (preset.shows !== "errors") byId(`${preset.shows}-title`).scrollIntoView({ block: "nearest", behavior: "smooth" });
+});
+
+function showPreset() {
+  const preset = facts.presets.find((p) => p.name === state.preset);
+  byId("preset-note").hidden = !preset;
+  if (!preset) return;
+  byId("preset-note").replaceChildren(
+    Object.assign(document.createElement("b"), { textContent: `${preset.paper}: ${preset.title}. ` }),
+    `${preset.summary} ${preset.note}`,
+  );
+}
+
+// --- simulation ----------------------------------------------------------------------------------------------------
+
+let simulation = null;
+
+byId("simulate").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  simulation?.abort();
+  const run = (simulation = new AbortController());
+  const [places, seeds, d] = ["places", "seeds", "simulated-d"].map((id) => Number(byId(id).value));
+  const bar = byId("progress");
+  const slots = state.slots.map((slot, k) => ({ letter: LETTERS[k], problem: copy(slot.problem) }));
+  byId("run").hidden = bar.hidden = false;
+  byId("cancel").hidden = false;
+  byId("run").hidden = true;
+  bar.value = 0;
+  say("error-simulate", "");
+  say("simulation-status", "Starting …");
+  const scores = [];
+  try {
+    for (const [k, { problem, letter }] of slots.entries()) {
+      const key = pointsKey(problem);
+      const axis = { ...state.axis, count: places };
+      let found = null;
+      for await (const message of follow("simulate", { problem, axis, seeds, d }, run.signal)) {
+        if (message.kind === "start") {
+          found = { x: message.x, theory: message.theory, d: message.d, places: message.x.map(() => ({})) };
+          known.points.keep(key, found);
+        } else if (message.kind === "place") {
+          const { place, seeds: count, test_error, train_error } = message;
+          found.places[place] = { seeds: count, test_error, train_error };
+          bar.value = (k + message.done / message.of) / slots.length;
+          const whose = slots.length > 1 ? ` of ${letter}` : "";
+          say("simulation-status", `${message.done} of ${message.of} networks${whose}${problem.d === "inf" ? ` at d = ${found.d}` : ""}`);
+          drawSoon();
+        } else if (message.kind === "end") {
+          found.z = message.z;
+          message.z.forEach((z, j) => z !== null && scores.push({ z, x: found.x[j], letter }));
+        } else throw new Error(message.message);
+      }
+    }
+    say("simulation-status", agreement(scores, slots.length > 1));
+  } catch (error) {
+    if (error.name === "AbortError") say("simulation-status", "Cancelled.");
+    else {
+      say("simulation-status", "");
+      const id = controlOf(error.field);
+      say("error-simulate", brief(error.message));
+      if (id && id !== "simulate") controls.fail(id, brief(error.allowed));
+    }
+  } finally {
+    if (simulation === run) {
+      simulation = null;
+      byId("run").hidden = false;
+      byId("cancel").hidden = bar.hidden = true;
+    }
+    drawErrors();
+  }
+});
+byId("cancel").addEventListener("click", () => simulation?.abort());
+
+let soon = null;
+/** Points are drawn at most ten times a second. */
+function drawSoon() {
+  soon ??= setTimeout(() => {
+    soon = null;
+    drawErrors();
+  }, 100);
+}
+
+function agreement(scores, several) {
+  if (!scores.length) return "Done.";
+  const sizes = scores.map(({ z }) => Math.abs(z)).sort((a, b) => a - b);
+  const worst = scores.reduce((a, b) => (Math.abs(a.z) > Math.abs(b.z) ? a : b));
+  const middle = sizes[Math.floor(sizes.length / 2)];
+  return `Theory is ${written(middle, 2)} standard errors off in the median, ${written(Math.abs(worst.z), 2)} at most ` +
+    `(at ${written(worst.x)}${several ? ` of ${worst.letter}` : ""}).`;
+}
+
+// --- downloads -----------------------------------------------------------------------------------------------------
+
+const title = () => {
+  const { activation, teacher } = mine().problem;
+  return state.slots.length > 1 ? state.slots.map((_, k) => `${LETTERS[k]}: ${labelOf(k)}`).join("   ") : `${activation} student, ${teacher} teacher`;
+};
+
+/** Figures for paper are in the light colours whatever the page's are. */
+function onPaper() {
+  const root = document.createElement("div");
+  root.style.colorScheme = "light";
+  document.body.append(root);
+  const light = figures.palette(root);
+  root.remove();
+  const kept = colours;
+  colours = light;
+  const figure = errorsFigure(light);
+  colours = kept;
+  return [figure, light];
+}
+
+async function download(kind) {
+  const curves = shownCurves();
+  if (kind === "csv") downloads.save("gradstep.csv", downloads.csv(curves, state.axis.name), "text/csv");
+  else if (kind === "json") downloads.save("gradstep.json", downloads.json(curves, state, facts), "application/json");
+  else if (kind === "py") await showCode();
+  else {
+    const [figure, light] = onPaper();
+    downloads.save(`gradstep.${kind}`, await downloads.figure(kind, figure, title(), light));
+  }
+}
+
+async function showCode() {
+  const { code } = await post("code", { problems: state.slots.map((slot) => slot.problem), axis: axisRequest() });
+  byId("code").querySelector("code").textContent = code;
+  byId("code").showModal();
+}
+byId("code-close").addEventListener("click", () => byId("code").close());
+byId("code-save").addEventListener("click", () => downloads.save("gradstep_page.py", byId("code").querySelector("code").textContent, "text/x-python"));
+byId("code-copy").addEventListener("click", () => copyText(byId("code").querySelector("code").textContent, "Code copied."));
+
+for (const button of document.querySelectorAll("[data-download]")) {
+  button.addEventListener("click", () => {
+    byId("downloads").open = false;
+    download(button.dataset.download).catch((error) => toast(brief(error.message)));
+  });
+}
+
+async function copyText(text, done) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast(done);
+  } catch {
+    toast("The browser does not let the page copy.");
+  }
+}
+byId("share").addEventListener("click", () => {
+  remember();
+  copyText(location.href, "Link to this state copied.");
+});
+
+addEventListener("click", ({ target }) => {
+  if (!byId("downloads").contains(target)) byId("downloads").open = false;
+});
+addEventListener("keydown", ({ key }) => {
+  if (key === "Escape" && byId("downloads").open) {
+    byId("downloads").open = false;
+    byId("downloads").querySelector("summary").focus();
+  }
+});
+
+// --- theme ---------------------------------------------------------------------------------------------------------
+
+const THEMES = { auto: "light dark", light: "light", dark: "dark" };
+function setTheme(name) {
+  document.documentElement.style.colorScheme = THEMES[name];
+  byId("theme").textContent = `Theme: ${name}`;
+  colours = figures.palette();
+  showChips();
+  drawErrors();
+  drawLearned();
+  drawSpectrum();
+}
+const remembered = () => {
+  try {
+    return localStorage.getItem("theme") in THEMES ? localStorage.getItem("theme") : "auto";
+  } catch {
+    return "auto"; // a browser that keeps nothing
+  }
+};
+byId("theme").addEventListener("click", () => {
+  const names = Object.keys(THEMES);
+  const next = names[(names.indexOf(byId("theme").textContent.split(" ")[1]) + 1) % names.length];
+  try {
+    localStorage.setItem("theme", next);
+  } catch {
+    // as above
+  }
+  setTheme(next);
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(remembered()));
+
+setTheme(remembered());
+adopt(state);

@@ -1,0 +1,90 @@
+// Requests to the server: at most one of a kind at work, and only the newest one waiting.
+
+/** What the server says is wrong with a value. */
+export class Refused extends Error {
+  constructor({ message, field = null, allowed = "" }) {
+    super(message);
+    this.field = field;
+    this.allowed = allowed;
+  }
+}
+
+async function send(name, body, signal) {
+  const response = await fetch(`/api/${name}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
+  if (!response.ok) {
+    const answer = await response.json().catch(() => null);
+    throw new Refused(answer?.error ?? { message: `The server answered ${response.status}.` });
+  }
+  return response;
+}
+
+export async function post(name, body, signal) {
+  return (await send(name, body, signal)).json();
+}
+
+/** Yield the lines of an answer as they arrive. */
+export async function* follow(name, body, signal) {
+  const reader = (await send(name, body, signal)).body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) yield JSON.parse(line);
+  }
+}
+
+/** Runs work for the newest call only: one at a time, and a newer call takes the place of the one that waits.
+ *
+ * While a slider is dragged every finished curve is drawn; work that has taken longer than the patience is aborted when
+ * something newer is wanted.
+ */
+export class Latest {
+  constructor(work, { patience = 400, failed = () => {} } = {}) {
+    this.work = work;
+    this.patience = patience;
+    this.failed = failed;
+    this.wanted = null;
+    this.controller = null;
+  }
+
+  ask(...values) {
+    this.wanted = values;
+    if (!this.controller) this.#run();
+    else if (performance.now() - this.began > this.patience) this.controller.abort();
+    else this.timer ??= setTimeout(() => this.#lose(), this.patience);
+  }
+
+  drop() {
+    this.wanted = null;
+    this.controller?.abort();
+  }
+
+  #lose() {
+    this.timer = null;
+    if (this.wanted) this.controller?.abort();
+  }
+
+  async #run() {
+    while (this.wanted) {
+      const values = this.wanted;
+      this.wanted = null;
+      this.controller = new AbortController();
+      this.began = performance.now();
+      try {
+        await this.work(this.controller.signal, ...values);
+      } catch (error) {
+        if (error.name !== "AbortError" && !this.wanted) this.failed(error);
+      }
+      clearTimeout(this.timer);
+      this.timer = null;
+    }
+    this.controller = null;
+  }
+}

@@ -1,0 +1,125 @@
+// The state of the page, and its form in the address: what differs from the defaults, in names one can read.
+
+export const LETTERS = ["A", "B", "C", "D"];
+
+const UNITS = { per_d: "d", per_n: "n", per_width: "N" };
+
+export const copy = (value) => structuredClone(value);
+export const keyOf = (value) => JSON.stringify(value);
+
+/** Text of one setting's fields; a field that holds several values is written as the command line writes it. */
+const FIELDS = {
+  activation: text("activation"),
+  teacher: text("teacher"),
+  d: { get: (p) => String(p.d), set: (p, v) => (p.d = v === "inf" ? "inf" : Number(v)) },
+  width: ratio("width"),
+  n: ratio("n"),
+  n_step: {
+    get: (p) => (typeof p.n_step === "string" ? p.n_step : String(p.n_step.per_d)),
+    set: (p, v) => (p.n_step = v === "n" || v === "inf" ? v : { per_d: Number(v) }),
+  },
+  c: { get: (p) => String(p.eta.coefficient), set: (p, v) => (p.eta.coefficient = Number(v)) },
+  alpha: { get: (p) => String(p.eta.exponent), set: (p, v) => (p.eta.exponent = Number(v)) },
+  of: { get: (p) => p.eta.of, set: (p, v) => (p.eta.of = v === "n" ? "n" : "width") },
+  ridge: {
+    get: (p) => Object.entries(p.ridge).map(([unit, value]) => value + UNITS[unit])[0],
+    set: (p, v) => {
+      const unit = Object.keys(UNITS).find((name) => UNITS[name] === v.slice(-1)) ?? "per_d";
+      p.ridge = { [unit]: Number(v.replace(/[dnN]$/, "")) };
+    },
+  },
+  noise: { get: (p) => String(p.noise), set: (p, v) => (p.noise = Number(v)) },
+  readout: { get: (p) => readoutText(p.readout), set: (p, v) => (p.readout = readoutValue(v)) },
+  initial_weights: text("initial_weights"),
+};
+
+function text(name) {
+  return { get: (p) => p[name], set: (p, v) => (p[name] = v) };
+}
+
+function ratio(name) {
+  return { get: (p) => String(p[name].per_d), set: (p, v) => (p[name] = { per_d: Number(v) }) };
+}
+
+/** A readout's law as text: a name, or VALUE:WEIGHT pairs. */
+export function readoutText(readout) {
+  if (typeof readout === "string") return readout;
+  return Object.entries(readout).map(([value, weight]) => `${value}:${weight}`).join(",");
+}
+
+export function readoutValue(written) {
+  if (!written.includes(":")) return written;
+  return Object.fromEntries(
+    written.split(",").map((pair) => {
+      const [value, weight] = pair.split(":").map((part) => part.trim());
+      return [value, weight === "" || weight === undefined ? null : Number(weight)];
+    }),
+  );
+}
+
+/** The fields in which settings differ, for their labels. */
+export function differences(problems) {
+  return Object.keys(FIELDS).filter((name) => new Set(problems.map((p) => FIELDS[name].get(p))).size > 1);
+}
+
+export const fieldText = (problem, name) => FIELDS[name].get(problem);
+
+export function initial(facts) {
+  return {
+    axis: { name: "n", ...span(facts, "n") },
+    slots: [{ problem: copy(facts.default), label: "" }],
+    active: 0,
+    preset: "",
+  };
+}
+
+export function span(facts, name) {
+  const { from, to, scale } = facts.axes[name];
+  return { from, to, scale };
+}
+
+/** The state as the fragment of an address. */
+export function encode(state, facts) {
+  const out = new URLSearchParams();
+  if (state.preset) out.set("figure", state.preset);
+  out.set("axis", state.axis.name);
+  const usual = span(facts, state.axis.name);
+  for (const part of ["from", "to", "scale"]) {
+    if (state.axis[part] !== usual[part]) out.set(part, state.axis[part]);
+  }
+  if (state.active) out.set("active", LETTERS[state.active]);
+  state.slots.forEach(({ problem, label }, k) => {
+    const letter = LETTERS[k];
+    if (k || state.slots.length > 1) out.set(letter, label);
+    for (const [name, field] of Object.entries(FIELDS)) {
+      const written = field.get(problem);
+      if (written !== field.get(facts.default)) out.set(`${letter}.${name}`, written);
+    }
+  });
+  return out.toString();
+}
+
+/** The state in the fragment of an address; what cannot be read is left at its default. */
+export function decode(fragment, facts) {
+  const given = new URLSearchParams(fragment);
+  const state = initial(facts);
+  const name = given.get("axis");
+  if (name in facts.axes) {
+    state.axis = { name, ...span(facts, name) };
+    for (const end of ["from", "to"]) {
+      if (given.has(end) && Number.isFinite(Number(given.get(end)))) state.axis[end] = Number(given.get(end));
+    }
+    if (["log", "linear"].includes(given.get("scale"))) state.axis.scale = given.get("scale");
+  }
+  const has = (letter) => [...given.keys()].some((key) => key === letter || key.startsWith(`${letter}.`));
+  state.slots = LETTERS.filter((letter, k) => k === 0 || has(letter)).map((letter) => {
+    const problem = copy(facts.default);
+    for (const [field, { set }] of Object.entries(FIELDS)) {
+      if (given.has(`${letter}.${field}`)) set(problem, given.get(`${letter}.${field}`));
+    }
+    return { problem, label: given.get(letter) ?? "" };
+  });
+  state.active = Math.min(Math.max(0, LETTERS.indexOf(given.get("active"))), state.slots.length - 1);
+  state.preset = facts.presets.some((p) => p.name === given.get("figure")) ? given.get("figure") : "";
+  return state;
+}

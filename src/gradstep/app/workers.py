@@ -1,0 +1,287 @@
+"""Processes that compute for the server: the event loop stays free, and what nobody waits for any more is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import threading
+import traceback
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from gradstep.errors import GradstepError, InvalidInput, NotConverged
+
+__all__ = ["Busy", "Gone", "TooLong", "Workers"]
+
+_CONTEXT = get_context("spawn")  # a fork inherits BLAS threads in an unusable state
+
+
+class Busy(GradstepError):  # noqa: N818 - these read as what they say
+    """Too many requests wait already."""
+
+
+class TooLong(GradstepError):  # noqa: N818
+    """A request took longer than it may."""
+
+
+class Gone(GradstepError):  # noqa: N818
+    """A process ended before it answered."""
+
+
+class _Worker:
+    """One process that calls functions of this package."""
+
+    def __init__(self, niceness: int, family: bool) -> None:
+        self._niceness, self._family = niceness, family
+        self._process: Any = None
+        self._pipe: Connection | None = None
+
+    def start(self) -> None:
+        """Start the process, unless it runs."""
+        if self._process is not None and self._process.is_alive():
+            return
+        self._pipe, theirs = _CONTEXT.Pipe()
+        # Only a process that is no daemon may start processes of its own.
+        self._process = _CONTEXT.Process(target=_serve, args=(theirs, self._niceness), daemon=not self._family)
+        self._process.start()
+        theirs.close()
+
+    def send(self, call: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Begin a call; a function that yields answers more than once."""
+        self.start()
+        assert self._pipe is not None
+        try:
+            self._pipe.send((call, arguments))
+        except OSError:  # it died while it was idle
+            self.end()
+            self.start()
+            self._pipe.send((call, arguments))
+
+    def receive(self) -> tuple[str, Any]:
+        """Wait for an answer: ``value`` or ``end``; an error is raised."""
+        assert self._pipe is not None
+        try:
+            kind, value = self._pipe.recv()
+        except (EOFError, OSError):
+            raise Gone from None
+        if kind == "error":
+            raise value
+        return kind, value
+
+    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, Any]:
+        """Send and receive."""
+        self.send(function, arguments)
+        return self.receive()
+
+    def kill(self) -> None:
+        """End the process at once; whoever waits for it hears of it."""
+        if self._process is not None:
+            self._process.kill()
+
+    def end(self) -> None:
+        """End the process and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            if self._pipe is not None:
+                self._pipe.close()
+            self._process = self._pipe = None
+
+
+class Workers:
+    """Some processes of one kind, each at work for one request at a time.
+
+    Parameters
+    ----------
+    count : int
+    niceness : int
+        Added to the processes' own, so that the others go first.
+    waiting : int
+        Requests that may wait for a process; beyond, `Busy` is raised.
+    limit : float
+        Seconds that one answer may take; beyond, the process is ended and `TooLong` raised.
+    disposable : bool
+        Whether a process is ended with the request that it works for; otherwise it finishes first.
+    family : bool
+        Whether the processes start processes of their own.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        niceness: int = 0,
+        waiting: int = 32,
+        limit: float = 20.0,
+        disposable: bool = False,
+        family: bool = False,
+    ) -> None:
+        self._all = [_Worker(niceness, family) for _ in range(count)]
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="gradstep")
+        self._idle: asyncio.Queue[_Worker] = asyncio.Queue()
+        for worker in self._all:
+            self._idle.put_nowait(worker)
+        self._waiting, self._most_waiting = 0, waiting
+        self._limit, self._disposable = limit, disposable
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def start(self) -> None:
+        """Start all processes now rather than at the first request."""
+        for worker in self._all:
+            worker.start()
+
+    def close(self) -> None:
+        """End all processes."""
+        for worker in self._all:
+            worker.kill()
+        self._threads.shutdown(wait=True)
+        for worker in self._all:
+            worker.end()
+
+    async def ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function in a process.
+
+        Raises
+        ------
+        Busy, TooLong
+        Exception
+            What the function raised.
+        """
+        worker = await self._take()
+        answer = self._threaded(worker.call, function, arguments)
+        unwanted = True
+        try:
+            async with asyncio.timeout(self._limit):
+                _, value = await asyncio.shield(answer)
+            unwanted = False
+            return value
+        except TimeoutError:
+            raise TooLong from None
+        except asyncio.CancelledError:
+            unwanted = self._disposable
+            raise
+        except Exception as error:
+            unwanted = isinstance(error, Gone)
+            raise
+        finally:
+            self._retire(worker, answer, unwanted)
+
+    async def follow(self, function: Callable[..., Iterator[Any]], *arguments: Any) -> AsyncIterator[Any]:
+        """Yield what a function yields in a process; the process is ended with the caller.
+
+        Raises
+        ------
+        Busy, TooLong
+        Exception
+            What the function raised.
+        """
+        worker = await self._take()
+        waiting = self._threaded(worker.call, function, arguments)
+        unwanted = True
+        try:
+            while True:
+                async with asyncio.timeout(self._limit):
+                    kind, value = await asyncio.shield(waiting)
+                if kind == "end":
+                    unwanted = False
+                    return
+                yield value
+                waiting = self._threaded(worker.receive)
+        except TimeoutError:
+            raise TooLong from None
+        except (InvalidInput, NotConverged):
+            unwanted = False
+            raise
+        finally:
+            self._retire(worker, waiting, unwanted)
+
+    async def _take(self) -> _Worker:
+        if self._idle.empty() and self._waiting >= self._most_waiting:
+            raise Busy
+        self._waiting += 1
+        try:
+            return await self._idle.get()
+        finally:
+            self._waiting -= 1
+
+    def _threaded(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+    def _retire(self, worker: _Worker, answer: asyncio.Future[Any], unwanted: bool) -> None:
+        """Make a worker free again once its thread has let go of it; an unwanted answer ends its process."""
+
+        async def retire() -> None:
+            if unwanted:
+                worker.kill()
+            await asyncio.wait([answer])
+            answer.exception()  # seen, though nobody waits for it any more
+            if unwanted:
+                await self._threaded(worker.end)
+            self._idle.put_nowait(worker)
+
+        task = asyncio.get_running_loop().create_task(retire())
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+
+def _serve(pipe: Connection, niceness: int) -> None:
+    """Answer calls until the pipe is closed: the body of a process."""
+    # Ctrl-C reaches the whole process group; the server alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A server killed with -9 says nothing: without this a long computation would go on.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if hasattr(os, "nice"):
+        os.nice(niceness)
+    warnings.simplefilter("ignore")
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        while True:
+            try:
+                function, arguments = pipe.recv()
+            except EOFError:
+                return
+            for message in _answers(function, arguments):
+                try:
+                    pipe.send(message)
+                except OSError:
+                    return
+
+
+def _answers(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    """Yield what a function returns or yields, and what it raises."""
+    try:
+        result = function(*arguments)
+        if isinstance(result, Iterator):
+            for value in result:
+                yield "value", value
+            yield "end", None
+        else:
+            yield "value", result
+    except (InvalidInput, NotConverged) as error:
+        yield "error", error
+    except (np.linalg.LinAlgError, ArithmeticError) as error:
+        advice = f"Numbers left the range of double precision ({error}): use less extreme settings."
+        yield "error", NotConverged("these equations", math.nan, 1e-10, advice)
+    except MemoryError:
+        yield "error", InvalidInput("d", "too large", "sizes that fit in memory")
+    except Exception as error:
+        traceback.print_exc()
+        yield "error", RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,28 @@
+"""The command that serves the page."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from gradstep.cli.output import print_lines
+from gradstep.errors import InvalidInput
+
+__all__ = ["run_app"]
+
+
+def run_app(host: str, port: int, workers: int | None, *, browser: bool) -> None:
+    """Serve the page until Ctrl-C.
+
+    Raises
+    ------
+    InvalidInput
+        If the extra is not installed, or the address cannot be listened on.
+    """
+    if any(find_spec(name) is None for name in ("plotly", "starlette", "uvicorn")):
+        raise InvalidInput("app", "not installed", "an installation with gradstep[app]")
+    from gradstep.app.server import serve
+
+    def announce(address: str) -> None:
+        print_lines(f"gradstep is at {address} (Ctrl-C ends it)")
+
+    serve(host=host, port=port, workers=workers, browser=browser, announce=announce)

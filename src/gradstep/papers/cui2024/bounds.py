@@ -1,4 +1,4 @@
-"""What can be learned with a single step: the baseline and the bounds (26), (27) and (28)."""
+"""What can be learned with a single step: the baseline, the best penalty, and the bounds (26), (27) and (28)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.theory import large_step as theory
+from gradstep.theory.minimise import Axis, minimise
 
 __all__ = [
+    "BestPenalty",
     "Realised",
     "best_linear",
     "best_lower_bound",
+    "best_penalty",
     "best_upper_bound",
     "lower_bound",
     "realised_functions",
@@ -22,6 +25,9 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+
+#: Logarithms of the penalties searched, two a decade: from next to none to as good as infinite.
+_PENALTIES = Axis(np.log(np.geomspace(1e-6, 1e8, 29)), spacing=0.05)
 
 
 def best_linear(sigma_star: str | ScalarFunction) -> float:
@@ -115,6 +121,76 @@ def best_lower_bound(sigma: str | ScalarFunction, sigma_star: str | ScalarFuncti
     BestStep
     """
     return theory.best_step(sigma, sigma_star, bound="lower")
+
+
+class BestPenalty(NamedTuple):
+    r"""The penalty of least test error.
+
+    Attributes
+    ----------
+    lam : float
+        :math:`\lambda`; infinite where no finite penalty is better than the upper bound (26).
+    test_error : float
+        There.
+    """
+
+    lam: float
+    test_error: float
+
+
+def best_penalty(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    r: float,
+    c: float = 1.0,
+    gamma: float = 1.0,
+    alpha: float,
+    beta: float = 1.0,
+    sigma_eps: float = 0.0,
+) -> BestPenalty:
+    r"""Minimise the test error (25) over the penalty: the error that (26) and (27) bracket.
+
+    Parameters
+    ----------
+    sigma, sigma_star : str or ScalarFunction
+        Activation and teacher.
+    r, c, gamma : float
+        Spike strength, bulk variance and alignment.
+    alpha, beta, sigma_eps : float
+        As in :func:`~gradstep.papers.cui2024.summary_statistics`.
+
+    Returns
+    -------
+    BestPenalty
+
+    Raises
+    ------
+    NotConverged
+        If the minimum cannot be certified (:func:`gradstep.theory.minimise.minimise`).
+
+    Notes
+    -----
+    Penalties from :math:`10^{-6}` to :math:`10^8` are searched, where a fit is as good as one without a penalty, and as
+    one with an infinite penalty.
+    """
+    table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
+    spike = theory.Spike(*(np.asarray(value, dtype=np.float64) for value in (r, c, gamma)))
+
+    def error(logarithm: Array) -> Array:
+        return theory.solve(
+            table,
+            spike,
+            sample_ratio=alpha,
+            width_ratio=beta,
+            penalty=np.exp(logarithm[:, 0]),
+            noise=sigma_eps,
+        ).test_error
+
+    found = minimise(error, [_PENALTIES])
+    if found.bounds[0] == "upper":
+        return BestPenalty(np.inf, float(theory.upper_bound(table)))
+    return BestPenalty(float(np.exp(found.point[0])), found.value)
 
 
 class Realised(NamedTuple):

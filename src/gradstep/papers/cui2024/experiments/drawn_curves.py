@@ -12,14 +12,17 @@ curves : label, regime, changed parameters, and ``models`` with what is drawn: `
     model), ``equivalent`` (the equivalent features), ``network`` (the real one). ``line = false`` draws points only.
 allowance : documented error of the theory on the network: ``relative``, ``reason``.
 guides : ``best_linear = true`` draws the error of the best linear estimator.
+falling : true judges that each curve lies below the one before it and has a weaker spike, in theory and as measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradstep.gaussian import scalar_function
 from gradstep.papers.cui2024 import best_linear
@@ -27,7 +30,7 @@ from gradstep.papers.cui2024.drawn import equivalent_fit, fit, spiked_layer, ste
 from gradstep.papers.cui2024.experiments.measured import extrapolate, table
 from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
 from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Comparison, Outcome, compare, points_of
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
 from gradstep.papers.panels import Guide, Line, Panel
 from gradstep.problem import Problem
 from gradstep.sweeps import Result, Task
@@ -156,6 +159,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
                     quantity=_NAMES[quantity],
                     allowance=allowance.get("relative", 0.0),
                     reason=allowance.get("reason", ""),
+                    sample=f"{curve['label']}/{model}/{x}",
                 )
             )
             owners.append((curve["label"], model, quantity))
@@ -182,9 +186,42 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     return Outcome(
         panels,
         tuple(comparisons),
+        _falling(figure, comparisons, owners) if settings.get("falling", False) else (),
         notes=notes,
         table=table(header, comparisons) if settings.get("table", False) else None,
     )
+
+
+def _grid(figure: Figure) -> NDArray[np.float64]:
+    axis = figure.settings["axis"]
+    space = np.geomspace if axis.get("scale") == "log" else np.linspace
+    return np.asarray(space(axis["from"], axis["to"], axis["count"]), dtype=np.float64)
+
+
+def _falling(
+    figure: Figure, comparisons: Sequence[Comparison], owners: Sequence[tuple[str, str, str]]
+) -> tuple[Check, ...]:
+    """Judge that spike and test error fall from curve to curve."""
+    curves, grid = figure.settings["curves"], _grid(figure)
+    solutions = [statistics(_curve_parameters(figure, curve, grid)) for curve in curves]
+    spikes = [float(np.max(a.spike.strength / b.spike.strength)) for b, a in pairwise(solutions)]
+    errors = [float(np.max(a.test_error / b.test_error)) for b, a in pairwise(solutions)]
+    checks = [
+        Check.at_most("spike strength over that of the curve before, largest", max(spikes), 1.0),
+        Check.at_most("test error in theory over that of the curve before, largest", max(errors), 1.0),
+    ]
+    for model in dict.fromkeys(model for _, model, _ in owners):
+        drawn = [
+            [c for c, owner in zip(comparisons, owners, strict=True) if owner == (curve["label"], model, "test_error")]
+            for curve in curves
+        ]
+        fall = [
+            (b.mean - a.mean) / np.hypot(a.standard_error, b.standard_error)
+            for before, after in pairwise(drawn)
+            for b, a in zip(before, after, strict=True)
+        ]
+        checks.append(Check.at_least(f"{_MODELS[model]}: smallest fall, in standard errors", min(fall), 0.0))
+    return tuple(checks)
 
 
 def _panel(
@@ -196,9 +233,7 @@ def _panel(
     owners: Sequence[tuple[str, str, str]],
 ) -> Panel:
     settings = figure.settings
-    axis = settings["axis"]
-    space = np.geomspace if axis.get("scale") == "log" else np.linspace
-    grid = space(axis["from"], axis["to"], axis["count"])
+    axis, grid = settings["axis"], _grid(figure)
     lines, points = [], []
     for curve in settings["curves"]:
         label, regime = curve["label"], curve["regime"]

@@ -3,7 +3,7 @@
 Settings
 --------
 base : activation, teacher, beta, lam, sigma_eps.
-axis : range of the lines in alpha (``from``, ``to``, ``count``).
+axis : range of the lines in alpha (``from``, ``to``); presets have the count of their points, ``line``.
 curves : label, regime, ``panel`` (its title), and the letters: ``fractions``, ``strengths`` (a row of spikes for each
     letter), ``variances``, ``alignments`` (one a spike), ``biases``.
 """
@@ -101,17 +101,24 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         theory = _theory(_parameters(figure, curve), [alpha], d)[0]
         for name, text in _NAMES.items():
             values = [r[name] for r in own]
-            comparison = compare(getattr(theory, name), values, curve=curve["label"], place=alpha, quantity=text)
+            comparison = compare(
+                getattr(theory, name),
+                values,
+                curve=curve["label"],
+                place=alpha,
+                quantity=text,
+                sample=f"{curve['label']}/{alpha}",
+            )
             found.append((curve["label"], comparison))
     titles = dict.fromkeys(curve["panel"] for curve in figure.settings["curves"])
-    panels = tuple(_panel(figure, title, found, d) for title in titles)
+    panels = tuple(_panel(figure, preset, title, found) for title in titles)
     notes = f"Lines: the equations with letters at d = {d}; dashes: their limit. Points: drawn models at d = {d}."
     return Outcome(panels, tuple(comparison for _, comparison in found), notes=notes)
 
 
-def _panel(figure: Figure, title: str, found: Sequence[tuple[str, Comparison]], d: int) -> Panel:
-    axis = figure.settings["axis"]
-    grid = np.linspace(axis["from"], axis["to"], axis["count"]).tolist()
+def _panel(figure: Figure, preset: Mapping[str, Any], title: str, found: Sequence[tuple[str, Comparison]]) -> Panel:
+    axis, d = figure.settings["axis"], int(preset["d"])
+    grid = np.linspace(axis["from"], axis["to"], int(preset["line"])).tolist()
     lines, points = [], []
     for curve in figure.settings["curves"]:
         if curve["panel"] != title:

@@ -3,14 +3,16 @@
 Settings
 --------
 base : activation, teacher, eta_tilde, alpha0, beta, lam.
-axis : range of the lines in alpha (``from``, ``to``, ``count``).
-curves : label, regime, ``values`` and ``weights`` of the readout.
+axis : range of the lines in alpha (``from``, ``to``); presets have the count of their points, ``line``.
+curves : label, regime, ``values`` and ``weights`` of the readout, from few values to many. The values are scaled to a
+    mean square of one, so that every vocabulary makes a step of the same strength.
 allowance : documented error of the theory on the network: ``relative``, ``reason``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,10 @@ from gradstep.gaussian import scalar_function
 from gradstep.papers.cui2024.bounds import best_linear
 from gradstep.papers.cui2024.drawn import fit, spiked_layer, stepped_layer
 from gradstep.papers.cui2024.experiments.measured import places
-from gradstep.papers.cui2024.letters import Letters, letter_bounds, letter_statistics, stepped_letters
+from gradstep.papers.cui2024.letters import LetterBounds, Letters, letter_bounds, letter_statistics, stepped_letters
 from gradstep.papers.cui2024.spiked import equivalent_srf
 from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Comparison, Outcome, compare, points_of
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
 from gradstep.papers.panels import Guide, Line, Panel, Table
 from gradstep.problem import Problem
 from gradstep.simulation.instance import initial_readout
@@ -39,7 +41,9 @@ _MODELS = {
 
 
 def _parameters(figure: Figure, curve: Mapping[str, Any]) -> dict[str, Any]:
-    return {**figure.settings["base"], "values": list(curve["values"]), "weights": list(curve["weights"])}
+    values, weights = np.asarray(curve["values"], dtype=np.float64), np.asarray(curve["weights"], dtype=np.float64)
+    size = np.sqrt(weights @ values**2 / weights.sum())
+    return {**figure.settings["base"], "values": (values / size).tolist(), "weights": weights.tolist()}
 
 
 def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], float]]:
@@ -137,19 +141,19 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             reason=allowance.get("reason", ""),
         )
         found[model].append((curve["label"], comparison))
-    panels = tuple(_panel(figure, model, own, d) for model, own in found.items())
+    panels = tuple(_panel(figure, preset, model, own) for model, own in found.items())
     notes = (
         "Solid lines: the equations with letters, for orthonormal (the special case) and for independent rows, and "
         f"for the network the uniform equivalent, all at d = {d}; dashes: their limit, which several values approach "
         f"slowly, because their functions differ little. Points: drawn models at d = {d}."
     )
     comparisons = tuple(comparison for own in found.values() for _, comparison in own)
-    return Outcome(panels, comparisons, notes=notes, table=_table(figure))
+    return Outcome(panels, comparisons, _checks(figure, preset, found), notes=notes, table=_table(figure))
 
 
-def _panel(figure: Figure, model: str, found: Sequence[tuple[str, Comparison]], d: int) -> Panel:
-    axis = figure.settings["axis"]
-    grid = np.linspace(axis["from"], axis["to"], axis["count"]).tolist()
+def _panel(figure: Figure, preset: Mapping[str, Any], model: str, found: Sequence[tuple[str, Comparison]]) -> Panel:
+    axis, d = figure.settings["axis"], int(preset["d"])
+    grid = np.linspace(axis["from"], axis["to"], int(preset["line"])).tolist()
     lines, points = [], []
     for curve in figure.settings["curves"]:
         label, regime = curve["label"], curve["regime"]
@@ -170,11 +174,45 @@ def _panel(figure: Figure, model: str, found: Sequence[tuple[str, Comparison]], 
     )
 
 
+def _bounds(figure: Figure) -> list[tuple[list[float], LetterBounds]]:
+    """Return the values of each readout and its bounds."""
+    every = [_parameters(figure, curve) for curve in figure.settings["curves"]]
+    return [(p["values"], letter_bounds(p["activation"], p["teacher"], _letters(p))) for p in every]
+
+
+def _checks(
+    figure: Figure, preset: Mapping[str, Any], found: Mapping[str, Sequence[tuple[str, Comparison]]]
+) -> tuple[Check, ...]:
+    """Judge that more values offer more functions, and that these are learned: by the limit and by the drawn models."""
+    curves, bounds = figure.settings["curves"], _bounds(figure)
+    least = min(own.dimension / (2 * len(values)) for values, own in bounds)
+    checks = [
+        Check.at_least("dimension of the basis over twice the number of values, least", least, 1.0),
+        *(
+            Check.at_most(
+                f"{name} bound over that of the readout before, largest",
+                max(getattr(b, name) / getattr(a, name) for (_, a), (_, b) in pairwise(bounds)),
+                1.0,
+            )
+            for name in ("upper", "lower")
+        ),
+    ]
+    alphas = [float(alpha) for alpha in preset["points"]]
+    for model in _MODELS:
+        limits = [np.array(_theory(model, _parameters(figure, curve), alphas, np.inf)) for curve in curves]
+        ratio = max(float((after / before).max()) for before, after in pairwise(limits))
+        checks.append(Check.at_most(f"limit, {_MODELS[model]}: error over that of the readout before", ratio, 1.0))
+        few, many = ([c for name, c in found[model] if name == curves[k]["label"]] for k in (0, -1))
+        fall = sum(a.mean - b.mean for a, b in zip(few, many, strict=True))
+        noise = np.sqrt(sum(c.standard_error**2 for c in (*few, *many)))
+        text = f"{_MODELS[model]}: measured fall from the fewest values to the most, in standard errors"
+        checks.append(Check.at_least(text, fall / noise, 2.0))
+    return tuple(checks)
+
+
 def _table(figure: Figure) -> Table:
-    rows = []
-    for curve in figure.settings["curves"]:
-        parameters = _parameters(figure, curve)
-        bounds = letter_bounds(parameters["activation"], parameters["teacher"], _letters(parameters))
-        values = ", ".join(f"{value:g}" for value in curve["values"])
-        rows.append([values, str(bounds.dimension), f"{bounds.upper:.5f}", f"{bounds.lower:.5f}"])
+    rows = [
+        [", ".join(f"{v:.3g}" for v in values), str(own.dimension), f"{own.upper:.5f}", f"{own.lower:.5f}"]
+        for values, own in _bounds(figure)
+    ]
     return Table(["values of the readout", "dimension of the basis", "upper bound (26)", "lower bound (27)"], rows)

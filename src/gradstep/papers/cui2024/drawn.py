@@ -25,6 +25,7 @@ __all__ = [
     "DrawnFit",
     "FirstLayer",
     "equivalent_fit",
+    "feature_eigenvalues",
     "fit",
     "sampled_error",
     "spiked_layer",
@@ -300,6 +301,31 @@ def sampled_error(
     x = np.random.default_rng([_EXTRA, seed]).standard_normal((test_samples, layer.weights.shape[1]))
     miss = sigma(x @ layer.weights.T + biases) @ path.readouts[:, 0] - sigma_star(x[:, TEACHER_AXIS])
     return float(np.mean(miss**2)), float(path.squared_residual[0]) / n
+
+
+def feature_eigenvalues(layer: FirstLayer, sigma: ScalarFunction, *, n: int, seed: int) -> Array:
+    r"""Eigenvalues of the empirical covariance :math:`\Phi^\top\Phi/n` of the features, as in appendix F.
+
+    Parameters
+    ----------
+    layer : FirstLayer
+    sigma : ScalarFunction
+        Activation.
+    n : int
+        Samples.
+    seed : int
+        Seed of the samples: that of the layer.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+        Increasing.
+    """
+    covariance = np.zeros((len(layer.weights), len(layer.weights)))
+    for x, _ in fit_sample(seed, n, layer.weights.shape[1]).blocks():
+        features = np.asarray(sigma(x @ layer.weights.T))
+        covariance += features.T @ features / n
+    return np.asarray(np.linalg.eigvalsh(covariance))
 
 
 def _loss(layer: FirstLayer, path: RidgePath, n: int, lam: float) -> float:

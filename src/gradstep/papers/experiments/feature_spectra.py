@@ -7,7 +7,11 @@ vary, vary_label : the parameter on the horizontal axis, and how it is written t
 histograms : values of it that get a histogram each.
 outliers : how many outliers to follow.
 resolved : an outlier is compared when it is this far above the edge, relative to it.
+displaced : largest number of eigenvalues of an instance out of place in a histogram (see `displaced`).
+moved : histograms in which the law before the step has to fail by the same measure.
 windows : optional, places of dotted vertical lines on the horizontal axis.
+count : optional; predicted numbers of outliers where the other parameters are ``size``, with the numbers ``expected``
+    at the places ``at``.
 Presets hold the sizes (merged into `base`), `points` (measured) and `grid` (number of predicted values).
 """
 
@@ -17,16 +21,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gradstep.papers.experiments.spectra import at_most, density, measured_points, problem_of
+from gradstep.papers.experiments.spectra import at_most, density, measured_points, placed, problem_of
 from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Comparison, Outcome, compare
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare
 from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel
 from gradstep.simulation.spectra import measure_features
 from gradstep.sweeps import Result, Task
 from gradstep.theory.spectrum import Outlier, Spectrum, feature_spectrum
 
 __all__ = ["assemble", "measure", "tasks"]
+
+Array = NDArray[np.float64]
 
 _BINS = 60
 _REGIMES = ("large", "between", "few")
@@ -74,15 +81,16 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     panels, checks = [], []
     for x in settings["histograms"]:
         if x in points:
-            panel, distance = _histogram(settings, spectra[x], by_point[x], x)
-            panels.append(panel)
-            checks.append(
-                at_most(f"Kolmogorov distance, {settings['vary_label']} = {x:g}", distance, settings["distance"])
-            )
+            panels.append(_histogram(settings, spectra[x], by_point[x], x))
+            checks += _placed(figure, preset, spectra[x], by_point[x], x)
     lost = max(abs(s.bulk.atom + s.bulk.weight.sum() - 1) for s in spectra.values())
     checks.append(at_most("distance of the integral of the density from one", float(lost), 1e-6))
     if len(points) > 1:
         panels += [_places(figure, spectra, by_point), _overlaps(figure, spectra, by_point)]
+    if "count" in settings:
+        panel, check = _counted(figure, preset, spectra)
+        panels.append(panel)
+        checks.append(check)
     comparisons = [c for x in points for c in _compare(settings, spectra[x], by_point[x], x)]
     return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
 
@@ -114,25 +122,34 @@ def _compare(settings: Mapping[str, Any], spectrum: Spectrum, results: Sequence[
                 quantity=quantity,
                 allowance=settings.get("allowance", 0.0),
                 reason=settings.get("reason", ""),
+                sample=f"{x:g}",
             )
             for quantity, theory, values in pairs
         ]
     return found
 
 
-def _histogram(
-    settings: Mapping[str, Any], spectrum: Spectrum, results: Sequence[Result], x: float
-) -> tuple[Panel, float]:
+def _nonzero(spectrum: Spectrum, results: Sequence[Result]) -> Array:
+    """Return the eigenvalues of every instance without those that are zero because of the ranks."""
     values = np.array([r["eigenvalues"] for r in results])
-    law, width = spectrum.bulk, values.shape[1]
-    nonzero = values[:, round(law.atom * width) :]
-    singular = np.sqrt(nonzero.ravel())
+    return np.asarray(values[:, round(spectrum.bulk.atom * values.shape[1]) :])
+
+
+def _placed(
+    figure: Figure, preset: Mapping[str, Any], spectrum: Spectrum, results: Sequence[Result], x: float
+) -> list[Check]:
+    settings, before = figure.settings, None
+    if x in settings["moved"]:
+        before = feature_spectrum(problem_of(_parameters(figure, preset, x)).replace(eta=0.0)).bulk
+    label = f"{settings['vary_label']} = {x:g}"
+    return placed(label, spectrum.bulk, before, _nonzero(spectrum, results), settings["displaced"])
+
+
+def _histogram(settings: Mapping[str, Any], spectrum: Spectrum, results: Sequence[Result], x: float) -> Panel:
+    law, eigenvalues = spectrum.bulk, _nonzero(spectrum, results)
     edges = np.linspace(0, 1.02 * np.sqrt(law.edge), _BINS + 1)
-    counts = np.histogram(singular, edges)[0]
-    heights = counts / (len(results) * width * np.diff(edges))
-    pooled = np.sort(nonzero.ravel())
-    measured = law.atom + (1 - law.atom) * (np.arange(len(pooled)) + 0.5) / len(pooled)
-    distance = float(np.abs(law.cumulative(pooled) - measured).max())
+    counts = np.histogram(np.sqrt(eigenvalues), edges)[0]
+    heights = (1 - law.atom) * counts / (eigenvalues.size * np.diff(edges))
     marks = []
     for rank, outlier in enumerate(spectrum.outliers[: settings["outliers"]]):
         regime = _REGIMES[rank]
@@ -143,17 +160,8 @@ def _histogram(
         ]
     title = f"{settings['vary_label']} = {x:g}"
     measured_bulk = Histogram(edges.tolist(), heights.tolist(), "network", "initial")
-    return (
-        Panel(
-            title,
-            "singular value of F / √n",
-            "density",
-            lines=density(law, "", "small"),
-            histograms=[measured_bulk],
-            marks=marks,
-        ),
-        distance,
-    )
+    lines = density(law, "bulk", "small")
+    return Panel(title, "singular value of F / √n", "density", lines=lines, histograms=[measured_bulk], marks=marks)
 
 
 def _places(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mapping[float, Sequence[Result]]) -> Panel:
@@ -203,6 +211,31 @@ def _overlaps(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mappi
         points=points,
         guides=_windows(settings, [0.0, 1.0]),
     )
+
+
+def _counted(figure: Figure, preset: Mapping[str, Any], spectra: Mapping[float, Spectrum]) -> tuple[Panel, Check]:
+    """Draw how many outliers there are, at the size that is simulated and at one that stands for the limit."""
+    settings, wanted = figure.settings, figure.settings["count"]
+    size = {"sizes": wanted["size"]}
+
+    def outliers(x: float) -> int:
+        return len(feature_spectrum(problem_of(_parameters(figure, size, x))).outliers)
+
+    xs = list(spectra)
+    simulated, far = (", ".join(f"{k} = {v:g}" for k, v in s.items()) for s in (preset["sizes"], wanted["size"]))
+    lines = [
+        Line(xs, [len(s.outliers) for s in spectra.values()], simulated.replace("e+", "e"), "small"),
+        Line(xs, [outliers(x) for x in xs], far.replace("e+", "e"), "large"),
+    ]
+    panel = Panel(
+        "predicted number of outliers",
+        settings["vary_label"],
+        "outliers",
+        lines=lines,
+        guides=_windows(settings, [max(wanted["expected"])]),
+    )
+    wrong = sum(outliers(x) != number for x, number in zip(wanted["at"], wanted["expected"], strict=True))
+    return panel, at_most(f"windows with another number of outliers than theirs, {far}", wrong, 0)
 
 
 def _windows(settings: Mapping[str, Any], heights: Sequence[float]) -> list[Guide]:

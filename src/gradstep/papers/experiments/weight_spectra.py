@@ -6,7 +6,8 @@ constructor, base : `Problem` constructor and its fixed parameters.
 vary, vary_label : the parameter of the step, and how it is written.
 histograms : values of it that get a histogram each.
 resolved : an outlier is compared when it is this far above the edge, relative to it.
-distance : largest Kolmogorov distance from the predicted law.
+displaced : largest number of singular values of an instance out of place in a histogram (see `displaced`).
+moved : histograms in which the law before the step has to fail by the same measure.
 gradient : optional; ``vary`` and its ``label`` for panels of the alignment with the teacher and of the distance from
     rank one, with the largest distance ``slope_tolerance`` of its exponent in n from -1/2 at the preset's ``samples``.
 Presets hold the sizes (merged into `base`), `points`, `grid` (number of predicted values), and for the gradient
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from gradstep.gaussian import moments
-from gradstep.papers.experiments.spectra import at_most, density, measured_points, problem_of
+from gradstep.papers.experiments.spectra import at_most, density, measured_points, placed, problem_of
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Outcome, compare
 from gradstep.papers.panels import Histogram, Line, Mark, Panel
@@ -109,10 +110,8 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     panels, checks = [], []
     for x in settings["histograms"]:
         if x in points:
-            panel, distance = _histogram(settings, spectra[x], by_point[x], x)
-            panels.append(panel)
-            label = f"Kolmogorov distance, {settings['vary_label']} = {x:g}"
-            checks.append(at_most(label, distance, settings["distance"]))
+            panels.append(_histogram(settings, spectra[x], by_point[x], x))
+            checks += _placed(settings, spectra[x], by_point[x], x)
     lost = max(abs(s.after.atom + s.after.weight.sum() - 1) for s in spectra.values())
     checks.append(at_most("distance of the integral of the density from one", float(lost), 1e-6))
     panels += [_places(settings, spectra, by_point), _vectors(settings, spectra, by_point)]
@@ -123,7 +122,10 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             continue
         for name in ("singular_value", *(name for name, _, _ in _OVERLAPS)):
             values, quantity = [r[name] for r in found], name.replace("_", " ")
-            comparisons.append(compare(getattr(outlier, name), values, curve="outlier", place=x, quantity=quantity))
+            theory = getattr(outlier, name)
+            comparisons.append(
+                compare(theory, values, curve="outlier", place=x, quantity=quantity, sample=f"outlier {x:g}")
+            )
     if "gradient" in settings:
         count = len(points) * seeds
         more, alignments, check = _gradient(figure, preset, results[count:])
@@ -133,22 +135,26 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
 
 
-def _histogram(
-    settings: Mapping[str, Any], spectrum: WeightSpectrum, results: Sequence[Result], x: float
-) -> tuple[Panel, float]:
+def _placed(settings: Mapping[str, Any], spectrum: WeightSpectrum, results: Sequence[Result], x: float) -> list[Check]:
+    label, bound = f"{settings['vary_label']} = {x:g}", settings["displaced"]
+    before, after = (np.array([r[name] for r in results]) ** 2 for name in ("before", "after"))
+    rejected = spectrum.before if x in settings["moved"] else None
+    return [
+        *placed(f"before {label}", spectrum.before, None, before, bound),
+        *placed(f"after {label}", spectrum.after, rejected, after, bound),
+    ]
+
+
+def _histogram(settings: Mapping[str, Any], spectrum: WeightSpectrum, results: Sequence[Result], x: float) -> Panel:
     pairs = (("before", spectrum.before, "initial"), ("after", spectrum.after, "small"))
     edges = np.linspace(0, 1.02 * math.sqrt(max(law.edge for _, law, _ in pairs)), _BINS + 1)
     histograms: list[Histogram] = []
     lines: list[Line] = []
-    distance = 0.0
     for name, law, regime in pairs:
-        values = np.sort(np.concatenate([r[name] for r in results]))
-        counts = np.histogram(values, edges)[0]
-        heights = counts / (len(values) * np.diff(edges))
+        values = np.concatenate([r[name] for r in results])
+        heights = np.histogram(values, edges)[0] / (len(values) * np.diff(edges))
         histograms.append(Histogram(edges.tolist(), heights.tolist(), "", regime))
         lines += density(law, name, regime, share=1 - law.atom)
-        empirical = law.atom + (1 - law.atom) * (np.arange(len(values)) + 0.5) / len(values)
-        distance = max(distance, float(np.abs(law.cumulative(values**2) - empirical).max()))
     marks = []
     if spectrum.outlier is not None:
         mean = float(np.mean([r["singular_value"] for r in results]))
@@ -157,8 +163,7 @@ def _histogram(
             Mark(mean, "outlier", "large", measured=True),
         ]
     title = f"{settings['vary_label']} = {x:g}"
-    panel = Panel(title, "singular value of W", "density", lines=lines, histograms=histograms, marks=marks)
-    return panel, distance
+    return Panel(title, "singular value of W", "density", lines=lines, histograms=histograms, marks=marks)
 
 
 def _places(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gradstep.citations import citation
     from gradstep.errors import GradstepError, InvalidInput, NotConverged
+    from gradstep.estimators import OneStepClassifier, OneStepFeatures, OneStepRegressor
     from gradstep.gaussian import ScalarFunction, scalar_function
     from gradstep.problem import Problem, Proportional, Readout, Step
     from gradstep.simulation import Measurement, simulate
@@ -36,6 +37,9 @@ _HOME = {
     "InvalidInput": "gradstep.errors",
     "Measurement": "gradstep.simulation",
     "NotConverged": "gradstep.errors",
+    "OneStepClassifier": "gradstep.estimators",
+    "OneStepFeatures": "gradstep.estimators",
+    "OneStepRegressor": "gradstep.estimators",
     "Prediction": "gradstep.theory",
     "Problem": "gradstep.problem",
     "Proportional": "gradstep.problem",
@@ -57,6 +61,9 @@ __all__ = [
     "InvalidInput",
     "Measurement",
     "NotConverged",
+    "OneStepClassifier",
+    "OneStepFeatures",
+    "OneStepRegressor",
     "Prediction",
     "Problem",
     "Proportional",

@@ -1,0 +1,278 @@
+"""What the three estimators share: reading the table, drawing the layer, choosing and taking the step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils import check_random_state  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ignore]
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from gradstep.estimators.layer import FirstLayer, draw
+from gradstep.estimators.leave_one_out import SCORED_ROWS, copies_of, factorise
+from gradstep.estimators.parameters import (
+    checked_backend,
+    checked_eta,
+    checked_flag,
+    checked_real,
+    checked_size,
+    checked_split,
+)
+from gradstep.estimators.step_choice import (
+    CHOICE_ROWS,
+    FOLDS,
+    SCALES,
+    Sample,
+    StepErrors,
+    choice_width,
+    movement,
+    score_steps,
+)
+from gradstep.estimators.table import (
+    Table,
+    is_only_sliced,
+    rows_per_block,
+    standardisation,
+    standardised_targets,
+)
+from gradstep.gaussian import scalar_function
+from gradstep.problem import Readout
+from gradstep.simulation.backend import Array, Backend, to_host
+
+__all__ = ["OneStep", "Settings", "Training"]
+
+Host = NDArray[np.float64]
+Rows = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Checked parameters; `eta` and `ridge` are None where they are to be chosen."""
+
+    width: int
+    eta: float | None
+    ridge: float | None
+    n_steps: int
+    offset: float
+    split: float
+    whiten: bool
+    law: Readout
+    backend: Backend
+
+
+@dataclass(frozen=True)
+class Training:
+    """A table on its way into a fit.
+
+    Parameters
+    ----------
+    table : Table
+    hashes : ndarray of uint64, shape (n,)
+        Of the inputs; folds and subsamples are made of them.
+    step_rows, fit_rows : ndarray of bool, shape (n,)
+        Rows of the step and of the ridge fit.
+    """
+
+    table: Table
+    hashes: NDArray[np.uint64]
+    step_rows: Rows
+    fit_rows: Rows
+
+    def among_first(self, rows: Rows, count: int) -> Rows:
+        """Mark about `count` of the distinct rows, at random but always the same ones."""
+        keys = self.hashes * np.uint64(0x9E3779B97F4A7C15)  # not the order in which rows were split
+        distinct = np.unique(keys[rows])
+        return keys <= distinct[min(count, len(distinct)) - 1]
+
+
+class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
+    """Fits and applies the first layer; the estimators add targets and a readout."""
+
+    activation: Any
+    width: Any
+    eta: Any
+    readout: Any
+    n_steps: Any
+    offset: Any
+    sample_split: Any
+    whiten: Any
+    random_state: Any
+    dtype: Any
+    device: Any
+
+    def _settings(self, ridge: Any = "auto") -> Settings:
+        width = checked_size("width", self.width)
+        offset = checked_real("offset", self.offset)
+        assert offset is not None
+        return Settings(
+            width,
+            checked_eta(self.eta, width),
+            checked_real("ridge", ridge, positive=True, auto=True),
+            checked_size("n_steps", self.n_steps),
+            offset,
+            checked_split(self.sample_split),
+            checked_flag("whiten", self.whiten),
+            Readout.parse(self.readout),
+            checked_backend(self.device, self.dtype),
+        )
+
+    def _inputs(self, X: Any, *, reset: bool = True) -> Any:
+        """Check what scikit-learn checks; a table that is only sliced is checked block by block as it is read."""
+        if is_only_sliced(X):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            if X.shape[0] < 1 + reset or X.shape[1] < 1:
+                raise ValueError(
+                    f"Found array with shape {X.shape} while a minimum of {1 + reset} sample(s) and 1 feature(s) is "
+                    f"required by {type(self).__name__}."
+                )
+            return X
+        return validate_data(
+            self,
+            X,
+            dtype=[np.float64, np.float32],
+            reset=reset,
+            ensure_min_samples=2 if reset else 1,
+        )
+
+    def _training(self, X: Any, targets: Host, sample_weight: Any, settings: Settings) -> tuple[Training, Host, Host]:
+        """Standardise, hash and split; return also the centre and the scale of the targets."""
+        weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
+        if not (weights > 0).any():
+            raise ValueError("Sample weights must contain at least one positive number; all of them are zero.")
+        random = check_random_state(self.random_state)
+        multipliers = random.randint(2**62, size=X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        standard, hashes = standardisation(X, weights, whiten=settings.whiten, multipliers=multipliers)
+        y, centre, scale = standardised_targets(targets, weights)
+        d = standard.rotation.shape[1] if standard.rotation is not None else X.shape[1]
+        table = Table(X, y, weights, standard, rows_per_block(max(settings.width, d)))
+        present = weights > 0
+        step_rows = fit_rows = present
+        if settings.split:
+            early = hashes < np.uint64(settings.split * 2.0**64)
+            step_rows, fit_rows = present & early, present & ~early
+            if not step_rows.any() or not fit_rows.any():
+                raise ValueError(
+                    f"sample_split={self.sample_split!r} leaves no rows for the step or for the readout among "
+                    f"n_samples={int(present.sum())}; use sample_split=False or more data."
+                )
+        self.standardisation_ = standard
+        self._layer = self._initial = draw(
+            scalar_function(self.activation),
+            settings.width,
+            d,
+            standard.dimension,
+            y.shape[1],
+            offset=settings.offset,
+            law=settings.law,
+            random=random,
+        )
+        return Training(table, hashes, step_rows, fit_rows), centre, scale
+
+    def _take_step(self, training: Training, settings: Settings) -> None:
+        """Choose the size of the step where it is to be chosen, and take it."""
+        layer, table = self._initial, training.table
+        sample = self._sample(training)
+        self.step_errors_: StepErrors | None = None
+        scale = None
+        if settings.eta is None:
+            narrow = layer.narrowed(choice_width(settings.width))
+            self.step_errors_ = score_steps(narrow, sample, SCALES, settings.n_steps)
+            scale = self.step_errors_.best
+        eta = settings.eta or 0.0
+        if settings.eta == 0 or scale == 0:
+            eta = 0.0
+        else:
+            for number in range(settings.n_steps):
+                gradient = self._gradient(layer, training, settings)
+                if number == 0:
+                    moved = movement(layer, gradient, sample.z, sample.weights)
+                    if scale is not None:
+                        eta = scale / settings.n_steps / moved * np.sqrt(settings.width) if moved > 0 else 0.0
+                layer = layer.moved(gradient, float(eta))
+        self._layer = layer
+        self.eta_ = float(eta)
+        change = layer.weights - self._initial.weights
+        self.step_scale_ = movement(self._initial, change, sample.z, sample.weights)
+        self.n_iter_ = settings.n_steps
+
+    def _gradient(self, layer: FirstLayer, training: Training, settings: Settings) -> Host:
+        table = training.table
+        blocks = (
+            (z, table.targets[index], table.weights[index]) for z, index in table.blocks(training.step_rows)
+        )
+        return layer.gradient(settings.backend, blocks) / table.weights[training.step_rows].sum()
+
+    def _sample(self, training: Training) -> Sample:
+        """Gather the rows on which steps are compared: those with the smallest hashes, copies together."""
+        rows = training.step_rows | training.fit_rows
+        rows = rows & training.among_first(rows, CHOICE_ROWS)
+        z, index = training.table.gathered(rows)
+        hashes, y, weights = training.hashes[index], training.table.targets[index], training.table.weights[index]
+        if training.fit_rows is not training.step_rows:
+            fold = np.where(training.step_rows[index], -1, 0)
+        else:
+            # Distinct rows in turn, so that folds are even; the order is that of the hashes, which is random.
+            fold = np.unique(hashes, return_inverse=True)[1] % FOLDS
+        return Sample(z, y, weights, copies_of(hashes, y, weights), fold)
+
+    def _design(
+        self, layer: FirstLayer, table: Table, backend: Backend, rows: Rows | None
+    ) -> Callable[[], Iterator[tuple[Array, NDArray[np.intp]]]]:
+        def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
+            for z, index in table.blocks(rows):
+                yield layer.features(backend, z), index
+
+        return blocks
+
+    def _fit_readout(self, training: Training, settings: Settings) -> tuple[Host, Host]:
+        """Fit the ridge readout of the standardised targets: coefficients (N, k) and intercepts (k,)."""
+        table, rows, backend = training.table, training.fit_rows, settings.backend
+        design = self._design(self._layer, table, backend, rows)
+        ridge = factorise(backend, design, int(rows.sum()), settings.width, table.targets, table.weights)
+        copies = copies_of(training.hashes, table.targets, table.weights * rows)
+        scored = rows & training.among_first(rows, SCORED_ROWS)
+        penalties = ridge.path if settings.ridge is None else np.array([max(settings.ridge, ridge.floor)])
+        scores = ridge.scores(
+            backend, self._design(self._layer, table, backend, scored), table.targets, table.weights, copies, penalties
+        )
+        self.ridge_path_, self.ridge_errors_ = penalties, scores.errors
+        self.ridge_ = float(penalties[scores.best])
+        self.degrees_of_freedom_ = ridge.degrees_of_freedom(self.ridge_)
+        return ridge.fitted(self.ridge_)
+
+    def _apply(self, X: Any, finish: Callable[[Host], Host]) -> Host:
+        """Standardise X block by block, and stack what `finish` makes of the features."""
+        check_is_fitted(self)
+        X = self._inputs(X, reset=False)
+        backend, layer, n = checked_backend(self.device, self.dtype), self._layer, X.shape[0]
+        table = Table(X, np.empty((n, 0)), np.ones(n), self.standardisation_, rows_per_block(max(layer.weights.shape)))
+        return np.concatenate([finish(to_host(layer.features(backend, z))) for z, _ in table.blocks()])
+
+    @property
+    def weights_(self) -> Host:
+        """First layer after the step, shape (width, inputs), acting on standardised inputs."""
+        return self._layer.weights
+
+    @property
+    def initial_weights_(self) -> Host:
+        """First layer as drawn, shape (width, inputs)."""
+        return self._initial.weights
+
+    @property
+    def offsets_(self) -> Host:
+        """Offsets of the neurons, shape (width,)."""
+        return self._layer.offsets
+
+    @property
+    def initial_readout_(self) -> Host:
+        """Readout that the gradient step used, shape (width, outputs)."""
+        return self._initial.readout
+

@@ -1,0 +1,195 @@
+"""`OneStepFeatures`: the supervised transformer."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils import check_array  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
+
+from gradstep.estimators.base import OneStep
+from gradstep.estimators.targets import class_targets
+
+__all__ = ["OneStepFeatures"]
+
+
+class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep):  # type: ignore[misc, unused-ignore]
+    r"""Features of a two-layer network after one gradient step on its first layer.
+
+    The features of an input are :math:`\sigma(\langle w_i, z\rangle + c_i)`, :math:`i\le N`, of the standardised input
+    :math:`z`. The first layer is drawn, :math:`w_i\sim N(0, I_d/d)`, and then takes one full gradient step on the
+    squared loss of the network :math:`f(z)=\frac1N\sum_i a_i\sigma(\langle w_i,z\rangle+c_i)` with a random readout
+    :math:`a` of order one and standardised targets :math:`y`:
+
+    .. math::
+       w_i \leftarrow w_i + \frac{\eta}{\sqrt N}\,
+       \frac{1}{\sum_\mu\omega_\mu}\sum_\mu \omega_\mu\, a_i\,(y_\mu - f(z_\mu))\,
+       \sigma'(\langle w_i,z_\mu\rangle + c_i)\, z_\mu .
+
+    The step is large when :math:`\eta` is of order :math:`\sqrt N`: the neurons then turn towards the direction along
+    which the targets vary (Ba et al. 2022, Cui et al. 2024). With several outputs every output has a readout of its own
+    and the gradients add up, so that neurons turn towards different directions.
+
+    Parameters
+    ----------
+    width : int
+        Number of neurons ``N``, and of features.
+    activation : str, callable or ScalarFunction
+        ``sigma``: a name (``"relu"``, ``"tanh"``, ``"erf"``, ...), a formula in x or a function, as everywhere in
+        gradstep.
+    eta : "auto", float or Step
+        Step size. ``"auto"`` compares steps that change the pre-activations by 0, 1/2, 1, 2, 4 and 8 times their own
+        size (root mean square) by leave-one-out errors of a narrower network, each row scored with a step that has not
+        seen it (`gradstep.estimators.step_choice`). Zero is among them: ordinary random features.
+    readout : "gaussian", "constant" or {value: weight}
+        Law of the readout ``a_i`` of the gradient step.
+    n_steps : int
+        Gradient steps, all with the same eta; under ``"auto"`` they share one such change of the pre-activations.
+    offset : float
+        Standard deviation of the neurons' random offsets ``c_i``, which the step leaves alone. Without offsets (0, the
+        network of the theory) odd activations give odd functions only.
+    sample_split : bool or float
+        True, or a share of the rows: the step sees these rows only, and the readout is fitted on the others, as the
+        theory assumes. False: all rows serve both.
+    whiten : bool
+        Rotate the standardised inputs to be uncorrelated with variance one. The step then follows what linear
+        regression would find, where otherwise it favours directions in which the inputs vary most; directions without
+        variance are dropped.
+    random_state : int, RandomState or None
+        Of the draw.
+    dtype : {"float64", "float32"}
+        Precision of features and their products; sums and factorisations are in double.
+    device : str, optional
+        None for NumPy; ``"cpu"``, ``"cuda"`` or ``"cuda:k"`` for PyTorch (extra ``torch``).
+
+    Attributes
+    ----------
+    weights_, initial_weights_ : ndarray, shape (width, d)
+        First layer after and before the step; they act on standardised inputs.
+    offsets_ : ndarray, shape (width,)
+    initial_readout_ : ndarray, shape (width, outputs)
+        ``a``.
+    eta_ : float
+        Step size taken, of every step.
+    step_scale_ : float
+        Root mean square change of the pre-activations by all steps, relative to what they were.
+    step_errors_ : StepErrors or None
+        Leave-one-out errors of the steps compared; None when `eta` was given.
+    standardisation_ : Standardisation
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only where X had column names.
+
+    See Also
+    --------
+    OneStepRegressor, OneStepClassifier : with a ridge readout.
+
+    Notes
+    -----
+    Memory stays bounded: rows are read in blocks, and X may be a `numpy.memmap` or anything with a shape, a dtype and
+    slices (HDF5, zarr); nothing of the size (rows, width) is kept in `fit`.
+
+    Rows are dealt into folds and samples by a hash of their values. Copies of a row stay together, the order of the rows
+    does not matter, and a weight does exactly what repeating the row would do.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gradstep as gs
+    >>> random = np.random.default_rng(0)
+    >>> X = random.standard_normal((500, 20))
+    >>> y = np.tanh(2 * X[:, 0] + X[:, 1])
+    >>> features = gs.OneStepFeatures(width=100, random_state=0)
+    >>> features.fit_transform(X, y).shape
+    (500, 100)
+    """
+
+    def __init__(
+        self,
+        width: int = 512,
+        *,
+        activation: Any = "relu",
+        eta: Any = "auto",
+        readout: Any = "gaussian",
+        n_steps: int = 1,
+        offset: float = 1.0,
+        sample_split: bool | float = False,
+        whiten: bool = False,
+        random_state: Any = None,
+        dtype: str = "float64",
+        device: str | None = None,
+    ) -> None:
+        self.width = width
+        self.activation = activation
+        self.eta = eta
+        self.readout = readout
+        self.n_steps = n_steps
+        self.offset = offset
+        self.sample_split = sample_split
+        self.whiten = whiten
+        self.random_state = random_state
+        self.dtype = dtype
+        self.device = device
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Draw the first layer, choose the size of the step and take it.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+        y : array-like, shape (n,) or (n, outputs)
+            Numbers are targets of a regression. Text and truth values are classes, coded as +1 and -1, one output a
+            class (a single one for two classes).
+        sample_weight : array-like, shape (n,), optional
+
+        Returns
+        -------
+        OneStepFeatures
+
+        Raises
+        ------
+        ValueError
+            On parameters, inputs or targets that cannot be used.
+        """
+        settings = self._settings()
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        X = self._inputs(X)
+        check_consistent_length(X, y)
+        kind = getattr(np.asarray(y), "dtype", np.dtype(float)).kind
+        if kind in "OUSb" or kind == "T":
+            try:
+                targets = np.asarray(y, dtype=np.float64) if kind == "O" else None
+            except (TypeError, ValueError):
+                targets = None
+            targets = class_targets(y)[1] if targets is None else targets
+        else:
+            targets = np.asarray(y)
+        targets = check_array(targets, dtype=np.float64, ensure_2d=False, input_name="y")
+        training, _, _ = self._training(X, targets.reshape(len(targets), -1), sample_weight, settings)
+        self._take_step(training, settings)
+        self._n_features_out = settings.width
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return the features.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+
+        Returns
+        -------
+        ndarray, shape (n, width)
+        """
+        return self._apply(X, lambda features: features)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags

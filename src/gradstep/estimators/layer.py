@@ -1,0 +1,134 @@
+r"""The first layer: its draw, its features, and full gradient steps on it for one or several outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import ScalarFunction
+from gradstep.problem import Readout
+from gradstep.simulation.backend import Array, Backend, to_host
+from gradstep.simulation.instance import initial_readout, initial_weights
+from gradstep.simulation.rowwise import for_rows
+
+__all__ = ["FirstLayer", "draw"]
+
+Host = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FirstLayer:
+    """Neurons ``sigma(<w_i, z> + offset_i)`` with the readout that the gradient step uses.
+
+    Parameters
+    ----------
+    activation : ScalarFunction
+    weights : ndarray, shape (N, d)
+    offsets : ndarray, shape (N,)
+        Drawn once; the step leaves them alone.
+    readout : ndarray, shape (N, k)
+        ``a_io`` of order one, one column an output.
+    """
+
+    activation: ScalarFunction
+    weights: Host
+    offsets: Host
+    readout: Host
+
+    @property
+    def width(self) -> int:
+        """Number of neurons."""
+        return len(self.offsets)
+
+    def narrowed(self, width: int) -> Self:
+        """Return the first neurons only."""
+        return replace(
+            self, weights=self.weights[:width], offsets=self.offsets[:width], readout=self.readout[:width]
+        )
+
+    def moved(self, gradient: Host, eta: float) -> Self:
+        """Return the layer after ``w_i <- w_i + (eta / sqrt N) G_i``."""
+        return replace(self, weights=self.weights + (eta / np.sqrt(self.width)) * gradient)
+
+    def features(self, backend: Backend, z: Host) -> Array:
+        """Return ``sigma(z W^T + offsets)``, shape (rows, N), on the device and in its precision."""
+        values = self._preactivations(backend, z)
+
+        def activate(part: slice) -> None:
+            values[part, :] = self.activation(values[part, :])
+
+        for_rows(activate, z.shape[0], backend.threads)
+        return values
+
+    def gradient(self, backend: Backend, blocks: Iterable[tuple[Host, Host, Host]]) -> Host:
+        """Sum the weighted gradient over blocks of rows.
+
+        Parameters
+        ----------
+        backend : Backend
+        blocks : iterable of (z, y, weights)
+            Shapes (rows, d), (rows, k), (rows,).
+
+        Returns
+        -------
+        ndarray, shape (N, d)
+            ``sum_mu weight_mu sum_o a_io (y_mu,o - f_o(x_mu)) sigma'(u_i,mu) x_mu`` with
+            ``f_o = (1/N) sum_i a_io sigma(u_i)``: not yet divided by the sum of the weights.
+        """
+        total = backend.zeros(self.weights.shape)
+        readout = backend.data(self.readout)
+        for host_inputs, host_targets, host_weights in blocks:
+            u = self._preactivations(backend, host_inputs)
+            y, w = backend.data(host_targets), backend.data(host_weights)
+
+            def weigh_slopes(part: slice, u: Array = u, y: Array = y, w: Array = w) -> None:
+                residual = y[part, :] - (self.activation(u[part, :]) @ readout) / self.width
+                u[part, :] = self.activation.derivative(u[part, :]) * ((residual * w[part][:, None]) @ readout.T)
+
+            for_rows(weigh_slopes, host_inputs.shape[0], backend.threads)
+            total += backend.double(u.T @ backend.data(host_inputs))
+        return to_host(total)
+
+    def _preactivations(self, backend: Backend, z: Host) -> Array:
+        values = backend.data(z) @ backend.data(self.weights).T
+        values += backend.data(self.offsets)
+        return values
+
+
+def draw(
+    activation: ScalarFunction,
+    width: int,
+    d: int,
+    varying: int,
+    outputs: int,
+    *,
+    offset: float,
+    law: Readout,
+    random: np.random.RandomState,
+) -> FirstLayer:
+    """Draw the layer: rows ``N(0, I / varying)``, offsets ``N(0, offset^2)``, a readout for every output.
+
+    Parameters
+    ----------
+    activation : ScalarFunction
+    width, d : int
+        Number of neurons and of inputs.
+    varying : int
+        Number of inputs that are not constant: it makes pre-activations of variance one.
+    outputs : int
+    offset : float
+    law : Readout
+    random : RandomState
+
+    Returns
+    -------
+    FirstLayer
+    """
+    seeds = random.randint(2**31 - 1, size=1 + outputs)
+    weights = initial_weights(int(seeds[0]), width, d, "gaussian") * np.sqrt(d / varying)
+    readout = np.stack([initial_readout(int(seed), width, law) for seed in seeds[1:]], axis=1)
+    return FirstLayer(activation, weights, offset * random.standard_normal(width), readout)

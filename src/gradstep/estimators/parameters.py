@@ -1,0 +1,64 @@
+"""What may be given to the estimators, checked before any work."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+from gradstep.errors import InvalidInput
+from gradstep.problem import Step
+from gradstep.simulation.backend import Backend, backend
+
+__all__ = ["checked_backend", "checked_flag", "checked_real", "checked_size", "checked_split", "checked_eta"]
+
+
+def checked_size(name: str, value: Any) -> int:
+    """Return a positive integer."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise InvalidInput(name, value, "an integer >= 1")
+    return int(value)
+
+
+def checked_real(name: str, value: Any, *, positive: bool = False, auto: bool = False) -> float | None:
+    """Return a finite number of the right sign; None for ``"auto"`` where that is allowed."""
+    if auto and isinstance(value, str) and value == "auto":
+        return None
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or value < 0 or (positive and value == 0):
+        allowed = f"a finite number {'>' if positive else '>='} 0"
+        raise InvalidInput(name, value, f"'auto' or {allowed}" if auto else allowed)
+    return float(value)
+
+
+def checked_eta(value: Any, width: int) -> float | None:
+    """Return eta; None for ``"auto"``."""
+    if isinstance(value, Step):
+        return value.size(width)
+    try:
+        return checked_real("eta", value, auto=True)
+    except InvalidInput:
+        raise InvalidInput("eta", value, "'auto', a finite number >= 0 or a gradstep.Step") from None
+
+
+def checked_split(value: Any) -> float:
+    """Return the share of the rows that only the step sees; zero when step and fit share all rows."""
+    if isinstance(value, bool):
+        return 0.5 if value else 0.0
+    if not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
+        raise InvalidInput("sample_split", value, "False, True or a number in (0, 1)")
+    return float(value)
+
+
+def checked_flag(name: str, value: Any) -> bool:
+    """Return a truth value."""
+    if not isinstance(value, bool):
+        raise InvalidInput(name, value, "True or False")
+    return value
+
+
+def checked_backend(device: Any, dtype: Any) -> Backend:
+    """Return where to compute."""
+    if not isinstance(dtype, str):
+        raise InvalidInput("dtype", dtype, "'float64' or 'float32'")
+    return backend(device, dtype)

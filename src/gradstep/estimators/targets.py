@@ -1,0 +1,41 @@
+"""Classes as numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.preprocessing import LabelEncoder  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils import assert_all_finite, column_or_1d  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped, unused-ignore]
+
+__all__ = ["class_targets"]
+
+
+def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Code classes as +1 and -1, one column a class; a single column for two classes.
+
+    Parameters
+    ----------
+    y : array-like, shape (n,)
+
+    Returns
+    -------
+    classes : ndarray
+        Sorted.
+    targets : ndarray, shape (n, 1) or (n, classes)
+
+    Raises
+    ------
+    ValueError
+        If `y` holds no classes, or more than one label a row.
+    """
+    if np.asarray(y).dtype.kind in "fc":
+        assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    encoder = LabelEncoder()
+    code = encoder.fit_transform(column_or_1d(y, warn=True))
+    classes = encoder.classes_
+    shown = np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
+    return classes, np.where(code[:, None] == shown, 1.0, -1.0)

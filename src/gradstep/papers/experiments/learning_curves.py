@@ -7,6 +7,7 @@ base : parameters shared by all curves, in the paper's convention.
 curves : label, regime, changed parameters; ``limit`` draws the proportional limit as dashes, ``theory_only`` simulates
     nothing, ``allowance`` is a documented error of the theory: ``relative``, ``reason``, and ``up_to`` on the axis.
 guides : reference lines: label and kind (``kernel_lower_bound``, ``best_linear``, ``rate`` with its height at one).
+paired, claims : optional; see `gradstep.papers.experiments.paired_gains`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.cui2024 import best_linear
+from gradstep.papers.experiments.paired_gains import claim_checks, gain_comparisons, gain_panel
 from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Outcome, compare, points_of
 from gradstep.papers.panels import Guide, Line, Panel
@@ -56,7 +58,7 @@ def simulations(figure: Figure, preset: Mapping[str, Any], places: Places) -> li
     return [
         Task(f"{__name__}:measure", problem.to_dict(), seed)
         for curve, x, problem in places
-        for seed in point_seeds(figure.name, curve["label"], x, preset)
+        for seed in point_seeds(figure.name, "network" if "paired" in figure.settings else curve["label"], x, preset)
     ]
 
 
@@ -71,34 +73,39 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     settings = figure.settings
     axis = settings["axis"]
     places = list(_places(figure, preset))
-    values = [[r["test_error"] for r in own] for own in by_point(results, preset)]
+    values = [np.array([r["test_error"] for r in own]) for own in by_point(results, preset)]
+    measured = {(curve["label"], x): sample for (curve, x, _), sample in zip(places, values, strict=True)}
+    predictions = [p.test_error for p in predict_many(p for *_, p in places)]
     comparisons = []
-    for (curve, x, _), prediction, sample in zip(places, predict_many(p for *_, p in places), values, strict=True):
+    for (curve, x, _), theory, sample in zip(places, predictions, values, strict=True):
         allowance = curve.get("allowance", {})
         applies = bool(allowance) and x <= allowance.get("up_to", math.inf)
         comparisons.append(
             compare(
-                prediction.test_error,
-                sample,
+                theory,
+                sample.tolist(),
                 curve=curve["label"],
                 place=x,
                 allowance=allowance["relative"] if applies else 0.0,
                 reason=allowance["reason"] if applies else "",
+                sample=f"{axis['parameter']} = {x:g}" if "paired" in settings else "",
             )
         )
     lines, points = [], []
+    finite: dict[str, list[float]] = {}
     space = np.geomspace if axis.get("scale") == "log" else np.linspace
     grid = [float(v) for v in space(axis["from"], axis["to"], axis["count"])]
     for curve in settings["curves"]:
         label, regime = curve["label"], curve["regime"]
-        lines.append(Line(grid, _errors(figure, curve, grid, preset["d"]), label, regime))
+        finite[label] = _errors(figure, curve, grid, preset["d"])
+        lines.append(Line(grid, finite[label], label, regime))
         if curve.get("limit", False):
             lines.append(Line(grid, _errors(figure, curve, grid, "inf"), "", regime, style="dashed"))
         own = [c for c in comparisons if c.curve == label]
         if own:
             points.append(points_of(own, label, regime))
     panel = Panel(
-        title="",
+        title="error" if "paired" in settings else "",
         x_label=axis["label"],
         y_label="test error",
         x_scale=axis.get("scale", "linear"),
@@ -108,7 +115,12 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         guides=[_guide(guide, settings["base"]["teacher"], grid) for guide in settings.get("guides", ())],
     )
     notes = f"Lines: uniform equivalent at d = {preset['d']}; dashes: the paper's limit; points: the real network."
-    return Outcome((panel,), tuple(comparisons), notes=notes)
+    checks = claim_checks(settings, comparisons, measured)
+    if "paired" not in settings:
+        return Outcome((panel,), tuple(comparisons), tuple(checks), notes)
+    gains = gain_comparisons(settings, comparisons, measured)
+    panels = (panel, gain_panel(settings, grid, finite, gains))
+    return Outcome(panels, (*comparisons, *gains), tuple(checks), notes)
 
 
 def _errors(figure: Figure, curve: Mapping[str, Any], grid: Sequence[float], d: float | str) -> list[float]:

@@ -1,0 +1,124 @@
+"""By how much a step lowers the error of the same network, and what a paper claims of measured learning curves.
+
+Settings, beside those of `gradstep.papers.experiments.learning_curves`
+------------------------------------------------------------------------
+paired : label of the curve before the step. All curves of a place then share their networks, and a second panel draws
+    and judges their gains; ``label`` and ``scale`` of its axis.
+claims : what has to hold of the measured points, as checks. ``above``: curves that stay above the kernel lower bound.
+    ``below``: one whose last point is under it. ``rate_from``: from this place on that curve falls at least like one
+    over the place. ``order``: at every place the gains grow from curve to curve. ``wane``: the gain of every curve
+    falls from place to place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.papers.ba2022 import kernel_lower_bound
+from gradstep.papers.outcome import Check, Comparison, compare, points_of
+from gradstep.papers.panels import Line, Panel
+
+__all__ = ["claim_checks", "gain_comparisons", "gain_panel"]
+
+#: Standard errors by which a measured mean has to be on its side of the kernel lower bound, or may be beyond it.
+RESOLVED = 3.0
+
+Measured = Mapping[tuple[str, float], NDArray[np.float64]]
+"""Errors of the networks, one a seed, by curve and place."""
+
+
+def gain_comparisons(settings: Mapping[str, Any], errors: Sequence[Comparison], measured: Measured) -> list[Comparison]:
+    """Compare the gain of every other curve over the paired one, on the same networks.
+
+    Parameters
+    ----------
+    settings : mapping
+        Of the figure.
+    errors : sequence of Comparison
+        The errors of all curves.
+    measured : mapping
+        The networks behind them.
+    """
+    before = {float(c.place): c for c in errors if c.curve == settings["paired"]["curve"]}
+    found = []
+    for after in errors:
+        x = float(after.place)
+        if after.curve == settings["paired"]["curve"]:
+            continue
+        gain = before[x].theory - after.theory
+        found.append(
+            compare(
+                gain,
+                (measured[before[x].curve, x] - measured[after.curve, x]).tolist(),
+                curve=after.curve,
+                place=x,
+                quantity="gain",
+                # What the theory may be wrong by is a share of the error, not of the gain.
+                allowance=after.allowance * abs(after.theory / gain),
+                reason=after.reason,
+                sample=after.sample,
+            )
+        )
+    return found
+
+
+def gain_panel(
+    settings: Mapping[str, Any],
+    grid: Sequence[float],
+    lines: Mapping[str, Sequence[float]],
+    gains: Sequence[Comparison],
+) -> Panel:
+    """Draw the gains: predicted from the `lines` of the errors, measured on the same networks."""
+    axis, paired = settings["axis"], settings["paired"]
+    before = np.array(lines[paired["curve"]])
+    others = [curve for curve in settings["curves"] if curve["label"] != paired["curve"]]
+    return Panel(
+        "what the step gains on the same network",
+        axis["label"],
+        paired["label"],
+        axis.get("scale", "linear"),
+        paired.get("scale", "linear"),
+        lines=[Line(grid, (before - np.array(lines[c["label"]])).tolist(), c["label"], c["regime"]) for c in others],
+        points=[points_of([g for g in gains if g.curve == c["label"]], c["label"], c["regime"]) for c in others],
+    )
+
+
+def claim_checks(settings: Mapping[str, Any], errors: Sequence[Comparison], measured: Measured) -> list[Check]:
+    """Check what the settings claim of the measured points."""
+    claims = settings.get("claims", {})
+    floor = kernel_lower_bound(settings["base"]["teacher"])
+    by_curve = {curve["label"]: [c for c in errors if c.curve == curve["label"]] for curve in settings["curves"]}
+    checks = []
+    for curve in claims.get("above", ()):
+        most = max((floor - c.mean) / c.standard_error for c in by_curve[curve])
+        checks.append(Check.at_most(f"{curve}: standard errors of a risk below the kernel bound", most, RESOLVED))
+    if "below" in claims:
+        curve, own = claims["below"], by_curve[claims["below"]]
+        margin = (floor - own[-1].mean) / own[-1].standard_error
+        checks.append(Check.at_least(f"{curve}: standard errors of the last risk below the bound", margin, RESOLVED))
+        if "rate_from" in claims:
+            start = next(c for c in own if float(c.place) >= claims["rate_from"])
+            growth, error = _growth(start, own[-1])
+            label = f"{curve}: standard errors by which risk times n/d grows from n/d = {start.place:g} on"
+            checks.append(Check.at_most(label, growth / error, RESOLVED))
+    if claims.get("order", False):
+        pairs = zip(list(by_curve)[:-1], list(by_curve)[1:], strict=True)
+        steps = [measured[a, x] - measured[b, x] for a, b in pairs for x in dict.fromkeys(x for _, x in measured)]
+        least = min(float(s.mean() / (s.std(ddof=1) / math.sqrt(s.size))) for s in steps)
+        checks.append(Check.at_least("standard errors of what a larger step gains on the same networks", least, 0.0))
+    if claims.get("wane", False):
+        before, *after = (np.array([c.mean for c in own]) for own in by_curve.values())
+        growth = max(float(((before - own)[1:] / (before - own)[:-1]).max()) for own in after)
+        checks.append(Check.at_most("largest ratio of a gain to that at the place before", growth, 1.0))
+    return checks
+
+
+def _growth(start: Comparison, last: Comparison) -> tuple[float, float]:
+    """Return the growth of the risk times its place, and its standard error; the two places are independent."""
+    scaled = [(c.mean * float(c.place), c.standard_error * float(c.place)) for c in (start, last)]
+    return scaled[1][0] - scaled[0][0], math.hypot(scaled[0][1], scaled[1][1])

@@ -10,6 +10,8 @@ from gradstep.gaussian import moments, scalar_function
 from gradstep.papers import ba2022
 from gradstep.papers.ba2022.experiments import goodness, student, theorem7
 from gradstep.papers.experiments import learning_curves
+from gradstep.papers.figure import load_figures
+from gradstep.problem import Problem
 from gradstep.theory import predict
 
 
@@ -162,3 +164,12 @@ def test_large_step_beats_kernels() -> None:
         problem = theorem7._problem(settings, {"activation": name, "teacher": name}, 24.0, 64)
         risks = np.array([learning_curves.measure(problem.to_dict(), seed)["test_error"] for seed in range(8)])
         assert ba2022.kernel_lower_bound(name) - risks.mean() > 5 * risks.std(ddof=1) / np.sqrt(8)
+
+
+@pytest.mark.parametrize("preset", ["quick", "standard", "paper"])
+def test_penalties_of_the_figure_are_those_of_theorem_7(preset: str) -> None:
+    for task in load_figures(["theorem7"])[0].tasks(preset):
+        problem = Problem.from_dict(task.parameters)
+        low, high = ba2022.penalty_window(problem.n, problem.width, 0.15)
+        # The canonical penalty is n times that of (4.1).
+        assert low < problem.ridge / problem.n < high

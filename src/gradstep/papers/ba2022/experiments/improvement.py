@@ -95,7 +95,14 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             own = ("eta", 0.0) if axis == "eta" else (axis, float(eta))
             name = "eta" if axis == "eta" else f"{axis}, eta = {eta:g}"
             x = float(eta) if axis == "eta" else place
-            found_here = compare(predicted, found[:, j].tolist(), curve=name, place=x, quantity="improvement")
+            found_here = compare(
+                predicted,
+                found[:, j].tolist(),
+                curve=name,
+                place=x,
+                quantity="improvement",
+                sample=f"{axis} = {place:g}",
+            )
             comparisons.setdefault(own, []).append(found_here)
     every = [c for own in comparisons.values() for c in own]
     panels = (

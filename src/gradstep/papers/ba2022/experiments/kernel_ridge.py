@@ -6,6 +6,7 @@ base : activation, teacher, psi2 and sigma_eps.
 ridge : what is added to the kernel matrix in the first panel.
 psi1 : sample ratio of the second panel.
 curves : label, regime and kernel (``conjugate``, ``tangent``, ``inner_product`` or ``distance``).
+trained : psi1, ridge and step size of the conjugate kernel after a step, which is not fixed and may break the bound.
 Presets hold d, the sample ratios ``points``, the penalties ``ridges`` and ``test_samples``.
 """
 
@@ -27,6 +28,7 @@ from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS, check_sample
 from gradstep.sweeps import Result, Task
+from gradstep.theory import predict
 
 __all__ = ["assemble", "kernel_matrix", "measure", "tasks", "theory"]
 
@@ -76,21 +78,31 @@ def theory(kind: str, base: Mapping[str, Any], ridge: ArrayLike, psi1: ArrayLike
 
 
 def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float, list[float]]]:
-    settings = figure.settings
+    """List curve, sample ratio and penalties; the trained kernel comes last."""
+    settings, trained = figure.settings, figure.settings["trained"]
     for curve in settings["curves"]:
         for psi1 in preset["points"]:
             yield curve, float(psi1), [float(settings["ridge"])]
         yield curve, float(settings["psi1"]), [float(r) for r in preset["ridges"]]
+    yield trained, float(trained["psi1"]), [float(trained["ridge"])]
 
 
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
     """List one fit a kernel, place and seed; a whole path of penalties in the second panel."""
     shared = {**figure.settings["base"], "d": preset["d"], "test_samples": preset["test_samples"]}
     return [
-        Task(f"{__name__}:measure", {**shared, "kernel": curve["kernel"], "psi1": psi1, "ridges": ridges}, seed)
+        Task(
+            f"{__name__}:measure",
+            {**shared, **{k: curve[k] for k in ("kernel", "eta") if k in curve}, "psi1": psi1, "ridges": ridges},
+            seed,
+        )
         for curve, psi1, ridges in _places(figure, preset)
         for seed in point_seeds(figure.name, curve["label"], [psi1, ridges], preset)
     ]
+
+
+def _problem(parameters: Mapping[str, Any]) -> Problem:
+    return Problem.from_dict({"convention": "ba2022", "eta": 0.0, "lam": 1.0, **parameters})
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
@@ -99,10 +111,10 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     The risk is a mean over fresh inputs, less the sampled mean square of the part of the teacher orthogonal to linear
     functions, plus its exact mean square: most of the sampling noise cancels.
     """
-    problem = Problem.ba2022(
-        lam=1.0, **{k: parameters[k] for k in ("psi1", "psi2", "sigma_eps", "d", "activation", "teacher")}
-    )
-    weights, _ = network.initial(problem, seed)
+    problem = _problem({k: v for k, v in parameters.items() if k not in ("kernel", "ridges", "test_samples")})
+    weights, readout = network.initial(problem, seed)
+    if problem.step_size:
+        weights = network.stepped(problem, seed, weights, readout)
     inputs, labels = network.data(problem, seed)
     test = np.concatenate([x for x, _ in check_sample(seed, parameters["test_samples"], inputs.shape[1]).blocks()])
     kind = parameters["kernel"]
@@ -123,7 +135,8 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     base, ridge, psi1_path = settings["base"], float(settings["ridge"]), float(settings["psi1"])
     floor = kernel_lower_bound(base["teacher"])
     comparisons: dict[tuple[str, str], list[Comparison]] = {}
-    for (curve, psi1, ridges), own in zip(_places(figure, preset), by_point(results, preset), strict=True):
+    *fixed, after_step = zip(_places(figure, preset), by_point(results, preset), strict=True)
+    for (curve, psi1, ridges), own in fixed:
         sample = np.array([r["risk"] for r in own])
         predicted = theory(curve["kernel"], base, ridges, psi1)
         path = len(ridges) > 1
@@ -134,6 +147,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
                 curve=curve["label"] + (f", n/d = {psi1:g}" if path else ""),
                 place=r if path else psi1,
                 quantity="prediction risk",
+                sample=f"{curve['label']} path" if path else "",
             )
             comparisons.setdefault((curve["label"], "penalty" if path else "psi1"), []).append(found)
     grids = {"psi1": np.geomspace(0.5, 12, 60), "penalty": np.geomspace(1e-3, 1e2, 60)}
@@ -150,10 +164,31 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         lines.append(Line(grid.tolist(), [floor] * len(grid), "bound (3.3)", "teacher", "dashed"))
         panels.append(Panel(titles[axis], axes[axis], "prediction risk", "log", "log", lines, points))
     every = [c for own in comparisons.values() for c in own]
-    return Outcome(tuple(panels), tuple(every), _checks(settings, every, floor), notes=NOTES)
+    trained = _trained(settings, int(preset["d"]), after_step[1])
+    checks = (
+        Check.at_most("standard errors of a fixed kernel's risk below the bound (3.3)", _below(every, floor), 3.0),
+        Check.at_least("the same of the conjugate kernel after a large step", _below([trained], floor), 3.0),
+    )
+    return Outcome(tuple(panels), (*every, trained), checks, notes=NOTES)
 
 
-NOTES = "Points: real kernel ridge regressions; lines: proportional limits; the best penalty is included in the checks."
+NOTES = (
+    "Points: real kernel ridge regressions; lines: proportional limits. The conjugate kernel after a large step, which "
+    "is not drawn, is not a fixed kernel: that it gets below the bound shows that the same measurement could."
+)
+
+
+def _below(risks: Sequence[Comparison], floor: float) -> float:
+    """Return by how many standard errors the lowest risk is below the bound."""
+    return max((floor - c.mean) / c.standard_error for c in risks)
+
+
+def _trained(settings: Mapping[str, Any], d: int, results: Sequence[Result]) -> Comparison:
+    base, trained = settings["base"], settings["trained"]
+    lam = trained["ridge"] * base["psi2"] / trained["psi1"]
+    expected = predict(_problem({**base, "d": d, "psi1": trained["psi1"], "eta": trained["eta"], "lam": lam}))
+    sample, quantity = [r["risk"][0] for r in results], "prediction risk"
+    return compare(expected.test_error, sample, curve=trained["label"], place=trained["psi1"], quantity=quantity)
 
 
 def _best_linear(base: Mapping[str, Any], grid: Array, axis: str, psi1_path: float) -> Line:
@@ -162,13 +197,3 @@ def _best_linear(base: Mapping[str, Any], grid: Array, axis: str, psi1_path: flo
     penalty = (values.mu2_star_squared + base["sigma_eps"] ** 2) / (psi1 * values.mu1_star**2)
     best = kernels.R_linear(base["teacher"], penalty=penalty, psi1=psi1, sigma_eps=base["sigma_eps"])
     return Line(grid.tolist(), best.tolist(), "best linear ridge", "teacher", "dotted")
-
-
-def _checks(settings: Mapping[str, Any], every: Sequence[Comparison], floor: float) -> tuple[Check, ...]:
-    psi1, ridges = np.geomspace(0.2, 1e4, 40)[:, None], np.geomspace(1e-6, 1e6, 80)[None, :]
-    lowest = min(float(theory(c["kernel"], settings["base"], ridges, psi1).min()) for c in settings["curves"])
-    margin = max((floor - c.mean) / c.standard_error for c in every)
-    return (
-        Check("bound (3.3) over the lowest limit of any kernel, penalty and n/d", floor / lowest, 1.0, floor < lowest),
-        Check("standard errors of the lowest measured risk below the bound (3.3)", margin, 3.0, margin < 3),
-    )

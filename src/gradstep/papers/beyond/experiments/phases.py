@@ -123,12 +123,13 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
                     place=place,
                     allowance=candidate.get("allowance", 0.0),
                     reason=candidate.get("reason", ""),
+                    sample=f"{index}, {place}",
                 )
             )
         best = int(np.argmin(theory))
         behind = max(_gain(measured[best], other) for k, other in enumerate(measured) if k != best)
         label = f"{chart['title']}, {place}: {candidates[best]['label']} behind another, in standard errors"
-        checks.append(Check(label, behind, _BEHIND, behind < _BEHIND))
+        checks.append(Check.at_most(label, behind, _BEHIND))
         winner = candidates[int(np.argmin(measured.mean(axis=1)))]["regime"]
         dots.append((index, Points([x], [y], None, "", winner)))
     panels = []

@@ -183,7 +183,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         self.step_errors_: StepErrors | None = None
         scale = None
         if settings.eta is None:
-            narrow = layer.narrowed(choice_width(settings.width))
+            narrow = layer.narrowed(choice_width(settings.width, len(sample.z)))
             self.step_errors_ = score_steps(narrow, sample, SCALES, settings.n_steps)
             scale = self.step_errors_.best
         eta = settings.eta or 0.0

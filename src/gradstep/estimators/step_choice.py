@@ -88,9 +88,9 @@ class StepErrors:
         return mean, float(np.sqrt(share**2 @ (difference - mean) ** 2))
 
 
-def choice_width(width: int) -> int:
+def choice_width(width: int, rows: int) -> int:
     """Return the number of neurons on which steps are compared."""
-    return min(width, max(width // 4, 32), CHOICE_WIDTH)
+    return min(width, max(min(width, rows) // 4, 32), CHOICE_WIDTH)
 
 
 def movement(layer: FirstLayer, gradient: Host, z: Host, weights: Host) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from scipy.optimize import isotonic_regression
 
 from gradstep.papers.figure import FigureResult
 from gradstep.papers.panels import Guide, Histogram, Image, Line, Mark, Panel, Points
@@ -25,9 +26,18 @@ _HUES = {
     "few": "#d9892b",
     "large": "#d6453d",
     "infinite": "#2a9d6f",
+    # What is compared within one regime: functions, kernels, norms, parameters.
+    "first kind": "#1490a8",
+    "second kind": "#c2528f",
+    "third kind": "#8f8320",
+    "fourth kind": "#6a6fb0",
 }
 _STYLES = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
 _COLUMNS = 3
+#: Least distance between labels beside the axes, as a share of the height of the axes.
+_LINE_HEIGHT = 0.058
+#: Least distance between tick labels on a logarithmic axis, as a share of its length.
+_TICK_ROOM = {"x": 0.085, "y": 0.05}
 
 Colour = tuple[float, float, float]
 
@@ -129,23 +139,26 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
         )
     for mark in panel.marks:
         colour = colours[mark.regime, mark.label]
+        foot = axes.get_xaxis_transform()
         if mark.measured:
-            foot = axes.get_xaxis_transform()
             axes.plot([mark.x], [0.03], "^", ms=7, color=colour, mec=ink.text, mew=0.6, transform=foot, zorder=21)
         else:
-            axes.axvline(mark.x, color=colour, lw=1.4, ls=_STYLES["dashed"], zorder=2)
-    if panel.image is None:
+            axes.plot([mark.x, mark.x], [0, 1], color=colour, lw=1.4, ls=_STYLES["dashed"], transform=foot, zorder=2)
+    if panel.span is not None:
+        axes.set(xlim=panel.span, ylim=panel.span, aspect="equal")
+    elif panel.image is None:
         _limits(axes, panel)
     for guide in panel.guides:
         _draw_guide(axes, guide, ink)
-    _label_curves(axes, panel, colours)
+    _label_curves(axes, panel, colours, ink)
+    _label_marks(axes, panel, colours)
     axes.set_xlabel(panel.x_label, color=ink.text)
     axes.set_ylabel(panel.y_label, color=ink.text)
     if panel.title:
         axes.set_title(panel.title, color=ink.text, loc="left", fontsize=10)
     for axis, scale in ((axes.xaxis, panel.x_scale), (axes.yaxis, panel.y_scale)):
         if scale == "log":
-            _log_ticks(axis)
+            _log_ticks(axis, _TICK_ROOM[axis.axis_name])
     axes.tick_params(which="both", colors=ink.text)
     if panel.image is None:
         axes.grid(color=ink.grid, lw=0.6)
@@ -180,14 +193,19 @@ def _edges(places: np.ndarray, scale: str) -> np.ndarray:
     return np.exp(edges) if scale == "log" else edges
 
 
-def _log_ticks(axis: mpl.axis.Axis) -> None:
+def _log_ticks(axis: mpl.axis.Axis, room: float) -> None:
+    """Label as many places of each decade as there is room for."""
     low, high = sorted(axis.get_view_interval())
     decades = math.log10(high / low) if low > 0 else 9.0
     axis.set_minor_locator(NullLocator())
-    if decades <= 3:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades > 0.7 else tuple(range(1, 10))))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
+    if decades > 3:
+        return
+    for subs in (tuple(range(1, 10)), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
+        if np.diff(np.log10([*subs, 10])).min() >= room * decades:
+            break
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _limits(axes: Axes, panel: Panel) -> None:
@@ -221,41 +239,32 @@ def _limits(axes: Axes, panel: Panel) -> None:
 def _draw_guide(axes: Axes, guide: Guide, ink: _Ink) -> None:
     if guide.height is not None:
         axes.axhline(guide.height, color=ink.text, lw=1, ls=(0, (6, 3)))
-        axes.annotate(
-            guide.label,
-            (0.01, guide.height),
-            xycoords=("axes fraction", "data"),
-            color=ink.text,
-            fontsize=8,
-            va="bottom",
-        )
-        return
-    axes.plot(guide.x, guide.y, color=ink.text, lw=0.8, ls=":")
-    low, high = axes.get_ylim()
-    inside = [i for i, y in enumerate(guide.y) if low < y < high]
-    if inside:
-        at = inside[int(0.7 * (len(inside) - 1))]
-        axes.annotate(guide.label, (guide.x[at], guide.y[at]), color=ink.text, fontsize=8, va="bottom")
+    else:
+        axes.plot(guide.x, guide.y, color=ink.text, lw=0.8, ls=":")
 
 
-def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]) -> None:
-    """Write each label at the right end of its line (or points), pushed apart where ends are close."""
-    ends: dict[str, tuple[float, Colour]] = {}
+def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: _Ink) -> None:
+    """Write each label beside the axes, at the end of its line (or points), pushed apart where ends are close."""
+    ends: dict[str, tuple[float, Colour | str]] = {}
+    for guide in panel.guides:
+        ends[guide.label] = (guide.height if guide.height is not None else float(guide.y[-1]), ink.text)
     curves = [(p.label, p.regime, p.mean) for p in panel.points] + [(c.label, c.regime, c.y) for c in panel.lines]
+    top = axes.get_ylim()[1]
+    # Densities all end at zero: their names are a list from the top.
+    curves += [(h.label, h.regime, [top]) for h in panel.histograms]
     for label, regime, values in curves:
         finite = [float(v) for v in values if math.isfinite(v)]
         if label and finite:
-            ends[label] = (finite[-1], colours[regime, label])
-    forward, transform = axes.transData, axes.transAxes.inverted()
-    x = axes.get_xlim()[1]
-    places = {label: float(transform.transform(forward.transform((x, y)))[1]) for label, (y, _) in ends.items()}
-    last = -math.inf
-    gap = 0.058
-    for label in sorted(places, key=lambda key: places[key]):
-        last = max(places[label], last + gap)
+            ends[label] = (top if panel.histograms else finite[-1], colours[regime, label])
+    if not ends:
+        return
+    edge, inverse = axes.get_xlim()[1], axes.transAxes.inverted()
+    places = {k: float(inverse.transform(axes.transData.transform((edge, y)))[1]) for k, (y, _) in ends.items()}
+    order = sorted(places, key=lambda label: places[label])
+    for label, height in zip(order, _spread([places[label] for label in order]), strict=True):
         axes.annotate(
             label,
-            (1.0, last),
+            (1.0, height),
             xycoords="axes fraction",
             xytext=(6, 0),
             textcoords="offset points",
@@ -264,9 +273,27 @@ def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colou
             va="center",
             annotation_clip=False,
         )
-    names = [(h.label, colours[h.regime, h.label]) for h in panel.histograms if h.label]
-    names += [(m.label, colours[m.regime, m.label]) for m in panel.marks if m.label]
-    for row, (label, colour) in enumerate(dict.fromkeys(names)):
+
+
+def _spread(heights: Sequence[float]) -> list[float]:
+    """Move increasing heights as little as possible so that each is a line above the one before, within the axes."""
+    steps = _LINE_HEIGHT * np.arange(len(heights))
+    moved = isotonic_regression(np.asarray(heights) - steps).x
+    return list(map(float, np.clip(moved, 0, max(1 - steps[-1], 0)) + steps))
+
+
+def _label_marks(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]) -> None:
+    """Write the name of a place left of its line, each a line lower than the one before."""
+    named = {mark.label: mark for mark in reversed(panel.marks) if mark.label}
+    for row, mark in enumerate(sorted(named.values(), key=lambda mark: mark.x)):
         axes.annotate(
-            label, (0.98, 0.97 - 0.065 * row), xycoords="axes fraction", color=colour, fontsize=9, ha="right", va="top"
+            mark.label,
+            (mark.x, 0.99 - _LINE_HEIGHT * 1.1 * row),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(-4, 0),
+            textcoords="offset points",
+            color=colours[mark.regime, mark.label],
+            fontsize=9,
+            ha="right",
+            va="top",
         )

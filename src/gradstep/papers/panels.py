@@ -98,7 +98,7 @@ class Guide:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes."""
+    """One pair of axes; with `span` both show this range, in equal units."""
 
     title: str
     x_label: str
@@ -111,6 +111,7 @@ class Panel:
     marks: Sequence[Mark] = ()
     guides: Sequence[Guide] = ()
     image: Image | None = None
+    span: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)

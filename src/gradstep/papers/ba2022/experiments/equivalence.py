@@ -152,13 +152,13 @@ def _exponent_panel(
     network_line = [p.test_error for p in predict_many(problems)]
     x = alphas.tolist()
     lines = [
-        Line(x, equivalent.tolist(), "equivalent", "small"),
-        Line(x, network_line, "network", "large"),
+        Line(x, equivalent.tolist(), "equivalent", "first kind"),
+        Line(x, network_line, "network", "second kind"),
         _floor(x, floor),
     ]
     points = [
-        Points.measured(preset["alphas"], found["equivalent"], "equivalent", "small"),
-        Points.measured(preset["alphas"], found["network"], "network", "large"),
+        Points.measured(preset["alphas"], found["equivalent"], "equivalent", "first kind"),
+        Points.measured(preset["alphas"], found["network"], "network", "second kind"),
     ]
     title = f"one step, d = {preset['d']}"
     return Panel(title, "alpha in eta = N^alpha", "prediction risk", "linear", "log", lines, points)
@@ -179,10 +179,10 @@ def _size_panel(preset: Mapping[str, Any], found: Mapping[str, Array]) -> Panel:
 
 def _step_panel(preset: Mapping[str, Any], found: Mapping[str, Array], floor: float) -> Panel:
     steps = [float(s) for s in preset["steps"]]
-    lines = [Line(steps, found["formula"].mean(axis=1).tolist(), "equivalent", "small"), _floor(steps, floor)]
+    lines = [Line(steps, found["formula"].mean(axis=1).tolist(), "equivalent", "first kind"), _floor(steps, floor)]
     points = [
-        Points.measured(steps, found["equivalent"], "equivalent", "small"),
-        Points.measured(steps, found["network"], "network", "large"),
+        Points.measured(steps, found["equivalent"], "equivalent", "first kind"),
+        Points.measured(steps, found["network"], "network", "second kind"),
     ]
     title = f"repeated steps, d = {preset['step_d']}"
     return Panel(title, "number of steps", "prediction risk", "linear", "log", lines, points)

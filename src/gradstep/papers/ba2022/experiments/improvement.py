@@ -39,8 +39,6 @@ __all__ = ["assemble", "measure", "tasks"]
 
 Array = NDArray[np.float64]
 
-REGIMES = ("small", "between", "large")
-
 
 def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[str, float, dict[str, Any]]]:
     base, etas = figure.settings["base"], list(figure.settings["etas"])
@@ -140,13 +138,13 @@ def _sample_panel(
     base, grid = settings["base"], np.geomspace(0.4, 200, 80)
     limits = {k: base[k] for k in ("lam", "psi2")}
     lines, points = [], []
-    for eta, regime in zip(map(float, settings["etas"]), REGIMES, strict=True):
+    for eta in map(float, settings["etas"]):
         label, x = f"eta = {eta:g}", grid.tolist()
         limit = float(delta_large_sample(base["activation"], base["teacher"], eta=eta, **limits))
-        lines.append(Line(x, _theory(base, eta, base["psi2"] * d, psi1=grid).tolist(), label, regime))
-        lines.append(Line(x, _theory(base, eta, psi1=grid).tolist(), "", regime, "dashed"))
-        lines.append(Line([30.0, x[-1]], [limit, limit], "", regime, "dotted"))
-        points.append(points_of(found["psi1", eta], label, regime))
+        lines.append(Line(x, _theory(base, eta, base["psi2"] * d, psi1=grid).tolist(), label, "small"))
+        lines.append(Line(x, _theory(base, eta, psi1=grid).tolist(), "", "small", "dashed"))
+        lines.append(Line([30.0, x[-1]], [limit, limit], "", "small", "dotted"))
+        points.append(points_of(found["psi1", eta], label, "small"))
     return Panel("more samples", "samples per dimension n/d", "improvement R0 - R1", "log", "log", lines, points)
 
 
@@ -154,13 +152,13 @@ def _width_panel(settings: Mapping[str, Any], d: int, found: Mapping[tuple[str, 
     base, grid = settings["base"], np.geomspace(0.3, 3000, 100)
     far = grid[grid > 30]
     lines, points = [], []
-    for eta, regime in zip(map(float, settings["etas"]), REGIMES, strict=True):
+    for eta in map(float, settings["etas"]):
         label, x = f"eta = {eta:g}", grid.tolist()
         tail = delta_large_width(base["activation"], base["teacher"], eta=eta, psi1=base["psi1"], psi2=far)
-        lines.append(Line(x, _theory(base, eta, grid * d, psi2=grid).tolist(), label, regime))
-        lines.append(Line(x, _theory(base, eta, psi2=grid).tolist(), "", regime, "dashed"))
-        lines.append(Line(far.tolist(), tail.tolist(), "", regime, "dotted"))
-        points.append(points_of(found["psi2", eta], label, regime))
+        lines.append(Line(x, _theory(base, eta, grid * d, psi2=grid).tolist(), label, "small"))
+        lines.append(Line(x, _theory(base, eta, psi2=grid).tolist(), "", "small", "dashed"))
+        lines.append(Line(far.tolist(), tail.tolist(), "", "small", "dotted"))
+        points.append(points_of(found["psi2", eta], label, "small"))
     return Panel("wider networks", "width per dimension N/d", "improvement R0 - R1", "log", "log", lines, points)
 
 

@@ -32,7 +32,7 @@ __all__ = ["alignment", "assemble", "measure", "tasks"]
 Array = NDArray[np.float64]
 
 #: Colours of the parameterisations.
-REGIMES = {"mean-field": "large", "NTK": "small"}
+REGIMES = {"mean-field": "first kind", "NTK": "second kind"}
 
 
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
@@ -109,7 +109,12 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         Check.at_most("NTK: relative distance moved times √N", float(most), limits["ntk_moved"]),
         Check.at_most("NTK: change of the alignment with the teacher", drift, limits["ntk_turned"]),
     )
-    panels = (*(_plane(name, own[0]) for name, own in by_name.items()), _losses(by_name, settings["loss_bound"]))
+    # Both on the axes of the neurons that go farthest, and those that hardly move once more on their own.
+    spans = {name: _span(own[0]) for name, own in by_name.items()}
+    widest = max(spans.values(), key=lambda span: span[1] - span[0])
+    planes = [_plane(name, name, own[0], widest) for name, own in by_name.items()]
+    closer = _plane("NTK, enlarged", "NTK", tangent[0], spans["NTK"])
+    panels = (*planes, closer, _losses(by_name, settings["loss_bound"]))
     before, after = field[0]["initial_alignment"], tangent[0]["alignment"]
     notes = (
         f"Initial neurons have norm one. Root mean square distance moved: mean-field {least:.2f}, NTK "
@@ -119,9 +124,15 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     return Outcome(panels, (), checks, notes=notes)
 
 
-def _plane(name: str, result: Result) -> Panel:
+def _span(result: Result) -> tuple[float, float]:
     paths = np.array(result["paths"])
-    reach = float(np.abs(paths).max())
+    low, high = float(paths.min()), float(paths.max())
+    room = 0.05 * (high - low)
+    return low - room, high + room
+
+
+def _plane(title: str, name: str, result: Result, span: tuple[float, float]) -> Panel:
+    paths, reach = np.array(result["paths"]), span[1]
     regime = REGIMES[name]
     lines = [Line(path[:, 0].tolist(), path[:, 1].tolist(), "", regime, "dotted") for path in paths.transpose(1, 0, 2)]
     lines.append(Line([0.0, reach], [0.0, 0.0], "teacher", "teacher", "dashed"))
@@ -130,7 +141,7 @@ def _plane(name: str, result: Result) -> Panel:
         Points(paths[0, :, 0].tolist(), paths[0, :, 1].tolist(), None, "start", "initial"),
         Points(paths[-1, :, 0].tolist(), paths[-1, :, 1].tolist(), None, name, regime),
     ]
-    return Panel(name, "along the first teacher neuron", "along the second", lines=lines, points=points)
+    return Panel(title, "along the first teacher neuron", "along the second", lines=lines, points=points, span=span)
 
 
 def _losses(by_name: Mapping[str, Sequence[Result]], bound: float) -> Panel:

@@ -30,7 +30,12 @@ QUANTITIES = {
     "gradient": "sqrt N ||G0||",
     "gradient_frobenius": "sqrt N ||G0||_F",
 }
-REGIMES = {"weights": "initial", "weights_frobenius": "few", "gradient": "small", "gradient_frobenius": "large"}
+REGIMES = {
+    "weights": "initial",
+    "weights_frobenius": "first kind",
+    "gradient": "second kind",
+    "gradient_frobenius": "third kind",
+}
 
 
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
@@ -112,16 +117,16 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         "log",
         "log",
         lines=[
-            Line(n.tolist(), fitted, f"n^{slope:.2f}", "small"),
+            Line(n.tolist(), fitted, f"n^{slope:.2f}", "second kind"),
             Line(
                 n.tolist(),
                 gradient.error_bound(n, constant).tolist(),
                 f"{constant:.2f} log²n / √n",
-                "large",
+                "teacher",
                 "dashed",
             ),
         ],
-        points=[Points(n.tolist(), ratio.tolist(), error["relative_error"].tolist(), f"n^{slope:.2f}", "small")],
+        points=[Points(n.tolist(), ratio.tolist(), error["relative_error"].tolist(), f"n^{slope:.2f}", "second kind")],
     )
     norms = Panel(
         "norms",

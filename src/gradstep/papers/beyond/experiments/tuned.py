@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 
 #: Standard errors by which a neighbour may be better than the predicted optimum on the network.
 _BETTER = 2.5
-_REGIMES = {"ridge": "small", "eta": "large", "split": "infinite"}
+_REGIMES = {"ridge": "first kind", "eta": "second kind", "split": "third kind"}
 _LABELS = {"ridge": "best ridge / d", "eta": "best eta / √N", "split": "best n_step / (n_step + n)"}
 
 
@@ -179,7 +179,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         )
         for name in PARAMETERS
     ]
-    curves = {"none": ("as given", "initial"), "pair": ("ridge and eta", "between")}
+    curves = {"none": ("as given", "initial"), "pair": ("ridge and eta", "fourth kind")}
     curves |= {name: (name, _REGIMES[name]) for name in PARAMETERS}
     panels.append(
         Panel(

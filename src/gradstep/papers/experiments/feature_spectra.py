@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.papers.experiments.spectra import at_most, density, measured_points, placed, problem_of
+from gradstep.papers.experiments.spectra import density, measured_points, placed, problem_of
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare
 from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel
@@ -84,7 +84,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             panels.append(_histogram(settings, spectra[x], by_point[x], x))
             checks += _placed(figure, preset, spectra[x], by_point[x], x)
     lost = max(abs(s.bulk.atom + s.bulk.weight.sum() - 1) for s in spectra.values())
-    checks.append(at_most("distance of the integral of the density from one", float(lost), 1e-6))
+    checks.append(Check.at_most("distance of the integral of the density from one", float(lost), 1e-6))
     if len(points) > 1:
         panels += [_places(figure, spectra, by_point), _overlaps(figure, spectra, by_point)]
     if "count" in settings:
@@ -235,7 +235,7 @@ def _counted(figure: Figure, preset: Mapping[str, Any], spectra: Mapping[float, 
         guides=_windows(settings, [max(wanted["expected"])]),
     )
     wrong = sum(outliers(x) != number for x, number in zip(wanted["at"], wanted["expected"], strict=True))
-    return panel, at_most(f"windows with another number of outliers than theirs, {far}", wrong, 0)
+    return panel, Check.at_most(f"windows with another number of outliers than theirs, {far}", wrong, 0)
 
 
 def _windows(settings: Mapping[str, Any], heights: Sequence[float]) -> list[Guide]:

@@ -13,7 +13,7 @@ from gradstep.papers.panels import Line, Points
 from gradstep.problem import Problem
 from gradstep.theory.stieltjes import Law
 
-__all__ = ["at_most", "density", "displaced", "measured_points", "placed", "problem_of"]
+__all__ = ["density", "displaced", "measured_points", "placed", "problem_of"]
 
 Array = NDArray[np.float64]
 
@@ -70,14 +70,8 @@ def displaced(law: Law, eigenvalues: Array) -> float:
 
 def placed(label: str, law: Law, before: Law | None, eigenvalues: Array, bound: float) -> list[Check]:
     """Check that eigenvalues are where a law has them, and not where the law `before` the step (if given) has them."""
-    checks = [at_most(f"eigenvalues out of place, {label}", displaced(law, eigenvalues), bound)]
+    checks = [Check.at_most(f"eigenvalues out of place, {label}", displaced(law, eigenvalues), bound)]
     if before is not None:
-        value = displaced(before, eigenvalues)
-        name = f"the same for the law before the step, which is to be rejected, {label}"
-        checks.append(Check(name, value, bound, value > bound))
+        name = f"the same for the law before the step, {label}"
+        checks.append(Check.at_least(name, displaced(before, eigenvalues), bound))
     return checks
-
-
-def at_most(label: str, value: float, bound: float) -> Check:
-    """Return the check that a value does not exceed its bound."""
-    return Check(label, value, bound, value <= bound)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from gradstep.gaussian import moments
-from gradstep.papers.experiments.spectra import at_most, density, measured_points, placed, problem_of
+from gradstep.papers.experiments.spectra import density, measured_points, placed, problem_of
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Outcome, compare
 from gradstep.papers.panels import Histogram, Line, Mark, Panel
@@ -113,7 +113,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             panels.append(_histogram(settings, spectra[x], by_point[x], x))
             checks += _placed(settings, spectra[x], by_point[x], x)
     lost = max(abs(s.after.atom + s.after.weight.sum() - 1) for s in spectra.values())
-    checks.append(at_most("distance of the integral of the density from one", float(lost), 1e-6))
+    checks.append(Check.at_most("distance of the integral of the density from one", float(lost), 1e-6))
     panels += [_places(settings, spectra, by_point), _vectors(settings, spectra, by_point)]
     comparisons = []
     for x, found in by_point.items():
@@ -240,5 +240,5 @@ def _gradient(
         points=[measured_points(samples, list(errors.values()), name, "small")],
     )
     far, bound = float(abs(slope + 0.5)), float(settings["slope_tolerance"])
-    check = at_most("distance of the exponent of ||G - c1 a beta^T|| / ||G|| in n from -1/2", far, bound)
+    check = Check.at_most("distance of the exponent of ||G - c1 a beta^T|| / ||G|| in n from -1/2", far, bound)
     return [alignment, distance], comparisons, check

@@ -132,16 +132,13 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     polynomial = [_polynomial(settings, l) for l in degrees]  # noqa: E741
     checks = _equations(settings["accuracy"], polynomial)
     if "published_z" in preset:
-        bound = float(preset["published_z"])
-        checks.append(
-            Check("largest |z| of the published spikes, which are to be rejected", rejected, bound, rejected > bound)
-        )
+        checks.append(Check.at_least("largest |z| of the published spikes", rejected, preset["published_z"]))
     if name == "Delta":
         printed = [f"{float(published_Delta(l, sigma, sigma_star, **ratios)):.5f}" for l in degrees]  # noqa: E741
         theorem = [float(published_Delta(l, sigma, sigma_star, **ratios)) for l in degrees]  # noqa: E741
         matrix = [float(Delta_by_matrix(l, sigma, sigma_star, residual="y", **ratios)) for l in degrees]  # noqa: E741
         apart = max(abs(a / b - 1) for a, b in zip(theorem + matrix, slides[1:] + closed[1:], strict=True))
-        checks.append(Check("closed form against the theorem's matrix, relative", apart, 1e-9, apart <= 1e-9))
+        checks.append(Check.at_most("closed form against the theorem's matrix, relative", apart, 1e-9))
     else:
         printed = [f"{float(f(sigma, sigma_star, **ratios)):.5g}" for f in (published_Lambda_1, published_Lambda_2)]
         printed += ["-"] * (top - 2)
@@ -220,8 +217,6 @@ def _equations(accuracy: float, found: Sequence[_Polynomial]) -> list[Check]:
     gap = max(abs(p.solved - p.limit) / (p.limit - p.fewer) for p in found)
     published = min(abs(p.solved - p.published) / (p.limit - p.fewer) for p in found[1:])
     return [
-        Check(
-            "equations at n = 1e16 against the limits, over what the last spike adds", gap, accuracy, gap <= accuracy
-        ),
-        Check("the same for the published spikes, l > 1, smallest", published, accuracy, published > accuracy),
+        Check.at_most("equations at n = 1e16 against the limits, over what the last spike adds", gap, accuracy),
+        Check.at_least("the same for the published spikes, l > 1, smallest", published, accuracy),
     ]

@@ -75,7 +75,7 @@ def test_a_path_of_penalties_is_one_task(finished):
     # 2 sample sizes x 2 zipped pairs x (3 seeds + 1 prediction), not times the penalties.
     assert len(list(Store(folder).names())) == 16
     assert status(folder) == {
-        "points": 12, "seeds": 3, "tasks": 16, "done": 16, "missing": 0, "added": 0, "aside": 0
+        "points": 12, "seeds": 3, "tasks": 16, "done": 16, "missing": 0, "added": 0, "other": 0, "aside": 0
     }  # fmt: skip
 
 
@@ -248,7 +248,7 @@ def test_z_scores_do_not_depend_on_the_number_of_seeds():
         ({"over": {"n": [30]}, "seeds": 0, "theory": False}, "seeds"),
         ({"over": {"n": [30]}, "dtype": "float16"}, "dtype"),
         ({"over": {"activation": ["tanh", "__import__('os')"]}}, "activation"),
-        ({"over": {"n": range(40, 2_000_000)}}, "over"),
+        ({"over": {"n": range(40, 1540), "width": range(40, 1040)}}, "over"),
         ({"over": {"n_step": [math.inf]}}, "n_step"),
         ({"over": {"n": [30]}, "until_se": 0}, "until_se"),
         ({"over": {"n": [30]}, "until_se": 0.1, "seeds": 1}, "seeds"),

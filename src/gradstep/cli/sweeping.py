@@ -65,6 +65,9 @@ def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
         if name not in _RUN:
             raise InvalidInput("run", name, ", ".join(_RUN))
     over = {name: _axis(name, values) for name, values in tables["over"].items()}
+    for group in tables["zipped"]:
+        if not isinstance(group, dict):
+            raise InvalidInput("zipped", group, "tables: [[zipped]], then one line a parameter")
     zipped = [{name: _axis(name, values) for name, values in group.items()} for group in tables["zipped"]]
     given = {name: value for name, value in changes.items() if value is not None}
     return design_of(tables["problem"], over, zipped=zipped, **{**tables["run"], **given})
@@ -115,7 +118,7 @@ def run_sweep(
     InvalidInput
         As `gradstep.sweeps.run`.
     typer.Exit
-        With code 3 if tasks failed, 130 if interrupted.
+        With code 3 if results failed, 130 if interrupted.
     """
     from gradstep.sweeps import Cluster, Executor, Processes, run
 
@@ -157,7 +160,7 @@ def run_sweep(
             output.print_lines(f"float32 changes the test error by {state.precision_cost:.1e} (relative, one network)")
         output.print_lines(str(out))
     if state.failed:
-        typer.echo(f"{state.failed} tasks failed; the first: {state.first_failure}", err=True)
+        typer.echo(f"{state.failed} results failed; the first: {state.first_failure}", err=True)
         raise typer.Exit(FAILED)
 
 

@@ -1,6 +1,6 @@
 """Many measurements: what a task is, where its result lies, how tasks are carried out, and grids of problems."""
 
-from gradstep.sweeps.collect import Status, collect, save, status
+from gradstep.sweeps.collect import Status, check_file, collect, save, status
 from gradstep.sweeps.design import Axis, Design, design_of
 from gradstep.sweeps.execution import execute
 from gradstep.sweeps.executors import Cluster, Executor, InProcess, Processes, WorkerLost
@@ -27,6 +27,7 @@ __all__ = [
     "Task",
     "TaskFailed",
     "WorkerLost",
+    "check_file",
     "collect",
     "design_of",
     "execute",

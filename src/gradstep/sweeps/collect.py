@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
-from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.problem import CONVENTION
-from gradstep.sweeps.design import Axis, Design
+from gradstep.sweeps.design import PREDICTED, Axis, Design
+from gradstep.sweeps.inventory import networks_of, take_stock
 from gradstep.sweeps.manifest import manifest_of
 from gradstep.sweeps.statistics import student_z
 from gradstep.sweeps.store import RESULT_VERSION, Store
-from gradstep.sweeps.task import Task
+from gradstep.sweeps.task import Result
 from gradstep.theory.prediction import QUANTITIES
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Status", "collect", "save", "status"]
+__all__ = ["Status", "check_file", "collect", "save", "status"]
+
+Array = NDArray[Any]
+
+_log = logging.getLogger("gradstep")
 
 #: What each quantity is measured in, and what it means.
 _MEANING = {
@@ -35,23 +43,29 @@ _MEANING = {
     "bulk_variance": ("1", "mean squared norm of a row off the spike direction"),
     "degrees_of_freedom": ("1", "trace of the hat matrix of the ridge fit"),
 }
+#: A table of every seed's value is made up to this size in bytes, and beyond it up to so many times what is there.
+_LARGE_TABLE, _FILL = 2**30, 4
 FORMATS = (".nc", ".csv", ".parquet")
 
 
-def collect(folder: Path | str) -> xarray.Dataset:
+def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
     """Collect the results in a directory, finished or not.
 
     Parameters
     ----------
     folder : path
         Of a sweep.
+    every_seed : bool
+        Keep every seed's value beside the statistics. They are left out, with a message, where their table (points
+        times the largest number of seeds) would be large and mostly empty, as after ``until_se`` at uneven points.
 
     Returns
     -------
     xarray.Dataset
         Dimensions: one an axis, in the order of the design, then ``seed``. For each quantity ``q``: ``q`` (every seed's
         value), ``q_mean``, ``q_standard_error``, ``q_theory`` and ``q_z`` (Student's t on the normal scale);
-        ``seeds_done``, and ``seed_number``. What is not finished is nan. Attributes: convention, design, versions.
+        ``seeds_done``, and ``seed_number``. What is not finished is nan; where a penalty of a path has no prediction,
+        ``theory_failure`` says why. Attributes: convention, design, versions.
 
     Raises
     ------
@@ -65,98 +79,9 @@ def collect(folder: Path | str) -> xarray.Dataset:
 
     folder = Path(folder)
     design, store = manifest_of(folder), Store(folder)
-    penalties = design.penalties
-    most = design.seeds
-    values = np.full((design.points, most, len(QUANTITIES), penalties), np.nan)
-    theory = {name: np.full((design.points, penalties), np.nan) for name in (*QUANTITIES, "residual")}
-    numbers = np.full((design.points, most), -1, dtype=np.int64)
-    present = set(store.names())
-    for point in range(design.points):
-        if design.theory and (found := store.read(design.theory_task(point))) is not None:
-            for name in theory:
-                theory[name][point] = np.array(found[name], dtype=np.float64)
-        for seed, task in _of_point(design, store, point, present):
-            measured = store.read(task)
-            if measured is None:
-                continue
-            while seed >= numbers.shape[1]:
-                room = numbers.shape[1]  # doubles
-                numbers = np.pad(numbers, ((0, 0), (0, room)), constant_values=-1)
-                values = np.pad(values, ((0, 0), (0, room), (0, 0), (0, 0)), constant_values=np.nan)
-            numbers[point, seed] = task.seed
-            values[point, seed] = [list(map(float, measured[name])) for name in QUANTITIES]
-    used = max(most, int(np.flatnonzero((numbers >= 0).any(axis=0)).max(initial=-1)) + 1)
-    by_name = {name: np.moveaxis(values[:, :used, k], 1, -1) for k, name in enumerate(QUANTITIES)}
-    dataset: xarray.Dataset = _dataset(xarray, design, numbers[:, :used], by_name, theory)
-    if design.dtype == "float32" and design.seeds and (cost := store.read(design.precision_task())) is not None:
-        dataset.attrs["float32_relative_error"] = json.dumps(cost)
-    return dataset
-
-
-def _of_point(design: Design, store: Store, point: int, present: set[str]) -> Iterator[tuple[int, Task]]:
-    """Yield the tasks of a point that are present, with their places: seeds of the design, then those added."""
-    index, last = 0, design.seeds
-    # Seeds on demand come in rounds that at most double their number: a gap as long as all before ends the search.
-    while index < 2 * last:
-        task = design.simulation_task(point, index)
-        if store.path(task).name in present:
-            last = max(last, index + 1)
-            yield index, task
-        index += 1
-
-
-def _dataset(xarray: Any, design: Design, numbers: Any, values: Any, theory: Any) -> Any:
-    names = tuple(axis.dimension for axis in design.outer_axes)
-    path = design.path
-    order = tuple(axis.dimension for axis in design.axes)
-
-    def place(array: Any, *, seeds: bool, by_penalty: bool = True) -> Any:
-        """Unfold the points, drop or name the penalties, and bring the axes into the design's order."""
-        dimensions = list(names)
-        shape = design.shape
-        if by_penalty and path is not None:
-            dimensions.append(path.dimension)
-            shape = (*shape, len(path))
-        elif by_penalty:
-            array = array[:, 0]
-        if seeds:
-            dimensions.append("seed")
-            shape = (*shape, array.shape[-1])
-        labelled = xarray.DataArray(array.reshape(shape), dims=dimensions)
-        wanted = [d for d in order if d in dimensions] + (["seed"] if seeds else [])
-        return labelled.transpose(*wanted)
-
-    dataset = xarray.Dataset()
-    done = (numbers >= 0).sum(axis=-1)
-    for name in QUANTITIES:
-        unit, meaning = _MEANING[name]
-        mean, error, count = _mean_and_error(values[name])
-        parts = {
-            name: (place(values[name], seeds=True), meaning),
-            f"{name}_mean": (place(mean, seeds=False), f"mean over seeds: {meaning}"),
-            f"{name}_standard_error": (place(error, seeds=False), f"standard error of the mean: {meaning}"),
-            f"{name}_theory": (place(theory[name], seeds=False), f"prediction: {meaning}"),
-        }
-        z = student_z(theory[name], mean, error, count)
-        parts[f"{name}_z"] = (place(z, seeds=False), "distance of mean and prediction, standard normal if right")
-        for label, (array, text) in parts.items():
-            if (label in (name, f"{name}_mean", f"{name}_standard_error") and not design.seeds) or (
-                label == f"{name}_theory" and not design.theory
-            ):
-                continue
-            if label == f"{name}_z" and not (design.seeds and design.theory):
-                continue
-            array.attrs = {"units": "1" if label.endswith("_z") else unit, "long_name": text}
-            dataset[label] = array
-    if design.theory:
-        dataset["theory_residual"] = place(theory["residual"], seeds=False)
-        dataset["theory_residual"].attrs = {"units": "1", "long_name": "true residual of the solved equations"}
-    if design.seeds:
-        dataset["seeds_done"] = place(done, seeds=False, by_penalty=False)
-        dataset["seed_number"] = place(numbers, seeds=True, by_penalty=False)
-        dataset["seed_number"].attrs = {"long_name": "seed of each network; -1 where there is none"}
-    for axis in design.axes:
-        dataset = dataset.assign_coords(_coordinates(axis))
+    gathered = _gather(design, store, every_seed)
+    parts = [_coordinates(axis) for axis in design.axes]
+    dataset = xarray.Dataset(_variables(xarray, design, gathered), {k: v for part in parts for k, v in part.items()})
     packages = {name: version(name) for name in ("gradstep", "numpy", "scipy")}
     dataset.attrs = {
         "title": "one gradient step: theory and simulation",
@@ -165,17 +90,147 @@ def _dataset(xarray: Any, design: Design, numbers: Any, values: Any, theory: Any
         "result_version": RESULT_VERSION,
         **{f"{name}_version": number for name, number in packages.items()},
     }
+    if gathered.precision_cost is not None:
+        dataset.attrs["float32_relative_error"] = json.dumps(gathered.precision_cost)
     return dataset
 
 
-def _mean_and_error(values: Any) -> tuple[Any, Any, Any]:
-    """Return mean, standard error and number over the seeds that have a value: what is missing or undefined is nan."""
+@dataclass
+class _Gathered:
+    """Results as they are read: arrays over (points, penalties), and each point's networks as they are there."""
+
+    theory: dict[str, Array]
+    failure: Array
+    mean: dict[str, Array]
+    error: dict[str, Array]
+    count: dict[str, Array]
+    #: Networks of each point.
+    done: Array
+    #: Places and seeds of each point's networks, and their values of shape (networks, quantities, penalties).
+    networks: list[tuple[list[int], list[int], Array]] | None
+    precision_cost: Result | None = None
+
+
+def _gather(design: Design, store: Store, every_seed: bool) -> _Gathered:
+    def empty() -> dict[str, Array]:
+        return {name: np.full((design.points, design.penalties), np.nan) for name in QUANTITIES}
+
+    found = _Gathered(
+        theory={**empty(), "residual": np.full((design.points, design.penalties), np.nan)},
+        failure=np.full((design.points, design.penalties), "", dtype=object),
+        mean=empty(),
+        error=empty(),
+        count=empty(),
+        done=np.zeros(design.points, dtype=np.int64),
+        networks=[] if every_seed and design.seeds else None,
+    )
+    present = set(store.names())
+    for point in range(design.points):
+        for task in design.single_tasks(point):
+            if (result := store.read(task)) is None:
+                continue
+            if task.measure != PREDICTED:
+                found.precision_cost = result
+                continue
+            for name, values in found.theory.items():
+                values[point] = np.array(result[name], dtype=np.float64)
+            found.failure[point] = result.get("failure", "")
+        places: list[int] = []
+        seeds: list[int] = []
+        networks: list[Array] = []
+        for place, task, _ in networks_of(design, store, point, present):
+            if (result := store.read(task)) is not None:
+                places.append(place)
+                seeds.append(task.seed)
+                networks.append(np.array([result[name] for name in QUANTITIES], dtype=np.float64))
+        values = np.array(networks).reshape(len(networks), len(QUANTITIES), design.penalties)
+        mean, error, count = _mean_and_error(values)
+        for k, name in enumerate(QUANTITIES):
+            found.mean[name][point], found.error[name][point], found.count[name][point] = mean[k], error[k], count[k]
+        found.done[point] = len(networks)
+        if found.networks is not None:
+            found.networks.append((places, seeds, values))
+    return found
+
+
+def _variables(xarray: Any, design: Design, found: _Gathered) -> dict[str, Any]:
+    """Return the labelled arrays of the dataset."""
+    outer = tuple(axis.dimension for axis in design.outer_axes)
+    path = (design.path.dimension,) if design.path is not None else ()
+    order = tuple(axis.dimension for axis in design.axes)
+
+    def place(array: Array, extra: tuple[str, ...], text: str, unit: str | None = None) -> Any:
+        """Unfold the points, name the rest, and bring the axes into the design's order."""
+        dimensions = (*outer, *extra)
+        labelled = xarray.DataArray(array.reshape((*design.shape, *array.shape[1:])), dims=dimensions)
+        labelled = labelled.transpose(*(d for d in (*order, "seed") if d in dimensions))
+        labelled.attrs = {"long_name": text} if unit is None else {"units": unit, "long_name": text}
+        return labelled
+
+    def by_penalty(array: Array, text: str, unit: str | None = "1") -> Any:
+        return place(array if path else array[:, 0], path, text, unit)
+
+    variables: dict[str, Any] = {}
+    dense = _dense(design, found)
+    for name in QUANTITIES:
+        unit, meaning = _MEANING[name]
+        if dense is not None:
+            values = dense[1][name]
+            variables[name] = place(values if path else values[:, 0], (*path, "seed"), meaning, unit)
+        if design.seeds:
+            variables[f"{name}_mean"] = by_penalty(found.mean[name], f"mean over seeds: {meaning}", unit)
+            error = by_penalty(found.error[name], f"standard error of the mean: {meaning}", unit)
+            variables[f"{name}_standard_error"] = error
+        if design.theory:
+            variables[f"{name}_theory"] = by_penalty(found.theory[name], f"prediction: {meaning}", unit)
+        if design.seeds and design.theory:
+            z = student_z(found.theory[name], found.mean[name], found.error[name], found.count[name])
+            text = "distance of mean and prediction, standard normal if right"
+            variables[f"{name}_z"] = by_penalty(z, text)
+    if design.theory:
+        residual = found.theory["residual"]
+        variables["theory_residual"] = by_penalty(residual, "true residual of the solved equations")
+        if found.failure.any():
+            reasons = found.failure.astype(str)
+            variables["theory_failure"] = by_penalty(reasons, "why there is no prediction; empty if there is", None)
+    if design.seeds:
+        variables["seeds_done"] = place(found.done, (), "networks simulated")
+    if dense is not None:
+        variables["seed_number"] = place(dense[0], ("seed",), "seed of each network; -1 where there is none")
+    return variables
+
+
+def _dense(design: Design, found: _Gathered) -> tuple[Array, dict[str, Array]] | None:
+    """Return seed numbers and every seed's values in one table, unless it would be large and mostly empty."""
+    if found.networks is None:
+        return None
+    most = max(design.seeds, *(1 + max(places, default=-1) for places, _, _ in found.networks))
+    size = design.points * most * (1 + len(QUANTITIES) * design.penalties) * 8
+    if size > max(_LARGE_TABLE, _FILL * sum(values.nbytes for _, _, values in found.networks)):
+        _log.warning(
+            "left out every seed's value: up to %d seeds at %d points would make a table of %.1f GB, mostly empty",
+            most,
+            design.points,
+            size / 1e9,
+        )
+        return None
+    numbers = np.full((design.points, most), -1, dtype=np.int64)
+    values = {name: np.full((design.points, design.penalties, most), np.nan) for name in QUANTITIES}
+    for point, (places, seeds, rows) in enumerate(found.networks):
+        numbers[point, places] = seeds
+        for k, name in enumerate(QUANTITIES):
+            values[name][point][:, places] = rows[:, k].T
+    return numbers, values
+
+
+def _mean_and_error(values: Array) -> tuple[Array, Array, Array]:
+    """Return mean, standard error and number of the networks (first axis) that have a value: undefined ones are nan."""
     known = ~np.isnan(values)
-    count = known.sum(axis=-1)
+    count = known.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.where(count > 0, np.where(known, values, 0.0).sum(axis=-1) / count, np.nan)
-        rest = np.where(known, values - mean[..., None], 0.0)
-        error = np.where(count > 1, np.sqrt((rest**2).sum(axis=-1) / (count - 1) / count), np.nan)
+        mean = np.where(count > 0, np.where(known, values, 0.0).sum(axis=0) / count, np.nan)
+        rest = np.where(known, values - mean, 0.0)
+        error = np.where(count > 1, np.sqrt((rest**2).sum(axis=0) / (count - 1) / count), np.nan)
     return mean, error, count
 
 
@@ -201,6 +256,20 @@ def _label(value: Any) -> float | int | str:
     return value
 
 
+def check_file(path: Path) -> None:
+    """See that a dataset can be written to a path, before the work of collecting it.
+
+    Raises
+    ------
+    InvalidInput
+        On an ending of no format, or a directory that does not exist.
+    """
+    if path.suffix not in FORMATS:
+        raise InvalidInput("out", str(path), f"a file that ends in {', '.join(FORMATS)}")
+    if not path.parent.is_dir():
+        raise InvalidInput("out", str(path), "a file in a directory that exists")
+
+
 def save(dataset: xarray.Dataset, path: Path) -> None:
     """Write a dataset as netCDF, or as a table (CSV, Parquet) with one row a point.
 
@@ -217,8 +286,7 @@ def save(dataset: xarray.Dataset, path: Path) -> None:
     InvalidInput
         On another ending, or a path that cannot be written.
     """
-    if path.suffix not in FORMATS:
-        raise InvalidInput("out", str(path), f"a file that ends in {', '.join(FORMATS)}")
+    check_file(path)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         if path.suffix == ".nc":
@@ -233,12 +301,18 @@ def save(dataset: xarray.Dataset, path: Path) -> None:
                 table.to_parquet(temporary, index=False)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InvalidInput("out", str(path), f"a file that can be written ({error.strerror})") from None
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        # The HDF5 library has its own words in place of the system's.
+        raise InvalidInput("out", str(path), f"a file that can be written ({error.strerror or error})") from None
 
 
 class Status(dict[str, Any]):
-    """Counts of a sweep's directory: ``points``, ``seeds``, ``tasks``, ``done``, ``missing``, ``added``, ``aside``."""
+    """Counts of a sweep's directory.
+
+    ``points`` (each penalty of a path counted), ``seeds`` (of each point), ``tasks``, ``done`` and ``missing`` of
+    these, ``added`` (networks beyond those seeds), ``other`` (of other settings or versions), ``aside`` (damaged).
+    """
 
 
 def status(folder: Path | str) -> Status:
@@ -250,16 +324,15 @@ def status(folder: Path | str) -> Status:
         If the directory holds no sweep.
     """
     folder = Path(folder)
-    design, store = manifest_of(folder), Store(folder)
-    present = set(store.names())
-    done = sum(store.path(task).name in present for _, task in design.tasks())
-    aside = sum(1 for _ in folder.rglob("*.damaged"))
+    design = manifest_of(folder)
+    done, added, other = take_stock(design, Store(folder))
     return Status(
         points=design.points * design.penalties,
         seeds=design.seeds,
         tasks=design.task_count,
         done=done,
         missing=design.task_count - done,
-        added=len(present) - done,
-        aside=aside,
+        added=added,
+        other=other,
+        aside=sum(1 for _ in folder.rglob("*.damaged")),
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,15 +16,18 @@ from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.problem import Problem, Proportional, Readout, Step
 from gradstep.sweeps.task import Task, digest
 
-__all__ = ["PRECISION_COST", "PREDICTED", "SIMULATED", "Axis", "Design", "design_of"]
+__all__ = ["DEVICE_AT_HAND", "PREDICTED", "SIMULATED", "Axis", "Design", "design_of"]
 
 PREDICTED = "gradstep.sweeps.measure:predicted"
 SIMULATED = "gradstep.sweeps.measure:simulated"
 PRECISION_COST = "gradstep.sweeps.measure:precision_cost"
+DEVICE_AT_HAND = "gradstep.sweeps.measure:device_at_hand"
 
 #: Penalties of one fit: an axis of these alone costs one factorisation for all its values.
 _PENALTY_NAMES = ("ridge", "lam")
 _MOST_POINTS = 1_000_000
+#: Points whose settings are kept at hand: bounds the memory of large grids.
+_AT_HAND = 10_000
 #: Between the seeds of a point: odd, near 2**32 over the golden ratio.
 _STRIDE = 2654435769
 
@@ -146,11 +149,18 @@ class Design:
             plain = problems[0].to_dict()
             words: list[int] = []
             if not self.paired:
-                shared = digest({**plain, "ridge": None})
+                # All penalties of a path are fitted on one network; zipped penalties belong to points of their own.
+                shared = digest(plain if self._zipped_penalties else {**plain, "ridge": None})
                 words = [int(word) for word in np.frombuffer(bytes.fromhex(shared), dtype="<u4")]
             first = int(np.random.SeedSequence([self.first_seed, *words]).generate_state(1, np.uint32)[0])
+            if len(self._known) >= _AT_HAND:
+                self._known.clear()
             found = self._known[point] = _Point(plain, [_penalty(p) for p in problems], first)
         return found
+
+    @cached_property
+    def _zipped_penalties(self) -> bool:
+        return any(name in _PENALTY_NAMES for axis in self.outer_axes for name in axis.names)
 
     def seed_number(self, point: int, index: int) -> int:
         """Return the index-th seed of a point: fixed, and distinct from the point's other seeds."""
@@ -173,38 +183,85 @@ class Design:
         task = self.simulation_task(0, 0)
         return Task(PRECISION_COST, task.parameters, task.seed)
 
+    def task(self, number: int) -> tuple[int, Task]:
+        """Return a task with its point: predictions first, then all points seed by seed.
+
+        With float32, what it costs is measured once, between the two.
+        """
+        predictions = self.points if self.theory else 0
+        if number < predictions:
+            return number, self.theory_task(number)
+        number -= predictions
+        if self._measures_precision:
+            if number == 0:
+                return 0, self.precision_task()
+            number -= 1
+        index, point = divmod(number, self.points)
+        return point, self.simulation_task(point, index)
+
+    def single_tasks(self, point: int) -> Iterator[Task]:
+        """Yield the tasks of a point that are no networks."""
+        if self.theory:
+            yield self.theory_task(point)
+        if self._measures_precision and point == 0:
+            yield self.precision_task()
+
     def tasks(self, shard: tuple[int, int] = (0, 1)) -> Iterator[tuple[int, Task]]:
-        """Yield (point, task) for all that is to be done: predictions first, then all points seed by seed.
+        """Yield (point, task) for all that is to be done.
 
         Parameters
         ----------
         shard : (int, int)
             (i, N): every N-th task, from the i-th on.
         """
-        number = itertools.count()
         mine, shards = shard
-        if self.theory:
-            for point in range(self.points):
-                if next(number) % shards == mine:
-                    yield point, self.theory_task(point)
-        for seed in range(self.seeds):
-            for point in range(self.points):
-                if next(number) % shards == mine:
-                    yield point, self.simulation_task(point, seed)
+        return map(self.task, range(mine, self.task_count, shards))
 
     @property
     def task_count(self) -> int:
         """Number of tasks of `tasks` without a shard."""
-        return self.points * (self.seeds + self.theory)
+        return self.points * (self.seeds + self.theory) + self._measures_precision
+
+    @property
+    def _measures_precision(self) -> bool:
+        return self.dtype == "float32" and self.seeds > 0
 
     def check(self) -> None:
-        """See that every point is a valid problem, before any work starts.
+        """See that every value is of its kind and every point a valid problem, before any work starts.
 
         Raises
         ------
         InvalidInput
-            At the first point that is not, or that cannot be simulated.
+            At the first that is not, or at a point that cannot be simulated.
         """
+        if not isinstance(self.base, Mapping):
+            raise InvalidInput("problem", self.base, "parameters and their values")
+        names = [name for axis in self.axes for name in axis.names]
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidInput("over", name, "names of parameters")
+            if names.count(name) > 1:
+                raise InvalidInput("over", name, "each parameter on one axis only")
+            if name == "convention":
+                raise InvalidInput("over", name, "parameters of one convention")
+        if self.points > _MOST_POINTS:
+            raise InvalidInput("over", f"{self.points} points", f"at most {_MOST_POINTS} points")
+        for axis in self.axes:
+            if not axis.names or not axis.values or any(len(row) != len(axis.names) for row in axis.values):
+                raise InvalidInput(axis.dimension, axis.values, "at each place one value a name")
+            if len(set(map(digest, axis.values))) != len(axis):
+                raise InvalidInput(axis.dimension, [v[0] if len(v) == 1 else v for v in axis.values], "distinct values")
+        _whole("seeds", self.seeds, 0, 1_000_000)
+        _whole("first_seed", self.first_seed, 0, 2**63 - 1)
+        for name, flag in (("paired", self.paired), ("theory", self.theory)):
+            if not isinstance(flag, bool):
+                raise InvalidInput(name, flag, "True or False")
+        if not self.seeds and not self.theory:
+            raise InvalidInput("seeds", self.seeds, "at least one, or theory")
+        if self.device is not None and not isinstance(self.device, str):
+            raise InvalidInput("device", self.device, "None, or the name of a device: 'cpu', 'cuda' or 'cuda:k'")
+        if self.dtype not in ("float64", "float32"):
+            raise InvalidInput("dtype", self.dtype, "'float64' or 'float32'")
         for point in range(self.points):
             problem = self._point(point).problem
             for name in ("d", "n_step"):
@@ -228,9 +285,20 @@ class Design:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Design:
-        """Read what `to_dict` has written."""
-        axes = tuple(Axis(tuple(a["names"]), tuple(tuple(v) for v in a["values"])) for a in values["axes"])
-        return cls(**{**values, "axes": axes})
+        """Read what `to_dict` has written.
+
+        Raises
+        ------
+        InvalidInput
+            On anything else.
+        """
+        try:
+            axes = tuple(Axis(tuple(a["names"]), tuple(map(tuple, a["values"]))) for a in values["axes"])
+            design = cls(**{**values, "axes": axes})
+        except (TypeError, KeyError) as error:
+            raise InvalidInput("design", values, f"what Design.to_dict returns ({error})") from None
+        design.check()
+        return design
 
 
 def design_of(
@@ -263,40 +331,33 @@ def design_of(
     InvalidInput
         On empty or repeated axes, lists of different lengths, bad counts, and any point that is no valid problem.
     """
-    shared = base.to_dict() if isinstance(base, Problem) else {name: _plain(value) for name, value in base.items()}
-    axes = [Axis((name,), tuple((_plain(v),) for v in _values(name, values))) for name, values in over.items()]
-    for group in zipped:
-        columns = {name: _values(name, values) for name, values in group.items()}
-        lengths = {len(column) for column in columns.values()}
-        if len(lengths) != 1:
-            raise InvalidInput("zipped", {name: len(c) for name, c in columns.items()}, "lists of the same length")
-        rows = zip(*columns.values(), strict=True)
-        axes.append(Axis(tuple(columns), tuple(tuple(_plain(v) for v in row) for row in rows)))
-    names = [name for axis in axes for name in axis.names]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidInput("over", name, "each parameter on one axis only")
-        if name == "convention":
-            raise InvalidInput("over", name, "parameters of one convention")
-    for axis in axes:
-        if len(set(map(digest, axis.values))) != len(axis):
-            raise InvalidInput(axis.dimension, [v[0] if len(v) == 1 else v for v in axis.values], "distinct values")
-    _whole("seeds", seeds, 0, 1_000_000)
-    _whole("first_seed", first_seed, 0, 2**63 - 1)
-    for name, flag in (("paired", paired), ("theory", theory)):
-        if not isinstance(flag, bool):
-            raise InvalidInput(name, flag, "True or False")
-    if not seeds and not theory:
-        raise InvalidInput("seeds", seeds, "at least one, or theory")
-    if dtype not in ("float64", "float32"):
-        raise InvalidInput("dtype", dtype, "'float64' or 'float32'")
+    shared = base.to_dict() if isinstance(base, Problem) else _table("problem", base)
+    shared = {name: _plain(name, value) for name, value in shared.items()}
+    axes = [_axis({name: values}) for name, values in _table("over", over).items()]
+    if isinstance(zipped, str | Mapping) or not isinstance(zipped, Sequence):
+        raise InvalidInput("zipped", zipped, "a list of tables, each with parameters that vary together")
+    axes += [_axis(_table("zipped", group)) for group in zipped]
+    on_axes = {name for axis in axes for name in axis.names}
     # A value on an axis takes the place of one in the base.
-    shared = {name: value for name, value in shared.items() if name not in names}
-    design = Design(shared, tuple(axes), seeds, first_seed, paired, theory, device, dtype)
-    if design.points > _MOST_POINTS:
-        raise InvalidInput("over", f"{design.points} points", f"at most {_MOST_POINTS} points")
+    shared = {name: value for name, value in shared.items() if name not in on_axes}
+    design = Design(
+        shared, tuple(axes), _plain("seeds", seeds), _plain("first_seed", first_seed), paired, theory, device, dtype
+    )
     design.check()
     return design
+
+
+def _table(name: str, values: Any) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping) or not all(isinstance(key, str) for key in values):
+        raise InvalidInput(name, values, "a table: names of parameters and what they are")
+    return values
+
+
+def _axis(group: Mapping[str, Any]) -> Axis:
+    columns = {name: _values(name, values) for name, values in group.items()}
+    if len({len(column) for column in columns.values()}) != 1:
+        raise InvalidInput("zipped", {name: len(c) for name, c in columns.items()}, "lists of the same length")
+    return Axis(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
 def _penalty(problem: Problem) -> float:
@@ -304,10 +365,14 @@ def _penalty(problem: Problem) -> float:
     return problem.ridge.ratio if isinstance(problem.ridge, Proportional) else float(problem.ridge)
 
 
-def _values(name: str, values: Sequence[Any]) -> list[Any]:
-    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__") or not len(values):
+def _values(name: str, values: Any) -> list[Any]:
+    listed: list[Any] = []
+    if not isinstance(values, str | bytes | Mapping | Set):  # a set has no order that the next run would find again
+        with suppress(TypeError):
+            listed = list(values)
+    if not listed:
         raise InvalidInput(name, values, "a non-empty list of values")
-    return list(values)
+    return [_plain(name, value) for value in listed]
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:
@@ -315,7 +380,7 @@ def _whole(name: str, value: object, low: int, high: int) -> None:
         raise InvalidInput(name, value, f"an integer in [{low}, {high}]")
 
 
-def _plain(value: Any) -> Any:
+def _plain(name: str, value: Any) -> Any:
     """Return a parameter's value as JSON has it."""
     if isinstance(value, Step):
         return {"coefficient": value.coefficient, "exponent": value.exponent}
@@ -325,20 +390,20 @@ def _plain(value: Any) -> Any:
         return {"per_d": value.ratio}
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, float) and math.isinf(value):
+    if isinstance(value, float) and value == math.inf:
         return "inf"
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(name, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(name, item) for item in value]
     if isinstance(value, ScalarFunction):
         try:
             named = scalar_function(value.name) == value
         except InvalidInput:
             named = False
         if not named:
-            raise InvalidInput("function", value.name, "a registered name or a formula, to be written down")
+            raise InvalidInput(name, value.name, "a registered name or a formula, to be written down")
         return value.name
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise InvalidInput("value", value, "a number, text, or a value of gradstep that can be written down")
+    raise InvalidInput(name, value, "a number, text, or a value of gradstep that can be written down")

@@ -88,9 +88,7 @@ class Processes:
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-            raise InvalidInput("workers", workers, "an integer >= 1")
-        self._workers = workers or os.cpu_count() or 1
+        self._workers = _count(workers)
         self._pool: ProcessPoolExecutor | None = None
         self._running: dict[Future[Result | Failure], tuple[int, Task]] = {}
         self._attempts: dict[int, int] = {}
@@ -165,6 +163,13 @@ class Processes:
         self._shut_down()
 
 
+def _count(workers: int | None) -> int:
+    """Return a number of workers, one per core if none is given."""
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise InvalidInput("workers", workers, "an integer >= 1")
+    return workers or os.cpu_count() or 1
+
+
 @contextlib.contextmanager
 def _deaf_children() -> Iterator[None]:
     """Let processes that are started here ignore Ctrl-C from their first instant, before they can say so themselves."""
@@ -205,10 +210,11 @@ class Cluster:
     Raises
     ------
     InvalidInput
-        If the scheduler cannot be reached, or Dask is not installed.
+        On a bad number, if the scheduler cannot be reached, or if Dask is not installed.
     """
 
     def __init__(self, address: str, workers: int | None = None) -> None:
+        count = _count(workers)
         try:
             import distributed
         except ImportError:
@@ -220,7 +226,7 @@ class Cluster:
         self._local: Any = None
         if address == "local":
             self._local = distributed.LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=workers or os.cpu_count() or 1,
+                n_workers=count,
                 threads_per_worker=1,
                 dashboard_address=None,
                 silence_logs=logging.CRITICAL,

@@ -6,21 +6,51 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from gradstep.errors import GradstepError, InvalidInput
 from gradstep.problem import Problem, Proportional
 from gradstep.simulation import simulate
-from gradstep.theory import predict_many
-from gradstep.theory.prediction import QUANTITIES
+from gradstep.simulation.backend import backend
+from gradstep.theory import QUANTITIES, Prediction, predict, predict_many
 
-__all__ = ["precision_cost", "predicted", "simulated"]
+__all__ = ["device_at_hand", "precision_cost", "predicted", "simulated"]
+
+#: One penalty's equations without a solution, or past what floating point holds.
+_NO_PREDICTION = (GradstepError, ArithmeticError, np.linalg.LinAlgError)
 
 
 def predicted(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return the theory's value of every quantity, one for each penalty, with the solver's residual."""
+    """Return the theory's value of every quantity, one for each penalty, with the solver's residual.
+
+    Where some penalties of a path have no prediction, theirs are nan and ``failure`` says why, penalty by penalty.
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        If no penalty has a prediction.
+    """
     problem = Problem.from_dict(parameters["problem"])
     penalty = Proportional if problem.is_limit else float
-    predictions = predict_many([problem.replace(ridge=penalty(ridge)) for ridge in parameters["ridge"]])
-    values = {name: [_number(getattr(p, name)) for p in predictions] for name in (*QUANTITIES, "residual")}
-    return {**values, "method": predictions[0].method}
+    problems = [problem.replace(ridge=penalty(ridge)) for ridge in parameters["ridge"]]
+    failures = [""] * len(problems)
+    found: list[Prediction | None]
+    try:
+        found = [*predict_many(problems)]
+    except _NO_PREDICTION:
+        found = []
+        for index, one in enumerate(problems):
+            try:
+                found.append(predict(one))
+            except _NO_PREDICTION as reason:
+                found.append(None)
+                failures[index] = f"{type(reason).__name__}: {reason}"
+        if all(failures):
+            raise
+    names = (*QUANTITIES, "residual")
+    values: dict[str, Any] = {name: [_number(getattr(p, name, math.nan)) for p in found] for name in names}
+    values["method"] = next(p.method for p in found if p is not None)
+    return {**values, "failure": failures} if any(failures) else values
 
 
 def simulated(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -38,11 +68,20 @@ def simulated(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
 def precision_cost(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return, for each quantity, the largest relative difference between one network in float32 and in float64."""
     single, double = (simulated({**parameters, "dtype": dtype}, seed) for dtype in ("float32", "float64"))
-    cost = {}
+    cost: dict[str, Any] = {}
     for name in QUANTITIES:
         pairs = [(float(a), float(b)) for a, b in zip(single[name], double[name], strict=True)]
-        cost[name] = max(abs(a - b) / max(abs(b), 1e-300) for a, b in pairs)
+        cost[name] = _number(max(abs(a - b) / max(abs(b), 1e-300) for a, b in pairs))
     return cost
+
+
+def device_at_hand(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return what is allowed in place of a device that is not there; empty text if it is."""
+    try:
+        backend(parameters["device"], parameters["dtype"])
+    except InvalidInput as error:
+        return {"allowed": error.allowed}
+    return {"allowed": ""}
 
 
 def _number(value: Any) -> float | str:

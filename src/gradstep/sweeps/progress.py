@@ -24,7 +24,7 @@ class State:
     done, total : int
         Tasks finished (from the store or now), and all of them.
     failed : int
-        Tasks that raised; they are tried again by the next run.
+        Tasks that raised (they are tried again by the next run), and penalties of a path without a prediction.
     first_failure : str
         What the first of them said.
     worst_z : float

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
+import re
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,14 @@ from typing import Any
 from gradstep.errors import GradstepError, InvalidInput
 from gradstep.sweeps.task import Result, Task, digest
 
-__all__ = ["RESULT_VERSION", "Store", "StoreError", "write_whole"]
+__all__ = ["RESULT_VERSION", "Store", "StoreError", "set_aside", "write_whole"]
 
 #: Raise it when a task's result changes for the same settings and seed: files of other versions are not used.
 RESULT_VERSION = 3
+
+#: Temporary files this old, in seconds, are of writers that were killed: a live one needs its own for milliseconds.
+_STALE = 24 * 3600.0
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
 
 _log = logging.getLogger("gradstep")
 
@@ -39,12 +46,34 @@ def write_whole(path: Path, text: str) -> None:
         try:
             temporary.write_text(text, encoding="utf-8")
         except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            # Its shelf may be new. What holds the shelves was there before any work: if it is gone, so are results.
+            path.parent.mkdir(exist_ok=True)
             temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
+    except FileNotFoundError as error:
+        raise StoreError(f"cannot write {path}: its directory was deleted; run the same command again") from error
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise StoreError(f"cannot write {path}: {error.strerror}; what is finished is kept") from error
+
+
+def set_aside(path: Path, reason: str) -> None:
+    """Give a file that is not whole another name, and say so.
+
+    Raises
+    ------
+    StoreError
+        If it cannot be renamed.
+    """
+    aside = path.with_suffix(f".{secrets.token_hex(4)}.damaged")
+    try:
+        path.replace(aside)
+    except FileNotFoundError:
+        return  # another driver was faster
+    except OSError as error:
+        raise StoreError(f"{path} is damaged and cannot be set aside: {error.strerror}") from error
+    _log.warning("set aside %s: %s", aside, reason)
 
 
 @dataclass(frozen=True)
@@ -59,7 +88,7 @@ class Store:
     folder: Path
 
     def prepare(self) -> None:
-        """Make the directory and see that it can be written, before any work starts.
+        """Make the directory, see that it can be written, and clear away what writers killed a day ago have left.
 
         Raises
         ------
@@ -70,24 +99,33 @@ class Store:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             probe.write_text("probe", encoding="utf-8")
+            now = probe.stat().st_mtime  # by the clock of the file system, which other machines may share
             probe.unlink()
         except OSError as error:
             allowed = f"a directory that can be written ({error.strerror})"
             raise InvalidInput("out", str(self.folder), allowed) from None
+        for entry in itertools.chain(os.scandir(self.folder), self._entries()):
+            if _TEMPORARY.fullmatch(entry.name):
+                with suppress(OSError):
+                    if now - entry.stat().st_mtime > _STALE:
+                        os.unlink(entry.path)
 
     def path(self, task: Task) -> Path:
         """Where the result of a task lies, finished or not."""
         name = digest(self._key(task))[:32]
         # Many small directories: some file systems are slow with a hundred thousand names in one.
-        return self.folder / name[:2] / f"{name}.json"
+        return Path(self.folder, name[:2], f"{name}.json")
 
     def names(self) -> Iterator[str]:
         """Yield the file names of all results, whole or not."""
+        for entry in self._entries():
+            if entry.name.endswith(".json") and not entry.name.startswith("."):
+                yield entry.name
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
         for shelf in os.scandir(self.folder):
-            if shelf.is_dir() and len(shelf.name) == 2:
-                for entry in os.scandir(shelf.path):
-                    if entry.name.endswith(".json") and not entry.name.startswith("."):
-                        yield entry.name
+            if len(shelf.name) == 2 and shelf.is_dir():
+                yield from os.scandir(shelf.path)
 
     def read(self, task: Task) -> Result | None:
         """Return a stored result, or None; a file that is not whole is set aside and counts as missing."""
@@ -107,14 +145,7 @@ class Store:
         except OSError as error:
             # Not the file's fault: too many open files, a stale network handle.
             raise StoreError(f"cannot read {path}: {error.strerror}") from error
-        aside = path.with_suffix(f".{secrets.token_hex(4)}.damaged")
-        try:
-            path.replace(aside)
-        except FileNotFoundError:
-            return None  # another driver was faster
-        except OSError as error:
-            raise StoreError(f"{path} is damaged and cannot be set aside: {error.strerror}") from error
-        _log.warning("set aside %s: %s; computing it again", aside, reason)
+        set_aside(path, f"{reason}; computing it again")
         return None
 
     def write(self, task: Task, result: Result) -> None:

@@ -18,13 +18,13 @@ import numpy as np
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
 from gradstep.sweeps.collect import collect
-from gradstep.sweeps.design import PREDICTED, Design, design_of
-from gradstep.sweeps.execution import execute, here, results_of
+from gradstep.sweeps.design import DEVICE_AT_HAND, PREDICTED, SIMULATED, Design, design_of
+from gradstep.sweeps.execution import here, results_of
 from gradstep.sweeps.executors import Cluster, Executor
-from gradstep.sweeps.manifest import claim
+from gradstep.sweeps.manifest import MANIFEST, claim
 from gradstep.sweeps.progress import Running, State
-from gradstep.sweeps.store import Store
-from gradstep.sweeps.task import Failure, Result, Task
+from gradstep.sweeps.store import Store, StoreError
+from gradstep.sweeps.task import Failure, Result, Task, TaskFailed
 
 if TYPE_CHECKING:
     import xarray
@@ -75,15 +75,18 @@ def run(
     Raises
     ------
     InvalidInput
-        On bad options, a directory that cannot be written or holds another sweep.
+        On bad options, a device that is not there, a directory that cannot be written or holds another sweep; before
+        any work.
     StoreError, WorkerLost
         If results cannot be written or workers cannot be reached any more; what is finished is kept.
     """
     _check_options(design, shard, until_se, max_seeds)
-    store = Store(folder)
-    store.prepare()
-    claim(folder, design)
     with closing(executor() if executor is not None else here(workers)) as place:
+        if design.device is not None and design.seeds:
+            _check_device(design.device, design.dtype, place)
+        store = Store(folder)
+        store.prepare()
+        claim(folder, design)
         followed = _Run(design, store, place, report, total=len(range(shard[0], design.task_count, shard[1])))
         followed.carry_out(design.tasks(shard))
         if until_se is not None:
@@ -98,6 +101,7 @@ class _Run:
         self._design, self._store, self._place, self._report = design, store, place, report
         self._running = Running(design.points, design.penalties)
         self._state = State(0, total, 0, "", math.nan)
+        self._failing: set[int] = set()
         self._reported = -math.inf
 
     def carry_out(self, tasks: Iterator[tuple[int, Task]]) -> None:
@@ -118,19 +122,29 @@ class _Run:
     def _take(self, point: int, task: Task, result: Result | Failure) -> None:
         state = replace(self._state, done=self._state.done + 1)
         if isinstance(result, Failure):
-            first = state.first_failure or f"{result} ({task.parameters})"
-            state = replace(state, failed=state.failed + 1, first_failure=first)
+            state = _with_failure(state, f"{result} ({task.parameters})")
+            if task.measure == SIMULATED:
+                self._failing.add(point)
         elif task.measure == PREDICTED:
             self._running.predict(point, result)
-        else:
+            for ridge, reason in zip(task.parameters["ridge"], result.get("failure", ()), strict=False):
+                if reason:
+                    state = _with_failure(state, f"{reason} (ridge {ridge:g} of {task.parameters['problem']})")
+        elif task.measure == SIMULATED:
             self._running.add(point, result)
+        else:
+            state = replace(state, precision_cost=float(result["test_error"]))
         self._state = state
 
     def add_seeds(self, target: float, most: int) -> None:
-        """Add seeds, round by round, to the points whose relative standard error is above a target."""
+        """Add seeds, round by round, to the points whose relative standard error is above a target.
+
+        Points with a network that failed are left out: more of them would fail too.
+        """
         seeds = np.full(self._design.points, self._design.seeds)
-        while not self._state.failed:
+        while True:
             error = self._running.relative_error()
+            error[list(self._failing)] = np.nan
             wanted = _wanted(error, seeds, target, most)
             short = np.flatnonzero(wanted > seeds)
             if not short.size:
@@ -146,14 +160,26 @@ class _Run:
 
     def end(self) -> State:
         """Report and return the last state."""
+        if not (self._store.folder / MANIFEST).is_file():
+            raise StoreError(f"{self._store.folder} was deleted or emptied meanwhile; run the same command again")
         state = replace(self._state, worst_z=self._running.worst_z())
-        if self._design.dtype == "float32" and self._design.seeds:
-            ((_, cost),) = execute([self._design.precision_task()], self._store, workers=1)
-            if not isinstance(cost, Failure):
-                state = replace(state, precision_cost=float(cost["test_error"]))
         if self._report is not None:
             self._report(state)
         return state
+
+
+def _with_failure(state: State, said: str) -> State:
+    return replace(state, failed=state.failed + 1, first_failure=state.first_failure or said)
+
+
+def _check_device(device: str, dtype: str, place: Executor) -> None:
+    """See that a device is there, where the work will be done: the driver need not have one."""
+    place.submit(0, Task(DEVICE_AT_HAND, {"device": device, "dtype": dtype}, 0))
+    ((_, found),) = place.finished()
+    if isinstance(found, Failure):
+        raise TaskFailed(f"the device cannot be looked for: {found}")
+    if found["allowed"]:
+        raise InvalidInput("device", device, found["allowed"])
 
 
 def _wanted(error: Any, seeds: Any, target: float, most: int) -> Any:
@@ -265,6 +291,6 @@ def sweep(
             report=report,
         )
         if state.failed:
-            message = f"{state.failed} tasks failed, and are nan in the dataset; the first: {state.first_failure}"
+            message = f"{state.failed} results failed, and are nan in the dataset; the first: {state.first_failure}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         return collect(Path(name))

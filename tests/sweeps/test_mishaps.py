@@ -1,0 +1,348 @@
+"""What a sweep says when something is not as it should be: every time one clear error, or a result that is whole."""
+
+import json
+import logging
+import math
+import os
+import shutil
+from importlib import import_module
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import gradstep as gs
+from gradstep.cli import app
+from gradstep.sweeps import (
+    Cluster,
+    Store,
+    Task,
+    check_file,
+    collect,
+    design_of,
+    execute,
+    manifest_of,
+    measure,
+    run,
+    save,
+    status,
+)
+
+PROBLEM = gs.Problem(
+    activation="tanh", teacher="sin", d=16, width=20, n_step=60, n=40, eta=gs.Step(1.0, 0.5), ridge=1.0, noise=0.1
+)
+
+
+def results(folder):
+    """Return the content of every result file, by name."""
+    return {path.name: path.read_bytes() for path in folder.glob("??/*.json")}
+
+
+# --- predictions and networks that fail ---------------------------------------------------------------------------
+
+
+def only_above(threshold, real):
+    """Return a theory without solutions below a penalty."""
+
+    def predict_some(problems, **options):
+        for problem in problems:
+            if problem.ridge < threshold:
+                raise gs.NotConverged("the equations", 1.0, 1e-10, "Larger penalties.")
+        return real(problems, **options)
+
+    return predict_some
+
+
+def test_one_bad_penalty_leaves_the_others_their_theory(tmp_path, monkeypatch):
+    some = only_above(0.5, measure.predict_many)
+    monkeypatch.setattr(measure, "predict_many", some)
+    monkeypatch.setattr(measure, "predict", lambda problem: some([problem])[0])
+    design = design_of(PROBLEM, {"n": [30, 50], "ridge": [0.1, 1.0, 10.0]}, seeds=2)
+    for _ in range(2):  # computed, and from the store
+        state = run(design, tmp_path, workers=1)
+        assert state.done == state.total
+        assert state.failed == 2
+        assert "NotConverged" in state.first_failure
+        assert "ridge 0.1" in state.first_failure
+    dataset = collect(tmp_path)
+    for n in (30, 50):
+        for ridge in (1.0, 10.0):
+            expected = gs.predict(PROBLEM.replace(n=n, ridge=ridge)).test_error
+            assert float(dataset.test_error_theory.sel(n=n, ridge=ridge)) == pytest.approx(expected, rel=1e-9)
+            assert str(dataset.theory_failure.sel(n=n, ridge=ridge).values) == ""
+        assert math.isnan(float(dataset.test_error_theory.sel(n=n, ridge=0.1)))
+        assert math.isnan(float(dataset.theory_residual.sel(n=n, ridge=0.1)))
+        assert "did not converge" in str(dataset.theory_failure.sel(n=n, ridge=0.1).values)
+    assert np.isfinite(dataset.test_error.values).all()
+    save(dataset, tmp_path / "results.nc")
+    assert "theory_failure" not in gs.sweep(PROBLEM, {"ridge": [1.0, 10.0]}, seeds=0, workers=1)
+
+
+def test_a_failing_point_leaves_the_others_their_seeds_on_demand(tmp_path, monkeypatch):
+    real = measure.simulate
+
+    def fails_at_thirty(problem, *arguments, **options):
+        if problem.n == 30:
+            raise MemoryError("too small")
+        return real(problem, *arguments, **options)
+
+    monkeypatch.setattr(measure, "simulate", fails_at_thirty)
+    with pytest.warns(RuntimeWarning, match="4 results failed"):
+        dataset = gs.sweep(PROBLEM, {"n": [30, 50, 300]}, seeds=4, until_se=0.02, workers=1)
+    relative = (dataset.test_error_standard_error / dataset.test_error_mean).values
+    assert math.isnan(relative[0])
+    assert (relative[1:] <= 0.02).all()
+    assert dataset.seeds_done.values[0] == 0
+    assert dataset.seeds_done.values.max() > 4
+
+
+# --- directories ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("manifest", [None, "{", '{"design": {"seeds": "many"}}'])
+def test_a_lost_manifest_is_restored_for_its_own_sweep_only(tmp_path, manifest, caplog):
+    gs.sweep(PROBLEM, {"n": [30, 50]}, seeds=3, store=tmp_path, workers=1)
+    kept = results(tmp_path)
+    text = (tmp_path / "sweep.json").read_text()
+    if manifest is None:
+        (tmp_path / "sweep.json").unlink()
+    else:
+        (tmp_path / "sweep.json").write_text(manifest)
+    for other in ({"n": [30, 60]}, {"n": [30]}):
+        with pytest.raises(gs.InvalidInput, match=r"out: .*sweep\.json is (damaged|missing)"):
+            gs.sweep(PROBLEM, other, seeds=3, store=tmp_path, workers=1)
+    with pytest.raises(gs.InvalidInput, match=r"out: "):
+        gs.sweep(PROBLEM, {"n": [30, 50]}, seeds=3, first_seed=1, store=tmp_path, workers=1)
+    assert results(tmp_path) == kept
+    with caplog.at_level(logging.WARNING, "gradstep"):
+        gs.sweep(PROBLEM, {"n": [30, 50]}, seeds=3, store=tmp_path, workers=1)
+    assert (tmp_path / "sweep.json").read_text() == text
+    assert results(tmp_path) == kept
+    assert status(tmp_path)["aside"] == (manifest is not None)
+    assert ("set aside" in caplog.text) == (manifest is not None)
+
+
+def every_place(value, place=()):
+    """Yield the place of everything in a plain value."""
+    yield place
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from every_place(item, (*place, key))
+
+
+def test_a_manifest_of_wrong_types_is_one_clear_error(tmp_path):
+    design = design_of(PROBLEM, {"n": [30]}, zipped=[{"noise": [0.1, 0.2], "readout": ["gaussian", "constant"]}])
+    whole = json.dumps({"design": design.to_dict()})
+    said = []
+    for place in every_place(json.loads(whole)):
+        for wrong in (None, -1, "nonsense(", [], [[None]], {"a": 1}):
+            document = json.loads(whole)
+            if place:
+                inner = document
+                for key in place[:-1]:
+                    inner = inner[key]
+                inner[place[-1]] = wrong
+            else:
+                document = wrong
+            (tmp_path / "sweep.json").write_text(json.dumps(document))
+            try:
+                list(manifest_of(tmp_path).tasks())
+            except gs.InvalidInput as error:
+                said.append(str(error))
+    assert len(said) > 100
+    assert all("sweep.json" in line for line in said)
+
+
+@pytest.mark.parametrize("gone", ["all", "manifest"])
+def test_a_directory_deleted_midway_is_one_clear_error(tmp_path, monkeypatch, gone):
+    folder = tmp_path / "results"
+    monkeypatch.setattr(import_module("gradstep.sweeps.sweep"), "_REPORT_EVERY", 0.0)
+
+    def delete(state):
+        if state.done == 3:
+            if gone == "all":
+                shutil.rmtree(folder)
+            else:
+                (folder / "sweep.json").unlink()
+
+    with pytest.raises(gs.GradstepError, match="was deleted"):
+        run(design_of(PROBLEM, {"n": [30, 50]}, seeds=3), folder, workers=1, report=delete)
+    assert folder.exists() == (gone != "all")
+
+
+def test_leftovers_of_killed_writers_are_removed_after_a_day(tmp_path):
+    store = Store(tmp_path)
+    dict(
+        execute(
+            [Task("gradstep.sweeps.measure:device_at_hand", {"device": None, "dtype": "float64"}, 0)], store, workers=1
+        )
+    )
+    (finished,) = tmp_path.glob("??/*.json")
+    old = [finished.with_name(f".{finished.name}.0123abcd.tmp"), tmp_path / ".sweep.json.0123abcd.tmp"]
+    alive = finished.with_name(f".{finished.name}.4567abcd.tmp")
+    others = tmp_path / "notes.tmp"
+    for path in (*old, alive, others, finished):
+        path.touch()
+    for path in (*old, others, finished):
+        os.utime(path, (0, 0))
+    store.prepare()
+    assert not any(path.exists() for path in old)
+    assert alive.exists()
+    assert others.exists()
+    assert finished.exists()
+
+
+# --- points that are equal, or nearly -------------------------------------------------------------------------------
+
+
+def test_zipped_points_that_differ_in_the_penalty_alone_have_seeds_of_their_own():
+    zipped = design_of(PROBLEM, {}, zipped=[{"ridge": [0.1, 1.0], "noise": [0.1, 0.1]}], seeds=4)
+    seeds = {zipped.seed_number(point, index) for point in range(2) for index in range(4)}
+    assert len(seeds) == 8
+    # A path of penalties is fitted on one network, the one of each penalty alone.
+    path = design_of(PROBLEM, {"ridge": [0.1, 1.0]}, seeds=4)
+    alone = design_of(PROBLEM.replace(ridge=0.1), {}, seeds=4)
+    assert path.seed_number(0, 2) == alone.seed_number(0, 2)
+
+
+def test_points_that_are_equal_after_rounding_are_counted_as_they_are_run(tmp_path):
+    base = {"convention": "ba2022", "activation": "erf", "teacher": "erf", "d": 16, "psi2": 1, "lam": 0.1, "eta": 1.0}
+    design = design_of(base, {"psi1": [2.0, 2.001, 3.0]}, seeds=2)
+    state = run(design, tmp_path, workers=1)
+    found = status(tmp_path)
+    assert (found["tasks"], found["done"], found["missing"]) == (state.total, state.done, 0) == (9, 9, 0)
+    assert (found["added"], found["other"]) == (0, 0)
+    run(design_of(base, {"psi1": [2.0, 2.001, 3.0]}, seeds=4), tmp_path, workers=1)
+    (tmp_path / "sweep.json").write_text(json.dumps({"design": design.to_dict()}))
+    assert (status(tmp_path)["done"], status(tmp_path)["added"]) == (9, 4)  # two more networks at two problems
+
+
+def test_results_of_another_version_are_counted_apart(tmp_path, monkeypatch):
+    gs.sweep(PROBLEM, {"n": [30]}, seeds=2, store=tmp_path, workers=1)
+    monkeypatch.setattr("gradstep.sweeps.store.RESULT_VERSION", -1)
+    found = status(tmp_path)
+    assert (found["done"], found["missing"], found["added"], found["other"]) == (0, 3, 0, 3)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_large_and_mostly_empty_table_of_seeds_is_left_out_and_said(tmp_path, monkeypatch, caplog):
+    design = design_of(PROBLEM, {"n": [30, 50, 60, 70, 80]}, seeds=2)
+    run(design, tmp_path, workers=1)
+    store = Store(tmp_path)
+    for _ in execute((design.simulation_task(0, index) for index in range(2, 40)), store, workers=1):
+        pass
+    whole = collect(tmp_path)
+    assert whole.sizes["seed"] == 40
+    module = import_module("gradstep.sweeps.collect")
+    monkeypatch.setattr(module, "_LARGE_TABLE", 0)
+    monkeypatch.setattr(module, "_FILL", 2)
+    bounded = collect(tmp_path)
+    assert "left out every seed's value: up to 40 seeds at 5 points" in caplog.text
+    assert "seed" not in bounded.sizes
+    statistics = whole.drop_dims("seed")
+    assert bounded.identical(statistics)
+    assert collect(tmp_path, every_seed=False).identical(statistics)
+    assert list(bounded.seeds_done.values) == [40, 2, 2, 2, 2]
+
+
+def test_a_file_in_a_folder_that_is_missing_is_named_before_any_work(tmp_path, monkeypatch):
+    path = tmp_path / "missing" / "results.nc"
+    with pytest.raises(gs.InvalidInput, match="a directory that exists"):
+        check_file(path)
+    monkeypatch.setattr("gradstep.sweeps.collect", lambda *a, **k: pytest.fail("collected first"))
+    refused = CliRunner().invoke(app, ["collect", str(tmp_path), "--out", str(path)])
+    assert refused.exit_code == 2
+    assert "a directory that exists" in refused.stderr
+    (tmp_path / "a folder.nc").mkdir()
+    with pytest.raises(gs.InvalidInput, match="out: ") as error:
+        save(gs.sweep(PROBLEM, {}, seeds=0, workers=1), tmp_path / "a folder.nc")
+    assert "None" not in str(error.value)
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("device", "said"), [("cuda:77", "device: got 'cuda:77'"), ("gpu", "'cpu', 'cuda' or")])
+def test_a_device_that_is_not_there_is_named_before_any_work(tmp_path, workers, device, said):
+    with pytest.raises(gs.InvalidInput, match=said):
+        gs.sweep(PROBLEM, {"n": [30]}, seeds=2, device=device, store=tmp_path / "never", workers=workers)
+    assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize("workers", [0, True, 1.5, "two"])
+def test_a_bad_number_of_workers_of_a_cluster_is_named(workers):
+    with pytest.raises(gs.InvalidInput, match="workers"):
+        Cluster("local", workers)
+
+
+def test_what_single_precision_costs_is_one_task_of_one_shard(tmp_path):
+    design = design_of(PROBLEM, {"n": [30, 50]}, seeds=2, dtype="float32")
+    states = [run(design, tmp_path, workers=1, shard=(i, 3)) for i in range(3)]
+    assert sum(state.total for state in states) == design.task_count == 2 * (2 + 1) + 1
+    assert sum(not math.isnan(state.precision_cost) for state in states) == 1
+    found = status(tmp_path)
+    assert (found["tasks"], found["done"], found["added"], found["other"]) == (7, 7, 0, 0)
+    assert len(results(tmp_path)) == 7
+    assert "float32_relative_error" in collect(tmp_path).attrs
+    assert not math.isnan(run(design, tmp_path, workers=1).precision_cost)
+
+
+HEAD = (
+    '[problem]\nactivation = "erf"\nteacher = "erf"\nd = 24\nwidth = 24\nn_step = 48\nn = 30\nridge = 0.1\neta = 1.0\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ('zipped = ["n"]\n' + HEAD, "zipped"),
+        ("zipped = [1]\n" + HEAD, "zipped"),
+        (HEAD + "[[zipped]]\n", "zipped"),
+        (HEAD + "[[zipped]]\nn = 5\nwidth = [1]\n", "n"),
+        (HEAD + "[[zipped]]\nn = [20, 30]\nwidth = [1]\n", "zipped"),
+        (HEAD + "[over]\nn = [2026-11-21]\n", "n"),
+        (HEAD + "[over]\nn = 2026-11-21\n", "n"),
+        (HEAD + "[over]\nridge = [12:30:00]\n", "ridge"),
+        (HEAD + "[over]\nn = [[20, 30]]\n", "n"),
+        (HEAD + "[over]\nn = [true]\n", "n"),
+        (HEAD + "[over]\nn = [nan]\n", "n"),
+        (HEAD + "[over]\nridge = [-inf]\n", "ridge"),
+        (HEAD + "[over]\nn = { a = 1 }\n", "n"),
+        (HEAD + '[over]\nn = ""\n', "n"),
+        (HEAD + "[over]\nactivation = [1]\n", "activation"),
+        (HEAD + '[over]\neta = ["fast"]\n', "eta"),
+        (HEAD + "[over]\nreadout = [{ a = 1 }]\n", "readout"),
+        (HEAD + "[over]\nN = [20]\n", "N"),
+        (HEAD + '[over]\nconvention = ["ba2022"]\n', "over"),
+        (HEAD.replace("24", "2026-11-21"), "d"),
+        (HEAD.replace('"erf"', "[1]"), "activation"),
+        (HEAD + '[run]\nseeds = "8"\n', "seeds"),
+        (HEAD + "[run]\nseeds = 2026-11-21\n", "seeds"),
+        (HEAD + "[run]\nfirst_seed = [1]\n", "first_seed"),
+        (HEAD + '[run]\npaired = "yes"\n', "paired"),
+        (HEAD + "[run]\ndevice = 5\n", "device"),
+        (HEAD + "[run]\ndtype = [1]\n", "dtype"),
+        (HEAD + "[run]\nworkers = 2\n", "run"),
+        ("problem = 3\n", "settings"),
+        ("[problems]\n", "settings"),
+        ("[problem\n", "settings"),
+    ],
+)
+def test_a_settings_file_that_cannot_be_meant_is_one_clear_line(text, field, tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text(text)
+    refused = CliRunner().invoke(app, ["sweep", str(path), "--out", str(tmp_path / "never")])
+    assert refused.exit_code == 2, refused
+    assert refused.stderr.startswith(f"error: {field}")
+    assert refused.stderr.count("\n") == 1
+    assert not (tmp_path / "never").exists()
+
+
+def test_the_same_on_the_command_line_as_one_json_document(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text('zipped = ["n"]\n' + HEAD)
+    refused = CliRunner().invoke(app, ["sweep", str(path), "--out", str(tmp_path / "never"), "--json"])
+    assert refused.exit_code == 2
+    assert json.loads(refused.stderr)["error"]["field"] == "zipped"

@@ -7,8 +7,10 @@ code, ``alpha0`` the samples of the step, ``alpha`` those of the fit, ``beta`` t
 
 from gradstep.papers.cui2024.bias import TrainedBias, biased_lower_bound, biased_statistics, trained_bias
 from gradstep.papers.cui2024.bounds import (
+    BestPenalty,
     best_linear,
     best_lower_bound,
+    best_penalty,
     best_upper_bound,
     lower_bound,
     realised_functions,
@@ -36,12 +38,14 @@ from gradstep.papers.cui2024.spectrum import outlier, spectral_law
 from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
 
 __all__ = [
+    "BestPenalty",
     "LetterBounds",
     "LetterStatistics",
     "Letters",
     "TrainedBias",
     "best_linear",
     "best_lower_bound",
+    "best_penalty",
     "best_upper_bound",
     "biased_lower_bound",
     "biased_statistics",

@@ -215,12 +215,14 @@ def _falling(
             [c for c, owner in zip(comparisons, owners, strict=True) if owner == (curve["label"], model, "test_error")]
             for curve in curves
         ]
-        fall = [
-            (b.mean - a.mean) / np.hypot(a.standard_error, b.standard_error)
+        # Over all places: where the curves come close, a single place can be in any order by chance.
+        falls = [
+            sum(b.mean - a.mean for b, a in zip(before, after, strict=True))
+            / np.sqrt(sum(c.standard_error**2 for c in (*before, *after)))
             for before, after in pairwise(drawn)
-            for b, a in zip(before, after, strict=True)
         ]
-        checks.append(Check.at_least(f"{_MODELS[model]}: smallest fall, in standard errors", min(fall), 0.0))
+        text = f"{_MODELS[model]}: measured fall from one curve to the next, in standard errors, smallest"
+        checks.append(Check.at_least(text, min(falls), 2.0))
     return tuple(checks)
 
 

@@ -139,6 +139,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
                     quantity="mean output",
                     allowance=curve["allowance"] if network else 0.0,
                     reason=settings["reason"] if network else "",
+                    sample=f"{curve['label']}/{model}",
                 )
                 for place, (t, value) in enumerate(zip(points, theory, strict=True))
             ]

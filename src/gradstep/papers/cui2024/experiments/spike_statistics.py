@@ -91,6 +91,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             curve=curve["label"],
             place=alpha0,
             quantity=text,
+            sample=f"{curve['label']}/{alpha0}",
         )
         for (curve, alpha0), own in zip(places(figure, preset), by_point(results, preset), strict=True)
         for name, text in _QUANTITIES.items()

@@ -21,8 +21,8 @@ from gradstep.gaussian import scalar_function
 from gradstep.papers.cui2024.drawn import feature_eigenvalues, spiked_layer
 from gradstep.papers.cui2024.spectrum import outlier, spectral_law
 from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Check, Outcome, compare, points_of
-from gradstep.papers.panels import Histogram, Line, Panel
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
+from gradstep.papers.panels import Guide, Histogram, Line, Panel, Points
 from gradstep.sweeps import Result, Task
 from gradstep.theory.stieltjes import Law
 
@@ -112,13 +112,40 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             points=[points_of(comparisons, "outlier", "large")],
         )
     )
+    panels.append(_over_published(figure, preset, grid, comparisons))
     d = int(preset["d"])
     notes = (
-        "Bars: eigenvalues of the feature covariance of spiked random features, the largest left out where there is a "
+        "Bars: singular values of the features of spiked random features, the largest left out where there is a "
         f"spike; lines on them: (190). Points: the largest eigenvalue at d = {d}, judged against the solid line, "
         "which has the terms of order one beyond (191)."
     )
     return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=notes)
+
+
+def _over_published(
+    figure: Figure, preset: Mapping[str, Any], grid: Sequence[float], comparisons: Sequence[Comparison]
+) -> Panel:
+    """Show what the leading order leaves."""
+    published = {
+        r: _outlier(figure, preset, r, published=True) for r in (*grid, *(float(c.place) for c in comparisons))
+    }
+    x = [float(c.place) for c in comparisons]
+    return Panel(
+        "the outlier over its leading order",
+        "spike strength r",
+        "outlier / (191)",
+        lines=[Line(grid, [_outlier(figure, preset, r) / published[r] for r in grid], "outlier", "large")],
+        points=[
+            Points(
+                x,
+                [c.mean / published[r] for r, c in zip(x, comparisons, strict=True)],
+                [c.standard_error / published[r] for r, c in zip(x, comparisons, strict=True)],
+                "outlier",
+                "large",
+            )
+        ],
+        guides=[Guide("(191)", height=1.0)],
+    )
 
 
 def _histogram(
@@ -133,20 +160,15 @@ def _histogram(
         Check.at_most(f"Kolmogorov distance to (190), r = {r:g}", distance, figure.settings["distance"]),
         Check.at_most(f"distance of the integral of (190) from one, r = {r:g}", mass, 1e-6),
     )
-    edges = np.linspace(0.0, 1.05 * law.edge, _BINS + 1)
-    density = np.histogram(pooled, edges)[0] / (pooled.size * np.diff(edges))
-    lines = [
-        Line(
-            [band.lower, *band.eigenvalue.tolist(), band.upper],
-            [0.0, *band.density.tolist(), 0.0],
-            "",
-            "small",
-        )
-        for band in law.bands
-    ]
+    edges = np.linspace(0.0, 1.02 * np.sqrt(law.edge), _BINS + 1)
+    density = np.histogram(np.sqrt(pooled), edges)[0] / (pooled.size * np.diff(edges))
+    lines = []
+    for band in law.bands:
+        singular = np.sqrt([band.lower, *band.eigenvalue, band.upper])
+        lines.append(Line(singular.tolist(), [0.0, *(2 * singular[1:-1] * band.density), 0.0], "(190)", "small"))
     panel = Panel(
         f"r = {r:g}",
-        "eigenvalue",
+        "singular value",
         "density",
         lines=lines,
         histograms=[Histogram(edges.tolist(), density.tolist(), "drawn", "initial")],

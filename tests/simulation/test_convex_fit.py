@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, Ridge
+from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, Ridge, SGDClassifier
 from sklearn.svm import LinearSVC
 
 import gradstep as gs
@@ -49,6 +49,22 @@ def test_support_vector_machine(features, classes, name):
     reference = LinearSVC(loss=name, C=1 / (2 * RIDGE), fit_intercept=False, tol=1e-9, max_iter=1_000_000)
     reference.fit(features[0], classes)
     assert_allclose(fitted(features, classes, loss=name).readout, reference.coef_[0], atol=1e-5)
+
+
+def test_smoothed_hinge(features, classes):
+    """The modified Huber loss is four times the hinge smoothed over two; its optimiser stops at three digits."""
+    reference = SGDClassifier(
+        loss="modified_huber",
+        alpha=8 * RIDGE / N,
+        fit_intercept=False,
+        learning_rate="adaptive",
+        eta0=0.01,
+        tol=1e-9,
+        max_iter=20_000,
+        random_state=0,
+    ).fit(features[0], classes)
+    ours = fitted(features, classes, loss="smooth_hinge(2)").readout
+    assert_allclose(reference.coef_[0], ours, atol=2e-3)
 
 
 def test_ridge(features, reals):

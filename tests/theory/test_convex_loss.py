@@ -8,12 +8,15 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import expit
 from scipy.stats import norm
+from sklearn.linear_model import HuberRegressor, LogisticRegression
+from sklearn.svm import LinearSVC
 
 import gradstep as gs
 from gradstep.convex import Loss, Penalty, PiecewiseQuadratic, loss
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.labels import labels_of
 from gradstep.simulation.convex_fit import convex_measurement, fit_convex
+from gradstep.simulation.spectra import first_layer
 from gradstep.theory import uniform
 from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
 from gradstep.theory.features import ConditionalFeatures, conditional_features
@@ -394,3 +397,47 @@ def test_network_against_theory(alpha0, name, penalty, channel, flip):
     prediction = convex_prediction(problem, **arguments)
     measured = convex_measurement(problem, range(16), test_samples=4000, **arguments)
     assert worst_score(prediction, {quantity: measured[quantity] for quantity in QUANTITIES}) < 4
+
+
+def trained_features(problem, labels, seed):
+    """Features and labels of a network after its step, by numpy alone from the weights on: to fit, and fresh."""
+    rng = np.random.default_rng(seed)
+    weights = first_layer(problem.replace(teacher=labels.mean, noise=labels.noise), seed).after
+    for count in (problem.n, 3000):
+        x = rng.normal(size=(count, problem.d))
+        yield np.tanh(x @ weights.T), labels.draw(x[:, 0], rng.normal(size=count))
+
+
+SKLEARN = {"fit_intercept": False, "tol": 1e-6, "max_iter": 10_000}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ["logistic", "squared_hinge"])
+def test_classifiers_of_scikit_learn_on_trained_features(name):
+    problem = cui(d=120, alpha0=20.0, teacher="linear")
+    labels, prediction = labels_of(problem, "sign"), convex_prediction(problem, loss=name, channel="sign")
+    kinds = {"logistic": LogisticRegression, "squared_hinge": LinearSVC}
+    wrong, losses = [], []
+    for seed in range(12):
+        (x, y), (fresh, y_fresh) = trained_features(problem, labels, seed)
+        model = kinds[name](C=1 / (2 * problem.ridge), **SKLEARN).fit(x, y)
+        wrong.append(np.mean(model.predict(fresh) != y_fresh))
+        losses.append(np.mean(loss(name).value(y, x @ model.coef_[0])))
+    measured = {"classification_error": np.array(wrong), "train_error": np.array(losses)}
+    assert worst_score(prediction, measured) < 4
+
+
+@pytest.mark.statistical
+def test_huber_regression_of_scikit_learn_on_trained_features():
+    """At the mean of the scales that it estimates."""
+    problem, penalty, epsilon = cui(d=80, alpha0=20.0, noise=0.5), 5.0, 1.35
+    labels = labels_of(problem, "real")
+    errors, scales = [], []
+    for seed in range(12):
+        (x, y), (fresh, y_fresh) = trained_features(problem, labels, seed)
+        model = HuberRegressor(epsilon=epsilon, alpha=penalty, **SKLEARN).fit(x, y)
+        scales.append(model.scale_)
+        errors.append(np.mean((fresh @ model.coef_ - y_fresh) ** 2) - 0.5**2)
+    scale = float(np.mean(scales))
+    prediction = convex_prediction(problem.replace(ridge=penalty * scale), loss=f"huber({epsilon * scale})")
+    assert worst_score(prediction, {"test_error": np.array(errors)}) < 4

@@ -346,3 +346,9 @@ def test_the_same_on_the_command_line_as_one_json_document(tmp_path):
     refused = CliRunner().invoke(app, ["sweep", str(path), "--out", str(tmp_path / "never"), "--json"])
     assert refused.exit_code == 2
     assert json.loads(refused.stderr)["error"]["field"] == "zipped"
+
+
+def test_the_help_names_the_tables_of_a_settings_file():
+    shown = CliRunner().invoke(app, ["sweep", "--help"], env={"COLUMNS": "120"}).stdout
+    for table in ("[problem]", "[over]", "[[zipped]]", "[run]"):
+        assert shown.count(table) == 2

@@ -547,7 +547,7 @@ def reproduce(
 
 @app.command()
 def sweep(
-    settings: Annotated[Path, typer.Argument(help="TOML file: [problem], [over], [[zipped]], [run].")],
+    settings: Annotated[Path, typer.Argument(help=r"TOML file: \[problem], \[over], [\[zipped]], \[run].")],
     out: Annotated[Path, typer.Option(help="Directory of results; a run that was interrupted goes on from it.")],
     seeds: Annotated[int | None, typer.Option(min=0, help="Networks a point (default: the file's, or 16).")] = None,
     until_se: Annotated[
@@ -565,10 +565,10 @@ def sweep(
     dtype: Annotated[str | None, typer.Option(help="float64 (default) or float32.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
-    """Predict and simulate a grid of problems: survives Ctrl-C, kill -9 and lost workers, and goes on from there.
+    r"""Predict and simulate a grid of problems: survives Ctrl-C, kill -9 and lost workers, and goes on from there.
 
-    The settings file has a table [problem] with the parameters that all points share, [over] with lists or ranges
-    ("500:4000:12", "1e-4:1:log9") of those that vary, tables [[zipped]] of those that vary together, and [run] with
+    The settings file has a table \[problem] with the parameters that all points share, \[over] with lists or ranges
+    ("500:4000:12", "1e-4:1:log9") of those that vary, tables [\[zipped]] of those that vary together, and \[run] with
     seeds, first_seed, paired, theory, device, dtype. Collect the results with `gradstep collect`.
     """
     from gradstep.cli.sweeping import read_design, run_sweep

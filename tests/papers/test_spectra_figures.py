@@ -12,11 +12,12 @@ import pytest
 import gradstep as gs
 from gradstep.gaussian import expectation, moments, scalar_function
 from gradstep.papers import cui2024, moniri2024
+from gradstep.papers.experiments import spectra
 from gradstep.papers.figure import load_figures, run_figure
 from gradstep.papers.outcome import compare
 from gradstep.simulation.spectra import measure_features
 from gradstep.theory.spectrum import FeatureEquations, feature_spectrum
-from gradstep.theory.stieltjes import advance, start
+from gradstep.theory.stieltjes import Law, advance, start
 
 CENTRED = "sin(1.2*x + 0.6) - 0.27484099773585186"
 FIGURES = (
@@ -163,6 +164,36 @@ def test_gaussian_equivalent_has_the_second_moments_of_the_features() -> None:
     student = moments(scalar_function(CENTRED))
     expected = student.linear**2 * rows @ rows.T + student.nonlinear_second_moment * np.eye(3)
     np.testing.assert_allclose(equivalent.T @ equivalent / len(inputs), expected, atol=0.02)
+
+
+# --- what figures judge by -----------------------------------------------------------------------------------------
+
+
+def _law_and_quantiles(eta: float, count: int) -> tuple[Law, np.ndarray]:
+    case = gs.Problem(activation="tanh", teacher="sin", d=200, width=150, n_step=400, n=400, eta=eta, ridge=1.0)
+    law = feature_spectrum(case).bulk
+    grid = np.linspace(0, law.edge, 20_001)
+    return law, np.interp((np.arange(count) + 0.5) / count, law.cumulative(grid), grid)
+
+
+def test_displaced_counts_the_places_between_eigenvalues_and_their_law() -> None:
+    law, quantiles = _law_and_quantiles(0.0, 150)
+    assert spectra.displaced(law, quantiles[None]) < 0.1
+    moved = quantiles.copy()
+    moved[:7] = 2 * law.edge
+    assert spectra.displaced(law, moved[None]) == pytest.approx(7, abs=0.1)
+    # Every other one of the pooled eigenvalues has moved; they are half a place apart.
+    both = np.stack([quantiles, moved])
+    assert spectra.displaced(law, both) == pytest.approx(3.5, abs=0.3)
+
+
+def test_eigenvalues_are_placed_by_their_own_law_and_not_by_another() -> None:
+    law, quantiles = _law_and_quantiles(0.0, 150)
+    other, _ = _law_and_quantiles(30.0, 150)
+    own = spectra.placed("here", law, other, quantiles[None], 3.0)
+    assert [check.passed for check in own] == [True, True]
+    swapped = spectra.placed("here", other, law, quantiles[None], 3.0)
+    assert [check.passed for check in swapped] == [False, False]
 
 
 # --- figures -------------------------------------------------------------------------------------------------------

@@ -245,6 +245,12 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
         For infinite sizes, or after a step with an initial output of order one.
     NotConverged
         If the solution cannot be followed to the real axis, or the density does not integrate to one.
+
+    Notes
+    -----
+    The step takes back a part of the network's own output (`gradstep.theory.step.StepStatistics.readout_shrinkage`):
+    of the bulk this changes the one direction that is the readout at initialisation, and of an outlier a part of
+    relative order one over the width. `gradstep.predict` includes it, this spectrum does not.
     """
     if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
         raise InvalidInput("refine", refine, "an integer in [1, 16]")

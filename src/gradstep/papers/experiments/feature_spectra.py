@@ -18,6 +18,7 @@ Presets hold the sizes (merged into `base`), `points` (measured) and `grid` (num
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -222,10 +223,12 @@ def _counted(figure: Figure, preset: Mapping[str, Any], spectra: Mapping[float, 
         return len(feature_spectrum(problem_of(_parameters(figure, size, x))).outliers)
 
     xs = list(spectra)
-    simulated, far = (", ".join(f"{k} = {v:g}" for k, v in s.items()) for s in (preset["sizes"], wanted["size"]))
+    simulated, far = (
+        ", ".join(f"{k} = {v:g}" for k, v in s.items()).replace("e+", "e") for s in (preset["sizes"], wanted["size"])
+    )
     lines = [
-        Line(xs, [len(s.outliers) for s in spectra.values()], simulated.replace("e+", "e"), "small"),
-        Line(xs, [outliers(x) for x in xs], far.replace("e+", "e"), "large"),
+        _staircase(xs, [len(s.outliers) for s in spectra.values()], simulated, "small"),
+        _staircase(xs, [outliers(x) for x in xs], far, "large"),
     ]
     panel = Panel(
         "predicted number of outliers",
@@ -236,6 +239,12 @@ def _counted(figure: Figure, preset: Mapping[str, Any], spectra: Mapping[float, 
     )
     wrong = sum(outliers(x) != number for x, number in zip(wanted["at"], wanted["expected"], strict=True))
     return panel, Check.at_most(f"windows with another number of outliers than theirs, {far}", wrong, 0)
+
+
+def _staircase(x: Sequence[float], counts: Sequence[int], label: str, regime: str) -> Line:
+    """Draw whole numbers: each jump half way between the places that it separates."""
+    ends = [x[0], *(middle for pair in pairwise(x) for middle in [sum(pair) / 2] * 2), x[-1]]
+    return Line(ends, [float(count) for count in counts for _ in range(2)], label, regime)
 
 
 def _windows(settings: Mapping[str, Any], heights: Sequence[float]) -> list[Guide]:

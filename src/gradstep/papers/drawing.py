@@ -10,6 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
@@ -52,7 +53,7 @@ _LIGHT = _Ink("#22252b", "#d8dbe2")
 _DARK = _Ink("#e4e6ec", "#3c414d")
 
 
-def draw(result: FigureResult, *, dark: bool = False) -> Canvas:
+def draw(result: FigureResult, *, dark: bool = False, title: bool = True) -> Canvas:
     """Draw a figure.
 
     Parameters
@@ -61,6 +62,8 @@ def draw(result: FigureResult, *, dark: bool = False) -> Canvas:
         With at least one panel.
     dark : bool, optional
         Light ink for a dark page.
+    title : bool, optional
+        Whether to write the figure's title above it.
 
     Returns
     -------
@@ -71,7 +74,8 @@ def draw(result: FigureResult, *, dark: bool = False) -> Canvas:
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)
     rows = -(-len(panels) // columns)
     size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
-    canvas = Canvas(figsize=size, layout="constrained")
+    # Labels beside one panel must not touch the axis of the next.
+    canvas = Canvas(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06))
     canvas.patch.set_alpha(0)
     every = canvas.subplots(rows, columns, squeeze=False).ravel()
     colours = _colours(panels, ink)
@@ -79,7 +83,8 @@ def draw(result: FigureResult, *, dark: bool = False) -> Canvas:
         _draw_panel(axes, panel, colours, ink)
     for axes in every[len(panels) :]:
         axes.set_axis_off()
-    canvas.suptitle(result.figure.title, color=ink.text, x=0.01, ha="left", fontsize=12)
+    if title:
+        canvas.suptitle(result.figure.title, color=ink.text, x=0.01, ha="left", fontsize=12)
     return canvas
 
 

@@ -26,17 +26,23 @@ _STYLE = """
 @media (prefers-color-scheme: dark) { :root { --page: #15181e; --ink: #e4e6ec; --soft: #9aa1af; --rule: #343a46;
   --card: #1c2028; --good: #5cc98f; --bad: #ff7b6e; } }
 body { background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
-  max-width: 60rem; padding: 2rem 1rem 4rem; }
+  max-width: 84rem; padding: 2rem 1rem 4rem; }
+p, table, dl { max-width: 60rem; }
 h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { margin-top: 3rem; font-size: 1.25rem; }
 h3 { font-size: 1.05rem; margin-top: 2rem; }
-p.note { color: var(--soft); font-size: .9rem; }
+p.note, dl { color: var(--soft); font-size: .9rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem .8rem; margin: .6rem 0; }
+dt { font-weight: 600; } dd { margin: 0; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid var(--rule); }
+td { white-space: nowrap; } td.text { white-space: normal; }
 th:first-child, td:first-child, td.text, th.text { text-align: left; }
+th.paper { padding-top: .9rem; color: var(--soft); } a { color: inherit; }
 .pass { color: var(--good); font-weight: 600; } .fail { color: var(--bad); font-weight: 600; }
-figure { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; margin: 1rem 0; padding: .8rem; }
-figure svg { width: 100%; height: auto; } .dark { display: none; }
+figure { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; margin: 1rem 0; padding: .8rem;
+  width: fit-content; max-width: calc(100% - 1.6rem); }
+figure svg { max-width: 100%; height: auto; } .dark { display: none; }
 @media (prefers-color-scheme: dark) { .dark { display: block; } .light { display: none; } }
 details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); }
 """
@@ -47,7 +53,7 @@ def _svg(result: FigureResult, dark: bool) -> str:
     # A fixed salt keeps the identifiers, and with them the file, the same from run to run.
     salt = f"{result.figure.name}-{'dark' if dark else 'light'}"
     with mpl.rc_context({"svg.hashsalt": salt, "svg.fonttype": "path"}):
-        draw(result, dark=dark).savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        draw(result, dark=dark, title=False).savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     # Inline: without the XML prologue, and with identifiers that the other drawing does not use.
     return (
@@ -67,12 +73,17 @@ def _number(value: float, form: str = ".2f") -> str:
 
 
 def _coverage(results: Sequence[FigureResult]) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(r.figure.row)}</td><td class="text"><a href="#{escape(r.figure.name)}">'
-        f"{escape(r.figure.title)}</a></td><td>{len(r.outcome.comparisons)}</td><td>{_number(r.verdict.largest_z)}</td>"
-        f"<td>{_number(r.verdict.median_z)}</td><td>{_checks_passed(r)}</td>{_verdict(r.verdict.passed)}</tr>"
-        for r in results
-    )
+    rows, paper = "", ""
+    for r in results:
+        if r.figure.paper != paper:
+            paper = r.figure.paper
+            rows += f'<tr><th class="paper" colspan="7">{escape(PAPERS[paper])}</th></tr>'
+        rows += (
+            f'<tr><td>{escape(r.figure.row)}</td><td class="text"><a href="#{escape(r.figure.name)}">'
+            f"{escape(r.figure.title)}</a></td><td>{len(r.outcome.comparisons)}</td>"
+            f"<td>{_number(r.verdict.largest_z)}</td><td>{_number(r.verdict.median_z)}</td>"
+            f"<td>{_checks_passed(r)}</td>{_verdict(r.verdict.passed)}</tr>"
+        )
     return (
         '<div class="wide"><table><tr><th>row</th><th class="text">figure</th><th>points</th><th>largest |z|</th>'
         f"<th>median |z|</th><th>checks</th><th>verdict</th></tr>{rows}</table></div>"
@@ -139,13 +150,15 @@ def _section(result: FigureResult) -> str:
         if outcome.panels
         else ""
     )
-    criterion = f"Criterion on |z|: {escape(bounds)}; found {found}. " if outcome.comparisons else ""
     sizes = ", ".join(f"{name} = {value}" for name, value in chosen.items() if not isinstance(value, list | dict))
+    said = {"The paper states": figure.stated, "Ours": figure.ours, "Here": sizes}
+    if outcome.comparisons:
+        said |= {"Criterion on |z|": bounds, "Found": found}
+    terms = "".join(f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in said.items())
     return (
         f'<h3 id="{escape(figure.name)}">{escape(figure.row)}. {escape(figure.title)}</h3>'
         f"<p>{escape(figure.summary)}</p>{drawing}{_table(outcome.table) if outcome.table else ''}"
-        f'<p class="note">{escape(outcome.notes)} The paper states: {escape(figure.stated)}. Ours: '
-        f"{escape(figure.ours)}. Here {escape(sizes)}. {criterion}</p>{_checks(result)}{_points(result)}"
+        f'<p class="note">{escape(outcome.notes)}</p><dl>{terms}</dl>{_checks(result)}{_points(result)}'
     )
 
 
@@ -177,6 +190,7 @@ def write_report(results: Sequence[FigureResult], out: Path, preset: str, second
                 canvas.savefig(out / f"{result.figure.name}.{kind}", dpi=160)
     z = np.abs([c.plain_z for result in results for c in result.outcome.comparisons])
     within = ", ".join(f"{100 * np.mean(z <= k):.0f} % within {k}" for k in (1, 2, 3)) if z.size else "none here"
+    passed = sum(result.verdict.passed for result in results)
     papers = dict.fromkeys(result.figure.paper for result in results)
     sections = "".join(
         f"<h2>{escape(PAPERS[paper])}</h2>" + "".join(_section(r) for r in results if r.figure.paper == paper)
@@ -189,12 +203,12 @@ def write_report(results: Sequence[FigureResult], out: Path, preset: str, second
         f"<h1>Theory over simulation of the real network</h1>"
         f'<p class="note">Preset {escape(preset)}, {seconds:.0f} s, {versions}, '
         f"Python {platform.python_version()}.</p>"
-        f"<p>Points are measured, with standard errors over the seeds: on real two-layer networks after one real "
-        f"gradient step, unless the figure says on what else. Lines are computed; where a rate is fitted to points, it "
-        f"says so. z is the distance in standard errors (Student's law for the seeds at hand, read on the normal "
-        f"scale). Points measured on the same networks err together, and count once in the median. Of all {z.size} "
-        f"comparisons, "
-        f"without allowances: {within}.</p>"
+        f"<p><strong>{passed} of {len(results)} figures meet their criterion.</strong> Points are measured, with "
+        f"standard errors over the seeds: on real two-layer networks after one real gradient step, unless the figure "
+        f"says on what else. Lines are computed; where a rate is fitted to points, it says so. z is the distance in "
+        f"standard errors (Student's law for the seeds at hand, read on the normal scale). Points measured on the same "
+        f"networks err together, and count once in the median. Of all {z.size} comparisons, without allowances: "
+        f"{within}.</p>"
         f'{_coverage(results)}<p class="note">Convention: {escape(CONVENTION)}. An allowance is a relative error of '
         f"the theory that a documented limit of validity explains, named under the figure; the largest |z| counts only "
         f"what exceeds it, the median has no allowance.</p>{sections}</body></html>"

@@ -191,8 +191,8 @@ def _errors(
     marks = [
         Mark(found.step_size, label, regime)
         for found, label, regime in (
-            (highest, "best rate, (26)", "few"),
-            (lowest, "best rate, (27)", "infinite"),
+            (highest, "best", "few"),
+            (lowest, "best", "infinite"),
         )
         if found.step_size <= axis["to"]
     ]

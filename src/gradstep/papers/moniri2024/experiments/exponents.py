@@ -1,6 +1,9 @@
 """Training loss and test error against the exponent of the step size: staircase, finite n, real networks.
 
-Every seed gives the errors before the step and after steps of every exponent, on the same samples: gains are paired.
+Every point has networks of its own, each measured before and after the step on the same samples: gains are paired. The
+theory at finite n leaves out terms of relative order 1/d (see `gradstep.papers.moniri2024.finite`), which are larger
+than the standard errors. So what is judged is the difference between network and theory at two sizes, extrapolated to
+where terms of order 1/d are gone.
 
 Settings
 --------
@@ -8,8 +11,8 @@ base : activation, teacher, phi, psi, lam, noise and residual, as `Problem.monir
 panels : quantities drawn, of ``L_tr``, ``L_te``, ``training_gain`` and ``test_gain``.
 far : sizes whose curves are drawn without points, and ``regimes``, the colours of the sizes that are simulated.
 largest : end of the horizontal axis.
-allowance : documented errors of the theory for errors (``error``) and gains (``gain``): times d, relative; reasons.
-Presets hold the simulated ``sizes``, the exponents (``points``) and the number of places on a curve (``grid``).
+Presets hold the two simulated ``sizes``, the exponents (``points``), the number of places on a curve (``grid``) and
+``published_z``, the z-score that the published limit must exceed at the larger size (none where the seeds are too few).
 """
 
 from __future__ import annotations
@@ -22,19 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.papers.ba2022 import network
+from gradstep.papers.experiments.spectra import measured_points
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
 from gradstep.papers.moniri2024.gains import Delta, Lambda
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
 from gradstep.papers.moniri2024.staircase import degree, windows
-from gradstep.papers.outcome import Comparison, Outcome, compare
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare, judge
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Problem
 from gradstep.simulation.spectra import first_layer
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict, predict_many
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["assemble", "extrapolated", "measure", "tasks"]
 
 Array = NDArray[np.float64]
 
@@ -46,84 +50,88 @@ LABELS = {
 }
 
 
+PAIRS = (("L_tr", "training_gain"), ("L_te", "test_gain"))
+PUBLISHED: dict[str, Any] = {"residual": "y", "spikes": "published", "rows": "sphere"}
+
+
 def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one network a size and seed; all exponents share it."""
-    test = any(name in figure.settings["panels"] for name in ("L_te", "test_gain"))
-    shared = {**figure.settings["base"], "alphas": list(preset["points"]), "test": test}
+    """List one network a size, exponent and seed."""
+    shared = {**figure.settings["base"], "test": "test_gain" in figure.settings["panels"]}
     return [
-        Task(f"{__name__}:measure", {**shared, "n": int(n)}, seed)
+        Task(f"{__name__}:measure", {**shared, "n": int(n), "alpha": float(alpha)}, seed)
         for n in preset["sizes"]
-        for seed in point_seeds(figure.name, "size", n, preset)
+        for alpha in preset["points"]
+        for seed in point_seeds(figure.name, f"n = {n}", alpha, preset)
     ]
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
-    """Return L_tr, and L_te if asked for, before the step and after a step of every exponent."""
+    """Return L_tr, and L_te if asked for, before and after the step."""
     settings = dict(parameters)
-    alphas, test = settings.pop("alphas"), settings.pop("test")
-    problem = Problem.moniri2024(**settings, alpha=0.0)
-    n, ridge, noise = float(problem.n), float(problem.ridge), problem.noise  # type: ignore[arg-type]
+    test = settings.pop("test")
+    problem = Problem.moniri2024(**settings)
+    ridge = float(problem.ridge)  # type: ignore[arg-type]
     inputs, labels = network.data(problem, seed)
     layer = first_layer(problem, seed)
     v = layer.linear / np.linalg.norm(layer.linear)
     found: dict[str, list[float]] = {"L_tr": [], "L_te": []}
-    for eta in [0.0, *(n**alpha for alpha in alphas)]:
-        after = layer.before + eta / np.sqrt(len(layer.readout)) * layer.gradient
-        fit = network.fit(network.features(problem, after, inputs), labels, [ridge])
-        found["L_tr"].append(float(fit.squared_residual[0] + ridge * fit.squared_norm[0]) / n)
+    for weights in (layer.before, layer.after):
+        fit = network.fit(network.features(problem, weights, inputs), labels, [ridge])
+        found["L_tr"].append(float(fit.squared_residual[0] + ridge * fit.squared_norm[0]) / len(labels))
         if test:
-            found["L_te"].append(float(network.risk(problem, after, fit.readouts, v)[0]) + noise**2)
+            found["L_te"].append(float(network.risk(problem, weights, fit.readouts, v)[0]) + problem.noise**2)
     return found if test else {"L_tr": found["L_tr"]}
 
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the staircase and the curves at finite n under the points, and compare errors and paired gains."""
-    settings, count = figure.settings, int(preset["seeds"])
-    alphas = [float(a) for a in preset["points"]]
+    settings, sizes, alphas = figure.settings, [float(n) for n in preset["sizes"]], [float(a) for a in preset["points"]]
+    shape = (len(sizes), len(alphas), int(preset["seeds"]), 2)
+    theory = [_finite(settings["base"], n, alphas) for n in sizes]
     comparisons: list[Comparison] = []
     points: dict[str, list[Points]] = {name: [] for name in LABELS}
-    for i, (n, regime) in enumerate(zip(preset["sizes"], settings["regimes"], strict=False)):
-        sample = results[i * count : (i + 1) * count]
-        theory = _finite(settings["base"], n, alphas)
-        label = f"n = {n:g}"
-        for error, gain in (("L_tr", "training_gain"), ("L_te", "test_gain")):
-            if error not in sample[0]:
-                continue
-            values = np.array([r[error] for r in sample])
-            gains, initial = getattr(theory, gain), float(getattr(theory, error)[0] + getattr(theory, gain)[0])
-            comparisons.append(_compare(settings, n, "error", initial, values[:, 0], label, "before the step", error))
-            own = [
-                _compare(settings, n, "gain", float(expected), before_less_after, label, alpha, gain)
-                for alpha, expected, before_less_after in zip(
-                    alphas, gains, (values[:, :1] - values[:, 1:]).T, strict=True
-                )
+    curve, rejected = f"n = {sizes[-1]:g}, extrapolated", 0.0
+    for error, gain in PAIRS:
+        if error not in results[0]:
+            continue
+        values = np.array([r[error] for r in results]).reshape(shape)
+        gains = values[..., 0] - values[..., 1]
+        expected = np.array([getattr(found, gain) for found in theory])
+        initial = np.array([getattr(found, error) + getattr(found, gain) for found in theory])
+        for quantity, measured, predicted in (
+            (f"{LABELS[error]} before the step", values[..., 0], initial),
+            (LABELS[gain], gains, expected),
+        ):
+            beyond = extrapolated(measured - predicted[..., None], sizes)
+            comparisons += [
+                compare(float(t), (t + own).tolist(), curve=curve, place=a, quantity=quantity, sample=f"{a:g}")
+                for a, t, own in zip(alphas, predicted[-1], beyond, strict=True)
             ]
-            comparisons += own
-            mean, deviation = [c.mean for c in own], [c.standard_error for c in own]
-            points[gain].append(Points(alphas, mean, deviation, label, regime))
-            # What all exponents of a network share would hide the gains: the error before the step is the theory's.
-            points[error].append(Points(alphas, [initial - m for m in mean], deviation, label, regime))
+        for n, own, before, regime in zip(sizes, gains, initial, settings["regimes"], strict=True):
+            label = f"n = {n:g}"
+            shown = measured_points(alphas, own.tolist(), label, regime)
+            points[gain].append(shown)
+            # The error before the step scatters more than the gain: the theory's takes its place.
+            start_less_gain = (before - np.array(shown.mean)).tolist()
+            points[error].append(Points(alphas, start_less_gain, shown.error, label, regime))
+        published = (_limit(settings["base"], gain, int(l), **PUBLISHED) for l in degree(alphas))  # noqa: E741
+        rejected = max(rejected, *(abs(judge(g, v.tolist())[2]) for g, v in zip(published, gains[-1], strict=True)))
+    checks = []
+    if "published_z" in preset:
+        name = f"largest |z| of the published limit at n = {sizes[-1]:g}"
+        checks.append(Check.at_least(name, rejected, preset["published_z"]))
     lines = _lines(settings, preset)
     panels = tuple(
         Panel(LABELS[name], "exponent α of the step size", LABELS[name], lines=lines[name], points=points[name])
         for name in settings["panels"]
     )
-    return Outcome(panels, tuple(comparisons), notes=settings["notes"])
+    return Outcome(panels, tuple(comparisons), tuple(checks), notes=settings["notes"])
 
 
-def _compare(
-    settings: Mapping[str, Any], n: float, kind: str, theory: float, values: Array, curve: str, place: Any, name: str
-) -> Comparison:
-    allowance = settings["allowance"][kind]
-    return compare(
-        theory,
-        values.tolist(),
-        curve=curve,
-        place=place,
-        quantity=LABELS[name],
-        allowance=allowance["per_dimension"] / (settings["base"]["phi"] * n),
-        reason=allowance["reason"],
-    )
+def extrapolated(beyond: Array, sizes: Sequence[float]) -> Array:
+    """Return what the theory misses without its part of order 1/n; networks of the two sizes are independent."""
+    small, large = sizes
+    return np.asarray((large * beyond[1] - small * beyond[0]) / (large - small))
 
 
 def _finite(base: Mapping[str, Any], n: float, alphas: Sequence[float]) -> FiniteErrors:
@@ -163,24 +171,24 @@ def _uniform(base: Mapping[str, Any], n: float, x: Sequence[float]) -> dict[str,
     }
 
 
+def _limit(base: Mapping[str, Any], gain: str, l: int, **options: Any) -> float:  # noqa: E741
+    setting = {"phi": base["phi"], "psi": base["psi"], "lam": base["lam"], "sigma_eps": base["noise"]}
+    limit = Delta if gain == "training_gain" else Lambda
+    return float(limit(l, base["activation"], base["teacher"], **setting, **options))
+
+
 def _staircases(
     base: Mapping[str, Any], largest: float
 ) -> Iterator[tuple[str, tuple[list[float], list[float]], str, Any]]:
     """Yield the limit, of the real network and as published (with the missing factor of (3) and (4) restored)."""
-    sigma, sigma_star = base["activation"], base["teacher"]
     setting = {"phi": base["phi"], "psi": base["psi"], "lam": base["lam"], "sigma_eps": base["noise"]}
     top = int(degree(largest))
     ends = [*(windows(l)[0] for l in range(1, top + 1)), largest]  # noqa: E741
     x = [end for pair in pairwise(ends) for end in pair]
-    network_options = {"residual": base["residual"]}
-    published: dict[str, Any] = {"residual": "y", "spikes": "published", "rows": "sphere"}
-    for options, label, style in ((network_options, "n → ∞", "solid"), (published, "published", "dashed")):
-        for start, gain_of, error, gain in (
-            (L_tr_0, Delta, "L_tr", "training_gain"),
-            (L_te_0, Lambda, "L_te", "test_gain"),
-        ):
-            initial = float(start(sigma, sigma_star, **setting))
-            gains = [float(gain_of(l, sigma, sigma_star, **setting, **options)) for l in range(1, top + 1)]  # noqa: E741
-            y = [value for value in gains for _ in range(2)]
+    own = {"residual": base["residual"]}
+    for options, label, style in ((own, "n → ∞", "solid"), (PUBLISHED, "published", "dashed")):
+        for start, (error, gain) in zip((L_tr_0, L_te_0), PAIRS, strict=True):
+            initial = float(start(base["activation"], base["teacher"], **setting))
+            y = [g for l in range(1, top + 1) for g in [_limit(base, gain, l, **options)] * 2]  # noqa: E741
             yield gain, (x, y), label, style
             yield error, (x, [initial - value for value in y]), label, style

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -46,20 +47,18 @@ def networks_of(design: Design, store: Store, point: int, present: set[str]) -> 
 def take_stock(design: Design, store: Store) -> Inventory:
     """Count the results in a store."""
     present = set(store.names())
+    if not present:
+        return Inventory(0, 0, 0)
     done = 0
-    # As sets: points that are equal after their sizes are rounded have the same tasks, hence the same files.
+    # By name: points that are equal after their sizes are rounded have the same tasks, hence the same files.
     listed: set[str] = set()
-    added: set[str] = set()
     for point in range(design.points):
-        for task in design.single_tasks(point):
+        networks = (design.simulation_task(point, index) for index in range(design.seeds))
+        for task in itertools.chain(design.single_tasks(point), networks):
             name = store.path(task).name
             if name in present:
                 done += 1
                 listed.add(name)
-        for index, _, name in networks_of(design, store, point, present):
-            if index < design.seeds:
-                done += 1
-                listed.add(name)
-            else:
-                added.add(name)
-    return Inventory(done, len(added), len(present) - len(listed | added))
+    rest = present - listed
+    added = {name for point in range(design.points) if rest for *_, name in networks_of(design, store, point, rest)}
+    return Inventory(done, len(added), len(rest) - len(added))

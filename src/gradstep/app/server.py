@@ -16,7 +16,6 @@ import webbrowser
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.metadata import version
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,16 +32,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gradstep import __version__
-from gradstep.app import answers
-from gradstep.app.openapi import DOCUMENT
-from gradstep.app.presets import presets
-from gradstep.app.settings import AXES, DEFAULT
-from gradstep.app.simulation import simulation
 from gradstep.app.workers import Busy, Gone, TooLong, Workers
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
-from gradstep.gaussian import REGISTERED
-from gradstep.problem import CONVENTION
 
 __all__ = ["LOOPBACK", "create_app", "serve"]
 
@@ -201,7 +192,7 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
     Parameters
     ----------
     workers : int, optional
-        Processes for the curves, and for each simulation (default: as the machine has cores).
+        Processes for the curves (default: one per core, at most four).
     hosts : sequence of str
         Names under which it may be addressed.
     """
@@ -210,26 +201,29 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
     # What takes seconds goes second.
     studies = Workers(1, niceness=10, waiting=8, limit=_STUDY_LIMIT, disposable=True)
     networks = Workers(_SIMULATIONS, niceness=10, waiting=0, limit=_NETWORK_LIMIT, family=True)
-    network_processes = workers or max(1, cores - 1)
+    network_processes = max(1, cores - 1)
     folder = tempfile.TemporaryDirectory(prefix="gradstep-app-")
+    facts: dict[str, Any] = {}
 
     async def curves(request: Mapping[str, Any]) -> Any:
         parts = len(theory)
-        asked = [theory.ask(answers.curve_part, request, part, parts) for part in range(parts)]
-        now, *found = await asyncio.gather(theory.ask(answers.here, request), *asked)
+        asked = [theory.ask("answers:curve_part", request, part, parts) for part in range(parts)]
+        now, *found = await asyncio.gather(theory.ask("answers:here", request), *asked)
         curve: dict[str, list[Any]] = {}
         for name in ("x", "test_error", "train_error"):
             curve[name] = [None] * sum(len(part[name]) for part in found)
             for k, part in enumerate(found):
                 curve[name][k::parts] = part[name]
         failure = next((part["failure"] for part in found if part["failure"]), None)
-        return {"curve": curve, "here": now, "failure": failure}
+        if failure and all(value is None for value in curve["test_error"]):
+            raise failure
+        return {"curve": curve, "here": now, "failure": str(failure) if failure else None}
 
     async def simulate(request: Request) -> Response:
         messages: AsyncIterator[Any] | None = None
         try:
             document = await _body(request)
-            messages = networks.follow(simulation, document, folder.name, network_processes)
+            messages = networks.follow("simulation:simulation", document, folder.name, network_processes)
             # The first message is the answer to whether it can be done at all.
             first = await _unless_gone(request, anext(messages))
         except ClientDisconnect:
@@ -242,25 +236,24 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
         return FileResponse(str(_STATIC / "index.html"))
 
     async def start(request: Request) -> Response:
-        return _Reply(facts)
+        return await told("start")
+
+    async def told(name: str) -> Response:
+        """What does not change is asked for once."""
+        try:
+            if name not in facts:
+                facts[name] = await theory.ask(f"facts:{name}")
+        except GradstepError as error:
+            return _error_reply(error)
+        return _Reply(facts[name])
 
     async def openapi(request: Request) -> Response:
-        return _Reply(DOCUMENT)
+        return await told("openapi")
 
     async def plotly(request: Request) -> Response:
         return FileResponse(
             _plotly(), media_type="text/javascript", headers={"cache-control": "public, max-age=31536000, immutable"}
         )
-
-    facts = {
-        "version": __version__,
-        "plotly": version("plotly"),
-        "convention": CONVENTION,
-        "axes": AXES,
-        "default": DEFAULT,
-        "functions": list(REGISTERED),
-        "presets": presets(),
-    }
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -273,15 +266,12 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
                 pool.close()
             folder.cleanup()
 
-    def ask(pool: Workers, function: Callable[..., Any]) -> Answer:
-        return partial(pool.ask, function)
-
     posts: Mapping[str, Answer] = {
         "curves": curves,
-        "learned": ask(theory, answers.learned),
-        "code": ask(theory, answers.code),
-        "spectrum": ask(studies, answers.spectrum),
-        "best": ask(studies, answers.best),
+        "learned": partial(theory.ask, "answers:learned"),
+        "code": partial(theory.ask, "answers:code"),
+        "spectrum": partial(studies.ask, "answers:spectrum"),
+        "best": partial(studies.ask, "answers:best"),
     }
     return Starlette(
         routes=[

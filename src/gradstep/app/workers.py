@@ -11,18 +11,20 @@ import traceback
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from typing import Any
-
-import numpy as np
-from threadpoolctl import threadpool_limits
 
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 
 __all__ = ["Busy", "Gone", "TooLong", "Workers"]
 
 _CONTEXT = get_context("spawn")  # a fork inherits BLAS threads in an unusable state
+
+
+#: Seconds that a process may take to start: imports, on a machine that does other things.
+_START_LIMIT = 120.0
 
 
 class Busy(GradstepError):  # noqa: N818 - these read as what they say
@@ -44,6 +46,7 @@ class _Worker:
         self._niceness, self._family = niceness, family
         self._process: Any = None
         self._pipe: Connection | None = None
+        self._imported = False
 
     def start(self) -> None:
         """Start the process, unless it runs."""
@@ -53,18 +56,15 @@ class _Worker:
         # Only a process that is no daemon may start processes of its own.
         self._process = _CONTEXT.Process(target=_serve, args=(theirs, self._niceness), daemon=not self._family)
         self._process.start()
+        self._imported = False
         theirs.close()
 
-    def send(self, call: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Begin a call; a function that yields answers more than once."""
+    def ready(self) -> None:
+        """Wait until the process can be called."""
         self.start()
-        assert self._pipe is not None
-        try:
-            self._pipe.send((call, arguments))
-        except OSError:  # it died while it was idle
-            self.end()
-            self.start()
-            self._pipe.send((call, arguments))
+        if not self._imported:
+            self.receive()
+            self._imported = True
 
     def receive(self) -> tuple[str, Any]:
         """Wait for an answer: ``value`` or ``end``; an error is raised."""
@@ -77,9 +77,13 @@ class _Worker:
             raise value
         return kind, value
 
-    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, Any]:
-        """Send and receive."""
-        self.send(function, arguments)
+    def call(self, function: str, arguments: tuple[Any, ...]) -> tuple[str, Any]:
+        """Call a function and wait for its answer, or the first of those it yields."""
+        assert self._pipe is not None
+        try:
+            self._pipe.send((function, arguments))
+        except OSError:
+            raise Gone from None
         return self.receive()
 
     def kill(self) -> None:
@@ -127,8 +131,9 @@ class Workers:
     ) -> None:
         self._all = [_Worker(niceness, family) for _ in range(count)]
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="gradstep")
-        self._idle: asyncio.Queue[_Worker] = asyncio.Queue()
-        for worker in self._all:
+        # The last one that was free comes first: it has been started.
+        self._idle: asyncio.LifoQueue[_Worker] = asyncio.LifoQueue()
+        for worker in reversed(self._all):
             self._idle.put_nowait(worker)
         self._waiting, self._most_waiting = 0, waiting
         self._limit, self._disposable = limit, disposable
@@ -150,8 +155,15 @@ class Workers:
         for worker in self._all:
             worker.end()
 
-    async def ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    async def ask(self, function: str, *arguments: Any) -> Any:
         """Call a function in a process.
+
+        Parameters
+        ----------
+        function : str
+            ``"module:name"`` in this package; the server itself does not import it.
+        *arguments
+            Its arguments.
 
         Raises
         ------
@@ -160,9 +172,12 @@ class Workers:
             What the function raised.
         """
         worker = await self._take()
-        answer = self._threaded(worker.call, function, arguments)
+        answer: asyncio.Future[Any] = self._threaded(worker.ready)
         unwanted = True
         try:
+            async with asyncio.timeout(_START_LIMIT):
+                await asyncio.shield(answer)
+            answer = self._threaded(worker.call, function, arguments)
             async with asyncio.timeout(self._limit):
                 _, value = await asyncio.shield(answer)
             unwanted = False
@@ -178,7 +193,7 @@ class Workers:
         finally:
             self._retire(worker, answer, unwanted)
 
-    async def follow(self, function: Callable[..., Iterator[Any]], *arguments: Any) -> AsyncIterator[Any]:
+    async def follow(self, function: str, *arguments: Any) -> AsyncIterator[Any]:
         """Yield what a function yields in a process; the process is ended with the caller.
 
         Raises
@@ -188,9 +203,12 @@ class Workers:
             What the function raised.
         """
         worker = await self._take()
-        waiting = self._threaded(worker.call, function, arguments)
+        waiting: asyncio.Future[Any] = self._threaded(worker.ready)
         unwanted = True
         try:
+            async with asyncio.timeout(_START_LIMIT):
+                await asyncio.shield(waiting)
+            waiting = self._threaded(worker.call, function, arguments)
             while True:
                 async with asyncio.timeout(self._limit):
                     kind, value = await asyncio.shield(waiting)
@@ -245,6 +263,11 @@ def _serve(pipe: Connection, niceness: int) -> None:
     if hasattr(os, "nice"):
         os.nice(niceness)
     warnings.simplefilter("ignore")
+    import numpy as np
+    from threadpoolctl import threadpool_limits
+
+    import_module("gradstep.app.answers")
+    pipe.send(("value", "ready"))
     with threadpool_limits(1), np.errstate(all="ignore"):
         while True:
             try:
@@ -258,10 +281,13 @@ def _serve(pipe: Connection, niceness: int) -> None:
                     return
 
 
-def _answers(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+def _answers(function: str, arguments: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
     """Yield what a function returns or yields, and what it raises."""
+    from numpy.linalg import LinAlgError
+
+    module, _, name = function.partition(":")
     try:
-        result = function(*arguments)
+        result = getattr(import_module(f"gradstep.app.{module}"), name)(*arguments)
         if isinstance(result, Iterator):
             for value in result:
                 yield "value", value
@@ -270,7 +296,7 @@ def _answers(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Iterat
             yield "value", result
     except (InvalidInput, NotConverged) as error:
         yield "error", error
-    except (np.linalg.LinAlgError, ArithmeticError) as error:
+    except (LinAlgError, ArithmeticError) as error:
         advice = f"Numbers left the range of double precision ({error}): use less extreme settings."
         yield "error", NotConverged("these equations", math.nan, 1e-10, advice)
     except MemoryError:

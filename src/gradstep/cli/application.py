@@ -632,7 +632,7 @@ def app_(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes one that is free.")] = 8765,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, max=64, help="Processes for curves, and for simulations; by the cores if not given."),
+        typer.Option(min=1, max=64, help="Processes for the curves; one per core, at most 4, if not given."),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:

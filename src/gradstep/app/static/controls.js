@@ -66,12 +66,6 @@ export function controlOf(field) {
   return document.getElementById(`error-${id}`) ? id : null;
 }
 
-const html = (text) => {
-  const template = document.createElement("template");
-  template.innerHTML = text.trim();
-  return template.content.firstElementChild;
-};
-
 function sliderRow(name) {
   const { label, symbol } = SLIDERS[name];
   return `<div class="control" data-name="${name}">
@@ -240,4 +234,3 @@ function inD(problem, name) {
   return name === "per_n" ? problem.n.per_d : name === "per_width" ? problem.width.per_d : 1;
 }
 
-export { SLIDERS, html };

@@ -1,7 +1,6 @@
 // The figures: theory as lines, the real network as points with error bars, labels at the lines.
 
 /* global Plotly */
-import { LETTERS } from "./state.js";
 import { written } from "./controls.js";
 
 export const REGIMES = ["initial", "small", "between", "few", "large", "infinite"];
@@ -70,9 +69,16 @@ function spread(ends, gap) {
   return places;
 }
 
-/** Decade ticks, with 2 and 5 between where the range is short. */
+/** Ticks of a logarithmic axis as plain numbers: decades, with 2 and 5 between where the range is short. */
 function logAxis(low, high) {
-  return Math.log10(high / low) < 2.2 ? { type: "log", dtick: "D2" } : { type: "log", dtick: 1 };
+  const decades = Math.log10(high / low);
+  const steps = decades < 0.8 ? [1, 1.5, 2, 3, 4, 5, 7] : decades < 2.6 ? [1, 2, 5] : [1];
+  const every = Math.ceil(decades / 8);
+  const tickvals = [];
+  for (let k = Math.floor(Math.log10(low)); k <= Math.ceil(Math.log10(high)); k += 1) {
+    if (k % every === 0) for (const step of steps) tickvals.push(Number(`${step}e${k}`));
+  }
+  return { type: "log", tickvals, ticktext: tickvals.map((v) => written(v)) };
 }
 
 /**
@@ -131,9 +137,11 @@ export function errors({ curves, axis, axisLabel, guides, best }, colours) {
     type: "line", xref: "paper", x0: 0, x1: 1, y0: g.y, y1: g.y, line: { color: colours.soft, width: 1.4, dash: g.dash }, layer: "below",
   }));
   for (const g of guides.filter((g) => g.y > low)) {
+    // On the side of the line where the curve is not.
+    const above = !(mine?.curve.test_error[0] > g.y);
     annotations.push({
-      xref: "paper", x: 0.005, y: Math.log10(g.y), text: g.label, showarrow: false, xanchor: "left", yanchor: "bottom",
-      font: { color: colours.soft, size: 12 }, yshift: 1,
+      xref: "paper", x: 0.005, y: Math.log10(g.y), text: g.label, showarrow: false, xanchor: "left",
+      yanchor: above ? "bottom" : "top", font: { color: colours.soft, size: 12 }, yshift: above ? 2 : -2, bgcolor: fade(colours.card, 0.75), borderpad: 1,
     });
   }
   if (mine?.here && Number.isFinite(mine.here.x)) {
@@ -205,7 +213,7 @@ export function spectrum({ found, colour }, colours) {
   }));
   const annotations = found.outliers.map((o, k) => ({
     x: wide ? Math.log10(o.singular_value) : o.singular_value, yref: "paper", y: 0.74 + 0.09 * (k % 3), text: o.label, showarrow: false,
-    font: { color: colours.ink, size: 12 }, yanchor: "bottom", xanchor: k === 0 && found.outliers.length > 1 ? "center" : "center",
+    font: { color: colours.ink, size: 12 }, yanchor: "bottom",
   }));
   traces.push({
     x: found.outliers.map((o) => o.singular_value), y: found.outliers.map(() => 0.02 * top), mode: "markers", name: "outliers",
@@ -238,4 +246,3 @@ export function table(header, rows) {
     .join("")}</tbody></table>`;
 }
 
-export { LETTERS };

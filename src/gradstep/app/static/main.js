@@ -15,7 +15,6 @@ const REST = 350;
 const facts = await (await fetch("/api/start")).json();
 let state = decode(location.hash.slice(1), facts);
 let colours = figures.palette();
-let drawn = null;
 
 /** Answers by what they answer; the oldest go first. */
 class Memory extends Map {
@@ -277,7 +276,7 @@ const curvesRequest = new Latest(
     drawLearned();
     learnedRequest.ask();
   },
-  { failed: refused },
+  { failed: refused, idle: () => (document.documentElement.dataset.state = "settled") },
 );
 
 const learnedRequest = new Latest(
@@ -337,6 +336,7 @@ function changed() {
   drawSpectrum();
   const ready = state.slots.every(({ problem }) => known.curves.has(curveKey(problem)));
   if (ready) drawErrors();
+  document.documentElement.dataset.state = "working";
   curvesRequest.ask();
   for (const study of Object.values(studies)) study.drop();
   clearTimeout(resting);
@@ -346,8 +346,8 @@ function changed() {
 function study() {
   const { problem } = mine();
   if (!known.best.has(keyOf([problem, "ridge"]))) studies.ridge.ask();
-  if (!known.best.has(keyOf([problem, "eta"]))) studies.eta.ask();
   if (!known.spectrum.has(keyOf(problem))) studies.spectrum.ask();
+  if (!known.best.has(keyOf([problem, "eta"]))) studies.eta.ask();
 }
 
 let ownHash = location.hash.slice(1);
@@ -467,8 +467,7 @@ byId("simulate").addEventListener("submit", async (event) => {
   const [places, seeds, d] = ["places", "seeds", "simulated-d"].map((id) => Number(byId(id).value));
   const bar = byId("progress");
   const slots = state.slots.map((slot, k) => ({ letter: LETTERS[k], problem: copy(slot.problem) }));
-  byId("run").hidden = bar.hidden = false;
-  byId("cancel").hidden = false;
+  byId("cancel").hidden = bar.hidden = false;
   byId("run").hidden = true;
   bar.value = 0;
   say("error-simulate", "");

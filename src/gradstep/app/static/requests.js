@@ -46,10 +46,11 @@ export async function* follow(name, body, signal) {
  * something newer is wanted.
  */
 export class Latest {
-  constructor(work, { patience = 400, failed = () => {} } = {}) {
+  constructor(work, { patience = 400, failed = () => {}, idle = () => {} } = {}) {
     this.work = work;
     this.patience = patience;
     this.failed = failed;
+    this.idle = idle;
     this.wanted = null;
     this.controller = null;
   }
@@ -86,5 +87,6 @@ export class Latest {
       this.timer = null;
     }
     this.controller = null;
+    this.idle();
   }
 }

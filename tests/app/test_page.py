@@ -1,0 +1,422 @@
+"""The page in real headless Chromium: what a person does with it, and what comes of it."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+import urllib.parse
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+import gradstep as gs
+from gradstep.app.settings import DEFAULT, problem_of
+from gradstep.papers.drawing import _HUES
+
+#: The machine may be busy.
+PATIENCE = 60_000
+
+
+class Page:
+    """A page of the browser that is watched: no request leaves this machine, nothing is complained about."""
+
+    def __init__(self, browser, server, **options):
+        self.address = server.address
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options)
+        self.context.set_default_timeout(PATIENCE)
+        self.page = self.context.new_page()
+        self.requests, self.complaints = [], []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def _hear(self, message):
+        # The browser itself reports every answer with an error, and here some are asked for.
+        if message.type in ("error", "warning") and "the server responded with a status of 422" not in message.text:
+            self.complaints.append(message.text)
+
+    def open(self, fragment=""):
+        self.page.goto(self.address + fragment)
+        self.settled()
+        return self.page
+
+    def settled(self):
+        """Wait until the curves of the state are drawn."""
+        self.page.wait_for_function("document.documentElement.dataset.state === 'settled'")
+
+    def shown(self, quantity="Test error"):
+        """Return a number of the strip of numbers."""
+        return float(self.page.locator("#numbers div", has_text=quantity).locator("dd").inner_text())
+
+    def traces(self, name="errors"):
+        """Return the names of what a figure shows, and their values."""
+        read = "id => document.getElementById(id).data.map(t => ({name: t.name, x: [...t.x], y: [...t.y]}))"
+        return {trace["name"]: trace for trace in self.page.evaluate(read, name)}
+
+    def slide(self, name, position):
+        """Move a slider as a pointer does."""
+        self.page.locator(f"#{name}").evaluate(
+            "(slider, to) => { slider.value = to; slider.dispatchEvent(new Event('input', {bubbles: true})); }",
+            position,
+        )
+        self.settled()
+
+    def write(self, name, text):
+        self.page.fill(f"#{name}", text)
+        self.page.locator(f"#{name}").press("Tab")
+        self.settled()
+
+    def close(self):
+        self.context.close()
+        hosts = {urllib.parse.urlsplit(url).netloc for url in self.requests if not url.startswith(("data:", "blob:"))}
+        assert hosts == {urllib.parse.urlsplit(self.address).netloc}
+        assert self.complaints == []
+
+
+@pytest.fixture
+def watched(browser, server):
+    """Return a watched page."""
+    page = Page(browser, server)
+    yield page
+    page.close()
+
+
+def error_at(problem):
+    return gs.predict(problem_of(problem)).test_error
+
+
+def changed(**fields):
+    return {**DEFAULT, **fields}
+
+
+def test_first_sight(watched):
+    page = watched.open()
+    assert "features are learned" in page.inner_text("#regime-title")
+    assert "below the kernel bound" in page.inner_text("#regime-verdict")
+    assert watched.shown() == pytest.approx(error_at(DEFAULT), rel=1e-3)
+    traces = watched.traces()
+    assert len(traces["test"]["x"]) == len(traces["training"]["x"]) == 60
+    assert traces["this setting"]["x"] == [3]
+    assert "kernel bound" in page.inner_text("#errors")
+    page.wait_for_function("document.querySelector('#learned').data?.length === 2")
+    page.wait_for_function("document.querySelector('#spectrum').data?.length >= 2")
+    assert "One outlier" in page.inner_text("#spectrum-caption")
+    page.wait_for_selector("#hint-ridge:not([hidden])")
+    page.wait_for_selector("#hint-c:not([hidden])")
+    best = gs.tune(problem_of(DEFAULT), over="ridge")
+    assert page.inner_text("#hint-ridge").startswith(f"Best {best['ridge'].value / 256:.3g}")
+
+
+SLIDERS = {
+    "n": (lambda v: changed(n={"per_d": v})),
+    "width": (lambda v: changed(width={"per_d": v})),
+    "n_step": (lambda v: changed(n_step={"per_d": v})),
+    "c": (lambda v: changed(eta={"coefficient": v, "exponent": 0.5})),
+    "alpha": (lambda v: changed(eta={"coefficient": 2.0, "exponent": v})),
+    "ridge": (lambda v: changed(ridge={"per_d": v})),
+    "noise": (lambda v: changed(noise=v)),
+    "d": (lambda v: changed(d=int(v))),
+}
+
+
+def test_every_slider_and_its_field(watched):
+    page = watched.open()
+    for name, setting in SLIDERS.items():
+        watched.slide(name, 110)
+        value = float(page.input_value(f"#{name}-value"))
+        assert watched.shown() == pytest.approx(error_at(setting(value)), rel=2e-3), name
+        page.click("#reset")
+        watched.settled()
+        text = {"alpha": "0.25", "d": "99", "noise": "0.7"}.get(name, "2.5")
+        watched.write(f"{name}-value", text)
+        assert watched.shown() == pytest.approx(error_at(setting(float(text))), rel=2e-3), name
+        page.click("#reset")
+        watched.settled()
+
+
+def test_sliders_by_keyboard_with_names_for_screen_readers(watched):
+    page = watched.open()
+    slider = page.get_by_role("slider", name="Samples of the fit n/d")
+    slider.focus()
+    before = float(page.input_value("#n-value"))
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    watched.settled()
+    after = float(page.input_value("#n-value"))
+    assert after > before
+    assert slider.get_attribute("aria-valuetext") == f"{after:.3g}"
+    assert watched.shown() == pytest.approx(error_at(changed(n={"per_d": after})), rel=2e-3)
+    assert page.locator("#n:focus-visible").count() == 1
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('input, select, button')].filter(e => e.offsetParent &&
+           !(e.labels?.length || e.ariaLabel || e.getAttribute('aria-label') || e.textContent.trim())).map(e => e.id)"""
+    )
+    assert nameless == []
+    assert page.locator("#errors").get_attribute("aria-label").startswith("Test and training error against")
+
+
+def test_choices(watched):
+    page = watched.open()
+    page.click("details.more summary")
+    for name, value, setting in (
+        ("n_step_kind", "n", changed(n_step="n")),
+        ("n_step_kind", "inf", changed(n_step="inf")),
+        ("readout", "constant", changed(readout="constant")),
+        ("readout", "-1:0.5,1:0.5", changed(readout={"-1": 0.5, "1": 0.5})),
+        ("readout", "letters", changed(readout={"0.5": 0.5, "2": 0.5})),
+        ("initial_weights", "sphere", changed(initial_weights="sphere")),
+        ("of", "n", changed(eta={"coefficient": 2.0, "exponent": 0.5, "of": "n"})),
+    ):
+        page.select_option(f"#{name}", value)
+        watched.settled()
+        assert watched.shown() == pytest.approx(error_at(setting), rel=1e-3), (name, value)
+        if value == "letters":
+            watched.write("letters", "1:1, 3:1")
+            assert watched.shown() == pytest.approx(error_at(changed(readout={"1": 1, "3": 1})), rel=1e-3)
+        page.click("#reset")
+        watched.settled()
+    # Another unit is the same penalty.
+    page.select_option("#ridge_unit", "per_n")
+    watched.settled()
+    assert watched.shown() == pytest.approx(error_at(DEFAULT), rel=1e-3)
+    page.click("#reset")
+    page.check("#limit")
+    watched.settled()
+    assert watched.shown() == pytest.approx(error_at(changed(d="inf")), rel=1e-3)
+    page.wait_for_function("document.querySelector('#spectrum-caption').textContent.includes('d = 1000')")
+
+
+def test_every_axis(watched):
+    page = watched.open()
+    for name in ("width", "n_step", "eta", "alpha", "ridge", "n"):
+        page.select_option("#axis", name)
+        watched.settled()
+        xs = watched.traces()["test"]["x"]
+        assert len(xs) == 60
+        low, high = page.input_value("#axis-from"), page.input_value("#axis-to")
+        assert xs[0] == pytest.approx(float(low), abs=0.01)
+        assert xs[-1] == pytest.approx(float(high), rel=0.01)
+    page.click("#errors-data summary")
+    watched.write("axis-to", "5")
+    assert watched.traces()["test"]["x"][-1] == pytest.approx(5, rel=0.01)
+    assert page.locator("#errors-data tbody tr").count() == 60
+    watched.write("axis-from", "7")
+    assert "above the other end" in page.inner_text("#error-axis")
+
+
+def test_formula_errors_are_shown_at_the_field(watched):
+    page = watched.open()
+    watched.write("activation", "tanh(x) + 0.3*")
+    assert "not a formula" in page.inner_text("#error-activation")
+    assert page.locator("#activation").get_attribute("aria-invalid") == "true"
+    watched.write("activation", "tanh(x) + 0.3*x**2")
+    assert page.inner_text("#error-activation") == ""
+    assert page.locator("#activation").get_attribute("aria-invalid") is None
+    assert watched.shown() == pytest.approx(error_at(changed(activation="tanh(x) + 0.3*x**2")), rel=1e-3)
+    watched.write("teacher", "import os")
+    assert "not a formula" in page.inner_text("#error-teacher")
+    watched.write("teacher", "exp(x**2)")
+    assert "finite" in page.inner_text("#error-teacher")
+    watched.write("teacher", "H1")
+    watched.write("width-value", "-3")
+    assert "ratio" in page.inner_text("#error-width")
+    watched.write("width-value", "wide")
+    assert "a number" in page.inner_text("#error-width")
+
+
+def test_comparison_of_four_and_the_state_in_the_address(watched):
+    page = watched.open()
+    for value in ("1", "2", "6"):
+        page.click("#compare")
+        watched.write("width-value", value)
+    assert page.locator("#compare").count() == 0
+    tests = [name for name in watched.traces() if name.endswith(" test")]
+    assert tests == ["A test", "B test", "C test", "D test"]
+    watched.write("teacher", "tanh(2*x)")
+    page.select_option("#axis", "ridge")
+    watched.settled()
+    page.click("#share")
+    address = page.url
+    assert "D.teacher=tanh%282*x%29" in address
+    again = Page(watched.context.browser, type("Server", (), {"address": watched.address}))
+    again.open(urllib.parse.urlsplit(address)._replace(scheme="", netloc="", path="").geturl())
+    assert again.traces() == watched.traces()
+    assert again.page.input_value("#teacher") == "tanh(2*x)"
+    assert again.page.get_by_role("button", name=re.compile("^D ")).get_attribute("aria-pressed") == "true"
+    again.close()
+    # The address may be changed by hand.
+    page.evaluate("location.hash = '#axis=n&A.noise=0.5'")
+    page.wait_for_function("document.querySelectorAll('.chip').length === 1")
+    watched.settled()
+    assert watched.shown() == pytest.approx(error_at(changed(noise=0.5)), rel=1e-3)
+    page.click("#compare")
+    watched.settled()
+    page.get_by_role("button", name="Remove setting A").click()
+    watched.settled()
+    assert page.locator(".chip").count() == 1
+
+
+def test_presets(watched, api):
+    page = watched.open()
+    for preset in api.get("/api/start").json()["presets"]:
+        page.select_option("#preset", preset["name"])
+        watched.settled()
+        traces = watched.traces()
+        count = len(preset["settings"])
+        names = ["test"] if count == 1 else [f"{'ABCD'[k]} test" for k in range(count)]
+        assert [name for name in traces if name.endswith("test")] == names, preset["name"]
+        assert all(value is not None for name in names for value in traces[name]["y"])
+        assert preset["title"] in page.inner_text("#preset-note")
+        assert page.inner_text("#failure") == ""
+    assert f"figure={preset['name']}" in page.url or page.wait_for_url(f"**figure={preset['name']}*") is None
+
+
+def test_simulation_with_progress_and_cancel(watched):
+    page = watched.open("#A.d=24&axis=n&from=1&to=6")
+    page.fill("#places", "3")
+    page.fill("#seeds", "4")
+    page.click("#run")
+    page.wait_for_function("document.querySelector('#simulation-status').textContent.includes('standard errors')")
+    page.wait_for_function("document.querySelector('#errors').data.filter(t => t.name === 'A network').length === 2")
+    bars = page.evaluate(
+        "document.querySelector('#errors').data.filter(t => t.name === 'A network').map(t => [...t.error_y.array])"
+    )
+    assert all(len(bar) == 3 and min(bar) > 0 for bar in bars)
+    # A setting that has not been simulated has no points; back at it they are there again.
+    watched.write("noise-value", "0.4")
+    assert "A network" not in watched.traces()
+    watched.write("noise-value", "0.1")
+    assert "A network" in watched.traces()
+    page.fill("#places", "20")
+    page.fill("#seeds", "100")
+    watched.write("d-value", "300")
+    page.click("#run")
+    page.wait_for_function(
+        "/^[1-9]\\d* of 2000 networks/.test(document.querySelector('#simulation-status').textContent)"
+    )
+    assert page.evaluate("document.querySelector('#progress').value") > 0
+    page.click("#cancel")
+    page.wait_for_function("document.querySelector('#simulation-status').textContent === 'Cancelled.'")
+    page.wait_for_selector("#run:not([hidden])")
+    watched.write("d-value", "200000")
+    page.click("#run")
+    page.wait_for_function("document.querySelector('#error-simulate').textContent.includes('smaller sizes')")
+
+
+def test_closing_the_tab_ends_its_simulation(browser, server, api):
+    tab = Page(browser, server)
+    page = tab.open("#A.d=300")
+    page.fill("#places", "20")
+    page.fill("#seeds", "100")
+    page.click("#run")
+    page.wait_for_function("document.querySelector('#simulation-status').textContent.includes(' of 2000')")
+    tab.close()
+    server.wait_until_idle()
+
+
+def test_downloads(watched, tmp_path):
+    page = watched.open("#A.d=24&A.readout=constant&from=1&to=6&B=wider&B.d=24&B.width=3")
+    page.fill("#places", "2")
+    page.fill("#seeds", "2")
+    page.click("#run")
+    page.wait_for_function("document.querySelector('#simulation-status').textContent.includes('standard errors')")
+
+    def download(kind, click=None):
+        with page.expect_download() as caught:
+            if click:
+                page.click(click)
+            else:
+                page.click("#downloads summary")
+                page.click(f"[data-download={kind}]")
+        path = tmp_path / caught.value.suggested_filename
+        caught.value.save_as(path)
+        return path
+
+    with download("csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    theory = [row for row in rows if row["kind"] == "theory"]
+    networks = [row for row in rows if row["kind"] == "network"]
+    assert (len(theory), len(networks)) == (120, 4)
+    shown = watched.traces()
+    assert [float(row["test_error"]) for row in theory if row["setting"] == "A"] == shown["A test"]["y"]
+    assert [float(row["n"]) for row in theory if row["setting"] == "B"] == shown["B test"]["x"]
+    assert all(row["networks"] == "2" and float(row["test_standard_error"]) > 0 for row in networks)
+
+    document = json.loads(download("json").read_text())
+    assert document["gradstep"] == gs.__version__
+    resolved = gs.Problem.from_dict(document["settings"][0]["resolved"])
+    assert gs.predict(resolved).test_error == pytest.approx(document["settings"][0]["here"]["test_error"], rel=1e-9)
+    assert document["settings"][0]["simulation"]["places"][1]["seeds"] == 2
+
+    assert download("png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    drawing = ElementTree.parse(download("svg"))
+    assert drawing.getroot().tag.endswith("svg")
+    assert "kernel bound" in "".join(drawing.getroot().itertext())
+
+    page.click("#downloads summary")
+    page.click("[data-download=py]")
+    page.wait_for_selector("#code[open]")
+    script = download("py", "#code-save")
+    page.click("#code-close")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    printed = [line.split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in printed] == ["A"] * 60 + ["B"] * 60
+    assert [float(line[3]) for line in printed] == pytest.approx(shown["A test"]["y"] + shown["B test"]["y"], rel=1e-5)
+
+
+def test_best_of_both(watched):
+    page = watched.open("#A.readout=constant&A.d=64")
+    before = watched.shown()
+    page.click("#best-both")
+    page.wait_for_function("document.querySelector('#best-both').textContent.startsWith('Go to')")
+    page.wait_for_function("!document.querySelector('#best-both').disabled")
+    watched.settled()
+    best = gs.tune(problem_of(changed(readout="constant", d=64)))
+    assert watched.shown() == pytest.approx(best.prediction.test_error, rel=2e-3)
+    assert watched.shown() < before
+    page.select_option("#axis", "ridge")
+    page.wait_for_function("document.querySelector('#errors').data.some(t => t.name === 'best')")
+    star = watched.traces()["best"]
+    assert star["y"][0] <= min(watched.traces()["test"]["y"]) * (1 + 1e-6)
+
+
+def test_stale_requests_are_not_queued(watched):
+    page = watched.open()
+    answered = []
+    page.on("requestfinished", lambda request: answered.append(request.url))
+    page.evaluate(
+        """() => { const slider = document.getElementById('ridge');
+          for (let k = 0; k < 150; k += 1) { slider.value = k; slider.dispatchEvent(new Event('input', {bubbles: true})); } }"""
+    )
+    watched.settled()
+    # The first move and the last one.
+    assert 1 <= sum(url.endswith("/api/curves") for url in answered) <= 2
+    value = float(page.input_value("#ridge-value"))
+    assert watched.shown() == pytest.approx(error_at(changed(ridge={"per_d": value})), rel=2e-3)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_phone_width_and_both_schemes(browser, server, scheme):
+    phone = Page(browser, server, viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
+    page = phone.open("#figure=fig1&B=wide&B.width=4&C=narrow&C.width=0.5")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0] < 60")
+    assert dark == (scheme == "dark")
+    page.locator("#d").scroll_into_view_if_needed()
+    # The figure stays in sight while the sliders move, and leaves room for them.
+    box = page.locator("#errors").bounding_box()
+    assert box["y"] >= 0
+    assert box["y"] + box["height"] < 844 * 0.6
+    phone.slide("d", 40)
+    page.click("#theme")
+    page.click("#theme")
+    assert page.inner_text("#theme") == "Theme: dark"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]") < 60
+    phone.close()
+
+
+def test_colours_are_those_of_the_figures(api):
+    style = api.get("/static/style.css").text
+    for regime, hue in _HUES.items():
+        assert re.search(rf"--{regime}: light-dark\({hue},", style), regime

@@ -1,0 +1,400 @@
+"""The interface behind the page: its numbers are the library's, and what it refuses."""
+
+import json
+import math
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, closing
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+
+import gradstep as gs
+from gradstep.app.presets import presets
+from gradstep.app.regimes import regime_of, verdict
+from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
+from gradstep.errors import InvalidInput
+from gradstep.papers.figure import load_figures
+
+AXIS = {"name": "n", "from": 0.5, "to": 8.0, "count": 5, "scale": "log"}
+
+
+def request(problem=DEFAULT, **axis):
+    return {"problem": problem, "axis": AXIS | axis}
+
+
+def changed(**fields):
+    return {**DEFAULT, **fields}
+
+
+# --- settings ------------------------------------------------------------------------------------------------------
+
+
+def test_default_is_a_problem_that_learns_features():
+    problem = problem_of(DEFAULT)
+    assert gs.predict(problem).test_error < 0.8 * gs.predict(problem.replace(eta=0.0)).test_error
+
+
+def test_settings_in_the_papers_units_are_the_papers_problems():
+    cui = gs.Problem.cui2024(alpha=2, alpha0=3, beta=1.5, eta_tilde=2, lam=0.03, d=101)
+    assert problem_of(setting_of(cui, ridge={"per_width": 0.03})).replace(origin="cui2024") == cui
+    ba = gs.Problem.ba2022(psi1=3.3, psi2=1.7, eta=1.5, lam=0.01, d=101, centre_teacher=False)
+    found = problem_of(setting_of(ba, ridge={"per_n": 0.01}, n_step="n"))
+    assert found.replace(origin="ba2022") == ba
+    step = {"coefficient": 1.3, "exponent": 0.3, "of": "n"}
+    for n in (333, math.inf):
+        moniri = gs.Problem.moniri2024(phi=0.4, psi=0.7, alpha=0.3, c=1.3, lam=0.1, n=n, residual="y")
+        setting = setting_of(moniri, ridge={"per_n": 0.1}, n_step="n", eta=step)
+        found = problem_of(setting)
+        assert found.eta.coefficient == pytest.approx(moniri.eta.coefficient, rel=1e-14)
+        assert found.replace(eta=moniri.eta, origin="moniri2024", ridge=moniri.ridge) == moniri
+        assert penalty_in(setting, found) == pytest.approx(0.1, rel=1e-14)
+        assert coefficient_in(setting, found) == pytest.approx(1.3, rel=1e-14)
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_every_axis_moves_its_parameter(name):
+    axis = Axis.parse({"name": name, "count": 3})
+    problems = [problem_of(axis.apply(DEFAULT, place)) for place in axis.places]
+    places = [axis.place(axis.apply(DEFAULT, x), p) for x, p in zip(axis.places, problems, strict=True)]
+    assert places == pytest.approx(axis.places, rel=0.01)
+    assert len(set(problems)) == 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "field"),
+    [
+        (changed(d=1), "d"),
+        (changed(d=10**9), "d"),
+        (changed(d="many"), "d"),
+        (changed(width={"per_d": 0}), "width"),
+        (changed(n={"per_d": "3"}), "n"),
+        (changed(n=[3]), "n"),
+        (changed(n_step="m"), "n_step"),
+        (changed(ridge={"per_n": -1}), "ridge"),
+        (changed(ridge=None), "ridge"),
+        (changed(eta={"coefficient": -1}), "eta.coefficient"),
+        (changed(eta={"coefficient": 1, "exponent": 2}), "eta.exponent"),
+        (changed(eta={"coefficient": "1", "of": "n"}), "eta.coefficient"),
+        (changed(eta={"coefficient": 1, "of": "d"}), "eta.of"),
+        (changed(noise=-1), "noise"),
+        (changed(readout={"1": 0}), "readout weight"),
+        (changed(activation="__import__('os').system('true')"), "activation (function)"),
+        (changed(teacher="exp(x**2)"), "teacher (function)"),
+        (changed(colour="red"), "colour"),
+    ],
+)
+def test_a_bad_value_names_its_field(api, setting, field):
+    answer = api.post("/api/curves", json=request(setting))
+    assert answer.status_code == 422
+    assert answer.json()["error"]["field"] == field
+    with pytest.raises(InvalidInput) as raised:
+        problem_of(setting)
+    assert raised.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("axis", "field"),
+    [
+        ({"name": "noise"}, "axis.name"),
+        ({"from": 0.0}, "axis.from"),
+        ({"from": 9.0}, "axis.to"),
+        ({"count": 10**6}, "axis.count"),
+        ({"scale": "cubic"}, "axis.scale"),
+        ({"name": "alpha", "from": 0.1, "to": 2.0}, "axis.to"),
+    ],
+)
+def test_a_bad_axis_names_its_field(api, axis, field):
+    answer = api.post("/api/curves", json=request(**axis))
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, field)
+
+
+# --- answers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [64, "inf"])
+def test_curves_are_predictions(api, d):
+    found = api.post("/api/curves", json=request(changed(d=d), count=7)).json()
+    axis = Axis.parse(AXIS | {"count": 7})
+    problems = [problem_of(axis.apply(changed(d=d), place)) for place in axis.places]
+    expected = gs.predict_many(problems)
+    assert found["curve"]["test_error"] == pytest.approx([p.test_error for p in expected], rel=1e-9)
+    assert found["curve"]["train_error"] == pytest.approx([p.train_error for p in expected], rel=1e-9)
+    assert found["curve"]["x"] == [p.ratio("n") for p in problems]
+    assert found["failure"] is None
+    here = gs.predict(problem_of(changed(d=d)))
+    assert found["here"]["test_error"] == pytest.approx(here.test_error, rel=1e-12)
+    assert found["here"]["regime"]["key"] == "large"
+
+
+def test_places_without_an_answer_do_not_hide_the_others(api):
+    # In the limit no theory covers exponents strictly between 0 and 1/2.
+    axis = {"name": "alpha", "from": 0.0, "to": 0.5, "scale": "linear"}
+    found = api.post("/api/curves", json=request(changed(d="inf"), **axis)).json()
+    assert [value is None for value in found["curve"]["test_error"]] == [False, True, True, True, False]
+    assert "eta.exponent" in found["failure"]
+    nowhere = api.post("/api/curves", json=request(changed(d="inf"), **axis | {"from": 0.1, "to": 0.4}))
+    assert (nowhere.status_code, nowhere.json()["error"]["field"]) == (422, "eta.exponent")
+
+
+@pytest.mark.parametrize("eta", [{"coefficient": 1.0}, {"coefficient": 1.0, "exponent": 0.5}])
+def test_learned_function_is_that_of_the_prediction(api, eta):
+    setting = changed(eta=eta)
+    found = api.post("/api/learned", json={"problem": setting}).json()
+    curve = gs.predict(problem_of(setting)).curve
+    assert found["learned"] == pytest.approx(curve.learned.tolist(), rel=1e-12)
+    # The papers' limits give no function; the equations for every step size do, and at large d they agree.
+    limit = api.post("/api/learned", json={"problem": {**setting, "d": "inf"}}).json()
+    large = api.post("/api/learned", json={"problem": {**setting, "d": 1_000_000}}).json()
+    inside = np.linspace(-2.5, 2.5, 11)
+    assert np.interp(inside, limit["kappa"], limit["learned"]) == pytest.approx(
+        np.interp(inside, large["kappa"], large["learned"]), abs=0.01
+    )
+
+
+def test_spectrum_has_mass_one_and_the_outlier_along_the_projection(api):
+    found = api.post("/api/spectrum", json={"problem": DEFAULT}).json()
+    mass = found["atom"] + sum(np.trapezoid(b["density"], b["singular_value"]) for b in found["bands"])
+    assert mass == pytest.approx(1, abs=0.01)
+    (outlier,) = found["outliers"]
+    assert outlier["label"].startswith("κ (")
+    assert outlier["singular_value"] > max(found["bands"][-1]["singular_value"])
+
+
+def test_best_ridge_in_the_unit_of_the_setting(api):
+    setting = changed(d=64, ridge={"per_n": 0.5})
+    found = api.post("/api/best", json={"problem": setting, "over": ["ridge"]}).json()
+    tuned = gs.tune(problem_of(setting), over="ridge")
+    assert found["values"]["ridge"] * tuned.problem.n == pytest.approx(tuned["ridge"].value, rel=1e-6)
+    at_best = problem_of({**setting, "ridge": {"per_n": found["values"]["ridge"]}})
+    assert gs.predict(at_best).test_error == pytest.approx(found["test_error"], rel=1e-9)
+    assert api.post("/api/best", json={"problem": setting, "over": ["noise"]}).status_code == 422
+
+
+CODES = [
+    ("n", changed(d=40)),
+    ("width", changed(d="inf", n_step="n", ridge={"per_width": 0.1})),
+    ("n_step", changed(d=40, ridge={"per_n": 0.1})),
+    ("eta", changed(d=40, eta={"coefficient": 1.0, "exponent": 0.3, "of": "n"}, n_step="inf")),
+    ("alpha", changed(d=40, readout={"-1": 0.5, "1": 0.5})),
+    ("ridge", changed(d="inf", ridge={"per_n": 0.1})),
+]
+
+
+@pytest.mark.parametrize(("name", "setting"), CODES, ids=[name for name, _ in CODES])
+def test_code_gives_the_numbers_of_the_page(api, capsys, name, setting):
+    line = {"name": name, "count": 3} | ({"from": 0.1, "to": 1.0, "scale": "log"} if name == "ridge" else {})
+    code = api.post("/api/code", json={"problems": [setting, setting], "axis": line}).json()["code"]
+    exec(compile(code, "page.py", "exec"), {"__name__": "page"})
+    printed = [float(row.split("test ")[1].split()[0]) for row in capsys.readouterr().out.splitlines()]
+    shown = api.post("/api/curves", json={"problem": setting, "axis": line}).json()["curve"]["test_error"]
+    assert printed == pytest.approx(shown * 2, rel=1e-5)
+
+
+def test_regimes_have_words():
+    keys = []
+    for setting in (
+        changed(eta=0),
+        changed(eta=1),
+        changed(eta={"coefficient": 1, "exponent": 0.3}),
+        changed(n_step={"per_d": 1}),
+        changed(),
+        changed(n_step="inf"),
+    ):
+        regime = regime_of(problem_of(setting), 0.5)
+        keys.append(regime.key)
+        assert regime.title
+        assert regime.text.endswith(".")
+    assert keys == ["initial", "small", "between", "few", "large", "infinite"]
+    prediction = gs.predict(problem_of(DEFAULT))
+    error = prediction.test_error
+    assert "50 % below" in verdict(prediction, 2 * error)
+    assert "25 % above" in verdict(prediction, error / 1.25)
+    assert "3.0 times" in verdict(prediction, error / 3)
+    assert "at the kernel bound" in verdict(prediction, error)
+
+
+# --- presets -------------------------------------------------------------------------------------------------------
+
+
+def test_presets_are_valid_and_of_every_paper():
+    found = presets()
+    assert {p["paper"] for p in found} == {"Ba et al. 2022", "Moniri et al. 2024", "Cui et al. 2024"}
+    for preset in found:
+        axis = Axis.parse({**preset["axis"], "count": 2})
+        assert 1 <= len(preset["settings"]) <= 4
+        for setting in preset["settings"]:
+            for place in axis.places:
+                problem_of(axis.apply(setting["problem"], place))
+
+
+def test_presets_of_learning_curves_are_the_figures_curves():
+    by_name = {preset["name"]: preset for preset in presets()}
+    figures = [figure for figure in load_figures() if figure.experiment == "learning_curves"]
+    assert len(figures) == 6
+    for figure in figures:
+        settings, x = figure.settings, 1.7
+        axis = Axis(by_name[figure.name]["axis"]["name"], (x,))
+        curves = {curve["label"]: curve for curve in settings["curves"]}
+        for shown in by_name[figure.name]["settings"]:
+            given = {
+                **settings["base"],
+                **curves[shown["label"]]["parameters"],
+                "d": figure.presets["standard"]["d"],
+                settings["axis"]["parameter"]: x,
+            }
+            expected = gs.Problem.from_dict(given)
+            found = problem_of(axis.apply(shown["problem"], x)).replace(origin=expected.origin)
+            assert found.ridge == pytest.approx(expected.ridge, rel=1e-12)
+            assert found.replace(ridge=expected.ridge) == expected
+
+
+# --- simulation ----------------------------------------------------------------------------------------------------
+
+
+def simulate(api, document):
+    with api.stream("POST", "/api/simulate", json=document) as answer:
+        assert answer.status_code == 200, answer.read()
+        return [json.loads(line) for line in answer.iter_lines()]
+
+
+def test_simulation_tells_of_every_network_and_is_kept(api):
+    document = request(changed(d=24), count=2) | {"seeds": 3}
+    start, *middle, end = simulate(api, document)
+    assert (start["kind"], end["kind"]) == ("start", "end")
+    assert [m["done"] for m in middle] == list(range(1, 7))
+    assert start["theory"] == pytest.approx(
+        api.post("/api/curves", json=request(changed(d=24), count=2)).json()["curve"]["test_error"], rel=1e-9
+    )
+    assert max(abs(z) for z in end["z"]) < 5
+    last = {m["place"]: m for m in middle}
+    assert all(m["seeds"] == 3 and m["test_error"]["standard_error"] > 0 for m in last.values())
+    # The same again, with more seeds: the first networks are the same ones.
+    _, *again, _ = simulate(api, document | {"seeds": 4})
+    assert [m["test_error"] for m in again[:6]] == [m["test_error"] for m in middle]
+
+
+def test_simulation_is_that_of_the_library(api):
+    setting = changed(d=24)
+    document = {"problem": setting, "axis": {"name": "ridge", "from": 0.1, "to": 1.0, "count": 2}, "seeds": 2}
+    start, *middle, _ = simulate(api, document)
+    # An axis of penalties shares its networks.
+    assert [m["place"] for m in middle] == [0, 1, 0, 1]
+    design = gs.sweeps.design_of(
+        {k: v for k, v in problem_of(setting).to_dict().items() if k != "ridge"},
+        {"ridge": [x * 24 for x in start["x"]]},
+        seeds=2,
+        theory=False,
+    )
+    measured = gs.simulate(
+        problem_of(setting), [design.seed_number(0, k) for k in range(2)], ridge=[x * 24 for x in start["x"]]
+    )
+    assert [m["test_error"]["mean"] for m in middle[2:]] == pytest.approx(measured["test_error"].mean(axis=0), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"seeds": 1}, "seeds"),
+        ({"seeds": 10**6}, "seeds"),
+        ({"problem": changed(n_step="inf")}, "n_step"),
+        ({"problem": changed(d=100_000)}, "d"),
+        ({"axis": AXIS | {"count": 41}}, "axis.count"),
+    ],
+)
+def test_simulations_that_cannot_be_are_refused_before_any_work(api, changes, field):
+    answer = api.post("/api/simulate", json=request() | changes)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (422, field)
+
+
+LONG = {
+    "problem": changed(d=400, width={"per_d": 2}),
+    "axis": {"name": "n", "from": 1, "to": 4, "count": 20},
+    "seeds": 100,
+}
+
+
+def test_simulations_are_bounded_and_end_with_their_reader(server, api):
+    server.wait_until_idle()
+    with ExitStack() as open_streams:
+        for _ in range(2):
+            client = open_streams.enter_context(httpx.Client(base_url=server.address, timeout=60))
+            lines = open_streams.enter_context(client.stream("POST", "/api/simulate", json=LONG)).iter_lines()
+            open_streams.enter_context(closing(lines))  # a generator that is forgotten closes its stream
+            next(lines)
+        assert api.post("/api/simulate", json=LONG).status_code == 429
+        # The event loop and the theory are free meanwhile.
+        assert api.post("/api/curves", json=request()).status_code == 200
+        with pytest.raises(AssertionError, match="goes on"):
+            server.wait_until_idle(0)
+    server.wait_until_idle()
+
+
+# --- what the server refuses ---------------------------------------------------------------------------------------
+
+
+def test_only_this_machine_s_names_and_this_server_s_page(api):
+    assert api.get("/", headers={"host": "example.org"}).status_code == 400
+    assert api.get("/", headers={"host": "127.0.0.1.example.org"}).status_code == 400
+    assert api.get("/", headers={"host": "localhost:1"}).status_code == 200
+    assert api.post("/api/curves", json=request(), headers={"origin": "http://example.org"}).status_code == 403
+    assert api.post("/api/curves", json=request(), headers={"origin": "null"}).status_code == 403
+    text = api.post("/api/curves", content=json.dumps(request()), headers={"content-type": "text/plain"})
+    assert text.status_code == 415  # what another page could send without being allowed to
+
+
+def test_listens_on_the_loopback_only(server):
+    addresses = {
+        connection.laddr.ip
+        for connection in psutil.Process(server.process.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert addresses == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"[]", 400),
+        (b'{"problem": NaN}', 400),
+        (b"[" * 20000, 400),
+        (b"\xff", 400),
+        (b'{"problem": {"d": ' + b"9" * 5000 + b"}}", 400),
+        (b'{"x": "' + b"x" * 40000 + b'"}', 413),
+        (b"{}", 422),
+        (b'{"problem": {"activation": "\\ud800"}, "axis": {"name": "n"}}', 422),
+    ],
+)
+def test_bad_bodies_are_refused(api, body, status):
+    answer = api.post("/api/curves", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+def test_a_body_of_unknown_length_is_bounded_too(api):
+    pieces = (b" " * 1000 for _ in range(100))
+    answer = api.post("/api/curves", content=pieces, headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_the_page_may_load_from_this_server_only(api):
+    policy = api.get("/").headers["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "http" not in policy
+    assert api.get("/api/../../etc/passwd").status_code == 404
+    assert api.get("/static/..%2f..%2fserver.py").status_code == 404
+
+
+def test_an_address_in_use_is_named():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "gradstep", "app", "--no-browser", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert f"port: got '127.0.0.1:{port}'" in done.stderr

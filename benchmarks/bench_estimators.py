@@ -42,7 +42,7 @@ import gradstep as gs
 
 Row = dict[str, Any]
 
-WIDTH = 512
+WIDTH = 256
 FOLDS = 5
 ALPHAS = np.logspace(-4, 4, 17)
 GAMMAS = (0.1, 0.3, 1.0)  # times 1 / d
@@ -77,7 +77,12 @@ def methods(kind: str, d: int, n: int) -> Iterator[tuple[str, Any]]:
     yield "three steps", ours(WIDTH, n_steps=3, random_state=0)
     yield "random features", ours(WIDTH, eta=0, random_state=0)
     if classify:
-        yield "linear", LogisticRegressionCV(Cs=5, cv=3, max_iter=300, l1_ratios=(0,), use_legacy_attributes=False, scoring="accuracy")
+        yield (
+            "linear",
+            LogisticRegressionCV(
+                Cs=5, cv=3, max_iter=300, l1_ratios=(0,), use_legacy_attributes=False, scoring="accuracy"
+            ),
+        )
     else:
         yield "linear", ridge
     yield (
@@ -97,7 +102,10 @@ def methods(kind: str, d: int, n: int) -> Iterator[tuple[str, Any]]:
     else:
         grid = {"gamma": gammas, "alpha": [1e-3, 1e-2, 1e-1, 1]}
         yield "kernel machine", GridSearchCV(KernelRidge(kernel="rbf"), grid, cv=3)
-        yield "network (Adam)", MLPRegressor(hidden_layer_sizes=(WIDTH,), early_stopping=True, max_iter=500, random_state=0)
+        yield (
+            "network (Adam)",
+            MLPRegressor(hidden_layer_sizes=(WIDTH,), early_stopping=True, max_iter=500, random_state=0),
+        )
         yield "boosted trees", HistGradientBoostingRegressor(random_state=0)
 
 
@@ -111,7 +119,12 @@ def compare(data: DataSet) -> dict[str, Any]:
     classify = data.kind == "classification"
     folds = (StratifiedKFold if classify else KFold)(FOLDS, shuffle=True, random_state=0)
     results: dict[str, Any] = {
-        "name": data.name, "source": data.source, "kind": data.kind, "n": len(y), "d": X.shape[1], "methods": {}
+        "name": data.name,
+        "source": data.source,
+        "kind": data.kind,
+        "n": len(y),
+        "d": X.shape[1],
+        "methods": {},
     }
     for train, test in folds.split(X, y):
         scaler = StandardScaler().fit(X[train])
@@ -149,6 +162,10 @@ def run(names: tuple[str, ...] | None = None, path: Path | None = None) -> list[
                 continue
             if path is not None:
                 path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-            print(data.name, {k: round(float(np.mean(v["error"])), 4) for k, v in found[-1]["methods"].items()},
-                  file=sys.stderr, flush=True)
+            print(
+                data.name,
+                {k: round(float(np.mean(v["error"])), 4) for k, v in found[-1]["methods"].items()},
+                file=sys.stderr,
+                flush=True,
+            )
     return found

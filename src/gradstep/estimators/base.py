@@ -37,6 +37,7 @@ from gradstep.estimators.step_choice import (
     score_steps,
 )
 from gradstep.estimators.table import (
+    Standardisation,
     Table,
     is_only_sliced,
     rows_per_block,
@@ -90,7 +91,7 @@ class Training:
         """Mark about `count` of the distinct rows, at random but always the same ones."""
         keys = self.hashes * np.uint64(0x9E3779B97F4A7C15)  # not the order in which rows were split
         distinct = np.unique(keys[rows])
-        return keys <= distinct[min(count, len(distinct)) - 1]
+        return np.asarray(keys <= distinct[min(count, len(distinct)) - 1])
 
 
 class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
@@ -142,50 +143,59 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             ensure_min_samples=2 if reset else 1,
         )
 
-    def _training(self, X: Any, targets: Host, sample_weight: Any, settings: Settings) -> tuple[Training, Host, Host]:
-        """Standardise, hash and split; return also the centre and the scale of the targets."""
+    def _table(
+        self, X: Any, targets: Host, sample_weight: Any, settings: Settings, standard: Standardisation | None = None
+    ) -> tuple[Training, Host, Host]:
+        """Standardise (unless that is known), hash and split; return also the centre and the scale of the targets."""
         weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
         if not (weights > 0).any():
             raise ValueError("Sample weights must contain at least one positive number; all of them are zero.")
         random = check_random_state(self.random_state)
         multipliers = random.randint(2**62, size=X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-        standard, hashes = standardisation(X, weights, whiten=settings.whiten, multipliers=multipliers)
+        measured, hashes = standardisation(X, weights, whiten=settings.whiten, multipliers=multipliers)
         y, centre, scale = standardised_targets(targets, weights)
-        d = standard.rotation.shape[1] if standard.rotation is not None else X.shape[1]
-        table = Table(X, y, weights, standard, rows_per_block(max(settings.width, d)))
+        columns = max(settings.width, X.shape[1])
+        table = Table(X, y, weights, standard or measured, rows_per_block(columns))
         present = weights > 0
-        step_rows = fit_rows = present
-        if settings.split:
-            early = hashes < np.uint64(settings.split * 2.0**64)
-            step_rows, fit_rows = present & early, present & ~early
-            if not step_rows.any() or not fit_rows.any():
-                raise ValueError(
-                    f"sample_split={self.sample_split!r} leaves no rows for the step or for the readout among "
-                    f"n_samples={int(present.sum())}; use sample_split=False or more data."
-                )
+        if not settings.split:
+            return Training(table, hashes, present, present), centre, scale
+        early = hashes < np.uint64(settings.split * 2.0**64)
+        training = Training(table, hashes, present & early, present & ~early)
+        if not training.step_rows.any() or not training.fit_rows.any():
+            raise ValueError(
+                f"sample_split={self.sample_split!r} leaves no rows for the step or for the readout among "
+                f"n_samples={int(present.sum())}; use sample_split=False or more data."
+            )
+        return training, centre, scale
+
+    def _training(self, X: Any, targets: Host, sample_weight: Any, settings: Settings) -> tuple[Training, Host, Host]:
+        """Prepare the table and draw the layer."""
+        training, centre, scale = self._table(X, targets, sample_weight, settings)
+        standard = training.table.standard
         self.standardisation_ = standard
         self._layer = self._initial = draw(
             scalar_function(self.activation),
             settings.width,
-            d,
+            X.shape[1] if standard.rotation is None else standard.rotation.shape[1],
             standard.dimension,
-            y.shape[1],
+            targets.shape[1],
             offset=settings.offset,
             law=settings.law,
-            random=random,
+            random=check_random_state(self.random_state),
         )
-        return Training(table, hashes, step_rows, fit_rows), centre, scale
+        self.step_samples_, self.fit_samples_ = int(training.step_rows.sum()), int(training.fit_rows.sum())
+        return training, centre, scale
 
     def _take_step(self, training: Training, settings: Settings) -> None:
         """Choose the size of the step where it is to be chosen, and take it."""
-        layer, table = self._initial, training.table
+        layer = self._initial
         sample = self._sample(training)
         self.step_errors_: StepErrors | None = None
         scale = None
         if settings.eta is None:
             narrow = layer.narrowed(choice_width(settings.width, len(sample.z)))
             self.step_errors_ = score_steps(narrow, sample, SCALES, settings.n_steps)
-            scale = self.step_errors_.best
+            scale = self.step_errors_.chosen
         eta = settings.eta or 0.0
         if settings.eta == 0 or scale == 0:
             eta = 0.0
@@ -205,18 +215,17 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
 
     def _gradient(self, layer: FirstLayer, training: Training, settings: Settings) -> Host:
         table = training.table
-        blocks = (
-            (z, table.targets[index], table.weights[index]) for z, index in table.blocks(training.step_rows)
-        )
-        return layer.gradient(settings.backend, blocks) / table.weights[training.step_rows].sum()
+        blocks = ((z, table.targets[index], table.weights[index]) for z, index in table.blocks(training.step_rows))
+        total = float(table.weights[training.step_rows].sum())
+        return layer.gradient(settings.backend, blocks) / total
 
-    def _sample(self, training: Training) -> Sample:
-        """Gather the rows on which steps are compared: those with the smallest hashes, copies together."""
+    def _sample(self, training: Training, *, folds: bool = False) -> Sample:
+        """Gather rows on which steps are compared, copies together; `folds` even where step and fit share no rows."""
         rows = training.step_rows | training.fit_rows
         rows = rows & training.among_first(rows, CHOICE_ROWS)
         z, index = training.table.gathered(rows)
         hashes, y, weights = training.hashes[index], training.table.targets[index], training.table.weights[index]
-        if training.fit_rows is not training.step_rows:
+        if training.fit_rows is not training.step_rows and not folds:
             fold = np.where(training.step_rows[index], -1, 0)
         else:
             # Distinct rows in turn, so that folds are even; the order is that of the hashes, which is random.
@@ -275,4 +284,3 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
     def initial_readout_(self) -> Host:
         """Readout that the gradient step used, shape (width, outputs)."""
         return self._initial.readout
-

@@ -75,10 +75,20 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         classes, targets = class_targets(y)
         check_consistent_length(X, targets)
         if len(classes) < 2:
-            raise ValueError(f"{type(self).__name__} needs samples of at least 2 classes; got one class: {classes[0]!r}.")
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes; got one class: {classes[0]!r}."
+            )
         self._fit(X, targets, sample_weight, settings)
         self.classes_ = classes
         return self
+
+    def _target_matrix(self, y: Any) -> NDArray[np.float64]:
+        labels = np.asarray(y)
+        unknown = ~np.isin(labels, self.classes_)
+        if unknown.any():
+            raise ValueError(f"y contains labels that were not in the fit: {np.unique(labels[unknown])}.")
+        shown = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        return np.where(labels[:, None] == shown, 1.0, -1.0)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the outputs.

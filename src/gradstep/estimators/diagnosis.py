@@ -1,2 +1,376 @@
-class Diagnosis: ...
-def diagnose(): ...
+"""What the step did on somebody's data, what theory says about problems of these sizes, and what might be changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import GradstepError
+from gradstep.estimators.layer import FirstLayer
+from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
+from gradstep.estimators.step_choice import FOLDS, SCALES, Sample, StepErrors, movement, score_steps
+from gradstep.problem import Problem, Readout
+from gradstep.simulation.backend import backend
+from gradstep.theory import Prediction, predict_many
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Diagnosis", "Fitted", "Spectrum", "Theory", "diagnose"]
+
+Host = NDArray[np.float64]
+
+#: Neurons on which leave-one-out errors are compared, and those whose spectrum is taken, at most.
+_WIDTH = 256
+_SPECTRUM_WIDTH = 1024
+_HOST = backend(None, "float64")
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Eigenvalues of the covariance of the features, decreasing, as shares of their sum.
+
+    Parameters
+    ----------
+    initial, stepped : ndarray, shape (width,)
+        Before and after the step.
+    shuffled : ndarray, shape (width,)
+        After a step of the same eta on targets in random order: what the step does when there is nothing to learn.
+    """
+
+    initial: Host
+    stepped: Host
+    shuffled: Host
+
+    @property
+    def outliers(self) -> int:
+        """Leading shares larger than those of the shuffled step (Horn's parallel analysis), at most ten."""
+        larger = self.stepped[:10] > self.shuffled[:10] * (1 + 1e-9)
+        return len(larger) if larger.all() else int(np.argmin(larger))
+
+
+@dataclass(frozen=True, eq=False)
+class Theory:
+    """Prediction for isotropic Gaussian inputs of the same sizes whose targets follow the fitted link.
+
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of what the link on the index itself leaves unexplained: the fitted one, corrected for the
+        alignment of the projection it was fitted on.
+    before, after : Prediction
+        Without a step, and with the step that was taken.
+    """
+
+    noise: float
+    before: Prediction
+    after: Prediction
+
+    @property
+    def unexplained(self) -> tuple[float, float]:
+        """Test errors with the noise added, before and after: comparable with leave-one-out errors."""
+        return self.before.test_error + self.noise**2, self.after.test_error + self.noise**2
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """What one step did to a table of data. All errors are mean squares in units of the variance of the targets.
+
+    Parameters
+    ----------
+    rows, inputs, width : int
+        Rows looked at, inputs that vary, neurons.
+    eta, step_scale, ridge : float
+        As fitted; `step_scale` is the change of the pre-activations relative to what they were.
+    steps : StepErrors
+        Leave-one-out errors of steps of several scales, on `compared_width` neurons; no row is scored with a step that
+        has seen it.
+    compared_width : int
+    gain, gain_error : float
+        How much the step lowers the leave-one-out error of the initial features, with its standard error over rows.
+    larger, larger_error : float
+        How much twice the step would lower it further (the smallest step of the grid, where none was taken).
+    wider, wider_error : float
+        How much twice `compared_width` would lower it further.
+    halves : float
+        Correlation between the projections of the inputs on the leading directions of two steps, each on one half of
+        the rows.
+    alignment : float
+        The correlation ``sqrt(2 halves / (1 + halves))`` that it implies between the projection on the direction of a
+        step on all rows and that of a step on infinitely many (Spearman and Brown).
+    spectrum : Spectrum
+    link : Link
+        Along the leading direction, every row on a direction that has not seen it; a function of the normal scores of
+        the projections (the increasing map that makes them Gaussian, as the index of the theory is).
+    bins : Bins
+        Targets and the fitted network's outputs along that direction. With several outputs both are the combination of
+        outputs that moved the neurons along it.
+    theory : Theory or None
+        None where `theory_note` says why there is none.
+    theory_note : str
+        What the theory leaves out, or why there is none.
+    """
+
+    rows: int
+    inputs: int
+    width: int
+    eta: float
+    step_scale: float
+    ridge: float
+    steps: StepErrors
+    compared_width: int
+    gain: float
+    gain_error: float
+    larger: float
+    larger_error: float
+    wider: float
+    wider_error: float
+    halves: float
+    alignment: float
+    spectrum: Spectrum
+    link: Link
+    bins: Bins
+    theory: Theory | None
+    theory_note: str
+
+    @property
+    def single_index(self) -> float:
+        """Share of the targets' variance that the link along one direction explains."""
+        return 1 - self.link.noise**2
+
+    def __str__(self) -> str:
+        scale = self.step_scale
+        error = self.steps.errors[self.steps.scales.index(scale)] if scale in self.steps.scales else math.nan
+        lines = [
+            f"One-step diagnosis: {self.rows} rows, {self.inputs} inputs, {self.width} neurons",
+            "",
+            f"step        eta = {self.eta:.4g}: pre-activations changed by {scale:.3g} times their size; "
+            f"ridge = {self.ridge:.4g}",
+            f"gain        leave-one-out error {self.steps.errors[0]:.4f} -> {error:.4f} "
+            f"(gain {self.gain:.4f} +- {self.gain_error:.4f}, {_verdict(self.gain, self.gain_error)})",
+            f"direction   two halves of the rows agree to {self.halves:.3f}; alignment {self.alignment:.3f}",
+            f"one index   a function of this direction alone explains {self.single_index:.1%} of the variance, "
+            f"the network {1 - error:.1%}",
+            f"spectrum    {self.spectrum.outliers} outlier(s) above a step on shuffled targets; leading share "
+            f"{self.spectrum.initial[0]:.3f} -> {self.spectrum.stepped[0]:.3f}",
+        ]
+        if self.theory is not None:
+            before, after = self.theory.unexplained
+            lines.append(f"theory      isotropic single-index data of these sizes: {before:.4f} -> {after:.4f}")
+        if self.theory_note:
+            lines.append(f"            ({self.theory_note})")
+        step = "twice the step" if scale > 0 else f"a step of scale {min(s for s in self.steps.scales if s > 0):g}"
+        lines += [
+            f"larger step {step}: gain {self.larger:.4f} +- {self.larger_error:.4f}, "
+            f"{_verdict(self.larger, self.larger_error)}",
+            f"more width  {self.compared_width} -> {2 * self.compared_width} neurons: gain {self.wider:.4f} +- "
+            f"{self.wider_error:.4f}, {_verdict(self.wider, self.wider_error)}",
+        ]
+        return "\n".join(lines)
+
+    def plot(self) -> Figure:
+        """Draw the spectrum, the function along the direction, and the errors against the size of the step.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from gradstep.estimators.diagnosis_figure import draw_diagnosis
+
+        return draw_diagnosis(self)
+
+
+def _verdict(gain: float, error: float) -> str:
+    if gain > 2 * error:
+        return "pays"
+    return "hurts" if gain < -2 * error else "makes no clear difference"
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What `diagnose` needs to know of a fitted estimator.
+
+    Parameters
+    ----------
+    initial, stepped : FirstLayer
+    eta, ridge : float
+    n_steps : int
+    law : Readout
+    varying : int
+        Inputs that vary.
+    n_step, n_fit : int
+        Rows of the step and of the ridge fit.
+    split : bool
+        Whether these are different rows.
+    outputs : ndarray, shape (n, k)
+        Of the fitted network on the sample, standardised like its targets.
+    redraw : callable
+        ``redraw(width)`` draws another first layer like the initial one.
+    """
+
+    initial: FirstLayer
+    stepped: FirstLayer
+    eta: float
+    ridge: float
+    n_steps: int
+    law: Readout
+    varying: int
+    n_step: int
+    n_fit: int
+    split: bool
+    outputs: Host
+    redraw: Callable[[int], FirstLayer]
+
+
+def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> Diagnosis:
+    """Measure everything a `Diagnosis` holds.
+
+    Parameters
+    ----------
+    fitted : Fitted
+    sample : Sample
+        Rows to look at, dealt into folds.
+    random : RandomState
+        Of the shuffled targets.
+
+    Returns
+    -------
+    Diagnosis
+    """
+    layer, z, y, w = fitted.initial, sample.z, sample.y, sample.weights
+    change = fitted.stepped.weights - layer.weights
+    everything = _gradient(layer, sample, np.ones(len(z), dtype=bool))
+    scale = fitted.n_steps * fitted.eta / math.sqrt(layer.width) * movement(layer, everything, z, w)
+    scale = next((known for known in SCALES if abs(scale - known) <= 0.02 * known), scale)
+    wide = fitted.redraw(2 * min(layer.width, _WIDTH))
+    narrow = wide.narrowed(wide.width // 2)
+    following = 2 * scale if scale else SCALES[1]
+    steps = score_steps(narrow, sample, sorted({*SCALES, scale, following}), fitted.n_steps)
+    doubled = score_steps(wide, sample, [scale], fitted.n_steps)
+    both = StepErrors((0.0, 1.0), np.stack([steps.squares[steps.scales.index(scale)], doubled.squares[0]]), w)
+    gain, larger, wider = steps.gain(scale), steps.gain(following, over=scale), both.gain(1.0)
+
+    leading = _Leading(z, w)
+    projections = [z @ leading.of(_gradient(layer, sample, sample.fold % 2 == half))[0] for half in (0, 1)]
+    halves = abs(_correlation(projections[0], projections[1], w))
+    alignment = math.sqrt(2 * halves / (1 + halves))
+    direction, side = leading.of(change if np.any(change) else everything)
+    combination = _combination(layer.readout, side)
+    target = y @ combination
+    projection, kappa = z @ direction, np.empty(len(z))
+    projection *= np.copysign(1.0, _correlation(projection, target, w))
+    for k in range(FOLDS):
+        rows = sample.fold == k
+        if rows.any():
+            away = z @ leading.of(_gradient(layer, sample, ~rows))[0] if not rows.all() else projection
+            kappa[rows] = np.copysign(1.0, _correlation(away, projection, w)) * away[rows]
+    kappa = normal_scores(kappa, w)
+    size = math.sqrt(w @ target**2 / w.sum()) or 1.0
+    link = fit_link(kappa, target / size, w)
+    theory, note = _theory(fitted, link, alignment)
+    return Diagnosis(
+        rows=len(z),
+        inputs=fitted.varying,
+        width=layer.width,
+        eta=fitted.eta,
+        step_scale=scale,
+        ridge=fitted.ridge,
+        steps=steps,
+        compared_width=narrow.width,
+        gain=gain[0],
+        gain_error=gain[1],
+        larger=larger[0],
+        larger_error=larger[1],
+        wider=wider[0],
+        wider_error=wider[1],
+        halves=halves,
+        alignment=alignment,
+        spectrum=_spectrum(fitted, sample, random),
+        link=link,
+        bins=binned(kappa, target / size, fitted.outputs @ combination / size, w),
+        theory=theory,
+        theory_note=note,
+    )
+
+
+def _gradient(layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_]) -> Host:
+    w = sample.weights[rows]
+    return layer.gradient(_HOST, [(sample.z[rows], sample.y[rows], w)]) / float(w.sum())
+
+
+class _Leading:
+    """Finds the direction of the inputs along which a change of the first layer moves the pre-activations most."""
+
+    def __init__(self, z: Host, weights: Host) -> None:
+        values, vectors = np.linalg.eigh((z * weights[:, None]).T @ z / weights.sum())
+        self._root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        self._inverse = np.linalg.pinv(self._root, rcond=1e-8, hermitian=True)
+
+    def of(self, change: Host) -> tuple[Host, Host]:
+        """Return the direction (d,), scaled to projections of variance one, and the neurons' side (N,)."""
+        left, _, right = np.linalg.svd(change @ self._root, full_matrices=False)
+        return right[0] @ self._inverse, left[:, 0]
+
+
+def _combination(readout: Host, side: Host) -> Host:
+    """Return the combination of outputs, of norm one, behind the neurons' side of a direction."""
+    combination = np.linalg.lstsq(readout, side, rcond=None)[0]
+    combination /= np.linalg.norm(combination) or 1.0
+    return np.asarray(combination * np.sign(combination[np.argmax(np.abs(combination))] or 1.0))
+
+
+def _correlation(a: Host, b: Host, weights: Host) -> float:
+    size = math.sqrt((weights @ a**2) * (weights @ b**2))
+    return float(weights @ (a * b)) / size if size > 0 else 0.0
+
+
+def _spectrum(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> Spectrum:
+    width = min(fitted.initial.width, _SPECTRUM_WIDTH)
+    layer = fitted.initial
+    order = random.permutation(len(sample.y))
+    shuffled = Sample(sample.z, sample.y[order], sample.weights, sample.copies, sample.fold)
+    for _ in range(fitted.n_steps if fitted.eta else 0):
+        layer = layer.moved(_gradient(layer, shuffled, np.ones(len(order), dtype=bool)), fitted.eta)
+    shares = []
+    for which in (fitted.initial, fitted.stepped, layer):
+        features = which.narrowed(width).features(_HOST, sample.z)
+        share = sample.weights / sample.weights.sum()
+        features = (features - share @ features) * np.sqrt(share)[:, None]
+        values = np.maximum(np.linalg.eigvalsh(features.T @ features)[::-1], 0.0)
+        shares.append(values / (values.sum() or 1.0))
+    return Spectrum(*shares)
+
+
+def _theory(fitted: Fitted, link: Link, alignment: float) -> tuple[Theory | None, str]:
+    notes = []
+    if np.any(fitted.initial.offsets):
+        notes.append("neurons without offsets")
+    if fitted.n_steps > 1:
+        notes.append(f"one step of {fitted.n_steps} times the size")
+    if not fitted.split:
+        notes.append("fresh rows for the fit")
+    formula, noise = link.seen_through(max(alignment, 0.1))
+    if not formula:
+        return None, "no theory: the targets show no function of the leading direction"
+    try:
+        problem = Problem(
+            activation=fitted.initial.activation,
+            teacher=formula,
+            d=fitted.varying,
+            width=fitted.initial.width,
+            n_step=fitted.n_step,
+            n=fitted.n_fit,
+            eta=fitted.eta * fitted.n_steps,
+            ridge=fitted.ridge,
+            noise=noise,
+            readout=fitted.law,
+        )
+        before, after = predict_many([problem.replace(eta=0.0), problem])
+    except GradstepError as error:
+        return None, f"no theory: {error}"
+    return Theory(noise, before, after), "the theory has " + ", ".join(notes) if notes else ""

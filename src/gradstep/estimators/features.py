@@ -43,7 +43,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
     eta : "auto", float or Step
         Step size. ``"auto"`` compares steps that change the pre-activations by 0, 1/2, 1, 2, 4 and 8 times their own
         size (root mean square) by leave-one-out errors of a narrower network, each row scored with a step that has not
-        seen it (`gradstep.estimators.step_choice`). Zero is among them: ordinary random features.
+        seen it (`gradstep.estimators.step_choice`), and takes the smallest within one standard error of the best. Zero
+        is among them: ordinary random features.
     readout : "gaussian", "constant" or {value: weight}
         Law of the readout ``a_i`` of the gradient step.
     n_steps : int
@@ -92,7 +93,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
     Memory stays bounded: rows are read in blocks, and X may be a `numpy.memmap` or anything with a shape, a dtype and
     slices (HDF5, zarr); nothing of the size (rows, width) is kept in `fit`.
 
-    Rows are dealt into folds and samples by a hash of their values. Copies of a row stay together, the order of the rows
+    Rows are dealt into folds and samples by a hash of their values. Copies of a row stay together, the order of rows
     does not matter, and a weight does exactly what repeating the row would do.
 
     Examples

@@ -46,9 +46,7 @@ class FirstLayer:
 
     def narrowed(self, width: int) -> Self:
         """Return the first neurons only."""
-        return replace(
-            self, weights=self.weights[:width], offsets=self.offsets[:width], readout=self.readout[:width]
-        )
+        return replace(self, weights=self.weights[:width], offsets=self.offsets[:width], readout=self.readout[:width])
 
     def moved(self, gradient: Host, eta: float) -> Self:
         """Return the layer after ``w_i <- w_i + (eta / sqrt N) G_i``."""

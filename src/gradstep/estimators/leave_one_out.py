@@ -59,7 +59,7 @@ def copies_of(hashes: NDArray[np.uint64], targets: Host, weights: Host) -> Copie
     distinct, group = np.unique(hashes, return_inverse=True)
     if len(distinct) == len(hashes):
         return Copies(weights, targets)
-    weight = np.bincount(group, weights)
+    weight = np.asarray(np.bincount(group, weights), dtype=np.float64)
     sums = np.stack([np.bincount(group, weights * column) for column in targets.T], axis=1)
     mean = sums / np.where(weight > 0, weight, 1.0)[:, None]
     return Copies(weight[group], mean[group])

@@ -10,7 +10,7 @@ from gradstep.errors import InvalidInput
 from gradstep.problem import Step
 from gradstep.simulation.backend import Backend, backend
 
-__all__ = ["checked_backend", "checked_flag", "checked_real", "checked_size", "checked_split", "checked_eta"]
+__all__ = ["checked_backend", "checked_eta", "checked_flag", "checked_real", "checked_size", "checked_split"]
 
 
 def checked_size(name: str, value: Any) -> int:

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.validation import check_consistent_length, check_is_fitted  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.estimators.base import OneStep, Settings
-from gradstep.estimators.diagnosis import Diagnosis, diagnose
+from gradstep.estimators.diagnosis import Diagnosis, Fitted, diagnose
+from gradstep.estimators.layer import FirstLayer, draw
 
 __all__ = ["OneStepReadout"]
 
@@ -17,6 +20,10 @@ Host = NDArray[np.float64]
 
 class OneStepReadout(OneStep):
     """One step on the first layer and a ridge readout of any number of outputs."""
+
+    ridge: Any
+    coef_: Host
+    intercept_: Any
 
     def __init__(
         self,
@@ -53,6 +60,60 @@ class OneStepReadout(OneStep):
         coefficients, intercept = self._fit_readout(training, settings)
         self.coef_ = (coefficients * scale).T
         self.intercept_ = centre + intercept * scale
+
+    def diagnose(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Diagnosis:
+        """Say what the step did on a table of data, and whether a larger step or more neurons would pay.
+
+        Errors are leave-one-out errors in which no row is scored with a step that has seen it, so that the table of
+        the fit may be given, and usually should be. At most 8192 rows are looked at; it takes some ten times as long as
+        the fit.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+        y : array-like
+            Targets or labels, as in `fit`.
+        sample_weight : array-like, shape (n,), optional
+
+        Returns
+        -------
+        Diagnosis
+            ``print`` shows it as text, ``.plot()`` as a figure.
+        """
+        check_is_fitted(self)
+        settings = self._settings(self.ridge)
+        X = self._inputs(X, reset=False)
+        targets = self._target_matrix(y)
+        check_consistent_length(X, targets)
+        training, centre, scale = self._table(X, targets, sample_weight, settings, self.standardisation_)
+        sample = self._sample(training, folds=True)
+        outputs = self._layer.features(settings.backend, sample.z) @ np.atleast_2d(self.coef_).T + self.intercept_
+        random = check_random_state(self.random_state)
+        initial = self._initial
+
+        def redraw(width: int) -> FirstLayer:
+            sizes = (width, initial.weights.shape[1], self.standardisation_.dimension, initial.readout.shape[1])
+            return draw(initial.activation, *sizes, offset=settings.offset, law=settings.law, random=random)
+
+        fitted = Fitted(
+            initial=initial,
+            stepped=self._layer,
+            eta=self.eta_,
+            ridge=self.ridge_,
+            n_steps=settings.n_steps,
+            law=settings.law,
+            varying=self.standardisation_.dimension,
+            n_step=self.step_samples_,
+            n_fit=self.fit_samples_,
+            split=settings.split > 0,
+            outputs=(outputs - centre) / np.where(scale > 0, scale, 1.0),
+            redraw=redraw,
+        )
+        return diagnose(fitted, sample, random)
+
+    def _target_matrix(self, y: Any) -> Host:
+        """Return the targets (n, k) of labels or numbers."""
+        raise NotImplementedError
 
     def _outputs(self, X: Any) -> Host:
         return self._apply(X, lambda features: features @ np.atleast_2d(self.coef_).T + self.intercept_)

@@ -31,8 +31,8 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
     width, activation, eta, readout, n_steps, offset, sample_split, whiten, random_state, dtype, device
         See `OneStepFeatures`.
     ridge : "auto" or float
-        ``Lambda``. ``"auto"`` takes the best of a path of 31 penalties by leave-one-out errors in closed form; the whole
-        path shares one factorisation. The step is not repeated without the row left out: `ridge_errors_` compare
+        ``Lambda``. ``"auto"`` takes the best of a path of 31 penalties by leave-one-out errors in closed form; the path
+        shares one factorisation. The step is not repeated without the row left out: `ridge_errors_` compare
         penalties fairly, but are too good as estimates of the test error after a step on the same rows.
 
     Attributes
@@ -97,12 +97,10 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         X = self._inputs(X)
-        targets = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-        if targets.ndim > 2:
-            raise ValueError(f"y must have at most two dimensions, got an array of shape {targets.shape}.")
+        targets = self._target_matrix(y)
         check_consistent_length(X, targets)
-        self._fit(X, targets.reshape(len(targets), -1), sample_weight, settings)
-        if targets.ndim == 1:
+        self._fit(X, targets, sample_weight, settings)
+        if np.ndim(y) == 1:
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
         return self
 
@@ -119,6 +117,10 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         """
         values = self._outputs(X)
         return values[:, 0] if np.ndim(self.intercept_) == 0 else values
+
+    def _target_matrix(self, y: Any) -> NDArray[np.float64]:
+        targets = np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name="y"))
+        return targets.reshape(len(targets), -1)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -76,9 +76,14 @@ class StepErrors:
         return np.asarray(self.squares @ self.weights / self.weights.sum())
 
     @property
-    def best(self) -> float:
-        """Scale of the least error; of equal ones the smallest."""
-        return self.scales[int(np.argmin(self.errors))]
+    def chosen(self) -> float:
+        """Smallest scale whose error is within one standard error of the least one (of their difference, over rows)."""
+        best = self.scales[int(np.argmin(self.errors))]
+        for scale in sorted(self.scales):
+            difference, deviation = self.gain(best, over=scale)
+            if difference <= deviation:
+                return scale
+        return best
 
     def gain(self, scale: float, over: float = 0.0) -> tuple[float, float]:
         """Return how much lower the error is at one scale than at another, with the standard error over rows."""
@@ -90,7 +95,7 @@ class StepErrors:
 
 def choice_width(width: int, rows: int) -> int:
     """Return the number of neurons on which steps are compared."""
-    return min(width, max(min(width, rows) // 4, 32), CHOICE_WIDTH)
+    return min(width, max(min(width // 4, rows // 2), 32), CHOICE_WIDTH)
 
 
 def movement(layer: FirstLayer, gradient: Host, z: Host, weights: Host) -> float:
@@ -162,7 +167,7 @@ def _first_gradients(layer: FirstLayer, sample: Sample, folds: Sequence[int]) ->
         gradient, weight = total(sample.fold < 0)
         return [gradient / weight for _ in folds]
     sums = [total(sample.fold == k) for k in folds]
-    everything = sum(gradient for gradient, _ in sums)
+    everything = np.sum([gradient for gradient, _ in sums], axis=0)
     weight = sum(w for _, w in sums)
     if len(folds) == 1:  # too few distinct rows to leave some out of the step
         return [everything / weight]

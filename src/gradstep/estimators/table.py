@@ -120,9 +120,9 @@ def rows_per_block(columns: int) -> int:
     return max(BLOCK_BYTES // (8 * columns), 16)
 
 
-def standardisation(inputs: Any, weights: Array, *, whiten: bool, multipliers: NDArray[np.uint64]) -> tuple[
-    Standardisation, NDArray[np.uint64]
-]:
+def standardisation(
+    inputs: Any, weights: Array, *, whiten: bool, multipliers: NDArray[np.uint64]
+) -> tuple[Standardisation, NDArray[np.uint64]]:
     """Measure centre and scale of every column, and hash every row.
 
     Extremes are measured first and everything else relative to them, so that columns of any size (1e300, 1e-300) neither

@@ -1,0 +1,76 @@
+"""The figure of a diagnosis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from gradstep.estimators.diagnosis import Diagnosis
+
+__all__ = ["draw_diagnosis"]
+
+_GREY, _BLUE, _RED, _INK = "#7f7f8c", "#2f80d0", "#d6453d", "#22252b"
+
+
+def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
+    """Draw three panels: spectrum, function along the direction, error against the size of the step.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    figure = Figure(figsize=(13, 3.8), layout="constrained")
+    spectrum, curve, errors = figure.subplots(1, 3)
+
+    shown = min(30, len(diagnosis.spectrum.stepped))
+    rank = np.arange(1, shown + 1)
+    for values, label, colour in (
+        (diagnosis.spectrum.initial, "initial", _GREY),
+        (diagnosis.spectrum.shuffled, "step on shuffled targets", _BLUE),
+        (diagnosis.spectrum.stepped, "step", _RED),
+    ):
+        spectrum.semilogy(rank, np.maximum(values[:shown], 1e-16), "o-", ms=3, lw=1, color=colour, label=label)
+    spectrum.set(
+        xlabel="rank",
+        ylabel="share of the features' variance",
+        title=f"Spectrum: {diagnosis.spectrum.outliers} outlier(s)",
+    )
+    spectrum.legend(frameon=False)
+
+    bins = diagnosis.bins
+    grid = np.linspace(bins.kappa[0], bins.kappa[-1], 200)
+    curve.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
+    curve.plot(grid, diagnosis.link.curve(grid), color=_BLUE, label="fitted link")
+    curve.plot(bins.kappa, bins.learned, color=_RED, label="network")
+    curve.set(
+        xlabel="projection on the leading direction (normal score)",
+        ylabel="standardised target",
+        title=f"One direction explains {diagnosis.single_index:.0%}",
+    )
+    curve.legend(frameon=False)
+
+    weights = diagnosis.steps.weights / diagnosis.steps.weights.sum()
+    spread = diagnosis.steps.squares - diagnosis.steps.squares[:1]
+    deviation = np.sqrt(((spread - diagnosis.steps.errors[:, None] + diagnosis.steps.errors[0]) ** 2) @ weights**2)
+    errors.errorbar(diagnosis.steps.scales, diagnosis.steps.errors, deviation, fmt="o-", ms=3, lw=1, color=_RED)
+    errors.axvline(diagnosis.step_scale, color=_GREY, ls=":", lw=1)
+    errors.text(diagnosis.step_scale, 0.97, " taken", color=_GREY, va="top", transform=errors.get_xaxis_transform())
+    if diagnosis.theory is not None:
+        for value, label in zip(diagnosis.theory.unexplained, ("theory, no step", "theory, this step"), strict=True):
+            errors.axhline(value, color=_GREY if "no" in label else _BLUE, ls="--", lw=1, label=label)
+        errors.legend(frameon=False)
+    errors.set(
+        xlabel="change of the pre-activations / their size",
+        ylabel="leave-one-out error / variance",
+        title=f"Size of the step ({diagnosis.compared_width} neurons)",
+    )
+    for axes in (spectrum, curve, errors):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure

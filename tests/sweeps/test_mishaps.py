@@ -223,6 +223,18 @@ def test_results_of_another_version_are_counted_apart(tmp_path, monkeypatch):
     assert (found["done"], found["missing"], found["added"], found["other"]) == (0, 3, 0, 3)
 
 
+def test_large_grids_keep_few_points_at_hand(monkeypatch):
+    def tasks():
+        design = design_of(PROBLEM, {"n": list(range(30, 50))}, seeds=2)
+        return [task.key for _, task in design.tasks()], len(design._known)
+
+    listed, at_hand = tasks()
+    assert at_hand == 20
+    monkeypatch.setattr("gradstep.sweeps.design._AT_HAND", 3)
+    assert tasks()[0] == listed
+    assert tasks()[1] <= 3
+
+
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
@@ -263,8 +275,9 @@ def test_a_file_in_a_folder_that_is_missing_is_named_before_any_work(tmp_path, m
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize(("device", "said"), [("cuda:77", "device: got 'cuda:77'"), ("gpu", "'cpu', 'cuda' or")])
+@pytest.mark.parametrize(
+    ("workers", "device", "said"), [(1, "cuda:77", "device: got 'cuda:77'"), (2, "gpu", "'cpu', 'cuda' or")]
+)
 def test_a_device_that_is_not_there_is_named_before_any_work(tmp_path, workers, device, said):
     with pytest.raises(gs.InvalidInput, match=said):
         gs.sweep(PROBLEM, {"n": [30]}, seeds=2, device=device, store=tmp_path / "never", workers=workers)

@@ -32,13 +32,13 @@ from gradstep.theory import predict_many
 __all__ = ["assemble", "measure", "simulations", "tasks"]
 
 
+Places = Iterable[tuple[Mapping[str, Any], float, Problem]]
+"""Curve with its label, place on the axis and problem of each point."""
+
+
 def _problem(figure: Figure, curve: Mapping[str, Any], x: float, d: float | str) -> Problem:
     settings = figure.settings
     return Problem.from_dict({**settings["base"], "d": d, **curve["parameters"], settings["axis"]["parameter"]: x})
-
-
-Places = Iterable[tuple[Mapping[str, Any], float, Problem]]
-"""Curve with its label, place on the axis and problem of each point."""
 
 
 def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float, Problem]]:

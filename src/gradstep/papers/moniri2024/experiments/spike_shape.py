@@ -157,7 +157,7 @@ def _gain_panel(settings: Mapping[str, Any]) -> tuple[Panel, Check]:
         return Delta(2, sigma, sigma_star, **options) - Delta(1, sigma, sigma_star, **options)
 
     published = second("published", "sphere", phi)
-    places = np.geomspace(low, high, 5)
+    places = np.geomspace(low, high, 13)
     problems = [
         Problem.moniri2024(**{**base, "phi": float(p)}, n=LARGE, alpha=sum(windows(l)) / 2, residual="y")
         for p in places

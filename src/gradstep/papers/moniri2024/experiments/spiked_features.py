@@ -5,9 +5,11 @@ Settings
 base : fixed parameters of `Problem.moniri2024`.
 order : largest l.
 alphas : exponents with a panel each (distance); points of the presets are numbers of samples.
-test_factor : optional; then errors are compared, on ``test_factor * n`` fresh inputs, and points are exponents at the
-    preset's ``n``.
-Presets hold `points`, and `n` for the errors.
+test_factor : optional; then errors are compared, on ``test_factor * n`` fresh inputs, and points are exponents, at
+    each of the preset's two ``sizes``.
+falls : largest ratio of the gap between the training errors of F_l and of F at the larger size to that at the smaller.
+Presets hold `points`; for the errors `sizes` and ``published_z``, the z-score that the gap between the test errors of
+the published F_l and of F must exceed at the largest exponent (none where the seeds are too few).
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import svds
 
 from gradstep.papers.ba2022 import network
 from gradstep.papers.experiments.spectra import measured_points
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, spike_sizes, spikes
-from gradstep.papers.outcome import Check, Outcome, compare
-from gradstep.papers.panels import Line, Panel
+from gradstep.papers.outcome import Check, Outcome, compare, judge
+from gradstep.papers.panels import Guide, Line, Panel
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS, check_sample
 from gradstep.simulation.spectra import FirstLayer, first_layer
@@ -43,7 +46,7 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
     """List one instance a point and seed."""
     settings = figure.settings
     if "test_factor" in settings:
-        points = [{"alpha": a, "n": preset["n"]} for a in preset["points"]]
+        points = [{"alpha": a, "n": n} for n in preset["sizes"] for a in preset["points"]]
         function, more = "measure_errors", {"test_factor": settings["test_factor"]}
     else:
         points = [{"alpha": a, "n": n} for a in settings["alphas"] for n in preset["points"]]
@@ -69,8 +72,9 @@ def _terms(problem: Problem, layer: FirstLayer, inputs: Array, order: int, rest:
 
 
 def _norm(matrix: Array) -> float:
-    gram = matrix @ matrix.T if len(matrix) <= matrix.shape[1] else matrix.T @ matrix
-    return float(np.sqrt(np.linalg.eigvalsh(gram)[-1]))
+    # A fixed start of the iteration: the same bits every time.
+    start = np.ones(min(matrix.shape))
+    return float(svds(matrix, k=1, v0=start, tol=1e-10, return_singular_vectors=False)[0])
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -149,7 +153,14 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             lines.append(Line(points, theory, label, regime))
             marks.append(measured_points(points, values, label, regime))
             comparisons += [
-                compare(t, v, curve=f"α = {alpha:g}, {label}", place=n, quantity="norm of the term")
+                compare(
+                    t,
+                    v,
+                    curve=f"α = {alpha:g}, {label}",
+                    place=n,
+                    quantity="norm of the term",
+                    sample=f"{alpha:g}, {n:g}",
+                )
                 for t, v, n in zip(theory, values, points, strict=True)
             ]
         title = f"α = {alpha:g}: terms, growing like n^((α-1/2)k+1/2)"
@@ -168,44 +179,67 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         )
         window = settings["windows"][place]
         slope = float(np.polyfit(np.log(points), np.log(means[window]), 1)[0])
-        checks.append(
-            Check(f"exponent in n of ||F - F_{window}|| / sqrt n at alpha = {alpha:g}", slope, 0.0, slope < 0)
-        )
+        checks.append(Check.at_most(f"exponent in n of ||F - F_{window}|| / sqrt n at alpha = {alpha:g}", slope, 0.0))
     return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
 
 
+#: Name in the results, label and regime.
+_CURVES = (
+    ("F", "F", "teacher"),
+    ("F_l", "F_l published", "few"),
+    ("corrected", "F_l", "large"),
+    ("equivalent", "equivalent + spikes", "small"),
+)
+
+
 def _universality(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
-    settings, alphas, seeds = figure.settings, preset["points"], int(preset["seeds"])
-    groups = [results[i * seeds : (i + 1) * seeds] for i in range(len(alphas))]
-    curves = {
-        "F": ("F", "teacher"),
-        "F_l": ("F_l published", "few"),
-        "corrected": ("F_l", "large"),
-        "equivalent": ("equivalent + spikes", "small"),
-    }
-    panels, comparisons = [], []
+    """Compare errors of the same samples: at the larger size one by one, and whether the gaps close."""
+    settings, alphas, sizes = figure.settings, preset["points"], preset["sizes"]
+    shape = (len(sizes), len(alphas), int(preset["seeds"]))
+    errors = {key: np.array([r[key] for r in results]).reshape(shape) for key in results[0]}
+    panels, comparisons, gaps = [], [], {}
     for side in ("train", "test"):
+        network_error = errors[f"F {side}"]
+        scale = network_error.mean(axis=2, keepdims=True)
         lines, points = [], []
-        for name, (label, regime) in curves.items():
-            values = [[r[f"{name} {side}"] for r in group] for group in groups]
-            shown = measured_points(alphas, values, label, regime)
+        for name, label, regime in _CURVES:
+            own = errors[f"{name} {side}"]
+            gaps[name, side] = (own - network_error) / scale
+            shown = measured_points(alphas, own[-1].tolist(), label, regime)
             lines.append(Line(alphas, shown.mean, label, regime, "dashed" if name == "F_l" else "solid"))
             points.append(shown)
-        panels.append(Panel(f"{side}ing error", "α", f"{side} error", lines=lines, points=points))
-        for alpha, group in zip(alphas, groups, strict=True):
-            base = float(np.mean([r[f"F {side}"] for r in group]))
-            for name, allowance in (("corrected", settings["allowance"]), ("equivalent", settings["allowance"])):
-                # Paired: the same weights, data and noise.
-                shifted = [base + r[f"{name} {side}"] - r[f"F {side}"] for r in group]
-                comparisons.append(
-                    compare(
-                        base,
-                        shifted,
-                        curve=curves[name][0],
+            if name in ("corrected", "equivalent"):
+                for alpha, base, gap in zip(alphas, scale[-1, :, 0], gaps[name, side][-1], strict=True):
+                    # Paired: the same weights, data and noise.
+                    comparison = compare(
+                        float(base),
+                        (base * (1 + gap)).tolist(),
+                        curve=label,
                         place=alpha,
                         quantity=f"{side} error",
-                        allowance=allowance,
+                        allowance=settings["allowance"],
                         reason=settings["reason"],
+                        sample=f"{alpha:g}",
                     )
-                )
-    return Outcome(tuple(panels), tuple(comparisons), notes=settings.get("notes", ""))
+                    comparisons.append(comparison)
+        title = f"{side}ing error, n = {sizes[-1]:g}"
+        panels.append(Panel(title, "α", f"{side} error", lines=lines, points=points))
+    training = {name: gaps[name, "train"].mean(axis=1) for name, *_ in _CURVES[1:]}
+    testing = {name: gaps[name, "test"][:, -1] for name, *_ in _CURVES[1:]}
+    panels.append(_gap_panel("training error, mean over α", sizes, training))
+    panels.append(_gap_panel(f"test error, α = {alphas[-1]:g}", sizes, testing))
+    first, last = np.abs(training["corrected"].mean(axis=1))
+    name = f"gap between the training errors of F_l and F at n = {sizes[-1]:g} over that at n = {sizes[0]:g}"
+    checks = [Check.at_most(name, last / first, settings["falls"])]
+    if "published_z" in preset:
+        z = abs(judge(0.0, testing["F_l"][-1].tolist())[2])
+        name = f"|z| of the published F_l in test error, α = {alphas[-1]:g}, n = {sizes[-1]:g}"
+        checks.append(Check.at_least(name, z, preset["published_z"]))
+    return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
+
+
+def _gap_panel(title: str, sizes: Sequence[float], gaps: Mapping[str, Array]) -> Panel:
+    points = [measured_points(sizes, gaps[name].tolist(), label, regime) for name, label, regime in _CURVES[1:]]
+    lines = [Line(p.x, p.mean, p.label, p.regime, "dashed" if "published" in p.label else "solid") for p in points]
+    zero = Guide("F", height=0.0)
+    return Panel(f"{title}: relative to F", "samples n", "gap", "log", lines=lines, points=points, guides=[zero])

@@ -104,11 +104,10 @@ class Store:
         except OSError as error:
             allowed = f"a directory that can be written ({error.strerror})"
             raise InvalidInput("out", str(self.folder), allowed) from None
-        for entry in itertools.chain(os.scandir(self.folder), self._entries()):
-            if _TEMPORARY.fullmatch(entry.name):
-                with suppress(OSError):
-                    if now - entry.stat().st_mtime > _STALE:
-                        os.unlink(entry.path)
+        with suppress(OSError):  # another driver may be at it
+            for entry in itertools.chain(os.scandir(self.folder), self._entries()):
+                if _TEMPORARY.fullmatch(entry.name) and now - entry.stat().st_mtime > _STALE:
+                    os.unlink(entry.path)
 
     def path(self, task: Task) -> Path:
         """Where the result of a task lies, finished or not."""

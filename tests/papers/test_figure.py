@@ -8,7 +8,7 @@ import pytest
 
 from gradstep.errors import InvalidInput
 from gradstep.papers.experiments import learning_curves
-from gradstep.papers.figure import PAPERS, load_figures, point_seeds, run_figure, run_figures
+from gradstep.papers.figure import PAPERS, by_point, load_figures, point_seeds, run_figure, run_figures
 from gradstep.papers.outcome import Check, Comparison, Outcome, Verdict, compare, judge, median_bound
 from gradstep.papers.report import write_report
 
@@ -128,6 +128,20 @@ def test_few_samples_have_the_bound_that_chance_gives_them():
     assert not Verdict.of(Outcome((), tuple(scored(1.9) for _ in range(6))), criterion).passed
     assert not Verdict.of(Outcome((), tuple(scored(1.7) for _ in range(40))), criterion).passed
     assert Verdict.of(Outcome((), tuple(scored(1.19) for _ in range(400))), criterion).bounds == criterion
+
+
+@pytest.mark.parametrize(("value", "most", "least"), [(1.0, True, False), (2.0, True, True), (np.nan, False, False)])
+def test_checks_have_two_sides_and_nan_passes_neither(value, most, least):
+    assert Check.at_most("x", value, 2.0).passed is most
+    assert Check.at_least("x", value, 2.0).passed is least
+
+
+def test_results_are_split_as_their_seeds_were_drawn():
+    preset = {"seed": 5, "seeds": 3}
+    drawn = [seed for place in (1.0, 2.0) for seed in point_seeds("fig", "curve", place, preset)]
+    first, second = by_point([{"seed": seed} for seed in drawn], preset)
+    assert [r["seed"] for r in second] == list(point_seeds("fig", "curve", 2.0, preset))
+    assert len(first) == 3
 
 
 def test_a_shifted_theory_fails(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 import gradstep as gs
 from gradstep.gaussian import expectation, moments, scalar_function
 from gradstep.papers import cui2024, moniri2024
-from gradstep.papers.experiments import spectra
+from gradstep.papers.experiments import feature_spectra, spectra
 from gradstep.papers.figure import load_figures, run_figure
 from gradstep.papers.outcome import compare
 from gradstep.simulation.spectra import measure_features
@@ -194,6 +194,19 @@ def test_eigenvalues_are_placed_by_their_own_law_and_not_by_another() -> None:
     assert [check.passed for check in own] == [True, True]
     swapped = spectra.placed("here", other, law, quantiles[None], 3.0)
     assert [check.passed for check in swapped] == [False, False]
+
+
+def test_every_window_has_its_number_of_outliers_once_n_is_large() -> None:
+    figure = load_figures(["feature_spectrum"])[0]
+    case = gs.Problem.moniri2024(**figure.settings["base"], n=400, alpha=0.0)
+    spectra_found = {alpha: feature_spectrum(case.replace(eta=400**alpha)) for alpha in (0.05, 0.4)}
+    panel, check = feature_spectra.counted(figure, {"sizes": {"n": 400}}, spectra_found)
+    assert check.passed
+    near, far = panel.lines
+    assert list(near.x) == pytest.approx([0.05, 0.225, 0.225, 0.4])
+    assert list(near.y) == [0, 0, 2, 2]
+    assert far.y[0] >= 1
+    assert far.y[-1] >= 4
 
 
 # --- figures -------------------------------------------------------------------------------------------------------

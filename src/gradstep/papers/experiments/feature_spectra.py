@@ -10,9 +10,10 @@ resolved : an outlier is compared when it is this far above the edge, relative t
 displaced : largest number of eigenvalues of an instance out of place in a histogram (see `displaced`).
 moved : histograms in which the law before the step has to fail by the same measure.
 windows : optional, places of dotted vertical lines on the horizontal axis.
-count : optional; predicted numbers of outliers where the other parameters are ``size``, with the numbers ``expected``
+counted : optional; predicted numbers of outliers where the other parameters are ``size``, with the numbers ``expected``
     at the places ``at``.
-Presets hold the sizes (merged into `base`), `points` (measured) and `grid` (number of predicted values).
+Presets hold the sizes (merged into `base`), `points` (measured), `grid` (number of predicted values) and ``count``,
+whether outliers are counted.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from gradstep.simulation.spectra import measure_features
 from gradstep.sweeps import Result, Task
 from gradstep.theory.spectrum import Outlier, Spectrum, feature_spectrum
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["assemble", "counted", "measure", "tasks"]
 
 Array = NDArray[np.float64]
 
@@ -88,8 +89,8 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     checks.append(Check.at_most("distance of the integral of the density from one", float(lost), 1e-6))
     if len(points) > 1:
         panels += [_places(figure, spectra, by_point), _overlaps(figure, spectra, by_point)]
-    if "count" in settings:
-        panel, check = _counted(figure, preset, spectra)
+    if preset.get("count", False):
+        panel, check = counted(figure, preset, spectra)
         panels.append(panel)
         checks.append(check)
     comparisons = [c for x in points for c in _compare(settings, spectra[x], by_point[x], x)]
@@ -214,9 +215,9 @@ def _overlaps(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mappi
     )
 
 
-def _counted(figure: Figure, preset: Mapping[str, Any], spectra: Mapping[float, Spectrum]) -> tuple[Panel, Check]:
+def counted(figure: Figure, preset: Mapping[str, Any], spectra: Mapping[float, Spectrum]) -> tuple[Panel, Check]:
     """Draw how many outliers there are, at the size that is simulated and at one that stands for the limit."""
-    settings, wanted = figure.settings, figure.settings["count"]
+    settings, wanted = figure.settings, figure.settings["counted"]
     size = {"sizes": wanted["size"]}
 
     def outliers(x: float) -> int:

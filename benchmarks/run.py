@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import bench_simulation, bench_sweeps, bench_theory
+from benchmarks import bench_app, bench_simulation, bench_sweeps, bench_theory
 
 Row = dict[str, Any]
 
@@ -96,6 +96,8 @@ def main(arguments: list[str] | None = None) -> None:
     print("sweeps ...", file=sys.stderr, flush=True)
     rows += bench_sweeps.run_all(quick=options.quick)
     if not options.quick:
+        print("page ...", file=sys.stderr, flush=True)
+        rows += bench_app.run()
         print("simulation ...", file=sys.stderr, flush=True)
         rows += simulation_rows(memory=not options.no_memory)
     about["seconds"] = round(time.perf_counter() - began, 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradstep import __version__
 from gradstep.app.settings import AXES, DEFAULT
+from gradstep.gaussian import REGISTERED
 
 __all__ = ["DOCUMENT"]
 
@@ -36,12 +37,16 @@ def _object(
     return found
 
 
+_FUNCTION = {
+    "anyOf": [{"enum": list(REGISTERED)}, {"enum": ["tanh(x) + 0.3*x**2", "H2 + 0.5*H3"]}, {"type": "string"}],
+    "description": "a registered name or a formula in x",
+}
 _SIZE = {"anyOf": [_ratio("per_d"), {"type": "integer", "minimum": 1}]}
 _PROBLEM = {
     **_object(
         {
-            "activation": {"type": "string", "description": "a registered name or a formula in x"},
-            "teacher": {"type": "string"},
+            "activation": _FUNCTION,
+            "teacher": _FUNCTION,
             "d": {"anyOf": [{"type": "integer", "minimum": 2, "maximum": 1_000_000}, {"const": "inf"}]},
             "width": _SIZE,
             "n": _SIZE,

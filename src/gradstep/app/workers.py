@@ -27,6 +27,10 @@ _CONTEXT = get_context("spawn")  # a fork inherits BLAS threads in an unusable s
 _START_LIMIT = 120.0
 
 
+#: Seconds for an answer that nobody waits for any more: a new process costs about as much.
+_GRACE = 1.5
+
+
 class Busy(GradstepError):  # noqa: N818 - these read as what they say
     """Too many requests wait already."""
 
@@ -191,7 +195,7 @@ class Workers:
             unwanted = isinstance(error, Gone)
             raise
         finally:
-            self._retire(worker, answer, unwanted)
+            self._retire(worker, answer, unwanted, _GRACE)
 
     async def follow(self, function: str, *arguments: Any) -> AsyncIterator[Any]:
         """Yield what a function yields in a process; the process is ended with the caller.
@@ -237,15 +241,20 @@ class Workers:
     def _threaded(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
-    def _retire(self, worker: _Worker, answer: asyncio.Future[Any], unwanted: bool) -> None:
+    def _retire(self, worker: _Worker, answer: asyncio.Future[Any], unwanted: bool, grace: float = 0.0) -> None:
         """Make a worker free again once its thread has let go of it; an unwanted answer ends its process."""
 
         async def retire() -> None:
+            ended = False
             if unwanted:
+                await asyncio.wait([answer], timeout=grace)
+                # With an answer at hand it can be called again, unless it waits to be asked for more.
+                ended = not answer.done() or grace == 0
+            if ended:
                 worker.kill()
             await asyncio.wait([answer])
-            answer.exception()  # seen, though nobody waits for it any more
-            if unwanted:
+            gone = isinstance(answer.exception(), Gone)  # seen, though nobody waits for it any more
+            if ended or gone:
                 await self._threaded(worker.end)
             self._idle.put_nowait(worker)
 

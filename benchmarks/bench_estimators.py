@@ -169,3 +169,147 @@ def run(names: tuple[str, ...] | None = None, path: Path | None = None) -> list[
                 flush=True,
             )
     return found
+
+
+def better(result: dict[str, Any], method: str = "one step", than: str = "random features") -> int:
+    """Return 1, 0 or -1: the mean error over folds is lower, equal or higher than another method's."""
+    ours, theirs = (float(np.mean(result["methods"][name]["error"])) for name in (method, than))
+    return int(np.sign(round(theirs - ours, 9)))
+
+
+def ratio(result: dict[str, Any], method: str, quantity: str, than: str = "random features") -> float:
+    """Return how many times another method's mean a method's mean is."""
+    ours, theirs = (float(np.mean(result["methods"][name][quantity])) for name in (method, than))
+    return ours / theirs if theirs > 0 else (1.0 if ours == 0 else math.inf)
+
+
+def kernel_ratio(result: dict[str, Any]) -> float:
+    """Return how many times the error of one step that of the best kernel method is."""
+    kernels = ("kernel machine", "Fourier features", "Nyström", "random features")
+    return 1 / max(ratio(result, "one step", "error", than=name) for name in kernels)
+
+
+def summary(results: list[dict[str, Any]]) -> list[Row]:
+    """Return the rows of the aims: real data against random features, fit time, single index against kernels."""
+    rows = []
+    real = [result for result in results if result["source"] != "synthetic"]
+    for method in ("one step", "three steps"):
+        signs = [better(result, method) for result in real]
+        wins, ties = signs.count(1), signs.count(0)
+        label = (
+            f"{method}: better than random features on {wins}, equal on {ties}, worse on {signs.count(-1)} real tables"
+        )
+        rows.append(row(label, wins / len(real), 2 / 3, "goal", better="higher", unit=""))
+        slowest = sorted(ratio(result, method, "fit") for result in results)
+        rows.append(
+            row(f"{method}: fit time over random features, median", slowest[len(slowest) // 2], 3.0, "goal", unit="")
+        )
+    for result in results:
+        if result["name"].startswith("single index"):
+            label = f"{result['name']}: error of the best kernel over one step's"
+            rows.append(row(label, kernel_ratio(result), 2.0, "goal", better="higher", unit=""))
+    return rows
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Return the documentation's tables: errors with their spread over folds, then times."""
+    names = list(results[0]["methods"])
+    lines = ["| data | n | d | " + " | ".join(names) + " |", "| --- | --- | --- |" + " --- |" * len(names)]
+    for result in results:
+        errors = {name: np.asarray(entry["error"]) for name, entry in result["methods"].items()}
+        best = min(float(values.mean()) for values in errors.values())
+        cells = []
+        for name in names:
+            mean, spread = errors[name].mean(), errors[name].std(ddof=1)
+            cell = f"{mean:.3f} ± {spread:.3f}"
+            cells.append(f"**{cell}**" if mean <= best * (1 + 1e-9) else cell)
+        lines.append(f"| {result['name']} | {result['n']} | {result['d']} | " + " | ".join(cells) + " |")
+    times = ["| | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
+    for quantity in ("fit", "predict"):
+        means = {name: [float(np.mean(result["methods"][name][quantity])) for result in results] for name in names}
+        times.append(
+            f"| {quantity}, median | " + " | ".join(f"{1e3 * np.median(means[name]):.0f} ms" for name in names) + " |"
+        )
+        times.append(
+            f"| {quantity}, longest | " + " | ".join(f"{1e3 * max(means[name]):.0f} ms" for name in names) + " |"
+        )
+    aims = ["| aim | measured | asked | |", "| --- | --- | --- | --- |"]
+    for line in summary(results):
+        sign = ">=" if line["better"] == "higher" else "<="
+        good = line["ratio"] >= 1 if line["better"] == "higher" else line["ratio"] <= 1
+        verdict = "met" if good else "**not met**"
+        aims.append(f"| {line['name']} | {line['measured']:.3g} | {sign} {line['baseline']:.3g} | {verdict} |")
+    return "\n".join([*aims, "", *lines, "", *times])
+
+
+def insert(results: list[dict[str, Any]], page: Path) -> None:
+    """Put the tables between the marks of a page."""
+    text = page.read_text(encoding="utf-8")
+    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    page.write_text(text[:start] + "\n\n" + table(results) + "\n\n" + text[end:], encoding="utf-8")
+
+
+def large(n: int, d: int, width: int, dtype: str) -> dict[str, float]:
+    """Fit a large table in a fresh process; return its times, those of bare matrix products, and peak memory in GB."""
+    code = (
+        "from benchmarks.bench_estimators import _large; import json; "
+        f"print(json.dumps(_large({n}, {d}, {width}, {dtype!r})))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def _large(n: int, d: int, width: int, dtype: str) -> dict[str, float]:
+    X = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
+    y = np.tanh(2 * X[:, 0]).astype(float)
+    began, used = time.perf_counter(), time.process_time()
+    gs.OneStepRegressor(width, dtype=dtype, random_state=0).fit(X, y)
+    fit, fit_used = time.perf_counter() - began, time.process_time() - used
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    # Bare products of the same shapes: X W^T and its transpose for the step, X W^T and F^T F for the fit.
+    weights = np.ones((width, d), dtype=dtype)
+    block = 2048
+    began, used = time.perf_counter(), time.process_time()
+    for start in range(0, n, block):
+        x = np.asarray(X[start : start + block], dtype=dtype)
+        features = x @ weights.T
+        features.T @ x
+        features = x @ weights.T
+        features.T @ features
+    products, products_used = time.perf_counter() - began, time.process_time() - used
+    return {"fit": fit, "products": products, "fit_cpu": fit_used, "products_cpu": products_used, "memory": memory}
+
+
+def large_rows(n: int, *, dtype: str = "float64") -> list[Row]:
+    """Return the rows of one large fit: n rows, 100 columns, width 2000."""
+    found = large(n, 100, 2000, dtype)
+    label = f"fit {n:,} x 100, width 2000, {dtype}"
+    return [
+        row(f"{label}: processor time", found["fit_cpu"], found["products_cpu"], "bare matrix products", target=2.0),
+        row(f"{label}: peak memory", found["memory"], 8.0, "goal", unit="GB"),
+    ]
+
+
+def run_all(*, quick: bool = False) -> list[Row]:
+    """Compare on all tables and fit a large one: some ten minutes, seconds if `quick`."""
+    if quick:
+        return summary(run(QUICK))
+    return [*summary(run()), *large_rows(100_000)]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one of the commands of the module's docstring."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_estimators", description=__doc__)
+    parser.add_argument("command", choices=("run", "table", "million"))
+    parser.add_argument("files", nargs="*", type=Path)
+    options = parser.parse_args(arguments)
+    if options.command == "run":
+        run(path=options.files[0])
+    elif options.command == "table":
+        insert(json.loads(options.files[0].read_text(encoding="utf-8")), options.files[1])
+    else:
+        print(json.dumps(large(1_000_000, 100, 2000, "float32"), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-ROWS = 1000
+ROWS = 600
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import bench_app, bench_simulation, bench_sweeps, bench_theory
+from benchmarks import bench_app, bench_estimators, bench_simulation, bench_sweeps, bench_theory
 
 Row = dict[str, Any]
 
@@ -85,7 +85,7 @@ def machine() -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print the table, and write it as JSON where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="theory and sweeps only, smaller grids")
+    parser.add_argument("--quick", action="store_true", help="no simulation and no page, smaller grids, fewer tables")
     parser.add_argument("--no-memory", action="store_true", help="leave out the 200,000-sample row (about 90 s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to FILE")
     options = parser.parse_args(arguments)
@@ -95,6 +95,8 @@ def main(arguments: list[str] | None = None) -> None:
     rows = bench_theory.run(quick=options.quick)
     print("sweeps ...", file=sys.stderr, flush=True)
     rows += bench_sweeps.run_all(quick=options.quick)
+    print("estimators ...", file=sys.stderr, flush=True)
+    rows += bench_estimators.run_all(quick=options.quick)
     if not options.quick:
         print("page ...", file=sys.stderr, flush=True)
         rows += bench_app.run()

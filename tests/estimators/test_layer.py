@@ -5,8 +5,8 @@ import pytest
 
 import gradstep as gs
 from gradstep.estimators.layer import FirstLayer, draw
-from gradstep.estimators.step_choice import FOLDS, SCALES, Sample, choice_width, movement, score_steps
 from gradstep.estimators.leave_one_out import Copies
+from gradstep.estimators.step_choice import FOLDS, SCALES, Sample, choice_width, movement, score_steps
 from gradstep.gaussian import scalar_function
 from gradstep.problem import Readout
 from gradstep.simulation.backend import backend
@@ -18,9 +18,7 @@ TANH = scalar_function("tanh")
 
 
 def small(outputs, d=4, width=3, offset=0.7):
-    return draw(
-        TANH, width, d, d, outputs, offset=offset, law=Readout("gaussian"), random=np.random.RandomState(1)
-    )
+    return draw(TANH, width, d, d, outputs, offset=offset, law=Readout("gaussian"), random=np.random.RandomState(1))
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
@@ -48,7 +46,14 @@ def test_gradient_is_that_of_the_simulation():
     ((x, errors),) = sample.blocks()
     y = np.sin(x[:, TEACHER_AXIS]) + 0.3 * errors
     expected = simulated_gradient(
-        HOST, TANH, scalar_function("sin"), sample, layer.weights, layer.readout[:, 0], noise=0.3, output_factor=1 / width
+        HOST,
+        TANH,
+        scalar_function("sin"),
+        sample,
+        layer.weights,
+        layer.readout[:, 0],
+        noise=0.3,
+        output_factor=1 / width,
     )
     computed = layer.gradient(HOST, [(x, y[:, None], np.ones(rows))]) / rows
     np.testing.assert_allclose(computed, expected.rows, atol=1e-14)
@@ -88,13 +93,14 @@ def sample_of(random, n, noise_only):
     z = random.standard_normal((n, 10))
     y = random.standard_normal(n) if noise_only else np.tanh(2 * z[:, 0])
     y = ((y - y.mean()) / y.std())[:, None]
-    return Sample(z, y, np.ones(n), Copies(np.ones(n), y), np.arange(n) % FOLDS)
+    return Sample(z, y, np.ones(n), Copies(np.ones(n), y, np.arange(n)), np.arange(n) % FOLDS)
 
 
 def test_noise_is_not_stepped_on_and_a_single_index_is():
     """A step that has seen the labels looks good on them: the naive leave-one-out error would take it on pure noise."""
-    layer = draw(scalar_function("relu"), 64, 10, 10, 1, offset=1.0, law=Readout("gaussian"),
-                 random=np.random.RandomState(0))
+    layer = draw(
+        scalar_function("relu"), 64, 10, 10, 1, offset=1.0, law=Readout("gaussian"), random=np.random.RandomState(0)
+    )
     noise = score_steps(layer, sample_of(np.random.default_rng(1), 60, True), SCALES, 1)
     assert noise.errors.min() > 0.9
     signal = score_steps(layer, sample_of(np.random.default_rng(1), 400, False), SCALES, 1)

@@ -38,7 +38,7 @@ def test_errors_are_those_of_refitting(n, width):
     features, y, weights = problem(n, width)
     ridge = factorise(HOST, passes(features), n, width, y, weights)
     penalties = np.array([0.1, 3.0, 100.0])
-    scores = ridge.scores(HOST, passes(features), y, weights, Copies(weights, y), penalties)
+    scores = ridge.scores(HOST, passes(features), y, weights, Copies(weights, y, np.arange(n)), penalties)
     for row, penalty in enumerate(penalties):
         brute = [np.mean((y[i] - refitted(features, y, weights, penalty, [i])[0]) ** 2) for i in range(n)]
         np.testing.assert_allclose(scores.squares[row], brute, rtol=1e-7)
@@ -90,7 +90,7 @@ def test_any_array_library(width):
     ours = factorise(engine, blocks, 20, width, y, weights)
     expected = factorise(Backend(numpy_namespace, None, "float64", 1), passes(features), 20, width, y, weights)
     np.testing.assert_allclose(ours.fitted(0.5)[0], expected.fitted(0.5)[0], atol=1e-10)
-    copies = Copies(weights, y)
+    copies = Copies(weights, y, np.arange(20))
     np.testing.assert_allclose(
         ours.scores(engine, blocks, y, weights, copies, np.array([0.5])).squares,
         expected.scores(HOST, passes(features), y, weights, copies, np.array([0.5])).squares,

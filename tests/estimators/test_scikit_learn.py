@@ -81,7 +81,12 @@ def test_sample_weight_is_routed(table):
         regressor = gs.OneStepRegressor(width=20, random_state=0)
         regressor.set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
         routed = cross_validate(
-            regressor, X, y, cv=[(np.arange(120), np.arange(120))], params={"sample_weight": weight}, return_estimator=True
+            regressor,
+            X,
+            y,
+            cv=[(np.arange(120), np.arange(120))],
+            params={"sample_weight": weight},
+            return_estimator=True,
         )["estimator"][0]
     expected = gs.OneStepRegressor(width=20, random_state=0).fit(X[:60], y[:60])
     np.testing.assert_allclose(routed.predict(X), expected.predict(X), atol=1e-9)

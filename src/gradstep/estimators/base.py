@@ -147,9 +147,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         self, X: Any, targets: Host, sample_weight: Any, settings: Settings, standard: Standardisation | None = None
     ) -> tuple[Training, Host, Host]:
         """Standardise (unless that is known), hash and split; return also the centre and the scale of the targets."""
-        weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True))
-        if not (weights > 0).any():
-            raise ValueError("Sample weights must contain at least one positive number; all of them are zero.")
+        weights = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+        if (weights < 0).any():
+            raise ValueError("Negative values in data passed to `sample_weight`.")
+        if not weights.any():  # newer versions of scikit-learn say so themselves
+            raise ValueError("Sample weights must contain at least one non-zero number.")
         random = check_random_state(self.random_state)
         multipliers = random.randint(2**62, size=X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         measured, hashes = standardisation(X, weights, whiten=settings.whiten, multipliers=multipliers)

@@ -75,9 +75,7 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         classes, targets = class_targets(y)
         check_consistent_length(X, targets)
         if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes; got one class: {classes[0]!r}."
-            )
+            raise ValueError(f"{type(self).__name__} needs samples of at least 2 classes; got one class: {classes[0]}.")
         self._fit(X, targets, sample_weight, settings)
         self.classes_ = classes
         return self

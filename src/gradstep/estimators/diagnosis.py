@@ -99,7 +99,7 @@ class Diagnosis:
         How much twice `compared_width` would lower it further.
     halves : float
         Correlation between the projections of the inputs on the leading directions of two steps, each on one half of
-        the rows.
+        the rows; the mean over three ways to halve them.
     alignment : float
         The correlation ``sqrt(2 halves / (1 + halves))`` that it implies between the projection on the direction of a
         step on all rows and that of a step on infinitely many (Spearman and Brown).
@@ -252,13 +252,19 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     following = 2 * scale if scale else SCALES[1]
     steps = score_steps(narrow, sample, sorted({*SCALES, scale, following}), fitted.n_steps)
     doubled = score_steps(wide, sample, [scale], fitted.n_steps)
-    both = StepErrors((0.0, 1.0), np.stack([steps.squares[steps.scales.index(scale)], doubled.squares[0]]), w)
+    both = StepErrors(
+        (0.0, 1.0), np.stack([steps.squares[steps.scales.index(scale)], doubled.squares[0]]), w, sample.copies.group
+    )
     gain, larger, wider = steps.gain(scale), steps.gain(following, over=scale), both.gain(1.0)
 
     leading = _Leading(z, w)
-    projections = [z @ leading.of(_gradient(layer, sample, sample.fold % 2 == half))[0] for half in (0, 1)]
-    halves = abs(_correlation(projections[0], projections[1], w))
-    alignment = math.sqrt(2 * halves / (1 + halves))
+    pieces = [_gradient(layer, sample, sample.fold == k, mean=False) for k in range(FOLDS)]
+    overlaps = [
+        abs(_correlation(z @ leading.of(pieces[0] + pieces[k])[0], z @ leading.of(sum(pieces[1:]) - pieces[k])[0], w))
+        for k in range(1, FOLDS)
+    ]
+    halves = sum(overlaps) / len(overlaps)
+    disorder = (1 / max(halves, 1e-6) - 1) / 2  # a step on a share s of the rows has alignment (1 + disorder / s)^-1/2
     direction, side = leading.of(change if np.any(change) else everything)
     combination = _combination(layer.readout, side)
     target = y @ combination
@@ -267,12 +273,12 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     for k in range(FOLDS):
         rows = sample.fold == k
         if rows.any():
-            away = z @ leading.of(_gradient(layer, sample, ~rows))[0] if not rows.all() else projection
+            away = z @ leading.of(sum(pieces) - pieces[k])[0] if not rows.all() else projection
             kappa[rows] = np.copysign(1.0, _correlation(away, projection, w)) * away[rows]
     kappa = normal_scores(kappa, w)
     size = math.sqrt(w @ target**2 / w.sum()) or 1.0
     link = fit_link(kappa, target / size, w)
-    theory, note = _theory(fitted, link, alignment)
+    theory, note = _theory(fitted, link, (1 + disorder * FOLDS / (FOLDS - 1)) ** -0.5)
     return Diagnosis(
         rows=len(z),
         inputs=fitted.varying,
@@ -289,7 +295,7 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         wider=wider[0],
         wider_error=wider[1],
         halves=halves,
-        alignment=alignment,
+        alignment=(1 + disorder) ** -0.5,
         spectrum=_spectrum(fitted, sample, random),
         link=link,
         bins=binned(kappa, target / size, fitted.outputs @ combination / size, w),
@@ -298,9 +304,11 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     )
 
 
-def _gradient(layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_]) -> Host:
+def _gradient(layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_], *, mean: bool = True) -> Host:
     w = sample.weights[rows]
-    return layer.gradient(_HOST, [(sample.z[rows], sample.y[rows], w)]) / float(w.sum())
+    if not rows.any():
+        return np.zeros(layer.weights.shape)
+    return layer.gradient(_HOST, [(sample.z[rows], sample.y[rows], w)]) / (float(w.sum()) if mean else 1.0)
 
 
 class _Leading:
@@ -354,7 +362,7 @@ def _theory(fitted: Fitted, link: Link, alignment: float) -> tuple[Theory | None
         notes.append(f"one step of {fitted.n_steps} times the size")
     if not fitted.split:
         notes.append("fresh rows for the fit")
-    formula, noise = link.seen_through(max(alignment, 0.1))
+    formula, noise = link.seen_through(alignment)
     if not formula:
         return None, "no theory: the targets show no function of the leading direction"
     try:

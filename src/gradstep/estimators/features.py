@@ -41,10 +41,10 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         ``sigma``: a name (``"relu"``, ``"tanh"``, ``"erf"``, ...), a formula in x or a function, as everywhere in
         gradstep.
     eta : "auto", float or Step
-        Step size. ``"auto"`` compares steps that change the pre-activations by 0, 1/2, 1, 2, 4 and 8 times their own
+        Step size. ``"auto"`` compares steps that change the pre-activations by 0, 1, 2, 4 and 8 times their own
         size (root mean square) by leave-one-out errors of a narrower network, each row scored with a step that has not
-        seen it (`gradstep.estimators.step_choice`), and takes the smallest within one standard error of the best. Zero
-        is among them: ordinary random features.
+        seen it (`gradstep.estimators.step_choice`). It takes the best, or none where that is within one standard error:
+        zero means ordinary random features.
     readout : "gaussian", "constant" or {value: weight}
         Law of the readout ``a_i`` of the gradient step.
     n_steps : int

@@ -48,21 +48,24 @@ class Copies:
     ----------
     weight : ndarray, shape (n,)
     mean : ndarray, shape (n, k)
+    group : ndarray of int, shape (n,)
+        Equal for copies.
     """
 
     weight: Host
     mean: Host
+    group: NDArray[np.intp]
 
 
 def copies_of(hashes: NDArray[np.uint64], targets: Host, weights: Host) -> Copies:
     """Find the copies of every row by the hashes of its inputs."""
     distinct, group = np.unique(hashes, return_inverse=True)
     if len(distinct) == len(hashes):
-        return Copies(weights, targets)
+        return Copies(weights, targets, group)
     weight = np.asarray(np.bincount(group, weights), dtype=np.float64)
     sums = np.stack([np.bincount(group, weights * column) for column in targets.T], axis=1)
     mean = sums / np.where(weight > 0, weight, 1.0)[:, None]
-    return Copies(weight[group], mean[group])
+    return Copies(weight[group], mean[group], group)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ __all__ = ["SCALES", "Sample", "StepErrors", "choice_width", "movement", "score_
 
 Host = NDArray[np.float64]
 
-SCALES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0)
+SCALES = (0.0, 1.0, 2.0, 4.0, 8.0)
 """Sizes of step tried: root mean square change of the pre-activations, relative to what they were."""
 
 FOLDS = 4
@@ -64,11 +64,14 @@ class StepErrors:
     squares : ndarray, shape (scales, rows)
         Squared error of every scored row, each scale at its own best penalty.
     weights : ndarray, shape (rows,)
+    groups : ndarray of int, shape (rows,)
+        Equal for copies of one input, which are one observation for standard errors.
     """
 
     scales: tuple[float, ...]
     squares: Host
     weights: Host
+    groups: NDArray[np.intp]
 
     @property
     def errors(self) -> Host:
@@ -77,20 +80,17 @@ class StepErrors:
 
     @property
     def chosen(self) -> float:
-        """Smallest scale whose error is within one standard error of the least one (of their difference, over rows)."""
+        """Scale of the least error, unless that is within one standard error of no step: then zero."""
         best = self.scales[int(np.argmin(self.errors))]
-        for scale in sorted(self.scales):
-            difference, deviation = self.gain(best, over=scale)
-            if difference <= deviation:
-                return scale
-        return best
+        gain, deviation = self.gain(best)
+        return best if gain > deviation else 0.0
 
     def gain(self, scale: float, over: float = 0.0) -> tuple[float, float]:
         """Return how much lower the error is at one scale than at another, with the standard error over rows."""
         difference = self.squares[self.scales.index(over)] - self.squares[self.scales.index(scale)]
         share = self.weights / self.weights.sum()
         mean = float(share @ difference)
-        return mean, float(np.sqrt(share**2 @ (difference - mean) ** 2))
+        return mean, float(np.linalg.norm(np.bincount(self.groups, share * (difference - mean))))
 
 
 def choice_width(width: int, rows: int) -> int:
@@ -147,8 +147,11 @@ def score_steps(layer: FirstLayer, sample: Sample, scales: Sequence[float], n_st
         lines.append(_joined(parts))
     # One penalty for all folds of a scale, as in the fit itself; penalties are relative, so folds can be compared.
     order = np.argsort(np.concatenate([np.flatnonzero(fold == k) for k in folds]), kind="stable")
-    squares = [line.squares[line.best] if s == 0 else line.squares[line.best][order] for s, line in zip(scales, lines)]
-    return StepErrors(tuple(scales), np.stack(squares), sample.weights[fitted])
+    squares = [
+        line.squares[line.best] if scale == 0 else line.squares[line.best][order]
+        for scale, line in zip(scales, lines, strict=True)
+    ]
+    return StepErrors(tuple(scales), np.stack(squares), sample.weights[fitted], sample.copies.group[fitted])
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:

@@ -125,8 +125,8 @@ def standardisation(
 ) -> tuple[Standardisation, NDArray[np.uint64]]:
     """Measure centre and scale of every column, and hash every row.
 
-    Extremes are measured first and everything else relative to them, so that columns of any size (1e300, 1e-300) neither
-    overflow nor vanish. A column that varies by rounding only counts as constant.
+    Extremes are measured first and everything else relative to them, so that columns of any size (1e300, 1e-300)
+    neither overflow nor vanish. A column that varies by rounding only counts as constant.
 
     Parameters
     ----------

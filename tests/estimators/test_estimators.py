@@ -1,0 +1,218 @@
+"""The estimators on data that is well behaved, awkward or wrong."""
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.errors import InvalidInput
+
+
+@pytest.fixture(scope="module")
+def single_index():
+    random = np.random.default_rng(0)
+    X = random.standard_normal((600, 15))
+    return X, np.tanh(2 * X[:, 0]) + 0.1 * random.standard_normal(600)
+
+
+def test_a_step_learns_a_single_index(single_index):
+    X, y = single_index
+    train, test = slice(0, 400), slice(400, None)
+    one_step = gs.OneStepRegressor(width=128, random_state=0).fit(X[train], y[train])
+    random_features = gs.OneStepRegressor(width=128, eta=0, random_state=0).fit(X[train], y[train])
+    assert one_step.eta_ > 0
+    assert 1 - one_step.score(X[test], y[test]) < 0.5 * (1 - random_features.score(X[test], y[test]))
+
+
+def test_readout_is_the_ridge_solution(single_index):
+    """The penalised loss in the units of the targets has no slope at the fitted coefficients."""
+    X, y = single_index
+    weight = np.random.default_rng(1).uniform(0.5, 2, len(y))
+    model = gs.OneStepRegressor(width=20, eta=1.0, ridge=3.0, random_state=0).fit(X, y, weight)
+    features = gs.OneStepFeatures(width=20, eta=1.0, random_state=0).fit(X, y, weight).transform(X)
+    residual = weight * (y - features @ model.coef_ - model.intercept_)
+    np.testing.assert_allclose(features.T @ residual, 3.0 * model.coef_, atol=1e-8)
+    assert residual.sum() == pytest.approx(0.0, abs=1e-8)
+    np.testing.assert_allclose(model.predict(X), features @ model.coef_ + model.intercept_)
+
+
+@pytest.mark.parametrize("split", [False, 0.4])
+@pytest.mark.parametrize("n_steps", [1, 2])
+def test_weights_are_repetition(single_index, split, n_steps):
+    X, y = single_index[0][:60], single_index[1][:60]
+    weight = np.random.default_rng(0).integers(0, 4, 60)
+    options = {"width": 24, "sample_split": split, "n_steps": n_steps, "random_state": 0}
+    weighted = gs.OneStepRegressor(**options).fit(X, y, weight)
+    repeated = gs.OneStepRegressor(**options).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    assert weighted.eta_ == pytest.approx(repeated.eta_)
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-8)
+
+
+def test_the_order_of_rows_does_not_matter(single_index):
+    X, y = single_index
+    order = np.random.default_rng(0).permutation(len(y))
+    first = gs.OneStepRegressor(width=30, sample_split=True, random_state=0).fit(X, y)
+    second = gs.OneStepRegressor(width=30, sample_split=True, random_state=0).fit(X[order], y[order])
+    np.testing.assert_allclose(first.predict(X), second.predict(X), atol=1e-8)
+
+
+def test_split_rows_serve_one_purpose(single_index):
+    X, y = single_index
+    model = gs.OneStepRegressor(width=30, sample_split=0.7, random_state=0).fit(X, y)
+    assert model.step_samples_ + model.fit_samples_ == 600
+    assert abs(model.step_samples_ - 420) < 5 * np.sqrt(600 * 0.7 * 0.3)
+
+
+def test_units_of_targets_and_inputs_do_not_matter(single_index):
+    X, y = single_index
+    plain = gs.OneStepRegressor(width=30, random_state=0, eta=20.0).fit(X, y)
+    scaled = gs.OneStepRegressor(width=30, random_state=0, eta=20.0).fit(X * 1e-5 + 3, 1e6 * y - 7)
+    np.testing.assert_allclose(scaled.predict(X * 1e-5 + 3), 1e6 * plain.predict(X) - 7, rtol=1e-6, atol=1)
+
+
+def test_several_outputs(single_index):
+    X, _ = single_index
+    Y = np.column_stack([np.tanh(2 * X[:, 0]), np.tanh(2 * X[:, 1]), np.ones(600)])
+    model = gs.OneStepRegressor(width=128, random_state=0).fit(X[:400], Y[:400])
+    assert model.predict(X[400:]).shape == (200, 3)
+    assert np.mean((model.predict(X[400:]) - Y[400:]) ** 2, axis=0).max() < 0.15
+    np.testing.assert_allclose(model.predict(X)[:, 2], 1.0)
+
+
+def test_classes(single_index):
+    X, _ = single_index
+    labels = np.array(["low", "middle", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    model = gs.OneStepClassifier(width=128, random_state=0).fit(X[:400], labels[:400])
+    assert list(model.classes_) == ["high", "low", "middle"]
+    assert model.decision_function(X).shape == (600, 3)
+    assert model.score(X[400:], labels[400:]) > 0.8
+    binary = gs.OneStepClassifier(width=64, random_state=0).fit(X, X[:, 0] > 0)
+    assert binary.decision_function(X).shape == (600,)
+    np.testing.assert_array_equal(binary.predict(X), binary.decision_function(X) > 0)
+
+
+def test_features_take_labels(single_index):
+    X, _ = single_index
+    labels = np.where(X[:, 0] > 0, "yes", "no")
+    by_label = gs.OneStepFeatures(width=9, eta=5.0, random_state=0).fit(X, labels)
+    by_code = gs.OneStepFeatures(width=9, eta=5.0, random_state=0).fit(X, np.where(labels == "yes", 1.0, -1.0))
+    np.testing.assert_array_equal(by_label.transform(X), by_code.transform(X))
+
+
+def test_float32_is_close_to_float64(single_index):
+    X, y = single_index
+    double = gs.OneStepRegressor(width=30, eta=10.0, ridge=1.0, random_state=0).fit(X, y)
+    single = gs.OneStepRegressor(width=30, eta=10.0, ridge=1.0, random_state=0, dtype="float32").fit(X, y)
+    np.testing.assert_allclose(single.predict(X), double.predict(X), atol=1e-3)
+
+
+def test_many_rows_are_chosen_and_scored_on_some(single_index, monkeypatch):
+    """Where there are too many rows, the step is chosen and errors are measured on a subset: nearly the same fit."""
+    X, y = single_index
+    whole = gs.OneStepRegressor(width=30, random_state=0).fit(X, y)
+    monkeypatch.setattr("gradstep.estimators.base.CHOICE_ROWS", 200)
+    monkeypatch.setattr("gradstep.estimators.base.SCORED_ROWS", 200)
+    some = gs.OneStepRegressor(width=30, random_state=0).fit(X, y)
+    assert some.step_errors_.squares.shape[1] == 200
+    assert np.corrcoef(whole.predict(X), some.predict(X))[0, 1] > 0.98
+
+
+# --- awkward data: a sensible fit -----------------------------------------------------------------------------------
+
+
+def test_constant_targets(single_index):
+    X, _ = single_index
+    model = gs.OneStepRegressor(width=20, random_state=0).fit(X, np.full(600, 3.5))
+    assert model.eta_ == 0
+    np.testing.assert_allclose(model.predict(X), 3.5)
+
+
+def test_constant_and_duplicated_columns(single_index):
+    X, y = single_index
+    plain = gs.OneStepRegressor(width=64, random_state=0).fit(X, y)
+    padded = np.column_stack([X, X[:, :3], np.full(600, 7.0), np.zeros(600)])
+    model = gs.OneStepRegressor(width=64, random_state=0).fit(padded, y)
+    assert model.standardisation_.dimension == 18
+    assert abs(model.score(padded, y) - plain.score(X, y)) < 0.05
+    whitened = gs.OneStepRegressor(width=64, random_state=0, whiten=True).fit(padded, y)
+    assert whitened.weights_.shape == (64, 15)
+    assert np.isfinite(whitened.predict(padded)).all()
+
+
+def test_nothing_but_constants():
+    for whiten in (False, True):
+        model = gs.OneStepRegressor(width=5, random_state=0, whiten=whiten).fit(np.ones((6, 2)), np.arange(6.0))
+        np.testing.assert_allclose(model.predict([[1.0, 1.0]]), 2.5)
+
+
+@pytest.mark.parametrize(("n", "d", "width"), [(8, 30, 5), (8, 30, 100), (2, 1, 4), (3, 2, 1)])
+def test_few_rows(n, d, width):
+    random = np.random.default_rng(0)
+    X, y = random.standard_normal((n, d)), random.standard_normal(n)
+    model = gs.OneStepRegressor(width=width, random_state=0).fit(X, y)
+    assert np.mean((model.predict(X) - y) ** 2) <= y.var() * (1 + 1e-6)
+    assert np.isfinite(model.predict(random.standard_normal((50, d)))).all()
+
+
+def test_one_sample_a_class():
+    X = np.eye(3)
+    model = gs.OneStepClassifier(width=40, ridge=1e-6, random_state=0).fit(X, ["a", "b", "c"])
+    assert list(model.predict(X)) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300])
+def test_huge_and_tiny_scales(single_index, size):
+    X, y = single_index
+    plain = gs.OneStepRegressor(width=20, eta=10.0, random_state=0).fit(X, y)
+    scaled = gs.OneStepRegressor(width=20, eta=10.0, random_state=0).fit(X * size, y * size)
+    np.testing.assert_allclose(scaled.predict(X * size) / size, plain.predict(X), atol=1e-6)
+
+
+# --- wrong input: a clear error -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("width", 0),
+        ("width", 2.5),
+        ("width", True),
+        ("eta", -1.0),
+        ("eta", "large"),
+        ("eta", np.nan),
+        ("ridge", 0.0),
+        ("ridge", "none"),
+        ("n_steps", 0),
+        ("offset", -1.0),
+        ("sample_split", 1.0),
+        ("sample_split", "half"),
+        ("whiten", 1),
+        ("readout", "uniform"),
+        ("dtype", "float16"),
+        ("device", "tpu"),
+    ],
+)
+def test_parameters_out_of_range(parameter, value):
+    with pytest.raises(InvalidInput, match=parameter) as caught:
+        gs.OneStepRegressor(**{parameter: value}).fit(np.eye(4), np.arange(4.0))
+    assert caught.value.value is value
+
+
+def test_data_that_cannot_be_used():
+    X, y = np.random.default_rng(0).standard_normal((10, 3)), np.arange(10.0)
+    model = gs.OneStepRegressor(width=5)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.where(X > 1, np.nan, X), y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.fit(X, y[:5])
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        model.fit(X, y, np.zeros(10))
+    with pytest.raises(ValueError, match="Negative values"):
+        model.fit(X, y, -np.ones(10))
+    with pytest.raises(ValueError, match="requires y"):
+        model.fit(X, None)
+    with pytest.raises(ValueError, match="leaves no rows"):
+        gs.OneStepRegressor(width=5, sample_split=1e-9).fit(X, y)
+    with pytest.raises(ValueError, match="one class: a"):
+        gs.OneStepClassifier(width=5).fit(X, ["a"] * 10)
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        model.fit(X, y).predict(X[:, :2])

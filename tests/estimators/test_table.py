@@ -1,0 +1,121 @@
+"""Tables: scales of any size, hashes of rows, inputs that are only sliced."""
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.estimators import table
+from gradstep.estimators.table import is_only_sliced, row_hashes, standardisation
+
+MULTIPLIERS = np.array([3, 5, 7], dtype=np.uint64)
+
+
+class OnlySliced:
+    """A table on disk, as HDF5 or zarr give it; reading it as a whole is an error."""
+
+    def __init__(self, values, most):
+        self.values, self.most = values, most
+        self.shape, self.dtype = values.shape, values.dtype
+
+    def __getitem__(self, part):
+        assert isinstance(part, slice)
+        assert part.stop - part.start <= self.most
+        return self.values[part]
+
+    def __len__(self):
+        return len(self.values)
+
+
+@pytest.fixture
+def values():
+    return np.random.default_rng(0).standard_normal((40, 3)) * [1.0, 5.0, 0.1] + [0.0, 100.0, -3.0]
+
+
+def test_standardised_inputs_have_mean_zero_and_variance_one(values):
+    weights = np.random.default_rng(1).uniform(0.5, 2, 40)
+    standard, _ = standardisation(values, weights, whiten=False, multipliers=MULTIPLIERS)
+    z = standard(values)
+    np.testing.assert_allclose(weights @ z / weights.sum(), 0, atol=1e-12)
+    np.testing.assert_allclose(weights @ z**2 / weights.sum(), 1)
+    np.testing.assert_allclose(standard.centre, weights @ values / weights.sum())
+
+
+def test_whitened_inputs_are_uncorrelated(values):
+    mixed = np.column_stack([values, values @ [1.0, 2.0, 3.0]])  # of rank three
+    standard, _ = standardisation(mixed, np.ones(40), whiten=True, multipliers=np.ones(4, np.uint64))
+    z = standard(mixed)
+    assert standard.dimension == 3
+    np.testing.assert_allclose(z.T @ z / 40, np.eye(3), atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300, 1e-12, 1.0])
+def test_columns_of_any_size(values, size):
+    plain, _ = standardisation(values, np.ones(40), whiten=False, multipliers=MULTIPLIERS)
+    scaled, _ = standardisation(values / 1e3 * size, np.ones(40), whiten=False, multipliers=MULTIPLIERS)
+    np.testing.assert_allclose(scaled(values / 1e3 * size), plain(values), atol=1e-9)
+
+
+def test_columns_that_do_not_vary_become_zero(values):
+    values[:, 1] = 0.1 + np.arange(40) % 2 * 1e-17
+    values[:, 2] = 1e16 + np.arange(40) % 2 * 2.0  # one unit in the last place
+    standard, _ = standardisation(values, np.ones(40), whiten=False, multipliers=MULTIPLIERS)
+    assert not standard(values)[:, 1:].any()
+    assert standard.dimension == 1
+
+
+def test_hashes_tell_rows_apart_and_nothing_else(values):
+    hashes = row_hashes(values, MULTIPLIERS)
+    assert len(set(hashes.tolist())) == 40
+    order = np.random.default_rng(0).permutation(40)
+    np.testing.assert_array_equal(row_hashes(values[order], MULTIPLIERS), hashes[order])
+    np.testing.assert_array_equal(row_hashes(np.zeros((1, 3)), MULTIPLIERS), row_hashes(-np.zeros((1, 3)), MULTIPLIERS))
+
+
+def test_hashes_are_even_on_tables_of_small_integers():
+    grid = np.stack(np.meshgrid(*[np.arange(10.0)] * 3), axis=-1).reshape(-1, 3)
+    hashes = row_hashes(
+        grid, np.random.RandomState(0).randint(2**62, size=3, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    )
+    assert len(np.unique(hashes)) == 1000
+    for bits in (0, 30, 62):  # four boxes of 250 each, within four standard deviations
+        counts = np.bincount(((hashes >> np.uint64(bits)) & np.uint64(3)).astype(int), minlength=4)
+        assert np.abs(counts - 250).max() < 4 * 14
+
+
+def test_a_table_on_disk_is_only_sliced(values, monkeypatch):
+    monkeypatch.setattr(table, "BLOCK_BYTES", 16 * 8 * 20)
+    values = np.tile(values, (4, 1)) + np.arange(160)[:, None] / 100
+    y = np.sin(values[:, 0])
+    disk = OnlySliced(values, most=16 * 20 // 3)
+    assert is_only_sliced(disk)
+    assert not is_only_sliced(values)
+    whole = gs.OneStepRegressor(width=20, random_state=0).fit(values, y)
+    sliced = gs.OneStepRegressor(width=20, random_state=0).fit(disk, y)
+    np.testing.assert_allclose(sliced.predict(disk), whole.predict(values), atol=1e-9)
+    values[3, 1] = np.nan
+    with pytest.raises(ValueError, match="contains NaN"):
+        sliced.fit(disk, y)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_memmap_is_not_copied(values, dtype, tmp_path, monkeypatch):
+    path = tmp_path / "X.npy"
+    np.save(path, values.astype(dtype))
+    mapped = np.load(path, mmap_mode="r")
+    seen = []
+    blocks = table.raw_blocks
+    monkeypatch.setattr("gradstep.estimators.table.raw_blocks", lambda X, rows: seen.append(X) or blocks(X, rows))
+    model = gs.OneStepRegressor(width=20, eta=1.0, random_state=0).fit(mapped, values[:, 0])
+    assert all(np.shares_memory(X, mapped) for X in seen if X.shape[1] == 3)
+    expected = gs.OneStepRegressor(width=20, eta=1.0, random_state=0).fit(values.astype(dtype), values[:, 0])
+    np.testing.assert_allclose(model.predict(mapped), expected.predict(values.astype(dtype)), atol=1e-9)
+
+
+def test_blocks_do_not_change_the_fit(monkeypatch):
+    random = np.random.default_rng(0)
+    X = random.standard_normal((150, 5))
+    y = np.tanh(2 * X[:, :2])
+    whole = gs.OneStepRegressor(width=30, sample_split=True, random_state=0).fit(X, y)
+    monkeypatch.setattr(table, "BLOCK_BYTES", 8 * 30 * 16)
+    blocks = gs.OneStepRegressor(width=30, sample_split=True, random_state=0).fit(X, y)
+    np.testing.assert_allclose(blocks.predict(X), whole.predict(X), atol=1e-9)

@@ -26,13 +26,6 @@ ARGUMENTS = [
 ]
 
 
-def pytest_collection_modifyitems(items):
-    """Keep the tests of the page on one worker process: they share a server and a browser."""
-    for item in items:
-        if "/app/" in item.nodeid:
-            item.add_marker(pytest.mark.xdist_group("app"))
-
-
 class Server:
     """The real program, its address and what it says."""
 
@@ -82,7 +75,8 @@ def server():
     running = Server()
     yield running
     running.close()
-    assert running.errors == []
+    # The last is what a fuzzer gets for what is no HTTP.
+    assert [line for line in running.errors if "Invalid HTTP request" not in line] == []
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,8 @@ from pathlib import Path
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
-def test_no_request_breaks_the_server(server, tmp_path):
+def test_no_request_breaks_the_server(server, api, tmp_path):
+    assert api.get("/openapi.json").status_code == 200  # it does not wait for the first answer as long as this
     # What takes seconds by nature is fuzzed by hand, with the same command: a simulation, a spectrum, an optimum.
     excluded = [f"--exclude-path=/api/{name}" for name in ("simulate", "spectrum", "best")]
     command = [

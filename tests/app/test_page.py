@@ -38,6 +38,8 @@ class Page:
             self.complaints.append(message.text)
 
     def open(self, fragment=""):
+        self.page.goto("about:blank")  # only the fragment may differ from the page before
+        self.requests.clear()
         self.page.goto(self.address + fragment)
         self.settled()
         return self.page
@@ -75,19 +77,33 @@ class Page:
         self.page.locator(f"#{name}").press("Tab")
         self.settled()
 
+    def check(self):
+        """See that nothing was asked for elsewhere and nothing complained about."""
+        local = ("data:", "blob:", "about:")
+        hosts = {urllib.parse.urlsplit(url).netloc for url in self.requests if not url.startswith(local)}
+        assert hosts == {urllib.parse.urlsplit(self.address).netloc}
+        complaints, self.complaints = self.complaints, []
+        assert complaints == []
+
     def close(self):
         self.context.close()
-        hosts = {urllib.parse.urlsplit(url).netloc for url in self.requests if not url.startswith(("data:", "blob:"))}
-        assert hosts == {urllib.parse.urlsplit(self.address).netloc}
-        assert self.complaints == []
+        self.check()
+
+
+@pytest.fixture(scope="module")
+def tab(browser, server):
+    """Return a page that tests share: a browser that has compiled it once opens it fast."""
+    page = Page(browser, server)
+    yield page
+    page.context.close()
 
 
 @pytest.fixture
-def watched(browser, server):
-    """Return a watched page."""
-    page = Page(browser, server)
-    yield page
-    page.close()
+def watched(tab):
+    """Return a page of this test alone."""
+    yield tab
+    tab.page.goto("about:blank")
+    tab.check()
 
 
 def error_at(problem):
@@ -277,7 +293,12 @@ def test_presets(watched, api):
         assert all(value is not None for name in names for value in traces[name]["y"])
         assert preset["title"] in page.inner_text("#preset-note")
         assert page.inner_text("#failure") == ""
-    assert f"figure={preset['name']}" in page.url or page.wait_for_url(f"**figure={preset['name']}*") is None
+    # The name of a figure is an address.
+    page.evaluate("location.hash = '#figure=fig3a'")
+    watched.until("document.querySelectorAll('.chip').length === 4")
+    watched.settled()
+    assert page.input_value("#teacher").startswith("softplus(x)")
+    assert page.input_value("#axis") == "n"
 
 
 def test_simulation_with_progress_and_cancel(watched):
@@ -311,13 +332,13 @@ def test_simulation_with_progress_and_cancel(watched):
 
 
 def test_closing_the_tab_ends_its_simulation(browser, server, api):
-    tab = Page(browser, server)
-    page = tab.open("#A.d=300")
+    closed = Page(browser, server)
+    page = closed.open("#A.d=300")
     page.fill("#places", "20")
     page.fill("#seeds", "100")
     page.click("#run")
-    tab.until("document.querySelector('#simulation-status').textContent.includes(' of 2000')")
-    tab.close()
+    closed.until("document.querySelector('#simulation-status').textContent.includes(' of 2000')")
+    closed.close()
     server.wait_until_idle()
 
 
@@ -389,8 +410,7 @@ def test_best_of_both(watched):
 
 def test_stale_requests_are_not_queued(watched):
     page = watched.open()
-    answered = []
-    page.on("requestfinished", lambda request: answered.append(request.url))
+    watched.requests.clear()
     page.evaluate(
         """() => { const slider = document.getElementById('ridge');
           for (let k = 0; k < 150; k += 1) {
@@ -398,7 +418,7 @@ def test_stale_requests_are_not_queued(watched):
     )
     watched.settled()
     # The first move and the last one.
-    assert 1 <= sum(url.endswith("/api/curves") for url in answered) <= 2
+    assert 1 <= sum(url.endswith("/api/curves") for url in watched.requests) <= 2
     value = float(page.input_value("#ridge-value"))
     assert watched.shown() == pytest.approx(error_at(changed(ridge={"per_d": value})), rel=2e-3)
 

@@ -28,7 +28,7 @@ _OUT_OF_RANGE = (NotConverged, ArithmeticError, np.linalg.LinAlgError)
 #: The spectrum's outliers grow with the sizes, so that it has no picture in the limit: this dimension stands for it.
 _SPECTRUM_DIMENSION = 1000
 _MOST_OUTLIERS = 6
-_POWERS = ("1", "κ", "κ²", "κ³", "κ⁴")
+_POWERS = ("constant", "κ", "κ²", "κ³", "κ⁴")
 
 
 def _setting(request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -32,7 +32,8 @@ def presets() -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``name``, ``paper``, ``title``, ``summary``, ``note`` (what differs from the figure), ``axis``, ``shows``
+        ``name``, ``paper``, ``title``, ``stated`` and ``ours`` (whose settings they are), ``note``
+        (what differs from the figure), ``axis``, ``shows``
         (``errors``, ``learned`` or ``spectrum``) and ``settings``, one to four with a ``label`` each.
     """
     found = []
@@ -45,7 +46,8 @@ def presets() -> list[dict[str, Any]]:
                     "name": figure.name,
                     "paper": PAPERS[figure.paper],
                     "title": figure.title,
-                    "summary": figure.summary,
+                    "stated": figure.stated,
+                    "ours": figure.ours,
                     **made,
                 }
             )
@@ -188,9 +190,7 @@ def _feature_spectra(figure: Figure) -> dict[str, Any]:
         for value in settings["histograms"]
     ]
     # The last one has the largest spike: it comes first, since the page shows one spectrum at a time.
-    name = "alpha" if settings["vary"] == "alpha" else "eta"
-    span = {"from": 0.0, "to": 0.45, "scale": "linear"} if name == "alpha" else {"from": 0.05, "to": 4.0}
-    return _made({"name": name, **span}, curves[::-1], shows="spectrum")
+    return _made({"name": "n"}, curves[::-1], shows="spectrum")
 
 
 _MAKERS: Mapping[str, Callable[[Figure], dict[str, Any] | None]] = {

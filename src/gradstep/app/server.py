@@ -43,6 +43,8 @@ _LARGEST_BODY = 32 * 1024
 #: Processes for what follows a slider, at most.
 _MOST_THEORY = 4
 _SIMULATIONS = 2
+#: Optima and spectra kept.
+_KEPT = 100
 #: Seconds that an answer may take: one part of a curve, one optimum or spectrum, one simulated network.
 _CURVE_LIMIT, _STUDY_LIMIT, _NETWORK_LIMIT = 15.0, 90.0, 300.0
 
@@ -204,6 +206,7 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
     network_processes = max(1, cores - 1)
     folder = tempfile.TemporaryDirectory(prefix="gradstep-app-")
     facts: dict[str, Any] = {}
+    studied: dict[str, Any] = {}
 
     async def curves(request: Mapping[str, Any]) -> Any:
         parts = len(theory)
@@ -218,6 +221,15 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
         if failure and all(value is None for value in curve["test_error"]):
             raise failure
         return {"curve": curve, "here": now, "failure": str(failure) if failure else None}
+
+    async def study(name: str, request: Mapping[str, Any]) -> Any:
+        """What takes seconds is kept for a page that is opened again."""
+        key = name + _text(request)
+        if key not in studied:
+            studied[key] = await studies.ask(f"answers:{name}", request)
+            if len(studied) > _KEPT:
+                del studied[next(iter(studied))]
+        return studied[key]
 
     async def simulate(request: Request) -> Response:
         messages: AsyncIterator[Any] | None = None
@@ -270,8 +282,8 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
         "curves": curves,
         "learned": partial(theory.ask, "answers:learned"),
         "code": partial(theory.ask, "answers:code"),
-        "spectrum": partial(studies.ask, "answers:spectrum"),
-        "best": partial(studies.ask, "answers:best"),
+        "spectrum": partial(study, "spectrum"),
+        "best": partial(study, "best"),
     }
     return Starlette(
         routes=[

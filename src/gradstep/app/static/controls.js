@@ -8,7 +8,8 @@ const STEPS = 200;
 export function written(value, digits = 3) {
   if (value === null || value === undefined || value === "") return "–";
   const number = Number(value);
-  if (!Number.isFinite(number)) return String(value) === "nan" ? "–" : String(value).replace("inf", "∞");
+  if (value === "inf" || number === Infinity) return "∞";
+  if (!Number.isFinite(number)) return "–";
   if (number !== 0 && (Math.abs(number) < 1e-3 || Math.abs(number) >= 1e5)) {
     return number.toExponential(digits - 1).replace(/\.?0*e/, "e").replace("e+", "e");
   }

@@ -137,10 +137,11 @@ export function errors({ curves, axis, axisLabel, guides, best }, colours) {
     type: "line", xref: "paper", x0: 0, x1: 1, y0: g.y, y1: g.y, line: { color: colours.soft, width: 1.4, dash: g.dash }, layer: "below",
   }));
   for (const g of guides.filter((g) => g.y > low)) {
-    // On the side of the line where the curve is not.
-    const above = !(mine?.curve.test_error[0] > g.y);
+    // Where the curve is not: over the line at the end where it is below, or under it where it is above all along.
+    const right = mine?.curve.test_error.at(-1) < g.y;
+    const above = right || !(mine?.curve.test_error[0] > g.y);
     annotations.push({
-      xref: "paper", x: 0.005, y: Math.log10(g.y), text: g.label, showarrow: false, xanchor: "left",
+      xref: "paper", x: right ? 0.995 : 0.005, y: Math.log10(g.y), text: g.label, showarrow: false, xanchor: right ? "right" : "left",
       yanchor: above ? "bottom" : "top", font: { color: colours.soft, size: 12 }, yshift: above ? 2 : -2, bgcolor: fade(colours.card, 0.75), borderpad: 1,
     });
   }

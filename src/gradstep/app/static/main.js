@@ -13,8 +13,24 @@ const MOST = 4;
 const REST = 350;
 
 const facts = await (await fetch("/api/start")).json();
-let state = decode(location.hash.slice(1), facts);
+let state = read(location.hash.slice(1));
 let colours = figures.palette();
+
+function stateOf(preset) {
+  return {
+    axis: { ...preset.axis },
+    slots: preset.settings.map(({ label, problem }) => ({ label, problem: copy(problem) })),
+    active: preset.shows === "spectrum" ? 0 : preset.settings.length - 1,
+    preset: preset.name,
+  };
+}
+
+/** The state in an address; a figure alone stands for its settings. */
+function read(fragment) {
+  const found = decode(fragment, facts);
+  const alone = found.preset && ![...new URLSearchParams(fragment).keys()].some((key) => key.includes("."));
+  return alone ? stateOf(facts.presets.find((p) => p.name === found.preset)) : found;
+}
 
 /** Answers by what they answer; the oldest go first. */
 class Memory extends Map {
@@ -358,7 +374,7 @@ function remember() {
 
 addEventListener("hashchange", () => {
   if (location.hash.slice(1) === ownHash) return;
-  adopt(decode(location.hash.slice(1), facts));
+  adopt(read(location.hash.slice(1)));
 });
 
 function adopt(next) {
@@ -437,12 +453,7 @@ for (const paper of new Set(facts.presets.map((p) => p.paper))) {
 byId("preset").addEventListener("change", ({ target }) => {
   const preset = facts.presets.find((p) => p.name === target.value);
   if (!preset) return adopt(initial(facts));
-  adopt({
-    axis: { ...preset.axis },
-    slots: preset.settings.map(({ label, problem }) => ({ label, problem: copy(problem) })),
-    active: preset.shows === "spectrum" ? 0 : preset.settings.length - 1,
-    preset: preset.name,
-  });
+  adopt(stateOf(preset));
   if (preset.shows !== "errors") byId(`${preset.shows}-title`).scrollIntoView({ block: "nearest", behavior: "smooth" });
 });
 
@@ -450,9 +461,13 @@ function showPreset() {
   const preset = facts.presets.find((p) => p.name === state.preset);
   byId("preset-note").hidden = !preset;
   if (!preset) return;
+  const whose = document.createElement("details");
+  whose.append(
+    Object.assign(document.createElement("summary"), { textContent: "Whose settings" }),
+    `The paper states: ${preset.stated}. Chosen here: ${preset.ours}.`,
+  );
   byId("preset-note").replaceChildren(
-    Object.assign(document.createElement("b"), { textContent: `${preset.paper}: ${preset.title}. ` }),
-    `${preset.summary} ${preset.note}`,
+    Object.assign(document.createElement("b"), { textContent: `${preset.paper}: ${preset.title}. ` }), preset.note, whose,
   );
 }
 

@@ -73,20 +73,31 @@ class Grid:
         return {axis.name: value for axis, value in zip(self.axes, self.points[index], strict=True)}
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the tables of a TOML file.
+
+    Raises
+    ------
+    InvalidInput
+        If it cannot be read or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput("settings", str(path), f"a readable TOML file ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput("settings", str(path), f"valid TOML ({error})") from None
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """Return the parameters in a TOML file (its ``[problem]`` table where there is one).
 
     Raises
     ------
     InvalidInput
-        If it cannot be read, is not TOML, or its ``problem`` is not a table.
+        As `read_toml`, and if its ``problem`` is not a table.
     """
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput("settings", str(path), f"a readable TOML file ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput("settings", str(path), f"valid TOML ({error})") from None
+    settings = read_toml(path)
     problem = settings.get("problem", settings)
     if not isinstance(problem, dict):
         raise InvalidInput("settings", str(path), "a [problem] table")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import sys
-import tomllib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gradstep.cli import output
+from gradstep.cli.grid import read_toml
 from gradstep.cli.ranges import parse_numbers, parse_step
 from gradstep.errors import InvalidInput
 
@@ -50,12 +50,7 @@ def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
     """
     from gradstep.sweeps import design_of
 
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput("settings", str(path), f"a readable TOML file ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput("settings", str(path), f"valid TOML ({error})") from None
+    settings = read_toml(path)
     tables: dict[str, Any] = {"problem": {}, "over": {}, "zipped": [], "run": {}}
     for name, value in settings.items():
         if name not in tables or type(value) is not type(tables[name]):

@@ -213,7 +213,6 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         self.eta_ = float(eta)
         change = layer.weights - self._initial.weights
         self.step_scale_ = movement(self._initial, change, sample.z, sample.weights)
-        self.n_iter_ = settings.n_steps
 
     def _gradient(self, layer: FirstLayer, training: Training, settings: Settings) -> Host:
         table = training.table

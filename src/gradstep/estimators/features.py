@@ -7,11 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils import check_array  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.estimators.base import OneStep
-from gradstep.estimators.targets import class_targets
+from gradstep.estimators.targets import target_matrix
 
 __all__ = ["OneStepFeatures"]
 
@@ -160,17 +159,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         X = self._inputs(X)
         check_consistent_length(X, y)
-        kind = getattr(np.asarray(y), "dtype", np.dtype(float)).kind
-        if kind in "OUSb" or kind == "T":
-            try:
-                targets = np.asarray(y, dtype=np.float64) if kind == "O" else None
-            except (TypeError, ValueError):
-                targets = None
-            targets = class_targets(y)[1] if targets is None else targets
-        else:
-            targets = np.asarray(y)
-        targets = check_array(targets, dtype=np.float64, ensure_2d=False, input_name="y")
-        training, _, _ = self._training(X, targets.reshape(len(targets), -1), sample_weight, settings)
+        targets = target_matrix(y)
+        training, _, _ = self._training(X, targets, sample_weight, settings)
         self._take_step(training, settings)
         self._n_features_out = settings.width
         return self

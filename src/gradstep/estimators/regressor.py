@@ -7,10 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils import check_array  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.estimators.readout import OneStepReadout
+from gradstep.estimators.targets import number_targets
 
 __all__ = ["OneStepRegressor"]
 
@@ -119,8 +119,7 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         return values[:, 0] if np.ndim(self.intercept_) == 0 else values
 
     def _target_matrix(self, y: Any) -> NDArray[np.float64]:
-        targets = np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name="y"))
-        return targets.reshape(len(targets), -1)
+        return number_targets(y)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

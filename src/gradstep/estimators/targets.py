@@ -1,4 +1,4 @@
-"""Classes as numbers."""
+"""Targets as a matrix of numbers, one column an output."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import LabelEncoder  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils import assert_all_finite, column_or_1d  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils import assert_all_finite, check_array, column_or_1d  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped, unused-ignore]
 
-__all__ = ["class_targets"]
+__all__ = ["class_targets", "number_targets", "target_matrix"]
 
 
 def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -39,3 +39,20 @@ def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
     classes = encoder.classes_
     shown = np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
     return classes, np.where(code[:, None] == shown, 1.0, -1.0)
+
+
+def number_targets(y: Any) -> NDArray[np.float64]:
+    """Return finite numbers as a matrix (n, outputs)."""
+    numbers = np.asarray(check_array(y, dtype=np.float64, ensure_2d=False, input_name="y"))
+    return numbers.reshape(len(numbers), -1)
+
+
+def target_matrix(y: Any) -> NDArray[np.float64]:
+    """Return numbers as they are, and text and truth values as `class_targets`."""
+    values = np.asarray(y)
+    if values.dtype.kind == "O":
+        try:
+            values = values.astype(np.float64)
+        except (TypeError, ValueError):
+            return class_targets(y)[1]
+    return number_targets(values) if values.dtype.kind in "iuf" else class_targets(y)[1]

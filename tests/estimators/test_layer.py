@@ -9,7 +9,7 @@ from gradstep.estimators.leave_one_out import Copies
 from gradstep.estimators.step_choice import FOLDS, SCALES, Sample, choice_width, movement, score_steps
 from gradstep.gaussian import scalar_function
 from gradstep.problem import Readout
-from gradstep.simulation.backend import backend
+from gradstep.simulation.backend import Backend, backend
 from gradstep.simulation.instance import TEACHER_AXIS, step_sample
 from gradstep.simulation.step import gradient as simulated_gradient
 
@@ -152,3 +152,13 @@ def test_float32_and_float64_agree():
     single = layer.gradient(backend(None, "float32"), blocks)
     np.testing.assert_allclose(single, layer.gradient(HOST, blocks), atol=1e-4)
     assert isinstance(layer, FirstLayer)
+
+
+def test_any_array_library():
+    """Only the array standard is used: a stricter namespace gives the same numbers."""
+    strict = pytest.importorskip("array_api_strict")
+    engine = Backend(strict, None, "float64", None)
+    layer, random = small(2, 6, 9), np.random.default_rng(0)
+    z, y, w = random.standard_normal((20, 6)), random.standard_normal((20, 2)), random.uniform(0.5, 2, 20)
+    np.testing.assert_allclose(layer.gradient(engine, [(z, y, w)]), layer.gradient(HOST, [(z, y, w)]), atol=1e-12)
+    np.testing.assert_allclose(np.asarray(layer.features(engine, z)), layer.features(HOST, z), atol=1e-14)

@@ -42,7 +42,7 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
     intercept_ : float or ndarray, shape (outputs,)
         ``b_0``.
     ridge_ : float
-        ``Lambda`` used.
+        ``Lambda`` used; at least 1e-13 times the largest eigenvalue of the scatter matrix, where rounding decides.
     ridge_path_, ridge_errors_ : ndarray, shape (penalties,)
         Penalties compared with their leave-one-out mean squares, in units of the variance of the targets.
     degrees_of_freedom_ : float
@@ -100,7 +100,7 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         targets = self._target_matrix(y)
         check_consistent_length(X, targets)
         self._fit(X, targets, sample_weight, settings)
-        if np.ndim(y) == 1:
+        if np.asarray(y).ndim == 1:
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
         return self
 

@@ -234,9 +234,11 @@ def test_formula_errors_are_shown_at_the_field(watched):
     watched.write("activation", "tanh(x) + 0.3*")
     assert "not a formula" in page.inner_text("#error-activation")
     assert page.locator("#activation").get_attribute("aria-invalid") == "true"
+    assert page.locator("#errors.stale").count() == 1
     watched.write("activation", "tanh(x) + 0.3*x**2")
     assert page.inner_text("#error-activation") == ""
     assert page.locator("#activation").get_attribute("aria-invalid") is None
+    assert page.locator("#errors.stale").count() == 0
     assert watched.shown() == pytest.approx(error_at(changed(activation="tanh(x) + 0.3*x**2")), rel=1e-3)
     watched.write("teacher", "import os")
     assert "not a formula" in page.inner_text("#error-teacher")

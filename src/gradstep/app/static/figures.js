@@ -179,7 +179,7 @@ export function learned(curves, colours) {
   const line = (pairs, more) => ({ x: pairs.map((p) => p[0]), y: pairs.map((p) => p[1]), mode: "lines", ...more });
   const traces = [
     line(inside(mine.learned, mine.learned.teacher), {
-      name: "teacher", line: { color: colours.ink, width: 2, dash: "6px,4px" }, hovertemplate: "teacher %{y:.3f}<extra></extra>",
+      name: "teacher", line: { color: colours.ink, width: 2, dash: "6px,4px", shape: "spline" }, hovertemplate: "teacher %{y:.3f}<extra></extra>",
     }),
     ...curves.map(({ letter, colour, learned: f, active }) =>
       line(inside(f, f.learned), {

@@ -9,7 +9,7 @@ import { LETTERS, copy, decode, differences, encode, fieldText, initial, keyOf, 
 const byId = (id) => document.getElementById(id);
 const POINTS = 60;
 const MOST = 4;
-/** Milliseconds of rest before what takes seconds is asked for. */
+/** Milliseconds of rest, with all curves drawn, before what takes seconds is asked for. */
 const REST = 350;
 
 const facts = await (await fetch("/api/start")).json();
@@ -138,6 +138,7 @@ async function drawErrors() {
   await figures.draw("errors", errorsFigure(colours, curves));
   const active = curves.find((c) => c.active);
   if (!active) return;
+  byId("errors").classList.remove("stale");
   const { here } = active;
   document.documentElement.style.setProperty("--regime", `var(--${here.regime.key})`);
   say("regime-title", here.regime.title);
@@ -275,6 +276,7 @@ function refused(error) {
   const text = brief(error.allowed || error.message);
   if (id) controls.fail(id, text.startsWith("not ") || text.startsWith("unknown") ? text : `Allowed: ${text}`);
   else say("failure", brief(error.message));
+  byId("errors").classList.add("stale"); // what is drawn is not what the fields say
 }
 
 const curvesRequest = new Latest(
@@ -292,7 +294,7 @@ const curvesRequest = new Latest(
     drawLearned();
     learnedRequest.ask();
   },
-  { failed: refused, idle: () => (document.documentElement.dataset.state = "settled") },
+  { failed: refused, idle: settled },
 );
 
 const learnedRequest = new Latest(
@@ -342,10 +344,19 @@ function showBest() {
 let resting = null;
 let noted = null;
 
+/** All curves asked for are drawn. */
+function settled() {
+  document.documentElement.dataset.state = "settled";
+  clearTimeout(resting);
+  resting = setTimeout(study, REST);
+}
+
 /** After any change of the state: the address, the labels, the requests. */
 function changed() {
   clearTimeout(noted);
   noted = setTimeout(remember, 200);
+  // What it says is about the setting before.
+  if (!simulation) say("simulation-status", "");
   showChips();
   showAxis();
   showBest();
@@ -356,7 +367,6 @@ function changed() {
   curvesRequest.ask();
   for (const study of Object.values(studies)) study.drop();
   clearTimeout(resting);
-  resting = setTimeout(study, REST);
 }
 
 function study() {

@@ -366,6 +366,7 @@ def test_listens_on_the_loopback_only(server):
         (b'{"problem": {"d": ' + b"9" * 5000 + b"}}", 400),
         (b'{"x": "' + b"x" * 40000 + b'"}', 413),
         (b"{}", 422),
+        (json.dumps(request(changed(noise=12345))).replace("12345", "1e999").encode(), 422),
         (b'{"problem": {"activation": "\\ud800"}, "axis": {"name": "n"}}', 422),
     ],
 )
@@ -373,6 +374,15 @@ def test_bad_bodies_are_refused(api, body, status):
     answer = api.post("/api/curves", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["curves", "learned", "code"])
+def test_numbers_out_of_range_are_answered(api, name):
+    setting = changed(d=24, teacher="1e160*x", noise=1e40)
+    body = json.dumps({"problems": [setting]} | request(setting, count=3))
+    answer = api.post(f"/api/{name}", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (200, 422)
+    assert json.loads(answer.content, parse_constant=pytest.fail)
 
 
 def test_a_body_of_unknown_length_is_bounded_too(api):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,7 +69,7 @@ def code_of(settings: Sequence[Mapping[str, Any]], axis: Axis, scale: object) ->
 def _function(letter: str, setting: Mapping[str, Any], name: str) -> str:
     """Return the function from a place on the axis to the problem."""
     variable = _VARIABLES[name]
-    infinite = setting["d"] in ("inf", "infinity")
+    infinite = setting["d"] in ("inf", "infinity", math.inf)
 
     def per_d(size: str) -> str:
         value = setting[size]
@@ -78,7 +79,7 @@ def _function(letter: str, setting: Mapping[str, Any], name: str) -> str:
         return repr(value["per_d"] if isinstance(value, Mapping) else value / setting["d"])
 
     def size(of: str) -> str:
-        if of == "n_step" and of != name and setting[of] in ("n", "inf", "infinity"):
+        if of == "n_step" and of != name and setting[of] in ("n", "inf", "infinity", math.inf):
             return "n" if setting[of] == "n" else "math.inf"
         return f"gs.Proportional({per_d(of)})" if infinite else f"max(1, round({per_d(of)} * d))"
 

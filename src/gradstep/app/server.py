@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import socket
 import tempfile
@@ -67,7 +68,19 @@ class _Reply(Response):
 
 
 def _text(content: Any) -> str:
-    return json.dumps(content, allow_nan=False, separators=(",", ":"))
+    try:
+        return json.dumps(content, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # numbers out of range, which JSON has no words for
+        return json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
+
+
+def _finite(content: Any) -> Any:
+    """Return the content with null for what is no finite number."""
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, Mapping):
+        return {name: _finite(value) for name, value in content.items()}
+    return [_finite(value) for value in content] if isinstance(content, list | tuple) else content
 
 
 class _Refused(GradstepError):  # noqa: N818 - reads as what it says
@@ -224,7 +237,7 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
 
     async def study(name: str, request: Mapping[str, Any]) -> Any:
         """What takes seconds is kept for a page that is opened again."""
-        key = name + _text(request)
+        key = f"{name} {request!r}"
         if key not in studied:
             studied[key] = await studies.ask(f"answers:{name}", request)
             if len(studied) > _KEPT:

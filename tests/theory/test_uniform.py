@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
-from gradstep.theory.features import conditional_features
-from gradstep.theory.groups import neuron_groups
 from gradstep.theory.leverage import LeverageEquations, solve_leverage
 from gradstep.theory.small_step import small_step_of
-from gradstep.theory.step import step_statistics
+from gradstep.theory.uniform import solve
+
+predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is the function
 
 BASE = gs.Problem(
     activation="tanh", teacher="sin", d=300, width=400, n_step=600, n=500, eta=gs.Step(1.0, 0.5), ridge=3.0, noise=0.2
@@ -32,6 +32,8 @@ SPREAD = [
     {"eta": 0.0},
     {"activation": "hardtanh", "n": 4000},
     {"n": 400, "ridge": 1e-4},
+    {"n_step": 100, "eta": gs.Step(3.0, 0.5), "activation": "relu", "readout": "constant", "teacher": "relu"},
+    {"n_step": 100, "eta": gs.Step(3.0, 0.5), "activation": "softplus", "teacher": "tanh(x) + 0.5*H2"},
 ]
 
 
@@ -73,47 +75,39 @@ def test_ridge_derivative_of_the_loss_is_the_readout_norm(changes):
     assert slope == pytest.approx(readout_norm, rel=2e-5)
 
 
+def solution_of(problem, **options):
+    """Return the tables and the solution behind a prediction."""
+    tables = predict_module._tables(problem, options.get("rows", "network"), options.get("bulk", "structured"), 1)
+    sizes = [np.array([float(value)]) for value in (problem.d, problem.width, problem.n, problem.ridge)]
+    solved = solve(
+        tables.batched,
+        tables.groups.weight[None],
+        np.array([problem.noise]),
+        *sizes,
+        tables.groups.readout[None],
+        np.array([tables.shrinkage]),
+        tables.batched_bulk,
+    )
+    return tables, solved
+
+
+@pytest.mark.parametrize("bulk", ["structured", "isotropic"])
 @pytest.mark.parametrize("changes", SPREAD)
-def test_loss_is_the_projection_of_the_labels(changes):
+def test_loss_is_the_projection_of_the_labels(changes, bulk):
     # The minimum of the objective is <y, y - f_hat>/n: on the equations E[(E y^2 - y f_hat) / (1 + V)], which uses the
     # leverage and the means only, while the loss is computed from the fluctuations.
     problem = BASE.replace(**changes)
-    step = step_statistics(problem, problem.d, problem.width, problem.n_step)
-    groups = neuron_groups(step, problem.readout, problem.d, odd=problem.activation.parity == "odd")
-    tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
-    equations = LeverageEquations(
-        tables.slope[None],
-        tables.variance[None],
-        tables.weight[None],
-        problem.width * groups.weight[None],
-        np.array([problem.d - 1.0]),
-        np.array([float(problem.n)]),
-        np.array([problem.ridge]),
-    )
-    point, _ = solve_leverage(equations)
-    sample_weight = point.sample_weight[0]
-    resolvent = problem.width * groups.weight / point.inverse_resolvent[0]
-    gram = (tables.mean * sample_weight) @ tables.mean.T
-    # Along the readout at initialisation the bulk is smaller: the step takes back a part of the network's own output.
-    readout = np.sqrt(groups.weight) * groups.readout
-    square = max(readout @ readout, 1e-300)
-    lost = (1 - step.readout_shrinkage**2) * (readout**2 @ np.diag(point.psi[0])) / square
-    inner_resolvent = np.eye(len(gram)) + np.outer(readout, readout) * lost / (
-        readout**2 @ point.inverse_resolvent[0] / square - lost + 1e-300
-    )
-    by_group = np.sqrt(resolvent)[:, None] * inner_resolvent * np.sqrt(resolvent)
-    mean_hat = np.linalg.solve(np.eye(len(gram)) + gram @ by_group, tables.mean @ (sample_weight * tables.teacher_mean))
-    learned = tables.mean.T @ (by_group @ mean_hat)
-    kin_slope = point.density[0][:, None] * point.dressed_slope[0]
-    rest = tables.slope.T @ (kin_slope @ (sample_weight * tables.teacher_slope))
-    label_square = tables.teacher_square + problem.noise**2
-    inner = label_square - tables.teacher_mean * learned - tables.teacher_slope * rest
-    loss = (sample_weight * inner).sum() / problem.n
+    tables, solved = solution_of(problem, bulk=bulk)
+    features, sample_weight = tables.features, solved.point.sample_weight[0]
+    along = features.teacher_mean * solved.learned[0] + features.teacher_slope * solved.rest_slope[0]
+    loss = (sample_weight * (features.teacher_square + problem.noise**2 - along)).sum() / problem.n
     assert sys.float_info.epsilon < loss
-    assert gs.predict(problem).train_loss == pytest.approx(loss, rel=1e-6)
+    prediction = gs.predict(problem, bulk=bulk)
+    assert prediction.train_loss == pytest.approx(loss, rel=1e-6)
     # Two counts of the degrees of freedom: from the samples' leverages, and from the neurons' resolvent.
+    resolvent = problem.width * tables.groups.weight / solved.point.inverse_resolvent[0]
     from_neurons = problem.width - problem.ridge * resolvent.sum()
-    assert gs.predict(problem).degrees_of_freedom == pytest.approx(from_neurons, rel=1e-7)
+    assert prediction.degrees_of_freedom == pytest.approx(from_neurons, rel=1e-7)
 
 
 # --- limits ---

@@ -41,12 +41,18 @@ class Groups:
         ``c``, the squared norm of the rest of the row.
     readout : ndarray, shape (groups,)
         Mean readout weight of the group, over the root mean square of all.
+    readout_square : ndarray, shape (groups,)
+        Mean squared readout weight of the group, over that of all.
+    offset : ndarray, shape (groups,)
+        ``s'`` less its mean given the readout; zero where the readout is not resolved (Gaussian law).
     """
 
     weight: NDArray[np.float64]
     projection: NDArray[np.float64]
     variance: NDArray[np.float64]
     readout: NDArray[np.float64]
+    readout_square: NDArray[np.float64]
+    offset: NDArray[np.float64]
 
 
 @lru_cache(maxsize=16)
@@ -110,9 +116,10 @@ def neuron_groups(
     total_spike = step.spike + step.initial_overlap
 
     def projection_variance(a2: NDArray[np.float64] | float, a: NDArray[np.float64] | float) -> NDArray[np.float64]:
-        initial = (1 + step.drift * np.asarray(a)) ** 2
-        gain = step.projection_gain if rows == "network" else 1.0
-        return np.asarray((initial + step.bulk * np.asarray(a2) * gain) / d)
+        if rows == "isotropic":
+            return np.asarray(((1 + step.drift * np.asarray(a)) ** 2 + step.bulk * np.asarray(a2)) / d)
+        first, second = step.projection_variance
+        return np.asarray((1 + first * np.asarray(a) + second * np.asarray(a2)) / d)
 
     if readout.kind == "vocabulary":
         a = np.repeat(np.asarray(readout.values), _PROJECTION_NODES)
@@ -131,6 +138,7 @@ def neuron_groups(
         explained = total_spike**2 / (total_spike**2 + 1 / d)
         spread = projection_variance(explained, 0.0)
         projection = z * np.sqrt(total_spike**2 + spread)
+        offset = np.zeros_like(projection)
         share = total_spike / (total_spike**2 + spread)
         a_variance = np.broadcast_to(spread / (total_spike**2 + spread), projection.shape)
         a_mean = share * projection
@@ -146,9 +154,7 @@ def neuron_groups(
         mean = mean + step.norm_slope * step.initial_overlap * a_square
         mean = mean + (step.norm_slope * a_offset + step.norm_slope_third * a3_offset) / spread_of_projection
         independent = (
-            step.norm_variance[0] * (1 + step.drift * a_mean) ** 4
-            + step.norm_variance[1] * a_square
-            + step.norm_variance[2] * a_square**2
+            sum(c * a_square ** (k // 2) * a_mean ** (k % 2) for k, c in enumerate(step.norm_variance))
             # The norm follows <w(0), v>, of which s' tells only a part.
             + step.norm_slope**2 * a_square * np.maximum(1 - 1 / spread_of_projection, 0.0)
         ) / d
@@ -160,29 +166,33 @@ def neuron_groups(
         )
         # At a handful of samples or dimensions the leading order may exceed the norm itself.
         mean = np.maximum(mean, floor)
-        deviation = np.sqrt(independent + slope**2 * a_variance)
+        deviation = np.sqrt(np.maximum(independent, 0.0) + slope**2 * a_variance)
     else:
         deviation = np.zeros_like(mean)
     if odd:
         if readout.kind == "gaussian":
             keep = projection > 0
             weight, projection = 2 * weight[keep], projection[keep]
-            mean, deviation, a_mean = mean[keep], deviation[keep], a_mean[keep]
+            mean, deviation, a_mean, a_square = mean[keep], deviation[keep], a_mean[keep], a_square[keep]
+            offset = offset[keep]
         elif len(readout.values) > 1:
             # Merge opposite letters, whose features differ by a sign only.
             flip = np.sign(np.where(a_mean == 0, 1.0, a_mean))
-            projection, a_mean = flip * projection, flip * a_mean
+            projection, a_mean, offset = flip * projection, flip * a_mean, flip * offset
             keys = np.stack([np.round(projection, 14), np.round(mean, 14), np.round(deviation, 14)])
             _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
             weight = np.asarray(np.bincount(inverse.ravel(), weights=weight), dtype=np.float64)
-            projection, mean, deviation, a_mean = projection[first], mean[first], deviation[first], a_mean[first]
+            projection, mean, deviation = projection[first], mean[first], deviation[first]
+            a_mean, a_square, offset = a_mean[first], a_square[first], offset[first]
     deviation = np.minimum(deviation, 0.9 * mean)
-    relative = a_mean / np.sqrt(readout.second_moment)
+    relative, square = a_mean / np.sqrt(readout.second_moment), a_square / readout.second_moment
     if not np.any(deviation):
-        return Groups(weight, projection, mean, relative)
+        return Groups(weight, projection, mean, relative, square, offset)
     return Groups(
         np.concatenate([weight, weight]) / 2,
         np.concatenate([projection, projection]),
         np.concatenate([mean - deviation, mean + deviation]),
         np.concatenate([relative, relative]),
+        np.concatenate([square, square]),
+        np.concatenate([offset, offset]),
     )

@@ -2,10 +2,13 @@
 
 Equations (a group's index is ``g, h``, a node of kappa is ``k``; ``E_k`` averages over nodes):
 
-    V1_gh = n E_k[ g1_g g1_h / (1 + V) ]          V2_g = n E_k[ g2_g / (1 + V) ]
-    D     = diag( N_g / ((d - 1) A_g) )            Psi = V1 (I + D V1)^-1
-    A_g   = ridge + V2_g + Psi_gg                  calV = (d - 1) (D^-1 + V1)^-1
+    V1_gh = n E_k[ g1_g g1_h / (1 + V) ]               V2_g = n E_k[ g2_g / (1 + V) ]
+    D_j   = diag( u_gj N_g / ((d - 1) A_g) )           Psi_j = V1 (I + D_j V1)^-1
+    A_g   = ridge + V2_g + sum_j p_j u_gj Psi_j,gg     calV = (d - 1) sum_j p_j (D_j^-1 + V1)^-1
     V(k)  = sum_gh g1_g g1_h calV_gh + sum_g g2_g N_g / A_g
+
+``j`` runs over classes of directions off the spike: a share ``p_j`` of them, in which the rows of group ``g`` have
+``u_gj`` times their mean variance. An isotropic bulk is one class.
 
 In ``(log V, log A)`` the map is monotone and contracts, and Newton's method with its exact Jacobian converges in a few
 steps. Everything carries a leading batch axis. This project.
@@ -13,7 +16,7 @@ steps. Everything carries a leading batch axis. This project.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -46,6 +49,10 @@ class LeverageEquations:
         ``N_g``.
     dimension, samples, ridge : ndarray, shape (batch,)
         ``d - 1``, ``n`` and the penalty.
+    share : ndarray, shape (1 or batch, classes)
+        ``p_j``, which sum to one (default: one class).
+    profile : ndarray, shape (1 or batch, classes, groups)
+        ``u_gj``, of mean one over the classes (default: one).
     """
 
     slope: Array
@@ -55,6 +62,13 @@ class LeverageEquations:
     dimension: Array
     samples: Array
     ridge: Array
+    share: Array = field(default_factory=lambda: np.ones((1, 1)))
+    profile: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
+
+    @property
+    def mix(self) -> Array:
+        """Return ``p_j u_gj``, shape (1 or batch, classes, groups)."""
+        return self.share[:, :, None] * self.profile
 
     def take(self, index: NDArray[np.intp]) -> LeverageEquations:
         """Return the equations of some members of the batch."""
@@ -70,6 +84,8 @@ class LeverageEquations:
             self.dimension[index],
             self.samples[index],
             self.ridge[index],
+            pick(self.share),
+            pick(self.profile),
         )
 
 
@@ -84,12 +100,14 @@ class Leverage(NamedTuple):
         ``A_g``.
     sample_weight : ndarray, shape (batch, nodes)
         ``n w / (1 + V)``.
-    dressed_slope : ndarray, shape (batch, groups, nodes)
-        ``Y g1`` with ``Y = (I + V1 D)^-1``; ``D Y g1`` is ``(D^-1 + V1)^-1 g1``.
-    psi : ndarray, shape (batch, groups, groups)
-        ``Psi = Y V1``.
+    linear_gain : ndarray, shape (batch, groups, groups)
+        ``V1``.
     density : ndarray, shape (batch, groups)
-        ``D`` (diagonal).
+        ``D`` (diagonal), its mean over the directions.
+    dressed_slope : ndarray, shape (batch, classes, groups, nodes)
+        ``Y_j g1`` with ``Y_j = (I + V1 D_j)^-1``; ``D_j Y_j g1`` is ``(D_j^-1 + V1)^-1 g1``.
+    psi : ndarray, shape (batch, classes, groups, groups)
+        ``Psi_j = Y_j V1``.
     next_leverage, next_inverse_resolvent : ndarray
         Right-hand sides of the equations for ``V`` and ``A``.
     gap : ndarray, shape (batch, nodes + groups)
@@ -101,9 +119,10 @@ class Leverage(NamedTuple):
     leverage: Array
     inverse_resolvent: Array
     sample_weight: Array
+    linear_gain: Array
+    density: Array
     dressed_slope: Array
     psi: Array
-    density: Array
     next_leverage: Array
     next_inverse_resolvent: Array
     gap: Array
@@ -123,40 +142,55 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     leverage, inverse_resolvent = values[:, :nodes], values[:, nodes:]
     sample_weight = equations.samples[:, None] * equations.weight / (1 + leverage)
     nonlinear_gain = (g2 @ sample_weight[:, :, None])[..., 0]
+    linear_gain = (g1 * sample_weight[:, None, :]) @ np.swapaxes(g1, 1, 2)
     density = equations.neurons / (equations.dimension[:, None] * inverse_resolvent)
-    root = np.sqrt(density)
-    if stable:
-        half_weight = np.sqrt(sample_weight)[:, None, :]
-        left, singular, right = np.linalg.svd(root[:, :, None] * g1 * half_weight, full_matrices=False)
-        part = singular / (1 + singular**2)
-        scaled = left / root[:, :, None]
-        dressed_slope = ((scaled * part[:, None, :]) @ right) / half_weight
-        psi = (scaled * (singular * part)[:, None, :]) @ np.swapaxes(scaled, 1, 2)
-    else:
-        linear_gain = (g1 * sample_weight[:, None, :]) @ np.swapaxes(g1, 1, 2)
-        # I + D^1/2 V1 D^1/2 is symmetric and at least the identity: its inverse is safe however small the groups are.
-        inner = root[:, :, None] * linear_gain * root[:, None, :]
-        inner += identity(len(g1[0]))
-        dressing = np.linalg.inv(inner) * (root[:, None, :] / root[:, :, None])
-        dressed_slope = dressing @ g1
-        psi = dressing @ linear_gain
-    own = psi.reshape(len(psi), -1)[:, :: psi.shape[-1] + 1]
+    dressed_slope, psi = dress(g1, sample_weight, linear_gain, density, equations.profile, stable=stable)
+    mix = equations.mix
+    own = (mix * np.diagonal(psi, axis1=2, axis2=3)).sum(axis=1)
     next_inverse_resolvent = equations.ridge[:, None] + nonlinear_gain + own
     # N_g / A_g is (d - 1) D_g, common to the linear and the nonlinear part.
-    next_leverage = equations.dimension[:, None] * (density[:, None, :] @ (g1 * dressed_slope + g2))[:, 0]
+    gain = g1 * mixed(mix, dressed_slope) + g2
+    next_leverage = equations.dimension[:, None] * (density[:, None, :] @ gain)[:, 0]
     gap = np.log(np.concatenate([next_leverage, next_inverse_resolvent], axis=1)) - state
     return Leverage(
         leverage,
         inverse_resolvent,
         sample_weight,
+        linear_gain,
+        density,
         dressed_slope,
         psi,
-        density,
         next_leverage,
         next_inverse_resolvent,
         gap,
         np.abs(gap).max(axis=1),
     )
+
+
+def dress(
+    slope: Array, sample_weight: Array, linear_gain: Array, density: Array, profile: Array, *, stable: bool = False
+) -> tuple[Array, Array]:
+    """Return ``Y_j g1`` and ``Psi_j`` for classes of directions with a given profile (see `Leverage`)."""
+    root = np.sqrt(density[:, None, :] * profile)
+    if stable:
+        half_weight = np.sqrt(sample_weight)[:, None, None, :]
+        left, singular, right = np.linalg.svd(root[..., None] * slope[:, None] * half_weight, full_matrices=False)
+        part = singular / (1 + singular**2)
+        scaled = left / root[..., None]
+        dressed_slope = ((scaled * part[..., None, :]) @ right) / half_weight
+        return dressed_slope, (scaled * (singular * part)[..., None, :]) @ np.swapaxes(scaled, 2, 3)
+    # I + D^1/2 V1 D^1/2 is symmetric and at least the identity: its inverse is safe however small the groups are.
+    inner = root[..., :, None] * linear_gain[:, None] * root[..., None, :]
+    inner += identity(slope.shape[1])
+    dressing = np.linalg.inv(inner) * (root[..., None, :] / root[..., :, None])
+    return dressing @ slope[:, None], dressing @ linear_gain[:, None]
+
+
+def mixed(mix: Array, values: Array) -> Array:
+    """Return the sum over classes of values of shape (batch, classes, groups, ...), weighted by class and group."""
+    if values.shape[1] == 1:
+        return np.asarray(values[:, 0])
+    return np.asarray((mix[..., None] * values).sum(axis=1))
 
 
 @lru_cache(maxsize=64)
@@ -214,20 +248,22 @@ def _newton_step(equations: LeverageEquations, point: Leverage) -> Array:
     """Return the Newton step in the logarithms of ``V`` and ``A``, shape (batch, nodes + groups)."""
     g1, g2 = equations.slope, equations.variance
     nodes = g1.shape[2]
-    kin_slope = point.density[:, :, None] * point.dressed_slope
+    mix = equations.mix
+    kin_slope = (point.density[:, None, :] * equations.profile)[..., None] * point.dressed_slope
     response = point.sample_weight * point.leverage / (1 + point.leverage)
-    coupling = np.swapaxes(g1, 1, 2) @ kin_slope
+    coupling = np.swapaxes(g1, 1, 2)[:, None] @ kin_slope
     dimension = equations.dimension[:, None, None]
-    dressed = point.dressed_slope**2 + g2
+    dressed = mixed(mix, point.dressed_slope**2) + g2
     by_group = (equations.neurons / point.inverse_resolvent)[:, :, None] * dressed
-    psi = point.psi
     groups = g1.shape[1]
     matrix = np.empty((len(kin_slope), nodes + groups, nodes + groups))
     right_v, right_a = point.next_leverage[:, :, None], point.next_inverse_resolvent[:, :, None]
-    matrix[:, :nodes, :nodes] = -dimension * coupling**2 * response[:, None, :] / right_v
+    coupled = (equations.share[:, :, None, None] * coupling**2).sum(axis=1)
+    matrix[:, :nodes, :nodes] = -dimension * coupled * response[:, None, :] / right_v
     matrix[:, :nodes, nodes:] = np.swapaxes(by_group, 1, 2) / right_v
     matrix[:, nodes:, :nodes] = dressed * response[:, None, :] / right_a
-    matrix[:, nodes:, nodes:] = -(psi**2) * point.density[:, None, :] / right_a
+    feedback = mixed(mix, point.psi**2 * equations.profile[:, :, None, :])
+    matrix[:, nodes:, nodes:] = -feedback * point.density[:, None, :] / right_a
     matrix += identity(nodes + groups)
     return np.asarray(np.linalg.solve(matrix, point.gap[:, :, None])[..., 0], dtype=np.float64)
 

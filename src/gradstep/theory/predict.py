@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import fields
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
+from gradstep.theory.bulk import Bulk, BulkModel, bulk_law, isotropic
 from gradstep.theory.features import ConditionalFeatures, conditional_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.limits import limiting_prediction
@@ -29,6 +30,7 @@ _LARGE_DIMENSION = 1e8
 _BATCH = 256
 
 Array = NDArray[np.float64]
+_Table = TypeVar("_Table", ConditionalFeatures, Bulk)
 
 
 class _Sizes(NamedTuple):
@@ -43,13 +45,17 @@ class _Tables(NamedTuple):
     step: StepStatistics
     groups: Groups
     features: ConditionalFeatures
-    #: The same with a leading axis of length one, for problems that share it.
+    bulk: Bulk
+    #: Both with a leading axis of length one, for problems that share it.
     batched: ConditionalFeatures
+    batched_bulk: Bulk
     #: Factor of the rows along the readout; the spiked random features model has none.
     shrinkage: float
 
 
-def predict(problem: Problem, *, rows: RowLaw | None = None, refine: int = 1) -> Prediction:
+def predict(
+    problem: Problem, *, rows: RowLaw | None = None, bulk: BulkModel | None = None, refine: int = 1
+) -> Prediction:
     """Predict what the network does after one step and a ridge fit.
 
     At finite sizes the uniform equivalent of this project is solved: one set of equations for every step size, readout
@@ -62,7 +68,10 @@ def predict(problem: Problem, *, rows: RowLaw | None = None, refine: int = 1) ->
     problem : Problem
     rows : {"network", "isotropic"}, optional
         Law of the rows after the step: the real network's fluctuating projections and norms (default at finite sizes),
-        or the spiked random features model of Cui et al. 2024 (default in the limit, the model of the papers).
+        or those of the spiked random features model of Cui et al. 2024 (default in the limit, the model of the papers).
+    bulk : {"structured", "isotropic"}, optional
+        Directions of the rows off the spike: those of the step's own samples, as in the real network (default with
+        ``rows="network"``), or all alike, as in the spiked random features model (default otherwise).
     refine : int, optional
         Multiplies the number of quadrature nodes; compare with 1 to see the discretisation error.
 
@@ -79,16 +88,18 @@ def predict(problem: Problem, *, rows: RowLaw | None = None, refine: int = 1) ->
     NotConverged
         If the equations' true residual stays above 1e-10.
     """
-    return predict_many([problem], rows=rows, refine=refine)[0]
+    return predict_many([problem], rows=rows, bulk=bulk, refine=refine)[0]
 
 
-def predict_many(problems: Iterable[Problem], *, rows: RowLaw | None = None, refine: int = 1) -> list[Prediction]:
+def predict_many(
+    problems: Iterable[Problem], *, rows: RowLaw | None = None, bulk: BulkModel | None = None, refine: int = 1
+) -> list[Prediction]:
     """Predict a batch of problems; those that share everything but `n` and `ridge` share their tables.
 
     Parameters
     ----------
     problems : iterable of Problem
-    rows, refine
+    rows, bulk, refine
         As in `predict`.
 
     Returns
@@ -104,6 +115,8 @@ def predict_many(problems: Iterable[Problem], *, rows: RowLaw | None = None, ref
     problems = list(problems)
     if rows not in (None, "network", "isotropic"):
         raise InvalidInput("rows", rows, "'network' or 'isotropic'")
+    if bulk not in (None, "structured", "isotropic"):
+        raise InvalidInput("bulk", bulk, "'structured' or 'isotropic'")
     if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
         raise InvalidInput("refine", refine, "an integer in [1, 16]")
     results: dict[int, Prediction] = {}
@@ -116,8 +129,9 @@ def predict_many(problems: Iterable[Problem], *, rows: RowLaw | None = None, ref
             results[index] = limit
             continue
         law: RowLaw = rows or ("isotropic" if problem.is_limit else "network")
-        tables = _tables(_without_fit(problem), law, refine)
-        uniform.setdefault(tables.features.mean.shape, []).append((index, tables))
+        model: BulkModel = bulk or ("structured" if law == "network" else "isotropic")
+        tables = _tables(_without_fit(problem), law, model, refine)
+        uniform.setdefault(_shape(tables), []).append((index, tables))
     for members in uniform.values():
         for start in range(0, len(members), _BATCH):
             batch = members[start : start + _BATCH]
@@ -125,6 +139,12 @@ def predict_many(problems: Iterable[Problem], *, rows: RowLaw | None = None, ref
             solved = _solve(batch_problems, [tables for _, tables in batch])
             results |= {index: p for (index, _), p in zip(batch, solved, strict=True)}
     return [results[index] for index in range(len(problems))]
+
+
+def _shape(tables: _Tables) -> tuple[int, ...]:
+    """Return what members of a batch must share."""
+    bulk = tables.bulk
+    return (*tables.features.mean.shape, len(bulk.share), len(bulk.teacher), int(bulk.spike.any()))
 
 
 def _sizes(problem: Problem) -> _Sizes:
@@ -148,7 +168,7 @@ def _without_fit(problem: Problem) -> Problem:
 
 
 @lru_cache(maxsize=1024)
-def _tables(problem: Problem, rows: RowLaw, refine: int) -> _Tables:
+def _tables(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _Tables:
     sizes = _sizes(problem)
     if problem.is_limit and 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
         raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
@@ -161,24 +181,32 @@ def _tables(problem: Problem, rows: RowLaw, refine: int) -> _Tables:
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
     features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
     shrinkage = step.readout_shrinkage if rows == "network" else 1.0
-    return _Tables(step, groups, features, _stack([features]), shrinkage)
+    if model == "structured":
+        bulk = bulk_law(problem, step, groups, sizes.d, sizes.n_step)
+    else:
+        bulk = isotropic(len(groups.weight))
+    return _Tables(step, groups, features, bulk, _stack([features]), bulk.batch(), shrinkage)
 
 
-def _stack(tables: Sequence[ConditionalFeatures]) -> ConditionalFeatures:
+def _stack(tables: Sequence[_Table]) -> _Table:
+    kind = type(tables[0])
     if len(tables) == 1:
-        return ConditionalFeatures(*(getattr(tables[0], f.name)[None] for f in fields(ConditionalFeatures)))
-    return ConditionalFeatures(*(np.stack([getattr(t, f.name) for t in tables]) for f in fields(ConditionalFeatures)))
+        return kind(*(getattr(tables[0], f.name)[None] for f in fields(kind)))
+    return kind(*(np.stack([getattr(t, f.name) for t in tables]) for f in fields(kind)))
 
 
 def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Prediction]:
     shared = all(t is tables[0] for t in tables)
     features = tables[0].batched if shared else _stack([t.features for t in tables])
+    bulk = tables[0].batched_bulk if shared else _stack([t.bulk for t in tables])
     group_weight = np.stack([t.groups.weight for t in (tables[:1] if shared else tables)])
     sizes = np.array([_sizes(p) for p in problems]).T
     group_readout = np.stack([t.groups.readout for t in (tables[:1] if shared else tables)])
     noise = np.array([p.noise for p in problems])
     shrinkage = np.array([t.shrinkage for t in tables])
-    solution = solve(features, group_weight, noise, sizes[0], sizes[1], sizes[3], sizes[4], group_readout, shrinkage)
+    solution = solve(
+        features, group_weight, noise, sizes[0], sizes[1], sizes[3], sizes[4], group_readout, shrinkage, bulk
+    )
     return [_prediction(p, t, solution, index) for index, (p, t) in enumerate(zip(problems, tables, strict=True))]
 
 

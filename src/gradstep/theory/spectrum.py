@@ -250,7 +250,8 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     -----
     The step takes back a part of the network's own output (`gradstep.theory.step.StepStatistics.readout_shrinkage`):
     of the bulk this changes the one direction that is the readout at initialisation, and of an outlier a part of
-    relative order one over the width. `gradstep.predict` includes it, this spectrum does not.
+    relative order one over the width. `gradstep.predict` includes it, this spectrum does not. Directions off the spike
+    are all alike here (``bulk="isotropic"`` there).
     """
     if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
         raise InvalidInput("refine", refine, "an integer in [1, 16]")

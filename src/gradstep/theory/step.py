@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, expectation, moments
 from gradstep.problem import Problem
+from gradstep.theory.residual import residual_law
+from gradstep.theory.weighted_samples import WeightedSamples
 
 __all__ = ["StepStatistics", "step_statistics"]
 
@@ -40,6 +42,11 @@ class StepStatistics:
         Shift of a neuron with readout weight one along ``v``.
     bulk : float
         ``tau``, the variance that the step adds to the rest of such a neuron.
+    curvature : float
+        ``e E[z sigma']``: the bulk of a neuron of readout ``a`` holds ``a`` times this times ``B w_i(0)`` with
+        ``B = X^T diag(r) X / n_step`` (zero for an odd activation).
+    residual_offset, residual_noise : float
+        ``r = f*(x) - residual_offset + N(0, residual_noise)``, the second being a variance.
     drift : float
         ``q`` such that the rest of the initial row is multiplied by ``1 + a q`` (zero when ``E r = 0`` or the
         activation is odd).
@@ -50,33 +57,41 @@ class StepStatistics:
         Factor of ``W0^T a``: the residual holds the network's own output, and the step takes a part of it back
         (``1 - (eta / sqrt N) E[sigma'] E[z sigma] E[a^2]`` in output scale "1/N").
     projection_gain : float
-        Variance of the added bulk along ``v``, relative to its mean over directions.
+        ``v.S.v``, the variance along ``v`` of a bulk made of the step's samples, over its mean of all directions.
+    projection_variance : tuple of float
+        ``d`` times the variance of the projection of a row on ``v``, less one: coefficients of ``a`` and ``a^2``.
     norm_slope : float
         Coefficient of ``a <w_i(0), v>`` in the squared norm of row ``i`` after the step.
     norm_slope_third : float
         The same for the part of order ``a^3``.
     norm_variance : tuple of float
-        ``d`` times the variance of the squared norm of a row, given its projection: coefficients of 1, a^2, a^4.
+        ``d`` times the variance of the squared norm of a row, given its projection: coefficients of ``a^k``, k = 0..4.
     """
 
     alignment: float
     gradient_norm: float
     spike: float
     bulk: float
+    curvature: float
+    residual_offset: float
+    residual_noise: float
     drift: float
     initial_overlap: float
     readout_shrinkage: float
     projection_gain: float
+    projection_variance: tuple[float, float]
     norm_slope: float
     norm_slope_third: float
-    norm_variance: tuple[float, float, float]
+    norm_variance: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class _DerivativeMoments:
-    """Moments of ``psi = sigma' - E sigma'`` that set the fluctuations of the row norms."""
+    """Moments of ``psi = sigma' - E sigma' - z E[z sigma']`` that set the fluctuations of the row norms."""
 
     z2: float  # E psi z^2
+    z3: float  # E psi z^3
+    psi2: float  # E psi^2
     psi2_z2: float  # E psi^2 z^2
     psi3: float  # E psi^3
     psi2_variance: float  # Var psi^2
@@ -86,37 +101,14 @@ class _DerivativeMoments:
 @lru_cache(maxsize=256)
 def _derivative_moments(activation: ScalarFunction) -> _DerivativeMoments:
     mean = moments(activation).derivative_mean
+    slope = float(expectation(lambda z: z * activation.derivative(z), kinks=activation.kinks).value)
 
     def integrand(z: NDArray[np.float64]) -> NDArray[np.float64]:
-        psi = activation.derivative(z) - mean
-        return np.stack([psi * z**2, psi**2, psi**2 * z**2, psi**3, psi**4, psi * z])
+        psi = activation.derivative(z) - mean - slope * z
+        return np.stack([psi * z**2, psi * z**3, psi**2, psi**2 * z**2, psi**3, psi**4])
 
-    z2, psi2, psi2_z2, psi3, psi4, slope = np.asarray(expectation(integrand, kinks=activation.kinks).value).tolist()
-    return _DerivativeMoments(z2, psi2_z2, psi3, max(psi4 - psi2**2, 0.0), slope)
-
-
-@lru_cache(maxsize=256)
-def _teacher_moments(teacher: ScalarFunction) -> tuple[tuple[float, ...], ...]:
-    """Return ``E[f*^k x^j]`` for k = 0..4 (rows) and j = 0..2 (columns)."""
-
-    def integrand(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        value = teacher(x)
-        return np.stack([value**k * x**j for k in range(5) for j in range(3)])
-
-    table = np.asarray(expectation(integrand, kinks=teacher.kinks).value).reshape(5, 3)
-    return tuple(map(tuple, table.tolist()))
-
-
-def _residual_moment(teacher: ScalarFunction, mean: float, variance: float, power: int, x_power: int) -> float:
-    """Return ``E[r^power x^x_power]`` for ``r = f*(x) - mean + N(0, variance)``."""
-    table = _teacher_moments(teacher)
-    gaussian_moments = {0: 1.0, 2: variance, 4: 3 * variance**2}
-    return math.fsum(
-        math.comb(power, k) * moment * math.comb(power - k, j) * (-mean) ** (power - k - j) * table[j][x_power]
-        for k, moment in gaussian_moments.items()
-        if k <= power
-        for j in range(power - k + 1)
-    )
+    z2, z3, psi2, psi2_z2, psi3, psi4 = np.asarray(expectation(integrand, kinks=activation.kinks).value).tolist()
+    return _DerivativeMoments(z2, z3, psi2, psi2_z2, psi3, max(psi4 - psi2**2, 0.0), slope)
 
 
 def step_statistics(problem: Problem, d: float, width: float, n_step: float) -> StepStatistics:
@@ -171,43 +163,75 @@ def step_statistics(problem: Problem, d: float, width: float, n_step: float) -> 
 
     linear_gain = activation.linear * readout.second_moment
     if step_size == 0:
-        return StepStatistics(alignment, gradient_norm, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, (2.0, 0.0, 0.0))
+        return StepStatistics(
+            alignment=alignment,
+            gradient_norm=gradient_norm,
+            spike=0.0,
+            bulk=0.0,
+            curvature=0.0,
+            residual_offset=output_mean,
+            residual_noise=noise_variance,
+            drift=0.0,
+            initial_overlap=0.0,
+            readout_shrinkage=1.0,
+            projection_gain=1.0,
+            projection_variance=(0.0, 0.0),
+            norm_slope=0.0,
+            norm_slope_third=0.0,
+            norm_variance=(2.0 if problem.initial_weights == "gaussian" else 0.0, 0.0, 0.0, 0.0, 0.0),
+        )
     psi = _derivative_moments(problem.activation)
 
-    def residual_moment(power: int, x_power: int) -> float:
-        return _residual_moment(problem.teacher, output_mean, noise_variance, power, x_power)
-
+    law = residual_law(problem.teacher, output_mean, noise_variance)
+    r, u = law.residual, law.projection
+    curvature = e * psi.slope
+    rest = tau - curvature**2 * phi0 * residual_square
     if phi0 > 0:
-        # v^T S v for S = X^T diag(r^2) X / (n_step E r^2), whose own samples make v.
-        gain = (
-            phi0**2 * residual_moment(4, 0)
-            + 2 * phi0 * linear * residual_moment(3, 1)
-            + linear**2 * residual_moment(2, 2)
-            + phi0 * residual_square**2
-        ) / (gradient_norm**2 * residual_square)
-        third = (phi0 * residual_moment(4, 0) + linear * residual_moment(3, 1)) / gradient_norm
+        # The step's samples make v: given (u, r) their projection on it is N(own, 1 - alignment^2).
+        noise_part = 1 - alignment**2
+        off_teacher = math.sqrt(phi0 / residual_square) * r
+        own = alignment * u + math.sqrt(noise_part) * off_teacher
+        square = law.mean(r**2 * (own**2 + noise_part))  # E r^2 <x, v>^2
+        gain = square / residual_square  # v.S.v
+        along = law.mean(r * (own**2 + noise_part))  # v.B.v
+        # |B v|^2: its parts on the teacher, on the rest of the gradient, and on all that is orthogonal to both.
+        to_teacher = law.mean(r * own * u)
+        to_gradient = law.mean(r * own * off_teacher) + math.sqrt(noise_part) * law.mean(r)
+        to_rest = phi0 * (square - law.mean(r**2 * own) ** 2 / residual_square)
+        along_square = to_teacher**2 + to_gradient**2 + to_rest
+        third = (phi0 * law.mean(r**4) + linear * law.mean(r**3 * u)) / gradient_norm
         norm_slope_third = e**3 * phi0**2 * psi.psi3 * third
         fourth = (
-            e**4 * phi0**3 * residual_moment(4, 0) * psi.psi2_variance
-            + 2 * (e**2 * phi0 * residual_square * activation.derivative_variance) ** 2
+            e**4 * phi0**3 * law.mean(r**4) * psi.psi2_variance + 2 * (e**2 * phi0 * residual_square * psi.psi2) ** 2
         )
     else:
         gain, norm_slope_third, fourth = 1.0, 0.0, 0.0
+        along = law.mean(r * u**2)
+        along_square = along**2
+    # The part of the norm that is a quadratic form of the initial row, w(0)^T (1 + 2 a k1 B + a^2 k^2 B^2) w(0). On the
+    # sphere only what is not constant over directions fluctuates.
+    first, second = 2 * (curvature + e * psi.z3 / 2), curvature**2
+    power = WeightedSamples(law, r, phi0).moments()
+    form = 2 * power * [1, 2 * first, first**2 + 2 * second, 2 * first * second, second**2]
+    if problem.initial_weights == "sphere":
+        mean_form = power[:3] * [1, first, second]
+        form = form - 2 * np.convolve(mean_form, mean_form)
+    crossed = 4 * e**2 * phi0 * residual_square * max(psi.psi2_z2 - psi.z2**2 - psi.z3**2 / 2, 0.0)
     return StepStatistics(
         alignment=alignment,
         gradient_norm=gradient_norm,
         spike=e * activation.derivative_mean * gradient_norm,
         bulk=tau,
+        curvature=curvature,
+        residual_offset=output_mean,
+        residual_noise=noise_variance,
         drift=e * psi.slope * residual_mean,
         initial_overlap=-activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0,
         # In scale "1/sqrt(N)" the own output is of order one, and the equations below do not cover it.
         readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,
         projection_gain=gain,
+        projection_variance=(2 * curvature * along, curvature**2 * along_square + rest * gain),
         norm_slope=2 * e * psi.z2 * gradient_norm,
         norm_slope_third=norm_slope_third,
-        norm_variance=(
-            2.0 if problem.initial_weights == "gaussian" else 0.0,
-            4 * e**2 * phi0 * residual_square * max(psi.psi2_z2 - psi.z2**2, 0.0),
-            fourth,
-        ),
+        norm_variance=tuple((form + np.array([0, 0, crossed, 0, fourth])).tolist()),
     )

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.theory.bulk import Bulk, isotropic
 from gradstep.theory.features import ConditionalFeatures
-from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, identity, solve_leverage
+from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, dress, identity, mixed, solve_leverage
 
 __all__ = ["UniformSolution", "solve"]
 
@@ -32,8 +33,12 @@ class UniformSolution:
         ``|b|^2`` of the trained readout.
     learned : ndarray, shape (batch, nodes)
         ``M(kappa)``, the mean output of the trained network.
+    rest_slope : ndarray, shape (batch, nodes)
+        ``T(kappa)``, the slope of the trained network along the teacher's rest.
     conditional_error : ndarray, shape (batch, nodes)
         ``E[(y - f_hat)^2 | kappa]``.
+    point : Leverage
+        Solution of the fixed point.
     iterations : int
     """
 
@@ -44,7 +49,9 @@ class UniformSolution:
     residual: Array
     readout_norm: Array
     learned: Array
+    rest_slope: Array
     conditional_error: Array
+    point: Leverage
     iterations: int
 
 
@@ -66,23 +73,94 @@ class _Tilt(NamedTuple):
     by_resolvent: Array
     by_variance: Array
 
+    def apply(self, columns: Array) -> Array:
+        """Return columns (batch, rows, groups) times the square root of the changed resolvent, in units of the old."""
+        along = columns @ (self.stretch[:, None] * self.direction)[..., None]
+        return np.asarray(columns + along * self.direction[:, None, :], dtype=np.float64)
 
-def _readout_direction(point: Leverage, readout: Array, shrinkage: Array) -> _Tilt:
+
+def _readout_direction(inverse_resolvent: Array, own: Array, readout: Array, shrinkage: Array) -> _Tilt:
     """Return the change for groups whose share of the readout direction is `readout` (batch or 1, groups)."""
     square = (readout**2).sum(axis=1)
     # Without a step the projections tell nothing of the readout: any direction will do.
     unit = np.where(
         square[:, None] > 0, readout / np.sqrt(np.maximum(square, 1e-300))[:, None], readout.shape[1] ** -0.5
     )
-    direction = np.broadcast_to(unit, point.inverse_resolvent.shape)
+    direction = np.broadcast_to(unit, inverse_resolvent.shape)
     # The correction is felt only where all neurons are nearly alike: one resolvent along the direction is enough.
-    a = (direction**2 * point.inverse_resolvent).sum(axis=1)
-    own = np.diagonal(point.psi, axis1=1, axis2=2)
+    a = (direction**2 * inverse_resolvent).sum(axis=1)
     share = 1 - shrinkage**2
     lost = share * (direction**2 * own).sum(axis=1)
     excess = square * lost / (a - lost)
     scale = square / (a - lost) ** 2
     return _Tilt(direction, excess, np.sqrt(1 + excess) - 1, scale * (lost - share * a), scale * share * a)
+
+
+def _least_squares(rows: Array, values: Array) -> Array:
+    """Return the ridge fit with penalty one; rows (batch, rows, unknowns), values (batch, rows)."""
+    unknowns = rows.shape[2]
+    stacked = np.concatenate([rows, np.broadcast_to(identity(unknowns), (len(rows), unknowns, unknowns))], axis=1)
+    q, r = np.linalg.qr(stacked)
+    projected = _column(np.swapaxes(q[:, : rows.shape[1]], 1, 2), values)
+    return np.asarray(np.linalg.solve(r, projected[..., None])[..., 0], dtype=np.float64)
+
+
+def _separate_fit(
+    spikes: Array, features: ConditionalFeatures, bulk: Bulk, point: Leverage
+) -> tuple[Array, Array, Array]:
+    """Fit the teacher along the spike, and its rest by the bulk, which then know nothing of each other.
+
+    Returns the scaled means, the slopes along the special directions at each node, and per group the power that the
+    fit puts into the bulk.
+    """
+    half_weight = np.sqrt(point.sample_weight)
+    scaled_mean = _least_squares(spikes, half_weight * features.teacher_mean)
+    profile = np.swapaxes(bulk.special_profile, 1, 2)
+    dressed, _ = dress(features.slope, point.sample_weight, point.linear_gain, point.density, profile)
+    field = (dressed @ (point.sample_weight * features.teacher_slope)[:, None, :, None])[..., 0]
+    field = field * bulk.teacher[:, :, None]
+    slopes = (point.density[:, None, :] * profile * field) @ features.slope
+    return scaled_mean, slopes, (profile * field**2).sum(axis=1)
+
+
+def _joint_fit(
+    spikes: Array, root: Array, tilt: _Tilt | None, features: ConditionalFeatures, bulk: Bulk, point: Leverage
+) -> tuple[Array, Array, Array]:
+    """Fit both at once where a row's mean off the spike follows its projection on it (see `_separate_fit`)."""
+    half_weight = np.sqrt(point.sample_weight)
+    batch, _, groups = spikes.shape
+    special = bulk.teacher.shape[1]
+    # Only the triangular factor of the slopes at the nodes matters.
+    q, r = np.linalg.qr(half_weight[:, :, None] * np.swapaxes(features.slope, 1, 2))
+    levels = _column(np.swapaxes(q, 1, 2), half_weight * features.teacher_slope)
+    # Square root of the covariance of the rows off the spike given their projection on it, per direction and group.
+    deviation = np.sqrt(bulk.special_profile)
+    along = deviation * bulk.spike[:, None, :]
+    along = along / np.linalg.norm(along, axis=2, keepdims=True)
+    factor = deviation[..., None] * (identity(special) - along[..., :, None] * along[..., None, :])
+    factor = np.sqrt(point.density)[..., None, None] * factor
+    rows = np.zeros((batch, spikes.shape[1] + r.shape[1] * special, groups * (1 + special)))
+    rows[:, : spikes.shape[1], :groups] = spikes
+    bottom = rows[:, spikes.shape[1] :].reshape(batch, r.shape[1], special, groups * (1 + special))
+    pull = root[..., None] * bulk.pull
+    by_pull = (r[:, :, None, :] * np.swapaxes(pull, 1, 2)[:, None]).reshape(batch, -1, groups)
+    by_pull = by_pull if tilt is None else tilt.apply(by_pull)
+    bottom[..., :groups] = by_pull.reshape((*bottom.shape[:3], groups))
+    by_factor = r[:, :, None, :, None] * np.swapaxes(factor, 1, 2)[:, None]
+    bottom[..., groups:] = by_factor.reshape(*by_factor.shape[:3], -1)
+    values = np.concatenate(
+        [
+            np.broadcast_to(half_weight * features.teacher_mean, spikes.shape[:2]),
+            (levels[:, :, None] * bulk.teacher[:, None, :]).reshape(batch, -1),
+        ],
+        axis=1,
+    )
+    solution = _least_squares(rows, values)
+    scaled_mean, scaled_rest = solution[:, :groups], solution[:, groups:].reshape(batch, groups, special)
+    mean = scaled_mean if tilt is None else tilt.apply(scaled_mean[:, None])[:, 0]
+    overlap = (factor @ scaled_rest[..., None])[..., 0] + pull * mean[..., None]
+    slopes = np.swapaxes(overlap, 1, 2) @ features.slope
+    return scaled_mean, slopes, (scaled_rest**2).sum(axis=2) / point.density
 
 
 def solve(
@@ -95,6 +173,7 @@ def solve(
     ridge: Array,
     group_readout: Array | None = None,
     shrinkage: Array | None = None,
+    bulk: Bulk | None = None,
     tolerance: float = TOLERANCE,
 ) -> UniformSolution:
     """Solve the equations for a batch of sizes and penalties.
@@ -114,6 +193,8 @@ def solve(
     shrinkage : ndarray, shape (batch,), optional
         Factor of the bulk's component ``W^T a`` along the readout at initialisation (one if not given): the
         finite-width correction of a step of order one.
+    bulk : Bulk, optional
+        Classes of directions, with a leading axis of length one or batch (isotropic if not given).
     tolerance : float
         Largest true residual of the fixed point.
 
@@ -130,11 +211,13 @@ def solve(
     h0, h1, weight = features.teacher_mean, features.teacher_slope, features.weight
     label_square = features.teacher_square + noise[:, None] ** 2
     neurons = width[:, None] * group_weight
-    equations = LeverageEquations(g1, g2, weight, neurons, dimension - 1, samples, ridge)
+    bulk = bulk or isotropic(group_weight.shape[1]).batch()
+    share, profile = bulk.share, np.swapaxes(bulk.profile, 1, 2)
+    equations = LeverageEquations(g1, g2, weight, neurons, dimension - 1, samples, ridge, share, profile)
     point, iterations = solve_leverage(equations, tolerance)
-    sample_weight = point.sample_weight
+    sample_weight, mix = point.sample_weight, equations.mix
     a, density, dressed_slope = point.inverse_resolvent, point.density, point.dressed_slope
-    kin_slope = density[:, :, None] * dressed_slope
+    kin_slope = (density[:, None, :] * profile)[..., None] * dressed_slope
     resolvent = neurons / a
 
     # Means: the spikes with their finite ridge cost. Solved as least squares, because near-equal groups make the normal
@@ -142,32 +225,31 @@ def solve(
     root = np.sqrt(resolvent)
     half_weight = np.sqrt(sample_weight)
     nodes_count, groups_count = half_weight.shape[1], root.shape[1]
-    stacked = np.empty((len(root), nodes_count + groups_count, groups_count))
-    spikes = stacked[:, :nodes_count]
-    spikes[:] = np.swapaxes(root[:, :, None] * g0 * half_weight[:, None, :], 1, 2)
+    spikes = np.swapaxes(root[:, :, None] * g0 * half_weight[:, None, :], 1, 2)
     tilt = None
     if group_readout is not None and shrinkage is not None and np.any(shrinkage != 1):
-        tilt = _readout_direction(point, np.sqrt(group_weight) * group_readout, shrinkage)
-        spikes += (spikes @ (tilt.stretch[:, None] * tilt.direction)[..., None]) * tilt.direction[:, None, :]
-    stacked[:, nodes_count:] = identity(groups_count)
-    q, r = np.linalg.qr(stacked)
-    projected = _column(np.swapaxes(q[:, :nodes_count], 1, 2), half_weight * h0)
-    scaled_mean = np.linalg.solve(r, projected[..., None])[..., 0]
+        own = (mix * np.diagonal(point.psi, axis1=2, axis2=3)).sum(axis=1)
+        tilt = _readout_direction(a, own, np.sqrt(group_weight) * group_readout, shrinkage)
+        spikes = tilt.apply(spikes)
+    if bulk.spike.any():
+        scaled_mean, slopes, rest_power = _joint_fit(spikes, root, tilt, features, bulk, point)
+    else:
+        scaled_mean, slopes, rest_power = _separate_fit(spikes, features, bulk, point)
     mean_hat = scaled_mean / root
     if tilt is not None:
         along = (scaled_mean * tilt.direction).sum(axis=1)
         mean_hat = (scaled_mean - (tilt.stretch / (1 + tilt.stretch) * along)[:, None] * tilt.direction) / root
     learned: Array = _column(spikes, scaled_mean) / half_weight
-    rest = _column(kin_slope, sample_weight * h1)
-    rest_slope = _column(np.swapaxes(g1, 1, 2), rest)
+    rest_slope = (bulk.teacher[:, :, None] * slopes).sum(axis=1)
+    rest_square = (slopes**2).sum(axis=1)
 
     # Fluctuations: the linear response of (calV, v) to sources of variance, and the error it feeds back.
     per_dimension = (dimension - 1)[:, None, None]
-    psi = point.psi
-    feedback = identity(groups_count) - psi**2 * (density / a)[:, None, :]
-    source = dressed_slope**2 + g2
+    feedback = mixed(mix, point.psi**2 * profile[:, :, None, :])
+    feedback = identity(groups_count) - feedback * (density / a)[:, None, :]
+    source = mixed(mix, dressed_slope**2) + g2
     by_group = resolvent[:, :, None] * source
-    rest_source = _column(dressed_slope, sample_weight * h1) ** 2 / (dimension - 1)[:, None]
+    rest_source = rest_power / (dimension - 1)[:, None]
     sources = np.concatenate([source, rest_source[..., None]], axis=2)
     response: Array = np.asarray(np.linalg.solve(feedback, sources) / a[:, :, None], dtype=np.float64)
     power = mean_hat**2 * neurons / a**2
@@ -180,8 +262,10 @@ def solve(
         direct = tilt.by_variance[:, None] * part
     mean_power = np.asarray(np.linalg.solve(np.swapaxes(feedback, 1, 2), power[..., None])[..., 0], dtype=np.float64)
     swapped = np.swapaxes(by_group, 1, 2)
-    transfer = per_dimension * (np.swapaxes(g1, 1, 2) @ kin_slope) ** 2 + swapped @ response[:, :, :-1]
-    carried = rest_slope**2 + _column(swapped, response[:, :, -1]) + _column(np.swapaxes(source, 1, 2), mean_power)
+    coupling = np.swapaxes(g1, 1, 2)[:, None] @ kin_slope
+    coupled = (share[:, :, None, None] * coupling**2).sum(axis=1)
+    transfer = per_dimension * coupled + swapped @ response[:, :, :-1]
+    carried = rest_square + _column(swapped, response[:, :, -1]) + _column(np.swapaxes(source, 1, 2), mean_power)
     if tilt is not None:
         carried = carried + _column(np.swapaxes(g2, 1, 2), direct)
     error_weight = sample_weight / (1 + point.leverage)
@@ -200,6 +284,8 @@ def solve(
         residual=point.residual,
         readout_norm=readout_norm,
         learned=learned,
+        rest_slope=rest_slope,
         conditional_error=error,
+        point=point,
         iterations=iterations,
     )

@@ -226,8 +226,8 @@ def _spikes(
     m, scale = quadratic / step.gradient_norm, product / math.sqrt(d)
     C[[0, 2, 1, size + 1], size + 1] = scale * np.array([1, math.sqrt(2), m * gamma**2, m * gamma * across])
     C[[size + 2, 1, size + 1], size + 2] = scale * np.array([1, m * gamma * across, m * across**2])
-    first, second, fourth = step.norm_variance
-    C[0, size] = c_2 * math.sqrt((first + second + 3 * fourth) / d)
+    gaussian_moments = [1, 0, 1, 0, 3]  # of the readout
+    C[0, size] = c_2 * math.sqrt(np.dot(step.norm_variance, gaussian_moments) / d)
     C[0, size + 1] += c_2 * step.norm_slope / math.sqrt(d)
     C[1, size + 3] = smooth.linear * math.sqrt(step.bulk * step.projection_gain / d)
     return C, j, is_linear

@@ -1,0 +1,182 @@
+"""The structured bulk: transforms against drawn matrices, the rational rule, and the network it is meant for."""
+
+import math
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import scalar_function
+from gradstep.theory.bulk import bulk_law
+from gradstep.theory.groups import neuron_groups
+from gradstep.theory.residual import residual_law
+from gradstep.theory.step import step_statistics
+from gradstep.theory.weighted_samples import WeightedSamples, rational_rule
+
+OFFSET, NOISE = 0.3, 0.04
+POLES = np.array([-1.0 + 0.5j, -4.0 + 2.0j, 1.0 + 2.0j, 0.5 + 1.0j])
+
+
+def samples_of(teacher, kind, ratio):
+    """Return the law for squared or signed residuals."""
+    law = residual_law(scalar_function(teacher), OFFSET, NOISE)
+    square = law.mean(law.residual**2)
+    weight = law.residual**2 / square if kind == "squared" else law.residual
+    alignment = law.mean(law.residual * law.projection)
+    return WeightedSamples(law, weight, ratio), alignment / math.sqrt(alignment**2 + ratio * square)
+
+
+def drawn(teacher, kind, ratio, d, seed):
+    """Return a drawn matrix, the spike direction and the teacher's rest."""
+    rng = np.random.default_rng(seed)
+    function = scalar_function(teacher)
+    count = round(d / ratio)
+    x = rng.standard_normal((count, d))
+    r = function(x[:, 0]) - OFFSET + math.sqrt(NOISE) * rng.standard_normal(count)
+    law = residual_law(function, OFFSET, NOISE)
+    weight = r**2 / law.mean(law.residual**2) if kind == "squared" else r
+    g = x.T @ r
+    v = g / np.linalg.norm(g)
+    zeta = np.eye(d)[0] - v[0] * v
+    return x.T @ (weight[:, None] * x) / count, np.stack([v, zeta / np.linalg.norm(zeta)], axis=1)
+
+
+@pytest.mark.parametrize("ratio", [0.25, 1.0, 4.0])
+@pytest.mark.parametrize("kind", ["squared", "signed"])
+@pytest.mark.parametrize("teacher", ["tanh", "relu"])
+def test_transforms_are_those_of_drawn_matrices(teacher, kind, ratio):
+    samples, alignment = samples_of(teacher, kind, ratio)
+    m = samples.transform(POLES)
+    resolvent, _ = samples.resolvent(POLES, m, samples.transform_slope(m), alignment)
+    traces, blocks, means, powers = [], [], [], []
+    for seed in range(12):
+        matrix, vectors = drawn(teacher, kind, ratio, 240, seed)
+        values, basis = np.linalg.eigh(matrix)
+        overlap = basis.T @ vectors
+        inverse = 1 / (values - POLES[:, None])
+        traces.append(inverse.mean(axis=1))
+        blocks.append(np.einsum("pj,ja,jb->pab", inverse, overlap, overlap))
+        means.append(vectors.T @ matrix @ vectors)
+        powers.append([np.mean(values**k) for k in range(5)])
+
+    def agree(values, expected, finite):
+        mean, error = np.mean(values, axis=0), np.std(values, axis=0, ddof=1) / math.sqrt(len(values))
+        # Drawn matrices of 240 dimensions are off the limit by some 1/d.
+        return np.all(np.abs(mean - expected) < 4 * np.abs(error) + finite)
+
+    size = np.abs(m).max()
+    for part in (np.real, np.imag):
+        assert agree(part(traces), part(m), 0.02 * size)
+        assert agree(part(blocks), part(resolvent), 0.03 * size)
+    assert agree(means, samples.mean(alignment), 0.02 * np.abs(samples.mean(alignment)).max())
+    assert agree(powers, samples.moments(), 0.02 * np.abs(samples.moments()))
+
+
+def test_derivatives_are_those_of_the_transforms():
+    samples, alignment = samples_of("relu", "signed", 2.0)
+    step = 1e-5
+
+    def at(z):
+        m = samples.transform(z)
+        return m, samples.resolvent(z, m, samples.transform_slope(m), alignment)
+
+    m, (_, turn) = at(POLES)
+    (above, (resolvent_above, _)), (below, (resolvent_below, _)) = at(POLES + step), at(POLES - step)
+    np.testing.assert_allclose(samples.transform_slope(m), (above - below) / (2 * step), rtol=1e-6)
+    np.testing.assert_allclose(turn, (resolvent_above - resolvent_below) / (2 * step), rtol=1e-6, atol=1e-8)
+
+
+def test_diagonal_in_the_other_eigenbasis_has_the_moments_of_drawn_matrices():
+    samples, _ = samples_of("relu", "signed", 1.0)
+    square = samples.law.mean(samples.law.residual**2)
+    parabola = samples.diagonal(samples.law.residual**2 / square)
+    found = []
+    for seed in range(12):
+        signed, _ = drawn("relu", "signed", 1.0, 240, seed)
+        squared, _ = drawn("relu", "squared", 1.0, 240, seed)
+        values, basis = np.linalg.eigh(signed)
+        diagonal = np.einsum("ij,ij->j", basis, squared @ basis)
+        found.append([np.mean(diagonal * values**k) - np.mean(parabola(values) * values**k) for k in range(3)])
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / math.sqrt(12)
+    assert np.all(np.abs(mean) < 4 * error + 0.03)
+
+
+def test_rule_is_exact_for_its_functions():
+    rng = np.random.default_rng(3)
+    values, overlap = rng.normal(size=60), rng.normal(size=(60, 2))
+    overlap = np.linalg.qr(overlap)[0]
+
+    def integral(f):
+        return np.einsum("...j,ja,jb->...ab", f(values), overlap, overlap)
+
+    transform, slope = (integral(lambda x, k=k: 1 / (x - POLES[:, None]) ** k) for k in (1, 2))
+    nodes, weights = rational_rule(POLES, transform, slope, integral(lambda x: x))
+    np.testing.assert_allclose(weights.T @ weights, np.eye(2), atol=1e-12)
+    for f in (
+        lambda x: x,
+        lambda x: x / abs(x - POLES[0]) ** 2,
+        lambda x: (1 / ((x - POLES[1]) * (x - POLES[2].conj()))).real,
+        lambda x: (x / (x - POLES[3]) ** 2).imag,
+    ):
+        np.testing.assert_allclose(np.einsum("j,ja,jb->ab", f(nodes), weights, weights), integral(f), atol=1e-9)
+
+
+@pytest.mark.parametrize("readout", ["gaussian", "constant", {0.5: 0.5, 2.0: 0.5}])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_classes_have_the_groups_mean_variance(activation, readout):
+    problem = gs.Problem(
+        activation=activation, teacher="relu", d=200, width=300, n_step=150, n=400, eta=gs.Step(2.0, 0.5), ridge=1.0,
+        readout=readout,
+    )  # fmt: skip
+    step = step_statistics(problem, 200, 300, 150)
+    groups = neuron_groups(step, problem.readout, 200, odd=activation == "tanh")
+    bulk = bulk_law(problem, step, groups, 200, 150)
+    assert bulk.share.sum() == pytest.approx(1, abs=1e-10)
+    np.testing.assert_allclose(bulk.profile @ bulk.share, 1, rtol=1e-10)
+    assert bulk.teacher @ bulk.teacher == pytest.approx(1, abs=1e-10)
+    assert np.all(bulk.profile > 0)
+    if readout != "gaussian":
+        assert bulk.spike @ bulk.teacher == pytest.approx(0, abs=1e-9)
+        # A row's mean off the spike is orthogonal to it.
+        np.testing.assert_allclose(bulk.pull @ bulk.spike, 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("changes", [{"eta": 0.0}, {"n_step": 10**9}])
+def test_without_a_bulk_both_models_agree(changes):
+    problem = gs.Problem(
+        activation="tanh", teacher="sin", d=200, width=300, n_step=300, n=400, eta=gs.Step(1.0, 0.5), ridge=1.0,
+        readout="constant",
+    ).replace(**changes)  # fmt: skip
+    structured, isotropic = (gs.predict(problem, bulk=bulk) for bulk in ("structured", "isotropic"))
+    assert structured.test_error == pytest.approx(isotropic.test_error, rel=1e-6)
+    assert structured.train_error == pytest.approx(isotropic.train_error, rel=1e-6)
+
+
+CLOSED = [
+    # Settings in which the isotropic bulk is off by 8 to 35 %: few samples in the step; an activation that is not odd.
+    ({"activation": "tanh", "teacher": "tanh", "n_step": 0.5}, "constant", 3.0),
+    ({"activation": "relu", "teacher": "relu", "n_step": 0.5}, "gaussian", 3.0),
+    ({"activation": "relu", "teacher": "relu", "n_step": 4.0}, "constant", 3.0),
+]
+
+
+@pytest.mark.parametrize(("functions", "readout", "coefficient"), CLOSED)
+def test_the_network_has_this_bulk_and_no_isotropic_one(functions, readout, coefficient):
+    d = 160
+    problem = gs.Problem(
+        **{**functions, "n_step": round(functions["n_step"] * d)}, d=d, width=d, n=round(1.6 * d), noise=0.1,
+        eta=gs.Step(coefficient, 0.5), ridge=0.1 * d, readout=readout,
+    )  # fmt: skip
+    measured = gs.simulate(problem, seeds=range(700, 780))["test_error"]
+    error = measured.std(ddof=1) / math.sqrt(len(measured))
+    gaps = {bulk: gs.predict(problem, bulk=bulk).test_error - measured.mean() for bulk in ("structured", "isotropic")}
+    # What is left at this size is of order tau/d and below 1.5 %.
+    assert abs(gaps["structured"]) < 2.5 * error + 0.015 * measured.mean(), (gaps, error)
+    assert abs(gaps["isotropic"]) > 4 * error, (gaps, error)
+
+
+def test_an_unknown_bulk_is_named():
+    problem = gs.Problem(activation="tanh", teacher="tanh", d=9, width=9, n_step=9, n=9, eta=1.0, ridge=1.0)
+    with pytest.raises(InvalidInput, match="bulk"):
+        gs.predict(problem, bulk="round")

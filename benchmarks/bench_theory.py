@@ -83,7 +83,7 @@ def bare_solves(posed: gs.Problem) -> Callable[[], None]:
     """Return the dense solves that a prediction cannot do without: its Newton steps and one conditional error."""
     prediction = gs.predict(posed)
     sizes = predict_module._without_fit(posed)
-    groups, nodes = predict_module._tables(sizes, "network", 1).features.mean.shape
+    groups, nodes = predict_module._tables(sizes, "network", "structured", 1).features.mean.shape
     rng = np.random.default_rng(0)
     newton = np.eye(groups + nodes) + 0.01 * rng.standard_normal((groups + nodes, groups + nodes))
     error = np.eye(nodes) + 0.01 * rng.standard_normal((nodes, nodes))
@@ -111,16 +111,23 @@ def one_prediction(repetitions: int) -> list[Row]:
         def warm(posed: gs.Problem = posed) -> None:
             gs.predict(posed)
 
+        def isotropic(posed: gs.Problem = posed) -> None:
+            gs.predict(posed, bulk="isotropic")
+
         def cold(posed: gs.Problem = posed) -> None:
             predict_module._tables.cache_clear()
             gs.predict(posed)
 
         # A cold call leaves the tables behind, so the warm one after it finds them.
-        times = median_times({"cold": cold, "warm": warm, "bare": bare_solves(posed)}, repetitions)
+        isotropic()
+        contenders = {"cold": cold, "warm": warm, "isotropic": isotropic, "bare": bare_solves(posed)}
+        times = median_times(contenders, repetitions)
         label = f"predict, {readout} readout, {activation}"
         rows += [
             row(f"{label}, new tables", times["cold"], goal, "goal"),
             row(f"{label}, tables known", times["warm"], goal, "goal"),
+            row(f"{label}, isotropic bulk", times["isotropic"], goal, "goal"),
+            row(f"{label}, structured bulk", times["warm"], times["isotropic"], "the isotropic bulk", target=5.0),
             row(
                 f"{label}, tables known", times["warm"], times["bare"], "bare LAPACK solves of its shapes", target=None
             ),

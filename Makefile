@@ -51,7 +51,7 @@ check: .venv/.stamp-dev ## lock file, style, types, documentation
 	$(BIN)/mypy --strict
 	@$(MAKE) --no-print-directory docs
 
-bench: .venv/.stamp-test ## print the timed comparisons
+bench: .venv/.stamp-bench ## print the timed comparisons
 	@$(BIN)/python -m benchmarks.run $(ARGS)
 
 docs: .venv/.stamp-dev ## build the documentation into docs/_build/html
@@ -70,6 +70,9 @@ clean: ## remove the environment, the built documentation and the caches (report
 
 .venv/.stamp-dev: pyproject.toml uv.lock | $(UV)
 	$(call sync,--group dev,.venv/.stamp-core .venv/.stamp-test)
+
+.venv/.stamp-bench: pyproject.toml uv.lock | $(UV)
+	$(call sync,--group bench,.venv/.stamp-core .venv/.stamp-test)
 
 # uv itself comes through pip, into a folder of its own; a machine without pip may still have venv, which brings one.
 $(UV):

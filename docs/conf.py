@@ -35,3 +35,13 @@ html_css_files = ["formulas.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False
+
+
+def skip_request(app, what, name, obj, skip, options):
+    """Leave out scikit-learn's generated ``set_*_request`` methods, whose text refers to its own site."""
+    return True if name.startswith("set_") and name.endswith("_request") else None
+
+
+def setup(app):
+    """Connect the handlers above."""
+    app.connect("autodoc-skip-member", skip_request)

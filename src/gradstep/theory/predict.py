@@ -28,6 +28,8 @@ __all__ = ["predict", "predict_many"]
 _LARGE_DIMENSION = 1e8
 #: Members of a batch solved together; bounds memory, and larger batches gain nothing.
 _BATCH = 256
+#: Numbers in the largest stack of matrices.
+_LARGEST_STACK = 2**24
 
 Array = NDArray[np.float64]
 _Table = TypeVar("_Table", ConditionalFeatures, Bulk)
@@ -133,12 +135,20 @@ def predict_many(
         tables = _tables(_without_fit(problem), law, model, refine)
         uniform.setdefault(_shape(tables), []).append((index, tables))
     for members in uniform.values():
-        for start in range(0, len(members), _BATCH):
-            batch = members[start : start + _BATCH]
+        size = _batch_size(members[0][1])
+        for start in range(0, len(members), size):
+            batch = members[start : start + size]
             batch_problems = [problems[index] for index, _ in batch]
             solved = _solve(batch_problems, [tables for _, tables in batch])
             results |= {index: p for (index, _), p in zip(batch, solved, strict=True)}
     return [results[index] for index in range(len(problems))]
+
+
+def _batch_size(tables: _Tables) -> int:
+    """Return how many members fit in memory: with a vocabulary the largest matrix has all special directions."""
+    groups, special = tables.bulk.special_profile.shape
+    unknowns = groups * (1 + special if tables.bulk.spike.any() else 1)
+    return max(1, min(_BATCH, _LARGEST_STACK // unknowns**2))
 
 
 def _shape(tables: _Tables) -> tuple[int, ...]:

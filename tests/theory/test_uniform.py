@@ -299,6 +299,15 @@ def test_training_loss_increases_with_the_ridge(problem):
     assert high.degrees_of_freedom <= low.degrees_of_freedom * (1 + 1e-8)
 
 
+def test_nodes_that_weigh_nothing_keep_their_digits():
+    # Interpolating, almost without ridge, steep groups: far nodes of kappa once left a residual of 5e-10.
+    problem = gs.Problem(
+        activation="softplus", teacher="H2", d=65, width=1608, n_step=19, n=1608, eta=gs.Step(2.0864, 0.5),
+        ridge=0.00245271,
+    )  # fmt: skip
+    assert gs.predict(problem).residual <= 1e-10
+
+
 def test_learned_function_approaches_the_target_with_many_samples():
     problem = BASE.replace(teacher="tanh", n=200_000, n_step=200_000, eta=gs.Step(2.0, 0.5), ridge=1e-3, noise=0.0)
     curve = gs.predict(problem).curve

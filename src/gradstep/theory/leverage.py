@@ -174,10 +174,17 @@ def dress(
     root = np.sqrt(density[:, None, :] * profile)
     if stable:
         half_weight = np.sqrt(sample_weight)[:, None, None, :]
-        left, singular, right = np.linalg.svd(root[..., None] * slope[:, None] * half_weight, full_matrices=False)
-        part = singular / (1 + singular**2)
+        columns = root[..., None] * slope[:, None]
+        weighed = columns * half_weight
+        left, singular, right = np.linalg.svd(weighed, full_matrices=False)
         scaled = left / root[..., None]
-        dressed_slope = ((scaled * part[..., None, :]) @ right) / half_weight
+        part = singular / (1 + singular**2)
+        # Coefficients of the columns, each from the factor that holds more of its digits: a node that weighs nothing
+        # has lost them in `right`, a direction that nothing spans is noise in `left`.
+        size = np.linalg.norm(weighed, axis=2)[..., None, :]
+        by_right = singular[..., None] * right / half_weight
+        coefficients = np.where(singular[..., None] < size, by_right, np.swapaxes(left, 2, 3) @ columns)
+        dressed_slope = scaled @ (coefficients / (1 + singular**2)[..., None])
         return dressed_slope, (scaled * (singular * part)[..., None, :]) @ np.swapaxes(scaled, 2, 3)
     # I + D^1/2 V1 D^1/2 is symmetric and at least the identity: its inverse is safe however small the groups are.
     inner = root[..., :, None] * linear_gain[:, None] * root[..., None, :]

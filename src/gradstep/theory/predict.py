@@ -148,7 +148,7 @@ def _batch_size(tables: _Tables) -> int:
     """Return how many members fit in memory: with a vocabulary the largest matrix has all special directions."""
     groups, special = tables.bulk.special_profile.shape
     unknowns = groups * (1 + special if tables.bulk.spike.any() else 1)
-    return max(1, min(_BATCH, _LARGEST_STACK // unknowns**2))
+    return int(max(1, min(_BATCH, _LARGEST_STACK // unknowns**2)))
 
 
 def _shape(tables: _Tables) -> tuple[int, ...]:

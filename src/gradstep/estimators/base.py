@@ -109,6 +109,33 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
     dtype: Any
     device: Any
 
+    def __init__(
+        self,
+        width: int = 512,
+        *,
+        activation: Any = "relu",
+        eta: Any = "auto",
+        readout: Any = "gaussian",
+        n_steps: int = 1,
+        offset: float = 1.0,
+        sample_split: bool | float = False,
+        whiten: bool = False,
+        random_state: Any = None,
+        dtype: str = "float64",
+        device: str | None = None,
+    ) -> None:
+        self.width = width
+        self.activation = activation
+        self.eta = eta
+        self.readout = readout
+        self.n_steps = n_steps
+        self.offset = offset
+        self.sample_split = sample_split
+        self.whiten = whiten
+        self.random_state = random_state
+        self.dtype = dtype
+        self.device = device
+
     def _settings(self, ridge: Any = "auto") -> Settings:
         width = checked_size("width", self.width)
         offset = checked_real("offset", self.offset)

@@ -107,33 +107,6 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
     (500, 100)
     """
 
-    def __init__(
-        self,
-        width: int = 512,
-        *,
-        activation: Any = "relu",
-        eta: Any = "auto",
-        readout: Any = "gaussian",
-        n_steps: int = 1,
-        offset: float = 1.0,
-        sample_split: bool | float = False,
-        whiten: bool = False,
-        random_state: Any = None,
-        dtype: str = "float64",
-        device: str | None = None,
-    ) -> None:
-        self.width = width
-        self.activation = activation
-        self.eta = eta
-        self.readout = readout
-        self.n_steps = n_steps
-        self.offset = offset
-        self.sample_split = sample_split
-        self.whiten = whiten
-        self.random_state = random_state
-        self.dtype = dtype
-        self.device = device
-
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Draw the first layer, choose the size of the step and take it.
 

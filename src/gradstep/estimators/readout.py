@@ -41,18 +41,20 @@ class OneStepReadout(OneStep):
         dtype: str = "float64",
         device: str | None = None,
     ) -> None:
-        self.width = width
-        self.activation = activation
-        self.eta = eta
+        super().__init__(
+            width,
+            activation=activation,
+            eta=eta,
+            readout=readout,
+            n_steps=n_steps,
+            offset=offset,
+            sample_split=sample_split,
+            whiten=whiten,
+            random_state=random_state,
+            dtype=dtype,
+            device=device,
+        )
         self.ridge = ridge
-        self.readout = readout
-        self.n_steps = n_steps
-        self.offset = offset
-        self.sample_split = sample_split
-        self.whiten = whiten
-        self.random_state = random_state
-        self.dtype = dtype
-        self.device = device
 
     def _fit(self, X: Any, targets: Host, sample_weight: Any, settings: Settings) -> None:
         training, centre, scale = self._training(X, targets, sample_weight, settings)

@@ -111,23 +111,20 @@ def bulk_law(problem: Problem, step: StepStatistics, groups: Groups, d: float, n
     largest = float(a_square.max())
     joint = problem.readout.kind == "vocabulary"
     law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
-    square = law.mean(law.residual**2)
     ratio = d / n_step
-    linear_variance = step.curvature**2 * ratio * square
-    rest = step.bulk - linear_variance
+    linear_variance = step.curvature**2 * ratio * law.square
     if linear_variance <= _NEGLIGIBLE * step.bulk:
-        samples = WeightedSamples(law, law.residual**2 / square, ratio)
+        samples = WeightedSamples(law, law.residual**2 / law.square, ratio)
         # The fit divides by a mixture of the groups' variances: its poles lie beyond that of the largest group.
         nearest = 1 / max(step.bulk * largest, 0.1)
         poles = -nearest * 4.0 ** np.arange(3) * (1 - 0.5j)
-        (values, share), (special, overlap) = _rules(samples, poles, step.alignment, joint=joint)
-        profile, special_profile = (
-            (1 + step.drift * a) ** 2 + step.bulk * a_square * nodes for nodes in (values, special)
-        )
+
+        def variance(nodes: Array) -> Array:
+            return np.asarray((1 + step.drift * a) ** 2 + step.bulk * a_square * nodes)
     else:
         samples = WeightedSamples(law, law.residual, ratio)
-        k = step.curvature
-        width = math.sqrt(ratio * square)
+        k, rest = step.curvature, step.bulk - linear_variance
+        width = math.sqrt(ratio * law.square)
         # A group's variance vanishes, or nearly so, at -1 / (k a).
         reach = 1 / (abs(k) * math.sqrt(largest))
         near = max(reach, 0.5 * width) * np.array([-1.0, 1.0])
@@ -135,11 +132,13 @@ def bulk_law(problem: Problem, step: StepStatistics, groups: Groups, d: float, n
         height = max(width, 0.25 * reach)
         at = ((1, 0.4j), (1, 1.5j), (2, 1.5j), (6, 3j))
         poles = np.concatenate([times * near + above * height for times, above in at])
-        (values, share), (special, overlap) = _rules(samples, poles, step.alignment, joint=joint)
-        diagonal = samples.diagonal(law.residual**2 / square)
-        profile, special_profile = (
-            1 + 2 * k * a * nodes + a_square * (k**2 * nodes**2 + rest * diagonal(nodes)) for nodes in (values, special)
-        )
+        diagonal = samples.diagonal(law.residual**2 / law.square)
+
+        def variance(nodes: Array) -> Array:
+            return np.asarray(1 + 2 * k * a * nodes + a_square * (k**2 * nodes**2 + rest * diagonal(nodes)))
+
+    (values, share), (special, overlap) = _rules(samples, poles, step.alignment, joint=joint)
+    profile, special_profile = variance(values), variance(special)
     mean = (profile @ share)[:, None]
     profile, special_profile = np.maximum(profile / mean, 1e-12), np.maximum(special_profile / mean, 1e-12)
     spike, teacher = overlap.T

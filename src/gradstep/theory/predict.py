@@ -200,8 +200,6 @@ def _tables(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _T
 
 def _stack(tables: Sequence[_Table]) -> _Table:
     kind = type(tables[0])
-    if len(tables) == 1:
-        return kind(*(getattr(tables[0], f.name)[None] for f in fields(kind)))
     return kind(*(np.stack([getattr(t, f.name) for t in tables]) for f in fields(kind)))
 
 

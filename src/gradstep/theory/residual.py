@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,11 @@ class Residual:
     def mean(self, values: Array) -> float:
         """Return the expectation of values at the nodes."""
         return float(self.weight @ values)
+
+    @cached_property
+    def square(self) -> float:
+        """``E r^2``."""
+        return self.mean(self.residual**2)
 
 
 @lru_cache(maxsize=128)

@@ -100,7 +100,7 @@ class WeightedSamples:
         omega, ratio = self.weight, self.ratio
         part = 1 / (1 + ratio * np.multiply.outer(m, omega))
         turn = -ratio * slope[..., None] * omega * part**2
-        square = float(p @ r**2)
+        square = self.law.square
         scale = math.sqrt(ratio / square)
         r11 = 1 / (part @ (p * omega * u**2) - z)
         d11 = -(r11**2) * (turn @ (p * omega * u**2) - 1)
@@ -116,7 +116,7 @@ class WeightedSamples:
     def mean(self, alignment: float) -> Array:
         """Return the matrix itself between ``v`` and ``zeta``, shape (2, 2)."""
         r, u, omega, ratio = self.law.residual, self.law.projection, self.weight, self.ratio
-        square = self.law.mean(r**2)
+        square = self.law.square
         a11 = self.law.mean(omega * u**2)
         a12 = math.sqrt(ratio / square) * self.law.mean(r * omega * u)
         a22 = self.law.mean(omega) + ratio * self.law.mean(omega * r**2) / square

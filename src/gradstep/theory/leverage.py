@@ -171,8 +171,8 @@ def dress(
     slope: Array, sample_weight: Array, linear_gain: Array, density: Array, profile: Array, *, stable: bool = False
 ) -> tuple[Array, Array]:
     """Return ``Y_j g1`` and ``Psi_j`` for classes of directions with a given profile (see `Leverage`)."""
-    root = np.sqrt(density[:, None, :] * profile)
     if stable:
+        root = np.sqrt(density[:, None, :] * profile)
         half_weight = np.sqrt(sample_weight)[:, None, None, :]
         columns = root[..., None] * slope[:, None]
         weighed = columns * half_weight
@@ -186,11 +186,17 @@ def dress(
         coefficients = np.where(singular[..., None] < size, by_right, np.swapaxes(left, 2, 3) @ columns)
         dressed_slope = scaled @ (coefficients / (1 + singular**2)[..., None])
         return dressed_slope, (scaled * (singular * part)[..., None, :]) @ np.swapaxes(scaled, 2, 3)
+    dressing = dressings(linear_gain, density, profile)
+    return dressing @ slope[:, None], dressing @ linear_gain[:, None]
+
+
+def dressings(linear_gain: Array, density: Array, profile: Array) -> Array:
+    """Return ``Y_j = (I + V1 D_j)^-1``, shape (batch, classes, groups, groups)."""
+    root = np.sqrt(density[:, None, :] * profile)
     # I + D^1/2 V1 D^1/2 is symmetric and at least the identity: its inverse is safe however small the groups are.
     inner = root[..., :, None] * linear_gain[:, None] * root[..., None, :]
-    inner += identity(slope.shape[1])
-    dressing = np.linalg.inv(inner) * (root[..., None, :] / root[..., :, None])
-    return dressing @ slope[:, None], dressing @ linear_gain[:, None]
+    inner += identity(linear_gain.shape[1])
+    return np.asarray(np.linalg.inv(inner) * (root[..., None, :] / root[..., :, None]), dtype=np.float64)
 
 
 def mixed(mix: Array, values: Array) -> Array:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gradstep.theory.bulk import Bulk, isotropic
 from gradstep.theory.features import ConditionalFeatures
-from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, dress, identity, mixed, solve_leverage
+from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, dress, dressings, identity, mixed, solve_leverage
 
 __all__ = ["UniformSolution", "solve"]
 
@@ -96,12 +96,12 @@ def _readout_direction(inverse_resolvent: Array, own: Array, readout: Array, shr
     return _Tilt(direction, excess, np.sqrt(1 + excess) - 1, scale * (lost - share * a), scale * share * a)
 
 
-def _least_squares(rows: Array, values: Array) -> Array:
-    """Return the ridge fit with penalty one; rows (batch, rows, unknowns), values (batch, rows)."""
-    unknowns = rows.shape[2]
-    stacked = np.concatenate([rows, np.broadcast_to(identity(unknowns), (len(rows), unknowns, unknowns))], axis=1)
+def _least_squares(rows: Array, values: Array, prior: Array) -> Array:
+    """Return the unknowns nearest to values (batch, rows) and, with weight one, to their prior (batch, unknowns)."""
+    batch, count, unknowns = rows.shape
+    stacked = np.concatenate([rows, np.broadcast_to(identity(unknowns), (batch, unknowns, unknowns))], axis=1)
     q, r = np.linalg.qr(stacked)
-    projected = _column(np.swapaxes(q[:, : rows.shape[1]], 1, 2), values)
+    projected = _column(np.swapaxes(q, 1, 2), np.concatenate([values, prior], axis=1))
     return np.asarray(np.linalg.solve(r, projected[..., None])[..., 0], dtype=np.float64)
 
 
@@ -114,7 +114,7 @@ def _separate_fit(
     fit puts into the bulk.
     """
     half_weight = np.sqrt(point.sample_weight)
-    scaled_mean = _least_squares(spikes, half_weight * features.teacher_mean)
+    scaled_mean = _least_squares(spikes, half_weight * features.teacher_mean, np.zeros_like(point.density))
     profile = np.swapaxes(bulk.special_profile, 1, 2)
     dressed, _ = dress(features.slope, point.sample_weight, point.linear_gain, point.density, profile)
     field = (dressed @ (point.sample_weight * features.teacher_slope)[:, None, :, None])[..., 0]
@@ -126,41 +126,47 @@ def _separate_fit(
 def _joint_fit(
     spikes: Array, root: Array, tilt: _Tilt | None, features: ConditionalFeatures, bulk: Bulk, point: Leverage
 ) -> tuple[Array, Array, Array]:
-    """Fit both at once where a row's mean off the spike follows its projection on it (see `_separate_fit`)."""
+    """Fit both at once where a row's mean off the spike follows its projection on it (see `_separate_fit`).
+
+    What the fit overlaps with in special direction ``j`` is ``o_j = P_j m + e_j`` (groups), ``P_j`` the pull, ``m`` the
+    means, and ``e_j`` free at the price ``e_j^2 / D_j`` but for ``sum_j spike_j e_j = 0``: rows have no component along
+    the spike beyond their projection. At given means a multiplier of this constraint leaves each direction alone,
+
+        e_j = (1 + D_j V1)^-1 D_j (t_j that + spike_j mu - V1 P_j m),
+
+    and what is left is quadratic in the means.
+    """
     half_weight = np.sqrt(point.sample_weight)
-    batch, _, groups = spikes.shape
-    special = bulk.teacher.shape[1]
-    # Only the triangular factor of the slopes at the nodes matters.
-    q, r = np.linalg.qr(half_weight[:, :, None] * np.swapaxes(features.slope, 1, 2))
-    levels = _column(np.swapaxes(q, 1, 2), half_weight * features.teacher_slope)
-    # Square root of the covariance of the rows off the spike given their projection on it, per direction and group.
-    deviation = np.sqrt(bulk.special_profile)
-    along = deviation * bulk.spike[:, None, :]
-    along = along / np.linalg.norm(along, axis=2, keepdims=True)
-    factor = deviation[..., None] * (identity(special) - along[..., :, None] * along[..., None, :])
-    factor = np.sqrt(point.density)[..., None, None] * factor
-    rows = np.zeros((batch, spikes.shape[1] + r.shape[1] * special, groups * (1 + special)))
-    rows[:, : spikes.shape[1], :groups] = spikes
-    bottom = rows[:, spikes.shape[1] :].reshape(batch, r.shape[1], special, groups * (1 + special))
-    pull = root[..., None] * bulk.pull
-    by_pull = (r[:, :, None, :] * np.swapaxes(pull, 1, 2)[:, None]).reshape(batch, -1, groups)
-    by_pull = by_pull if tilt is None else tilt.apply(by_pull)
-    bottom[..., :groups] = by_pull.reshape((*bottom.shape[:3], groups))
-    by_factor = r[:, :, None, :, None] * np.swapaxes(factor, 1, 2)[:, None]
-    bottom[..., groups:] = by_factor.reshape(*by_factor.shape[:3], -1)
-    values = np.concatenate(
-        [
-            np.broadcast_to(half_weight * features.teacher_mean, spikes.shape[:2]),
-            (levels[:, :, None] * bulk.teacher[:, None, :]).reshape(batch, -1),
-        ],
-        axis=1,
+    groups = spikes.shape[2]
+    pull = np.swapaxes(bulk.pull, 1, 2)
+    profile = np.swapaxes(bulk.special_profile, 1, 2)
+    price = point.density[:, None, :] * profile
+    level = _column(features.slope, point.sample_weight * features.teacher_slope)[:, None, :] * bulk.teacher[..., None]
+    dressing = np.swapaxes(dressings(point.linear_gain, point.density, profile), 2, 3)
+    # Overlaps at multiplier zero, per unit of each mean and at none; then per unit of each multiplier.
+    by_multiplier = dressing * (bulk.spike[:, :, None] * price)[:, :, None, :]
+    overlaps = np.concatenate([dressing * pull[:, :, None, :], dressing @ (price * level)[..., None]], axis=3)
+    along = bulk.spike[..., None, None]
+    multiplier = np.linalg.solve((along * by_multiplier).sum(axis=1), (along * overlaps).sum(axis=1))
+    overlaps = overlaps - by_multiplier @ multiplier[:, None]
+    # Minus the gradient of the whole by the means is `pulled - curvature @ means`.
+    fitted = point.linear_gain[:, None] @ overlaps
+    fitted[..., -1] -= level
+    by_mean = root[..., None] * (pull[..., None] * fitted).sum(axis=1)
+    curvature, pulled = by_mean[..., :-1] * root[:, None, :], -by_mean[..., -1]
+    if tilt is not None:
+        curvature = tilt.apply(np.swapaxes(tilt.apply(curvature), 1, 2))
+        pulled = tilt.apply(pulled[:, None])[:, 0]
+    factor = np.linalg.cholesky(identity(groups) + curvature)
+    whitened = np.linalg.solve(factor, np.concatenate([np.swapaxes(spikes, 1, 2), pulled[..., None]], axis=2))
+    solution = _least_squares(
+        np.swapaxes(whitened[..., :-1], 1, 2), half_weight * features.teacher_mean, whitened[..., -1]
     )
-    solution = _least_squares(rows, values)
-    scaled_mean, scaled_rest = solution[:, :groups], solution[:, groups:].reshape(batch, groups, special)
-    mean = scaled_mean if tilt is None else tilt.apply(scaled_mean[:, None])[:, 0]
-    overlap = (factor @ scaled_rest[..., None])[..., 0] + pull * mean[..., None]
-    slopes = np.swapaxes(overlap, 1, 2) @ features.slope
-    return scaled_mean, slopes, (scaled_rest**2).sum(axis=2) / point.density
+    scaled_mean = np.linalg.solve(np.swapaxes(factor, 1, 2), solution[..., None])[..., 0]
+    mean = root * (scaled_mean if tilt is None else tilt.apply(scaled_mean[:, None])[:, 0])
+    overlap = _column(overlaps[..., :-1], mean[:, None]) + overlaps[..., -1]
+    rest = overlap - pull * mean[:, None]
+    return scaled_mean, overlap @ features.slope, (profile * (rest / price) ** 2).sum(axis=1)
 
 
 def solve(

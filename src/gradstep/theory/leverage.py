@@ -257,8 +257,8 @@ def _scalar_guess(equations: LeverageEquations) -> tuple[Array, Array]:
     return np.maximum(spread, 1e-300), np.broadcast_to(a, equations.neurons.shape)
 
 
-def _newton_step(equations: LeverageEquations, point: Leverage) -> Array:
-    """Return the Newton step in the logarithms of ``V`` and ``A``, shape (batch, nodes + groups)."""
+def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
+    """Return minus the derivative of the gap in the logarithms of ``V`` and ``A``, shape (batch, both, both)."""
     g1, g2 = equations.slope, equations.variance
     nodes = g1.shape[2]
     mix = equations.mix
@@ -278,7 +278,7 @@ def _newton_step(equations: LeverageEquations, point: Leverage) -> Array:
     feedback = mixed(mix, point.psi**2 * equations.profile[:, :, None, :])
     matrix[:, nodes:, nodes:] = -feedback * point.density[:, None, :] / right_a
     matrix += identity(nodes + groups)
-    return np.asarray(np.linalg.solve(matrix, point.gap[:, :, None])[..., 0], dtype=np.float64)
+    return matrix
 
 
 def solve_leverage(
@@ -319,7 +319,7 @@ def solve_leverage(
             active = np.flatnonzero(still_open)
             part, here = equations.take(active), _take(point, active)
         start, bound = state[active], step_bound[active]
-        step = _newton_step(part, here)
+        step = np.linalg.solve(jacobian(part, here), here.gap[:, :, None])[..., 0]
         size = np.abs(step).max(axis=1)
         trial_state = start + (bound / np.maximum(size, bound))[:, None] * step
         trial = evaluate(part, trial_state, stable=stable)

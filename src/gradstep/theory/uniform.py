@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gradstep.theory.bulk import Bulk, isotropic
 from gradstep.theory.features import ConditionalFeatures
-from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, dress, dressings, identity, mixed, solve_leverage
+from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, dress, dressings, identity, jacobian, solve_leverage
 
 __all__ = ["UniformSolution", "solve"]
 
@@ -213,28 +213,26 @@ def solve(
     NotConverged
         If the fixed point does not reach `tolerance`.
     """
-    g0, g1, g2 = features.mean, features.slope, features.variance
+    g0, g2 = features.mean, features.variance
     h0, h1, weight = features.teacher_mean, features.teacher_slope, features.weight
     label_square = features.teacher_square + noise[:, None] ** 2
     neurons = width[:, None] * group_weight
     bulk = bulk or isotropic(group_weight.shape[1]).batch()
     share, profile = bulk.share, np.swapaxes(bulk.profile, 1, 2)
-    equations = LeverageEquations(g1, g2, weight, neurons, dimension - 1, samples, ridge, share, profile)
+    equations = LeverageEquations(features.slope, g2, weight, neurons, dimension - 1, samples, ridge, share, profile)
     point, iterations = solve_leverage(equations, tolerance)
-    sample_weight, mix = point.sample_weight, equations.mix
-    a, density, dressed_slope = point.inverse_resolvent, point.density, point.dressed_slope
-    kin_slope = (density[:, None, :] * profile)[..., None] * dressed_slope
+    sample_weight, a = point.sample_weight, point.inverse_resolvent
     resolvent = neurons / a
 
     # Means: the spikes with their finite ridge cost. Solved as least squares, because near-equal groups make the normal
     # equations lose the digits that carry the overlap with the bulk.
     root = np.sqrt(resolvent)
     half_weight = np.sqrt(sample_weight)
-    nodes_count, groups_count = half_weight.shape[1], root.shape[1]
+    nodes_count = half_weight.shape[1]
     spikes = np.swapaxes(root[:, :, None] * g0 * half_weight[:, None, :], 1, 2)
     tilt = None
     if group_readout is not None and shrinkage is not None and np.any(shrinkage != 1):
-        own = (mix * np.diagonal(point.psi, axis1=2, axis2=3)).sum(axis=1)
+        own = (equations.mix * np.diagonal(point.psi, axis1=2, axis2=3)).sum(axis=1)
         tilt = _readout_direction(a, own, np.sqrt(group_weight) * group_readout, shrinkage)
         spikes = tilt.apply(spikes)
     if bulk.spike.any():
@@ -247,40 +245,23 @@ def solve(
         mean_hat = (scaled_mean - (tilt.stretch / (1 + tilt.stretch) * along)[:, None] * tilt.direction) / root
     learned: Array = _column(spikes, scaled_mean) / half_weight
     rest_slope = (bulk.teacher[:, :, None] * slopes).sum(axis=1)
-    rest_square = (slopes**2).sum(axis=1)
 
-    # Fluctuations: the linear response of (calV, v) to sources of variance, and the error it feeds back.
-    per_dimension = (dimension - 1)[:, None, None]
-    feedback = mixed(mix, point.psi**2 * profile[:, :, None, :])
-    feedback = identity(groups_count) - feedback * (density / a)[:, None, :]
-    source = mixed(mix, dressed_slope**2) + g2
-    by_group = resolvent[:, :, None] * source
-    rest_source = rest_power / (dimension - 1)[:, None]
-    sources = np.concatenate([source, rest_source[..., None]], axis=2)
-    response: Array = np.asarray(np.linalg.solve(feedback, sources) / a[:, :, None], dtype=np.float64)
-    power = mean_hat**2 * neurons / a**2
-    direct = np.zeros_like(power)
+    # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
+    price = mean_hat**2 / a
+    direct = np.zeros_like(price)
     if tilt is not None:
         by_group_mean = mean_hat * root * tilt.direction
         total = by_group_mean.sum(axis=1)[:, None]
         part = total**2 * tilt.direction**2
-        power = power + tilt.by_resolvent[:, None] * part + tilt.excess[:, None] * total * by_group_mean / a
+        price = price + (tilt.by_resolvent[:, None] * part + tilt.excess[:, None] * total * by_group_mean / a) / resolvent
         direct = tilt.by_variance[:, None] * part
-    mean_power = np.asarray(np.linalg.solve(np.swapaxes(feedback, 1, 2), power[..., None])[..., 0], dtype=np.float64)
-    swapped = np.swapaxes(by_group, 1, 2)
-    coupling = np.swapaxes(g1, 1, 2)[:, None] @ kin_slope
-    coupled = (share[:, :, None, None] * coupling**2).sum(axis=1)
-    transfer = per_dimension * coupled + swapped @ response[:, :, :-1]
-    carried = rest_square + _column(swapped, response[:, :, -1]) + _column(np.swapaxes(source, 1, 2), mean_power)
-    if tilt is not None:
-        carried = carried + _column(np.swapaxes(g2, 1, 2), direct)
-    error_weight = sample_weight / (1 + point.leverage)
-    base = label_square - 2 * h0 * learned - 2 * h1 * rest_slope + learned**2 + carried
-    matrix = identity(nodes_count) - transfer * error_weight[:, None, :]
-    error = np.asarray(np.linalg.solve(matrix, base[..., None])[..., 0], dtype=np.float64)
-
-    total_response = _column(response[:, :, :-1], error_weight * error) + response[:, :, -1]
-    readout_norm = (resolvent * total_response + mean_power + direct).sum(axis=1)
+    base = label_square - 2 * h0 * learned - 2 * h1 * rest_slope + learned**2 + (slopes**2).sum(axis=1)
+    base = base + _column(np.swapaxes(g2, 1, 2), direct)
+    rest_price = rest_power / ((dimension - 1)[:, None] * a)
+    sources = np.concatenate([base / point.leverage, -price - rest_price], axis=1)
+    response = np.linalg.solve(jacobian(equations, point), sources[..., None])[..., 0]
+    error = point.leverage * response[:, :nodes_count]
+    readout_norm = (direct - resolvent * response[:, nodes_count:]).sum(axis=1)
     train_error = (weight * error / (1 + point.leverage) ** 2).sum(axis=1)
     return UniformSolution(
         test_error=(weight * error).sum(axis=1) - noise**2,

@@ -300,8 +300,9 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
         g1[None], g2[None], model.weight[None], model.neurons[None], dimension * one, model.n * one, one
     )
     point = solve_leverage(equations)[0]
-    sample_weight, a, psi = point.sample_weight[0], point.inverse_resolvent[0], point.psi[0, 0]
-    dressed, density = point.dressed_slope[0, 0], point.density[0]
+    sample_weight, a, density = point.sample_weight[0], point.inverse_resolvent[0], point.density[0]
+    dressed = point.dressed[0, 0] / np.sqrt(density)[:, None]
+    psi = (dressed * sample_weight) @ g1.T
     resolvent = model.neurons / a
 
     # Means, by least squares: near-equal groups make the normal equations lose digits.

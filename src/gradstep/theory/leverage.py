@@ -17,7 +17,7 @@ steps. Everything carries a leading batch axis. This project.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 
-__all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "identity", "solve_leverage"]
+__all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "identity", "inner", "jacobian", "solve_leverage"]
 
 TOLERANCE = 1e-10
 _MAX_STEPS = 60
@@ -65,10 +65,17 @@ class LeverageEquations:
     share: Array = field(default_factory=lambda: np.ones((1, 1)))
     profile: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
 
-    @property
-    def mix(self) -> Array:
-        """Return ``p_j u_gj``, shape (1 or batch, classes, groups)."""
-        return self.share[:, :, None] * self.profile
+    @cached_property
+    def sampling(self) -> Array:
+        """Return ``n w``, shape (batch, nodes)."""
+        return self.samples[:, None] * self.weight
+
+    def mixed(self, values: Array) -> Array:
+        """Return the mean over the directions of values of shape (batch, classes, ...)."""
+        batch, classes, *shape = values.shape
+        if classes == 1:
+            return np.asarray(values[:, 0])
+        return np.asarray(self.share[:, None] @ values.reshape(batch, classes, -1)).reshape(batch, *shape)
 
     def take(self, index: NDArray[np.intp]) -> LeverageEquations:
         """Return the equations of some members of the batch."""
@@ -104,11 +111,11 @@ class Leverage(NamedTuple):
         ``V1``.
     density : ndarray, shape (batch, groups)
         ``D`` (diagonal), its mean over the directions.
-    dressed_slope : ndarray, shape (batch, classes, groups, nodes)
-        ``Y_j g1`` with ``Y_j = (I + V1 D_j)^-1``; ``D_j Y_j g1`` is ``(D_j^-1 + V1)^-1 g1``.
-    psi : ndarray, shape (batch, classes, groups, groups)
-        ``Psi_j = Y_j V1``.
-    next_leverage, next_inverse_resolvent : ndarray
+    columns : ndarray, shape (batch, classes, groups, nodes)
+        ``D_j^1/2 g1``.
+    dressed : ndarray, shape (batch, classes, groups, nodes)
+        ``(I + D_j^1/2 V1 D_j^1/2)^-1 D_j^1/2 g1``.
+    following : ndarray, shape (batch, nodes + groups)
         Right-hand sides of the equations for ``V`` and ``A``.
     gap : ndarray, shape (batch, nodes + groups)
         Difference of logarithms between the two sides, of ``V`` and then of ``A``.
@@ -121,10 +128,9 @@ class Leverage(NamedTuple):
     sample_weight: Array
     linear_gain: Array
     density: Array
-    dressed_slope: Array
-    psi: Array
-    next_leverage: Array
-    next_inverse_resolvent: Array
+    columns: Array
+    dressed: Array
+    following: Array
     gap: Array
     residual: Array
 
@@ -136,74 +142,52 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of
     low rank almost without ridge).
     """
-    g1, g2 = equations.slope, equations.variance
+    g1 = equations.slope
     nodes = g1.shape[2]
     values = np.exp(state)
     leverage, inverse_resolvent = values[:, :nodes], values[:, nodes:]
-    sample_weight = equations.samples[:, None] * equations.weight / (1 + leverage)
-    nonlinear_gain = (g2 @ sample_weight[:, :, None])[..., 0]
+    sample_weight = equations.sampling / (1 + leverage)
     linear_gain = (g1 * sample_weight[:, None, :]) @ np.swapaxes(g1, 1, 2)
     density = equations.neurons / (equations.dimension[:, None] * inverse_resolvent)
-    dressed_slope, psi = dress(g1, sample_weight, linear_gain, density, equations.profile, stable=stable)
-    mix = equations.mix
-    own = (mix * np.diagonal(psi, axis1=2, axis2=3)).sum(axis=1)
-    next_inverse_resolvent = equations.ridge[:, None] + nonlinear_gain + own
-    # N_g / A_g is (d - 1) D_g, common to the linear and the nonlinear part.
-    gain = g1 * mixed(mix, dressed_slope) + g2
-    next_leverage = equations.dimension[:, None] * (density[:, None, :] @ gain)[:, 0]
-    gap = np.log(np.concatenate([next_leverage, next_inverse_resolvent], axis=1)) - state
+    root = np.sqrt(density[:, None, :] * equations.profile)
+    columns = root[..., None] * g1[:, None]
+    if stable:
+        dressed = _stably_dressed(columns, np.sqrt(sample_weight)[:, None, None, :])
+    else:
+        dressed = np.linalg.solve(inner(linear_gain, root), columns)
+    # What a group gives to the leverage of a node, and the node to the resolvent of the group: Psi_j,gg is the average
+    # of g1_g (Y_j g1)_g over the samples.
+    gain = equations.mixed(columns * dressed) + density[:, :, None] * equations.variance
+    next_leverage = equations.dimension[:, None] * gain.sum(axis=1)
+    next_inverse_resolvent = equations.ridge[:, None] + (gain @ sample_weight[..., None])[..., 0] / density
+    following = np.concatenate([next_leverage, next_inverse_resolvent], axis=1)
+    gap = np.log(following) - state
+    residual = np.abs(gap).max(axis=1)
     return Leverage(
-        leverage,
-        inverse_resolvent,
-        sample_weight,
-        linear_gain,
-        density,
-        dressed_slope,
-        psi,
-        next_leverage,
-        next_inverse_resolvent,
-        gap,
-        np.abs(gap).max(axis=1),
+        leverage, inverse_resolvent, sample_weight, linear_gain, density, columns, dressed, following, gap, residual
     )
 
 
-def dress(
-    slope: Array, sample_weight: Array, linear_gain: Array, density: Array, profile: Array, *, stable: bool = False
-) -> tuple[Array, Array]:
-    """Return ``Y_j g1`` and ``Psi_j`` for classes of directions with a given profile (see `Leverage`)."""
-    if stable:
-        root = np.sqrt(density[:, None, :] * profile)
-        half_weight = np.sqrt(sample_weight)[:, None, None, :]
-        columns = root[..., None] * slope[:, None]
-        weighed = columns * half_weight
-        left, singular, right = np.linalg.svd(weighed, full_matrices=False)
-        scaled = left / root[..., None]
-        part = singular / (1 + singular**2)
-        # Coefficients of the columns, each from the factor that holds more of its digits: a node that weighs nothing
-        # has lost them in `right`, a direction that nothing spans is noise in `left`.
-        size = np.linalg.norm(weighed, axis=2)[..., None, :]
-        by_right = singular[..., None] * right / half_weight
-        coefficients = np.where(singular[..., None] < size, by_right, np.swapaxes(left, 2, 3) @ columns)
-        dressed_slope = scaled @ (coefficients / (1 + singular**2)[..., None])
-        return dressed_slope, (scaled * (singular * part)[..., None, :]) @ np.swapaxes(scaled, 2, 3)
-    dressing = dressings(linear_gain, density, profile)
-    return dressing @ slope[:, None], dressing @ linear_gain[:, None]
+def inner(linear_gain: Array, root: Array) -> Array:
+    """Return ``I + D^1/2 V1 D^1/2`` for diagonal ``D^1/2`` of shape (batch, classes, groups).
+
+    It is symmetric and at least the identity: its inverse is safe however small the groups are.
+    """
+    matrix = root[..., :, None] * linear_gain[:, None] * root[..., None, :]
+    matrix += identity(linear_gain.shape[1])
+    return matrix
 
 
-def dressings(linear_gain: Array, density: Array, profile: Array) -> Array:
-    """Return ``Y_j = (I + V1 D_j)^-1``, shape (batch, classes, groups, groups)."""
-    root = np.sqrt(density[:, None, :] * profile)
-    # I + D^1/2 V1 D^1/2 is symmetric and at least the identity: its inverse is safe however small the groups are.
-    inner = root[..., :, None] * linear_gain[:, None] * root[..., None, :]
-    inner += identity(linear_gain.shape[1])
-    return np.asarray(np.linalg.inv(inner) * (root[..., None, :] / root[..., :, None]), dtype=np.float64)
-
-
-def mixed(mix: Array, values: Array) -> Array:
-    """Return the sum over classes of values of shape (batch, classes, groups, ...), weighted by class and group."""
-    if values.shape[1] == 1:
-        return np.asarray(values[:, 0])
-    return np.asarray((mix[..., None] * values).sum(axis=1))
+def _stably_dressed(columns: Array, half_weight: Array) -> Array:
+    """Return what `evaluate` solves for from the singular vectors of the weighed columns."""
+    weighed = columns * half_weight
+    left, singular, right = np.linalg.svd(weighed, full_matrices=False)
+    # Coefficients of the columns, each from the factor that holds more of its digits: a node that weighs nothing has
+    # lost them in `right`, a direction that nothing spans is noise in `left`.
+    size = np.linalg.norm(weighed, axis=2)[..., None, :]
+    by_right = singular[..., None] * right / half_weight
+    coefficients = np.where(singular[..., None] < size, by_right, np.swapaxes(left, 2, 3) @ columns)
+    return np.asarray(left @ (coefficients / (1 + singular**2)[..., None]), dtype=np.float64)
 
 
 @lru_cache(maxsize=64)
@@ -259,24 +243,20 @@ def _scalar_guess(equations: LeverageEquations) -> tuple[Array, Array]:
 
 def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
     """Return minus the derivative of the gap in the logarithms of ``V`` and ``A``, shape (batch, both, both)."""
-    g1, g2 = equations.slope, equations.variance
-    nodes = g1.shape[2]
-    mix = equations.mix
-    kin_slope = (point.density[:, None, :] * equations.profile)[..., None] * point.dressed_slope
+    groups, nodes = equations.slope.shape[1:]
+    # Derivatives, but for the scale of rows and columns, are averages of squares over the classes.
+    coupling = np.swapaxes(point.columns, 2, 3) @ point.dressed
+    psi = (point.dressed * point.sample_weight[:, None, None, :]) @ np.swapaxes(point.columns, 2, 3)
+    source = equations.mixed(point.dressed**2) + point.density[:, :, None] * equations.variance
+    matrix = np.empty((len(coupling), nodes + groups, nodes + groups))
+    matrix[:, :nodes, :nodes] = equations.mixed(coupling**2)
+    matrix[:, :nodes, nodes:] = -np.swapaxes(source, 1, 2)
+    matrix[:, nodes:, :nodes] = -source
+    matrix[:, nodes:, nodes:] = equations.mixed(psi**2)
+    dimension = np.broadcast_to(equations.dimension[:, None], point.leverage.shape)
     response = point.sample_weight * point.leverage / (1 + point.leverage)
-    coupling = np.swapaxes(g1, 1, 2)[:, None] @ kin_slope
-    dimension = equations.dimension[:, None, None]
-    dressed = mixed(mix, point.dressed_slope**2) + g2
-    by_group = (equations.neurons / point.inverse_resolvent)[:, :, None] * dressed
-    groups = g1.shape[1]
-    matrix = np.empty((len(kin_slope), nodes + groups, nodes + groups))
-    right_v, right_a = point.next_leverage[:, :, None], point.next_inverse_resolvent[:, :, None]
-    coupled = (equations.share[:, :, None, None] * coupling**2).sum(axis=1)
-    matrix[:, :nodes, :nodes] = -dimension * coupled * response[:, None, :] / right_v
-    matrix[:, :nodes, nodes:] = np.swapaxes(by_group, 1, 2) / right_v
-    matrix[:, nodes:, :nodes] = dressed * response[:, None, :] / right_a
-    feedback = mixed(mix, point.psi**2 * equations.profile[:, :, None, :])
-    matrix[:, nodes:, nodes:] = -feedback * point.density[:, None, :] / right_a
+    matrix *= (np.concatenate([dimension, 1 / point.density], axis=1) / point.following)[:, :, None]
+    matrix *= np.concatenate([-response, -np.ones_like(point.density)], axis=1)[:, None, :]
     matrix += identity(nodes + groups)
     return matrix
 

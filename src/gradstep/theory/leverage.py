@@ -244,21 +244,21 @@ def _scalar_guess(equations: LeverageEquations) -> tuple[Array, Array]:
 def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
     """Return minus the derivative of the gap in the logarithms of ``V`` and ``A``, shape (batch, both, both)."""
     groups, nodes = equations.slope.shape[1:]
-    # Derivatives, but for the scale of rows and columns, are averages of squares over the classes.
     coupling = np.swapaxes(point.columns, 2, 3) @ point.dressed
     psi = (point.dressed * point.sample_weight[:, None, None, :]) @ np.swapaxes(point.columns, 2, 3)
     source = equations.mixed(point.dressed**2) + point.density[:, :, None] * equations.variance
+    # Up to scales of rows and columns, averages of squares over the classes.
     matrix = np.empty((len(coupling), nodes + groups, nodes + groups))
     matrix[:, :nodes, :nodes] = equations.mixed(coupling**2)
     matrix[:, :nodes, nodes:] = -np.swapaxes(source, 1, 2)
     matrix[:, nodes:, :nodes] = -source
     matrix[:, nodes:, nodes:] = equations.mixed(psi**2)
-    dimension = np.broadcast_to(equations.dimension[:, None], point.leverage.shape)
-    response = point.sample_weight * point.leverage / (1 + point.leverage)
-    matrix *= (np.concatenate([dimension, 1 / point.density], axis=1) / point.following)[:, :, None]
-    matrix *= np.concatenate([-response, -np.ones_like(point.density)], axis=1)[:, None, :]
-    matrix += identity(nodes + groups)
-    return matrix
+    matrix[:, :, :nodes] *= (point.sample_weight * point.leverage / (1 + point.leverage))[:, None, :]
+    scale = 1 / point.following
+    scale[:, :nodes] *= equations.dimension[:, None]
+    scale[:, nodes:] /= point.density
+    matrix *= scale[:, :, None]
+    return np.asarray(identity(nodes + groups) - matrix)
 
 
 def solve_leverage(
@@ -290,18 +290,17 @@ def solve_leverage(
     point = evaluate(equations, state, stable=stable)
     step_bound = np.full(len(equations.ridge), 4.0)
     for count in range(_MAX_STEPS):
-        still_open = ~(point.residual <= tolerance * 1e-2)
-        if not still_open.any():
+        still_open = np.flatnonzero(~(point.residual <= tolerance * 1e-2))
+        if not len(still_open):
             return point, count
         active: NDArray[np.intp] | slice = slice(None)
         part, here = equations, point
-        if not still_open.all():
-            active = np.flatnonzero(still_open)
+        if len(still_open) < len(point.residual):
+            active = still_open
             part, here = equations.take(active), _take(point, active)
         start, bound = state[active], step_bound[active]
         step = np.linalg.solve(jacobian(part, here), here.gap[:, :, None])[..., 0]
-        size = np.abs(step).max(axis=1)
-        trial_state = start + (bound / np.maximum(size, bound))[:, None] * step
+        trial_state = start + (bound / np.maximum(np.abs(step).max(axis=1), bound))[:, None] * step
         trial = evaluate(part, trial_state, stable=stable)
         better = trial.residual < here.residual
         if not better.all():

@@ -1,7 +1,6 @@
 """Convex losses and penalties: limits, identities, thermodynamic relations, drawn models and the real network."""
 
 import math
-from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -18,10 +17,12 @@ from gradstep.labels import labels_of
 from gradstep.simulation.convex_fit import convex_measurement, fit_convex
 from gradstep.simulation.spectra import first_layer
 from gradstep.theory import uniform
+from gradstep.theory.bulk import isotropic
 from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
-from gradstep.theory.features import ConditionalFeatures, conditional_features
+from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
 from gradstep.theory.large_step import large_step, spike
+from gradstep.theory.predict import stacked
 from gradstep.theory.random_features import random_features_of
 from gradstep.theory.step import step_statistics
 
@@ -77,9 +78,10 @@ def test_square_loss_is_the_uniform_equivalent(readout, rows):
     step = step_statistics(problem, 60, problem.width, problem.n_step)
     groups = neuron_groups(step, problem.readout, 60, odd=True, rows=rows)
     features = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
-    batch = ConditionalFeatures(*(getattr(features, f.name)[None] for f in fields(features)))
-    sizes = (np.array([float(size)]) for size in (0.3, 60, problem.width, problem.n, problem.ridge))
-    expected, result = uniform.solve(batch, groups.weight[None], *sizes), convex_prediction(problem, rows=rows)
+    tables = [stacked([table]) for table in (features, groups, isotropic(len(groups.weight)))]
+    sizes = {"dimension": 60, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
+    numbers = {name: np.array([float(value)]) for name, value in ({"noise": 0.3, "shrinkage": 1} | sizes).items()}
+    expected, result = uniform.solve(*tables, **numbers), convex_prediction(problem, rows=rows)
     for quantity in ("test_error", "train_error", "train_loss", "readout_norm"):
         assert_allclose(getattr(result, quantity), getattr(expected, quantity)[0], rtol=1e-9)
 

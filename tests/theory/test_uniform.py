@@ -78,16 +78,10 @@ def test_ridge_derivative_of_the_loss_is_the_readout_norm(changes):
 def solution_of(problem, **options):
     """Return the tables and the solution behind a prediction."""
     tables = predict_module._tables(problem, options.get("rows", "network"), options.get("bulk", "structured"), 1)
-    sizes = [np.array([float(value)]) for value in (problem.d, problem.width, problem.n, problem.ridge)]
-    solved = solve(
-        tables.batched,
-        tables.groups.weight[None],
-        np.array([problem.noise]),
-        *sizes,
-        tables.groups.readout[None],
-        np.array([tables.shrinkage]),
-        tables.batched_bulk,
-    )
+    sizes = {"dimension": problem.d, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
+    others = {"noise": problem.noise, "shrinkage": tables.shrinkage}
+    numbers = {name: np.array([float(value)]) for name, value in (sizes | others).items()}
+    solved = solve(*tables.batched, **numbers)
     return tables, solved
 
 

@@ -20,7 +20,7 @@ so that the few nodes of a rational Gauss rule are exact to many digits. This pr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -71,10 +71,6 @@ class Bulk:
     special_profile: Array
     pull: Array
 
-    def batch(self) -> Bulk:
-        """Return the same with a leading axis of length one."""
-        return Bulk(*(getattr(self, f.name)[None] for f in fields(self)))
-
 
 def isotropic(groups: int) -> Bulk:
     """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
@@ -108,8 +104,9 @@ def bulk_law(problem: Problem, step: StepStatistics, groups: Groups, d: float, n
         return isotropic(len(groups.weight))
     a = (groups.readout * math.sqrt(scale))[:, None]
     a_square = (groups.readout_square * scale)[:, None]
-    largest = float(a_square.max())
     joint = problem.readout.kind == "vocabulary"
+    # Gaussian readouts beyond 2.5 standard deviations are too few to be felt.
+    largest = float(a_square.max()) if joint else min(float(a_square.max()), 6 * scale)
     law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
     ratio = d / n_step
     linear_variance = step.curvature**2 * ratio * law.square

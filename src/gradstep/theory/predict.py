@@ -32,7 +32,7 @@ _BATCH = 256
 _LARGEST_STACK = 2**24
 
 Array = NDArray[np.float64]
-_Table = TypeVar("_Table", ConditionalFeatures, Bulk)
+_Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
 
 
 class _Sizes(NamedTuple):
@@ -45,14 +45,15 @@ class _Sizes(NamedTuple):
 
 class _Tables(NamedTuple):
     step: StepStatistics
-    groups: Groups
     features: ConditionalFeatures
+    groups: Groups
     bulk: Bulk
-    #: Both with a leading axis of length one, for problems that share it.
-    batched: ConditionalFeatures
-    batched_bulk: Bulk
+    #: The last three with a leading axis of length one, for problems that share them.
+    batched: tuple[ConditionalFeatures, Groups, Bulk]
     #: Factor of the rows along the readout; the spiked random features model has none.
     shrinkage: float
+    #: What members of a batch must have in common.
+    shape: tuple[int, ...]
 
 
 def predict(
@@ -133,9 +134,9 @@ def predict_many(
         law: RowLaw = rows or ("isotropic" if problem.is_limit else "network")
         model: BulkModel = bulk or ("structured" if law == "network" else "isotropic")
         tables = _tables(_without_fit(problem), law, model, refine)
-        uniform.setdefault(_shape(tables), []).append((index, tables))
-    for members in uniform.values():
-        size = _batch_size(members[0][1])
+        uniform.setdefault(tables.shape, []).append((index, tables))
+    for shape, members in uniform.items():
+        size = _batch_size(*shape)
         for start in range(0, len(members), size):
             batch = members[start : start + size]
             batch_problems = [problems[index] for index, _ in batch]
@@ -144,17 +145,10 @@ def predict_many(
     return [results[index] for index in range(len(problems))]
 
 
-def _batch_size(tables: _Tables) -> int:
-    """Return how many members fit in memory: with a vocabulary the largest matrix has all special directions."""
-    groups, special = tables.bulk.special_profile.shape
-    unknowns = groups * (1 + special if tables.bulk.spike.any() else 1)
-    return int(max(1, min(_BATCH, _LARGEST_STACK // unknowns**2)))
-
-
-def _shape(tables: _Tables) -> tuple[int, ...]:
-    """Return what members of a batch must share."""
-    bulk = tables.bulk
-    return (*tables.features.mean.shape, len(bulk.share), len(bulk.teacher), int(bulk.spike.any()))
+def _batch_size(groups: int, nodes: int, classes: int, special: int, joint: int) -> int:
+    """Return how many members fit in memory."""
+    numbers = max(classes * nodes * max(groups, nodes), special * groups**2 * (1 + 2 * joint))
+    return max(1, min(_BATCH, _LARGEST_STACK // numbers))
 
 
 def _sizes(problem: Problem) -> _Sizes:
@@ -195,25 +189,34 @@ def _tables(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _T
         bulk = bulk_law(problem, step, groups, sizes.d, sizes.n_step)
     else:
         bulk = isotropic(len(groups.weight))
-    return _Tables(step, groups, features, bulk, _stack([features]), bulk.batch(), shrinkage)
+    shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(bulk.spike.any()))
+    batched = stacked([features]), stacked([groups]), stacked([bulk])
+    return _Tables(step, features, groups, bulk, batched, shrinkage, shape)
 
 
-def _stack(tables: Sequence[_Table]) -> _Table:
+def stacked(tables: Sequence[_Table]) -> _Table:
+    """Return tables of equal shapes as one, with a leading axis for the batch."""
     kind = type(tables[0])
     return kind(*(np.stack([getattr(t, f.name) for t in tables]) for f in fields(kind)))
 
 
 def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Prediction]:
-    shared = all(t is tables[0] for t in tables)
-    features = tables[0].batched if shared else _stack([t.features for t in tables])
-    bulk = tables[0].batched_bulk if shared else _stack([t.bulk for t in tables])
-    group_weight = np.stack([t.groups.weight for t in (tables[:1] if shared else tables)])
+    if all(t is tables[0] for t in tables):
+        features, groups, bulk = tables[0].batched
+    else:
+        features, groups = stacked([t.features for t in tables]), stacked([t.groups for t in tables])
+        bulk = stacked([t.bulk for t in tables])
     sizes = np.array([_sizes(p) for p in problems]).T
-    group_readout = np.stack([t.groups.readout for t in (tables[:1] if shared else tables)])
-    noise = np.array([p.noise for p in problems])
-    shrinkage = np.array([t.shrinkage for t in tables])
     solution = solve(
-        features, group_weight, noise, sizes[0], sizes[1], sizes[3], sizes[4], group_readout, shrinkage, bulk
+        features,
+        groups,
+        bulk,
+        noise=np.array([p.noise for p in problems]),
+        dimension=sizes[0],
+        width=sizes[1],
+        samples=sizes[3],
+        ridge=sizes[4],
+        shrinkage=np.array([t.shrinkage for t in tables]),
     )
     return [_prediction(p, t, solution, index) for index, (p, t) in enumerate(zip(problems, tables, strict=True))]
 

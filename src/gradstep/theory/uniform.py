@@ -7,14 +7,14 @@ carry a leading batch axis, of length one where a table is shared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.theory.bulk import Bulk, isotropic
+from gradstep.theory.bulk import Bulk
 from gradstep.theory.features import ConditionalFeatures
+from gradstep.theory.groups import Groups
 from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, identity, inner, jacobian, solve_leverage
 
 __all__ = ["UniformSolution", "solve"]
@@ -22,8 +22,7 @@ __all__ = ["UniformSolution", "solve"]
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class UniformSolution:
+class UniformSolution(NamedTuple):
     """Results of a batch.
 
     Attributes
@@ -157,15 +156,15 @@ def _joint_fit(spikes: Array, spread: Array, features: ConditionalFeatures, bulk
 
 def solve(
     features: ConditionalFeatures,
-    group_weight: Array,
+    groups: Groups,
+    bulk: Bulk,
+    *,
     noise: Array,
     dimension: Array,
     width: Array,
     samples: Array,
     ridge: Array,
-    group_readout: Array,
     shrinkage: Array,
-    bulk: Bulk | None = None,
     tolerance: float = TOLERANCE,
 ) -> UniformSolution:
     """Solve the equations for a batch of sizes and penalties.
@@ -173,20 +172,16 @@ def solve(
     Parameters
     ----------
     features : ConditionalFeatures
+    groups : Groups
+    bulk : Bulk
         Tables with a leading axis of length one or batch.
-    group_weight : ndarray, shape (1 or batch, groups)
-        Fractions of the neurons.
     noise : ndarray, shape (batch,)
         Standard deviation of the label noise.
     dimension, width, samples, ridge : ndarray, shape (batch,)
         ``d``, ``N``, ``n`` and the penalty.
-    group_readout : ndarray, shape (1 or batch, groups)
-        Mean readout weight of each group over the root mean square of all.
     shrinkage : ndarray, shape (batch,)
         Factor of the bulk's component ``W^T a`` along the readout at initialisation: the finite-width correction of a
         step of order one.
-    bulk : Bulk, optional
-        Classes of directions, with a leading axis of length one or batch (isotropic if not given).
     tolerance : float
         Largest true residual of the fixed point.
 
@@ -202,16 +197,15 @@ def solve(
     g0, g2 = features.mean, features.variance
     h0, h1, weight = features.teacher_mean, features.teacher_slope, features.weight
     label_square = features.teacher_square + noise[:, None] ** 2
-    neurons = width[:, None] * group_weight
-    bulk = bulk or isotropic(group_weight.shape[1]).batch()
-    share, profile = bulk.share, np.swapaxes(bulk.profile, 1, 2)
-    equations = LeverageEquations(features.slope, g2, weight, neurons, dimension - 1, samples, ridge, share, profile)
+    neurons, directions = width[:, None] * groups.weight, dimension - 1
+    profile = np.swapaxes(bulk.profile, 1, 2)
+    equations = LeverageEquations(features.slope, g2, weight, neurons, directions, samples, ridge, bulk.share, profile)
     point, iterations = solve_leverage(equations, tolerance)
     sample_weight, a = point.sample_weight, point.inverse_resolvent
     resolvent = neurons / a
 
     own = a - ridge[:, None] - _column(g2, sample_weight)
-    tilt = _readout_direction(a, own, np.sqrt(group_weight) * group_readout, shrinkage)
+    tilt = _readout_direction(a, own, np.sqrt(groups.weight) * groups.readout, shrinkage)
 
     # Means: the spikes with their finite ridge cost. Solved as least squares, because near-equal groups make the normal
     # equations lose the digits that carry the overlap with the bulk.
@@ -234,7 +228,8 @@ def solve(
     mean_power = mean * (mean + tilt.excess * along * tilt.direction) + a * tilt.by_resolvent * part
     base = label_square - 2 * h0 * learned - 2 * h1 * rest_slope + learned**2 + (slopes**2).sum(axis=1)
     base = base + _column(np.swapaxes(g2, 1, 2), direct)
-    sources = np.concatenate([base / point.leverage, -mean_power / neurons - rest_power / (a * (dimension[:, None] - 1))], axis=1)
+    power = mean_power / neurons + rest_power / (a * directions[:, None])
+    sources = np.concatenate([base / point.leverage, -power], axis=1)
     response = np.linalg.solve(jacobian(equations, point), sources[..., None])[..., 0]
     nodes = base.shape[1]
     error = point.leverage * response[:, :nodes]

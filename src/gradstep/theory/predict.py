@@ -26,10 +26,10 @@ __all__ = ["predict", "predict_many"]
 
 #: Dimension that stands for the proportional limit where no closed limit is at hand: finite-size terms are 1/d.
 _LARGE_DIMENSION = 1e8
-#: Members of a batch solved together; bounds memory, and larger batches gain nothing.
+#: Members of a batch solved together; larger batches gain nothing.
 _BATCH = 256
-#: Numbers in the largest stack of matrices.
-_LARGEST_STACK = 2**24
+#: Numbers in the largest stack of matrices; beyond it the processor's caches are of no use.
+_LARGEST_STACK = 2**19
 
 Array = NDArray[np.float64]
 _Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
@@ -135,8 +135,8 @@ def predict_many(
         model: BulkModel = bulk or ("structured" if law == "network" else "isotropic")
         tables = _tables(_without_fit(problem), law, model, refine)
         uniform.setdefault(tables.shape, []).append((index, tables))
-    for shape, members in uniform.items():
-        size = _batch_size(*shape)
+    for members in uniform.values():
+        size = _batch_size(members[0][1])
         for start in range(0, len(members), size):
             batch = members[start : start + size]
             batch_problems = [problems[index] for index, _ in batch]
@@ -145,10 +145,10 @@ def predict_many(
     return [results[index] for index in range(len(problems))]
 
 
-def _batch_size(groups: int, nodes: int, classes: int, special: int, joint: int) -> int:
-    """Return how many members fit in memory."""
-    numbers = max(classes * nodes * max(groups, nodes), special * groups**2 * (1 + 2 * joint))
-    return max(1, min(_BATCH, _LARGEST_STACK // numbers))
+def _batch_size(tables: _Tables) -> int:
+    """Return how many members are best solved together."""
+    groups, nodes = tables.features.mean.shape
+    return max(1, min(_BATCH, _LARGEST_STACK // (len(tables.bulk.share) * nodes * max(groups, nodes))))
 
 
 def _sizes(problem: Problem) -> _Sizes:

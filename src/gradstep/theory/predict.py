@@ -197,7 +197,8 @@ def _tables(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _T
 def stacked(tables: Sequence[_Table]) -> _Table:
     """Return tables of equal shapes as one, with a leading axis for the batch."""
     kind = type(tables[0])
-    return kind(*(np.stack([getattr(t, f.name) for t in tables]) for f in fields(kind)))
+    columns = ([getattr(t, f.name) for t in tables] for f in fields(kind))
+    return kind(*(np.stack(column) if len(column) > 1 else column[0][None] for column in columns))
 
 
 def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Prediction]:

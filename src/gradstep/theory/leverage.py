@@ -152,11 +152,10 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     root = np.sqrt(density[:, None, :] * equations.profile)
     columns = root[..., None] * g1[:, None]
     if stable:
-        dressed = _stably_dressed(columns, np.sqrt(sample_weight)[:, None, None, :])
+        dressed = _stably_dressed(columns, sample_weight)
     else:
-        dressed = np.linalg.solve(inner(linear_gain, root), columns)
-    # What a group gives to the leverage of a node, and the node to the resolvent of the group: Psi_j,gg is the average
-    # of g1_g (Y_j g1)_g over the samples.
+        dressed = np.asarray(np.linalg.solve(inner(linear_gain, root), columns), dtype=np.float64)
+    # The part of a group in the leverage of a node is that of the node in the group's resolvent.
     gain = equations.mixed(columns * dressed) + density[:, :, None] * equations.variance
     next_leverage = equations.dimension[:, None] * gain.sum(axis=1)
     next_inverse_resolvent = equations.ridge[:, None] + (gain @ sample_weight[..., None])[..., 0] / density
@@ -178,8 +177,9 @@ def inner(linear_gain: Array, root: Array) -> Array:
     return matrix
 
 
-def _stably_dressed(columns: Array, half_weight: Array) -> Array:
+def _stably_dressed(columns: Array, sample_weight: Array) -> Array:
     """Return what `evaluate` solves for from the singular vectors of the weighed columns."""
+    half_weight = np.sqrt(sample_weight)[:, None, None, :]
     weighed = columns * half_weight
     left, singular, right = np.linalg.svd(weighed, full_matrices=False)
     # Coefficients of the columns, each from the factor that holds more of its digits: a node that weighs nothing has

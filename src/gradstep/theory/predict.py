@@ -147,8 +147,9 @@ def predict_many(
 
 def _batch_size(tables: _Tables) -> int:
     """Return how many members are best solved together."""
-    groups, nodes = tables.features.mean.shape
-    return max(1, min(_BATCH, _LARGEST_STACK // (len(tables.bulk.share) * nodes * max(groups, nodes))))
+    groups, nodes, classes, *_ = tables.shape
+    numbers = classes * nodes * max(groups, nodes)
+    return max(1, min(_BATCH, _LARGEST_STACK // numbers))
 
 
 def _sizes(problem: Problem) -> _Sizes:

@@ -91,67 +91,69 @@ def _readout_direction(inverse_resolvent: Array, own: Array, readout: Array, shr
 
 def _least_squares(rows: Array, values: Array, root: Array, target: Array) -> Array:
     """Return the minimum of ``|rows x - values|^2 + |root x - target|^2``, shape (batch, unknowns)."""
-    unknowns = rows.shape[2]
     upper = np.concatenate([rows, values[..., None]], axis=2)
     lower = np.concatenate([root, target[..., None]], axis=2)
-    r = np.linalg.qr(np.concatenate([upper, lower], axis=1), mode="r")
-    return np.asarray(np.linalg.solve(r[:, :unknowns, :unknowns], r[:, :unknowns, unknowns:])[..., 0], dtype=np.float64)
+    r = np.asarray(np.linalg.qr(np.concatenate([upper, lower], axis=1), mode="r"))
+    return np.asarray(np.linalg.solve(r[:, :-1, :-1], r[:, :-1, -1:])[..., 0], dtype=np.float64)
 
 
 class _Fit(NamedTuple):
-    """Unknowns of the means, slopes along the special directions at each node, power put into the bulk per group."""
+    """Unknowns of the means, overlaps of each group with the special directions, its power in the bulk."""
 
     unknowns: Array
-    slopes: Array
+    overlap: Array
     rest_power: Array
 
 
-def _separate_fit(spikes: Array, features: ConditionalFeatures, bulk: Bulk, point: Leverage) -> _Fit:
-    """Fit the teacher along the spike, and its rest by the bulk, which then know nothing of each other."""
-    values = np.sqrt(point.sample_weight) * features.teacher_mean
-    one = np.broadcast_to(identity(spikes.shape[2]), (len(spikes), *identity(spikes.shape[2]).shape))
+def _separate_fit(spikes: Array, values: Array, level: Array, bulk: Bulk, point: Leverage) -> _Fit:
+    """Fit the teacher along the spike, and its rest by the bulk, which then know nothing of each other.
+
+    Parameters
+    ----------
+    spikes, values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
+        Means of the features, a unit of each unknown, and of the teacher at the weighed nodes.
+    level : ndarray, shape (batch, special, groups)
+        What the teacher's rest gives to each special direction.
+    """
+    one = np.broadcast_to(identity(spikes.shape[2]), (len(spikes), *spikes.shape[2:] * 2))
     unknowns = _least_squares(spikes, values, one, np.zeros_like(point.density))
     root = np.sqrt(point.density[:, None, :] * np.swapaxes(bulk.special_profile, 1, 2))
-    level = _column(features.slope, point.sample_weight * features.teacher_slope)[:, None, :] * bulk.teacher[..., None]
     rest = np.linalg.solve(inner(point.linear_gain, root), (root * level)[..., None])[..., 0]
-    return _Fit(unknowns, (root * rest) @ features.slope, (rest**2).sum(axis=1) / point.density)
+    return _Fit(unknowns, root * rest, (rest**2).sum(axis=1) / point.density)
 
 
-def _joint_fit(spikes: Array, spread: Array, features: ConditionalFeatures, bulk: Bulk, point: Leverage) -> _Fit:
+def _joint_fit(spikes: Array, values: Array, spread: Array, level: Array, bulk: Bulk, point: Leverage) -> _Fit:
     """Fit both at once where a row's mean off the spike follows its projection on it.
 
-    What the fit overlaps with in special direction ``j`` is ``o_j = P_j m + e_j`` (groups), ``P_j`` the pull, ``m`` the
-    means, and ``e_j`` free at the price ``e_j^2 / D_j`` but for ``sum_j spike_j e_j = 0``: rows have no component along
-    the spike beyond their projection. At given means a multiplier ``mu`` of this constraint leaves each direction alone,
+    In special direction ``j`` the rows, weighed by the fit, overlap with the inputs by ``o_j = P_j m + e_j`` (groups):
+    the pull times the means ``m = spread @ unknowns``, and a rest that is free at the price ``e_j^2 / D_j``. But
+    ``sum_j spike_j e_j = 0``: beyond its projection a row has no component along the spike. At given means a multiplier
+    ``mu`` of this constraint leaves each direction alone,
 
-        e_j = (1 + D_j V1)^-1 D_j (t_j that + spike_j mu - V1 P_j m),
+        e_j = (1 + D_j V1)^-1 D_j (level_j + spike_j mu - V1 P_j m),
 
     and what is left is quadratic in the means.
     """
-    groups = spikes.shape[2]
     pull = np.swapaxes(bulk.pull, 1, 2)
     price = point.density[:, None, :] * np.swapaxes(bulk.special_profile, 1, 2)
     root = np.sqrt(price)
-    level = _column(features.slope, point.sample_weight * features.teacher_slope)[:, None, :] * bulk.teacher[..., None]
     dressing = np.linalg.inv(inner(point.linear_gain, root)) * (root[..., :, None] / root[..., None, :])
-    # Overlaps at multiplier zero, per unit of each mean and at none; then per unit of each multiplier.
+    # Overlaps at multiplier zero, per unit of each mean and without means; then per unit of each multiplier.
     overlaps = np.concatenate([dressing * pull[:, :, None, :], dressing @ (price * level)[..., None]], axis=3)
     by_multiplier = dressing * (bulk.spike[:, :, None] * price)[:, :, None, :]
     along = bulk.spike[..., None, None]
     multiplier = np.linalg.solve((along * by_multiplier).sum(axis=1), (along * overlaps).sum(axis=1))
     overlaps -= by_multiplier @ multiplier[:, None]
-    # Minus the gradient by the means is `pulled - curvature @ means`.
-    fitted = point.linear_gain[:, None] @ overlaps
-    fitted[..., -1] -= level
-    by_mean = np.swapaxes(spread, 1, 2) @ (pull[..., None] * fitted).sum(axis=1)
-    factor = np.linalg.cholesky(identity(groups) + by_mean[..., :-1] @ spread)
-    target = np.linalg.solve(factor, -by_mean[..., -1:])[..., 0]
-    values = np.sqrt(point.sample_weight) * features.teacher_mean
+    # Half the gradient by the unknowns, per unit of each mean and without means.
+    excess = point.linear_gain[:, None] @ overlaps
+    excess[..., -1] -= level
+    gradient = np.swapaxes(spread, 1, 2) @ (pull[..., None] * excess).sum(axis=1)
+    factor = np.linalg.cholesky(identity(spikes.shape[2]) + gradient[..., :-1] @ spread)
+    target = np.linalg.solve(factor, -gradient[..., -1:])[..., 0]
     unknowns = _least_squares(spikes, values, np.swapaxes(factor, 1, 2), target)
     mean = _column(spread, unknowns)[:, None]
     overlap = _column(overlaps[..., :-1], mean) + overlaps[..., -1]
-    rest_power = ((overlap - pull * mean) ** 2 / price).sum(axis=1) / point.density
-    return _Fit(unknowns, overlap @ features.slope, rest_power)
+    return _Fit(unknowns, overlap, ((overlap - pull * mean) ** 2 / price).sum(axis=1) / point.density)
 
 
 def solve(
@@ -213,11 +215,14 @@ def solve(
     spread = np.sqrt(resolvent)[:, :, None] * (identity(len(a[0])) + tilt.direction[:, :, None] * stretched[:, None, :])
     half_weight = np.sqrt(sample_weight)
     spikes = np.swapaxes(g0 * half_weight[:, None, :], 1, 2) @ spread
+    values = half_weight * h0
+    level = bulk.teacher[..., None] * _column(features.slope, sample_weight * h1)[:, None, :]
     if bulk.spike.any():
-        unknowns, slopes, rest_power = _joint_fit(spikes, spread, features, bulk, point)
+        unknowns, overlap, rest_power = _joint_fit(spikes, values, spread, level, bulk, point)
     else:
-        unknowns, slopes, rest_power = _separate_fit(spikes, features, bulk, point)
-    learned: Array = _column(spikes, unknowns) / half_weight
+        unknowns, overlap, rest_power = _separate_fit(spikes, values, level, bulk, point)
+    learned = _column(spikes, unknowns) / half_weight
+    slopes = overlap @ features.slope
     rest_slope = (bulk.teacher[:, :, None] * slopes).sum(axis=1)
 
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.

@@ -135,6 +135,24 @@ def one_prediction(repetitions: int) -> list[Row]:
     return rows
 
 
+def vocabularies(repetitions: int) -> list[Row]:
+    """Time what the structured bulk costs over the isotropic one when the readout has many letters."""
+    rows = []
+    for count in (2, 5, 10):
+        posed = problem(readout={(letter + 1) / count: 1 / count for letter in range(count)}, activation="relu")
+
+        def structured(posed: gs.Problem = posed) -> None:
+            gs.predict(posed)
+
+        def isotropic(posed: gs.Problem = posed) -> None:
+            gs.predict(posed, bulk="isotropic")
+
+        times = median_times({"structured": structured, "isotropic": isotropic}, repetitions)
+        label = f"predict, {count} letters, relu, structured bulk"
+        rows.append(row(label, times["structured"], times["isotropic"], "the isotropic bulk", target=5.0))
+    return rows
+
+
 def grid(side: int) -> list[Row]:
     """Time `gs.predict_many` over a grid in the samples and the penalty; a smaller grid is scaled up to 100 x 100."""
     predict_module._tables.cache_clear()
@@ -230,6 +248,7 @@ def run(*, quick: bool = False) -> list[Row]:
     """Measure everything: under a minute on two cores, a few seconds if `quick`."""
     return [
         *one_prediction(15 if quick else 101),
+        *vocabularies(15 if quick else 51),
         *grid(20 if quick else 100),
         *limits(3 if quick else 7, 300 if quick else 2000),
     ]

@@ -75,14 +75,44 @@ def test_ridge_derivative_of_the_loss_is_the_readout_norm(changes):
     assert slope == pytest.approx(readout_norm, rel=2e-5)
 
 
-def solution_of(problem, **options):
-    """Return the tables and the solution behind a prediction."""
-    tables = predict_module._tables(problem, options.get("rows", "network"), options.get("bulk", "structured"), 1)
+def solution_of(problem, *, bulk="structured", **changes):
+    """Return the tables and the solution behind a prediction, with other numbers if given."""
+    tables = predict_module._tables(problem, "network", bulk, 1)
     sizes = {"dimension": problem.d, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
-    others = {"noise": problem.noise, "shrinkage": tables.shrinkage}
+    others = {"noise": problem.noise, "shrinkage": tables.shrinkage} | changes
     numbers = {name: np.array([float(value)]) for name, value in (sizes | others).items()}
     solved = solve(*tables.batched, **numbers)
     return tables, solved
+
+
+@pytest.mark.parametrize("readout", ["constant", {0.5: 0.5, 2.0: 0.5}])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_joint_fit_is_one_least_squares_problem(activation, readout):
+    # All unknowns at once: the means, and every group's overlap with every special direction. The covariance of a row
+    # off the spike, given its projection on it, has no component along the spike.
+    problem = BASE.replace(activation=activation, readout=readout, teacher="tanh(x) + 0.5*H2")
+    tables, solved = solution_of(problem, shrinkage=1.0)
+    features, bulk, point = tables.features, tables.bulk, solved.point
+    density, half_weight = point.density[0], np.sqrt(point.sample_weight[0])
+    means = np.sqrt(problem.width * tables.groups.weight / point.inverse_resolvent[0])
+    special = len(bulk.spike)
+    overlaps = []
+    for group, variance in enumerate(bulk.special_profile):
+        along = np.sqrt(variance) * bulk.spike
+        free = np.eye(special) - np.outer(along, along) / (along @ along)
+        root = np.sqrt(density[group] * variance)[:, None] * free
+        overlaps.append(np.column_stack([means[group] * bulk.pull[group], root]))
+    along_spike = np.zeros((len(half_weight), len(density), 1 + special))
+    along_spike[..., 0] = features.mean.T * means
+    off_spike = np.einsum("gk,gsu->ksgu", features.slope, overlaps)
+    design = np.concatenate([along_spike[:, None], off_spike], axis=1).reshape(len(half_weight), 1 + special, -1)
+    labels = np.column_stack([features.teacher_mean, np.outer(features.teacher_slope, bulk.teacher)])
+    unknowns = design.shape[-1]
+    rows = np.concatenate([(half_weight[:, None, None] * design).reshape(-1, unknowns), np.eye(unknowns)])
+    values = np.concatenate([(half_weight[:, None] * labels).ravel(), np.zeros(unknowns)])
+    fitted = design @ np.linalg.lstsq(rows, values)[0]
+    np.testing.assert_allclose(solved.learned[0], fitted[:, 0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(solved.rest_slope[0], fitted[:, 1:] @ bulk.teacher, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("bulk", ["structured", "isotropic"])

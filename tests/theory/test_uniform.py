@@ -163,6 +163,15 @@ def test_linear_regression_risk_is_the_known_one():
     assert prediction.train_error == pytest.approx(2 / 3, rel=3e-3)
 
 
+@pytest.mark.parametrize("readout", ["gaussian", "constant", {0.5: 0.5, 2.0: 0.5}])
+def test_features_of_low_rank_need_no_ridge(readout):
+    # Linear features of more neurons than dimensions: a tiny penalty changes nothing but the condition of the equations.
+    problem = BASE.replace(activation="linear", readout=readout, d=3000, width=9000, n=300_000)
+    expected, prediction = gs.predict_many([problem.replace(ridge=ridge) for ridge in (1e-4, 1e-10)])
+    for name in ("test_error", "train_error", "train_loss"):
+        assert getattr(prediction, name) == pytest.approx(getattr(expected, name), rel=1e-8)
+
+
 @pytest.mark.parametrize("activation", ["tanh", "erf"])
 @pytest.mark.parametrize(("psi1", "psi2", "lam", "eta"), [(0.5, 2, 1e-3, 0.0), (4, 1, 1e-4, 2.0), (2, 2, 1e-2, 4.0)])
 def test_small_step_limit_is_the_independent_one(activation, psi1, psi2, lam, eta):

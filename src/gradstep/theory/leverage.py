@@ -261,9 +261,7 @@ def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
     return np.asarray(identity(nodes + groups) - matrix)
 
 
-def solve_leverage(
-    equations: LeverageEquations, tolerance: float = TOLERANCE, *, stable: bool = False
-) -> tuple[Leverage, int]:
+def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -> tuple[Leverage, int]:
     """Solve the fixed point for a batch.
 
     Parameters
@@ -271,8 +269,6 @@ def solve_leverage(
     equations : LeverageEquations
     tolerance : float
         Largest true residual allowed (difference of logarithms between the two sides).
-    stable : bool
-        Use the slower evaluation from the start; otherwise it is the second try.
 
     Returns
     -------
@@ -286,6 +282,16 @@ def solve_leverage(
     NotConverged
         If any member of the batch does not reach `tolerance`.
     """
+    try:
+        # Lost digits show in the residual.
+        with np.errstate(invalid="ignore"):
+            return _newton(equations, tolerance, stable=False)
+    except (NotConverged, np.linalg.LinAlgError):
+        return _newton(equations, tolerance, stable=True)
+
+
+def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> tuple[Leverage, int]:
+    """Follow Newton's method with one way to evaluate the equations (see `solve_leverage`)."""
     state = np.log(np.concatenate(_scalar_guess(equations), axis=1))
     point = evaluate(equations, state, stable=stable)
     step_bound = np.full(len(equations.ridge), 4.0)
@@ -318,8 +324,6 @@ def solve_leverage(
     worst = float(point.residual.max())
     if worst <= tolerance:
         return point, _MAX_STEPS
-    if not stable:
-        return solve_leverage(equations, tolerance, stable=True)
     raise NotConverged(
         "the fixed point of the uniform equivalent",
         worst,

@@ -7,11 +7,13 @@ carry a leading batch axis, of length one where a table is shared.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.errors import NotConverged
 from gradstep.theory.bulk import Bulk
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.groups import Groups
@@ -194,7 +196,7 @@ def solve(
     Raises
     ------
     NotConverged
-        If the fixed point does not reach `tolerance`.
+        If the fixed point does not reach `tolerance`, or the fit is singular to rounding.
     """
     g0, g2 = features.mean, features.variance
     h0, h1, weight = features.teacher_mean, features.teacher_slope, features.weight
@@ -217,10 +219,14 @@ def solve(
     spikes = np.swapaxes(g0 * half_weight[:, None, :], 1, 2) @ spread
     values = half_weight * h0
     level = bulk.teacher[..., None] * _column(features.slope, sample_weight * h1)[:, None, :]
-    if bulk.spike.any():
-        unknowns, overlap, rest_power = _joint_fit(spikes, values, spread, level, bulk, point)
-    else:
-        unknowns, overlap, rest_power = _separate_fit(spikes, values, level, bulk, point)
+    try:
+        if bulk.spike.any():
+            unknowns, overlap, rest_power = _joint_fit(spikes, values, spread, level, bulk, point)
+        else:
+            unknowns, overlap, rest_power = _separate_fit(spikes, values, level, bulk, point)
+    except np.linalg.LinAlgError as singular:
+        # Features of low rank almost without ridge.
+        raise NotConverged("the fit of the means", math.inf, tolerance, "Raise the ridge.") from singular
     learned = _column(spikes, unknowns) / half_weight
     slopes = overlap @ features.slope
     rest_slope = (bulk.teacher[:, :, None] * slopes).sum(axis=1)

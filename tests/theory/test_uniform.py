@@ -165,7 +165,7 @@ def test_linear_regression_risk_is_the_known_one():
 
 @pytest.mark.parametrize("readout", ["gaussian", "constant", {0.5: 0.5, 2.0: 0.5}])
 def test_features_of_low_rank_need_no_ridge(readout):
-    # Linear features of more neurons than dimensions: a tiny penalty changes nothing but the condition of the equations.
+    # Linear features of more neurons than dimensions: a tiny penalty only makes the equations stiffer.
     problem = BASE.replace(activation="linear", readout=readout, d=3000, width=9000, n=300_000)
     expected, prediction = gs.predict_many([problem.replace(ridge=ridge) for ridge in (1e-4, 1e-10)])
     for name in ("test_error", "train_error", "train_loss"):

@@ -47,6 +47,8 @@ class ConditionalFeatures:
 _RANGE = 7.6
 #: Step of the trapezoidal rule for integrands as smooth as the Gaussian weight itself.
 _SMOOTH_STEP = 0.42
+#: Share of the readout's power in groups so steep that they need no resolution of their own (a Gaussian law's tail).
+_UNRESOLVED = 0.05
 
 
 def _trapezoid(step: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -78,9 +80,11 @@ def kappa_rule(
     The pre-activation widens a feature over ``sqrt(c)/s`` and the teacher over ``sqrt(1 - gamma^2)/gamma``. Where
     these are not small the plain trapezoidal rule converges exponentially; a sharper kink of the teacher gets panels.
     """
-    heavy = groups.weight > 1e-7
-    steepness = float(np.max(np.abs(groups.projection[heavy]) / np.sqrt(groups.variance[heavy])))
-    step = _SMOOTH_STEP / np.sqrt(1 + 1.2 * steepness**2)
+    slopes = np.abs(groups.projection) / np.sqrt(groups.variance)
+    steepest = np.argsort(-slopes)
+    power = np.cumsum((groups.weight * groups.readout_square)[steepest])
+    steepness = slopes[steepest][np.searchsorted(power, _UNRESOLVED)]
+    step = _SMOOTH_STEP / np.sqrt(1 + 2.5 * steepness**2)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     scale = rest / max(abs(alignment), 1e-12)
     kink_step = 0.8 * scale if teacher.kinks else np.inf

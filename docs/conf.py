@@ -13,7 +13,7 @@ author = "The gradstep developers"
 project_copyright = "The gradstep developers"
 version = release = version_of("gradstep")
 
-extensions = ["mathml", "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
+extensions = ["mathml", "results", "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 default_role = "autolink"

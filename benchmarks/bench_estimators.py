@@ -75,6 +75,7 @@ def methods(kind: str, d: int, n: int) -> Iterator[tuple[str, Any]]:
     width = min(WIDTH, int(n * (FOLDS - 1) / FOLDS))  # Nystroem cannot have more features than rows
     yield "one step", ours(WIDTH, random_state=0)
     yield "three steps", ours(WIDTH, n_steps=3, random_state=0)
+    yield "plain step", ours(WIDTH, damping=math.inf, random_state=0)
     yield "random features", ours(WIDTH, eta=0, random_state=0)
     if classify:
         yield (

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.estimators.metric import Metric
 from gradstep.gaussian import ScalarFunction
 from gradstep.problem import Readout
 from gradstep.simulation.backend import Array, Backend, to_host
@@ -29,7 +30,7 @@ class FirstLayer:
     activation : ScalarFunction
     weights : ndarray, shape (N, d)
     offsets : ndarray, shape (N,)
-        Drawn once; the step leaves them alone.
+        Drawn at random; they grow with the pre-activations that they are added to.
     readout : ndarray, shape (N, k)
         ``a_io`` of order one, one column an output.
     """
@@ -48,9 +49,16 @@ class FirstLayer:
         """Return the first neurons only."""
         return replace(self, weights=self.weights[:width], offsets=self.offsets[:width], readout=self.readout[:width])
 
-    def moved(self, gradient: Host, eta: float) -> Self:
-        """Return the layer after ``w_i <- w_i + (eta / sqrt N) G_i``."""
-        return replace(self, weights=self.weights + (eta / np.sqrt(self.width)) * gradient)
+    def moved(self, gradient: Host, eta: float, metric: Metric) -> Self:
+        """Return the layer after ``w_i <- w_i + (eta / sqrt N) G_i``, with offsets that keep pace.
+
+        Each offset is multiplied by what the step multiplies the root mean square of ``<w_i, z>`` by. After a large
+        step all offsets would otherwise be negligible, and every neuron would bend at the middle of the data.
+        """
+        weights = self.weights + (eta / np.sqrt(self.width)) * gradient
+        before, after = metric.sizes(self.weights), metric.sizes(weights)
+        growth = np.divide(after, before, out=np.ones(self.width), where=before > 0)
+        return replace(self, weights=weights, offsets=self.offsets * growth)
 
     def features(self, backend: Backend, z: Host) -> Array:
         """Return ``sigma(z W^T + offsets)``, shape (rows, N), on the device and in its precision."""
@@ -78,18 +86,21 @@ class FirstLayer:
             ``f_o = (1/N) sum_i a_io sigma(u_i)``: not yet divided by the sum of the weights.
         """
         total = backend.zeros(self.weights.shape)
-        readout = backend.data(self.readout)
-        for host_inputs, host_targets, host_weights in blocks:
-            u = self._preactivations(backend, host_inputs)
-            y, w = backend.data(host_targets), backend.data(host_weights)
-
-            def weigh_slopes(part: slice, u: Array = u, y: Array = y, w: Array = w) -> None:
-                residual = y[part, :] - (self.activation(u[part, :]) @ readout) / self.width
-                u[part, :] = self.activation.derivative(u[part, :]) * ((residual * w[part][:, None]) @ readout.T)
-
-            for_rows(weigh_slopes, host_inputs.shape[0], backend.threads)
-            total += backend.double(u.T @ backend.data(host_inputs))
+        for inputs, targets, weights in blocks:
+            total += backend.double(self.slopes(backend, inputs, targets, weights).T @ backend.data(inputs))
         return to_host(total)
+
+    def slopes(self, backend: Backend, z: Host, y: Host, weights: Host) -> Array:
+        """Return ``weight_mu sum_o a_io (y_mu,o - f_o(x_mu)) sigma'(u_i,mu)``, shape (rows, N): see `gradient`."""
+        readout, targets, w = backend.data(self.readout), backend.data(y), backend.data(weights)
+        u = self._preactivations(backend, z)
+
+        def weigh_slopes(part: slice) -> None:
+            residual = targets[part, :] - (self.activation(u[part, :]) @ readout) / self.width
+            u[part, :] = self.activation.derivative(u[part, :]) * ((residual * w[part][:, None]) @ readout.T)
+
+        for_rows(weigh_slopes, z.shape[0], backend.threads)
+        return u
 
     def _preactivations(self, backend: Backend, z: Host) -> Array:
         values = backend.data(z) @ backend.data(self.weights).T

@@ -142,7 +142,7 @@ def gradient_definition() -> Correction:
         "formula",
         "Ba et al. 2022",
         "Proposition 2",
-        "sqrt(N) ||G_0||",
+        "√N ‖G_0‖",
         corrected * problem.step_size / int(problem.n),
         corrected,
         lambda seed: rank_one.measure(base, seed)["gradient"],
@@ -358,7 +358,6 @@ def _spiked_fit(seed: int) -> dict[str, float]:
     def drawn(d: int) -> dict[str, float]:
         layer = spiked_layer(seed, d, d, r=model.strength, c=model.bulk_variance, gamma=model.alignment)
         found = fit(layer, sigma, sigma_star, n=round(OVERLAP["alpha"] * d), lam=OVERLAP["lam"], seed=seed)
-        # The sign of the spike's own direction is that of the gradient: theta has it.
         return {"theta": found.bulk_overlap, "test_error": found.test_error}
 
     return extrapolate(drawn, OVERLAP_D)

@@ -22,7 +22,8 @@ with the file ::
         "rows": [{"step": "1", "theory": 0.2104, "measured": {"mean": 0.2108, "error": 0.0006}, "passed": true}],
     }
 
-What the file says under ``settings`` is written below the table. True, false and nothing read "yes", "no" and "–". Options:
+What the file says under ``settings`` is written below the table. True, false and nothing read "yes", "no" and "–".
+Options:
 
 ``:rows:``
     where the rows are, as in ``rows`` (the default) or ``[tables][first]``; a file that is a list is its own rows.
@@ -31,11 +32,11 @@ What the file says under ``settings`` is written below the table. True, false an
 ``:where:``
     keep the rows in which this key is true, or ``key=text`` has this text.
 ``:by:``
-    ``module:function`` returns the Markdown to show, for what a table of columns cannot say: there is then no body. It is
-    called with the file's content, or with the part of it that ``:rows:`` names.
+    ``module:function`` returns the Markdown to show, for what a table of columns cannot say: there is then no body. It
+    is called with the file's content, or with the part of it that ``:rows:`` names.
 
-A number in a sentence: {result}`docs/results/corrections.json {settings[seeds]} seeds`, that is, the path, a space, and a
-format string of the file's content (of ``{0[3][name]}`` where the file is a list).
+A number in a sentence: {result}`docs/results/corrections.json {settings[seeds]} seeds`, that is, the path, a space, and
+a format string of the file's content (of ``{0[3][name]}`` where the file is a list).
 
 A file or key that is missing is a warning, hence an error of the build.
 """
@@ -104,7 +105,11 @@ def table(rows: list[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
 
 def described(settings: Mapping[str, Any]) -> str:
     """Return settings as a phrase in Markdown."""
-    return ", ".join(f"{name.replace('_', ' ')} {_formatter.format('{}', value)}" for name, value in settings.items())
+    words = {
+        name: f"{value:.4g}" if isinstance(value, float) else fill("{v}", {"v": value})
+        for name, value in settings.items()
+    }
+    return ", ".join(f"{name.replace('_', ' ')} {word}" for name, word in words.items())
 
 
 def kept(row: Mapping[str, Any], where: str) -> bool:
@@ -118,7 +123,7 @@ class Results(SphinxDirective):
 
     required_arguments = 1
     has_content = True
-    option_spec: ClassVar = {name: directives.unchanged_required for name in ("rows", "settings", "where", "by")}
+    option_spec: ClassVar = dict.fromkeys(("rows", "settings", "where", "by"), directives.unchanged_required)
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]

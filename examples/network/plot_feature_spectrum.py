@@ -24,7 +24,7 @@ problem = gs.Problem(
     width=450,
     n_step=1800,
     n=900,
-    eta=gs.Step(2.0, 0.5),
+    eta=gs.Step(6.0, 0.5),
     ridge=1.0,
 )
 theory = feature_spectrum(problem)
@@ -77,13 +77,9 @@ axes.legend()
 # -------------
 # The squared cosine of each outlier's vector over the samples with the Hermite polynomials of the projection.
 
-for rank, (outlier, found) in enumerate(
-    zip(theory.outliers[:2], network.leading, strict=False), 1
-):
-    print(
-        f"outlier {rank}: theory {np.sqrt(outlier.eigenvalue):.3f}, network {np.sqrt(found.eigenvalue):.3f}"
-    )
+for outlier, found in zip(theory.outliers, network.leading, strict=False):
+    expected, measured = outlier.singular_value, np.sqrt(found.eigenvalue)
+    print(f"singular value: theory {expected:.3f}, network {measured:.3f}")
     for degree in (1, 3):
-        print(
-            f"  h{degree}: theory {outlier.sample_overlap[degree]:.3f}, network {found.sample_overlap[degree]:.3f}"
-        )
+        expected, measured = (o.sample_overlap[degree] for o in (outlier, found))
+        print(f"  with h{degree}: theory {expected:.3f}, network {measured:.3f}")

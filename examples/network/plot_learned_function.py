@@ -40,8 +40,9 @@ for coefficient, colour in ((0.0, "C3"), (1.0, "C1"), (3.0, "C2"), (9.0, "C0")):
         colour,
         label=f"η = {coefficient:g}√N",
     )
+    error, alignment = prediction.test_error, prediction.alignment
     print(
-        f"eta = {coefficient:g} sqrt N: test error {prediction.test_error:.4f}, alignment {prediction.alignment:.3f}"
+        f"η = {coefficient:g}√N: test error {error:.4f}, alignment {alignment:.3f}"
     )
 axes.plot(
     curve.kappa[seen],

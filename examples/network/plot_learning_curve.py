@@ -74,7 +74,6 @@ axes.legend()
 # freedom as seeds less one.
 
 for n, measured in zip(coarse, networks, strict=True):
-    expected = gs.predict(measured.problem).test_error
-    print(
-        f"n = {n:4}  theory {expected:.4f}  z = {measured.z_score('test_error', expected):+.2f}"
-    )
+    theory = gs.predict(measured.problem).test_error
+    z = float(measured.z_score("test_error", theory))
+    print(f"n = {n:4}  theory {theory:.4f}  z = {z:+.2f}")

@@ -9,7 +9,7 @@ the same function of the projection; with several they span a space of functions
 # %%
 # Four laws of the readout
 # ------------------------
-# All of mean square one; each at its best penalty, so that only the features differ.
+# All of mean square one, or nearly; each at its best penalty, so that only the features differ.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -51,9 +51,8 @@ for place, (name, law) in enumerate(laws.items()):
         fmt="o",
         color=f"C{place}",
     )
-    print(
-        f"{name:12} theory {best.prediction.test_error:.4f}  network {measured.mean('test_error'):.4f}"
-    )
+    expected, mean = best.prediction.test_error, measured.mean("test_error")
+    print(f"{name:12} theory {expected:.4f}  network {mean:.4f}")
 left.plot(
     curve.kappa[seen],
     curve.target[seen],
@@ -67,7 +66,8 @@ left.set(
     ylabel="mean output",
     title="What is learned",
 )
-left.legend()
+left.set_ylim(-0.7, 1.15)
+left.legend(ncols=2, loc="upper left")
 right.set(
     ylabel="test error at the best ridge",
     title="Theory (dashes) and network",

@@ -48,7 +48,6 @@ from gradstep.papers.figure import load_figures, run_figure
 (settings,) = load_figures(["fig1_learned"])
 with TemporaryDirectory() as cache:
     result = run_figure(settings, "quick", cache=Path(cache), workers=1)
-print(
-    f"largest |z| {result.verdict.largest_z:.2f}, criterion met: {result.verdict.passed}"
-)
+verdict = result.verdict
+print(f"largest |z| {verdict.largest_z:.2f}, criterion met: {verdict.passed}")
 draw(result, title=False)

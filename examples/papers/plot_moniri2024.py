@@ -31,7 +31,7 @@ for teacher, colour in (
 for l in (2, 3, 4):  # noqa: E741
     axes.axvline(moniri2024.windows(l)[0], color="0.4", lw=0.8, ls=":")
 axes.set(xlabel="exponent α of the step", ylabel="limit of the test error")
-axes.legend()
+axes.legend(loc=(0.03, 0.6))
 
 # %%
 # The same at sizes that one can simulate
@@ -47,7 +47,6 @@ from gradstep.papers.figure import load_figures, run_figure
 (settings,) = load_figures(["staircase"])
 with TemporaryDirectory() as cache:
     result = run_figure(settings, "quick", cache=Path(cache), workers=1)
-print(
-    f"largest |z| {result.verdict.largest_z:.2f}, criterion met: {result.verdict.passed}"
-)
+verdict = result.verdict
+print(f"largest |z| {verdict.largest_z:.2f}, criterion met: {verdict.passed}")
 draw(result, title=False)

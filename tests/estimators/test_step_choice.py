@@ -8,7 +8,7 @@ import pytest
 from gradstep.estimators.layer import draw
 from gradstep.estimators.leave_one_out import PATH, copies_of
 from gradstep.estimators.metric import HOST, measure
-from gradstep.estimators.step_choice import NO_STEP, Move, Sample, candidates, choice_width, score_steps
+from gradstep.estimators.step_choice import FOLDS, NO_STEP, Move, Sample, candidates, choice_width, score_steps
 from gradstep.gaussian import scalar_function
 from gradstep.problem import Readout
 
@@ -31,7 +31,8 @@ def sample_of(n, target, d=10, repeat=None, step_share=None):
     if step_share is not None:
         step = hashes < step_share * n
         fit = ~step
-    return Sample(z, y, w, copies_of(hashes, y, w), step, fit), hashes
+    copies = copies_of(hashes, y, w)
+    return Sample(z, y, w, copies, step, fit, copies.group % FOLDS), hashes
 
 
 def index(z, random):
@@ -47,33 +48,28 @@ def two(z, random):
     ("target", "repeat", "step_share"), [(index, None, None), (two, 5, None), (two, None, 0.5)], ids=str
 )
 def test_scores_are_those_of_unseen_rows(target, repeat, step_share, damping):
-    """Every row: its features after a step without it and its copies, a ridge fit without them, each by hand."""
+    """Every fold, by hand: a step on the other folds, and for each row a ridge fit without it and its copies."""
     sample, hashes = sample_of(24, target, 3, repeat, step_share)
-    outputs = sample.y.shape[1]
-    layer = layer_of("tanh", 5, 3, outputs)
+    layer = layer_of("tanh", 5, 3, sample.y.shape[1])
     metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
     scores = score_steps(layer, sample, metric, [Move(2.0, damping)], 1)
-
-    def change(rows):
-        z, y = sample.z[rows], sample.y[rows]
-        return metric.damped(layer.gradient(HOST, [(z, y, np.ones(len(z)))]) / len(z), damping)
-
-    whole = change(sample.step_rows)
-    eta = 2.0 / metric.movement(layer.weights, whole) * math.sqrt(5)
-    stepped = layer.moved(whole, eta, metric)
     fitted = np.flatnonzero(sample.fit_rows)
-    features = stepped.features(HOST, sample.z)
-    penalties = PATH[::2] * np.trace(np.cov(features[fitted].T, bias=True) * len(fitted)) / 5
-    line = np.zeros((len(penalties), len(fitted)))
-    for place, i in enumerate(fitted):
-        without = layer.weights + eta / math.sqrt(5) * change(sample.step_rows & (hashes != hashes[i]))
-        shown = np.tanh(without @ sample.z[i] + stepped.offsets)
-        kept = fitted[hashes[fitted] != hashes[i]]
-        f, t = features[kept] - features[kept].mean(axis=0), sample.y[kept] - sample.y[kept].mean(axis=0)
-        for p, penalty in enumerate(penalties):
-            b = np.linalg.solve(f.T @ f + penalty * np.eye(5), f.T @ t)
-            prediction = sample.y[kept].mean(axis=0) + (shown - features[kept].mean(axis=0)) @ b
-            line[p, place] = np.mean((sample.y[i] - prediction) ** 2)
+    line = np.zeros((len(PATH[::2]), len(fitted)))
+    for k in range(FOLDS):
+        rows = sample.step_rows & ((hashes % FOLDS != k) if step_share is None else True)
+        z, y = sample.z[rows], sample.y[rows]
+        gradient = metric.damped(layer.gradient(HOST, [(z, y, np.ones(len(z)))]) / len(z), damping)
+        eta = 2.0 / metric.movement(layer.weights, gradient) * math.sqrt(5)
+        features = layer.moved(gradient, eta, metric).features(HOST, sample.z)
+        penalties = PATH[::2] * np.trace(np.cov(features[fitted].T, bias=True) * len(fitted)) / 5
+        for place in np.flatnonzero(hashes[fitted] % FOLDS == k):
+            i = fitted[place]
+            kept = fitted[hashes[fitted] != hashes[i]]
+            f, t = features[kept] - features[kept].mean(axis=0), sample.y[kept] - sample.y[kept].mean(axis=0)
+            for p, penalty in enumerate(penalties):
+                b = np.linalg.solve(f.T @ f + penalty * np.eye(5), f.T @ t)
+                prediction = sample.y[kept].mean(axis=0) + (features[i] - features[kept].mean(axis=0)) @ b
+                line[p, place] = np.mean((sample.y[i] - prediction) ** 2)
     np.testing.assert_allclose(scores.squares[0], line[line.mean(axis=1).argmin()], rtol=1e-6, atol=1e-9)
 
 
@@ -94,16 +90,9 @@ def test_noise_is_noise_and_a_single_index_is_found():
 
 
 def test_one_distinct_row_is_not_stepped_on():
-    sample, _ = sample_of(2, index)
-    same = Sample(
-        sample.z[[0, 0]],
-        sample.y,
-        sample.weights,
-        copies_of(np.zeros(2, np.uint64), sample.y, np.ones(2)),
-        sample.step_rows,
-        sample.fit_rows,
-    )
-    metric = measure(same.z, same.y, same.weights, same.copies, same.step_rows)
+    z, y, w, rows = np.zeros((2, 10)), np.array([[-1.0], [1.0]]), np.ones(2), np.ones(2, dtype=bool)
+    same = Sample(z, y, w, copies_of(np.zeros(2, np.uint64), y, w), rows, rows, np.zeros(2, dtype=int))
+    metric = measure(z, y, w, same.copies, rows)
     assert score_steps(layer_of("relu", 8, 10), same, metric, candidates([math.inf]), 2).chosen == NO_STEP
 
 

@@ -31,6 +31,7 @@ from gradstep.estimators.parameters import (
 )
 from gradstep.estimators.step_choice import (
     CHOICE_ROWS,
+    FOLDS,
     NO_STEP,
     Move,
     Sample,
@@ -264,7 +265,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         step_rows = fit_rows = np.ones(len(index), dtype=bool)
         if training.fit_rows is not training.step_rows and not together:
             step_rows, fit_rows = training.step_rows[index], training.fit_rows[index]
-        return Sample(z, y, weights, copies_of(hashes, y, weights), step_rows, fit_rows)
+        copies = copies_of(hashes, y, weights)
+        # Distinct rows in turn, so that folds are even; their order is that of the hashes, which is random.
+        return Sample(z, y, weights, copies, step_rows, fit_rows, copies.group % FOLDS)
 
     def _design(
         self, layer: FirstLayer, table: Table, backend: Backend, rows: Rows | None

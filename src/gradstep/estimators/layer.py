@@ -86,21 +86,18 @@ class FirstLayer:
             ``f_o = (1/N) sum_i a_io sigma(u_i)``: not yet divided by the sum of the weights.
         """
         total = backend.zeros(self.weights.shape)
-        for inputs, targets, weights in blocks:
-            total += backend.double(self.slopes(backend, inputs, targets, weights).T @ backend.data(inputs))
+        readout = backend.data(self.readout)
+        for host_inputs, host_targets, host_weights in blocks:
+            u = self._preactivations(backend, host_inputs)
+            y, w = backend.data(host_targets), backend.data(host_weights)
+
+            def weigh_slopes(part: slice, u: Array = u, y: Array = y, w: Array = w) -> None:
+                residual = y[part, :] - (self.activation(u[part, :]) @ readout) / self.width
+                u[part, :] = self.activation.derivative(u[part, :]) * ((residual * w[part][:, None]) @ readout.T)
+
+            for_rows(weigh_slopes, host_inputs.shape[0], backend.threads)
+            total += backend.double(u.T @ backend.data(host_inputs))
         return to_host(total)
-
-    def slopes(self, backend: Backend, z: Host, y: Host, weights: Host) -> Array:
-        """Return ``weight_mu sum_o a_io (y_mu,o - f_o(x_mu)) sigma'(u_i,mu)``, shape (rows, N): see `gradient`."""
-        readout, targets, w = backend.data(self.readout), backend.data(y), backend.data(weights)
-        u = self._preactivations(backend, z)
-
-        def weigh_slopes(part: slice) -> None:
-            residual = targets[part, :] - (self.activation(u[part, :]) @ readout) / self.width
-            u[part, :] = self.activation.derivative(u[part, :]) * ((residual * w[part][:, None]) @ readout.T)
-
-        for_rows(weigh_slopes, z.shape[0], backend.threads)
-        return u
 
     def _preactivations(self, backend: Backend, z: Host) -> Array:
         values = backend.data(z) @ backend.data(self.weights).T

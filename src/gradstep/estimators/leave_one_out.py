@@ -4,10 +4,8 @@ r"""Ridge regression with an intercept for a path of penalties, and its leave-on
 
 Left out together are all copies of one input: with leverage ``h = W (1 / sum(omega) + f^T (A + Lambda)^-1 f)``, where
 ``f`` is the centred feature vector, ``A`` the weighted scatter matrix and ``W`` the weight of the copies, the
-prediction without them is ``fitted - h (mean - fitted) / (1 - h)`` with their mean target. So a repeated row does not
-vouch for itself, and weights do exactly what repetition does. Without copies this is the usual ``residual / (1 - h)``.
-Where a row is to be predicted on other features ``g`` than it was fitted with, the first two of these ``fitted`` and
-``h`` become ``b_0 + b^T g`` and ``W (1 / sum(omega) + g^T (A + Lambda)^-1 f)``.
+prediction without them is ``(fitted - h * mean) / (1 - h)`` with their mean target. So a repeated row does not vouch
+for itself, and weights do exactly what repetition does. Without copies this is the usual ``residual / (1 - h)``.
 
 Features are never held as a whole when there are more rows than features: the scatter matrix (N x N) is accumulated
 over blocks, and the leverages are measured on at most `SCORED_ROWS` rows in a second pass. Otherwise the Gram matrix
@@ -151,15 +149,7 @@ class Ridge:
         return coefficients, self.target_mean - self.mean @ coefficients
 
     def scores(
-        self,
-        backend: Backend,
-        blocks: Blocks,
-        targets: Host,
-        weights: Host,
-        copies: Copies,
-        penalties: Host,
-        *,
-        unseen: Callable[[NDArray[np.intp]], Array] | None = None,
+        self, backend: Backend, blocks: Blocks, targets: Host, weights: Host, copies: Copies, penalties: Host
     ) -> Scores:
         """Measure leave-one-out errors on rows of the fit.
 
@@ -171,33 +161,22 @@ class Ridge:
         targets, weights, copies
             Of all rows of the fit.
         penalties : ndarray, shape (P,)
-        unseen : callable, optional
-            Gives the features on which rows are to be predicted where these differ from those of the fit.
         """
         inverse = 1 / (self.eigenvalues[:, None] + penalties)
         k = self.projected.shape[1]
         pieces, places = [], []
         for features, index in blocks():
-            place = self._place(backend, features)
-            ahead = place if unseen is None else self._place(backend, unseen(index))
-            weight = copies.weight[index][:, None]
-            influence = self.leverage_scale[:, None] * inverse
-            leverage = np.minimum(weight * (1 / self.total + place**2 @ influence), 1 - 1e-12)
-            pull = leverage if unseen is None else weight * (1 / self.total + (place * ahead) @ influence)
+            place = to_host((backend.double(features) - backend.double(self.mean)) @ self.basis)
+            bare = place**2 @ (self.leverage_scale[:, None] * inverse)
+            leverage = np.minimum(copies.weight[index][:, None] * (1 / self.total + bare), 1 - 1e-12)
             squares = np.zeros(leverage.shape)
             for output in range(k):
-                shrunk = self.projected[:, output, None] * inverse
-                fitted = self.target_mean[output] + place @ shrunk
-                predicted = fitted if unseen is None else self.target_mean[output] + ahead @ shrunk
-                without = predicted - pull * (copies.mean[index, output, None] - fitted) / (1 - leverage)
+                fitted = self.target_mean[output] + place @ (self.projected[:, output, None] * inverse)
+                without = (fitted - leverage * copies.mean[index, output, None]) / (1 - leverage)
                 squares += (targets[index, output, None] - without) ** 2 / k
             pieces.append(squares)
             places.append(index)
         return Scores(penalties, np.concatenate(pieces).T, weights[np.concatenate(places)])
-
-    def _place(self, backend: Backend, features: Array) -> Host:
-        """Return centred features in the basis."""
-        return to_host((backend.double(features) - backend.double(self.mean)) @ self.basis)
 
 
 def factorise(backend: Backend, blocks: Blocks, rows: int, width: int, targets: Host, weights: Host) -> Ridge:

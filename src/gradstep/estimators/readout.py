@@ -69,7 +69,7 @@ class OneStepReadout(OneStep):
         """Say what the step did on a table of data, and whether a larger step or more neurons would pay.
 
         Errors are leave-one-out errors in which no row is scored with a step that has seen it, so that the table of
-        the fit may be given, and usually should be. At most 8192 rows are looked at; it takes some ten times as long as
+        the fit may be given, and usually should be. At most 4096 rows are looked at; it takes several times as long as
         the fit.
 
         Parameters

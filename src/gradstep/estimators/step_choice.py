@@ -1,14 +1,10 @@
 r"""How far to step, and in which metric: leave-one-out errors of steps that have not seen the rows they are scored on.
 
 A step that has seen a row's label carries it into the features of that row, and a leave-one-out error of the ridge fit
-alone is then too good: on small tables it would choose steps that fit noise. But a gradient is a sum over rows. So each
-row is scored on the features that it would have had without its own term of that sum, by a ridge fit without the row.
-Both are closed formulas; a step is compared at the cost of one fit. (Exact for one step, but for the traces that the
-row's label leaves in the features of all others; these are of order 1/n and do not know the row's target. Of several
-steps each is freed of the row's own term at the network where it was taken.)
-
-All of it happens on the first neurons of the network (`CHOICE_WIDTH` at most) and on `CHOICE_ROWS` rows at most, which
-keeps the choice cheaper than the fit it serves.
+alone is then too good: on small tables it would choose steps that fit noise. So the rows are dealt into `FOLDS` folds;
+every fold is scored with the first layer that the other folds' gradient gives and the ridge fit's closed leave-one-out
+errors. All of it happens on the first neurons of the network (`CHOICE_WIDTH` at most) and on `CHOICE_ROWS` rows at
+most, which keeps the choice cheaper than the fit it serves.
 """
 
 from __future__ import annotations
@@ -30,9 +26,10 @@ __all__ = ["NO_STEP", "SCALES", "Move", "Sample", "StepErrors", "candidates", "c
 
 Host = NDArray[np.float64]
 
-SCALES = (1.0, 2.0, 4.0, 8.0)
+SCALES = (1.5, 6.0)
 """Sizes of step tried: root mean square change of the pre-activations, relative to what they were."""
 
+FOLDS = 4
 CHOICE_WIDTH = 256
 CHOICE_ROWS = 4096
 
@@ -64,6 +61,8 @@ class Sample:
     copies : Copies
     step_rows, fit_rows : ndarray of bool, shape (n,)
         Rows of the step and of the ridge fit: all of them, or disjoint.
+    fold : ndarray of int, shape (n,)
+        In ``range(FOLDS)``.
     """
 
     z: Host
@@ -72,6 +71,15 @@ class Sample:
     copies: Copies
     step_rows: NDArray[np.bool_]
     fit_rows: NDArray[np.bool_]
+    fold: NDArray[np.intp]
+
+    def folds(self) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+        """Yield rows for a step, and those rows of the fit that it has not seen: every row of the fit once."""
+        if not (self.step_rows & self.fit_rows).any():
+            yield self.step_rows, self.fit_rows
+            return
+        for k in np.unique(self.fold[self.fit_rows]):
+            yield self.step_rows & (self.fold != k), self.fit_rows & (self.fold == k)
 
 
 @dataclass(frozen=True)
@@ -143,49 +151,52 @@ def score_steps(layer: FirstLayer, sample: Sample, metric: Metric, moves: Sequen
     -------
     StepErrors
     """
-    first = _slopes(layer, sample)
+    folds = list(sample.folds())
+    gradients = [_gradient(layer, sample, seen) for seen, _ in folds]
+    # One penalty for all folds of a step, as in the fit itself; penalties are relative, so folds can be compared.
+    order = np.argsort(np.concatenate([np.flatnonzero(scored) for _, scored in folds]), kind="stable")
     squares = []
     for move in moves:
         if move.scale == 0:
-            scores = _scores(layer.features(HOST, sample.z[sample.fit_rows]), None, sample)
-        else:
-            scores = _scores(*_stepped(layer, first, sample, metric, move, n_steps), sample)
-        squares.append(scores.squares[scores.best])
+            scores = _scores(layer, sample, sample.fit_rows)
+            squares.append(scores.squares[scores.best])
+            continue
+        parts = []
+        for (seen, scored), gradient in zip(folds, gradients, strict=True):
+            parts.append(_scores(_stepped(layer, gradient, sample, seen, metric, move, n_steps), sample, scored))
+        scores = _joined(parts)
+        squares.append(scores.squares[scores.best][order])
     rows = sample.fit_rows
     return StepErrors(tuple(moves), np.stack(squares), sample.weights[rows], sample.copies.group[rows])
 
 
-def _slopes(layer: FirstLayer, sample: Sample) -> Host:
-    """Return what every row of the step, all copies together, contributes to the gradient beside its inputs."""
-    rows = sample.step_rows
-    return np.asarray(layer.slopes(HOST, sample.z[rows], sample.copies.mean[rows], sample.copies.weight[rows]))
+def _joined(parts: Sequence[Scores]) -> Scores:
+    squares = np.concatenate([part.squares for part in parts], axis=1)
+    return Scores(parts[0].penalties, squares, np.concatenate([part.weights for part in parts]))
+
+
+def _gradient(layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_]) -> Host:
+    w = sample.weights[rows]
+    total = float(w.sum())  # zero with a single fold: too few distinct rows to leave some out of the step
+    return layer.gradient(HOST, [(sample.z[rows], sample.y[rows], w)]) / (total or 1.0)
 
 
 def _stepped(
-    layer: FirstLayer, slopes: Host, sample: Sample, metric: Metric, move: Move, n_steps: int
-) -> tuple[Host, Host | None]:
-    """Return the features of the rows of the fit after the step, and those without each row's own label.
-
-    The latter are None where the step has not seen any of these rows.
-    """
-    seen, fitted = sample.step_rows, sample.fit_rows
-    z, weight, total = sample.z[seen], sample.copies.weight[seen], float(sample.weights[seen].sum())
-    share = (sample.weights[seen] / weight)[:, None]
-    reach = np.sum(metric.damped(z, move.damping) * z, axis=1)
-    eta, unseen = 0.0, sample.z[fitted] @ layer.weights.T
+    layer: FirstLayer,
+    gradient: Host,
+    sample: Sample,
+    rows: NDArray[np.bool_],
+    metric: Metric,
+    move: Move,
+    n_steps: int,
+) -> FirstLayer:
+    change = metric.damped(gradient, move.damping)
+    eta = eta_of(move, layer, change, metric, n_steps)
     for number in range(n_steps):
         if number:
-            slopes = _slopes(layer, sample)
-        change = metric.damped((slopes * share).T @ z / total, move.damping)
-        if not number:
-            eta = eta_of(move, layer, change, metric, n_steps)
+            change = metric.damped(_gradient(layer, sample, rows), move.damping)
         layer = layer.moved(change, eta, metric)
-        if seen is fitted:
-            left = (total - weight)[:, None]  # nothing where all rows are copies of one
-            own = (z @ change.T) * total - slopes * reach[:, None]
-            unseen += eta / math.sqrt(layer.width) * np.divide(own, left, out=np.zeros_like(own), where=left > 0)
-    features = layer.features(HOST, sample.z[fitted])
-    return features, layer.activation(unseen + layer.offsets) if seen is fitted else None
+    return layer
 
 
 def eta_of(move: Move, layer: FirstLayer, change: Host, metric: Metric, n_steps: int) -> float:
@@ -194,12 +205,16 @@ def eta_of(move: Move, layer: FirstLayer, change: Host, metric: Metric, n_steps:
     return move.scale / n_steps / moved * math.sqrt(layer.width) if moved > 0 else 0.0
 
 
-def _scores(features: Host, unseen: Host | None, sample: Sample) -> Scores:
+def _scores(layer: FirstLayer, sample: Sample, scored: NDArray[np.bool_]) -> Scores:
+    """Fit the ridge readout to all rows of the fit, and score some of them; every other penalty of the path will do."""
+    features = layer.features(HOST, sample.z[sample.fit_rows])
     place = np.flatnonzero(sample.fit_rows)
 
-    def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
+    def all_rows() -> Iterator[tuple[Array, NDArray[np.intp]]]:
         yield features.copy(), place
 
-    ridge = factorise(HOST, blocks, len(place), features.shape[1], sample.y, sample.weights)
-    seen = None if unseen is None else lambda index: unseen
-    return ridge.scores(HOST, blocks, sample.y, sample.weights, sample.copies, ridge.path[::2], unseen=seen)
+    def some_rows() -> Iterator[tuple[Array, NDArray[np.intp]]]:
+        yield features[scored[place]], np.flatnonzero(scored)
+
+    ridge = factorise(HOST, all_rows, len(place), layer.width, sample.y, sample.weights)
+    return ridge.scores(HOST, some_rows, sample.y, sample.weights, sample.copies, ridge.path[::2])

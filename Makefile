@@ -55,11 +55,11 @@ bench: .venv/.stamp-bench ## print the timed comparisons
 	@$(BIN)/python -m benchmarks.run $(ARGS)
 
 docs: .venv/.stamp-dev ## build the documentation into docs/_build/html
-	@rm -rf docs/api/generated
+	@rm -rf docs/api/generated docs/gallery
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -b html docs docs/_build/html
 
 clean: ## remove the environment, the built documentation and the caches (reports stay)
-	rm -rf .venv .make docs/_build docs/api/generated dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .make docs/_build docs/api/generated docs/gallery dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.stamp-core: pyproject.toml uv.lock | $(UV)

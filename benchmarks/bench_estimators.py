@@ -1,7 +1,7 @@
 """The estimators on tables that packages carry and on synthetic ones, against what else one would try.
 
-``python -m benchmarks.bench_estimators run RESULTS.json`` fits everything and writes the scores of every fold;
-``table RESULTS.json docs/estimators.md`` puts the table into the documentation; ``million`` fits 1,000,000 rows.
+``python -m benchmarks.bench_estimators run benchmarks/results/estimators.json`` fits everything and writes the scores
+of every fold, from which the documentation makes its table; ``million`` fits 1,000,000 rows.
 
 All methods see the same folds and standardised inputs; all random features have the same width. Penalties are chosen by
 leave-one-out (`RidgeCV`), bandwidths among three by the same score, the kernel machines' pairs of both by three-fold
@@ -47,7 +47,6 @@ FOLDS = 5
 ALPHAS = np.logspace(-4, 4, 17)
 GAMMAS = (0.1, 0.3, 1.0)  # times 1 / d
 QUICK = ("diabetes", "wine", "single index, tanh")
-BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
 
 class BestOf(BaseEstimator):
@@ -75,6 +74,7 @@ def methods(kind: str, d: int, n: int) -> Iterator[tuple[str, Any]]:
     width = min(WIDTH, int(n * (FOLDS - 1) / FOLDS))  # Nystroem cannot have more features than rows
     yield "one step", ours(WIDTH, random_state=0)
     yield "three steps", ours(WIDTH, n_steps=3, random_state=0)
+    yield "plain step", ours(WIDTH, damping=math.inf, random_state=0)
     yield "random features", ours(WIDTH, eta=0, random_state=0)
     if classify:
         yield (
@@ -243,13 +243,6 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join([*aims, "", *lines, "", *times])
 
 
-def insert(results: list[dict[str, Any]], page: Path) -> None:
-    """Put the tables between the marks of a page."""
-    text = page.read_text(encoding="utf-8")
-    start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    page.write_text(text[:start] + "\n\n" + table(results) + "\n\n" + text[end:], encoding="utf-8")
-
-
 def large(n: int, d: int, width: int, dtype: str) -> dict[str, float]:
     """Fit a large table in a fresh process; return its times, those of bare matrix products, and peak memory in GB."""
     code = (
@@ -301,13 +294,11 @@ def run_all(*, quick: bool = False) -> list[Row]:
 def main(arguments: list[str] | None = None) -> None:
     """Run one of the commands of the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_estimators", description=__doc__)
-    parser.add_argument("command", choices=("run", "table", "million"))
-    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("command", choices=("run", "million"))
+    parser.add_argument("file", nargs="?", type=Path)
     options = parser.parse_args(arguments)
     if options.command == "run":
-        run(path=options.files[0])
-    elif options.command == "table":
-        insert(json.loads(options.files[0].read_text(encoding="utf-8")), options.files[1])
+        run(path=options.file)
     else:
         print(json.dumps(large(1_000_000, 100, 2000, "float32"), indent=1))
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-ROWS = 600
+ROWS = 1500
 
 
 @dataclass(frozen=True)

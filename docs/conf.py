@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version as version_of
+from math import inf
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
@@ -13,8 +14,17 @@ author = "The gradstep developers"
 project_copyright = "The gradstep developers"
 version = release = version_of("gradstep")
 
-extensions = ["mathml", "myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
-exclude_patterns = ["_build"]
+extensions = [
+    "mathml",
+    "results",
+    "run",
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "sg_execution_times.rst"]
 templates_path = ["_templates"]
 default_role = "autolink"
 # A module's reading list is not cited from every function.
@@ -28,10 +38,23 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "subsection_order": ["../examples/network", "../examples/papers", "../examples/data"],
+    "within_subsection_order": "pictures.Order",
+    "image_scrapers": ("pictures.scrape",),
+    "reset_modules": ("pictures.reset",),
+    "ignore_repr_types": "matplotlib|list|NoneType",
+    "show_signature": False,
+    "min_reported_time": inf,
+    "remove_config_comments": True,
+}
+
 html_theme = "furo"
 html_title = "gradstep"
 html_static_path = ["_static"]
-html_css_files = ["formulas.css"]
+html_css_files = ["formulas.css", "pictures.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False

@@ -430,20 +430,23 @@ def two_figures(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return [f for f in known if not names or f.name in names]
 
     def run_figures(
-        figures: list[Any], preset: str, *, cache: Path, workers: int | None, progress: Any
+        figures: list[Any], preset: str, finish: Any, *, cache: Path, workers: int | None, progress: Any
     ) -> Iterator[SimpleNamespace]:
         assert cache.is_dir()
         if state.interrupted:
             raise KeyboardInterrupt
-        for figure in reversed(figures):  # they end in any order
+        for figure in figures:
             progress(1, 1, figure.name)
             state.asked.append((figure.name, preset, workers))
             verdict = SimpleNamespace(passed=state.passed, largest_z=3.5, median_z=0.5)
             checks = [SimpleNamespace(passed=True), SimpleNamespace(passed=False)]
             outcome = SimpleNamespace(comparisons=[1, 2, 3], checks=checks)
-            yield SimpleNamespace(figure=figure, verdict=verdict, outcome=outcome)
+            yield finish(SimpleNamespace(figure=figure, verdict=verdict, outcome=outcome))
 
-    def write_report(results: list[Any], out: Path, preset: str, seconds: float) -> Path:
+    def write_section(result: Any, out: Path) -> SimpleNamespace:
+        return SimpleNamespace(result=result)
+
+    def write_report(sections: list[Any], out: Path, preset: str, seconds: float) -> Path:
         return out / "report.html"
 
     stand_in = SimpleNamespace(
@@ -453,7 +456,8 @@ def two_figures(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         PAPERS={"ba2022": "Ba", "moniri2024": "Moniri", "cui2024": "Cui"},
     )
     monkeypatch.setitem(sys.modules, "gradstep.papers.figure", stand_in)
-    monkeypatch.setitem(sys.modules, "gradstep.papers.report", SimpleNamespace(write_report=write_report))
+    report = SimpleNamespace(write_report=write_report, write_section=write_section)
+    monkeypatch.setitem(sys.modules, "gradstep.papers.report", report)
     return state
 
 

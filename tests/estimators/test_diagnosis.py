@@ -17,7 +17,8 @@ def known():
     random = np.random.default_rng(0)
     X = random.standard_normal((800, 20))
     y = np.tanh(2 * X[:, 0]) + 0.1 * random.standard_normal(800)
-    model = gs.OneStepRegressor(width=100, activation="tanh", offset=0.0, sample_split=True, random_state=0).fit(X, y)
+    theory = {"activation": "tanh", "offset": 0.0, "damping": math.inf, "sample_split": True}
+    model = gs.OneStepRegressor(width=100, **theory, random_state=0).fit(X, y)
     return X, y, model, model.diagnose(X, y)
 
 

@@ -5,8 +5,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.estimators.layer import FirstLayer, draw
-from gradstep.estimators.leave_one_out import Copies
-from gradstep.estimators.step_choice import FOLDS, SCALES, Sample, choice_width, movement, score_steps
+from gradstep.estimators.metric import Metric
 from gradstep.gaussian import scalar_function
 from gradstep.problem import Readout
 from gradstep.simulation.backend import Backend, backend
@@ -59,18 +58,29 @@ def test_gradient_is_that_of_the_simulation():
     np.testing.assert_allclose(computed, expected.rows, atol=1e-14)
 
 
-def test_estimator_takes_this_step():
-    """Two steps of the regressor, written out in its own conventions."""
+@pytest.mark.parametrize("damping", ["auto", 0.3])
+def test_estimator_takes_this_step(damping):
+    """Two steps of the regressor, written out in its own conventions; a given eta goes with the plain gradient."""
     random = np.random.default_rng(0)
     X, y = random.standard_normal((30, 4)) * [1, 2, 3, 4] + 5, random.standard_normal(30)
-    model = gs.OneStepRegressor(7, activation="tanh", eta=2.0, n_steps=2, random_state=0).fit(X, y)
+    X[:, 1] += X[:, 0]
+    options = {"activation": "tanh", "n_steps": 2, "random_state": 0}
+    initial = gs.OneStepRegressor(7, eta=0.0, **options).fit(X, y)
+    model = gs.OneStepRegressor(7, eta=2.0, damping=damping, **options).fit(X, y)
     z, target = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
-    weights, a = model.initial_weights_, model.initial_readout_[:, 0]
+    weights, offsets, a = initial.weights_, initial.offsets_, model.initial_readout_[:, 0]
+    factor = np.eye(4) if damping == "auto" else 1.3 * np.linalg.inv(z.T @ z / 30 + 0.3 * np.eye(4))
     for _ in range(2):
-        u = z @ weights.T + model.offsets_
+        u = z @ weights.T + offsets
         residual = target - np.tanh(u) @ a / 7
-        weights = weights + 2.0 / np.sqrt(7) * a[:, None] * (((1 - np.tanh(u) ** 2) * residual[:, None]).T @ z) / 30
+        gradient = a[:, None] * (((1 - np.tanh(u) ** 2) * residual[:, None]).T @ z) / 30
+        moved = weights + 2.0 / np.sqrt(7) * gradient @ factor
+        offsets = offsets * (z @ moved.T).std(axis=0) / (z @ weights.T).std(axis=0)
+        weights = moved
     np.testing.assert_allclose(model.weights_, weights, atol=1e-12)
+    np.testing.assert_allclose(model.offsets_, offsets, atol=1e-12)
+    assert model.step_errors_ is None
+    assert model.damping_ == (np.inf if damping == "auto" else 0.3)
 
 
 def test_rows_of_the_layer():
@@ -80,70 +90,11 @@ def test_rows_of_the_layer():
     assert abs(np.corrcoef(layer.readout.T)[0, 1]) < 0.06
 
 
-def test_movement_is_relative():
-    layer, random = small(1), np.random.default_rng(0)
-    z, w = random.standard_normal((20, 4)), np.ones(20)
-    gradient = random.standard_normal((3, 4))
-    moved = layer.moved(gradient, 2.0)
-    change = np.linalg.norm(z @ (moved.weights - layer.weights).T) / np.linalg.norm(z @ layer.weights.T)
-    assert movement(layer, gradient, z, w) * 2.0 / np.sqrt(3) == pytest.approx(change)
-
-
-def sample_of(random, n, noise_only):
-    z = random.standard_normal((n, 10))
-    y = random.standard_normal(n) if noise_only else np.tanh(2 * z[:, 0])
-    y = ((y - y.mean()) / y.std())[:, None]
-    return Sample(z, y, np.ones(n), Copies(np.ones(n), y, np.arange(n)), np.arange(n) % FOLDS)
-
-
-def test_noise_is_not_stepped_on_and_a_single_index_is():
-    """A step that has seen the labels looks good on them: the naive leave-one-out error would take it on pure noise."""
-    layer = draw(
-        scalar_function("relu"), 64, 10, 10, 1, offset=1.0, law=Readout("gaussian"), random=np.random.RandomState(0)
-    )
-    noise = score_steps(layer, sample_of(np.random.default_rng(1), 60, True), SCALES, 1)
-    assert noise.errors.min() > 0.9
-    signal = score_steps(layer, sample_of(np.random.default_rng(1), 400, False), SCALES, 1)
-    assert signal.chosen > 0
-    gain, deviation = signal.gain(signal.chosen)
-    assert gain > 5 * deviation > 0
-
-
-def test_scores_are_those_of_steps_that_have_not_seen_the_row():
-    """One fold, one scale, by hand: the gradient of the other folds, then ridge regression without each row."""
-    layer = draw(TANH, 5, 10, 10, 1, offset=1.0, law=Readout("gaussian"), random=np.random.RandomState(0))
-    sample = sample_of(np.random.default_rng(2), 24, False)
-    scores = score_steps(layer, sample, [2.0], 1)
-    best = np.inf
-    totals = []
-    from gradstep.estimators.leave_one_out import PATH
-
-    for k in range(FOLDS):
-        rows = sample.fold != k
-        gradient = layer.gradient(HOST, [(sample.z[rows], sample.y[rows], np.ones(rows.sum()))]) / rows.sum()
-        eta = 2.0 / movement(layer, gradient, sample.z[rows], np.ones(rows.sum())) * np.sqrt(5)
-        features = layer.moved(gradient, eta).features(HOST, sample.z)
-        centred = features - features.mean(axis=0)
-        penalties = PATH * np.trace(centred.T @ centred) / 5
-        line = np.zeros(len(PATH))
-        for i in np.flatnonzero(~rows):
-            kept = np.arange(24) != i
-            F, t = features[kept], sample.y[kept, 0]
-            for p, penalty in enumerate(penalties):
-                b = np.linalg.solve(
-                    (F - F.mean(0)).T @ (F - F.mean(0)) + penalty * np.eye(5), (F - F.mean(0)).T @ (t - t.mean())
-                )
-                line[p] += (sample.y[i, 0] - t.mean() - (features[i] - F.mean(0)) @ b) ** 2
-        totals.append(line)
-    best = np.sum(totals, axis=0).min() / 24
-    assert scores.errors[0] == pytest.approx(best, rel=1e-6)
-
-
-def test_choice_width():
-    assert choice_width(8, 1000) == 8
-    assert choice_width(512, 10_000) == 128
-    assert choice_width(10_000, 10_000) == 256
-    assert choice_width(512, 100) == 50
+def test_offsets_stay_where_inputs_do_not_vary():
+    layer = small(1)
+    moved = layer.moved(np.ones((3, 4)), 2.0, Metric(np.zeros(4), np.eye(4), 1.0))
+    np.testing.assert_array_equal(moved.offsets, layer.offsets)
+    np.testing.assert_allclose(moved.weights, layer.weights + 2 / np.sqrt(3))
 
 
 def test_float32_and_float64_agree():

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from gradstep.errors import InvalidInput
+from gradstep.papers.drawing import LIGHT
 from gradstep.papers.experiments import learning_curves
 from gradstep.papers.figure import PAPERS, by_point, load_figures, point_seeds, run_figure, run_figures
 from gradstep.papers.outcome import Check, Comparison, Outcome, Verdict, compare, judge, median_bound
-from gradstep.papers.report import write_report
+from gradstep.papers.report import write_report, write_section
 
 HEADLINES = {"fig1": "B1", "fig3a": "B3", "fig3b": "B4", "fig3c": "B5", "fig2_tanh": "C5", "fig2_sin": "C5"}
 FIGURES = {figure.name: figure for figure in load_figures()}
@@ -154,9 +155,28 @@ def test_a_shifted_theory_fails(tmp_path, monkeypatch):
     assert not run_figure(FIGURES["fig3a"], "quick", cache=tmp_path, workers=1).verdict.passed
 
 
+def test_figures_come_in_their_order_and_an_error_in_one_ends_the_run(tmp_path):
+    figures = [dataclasses.replace(tiny(), name=name) for name in ("b", "a")]
+    seen = []
+    names = list(
+        run_figures(
+            figures,
+            "quick",
+            lambda result: result.figure.name,
+            cache=tmp_path,
+            workers=1,
+            progress=lambda done, total, name: seen.append((done, total)),
+        )
+    )
+    assert names == ["b", "a"]
+    assert seen == [(done, seen[-1][1]) for done in range(1, seen[-1][1] + 1)]
+    with pytest.raises(ZeroDivisionError):
+        list(run_figures(figures, "quick", lambda result: 1 / 0, cache=tmp_path, workers=1))
+
+
 def test_report_is_one_file_that_needs_nothing_else(tmp_path):
     result = run_figure(tiny(), "quick", cache=tmp_path / "cache", workers=1)
-    path = write_report([result], tmp_path / "out", "quick", 1.0)
+    path = write_report([write_section(result, tmp_path / "out")], tmp_path / "out", "quick", 1.0)
     text = path.read_text(encoding="utf-8")
     body = text.replace("http://www.w3.org/2000/svg", "").replace("http://www.w3.org/1999/xlink", "")
     body = body.replace("http://purl.org/dc/elements/1.1/", "").replace("http://creativecommons.org/ns#", "")
@@ -164,7 +184,9 @@ def test_report_is_one_file_that_needs_nothing_else(tmp_path):
     assert "http" not in body
     assert "<script" not in body
     assert "<link" not in body
-    assert text.count("<svg") == 2
+    assert text.count("<svg") == 1
+    assert LIGHT.text in text.split("prefers-color-scheme: dark")[0]
+    assert LIGHT.text not in text[text.index("<svg") :]
     assert f"{result.verdict.largest_z:.2f}" in text
     assert text.index("<table>") < text.index(f"<h2>{PAPERS['ba2022']}")
     for kind in ("png", "svg", "pdf"):
@@ -176,7 +198,7 @@ def test_report_is_one_file_that_needs_nothing_else(tmp_path):
     [
         (lambda tmp: load_figures(["fig99"]), "figure"),
         (lambda tmp: run_figure(tiny(), "huge", cache=tmp), "preset"),
-        (lambda tmp: run_figures([tiny()], "quick", cache=tmp, workers=0), "workers"),
+        (lambda tmp: run_figures([tiny()], "quick", str, cache=tmp, workers=0), "workers"),
     ],
 )
 def test_bad_input_is_named(call, field, tmp_path):

@@ -1,20 +1,26 @@
 """Theory against the real network: run the settings and print the table of z-scores.
 
-``python tests/statistical/validation.py [name ...]`` prints one line a setting as Markdown.
+``python tests/statistical/validation.py [name ...]`` prints one line a setting as Markdown; with ``--json FILE`` the
+settings run take their rows in that file, which the documentation shows.
 """
 
+import argparse
+import json
 import os
-import sys
 import tomllib
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 import gradstep as gs
 from gradstep.papers.outcome import judge
+from gradstep.sweeps.statistics import student_z
 
 TABLE = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
 QUANTITIES = ("test_error", "train_error", "train_loss")
@@ -55,8 +61,47 @@ def compare(name: str, seeds: int | None = None) -> Comparison:
     return Comparison(name, allowance, limit, count, values)
 
 
+def row(result: Comparison) -> dict[str, Any]:
+    """Return a comparison as a row of the results file; its z-scores make no allowance."""
+    found: dict[str, Any] = {"setting": result.name, "seeds": result.seeds, "limit": result.limit}
+    for quantity, (theory, mean, error, _) in result.values.items():
+        off = 100 * (theory / mean - 1)
+        z = float(student_z(theory, mean, error, result.seeds))
+        found[quantity] = {"theory": theory, "mean": mean, "error": error, "off": off, "z": z}
+    return found
+
+
+def write(path: Path, new: Mapping[str, Any]) -> None:
+    """Put rows in the file, and what all of its rows say together."""
+    old = {r["setting"]: r for r in json.loads(path.read_text(encoding="utf-8"))["rows"]} if path.exists() else {}
+    rows = [(old | dict(new))[name] for name in TABLE["settings"] if name in old or name in new]
+    z = [abs(r["test_error"]["z"]) for r in rows]
+    spread = [100 * r["test_error"]["error"] * r["seeds"] ** 0.5 / r["test_error"]["mean"] for r in rows]
+    settings = {
+        "command": "python tests/statistical/validation.py --json",
+        "settings": "tests/statistical/settings.toml",
+    }
+    summary = {
+        "count": len(rows),
+        "median_z": median(z),
+        "beyond_two": sum(v > 2 for v in z),
+        "expected_beyond_two": 0.0455 * len(rows),
+        "beyond_three": sum(v > 3 for v in z),
+        "largest_off": max(abs(r["test_error"]["off"]) for r in rows),
+        # Standard deviation of one network's test error, in per cent of the mean.
+        "spread": median(spread),
+        "largest_spread": max(spread),
+    }
+    content = {"settings": {**settings, "gradstep": gs.__version__}, "summary": summary, "rows": rows}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
-    names = sys.argv[1:] or list(TABLE["settings"])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help="settings to run; all by default")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    chosen = parser.parse_args()
+    names = chosen.names or list(TABLE["settings"])
     print(
         "| setting | test, theory | test, network | difference | z | train, theory | train, network | z | allowance |"
     )
@@ -71,6 +116,8 @@ def main() -> None:
                 f"| {f'{100 * result.allowance:g} %: {result.limit}' if result.limit else '–'} |",
                 flush=True,
             )
+            if chosen.json is not None:
+                write(chosen.json, {result.name: row(result)})
 
 
 if __name__ == "__main__":

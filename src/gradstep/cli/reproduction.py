@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ def reproduce(
         With code 1 if a figure misses its criterion, 130 if interrupted.
     """
     from gradstep.papers.figure import PRESETS, run_figures
-    from gradstep.papers.report import write_report
+    from gradstep.papers.report import write_report, write_section
     from gradstep.problem import CONVENTION
 
     if preset not in PRESETS:
@@ -52,15 +53,15 @@ def reproduce(
         raise InvalidInput("out", str(out), f"a directory that can be written ({error.strerror})") from None
     try:
         with output.progress("figures") as report:
-            results = list(run_figures(figures, preset, cache=cache, workers=workers, progress=report))
-        results.sort(key=lambda result: figures.index(result.figure))
-        path = write_report(results, out, preset, monotonic() - started)
+            finish = partial(write_section, out=out)
+            sections = list(run_figures(figures, preset, finish, cache=cache, workers=workers, progress=report))
+        path = write_report(sections, out, preset, monotonic() - started)
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the same command goes on from what is finished in {cache}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except OSError as error:
         raise InvalidInput("out", str(out), f"a directory that can be written ({error.strerror})") from None
-    summaries = [_summary(result) for result in results]
+    summaries = [_summary(section.result) for section in sections]
     passed = all(summary["passed"] for summary in summaries)
     if as_json:
         output.print_json(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +19,10 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ig
 
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.leave_one_out import SCORED_ROWS, copies_of, factorise
+from gradstep.estimators.metric import measure
 from gradstep.estimators.parameters import (
     checked_backend,
+    checked_damping,
     checked_eta,
     checked_flag,
     checked_real,
@@ -29,11 +32,13 @@ from gradstep.estimators.parameters import (
 from gradstep.estimators.step_choice import (
     CHOICE_ROWS,
     FOLDS,
-    SCALES,
+    NO_STEP,
+    Move,
     Sample,
     StepErrors,
+    candidates,
     choice_width,
-    movement,
+    eta_of,
     score_steps,
 )
 from gradstep.estimators.table import (
@@ -56,10 +61,11 @@ Rows = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked parameters; `eta` and `ridge` are None where they are to be chosen."""
+    """Checked parameters; `eta`, `damping` and `ridge` are None where they are to be chosen."""
 
     width: int
     eta: float | None
+    damping: float | None
     ridge: float | None
     n_steps: int
     offset: float
@@ -100,6 +106,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
     activation: Any
     width: Any
     eta: Any
+    damping: Any
     readout: Any
     n_steps: Any
     offset: Any
@@ -115,6 +122,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         *,
         activation: Any = "relu",
         eta: Any = "auto",
+        damping: Any = "auto",
         readout: Any = "gaussian",
         n_steps: int = 1,
         offset: float = 1.0,
@@ -127,6 +135,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         self.width = width
         self.activation = activation
         self.eta = eta
+        self.damping = damping
         self.readout = readout
         self.n_steps = n_steps
         self.offset = offset
@@ -143,6 +152,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         return Settings(
             width,
             checked_eta(self.eta, width),
+            checked_damping(self.damping),
             checked_real("ridge", ridge, positive=True, auto=True),
             checked_size("n_steps", self.n_steps),
             offset,
@@ -216,30 +226,29 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         return training, centre, scale
 
     def _take_step(self, training: Training, settings: Settings) -> None:
-        """Choose the size of the step where it is to be chosen, and take it."""
+        """Choose the step where it is to be chosen, and take it."""
         layer = self._initial
-        sample = self._sample(training)
         self.step_errors_: StepErrors | None = None
-        scale = None
-        if settings.eta is None:
+        self.eta_, self.damping_, self.step_scale_ = 0.0, math.inf, 0.0
+        if settings.eta == 0:
+            return
+        sample = self._sample(training)
+        metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
+        move, eta = Move(math.nan, settings.damping or math.inf), settings.eta
+        if eta is None:
+            dampings = [math.inf, metric.damping] if settings.damping is None else [settings.damping]
             narrow = layer.narrowed(choice_width(settings.width, len(sample.z)))
-            self.step_errors_ = score_steps(narrow, sample, SCALES, settings.n_steps)
-            scale = self.step_errors_.chosen
-        eta = settings.eta or 0.0
-        if settings.eta == 0 or scale == 0:
-            eta = 0.0
-        else:
-            for number in range(settings.n_steps):
-                gradient = self._gradient(layer, training, settings)
-                if number == 0:
-                    moved = movement(layer, gradient, sample.z, sample.weights)
-                    if scale is not None:
-                        eta = scale / settings.n_steps / moved * np.sqrt(settings.width) if moved > 0 else 0.0
-                layer = layer.moved(gradient, float(eta))
-        self._layer = layer
-        self.eta_ = float(eta)
-        change = layer.weights - self._initial.weights
-        self.step_scale_ = movement(self._initial, change, sample.z, sample.weights)
+            self.step_errors_ = score_steps(narrow, sample, metric, candidates(dampings), settings.n_steps)
+            move = self.step_errors_.chosen
+        if move == NO_STEP:
+            return
+        for _ in range(settings.n_steps):
+            change = metric.damped(self._gradient(layer, training, settings), move.damping)
+            if eta is None:
+                eta = eta_of(move, layer, change, metric, settings.n_steps)
+            layer = layer.moved(change, eta, metric)
+        self._layer, self.eta_, self.damping_ = layer, float(eta or 0.0), move.damping
+        self.step_scale_ = metric.movement(self._initial.weights, layer.weights - self._initial.weights)
 
     def _gradient(self, layer: FirstLayer, training: Training, settings: Settings) -> Host:
         table = training.table
@@ -247,18 +256,18 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         total = float(table.weights[training.step_rows].sum())
         return layer.gradient(settings.backend, blocks) / total
 
-    def _sample(self, training: Training, *, folds: bool = False) -> Sample:
-        """Gather rows on which steps are compared, copies together; `folds` even where step and fit share no rows."""
+    def _sample(self, training: Training, *, together: bool = False) -> Sample:
+        """Gather rows on which steps are compared; `together` is for all to serve both step and fit in any case."""
         rows = training.step_rows | training.fit_rows
         rows = rows & training.among_first(rows, CHOICE_ROWS)
         z, index = training.table.gathered(rows)
         hashes, y, weights = training.hashes[index], training.table.targets[index], training.table.weights[index]
-        if training.fit_rows is not training.step_rows and not folds:
-            fold = np.where(training.step_rows[index], -1, 0)
-        else:
-            # Distinct rows in turn, so that folds are even; the order is that of the hashes, which is random.
-            fold = np.unique(hashes, return_inverse=True)[1] % FOLDS
-        return Sample(z, y, weights, copies_of(hashes, y, weights), fold)
+        step_rows = fit_rows = np.ones(len(index), dtype=bool)
+        if training.fit_rows is not training.step_rows and not together:
+            step_rows, fit_rows = training.step_rows[index], training.fit_rows[index]
+        copies = copies_of(hashes, y, weights)
+        # Distinct rows in turn, so that folds are even; their order is that of the hashes, which is random.
+        return Sample(z, y, weights, copies, step_rows, fit_rows, copies.group % FOLDS)
 
     def _design(
         self, layer: FirstLayer, table: Table, backend: Backend, rows: Rows | None

@@ -25,7 +25,7 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
 
     Parameters
     ----------
-    width, activation, eta, ridge, readout, n_steps, offset, sample_split, whiten, random_state, dtype, device
+    width, activation, eta, damping, ridge, readout, n_steps, offset, sample_split, whiten, random_state, dtype, device
         See `OneStepFeatures` and `OneStepRegressor`.
 
     Attributes
@@ -35,7 +35,7 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
     intercept_ : ndarray, shape (1,) or (classes,)
     ridge_, ridge_path_, ridge_errors_, degrees_of_freedom_
         See `OneStepRegressor`.
-    weights_, initial_weights_, offsets_, initial_readout_, eta_, step_scale_, step_errors_, standardisation_
+    weights_, initial_weights_, offsets_, initial_readout_, eta_, damping_, step_scale_, step_errors_, standardisation_
         See `OneStepFeatures`.
     n_features_in_ : int
     feature_names_in_ : ndarray of str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from gradstep.errors import GradstepError
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
-from gradstep.estimators.step_choice import FOLDS, SCALES, Sample, StepErrors, movement, score_steps
+from gradstep.estimators.metric import HOST, Metric, measure
+from gradstep.estimators.step_choice import FOLDS, NO_STEP, SCALES, Move, Sample, StepErrors, score_steps
 from gradstep.problem import Problem, Readout
-from gradstep.simulation.backend import backend
 from gradstep.theory import Prediction, predict_many
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ Host = NDArray[np.float64]
 #: Neurons on which leave-one-out errors are compared, and those whose spectrum is taken, at most.
 _WIDTH = 256
 _SPECTRUM_WIDTH = 1024
-_HOST = backend(None, "float64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +84,11 @@ class Diagnosis:
     ----------
     rows, inputs, width : int
         Rows looked at, inputs that vary, neurons.
-    eta, step_scale, ridge : float
+    eta, damping, step_scale, ridge : float
         As fitted; `step_scale` is the change of the pre-activations relative to what they were.
     steps : StepErrors
-        Leave-one-out errors of steps of several scales, on `compared_width` neurons; no row is scored with a step that
-        has seen it.
+        Leave-one-out errors of steps of several scales and this damping, on `compared_width` neurons; no row is scored
+        with a step that has seen it.
     compared_width : int
     gain, gain_error : float
         How much the step lowers the leave-one-out error of the initial features, with its standard error over rows.
@@ -120,6 +119,7 @@ class Diagnosis:
     inputs: int
     width: int
     eta: float
+    damping: float
     step_scale: float
     ridge: float
     steps: StepErrors
@@ -145,12 +145,12 @@ class Diagnosis:
 
     def __str__(self) -> str:
         scale = self.step_scale
-        error = self.steps.errors[self.steps.scales.index(scale)] if scale in self.steps.scales else math.nan
+        error = self.steps.errors[self.steps.scales.index(scale)]
         lines = [
             f"One-step diagnosis: {self.rows} rows, {self.inputs} inputs, {self.width} neurons",
             "",
-            f"step        eta = {self.eta:.4g}: pre-activations changed by {scale:.3g} times their size; "
-            f"ridge = {self.ridge:.4g}",
+            f"step        eta = {self.eta:.4g}, damping = {self.damping:.3g}: pre-activations changed by {scale:.3g} "
+            f"times their size; ridge = {self.ridge:.4g}",
             f"gain        leave-one-out error {self.steps.errors[0]:.4f} -> {error:.4f} "
             f"(gain {self.gain:.4f} +- {self.gain_error:.4f}, {_verdict(self.gain, self.gain_error)})",
             f"direction   two halves of the rows agree to {self.halves:.3f}; alignment {self.alignment:.3f}",
@@ -198,7 +198,7 @@ class Fitted:
     Parameters
     ----------
     initial, stepped : FirstLayer
-    eta, ridge : float
+    eta, damping, ridge : float
     n_steps : int
     law : Readout
     varying : int
@@ -216,6 +216,7 @@ class Fitted:
     initial: FirstLayer
     stepped: FirstLayer
     eta: float
+    damping: float
     ridge: float
     n_steps: int
     law: Readout
@@ -243,22 +244,27 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     Diagnosis
     """
     layer, z, y, w = fitted.initial, sample.z, sample.y, sample.weights
+    metric = measure(z, y, w, sample.copies, sample.step_rows)
+
+    def step_on(rows: NDArray[np.bool_], mean: bool = True) -> Host:
+        return metric.damped(_gradient(layer, sample, rows, mean=mean), fitted.damping)
+
     change = fitted.stepped.weights - layer.weights
-    everything = _gradient(layer, sample, np.ones(len(z), dtype=bool))
-    scale = fitted.n_steps * fitted.eta / math.sqrt(layer.width) * movement(layer, everything, z, w)
+    everything = step_on(np.ones(len(z), dtype=bool))
+    scale = fitted.n_steps * fitted.eta / math.sqrt(layer.width) * metric.movement(layer.weights, everything)
     scale = next((known for known in SCALES if abs(scale - known) <= 0.02 * known), scale)
     wide = fitted.redraw(2 * min(layer.width, _WIDTH))
     narrow = wide.narrowed(wide.width // 2)
-    following = 2 * scale if scale else SCALES[1]
-    steps = score_steps(narrow, sample, sorted({*SCALES, scale, following}), fitted.n_steps)
-    doubled = score_steps(wide, sample, [scale], fitted.n_steps)
-    both = StepErrors(
-        (0.0, 1.0), np.stack([steps.squares[steps.scales.index(scale)], doubled.squares[0]]), w, sample.copies.group
-    )
-    gain, larger, wider = steps.gain(scale), steps.gain(following, over=scale), both.gain(1.0)
+    taken = Move(scale, fitted.damping) if scale else NO_STEP
+    following = Move(2 * scale if scale else SCALES[0], fitted.damping)
+    scales = sorted({*SCALES, following.scale, scale} - {0.0})
+    moves = [NO_STEP, *(Move(size, fitted.damping) for size in scales)]
+    steps = score_steps(narrow, sample, metric, moves, fitted.n_steps)
+    doubled = score_steps(wide, sample, metric, [taken], fitted.n_steps)
+    gain, larger, wider = steps.gain(taken), steps.gain(following, over=taken), doubled.gain_over(steps, taken)
 
     leading = _Leading(z, w)
-    pieces = [_gradient(layer, sample, sample.fold == k, mean=False) for k in range(FOLDS)]
+    pieces = [step_on(sample.fold == k, mean=False) for k in range(FOLDS)]
     overlaps = [
         abs(_correlation(z @ leading.of(pieces[0] + pieces[k])[0], z @ leading.of(sum(pieces[1:]) - pieces[k])[0], w))
         for k in range(1, FOLDS)
@@ -284,6 +290,7 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         inputs=fitted.varying,
         width=layer.width,
         eta=fitted.eta,
+        damping=fitted.damping,
         step_scale=scale,
         ridge=fitted.ridge,
         steps=steps,
@@ -296,7 +303,7 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         wider_error=wider[1],
         halves=halves,
         alignment=(1 + disorder) ** -0.5,
-        spectrum=_spectrum(fitted, sample, random),
+        spectrum=_spectrum(fitted, sample, metric, random),
         link=link,
         bins=binned(kappa, target / size, fitted.outputs @ combination / size, w),
         theory=theory,
@@ -308,7 +315,7 @@ def _gradient(layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_], *, mea
     w = sample.weights[rows]
     if not rows.any():
         return np.zeros(layer.weights.shape)
-    return layer.gradient(_HOST, [(sample.z[rows], sample.y[rows], w)]) / (float(w.sum()) if mean else 1.0)
+    return layer.gradient(HOST, [(sample.z[rows], sample.y[rows], w)]) / (float(w.sum()) if mean else 1.0)
 
 
 class _Leading:
@@ -337,16 +344,17 @@ def _correlation(a: Host, b: Host, weights: Host) -> float:
     return float(weights @ (a * b)) / size if size > 0 else 0.0
 
 
-def _spectrum(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> Spectrum:
+def _spectrum(fitted: Fitted, sample: Sample, metric: Metric, random: np.random.RandomState) -> Spectrum:
     width = min(fitted.initial.width, _SPECTRUM_WIDTH)
     layer = fitted.initial
     order = random.permutation(len(sample.y))
-    shuffled = Sample(sample.z, sample.y[order], sample.weights, sample.copies, sample.fold)
+    shuffled = replace(sample, y=sample.y[order])
     for _ in range(fitted.n_steps if fitted.eta else 0):
-        layer = layer.moved(_gradient(layer, shuffled, np.ones(len(order), dtype=bool)), fitted.eta)
+        gradient = metric.damped(_gradient(layer, shuffled, np.ones(len(order), dtype=bool)), fitted.damping)
+        layer = layer.moved(gradient, fitted.eta, metric)
     shares = []
     for which in (fitted.initial, fitted.stepped, layer):
-        features = which.narrowed(width).features(_HOST, sample.z)
+        features = which.narrowed(width).features(HOST, sample.z)
         share = sample.weights / sample.weights.sum()
         features = (features - share @ features) * np.sqrt(share)[:, None]
         values = np.maximum(np.linalg.eigvalsh(features.T @ features)[::-1], 0.0)
@@ -358,6 +366,8 @@ def _theory(fitted: Fitted, link: Link, alignment: float) -> tuple[Theory | None
     notes = []
     if np.any(fitted.initial.offsets):
         notes.append("neurons without offsets")
+    if math.isfinite(fitted.damping):
+        notes.append("the plain gradient")
     if fitted.n_steps > 1:
         notes.append(f"one step of {fitted.n_steps} times the size")
     if not fitted.split:

@@ -24,13 +24,16 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
     :math:`a` of order one and standardised targets :math:`y`:
 
     .. math::
-       w_i \leftarrow w_i + \frac{\eta}{\sqrt N}\,
+       w_i \leftarrow w_i + \frac{\eta}{\sqrt N}\,(1+\delta)(\Sigma+\delta I)^{-1}
        \frac{1}{\sum_\mu\omega_\mu}\sum_\mu \omega_\mu\, a_i\,(y_\mu - f(z_\mu))\,
-       \sigma'(\langle w_i,z_\mu\rangle + c_i)\, z_\mu .
+       \sigma'(\langle w_i,z_\mu\rangle + c_i)\, z_\mu
 
-    The step is large when :math:`\eta` is of order :math:`\sqrt N`: the neurons then turn towards the direction along
-    which the targets vary (Ba et al. 2022, Cui et al. 2024). With several outputs every output has a readout of its own
-    and the gradients add up, so that neurons turn towards different directions.
+    with the second moment :math:`\Sigma` of the standardised inputs and the damping :math:`\delta`; infinite damping is
+    the plain gradient. The step is large when :math:`\eta` is of order :math:`\sqrt N`: the neurons then turn towards
+    the direction along which the targets vary (Ba et al. 2022, Cui et al. 2024). Offsets :math:`c_i` are multiplied by
+    what the step multiplies the root mean square of :math:`\langle w_i,z\rangle` by, so that neurons go on bending at
+    different places of the data. With several outputs every output has a readout of its own and the gradients add up,
+    so that neurons turn towards different directions.
 
     Parameters
     ----------
@@ -42,15 +45,18 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
     eta : "auto", float or Step
         Step size. ``"auto"`` compares steps that change the pre-activations by 0, 1, 2, 4 and 8 times their own
         size (root mean square) by leave-one-out errors of a narrower network, each row scored with a step that has not
-        seen it (`gradstep.estimators.step_choice`). It takes the best, or none where that is within one standard error:
-        zero means ordinary random features.
+        seen it (`gradstep.estimators.step_choice`). Zero means ordinary random features.
+    damping : "auto", float > 0 or infinity
+        ``delta``. ``"auto"`` compares, together with the sizes of the step, the plain gradient with the damping that is
+        the best penalty of a ridge regression on the inputs themselves; where `eta` is given, it is the plain gradient.
+        For inputs that are isotropic all dampings are the same step.
     readout : "gaussian", "constant" or {value: weight}
         Law of the readout ``a_i`` of the gradient step.
     n_steps : int
         Gradient steps, all with the same eta; under ``"auto"`` they share one such change of the pre-activations.
     offset : float
-        Standard deviation of the neurons' random offsets ``c_i``, which the step leaves alone. Without offsets (0, the
-        network of the theory) odd activations give odd functions only.
+        Standard deviation of the neurons' random offsets ``c_i`` as drawn. Without offsets (0, the network of the
+        theory) odd activations give odd functions only.
     sample_split : bool or float
         True, or a share of the rows: the step sees these rows only, and the readout is fitted on the others, as the
         theory assumes. False: all rows serve both.
@@ -70,10 +76,13 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
     weights_, initial_weights_ : ndarray, shape (width, d)
         First layer after and before the step; they act on standardised inputs.
     offsets_ : ndarray, shape (width,)
+        After the step.
     initial_readout_ : ndarray, shape (width, outputs)
         ``a``.
     eta_ : float
         Step size taken, of every step.
+    damping_ : float
+        Damping of the step; infinite where none was taken.
     step_scale_ : float
         Root mean square change of the pre-activations by all steps, relative to what they were.
     step_errors_ : StepErrors or None
@@ -92,7 +101,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
     Memory stays bounded: rows are read in blocks, and X may be a `numpy.memmap` or anything with a shape, a dtype and
     slices (HDF5, zarr); nothing of the size (rows, width) is kept in `fit`.
 
-    Rows are dealt into folds and samples by a hash of their values. Copies of a row stay together, the order of rows
+    Rows are dealt into samples by a hash of their values. Copies of a row stay together, the order of rows
     does not matter, and a weight does exactly what repeating the row would do.
 
     Examples

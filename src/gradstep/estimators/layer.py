@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.estimators.metric import Metric
 from gradstep.gaussian import ScalarFunction
 from gradstep.problem import Readout
 from gradstep.simulation.backend import Array, Backend, to_host
@@ -29,7 +30,7 @@ class FirstLayer:
     activation : ScalarFunction
     weights : ndarray, shape (N, d)
     offsets : ndarray, shape (N,)
-        Drawn once; the step leaves them alone.
+        Drawn at random; they grow with the pre-activations that they are added to.
     readout : ndarray, shape (N, k)
         ``a_io`` of order one, one column an output.
     """
@@ -48,9 +49,16 @@ class FirstLayer:
         """Return the first neurons only."""
         return replace(self, weights=self.weights[:width], offsets=self.offsets[:width], readout=self.readout[:width])
 
-    def moved(self, gradient: Host, eta: float) -> Self:
-        """Return the layer after ``w_i <- w_i + (eta / sqrt N) G_i``."""
-        return replace(self, weights=self.weights + (eta / np.sqrt(self.width)) * gradient)
+    def moved(self, gradient: Host, eta: float, metric: Metric) -> Self:
+        """Return the layer after ``w_i <- w_i + (eta / sqrt N) G_i``, with offsets that keep pace.
+
+        Each offset is multiplied by what the step multiplies the root mean square of ``<w_i, z>`` by. After a large
+        step all offsets would otherwise be negligible, and every neuron would bend at the middle of the data.
+        """
+        weights = self.weights + (eta / np.sqrt(self.width)) * gradient
+        before, after = metric.sizes(self.weights), metric.sizes(weights)
+        growth = np.divide(after, before, out=np.ones(self.width), where=before > 0)
+        return replace(self, weights=weights, offsets=self.offsets * growth)
 
     def features(self, backend: Backend, z: Host) -> Array:
         """Return ``sigma(z W^T + offsets)``, shape (rows, N), on the device and in its precision."""

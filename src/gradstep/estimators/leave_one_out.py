@@ -35,6 +35,8 @@ SCORED_ROWS = 16384
 
 #: Penalties below this times the largest eigenvalue drown in rounding.
 _FLOOR = 1e-13
+#: Where rows are interpolated, the errors of all small penalties are one limit; this is how far rounding parts them.
+_EQUAL = 1e-6
 
 Blocks = Callable[[], Iterator[tuple[Array, NDArray[np.intp]]]]
 """Called for a fresh pass over the features (rows, N) and the places (rows,) of their targets."""
@@ -91,9 +93,9 @@ class Scores:
 
     @property
     def best(self) -> int:
-        """Place of the least error; of equal ones the largest penalty."""
+        """Place of the least error; of equal ones, as nearly as rounding leaves them, the largest penalty."""
         errors = self.errors
-        return int(len(errors) - 1 - np.argmin(errors[::-1]))
+        return int(np.flatnonzero(errors <= errors.min() * (1 + _EQUAL))[-1])
 
 
 @dataclass(frozen=True)

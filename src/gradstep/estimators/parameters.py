@@ -10,7 +10,15 @@ from gradstep.errors import InvalidInput
 from gradstep.problem import Step
 from gradstep.simulation.backend import Backend, backend
 
-__all__ = ["checked_backend", "checked_eta", "checked_flag", "checked_real", "checked_size", "checked_split"]
+__all__ = [
+    "checked_backend",
+    "checked_damping",
+    "checked_eta",
+    "checked_flag",
+    "checked_real",
+    "checked_size",
+    "checked_split",
+]
 
 
 def checked_size(name: str, value: Any) -> int:
@@ -39,6 +47,16 @@ def checked_eta(value: Any, width: int) -> float | None:
         return checked_real("eta", value, auto=True)
     except InvalidInput:
         raise InvalidInput("eta", value, "'auto', a finite number >= 0 or a gradstep.Step") from None
+
+
+def checked_damping(value: Any) -> float | None:
+    """Return a positive number or infinity; None for ``"auto"``."""
+    if isinstance(value, numbers.Real) and value == math.inf:
+        return math.inf
+    try:
+        return checked_real("damping", value, positive=True, auto=True)
+    except InvalidInput:
+        raise InvalidInput("damping", value, "'auto', a number > 0 or infinity") from None
 
 
 def checked_split(value: Any) -> float:

@@ -31,6 +31,7 @@ class OneStepReadout(OneStep):
         *,
         activation: Any = "relu",
         eta: Any = "auto",
+        damping: Any = "auto",
         ridge: Any = "auto",
         readout: Any = "gaussian",
         n_steps: int = 1,
@@ -45,6 +46,7 @@ class OneStepReadout(OneStep):
             width,
             activation=activation,
             eta=eta,
+            damping=damping,
             readout=readout,
             n_steps=n_steps,
             offset=offset,
@@ -67,7 +69,7 @@ class OneStepReadout(OneStep):
         """Say what the step did on a table of data, and whether a larger step or more neurons would pay.
 
         Errors are leave-one-out errors in which no row is scored with a step that has seen it, so that the table of
-        the fit may be given, and usually should be. At most 8192 rows are looked at; it takes some ten times as long as
+        the fit may be given, and usually should be. At most 4096 rows are looked at; it takes several times as long as
         the fit.
 
         Parameters
@@ -88,7 +90,7 @@ class OneStepReadout(OneStep):
         targets = self._target_matrix(y)
         check_consistent_length(X, targets)
         training, centre, scale = self._table(X, targets, sample_weight, settings, self.standardisation_)
-        sample = self._sample(training, folds=True)
+        sample = self._sample(training, together=True)
         outputs = self._layer.features(settings.backend, sample.z) @ np.atleast_2d(self.coef_).T + self.intercept_
         random = check_random_state(self.random_state)
         initial = self._initial
@@ -101,6 +103,7 @@ class OneStepReadout(OneStep):
             initial=initial,
             stepped=self._layer,
             eta=self.eta_,
+            damping=self.damping_,
             ridge=self.ridge_,
             n_steps=settings.n_steps,
             law=settings.law,

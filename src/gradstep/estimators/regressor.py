@@ -28,7 +28,7 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
 
     Parameters
     ----------
-    width, activation, eta, readout, n_steps, offset, sample_split, whiten, random_state, dtype, device
+    width, activation, eta, damping, readout, n_steps, offset, sample_split, whiten, random_state, dtype, device
         See `OneStepFeatures`.
     ridge : "auto" or float
         ``Lambda``. ``"auto"`` takes the best of a path of 31 penalties by leave-one-out errors in closed form; the path
@@ -47,7 +47,7 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         Penalties compared with their leave-one-out mean squares, in units of the variance of the targets.
     degrees_of_freedom_ : float
         Trace of the hat matrix of the fit, without the intercept.
-    weights_, initial_weights_, offsets_, initial_readout_, eta_, step_scale_, step_errors_, standardisation_
+    weights_, initial_weights_, offsets_, initial_readout_, eta_, damping_, step_scale_, step_errors_, standardisation_
         See `OneStepFeatures`.
     n_features_in_ : int
     feature_names_in_ : ndarray of str

@@ -1,4 +1,4 @@
-r"""How far to step: leave-one-out errors of a narrower network whose steps did not see the rows they are scored on.
+r"""How far to step, and in which metric: leave-one-out errors of steps that have not seen the rows they are scored on.
 
 A step that has seen a row's label carries it into the features of that row, and a leave-one-out error of the ridge fit
 alone is then too good: on small tables it would choose steps that fit noise. So the rows are dealt into `FOLDS` folds;
@@ -9,28 +9,44 @@ most, which keeps the choice cheaper than the fit it serves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.leave_one_out import Copies, Scores, factorise
-from gradstep.simulation.backend import Array, backend
+from gradstep.estimators.metric import HOST, Metric
+from gradstep.simulation.backend import Array
 
-__all__ = ["SCALES", "Sample", "StepErrors", "choice_width", "movement", "score_steps"]
+__all__ = ["NO_STEP", "SCALES", "Move", "Sample", "StepErrors", "candidates", "choice_width", "eta_of", "score_steps"]
 
 Host = NDArray[np.float64]
 
-SCALES = (0.0, 1.0, 2.0, 4.0, 8.0)
+SCALES = (1.5, 6.0)
 """Sizes of step tried: root mean square change of the pre-activations, relative to what they were."""
 
 FOLDS = 4
 CHOICE_WIDTH = 256
-CHOICE_ROWS = 8192
+CHOICE_ROWS = 4096
 
-_HOST = backend(None, "float64")
+
+class Move(NamedTuple):
+    """A step: its size as one of `SCALES`, and the damping of its gradient (`gradstep.estimators.metric`)."""
+
+    scale: float
+    damping: float
+
+
+NO_STEP = Move(0.0, math.inf)
+
+
+def candidates(dampings: Sequence[float]) -> list[Move]:
+    """Return the steps to compare: none, and every size with every damping."""
+    return [NO_STEP, *(Move(scale, damping) for damping in dampings for scale in SCALES)]
 
 
 @dataclass(frozen=True)
@@ -43,32 +59,44 @@ class Sample:
     y : ndarray, shape (n, k)
     weights : ndarray, shape (n,)
     copies : Copies
+    step_rows, fit_rows : ndarray of bool, shape (n,)
+        Rows of the step and of the ridge fit: all of them, or disjoint.
     fold : ndarray of int, shape (n,)
-        In ``range(FOLDS)``; or, when the step has rows of its own, -1 for those and 0 for the rows of the fit.
+        In ``range(FOLDS)``.
     """
 
     z: Host
     y: Host
     weights: Host
     copies: Copies
+    step_rows: NDArray[np.bool_]
+    fit_rows: NDArray[np.bool_]
     fold: NDArray[np.intp]
+
+    def folds(self) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+        """Yield rows for a step, and those rows of the fit that it has not seen: every row of the fit once."""
+        if not (self.step_rows & self.fit_rows).any():
+            yield self.step_rows, self.fit_rows
+            return
+        for k in np.unique(self.fold[self.fit_rows]):
+            yield self.step_rows & (self.fold != k), self.fit_rows & (self.fold == k)
 
 
 @dataclass(frozen=True)
 class StepErrors:
-    """Honest leave-one-out errors of steps of several sizes.
+    """Honest leave-one-out errors of several steps.
 
     Parameters
     ----------
-    scales : tuple of float
-    squares : ndarray, shape (scales, rows)
-        Squared error of every scored row, each scale at its own best penalty.
+    moves : tuple of Move
+    squares : ndarray, shape (moves, rows)
+        Squared error of every scored row, each step at its own best penalty.
     weights : ndarray, shape (rows,)
     groups : ndarray of int, shape (rows,)
         Equal for copies of one input, which are one observation for standard errors.
     """
 
-    scales: tuple[float, ...]
+    moves: tuple[Move, ...]
     squares: Host
     weights: Host
     groups: NDArray[np.intp]
@@ -79,15 +107,23 @@ class StepErrors:
         return np.asarray(self.squares @ self.weights / self.weights.sum())
 
     @property
-    def chosen(self) -> float:
-        """Scale of the least error, unless that is within one standard error of no step: then zero."""
-        best = self.scales[int(np.argmin(self.errors))]
-        gain, deviation = self.gain(best)
-        return best if gain > deviation else 0.0
+    def scales(self) -> tuple[float, ...]:
+        """Their sizes."""
+        return tuple(move.scale for move in self.moves)
 
-    def gain(self, scale: float, over: float = 0.0) -> tuple[float, float]:
-        """Return how much lower the error is at one scale than at another, with the standard error over rows."""
-        difference = self.squares[self.scales.index(over)] - self.squares[self.scales.index(scale)]
+    @property
+    def chosen(self) -> Move:
+        """Step of the least error; the first of equal ones."""
+        return self.moves[int(np.argmin(self.errors))]
+
+    def gain(self, move: Move, over: Move = NO_STEP) -> tuple[float, float]:
+        """Return how much lower the error of one step is than that of another, with the standard error over rows."""
+        return self.gain_over(self, over, move)
+
+    def gain_over(self, other: StepErrors, over: Move, move: Move | None = None) -> tuple[float, float]:
+        """Return the same for a step of another comparison on the same rows; `move` is by default the same step."""
+        ours = self.squares[self.moves.index(over if move is None else move)]
+        difference = other.squares[other.moves.index(over)] - ours
         share = self.weights / self.weights.sum()
         mean = float(share @ difference)
         return mean, float(np.linalg.norm(np.bincount(self.groups, share * (difference - mean))))
@@ -98,60 +134,40 @@ def choice_width(width: int, rows: int) -> int:
     return min(width, max(min(width // 4, rows // 2), 32), CHOICE_WIDTH)
 
 
-def movement(layer: FirstLayer, gradient: Host, z: Host, weights: Host) -> float:
-    """Return the relative change of the pre-activations for ``eta = sqrt(N)``; zero where there is no gradient.
-
-    Parameters
-    ----------
-    layer : FirstLayer
-        Before the step.
-    gradient : ndarray, shape (N, d)
-    z, weights
-        Rows on which it is measured, shapes (n, d) and (n,).
-    """
-    before = float(weights @ ((z @ layer.weights.T) ** 2).sum(axis=1))
-    change = float(weights @ ((z @ gradient.T) ** 2).sum(axis=1))
-    return np.sqrt(change / before) if before > 0 else 0.0
-
-
-def score_steps(layer: FirstLayer, sample: Sample, scales: Sequence[float], n_steps: int) -> StepErrors:
-    """Measure honest leave-one-out errors of several sizes of step.
+def score_steps(layer: FirstLayer, sample: Sample, metric: Metric, moves: Sequence[Move], n_steps: int) -> StepErrors:
+    """Measure honest leave-one-out errors of several steps.
 
     Parameters
     ----------
     layer : FirstLayer
         As drawn; as wide as the comparison shall be.
     sample : Sample
-    scales : sequence of float
-        See `SCALES`; divided evenly among the steps.
+    metric : Metric
+    moves : sequence of Move
+        Their scales are divided evenly among the steps.
     n_steps : int
 
     Returns
     -------
     StepErrors
     """
-    fold = sample.fold
-    own_rows = bool((fold < 0).any())
-    folds = [k for k in range(FOLDS) if (fold == k).any()]
-    fitted = fold >= 0
-    gradients = _first_gradients(layer, sample, folds)
-    lines = []
-    for scale in scales:
-        if scale == 0:
-            lines.append(_fit(layer, sample, fitted, fitted))
+    folds = list(sample.folds())
+    gradients = [_gradient(layer, sample, seen) for seen, _ in folds]
+    # One penalty for all folds of a step, as in the fit itself; penalties are relative, so folds can be compared.
+    order = np.argsort(np.concatenate([np.flatnonzero(scored) for _, scored in folds]), kind="stable")
+    squares = []
+    for move in moves:
+        if move.scale == 0:
+            scores = _scores(layer, sample, sample.fit_rows)
+            squares.append(scores.squares[scores.best])
             continue
         parts = []
-        for k, gradient in zip(folds, gradients, strict=True):
-            stepped = _stepped(layer, gradient, sample, fold < 0 if own_rows else fold != k, scale, n_steps)
-            parts.append(_fit(stepped, sample, fitted, fold == k))
-        lines.append(_joined(parts))
-    # One penalty for all folds of a scale, as in the fit itself; penalties are relative, so folds can be compared.
-    order = np.argsort(np.concatenate([np.flatnonzero(fold == k) for k in folds]), kind="stable")
-    squares = [
-        line.squares[line.best] if scale == 0 else line.squares[line.best][order]
-        for scale, line in zip(scales, lines, strict=True)
-    ]
-    return StepErrors(tuple(scales), np.stack(squares), sample.weights[fitted], sample.copies.group[fitted])
+        for (seen, scored), gradient in zip(folds, gradients, strict=True):
+            parts.append(_scores(_stepped(layer, gradient, sample, seen, metric, move, n_steps), sample, scored))
+        scores = _joined(parts)
+        squares.append(scores.squares[scores.best][order])
+    rows = sample.fit_rows
+    return StepErrors(tuple(moves), np.stack(squares), sample.weights[rows], sample.copies.group[rows])
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:
@@ -159,48 +175,46 @@ def _joined(parts: Sequence[Scores]) -> Scores:
     return Scores(parts[0].penalties, squares, np.concatenate([part.weights for part in parts]))
 
 
-def _first_gradients(layer: FirstLayer, sample: Sample, folds: Sequence[int]) -> list[Host]:
-    """Return, for every fold, the mean gradient over the rows outside it; each row is visited once."""
-
-    def total(rows: NDArray[np.bool_]) -> tuple[Host, float]:
-        w = sample.weights[rows]
-        return layer.gradient(_HOST, [(sample.z[rows], sample.y[rows], w)]), float(w.sum())
-
-    if (sample.fold < 0).any():
-        gradient, weight = total(sample.fold < 0)
-        return [gradient / weight for _ in folds]
-    sums = [total(sample.fold == k) for k in folds]
-    everything = np.sum([gradient for gradient, _ in sums], axis=0)
-    weight = sum(w for _, w in sums)
-    if len(folds) == 1:  # too few distinct rows to leave some out of the step
-        return [everything / weight]
-    return [(everything - gradient) / (weight - w) for gradient, w in sums]
+def _gradient(layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_]) -> Host:
+    w = sample.weights[rows]
+    total = float(w.sum())  # zero with a single fold: too few distinct rows to leave some out of the step
+    return layer.gradient(HOST, [(sample.z[rows], sample.y[rows], w)]) / (total or 1.0)
 
 
 def _stepped(
-    layer: FirstLayer, gradient: Host, sample: Sample, rows: NDArray[np.bool_], scale: float, n_steps: int
+    layer: FirstLayer,
+    gradient: Host,
+    sample: Sample,
+    rows: NDArray[np.bool_],
+    metric: Metric,
+    move: Move,
+    n_steps: int,
 ) -> FirstLayer:
-    z, y, w = sample.z[rows], sample.y[rows], sample.weights[rows]
-    if not rows.any():
-        return layer
-    moved = movement(layer, gradient, z, w)
-    eta = scale / n_steps / moved * np.sqrt(layer.width) if moved > 0 else 0.0
+    change = metric.damped(gradient, move.damping)
+    eta = eta_of(move, layer, change, metric, n_steps)
     for number in range(n_steps):
         if number:
-            gradient = layer.gradient(_HOST, [(z, y, w)]) / w.sum()
-        layer = layer.moved(gradient, eta)
+            change = metric.damped(_gradient(layer, sample, rows), move.damping)
+        layer = layer.moved(change, eta, metric)
     return layer
 
 
-def _fit(layer: FirstLayer, sample: Sample, fitted: NDArray[np.bool_], scored: NDArray[np.bool_]) -> Scores:
-    features = layer.features(_HOST, sample.z[fitted])
-    place = np.flatnonzero(fitted)
+def eta_of(move: Move, layer: FirstLayer, change: Host, metric: Metric, n_steps: int) -> float:
+    """Return the eta that moves the pre-activations by ``move.scale / n_steps``; zero where `change` does not."""
+    moved = metric.movement(layer.weights, change)
+    return move.scale / n_steps / moved * math.sqrt(layer.width) if moved > 0 else 0.0
+
+
+def _scores(layer: FirstLayer, sample: Sample, scored: NDArray[np.bool_]) -> Scores:
+    """Fit the ridge readout to all rows of the fit, and score some of them; every other penalty of the path will do."""
+    features = layer.features(HOST, sample.z[sample.fit_rows])
+    place = np.flatnonzero(sample.fit_rows)
 
     def all_rows() -> Iterator[tuple[Array, NDArray[np.intp]]]:
         yield features.copy(), place
 
     def some_rows() -> Iterator[tuple[Array, NDArray[np.intp]]]:
-        yield features[scored[fitted]], np.flatnonzero(scored)
+        yield features[scored[place]], np.flatnonzero(scored)
 
-    ridge = factorise(_HOST, all_rows, len(place), layer.width, sample.y, sample.weights)
-    return ridge.scores(_HOST, some_rows, sample.y, sample.weights, sample.copies, ridge.path)
+    ridge = factorise(HOST, all_rows, len(place), layer.width, sample.y, sample.weights)
+    return ridge.scores(HOST, some_rows, sample.y, sample.weights, sample.copies, ridge.path[::2])

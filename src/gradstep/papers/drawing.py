@@ -17,7 +17,7 @@ from scipy.optimize import isotonic_regression
 from gradstep.papers.figure import FigureResult
 from gradstep.papers.panels import Guide, Histogram, Image, Line, Mark, Panel, Points
 
-__all__ = ["draw"]
+__all__ = ["DARK", "LIGHT", "Ink", "draw"]
 
 #: One hue a regime, in every figure; curves of one regime differ in lightness. Legible on white and on dark grey.
 _HUES = {
@@ -44,13 +44,16 @@ Colour = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class _Ink:
+class Ink:
+    """Colours of text and axes, and of the grid."""
+
     text: str
     grid: str
 
 
-_LIGHT = _Ink("#22252b", "#d8dbe2")
-_DARK = _Ink("#e4e6ec", "#3c414d")
+#: On a light page and on a dark one.
+LIGHT = Ink("#22252b", "#d8dbe2")
+DARK = Ink("#e4e6ec", "#3c414d")
 
 
 def draw(result: FigureResult, *, dark: bool = False, title: bool = True) -> Canvas:
@@ -70,12 +73,13 @@ def draw(result: FigureResult, *, dark: bool = False, title: bool = True) -> Can
     matplotlib.figure.Figure
         Not registered with pyplot; transparent background.
     """
-    ink, panels = _DARK if dark else _LIGHT, result.outcome.panels
+    ink, panels = DARK if dark else LIGHT, result.outcome.panels
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)
     rows = -(-len(panels) // columns)
     size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
     # Labels beside one panel must not touch the axis of the next.
-    canvas = Canvas(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06))
+    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
+    canvas = Canvas(figsize=size, layout=layout)
     canvas.patch.set_alpha(0)
     every = canvas.subplots(rows, columns, squeeze=False).ravel()
     colours = _colours(panels, ink)
@@ -85,6 +89,9 @@ def draw(result: FigureResult, *, dark: bool = False, title: bool = True) -> Can
         axes.set_axis_off()
     if title:
         canvas.suptitle(result.figure.title, color=ink.text, x=0.01, ha="left", fontsize=12)
+    # Laid out once here, not again for every format it is saved in.
+    layout.execute(canvas)
+    canvas.set_layout_engine("none")
     return canvas
 
 
@@ -96,7 +103,7 @@ def _shade(colour: str, place: float) -> Colour:
     return float(mixed[0]), float(mixed[1]), float(mixed[2])
 
 
-def _colours(panels: Sequence[Panel], ink: _Ink) -> dict[tuple[str, str], Colour]:
+def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]:
     """One colour a (regime, label), the same in all panels."""
     items: list[Line | Points | Histogram | Mark] = []
     for panel in panels:
@@ -112,7 +119,7 @@ def _colours(panels: Sequence[Panel], ink: _Ink) -> dict[tuple[str, str], Colour
     return colours
 
 
-def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: _Ink) -> None:
+def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
     axes.patch.set_alpha(0)
     axes.set_xscale(panel.x_scale)
     axes.set_yscale(panel.y_scale)
@@ -173,7 +180,7 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
         axes.spines[side].set_color(ink.text)
 
 
-def _draw_image(axes: Axes, image: Image, panel: Panel, ink: _Ink) -> None:
+def _draw_image(axes: Axes, image: Image, panel: Panel, ink: Ink) -> None:
     """Fill the cells around the points of the grid; the name of a category stands where it is clearest."""
     category, strength = np.asarray(image.category), np.asarray(image.strength, dtype=float)
     hues = np.array([mpl.colors.to_rgb(_HUES[regime]) for _, regime in image.labels])
@@ -241,14 +248,14 @@ def _limits(axes: Axes, panel: Panel) -> None:
             change(0.0 if panel.histograms and change == axes.set_ylim else low - room, high + room)
 
 
-def _draw_guide(axes: Axes, guide: Guide, ink: _Ink) -> None:
+def _draw_guide(axes: Axes, guide: Guide, ink: Ink) -> None:
     if guide.height is not None:
         axes.axhline(guide.height, color=ink.text, lw=1, ls=(0, (6, 3)))
     else:
         axes.plot(guide.x, guide.y, color=ink.text, lw=0.8, ls=":")
 
 
-def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: _Ink) -> None:
+def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
     """Write each label beside the axes, at the end of its line (or points), pushed apart where ends are close."""
     ends: dict[str, tuple[float, Colour | str]] = {}
     for guide in panel.guides:

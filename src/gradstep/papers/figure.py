@@ -14,12 +14,13 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -49,6 +50,7 @@ PAPERS = {
 PRESETS = ("quick", "standard", "paper")
 
 Progress = Callable[[int, int, str], None]
+Finished = TypeVar("Finished")
 
 
 @dataclass(frozen=True)
@@ -197,29 +199,33 @@ def run_figure(
     progress: Progress | None = None,
 ) -> FigureResult:
     """Compute one figure; as `run_figures`."""
-    return next(run_figures([figure], preset, cache=cache, workers=workers, progress=progress))
+    return next(run_figures([figure], preset, lambda result: result, cache=cache, workers=workers, progress=progress))
 
 
 def run_figures(
     figures: Sequence[Figure],
     preset: str,
+    finish: Callable[[FigureResult], Finished],
     *,
     cache: Path,
     workers: int | None = None,
     progress: Progress | None = None,
-) -> Iterator[FigureResult]:
-    """Yield figures as they are finished; measurements resume from `cache`.
+) -> Iterator[Finished]:
+    """Yield figures in their order; measurements resume from `cache`.
 
     Parameters
     ----------
     figures : sequence of Figure
     preset : {"quick", "standard", "paper"}
+    finish : callable
+        What to make of a finished figure. Called in a thread of its own, as is the theory, while the workers measure
+        on for the next figures.
     cache : Path
         Directory with one file per finished measurement.
     workers : int, optional
         Processes (default: one per core). Results do not depend on it.
     progress : callable, optional
-        Called with (finished, total, name of the figure at work).
+        Called with (finished, total, name of the figure at work); measurements and figures count.
 
     Raises
     ------
@@ -233,10 +239,9 @@ def run_figures(
     left = [len(tasks) for tasks in listed]
     running = execute([task for tasks in listed for task in tasks], Store(cache), workers=workers)
 
-    def follow() -> Iterator[FigureResult]:
-        for owner, figure in enumerate(figures):
-            if left[owner] == 0:
-                yield figure.assemble(preset, [])
+    def completed() -> Iterator[int]:
+        """Measure, and name every figure of which nothing is left to measure."""
+        yield from (owner for owner, count in enumerate(left) if count == 0)
         for done, (index, result) in enumerate(running, 1):
             owner = owners[index]
             if isinstance(result, Failure):
@@ -244,9 +249,28 @@ def run_figures(
             results[owner][index - int(starts[owner])] = result
             left[owner] -= 1
             if progress is not None:
-                progress(done, len(owners), figures[owner].name)
+                progress(done, len(owners) + len(figures), figures[owner].name)
             if left[owner] == 0:
-                yield figures[owner].assemble(preset, [r for r in results[owner] if r is not None])
-                results[owner] = []
+                yield owner
+
+    def finished(owner: int) -> Finished:
+        measured, results[owner] = results[owner], []
+        return finish(figures[owner].assemble(preset, [result for result in measured if result is not None]))
+
+    def follow() -> Iterator[Finished]:
+        thread = ThreadPoolExecutor(1)
+        try:
+            futures: dict[int, Future[Finished]] = {}
+            for owner in completed():
+                futures[owner] = thread.submit(finished, owner)
+                for future in futures.values():
+                    if future.done():
+                        future.result()  # an error ends the run now, not after all that is left to measure
+            for owner, figure in enumerate(figures):
+                yield futures[owner].result()
+                if progress is not None:
+                    progress(len(owners) + owner + 1, len(owners) + len(figures), figure.name)
+        finally:
+            thread.shutdown(wait=False, cancel_futures=True)
 
     return follow()

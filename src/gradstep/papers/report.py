@@ -6,25 +6,29 @@ import io
 import math
 import platform
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure as Canvas
 
-from gradstep.papers.drawing import draw
+from gradstep.papers.drawing import DARK, LIGHT, draw
 from gradstep.papers.figure import PAPERS, FigureResult
 from gradstep.papers.panels import Table
 from gradstep.problem import CONVENTION
 
-__all__ = ["write_report"]
+__all__ = ["Section", "write_report", "write_section"]
 
+_COLOURS = f"""
+:root {{ color-scheme: light dark; --page: #fbfbfd; --ink: {LIGHT.text}; --grid: {LIGHT.grid}; --soft: #5d6370;
+  --rule: #d8dbe2; --card: #fff; --good: #1d7f4f; --bad: #c0392b; }}
+@media (prefers-color-scheme: dark) {{ :root {{ --page: #15181e; --ink: {DARK.text}; --grid: {DARK.grid};
+  --soft: #9aa1af; --rule: #343a46; --card: #1c2028; --good: #5cc98f; --bad: #ff7b6e; }} }}
+"""
 _STYLE = """
-:root { color-scheme: light dark; --page: #fbfbfd; --ink: #22252b; --soft: #5d6370; --rule: #d8dbe2; --card: #fff;
-  --good: #1d7f4f; --bad: #c0392b; }
-@media (prefers-color-scheme: dark) { :root { --page: #15181e; --ink: #e4e6ec; --soft: #9aa1af; --rule: #343a46;
-  --card: #1c2028; --good: #5cc98f; --bad: #ff7b6e; } }
 body { background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
   max-width: 84rem; padding: 2rem 1rem 4rem; }
 p, table, dl { max-width: 60rem; }
@@ -42,26 +46,57 @@ th.paper { padding-top: .9rem; color: var(--soft); } a { color: inherit; }
 .pass { color: var(--good); font-weight: 600; } .fail { color: var(--bad); font-weight: 600; }
 figure { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; margin: 1rem 0; padding: .8rem;
   width: fit-content; max-width: calc(100% - 1.6rem); }
-figure svg { max-width: 100%; height: auto; } .dark { display: none; }
-@media (prefers-color-scheme: dark) { .dark { display: block; } .light { display: none; } }
+figure svg { max-width: 100%; height: auto; }
 details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); }
 """
 
 
-def _svg(result: FigureResult, dark: bool) -> str:
+@dataclass(frozen=True)
+class Section:
+    """A figure as it stands in the report."""
+
+    result: FigureResult
+    html: str
+
+
+def write_section(result: FigureResult, out: Path) -> Section:
+    """Draw a figure, write its files beside the report, and return its section.
+
+    Parameters
+    ----------
+    result : FigureResult
+    out : Path
+        Directory, made if missing.
+    """
+    drawing = ""
+    if result.outcome.panels:
+        out.mkdir(parents=True, exist_ok=True)
+        drawing = f"<figure>{_inline(draw(result, title=False), result.figure.name)}</figure>"
+        canvas = draw(result)
+        canvas.patch.set_alpha(1)
+        for kind in ("png", "svg", "pdf"):
+            canvas.savefig(out / f"{result.figure.name}.{kind}", dpi=160)
+    return Section(result, _section(result, drawing))
+
+
+def _inline(canvas: Canvas, name: str) -> str:
+    """Return a drawing as part of a page: no XML prologue, the page's colours, identifiers of its own."""
     buffer = io.StringIO()
     # A fixed salt keeps the identifiers, and with them the file, the same from run to run.
-    salt = f"{result.figure.name}-{'dark' if dark else 'light'}"
-    with mpl.rc_context({"svg.hashsalt": salt, "svg.fonttype": "path"}):
-        draw(result, dark=dark, title=False).savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
+        canvas.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
-    # Inline: without the XML prologue, and with identifiers that the other drawing does not use.
-    return (
-        text[text.index("<svg") :]
-        .replace('id="', f'id="{salt}-')
-        .replace("url(#", f"url(#{salt}-")
-        .replace('xlink:href="#', f'href="#{salt}-')
-    )
+    changes = {
+        LIGHT.text: "var(--ink)",
+        LIGHT.grid: "var(--grid)",
+        'id="': f'id="{name}-',
+        "url(#": f"url(#{name}-",
+        'xlink:href="#': f'href="#{name}-',
+    }
+    text = text[text.index("<svg") :]
+    for before, after in changes.items():
+        text = text.replace(before, after)
+    return text
 
 
 def _verdict(passed: bool) -> str:
@@ -137,18 +172,13 @@ def _table(table: Table) -> str:
     return f'<div class="wide"><table><tr>{header}</tr>{rows}</table></div>'
 
 
-def _section(result: FigureResult) -> str:
+def _section(result: FigureResult, drawing: str) -> str:
     figure, outcome, verdict = result.figure, result.outcome, result.verdict
     chosen = figure.presets[result.preset]
     bounds = ", ".join(f"{name.replace('_', ' ')} at most {bound:.3g}" for name, bound in verdict.bounds.items())
     found = (
         f"{_number(verdict.largest_z)} largest, {_number(verdict.median_z)} median (without allowances, one value for "
         f"each of {verdict.samples} independent sets of networks)"
-    )
-    drawing = (
-        f'<figure><div class="light">{_svg(result, False)}</div><div class="dark">{_svg(result, True)}</div></figure>'
-        if outcome.panels
-        else ""
     )
     sizes = ", ".join(f"{name} = {value}" for name, value in chosen.items() if not isinstance(value, list | dict))
     said = {"The paper states": figure.stated, "Ours": figure.ours, "Here": sizes}
@@ -162,12 +192,12 @@ def _section(result: FigureResult) -> str:
     )
 
 
-def write_report(results: Sequence[FigureResult], out: Path, preset: str, seconds: float) -> Path:
-    """Write the report and the figures' files.
+def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: float) -> Path:
+    """Write the report.
 
     Parameters
     ----------
-    results : sequence of FigureResult
+    sections : sequence of Section
         In the order of the report.
     out : Path
         Directory, made if missing.
@@ -182,24 +212,20 @@ def write_report(results: Sequence[FigureResult], out: Path, preset: str, second
         The HTML file.
     """
     out.mkdir(parents=True, exist_ok=True)
-    for result in results:
-        if result.outcome.panels:
-            canvas = draw(result)
-            canvas.patch.set_alpha(1)
-            for kind in ("png", "svg", "pdf"):
-                canvas.savefig(out / f"{result.figure.name}.{kind}", dpi=160)
+    results = [section.result for section in sections]
     z = np.abs([c.plain_z for result in results for c in result.outcome.comparisons])
     within = ", ".join(f"{100 * np.mean(z <= k):.0f} % within {k}" for k in (1, 2, 3)) if z.size else "none here"
     passed = sum(result.verdict.passed for result in results)
     papers = dict.fromkeys(result.figure.paper for result in results)
-    sections = "".join(
-        f"<h2>{escape(PAPERS[paper])}</h2>" + "".join(_section(r) for r in results if r.figure.paper == paper)
+    body = "".join(
+        f"<h2>{escape(PAPERS[paper])}</h2>" + "".join(s.html for s in sections if s.result.figure.paper == paper)
         for paper in papers
     )
     versions = ", ".join(f"{name} {version(name)}" for name in ("gradstep", "numpy", "scipy"))
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>gradstep: theory over simulation</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_COLOURS}{_STYLE}</style></head><body>"
         f"<h1>Theory over simulation of the real network</h1>"
         f'<p class="note">Preset {escape(preset)}, {seconds:.0f} s, {versions}, '
         f"Python {platform.python_version()}.</p>"
@@ -211,7 +237,7 @@ def write_report(results: Sequence[FigureResult], out: Path, preset: str, second
         f"{within}.</p>"
         f'{_coverage(results)}<p class="note">Convention: {escape(CONVENTION)}. An allowance is a relative error of '
         f"the theory that a documented limit of validity explains, named under the figure; the largest |z| counts only "
-        f"what exceeds it, the median has no allowance.</p>{sections}</body></html>"
+        f"what exceeds it, the median has no allowance.</p>{body}</body></html>"
     )
     path = out / "report.html"
     temporary = path.with_suffix(".tmp")

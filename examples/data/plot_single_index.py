@@ -28,13 +28,20 @@ tables = {
 # With one index, a function of the step's direction explains almost what the network explains. With two it falls
 # short, and the network knows more than one direction.
 
+figures = []
 for name, y in tables.items():
     model = gs.OneStepRegressor(width=256, random_state=0).fit(X, y)
     diagnosis = model.diagnose(X, y)
-    explained = 1 - diagnosis.steps.errors[diagnosis.steps.scales.index(diagnosis.step_scale)]
-    print(f"{name}: one direction explains {diagnosis.single_index:.0%}, the network {explained:.0%}")
+    explained = (
+        1
+        - diagnosis.steps.errors[diagnosis.steps.scales.index(diagnosis.step_scale)]
+    )
+    print(
+        f"{name}: one direction explains {diagnosis.single_index:.0%}, the network {explained:.0%}"
+    )
     print(diagnosis, end="\n\n")
-    diagnosis.plot()
+    figures.append(diagnosis.plot())
+figures
 
 # %%
 # In the conventions of the theory
@@ -43,6 +50,10 @@ for name, y in tables.items():
 # like this the prediction can be held against the measurement.
 
 y = tables["one index"]
-model = gs.OneStepRegressor(width=256, activation="tanh", offset=0, sample_split=True, random_state=0).fit(X, y)
+model = gs.OneStepRegressor(
+    width=256, activation="tanh", offset=0, sample_split=True, random_state=0
+).fit(X, y)
 before, after = model.diagnose(X, y).theory.unexplained
-print(f"theory: share of the variance not explained {before:.3f} without the step, {after:.3f} with it")
+print(
+    f"theory: share of the variance not explained {before:.3f} without the step, {after:.3f} with it"
+)

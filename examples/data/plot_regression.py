@@ -33,7 +33,9 @@ for name, model in {
     "ridge": RidgeCV(np.logspace(-3, 3, 13)),
 }.items():
     scores = cross_val_score(model, X, y, cv=5)
-    print(f"{name:16} R2 = {scores.mean():.3f} +- {scores.std(ddof=1) / np.sqrt(5):.3f}")
+    print(
+        f"{name:16} R2 = {scores.mean():.3f} +- {scores.std(ddof=1) / np.sqrt(5):.3f}"
+    )
 
 # %%
 # The diagnosis

@@ -16,15 +16,25 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 import gradstep as gs
 
 X, y = load_digits(return_X_y=True)
-X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, test_size=0.5, random_state=0, stratify=y
+)
 
-search = GridSearchCV(gs.OneStepClassifier(width=256, random_state=0), {"eta": [0, "auto"], "n_steps": [1, 2]}, cv=3)
+search = GridSearchCV(
+    gs.OneStepClassifier(width=256, random_state=0),
+    {"eta": [0, "auto"], "n_steps": [1, 2]},
+    cv=3,
+)
 search.fit(X_train, y_train)
 print(search.best_params_)
 
 for eta in (0, "auto"):
-    model = gs.OneStepClassifier(width=256, eta=eta, random_state=0).fit(X_train, y_train)
-    print(f"eta = {eta}: {1 - model.score(X_test, y_test):.3f} of the test digits are wrong")
+    model = gs.OneStepClassifier(width=256, eta=eta, random_state=0).fit(
+        X_train, y_train
+    )
+    print(
+        f"eta = {eta}: {1 - model.score(X_test, y_test):.3f} of the test digits are wrong"
+    )
 
 # %%
 # What the step found

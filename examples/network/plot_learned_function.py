@@ -1,0 +1,56 @@
+r"""
+The function that the network learns
+====================================
+
+The mean output of the trained network given the projection :math:`\kappa` of the input on the spike, for four sizes of
+the step. A line without a step, the teacher's own shape after a large one.
+"""
+
+# %%
+# Along the spike
+# ---------------
+# `Prediction.curve` holds it, with the mean of the teacher at the same place. That the spike comes from finitely many
+# samples makes the target flatter than the teacher: the spike's direction is not quite the teacher's.
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import gradstep as gs
+
+problem = gs.Problem(
+    activation="erf",
+    teacher="sin(2*x)",
+    d=300,
+    width=600,
+    n_step=6000,
+    n=1800,
+    eta=0.0,
+    ridge=1.0,
+    noise=0.1,
+)
+
+figure, axes = plt.subplots()
+for coefficient, colour in ((0.0, "C3"), (1.0, "C1"), (3.0, "C2"), (9.0, "C0")):
+    prediction = gs.predict(problem.replace(eta=gs.Step(coefficient, 0.5)))
+    curve = prediction.curve
+    seen = np.abs(curve.kappa) < 3
+    axes.plot(
+        curve.kappa[seen],
+        curve.learned[seen],
+        colour,
+        label=f"η = {coefficient:g}√N",
+    )
+    error, alignment = prediction.test_error, prediction.alignment
+    print(
+        f"η = {coefficient:g}√N: test error {error:.4f}, alignment {alignment:.3f}"
+    )
+axes.plot(
+    curve.kappa[seen],
+    curve.target[seen],
+    "--",
+    color="#22252b",
+    lw=1.2,
+    label="teacher, seen from the spike",
+)
+axes.set(xlabel="projection κ of the input on the spike", ylabel="mean output")
+axes.legend()

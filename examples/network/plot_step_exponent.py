@@ -1,0 +1,56 @@
+r"""
+From small to large steps
+=========================
+
+The step size is :math:`\eta=N^\alpha`. One set of equations covers every exponent, from the kernel regime at 0 to
+feature learning at 1/2.
+"""
+
+# %%
+# One curve, three regimes
+# ------------------------
+# The powers of the teacher enter one after the other, in the limit at :math:`\alpha=(k-1)/2k`. A tanh network with a
+# Gaussian readout knows the odd ones: the line at 0 and the cubic at 1/3. The steps become sharp only at sizes that
+# nobody can simulate; at those that one can, theory and network agree on a smooth ramp.
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import gradstep as gs
+
+exponents = np.linspace(0, 0.5, 21)
+
+
+def problem(d, exponent):
+    return gs.Problem(
+        activation="tanh",
+        teacher="sin(1.5*x)",
+        d=d,
+        width=2 * d,
+        n_step=8 * d,
+        n=4 * d,
+        eta=gs.Step(1.0, exponent),
+        ridge=0.1 * d,
+        noise=0.1,
+    )
+
+
+figure, axes = plt.subplots()
+for d, line in ((150, "-"), (10**6, "--"), (10**15, ":")):
+    curve = gs.predict_many(problem(d, exponent) for exponent in exponents)
+    name = "theory, d = " + (f"{d}" if d < 1000 else f"$10^{{{np.log10(d):.0f}}}$")
+    axes.plot(exponents, [p.test_error for p in curve], "C2", ls=line, label=name)
+
+simulated = exponents[::4]
+networks = [gs.simulate(problem(150, exponent), seeds=8) for exponent in simulated]
+mean = [m.mean("test_error") for m in networks]
+axes.errorbar(
+    simulated,
+    mean,
+    [m.standard_error("test_error") for m in networks],
+    fmt="oC2",
+    label="network, d = 150",
+)
+axes.axvline(1 / 3, color="0.4", lw=0.8, ls=":")
+axes.set(xlabel="exponent α of the step size", ylabel="test error")
+axes.legend()

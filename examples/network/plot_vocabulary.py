@@ -1,0 +1,76 @@
+r"""
+More values in the readout, richer features
+===========================================
+
+After a large step a neuron sees the spike as strongly as its readout weight is large. With one value all neurons see
+the same function of the projection; with several they span a space of functions.
+"""
+
+# %%
+# Four laws of the readout
+# ------------------------
+# All of mean square one, or nearly; each at its best penalty, so that only the features differ.
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import gradstep as gs
+
+laws = {
+    "one value": "constant",
+    "two values": {0.45: 0.5, 1.34: 0.5},
+    "three values": {0.3: 1 / 3, 0.9: 1 / 3, 1.45: 1 / 3},
+    "Gaussian": "gaussian",
+}
+problem = gs.Problem(
+    activation="tanh",
+    teacher="sin(2*x)",
+    d=200,
+    width=400,
+    n_step=4000,
+    n=1200,
+    eta=gs.Step(4.0, 0.5),
+    ridge=1.0,
+    noise=0.1,
+)
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.9))
+for place, (name, law) in enumerate(laws.items()):
+    best = gs.tune(problem.replace(readout=law), over="ridge")
+    curve = best.prediction.curve
+    seen = np.abs(curve.kappa) < 3
+    left.plot(curve.kappa[seen], curve.learned[seen], f"C{place}", label=name)
+    measured = gs.simulate(best.problem, seeds=4)
+    right.plot(
+        place, best.prediction.test_error, "_", color=f"C{place}", ms=28, mew=2
+    )
+    right.errorbar(
+        place,
+        measured.mean("test_error"),
+        measured.standard_error("test_error"),
+        fmt="o",
+        color=f"C{place}",
+    )
+    expected, mean = best.prediction.test_error, measured.mean("test_error")
+    print(f"{name:12} theory {expected:.4f}  network {mean:.4f}")
+left.plot(
+    curve.kappa[seen],
+    curve.target[seen],
+    "--",
+    color="#22252b",
+    lw=1.2,
+    label="teacher, seen from the spike",
+)
+left.set(
+    xlabel="projection κ of the input on the spike",
+    ylabel="mean output",
+    title="What is learned",
+)
+left.set_ylim(-0.7, 1.15)
+left.legend(ncols=2, loc="upper left")
+right.set(
+    ylabel="test error at the best ridge",
+    title="Theory (dashes) and network",
+    xlim=(-0.6, 3.6),
+)
+right.set_xticks(range(len(laws)), laws)

@@ -1,0 +1,106 @@
+r"""How the inputs vary: it gives the size of pre-activations, and damps a gradient like a ridge fit on the inputs.
+
+With inputs that vary more in some directions than in others, the plain gradient favours those directions whether the
+targets depend on them or not. In the metric of the second moment :math:`\Sigma` of the standardised inputs it becomes
+
+.. math:: G \mapsto G\,(1+\delta)(\Sigma+\delta I)^{-1},
+
+row by row what ridge regression on the inputs would find, with the damping :math:`\delta` as its penalty. Infinite
+damping is the plain gradient, and for isotropic inputs every damping is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from array_api_compat import numpy as numpy_namespace
+from numpy.typing import NDArray
+
+from gradstep.estimators.leave_one_out import Copies, factorise
+from gradstep.simulation.backend import Array, Backend
+
+__all__ = ["HOST", "Metric", "measure"]
+
+Host = NDArray[np.float64]
+
+HOST = Backend(numpy_namespace, None, "float64", threads=1)
+"""For tables in memory that are too small to be worth starting threads for."""
+
+_SIDE = 2048
+"""Where there are more rows and more inputs than this, the second moment is that of this many distinct rows."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Second moment of the standardised inputs.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray, shape (r,)
+    directions : ndarray, shape (d, r)
+        Its eigenvectors; where there are fewer rows than inputs, those that the rows span.
+    damping : float
+        Penalty, relative to the number of rows, with which ridge regression of the targets on the inputs themselves has
+        the least leave-one-out error.
+    """
+
+    eigenvalues: Host
+    directions: Host
+    damping: float
+
+    def sizes(self, weights: Host) -> Host:
+        """Return the root mean square over inputs of every ``<w_i, z>``, shape (N,)."""
+        return np.asarray(np.sqrt((weights @ self.directions) ** 2 @ self.eigenvalues))
+
+    def movement(self, weights: Host, change: Host) -> float:
+        """Return the root mean square of all ``<change_i, z>`` relative to that of all ``<w_i, z>``.
+
+        Zero where the inputs do not vary.
+        """
+        before = float(np.linalg.norm(self.sizes(weights)))
+        return float(np.linalg.norm(self.sizes(change))) / before if before > 0 else 0.0
+
+    def damped(self, gradient: Host, damping: float) -> Host:
+        """Return ``gradient (1 + damping) (Sigma + damping I)^-1``, shape (N, d); itself where damping is infinite.
+
+        Directions that the rows measured do not span are left as they are.
+        """
+        if math.isinf(damping):
+            return gradient
+        factor = (1 + damping) / (self.eigenvalues + damping)
+        return gradient + ((gradient @ self.directions) * (factor - 1)) @ self.directions.T
+
+
+def measure(z: Host, y: Host, weights: Host, copies: Copies, rows: NDArray[np.bool_]) -> Metric:
+    """Measure the metric on some rows of a sample.
+
+    Parameters
+    ----------
+    z : ndarray, shape (n, d)
+        Standardised inputs.
+    y : ndarray, shape (n, k)
+    weights : ndarray, shape (n,)
+    copies : Copies
+    rows : ndarray of bool, shape (n,)
+        Those of the step.
+
+    Returns
+    -------
+    Metric
+    """
+    place = np.flatnonzero(rows)
+    if min(len(place), z.shape[1]) > _SIDE:
+        group = copies.group[place]  # in the order of the rows' hashes, which is random
+        place = place[group <= np.unique(group)[_SIDE - 1]]
+
+    def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
+        yield z[place], place
+
+    ridge = factorise(HOST, blocks, len(place), z.shape[1], y, weights)
+    scores = ridge.scores(HOST, blocks, y, weights, copies, ridge.path)
+    lengths = np.linalg.norm(ridge.basis, axis=0)
+    directions = ridge.basis / np.where(lengths > 0, lengths, 1.0)
+    return Metric(ridge.eigenvalues / ridge.total, directions, float(scores.penalties[scores.best]) / ridge.total)

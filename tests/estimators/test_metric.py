@@ -1,0 +1,75 @@
+"""The metric against the matrices it stands for."""
+
+import numpy as np
+import pytest
+
+from gradstep.estimators import metric as metric_module
+from gradstep.estimators.leave_one_out import PATH, copies_of
+from gradstep.estimators.metric import measure
+
+
+def table(n, d, k=2):
+    """Return correlated inputs, targets and integer weights, with some rows repeated."""
+    random = np.random.default_rng(0)
+    z = random.standard_normal((n, d)) @ random.standard_normal((d, d)) / np.sqrt(d)
+    z[3] = z[0]
+    z -= z.mean(axis=0)
+    y = z[:, :k] + 0.5 * random.standard_normal((n, k))
+    return z, y, random.integers(1, 3, n).astype(float), np.array([hash(row.tobytes()) for row in z]).astype(np.uint64)
+
+
+@pytest.mark.parametrize(("n", "d"), [(40, 6), (20, 30)], ids=["more rows", "more inputs"])
+def test_metric_is_the_second_moment(n, d):
+    z, y, w, hashes = table(n, d)
+    z -= w @ z / w.sum()
+    metric = measure(z, y, w, copies_of(hashes, y, w), np.ones(n, dtype=bool))
+    moment = (z * w[:, None]).T @ z / w.sum()
+    weights, gradient = np.random.default_rng(1).standard_normal((2, 5, d))
+    np.testing.assert_allclose(metric.sizes(weights) ** 2, np.einsum("ij,jk,ik->i", weights, moment, weights))
+    gradient = gradient @ moment  # along the rows, as gradients are
+    expected = gradient @ np.linalg.inv(moment + 0.2 * np.eye(d)) * 1.2
+    np.testing.assert_allclose(metric.damped(gradient, 0.2), expected, atol=1e-10)
+    assert metric.damped(gradient, np.inf) is gradient
+    change = np.sqrt(np.sum(w @ (z @ gradient.T) ** 2) / np.sum(w @ (z @ weights.T) ** 2))
+    assert metric.movement(weights, gradient) == pytest.approx(change)
+
+
+def test_damping_is_the_best_penalty_on_the_inputs():
+    """Ridge regression of the targets on the inputs, refitted without every group of copies."""
+    z, y, w, hashes = table(24, 4)
+    metric = measure(z, y, w, copies_of(hashes, y, w), np.ones(24, dtype=bool))
+    centred = z - w @ z / w.sum()
+    penalties = PATH * np.trace((centred * w[:, None]).T @ centred) / 4
+    errors = np.zeros(len(penalties))
+    for i in range(24):
+        kept = hashes != hashes[i]
+        mean, level = (w[kept] @ values[kept] / w[kept].sum() for values in (z, y))
+        f, t = z[kept] - mean, y[kept] - level
+        for p, penalty in enumerate(penalties):
+            b = np.linalg.solve((f * w[kept, None]).T @ f + penalty * np.eye(4), (f * w[kept, None]).T @ t)
+            errors[p] += w[i] * np.mean((y[i] - level - (z[i] - mean) @ b) ** 2)
+    assert metric.damping == pytest.approx(penalties[np.argmin(errors)] / w.sum())
+
+
+def test_isotropic_inputs_have_no_metric():
+    """On inputs that vary alike in all directions every damping is the plain gradient."""
+    z = np.concatenate([np.eye(5), -np.eye(5)]) * np.sqrt(5)
+    y = z[:, :1]
+    metric = measure(z, y, np.ones(10), copies_of(np.arange(10, dtype=np.uint64), y, np.ones(10)), np.ones(10, bool))
+    gradient = np.random.default_rng(0).standard_normal((3, 5))
+    np.testing.assert_allclose(metric.damped(gradient, 0.01), gradient)
+
+
+def test_large_tables_are_measured_on_some_rows(monkeypatch):
+    monkeypatch.setattr(metric_module, "_SIDE", 8)
+    z, y, w, hashes = table(30, 12)
+    copies = copies_of(hashes, y, w)
+    metric = measure(z, y, w, copies, np.ones(30, dtype=bool))
+    some = copies.group < 8
+    np.testing.assert_allclose(metric.directions.T @ metric.directions, np.eye(metric.directions.shape[1]), atol=1e-9)
+    assert metric.directions.shape == (12, 7)
+    rest = z[some] - w[some] @ z[some] / w[some].sum()
+    np.testing.assert_allclose(rest, rest @ metric.directions @ metric.directions.T, atol=1e-9)
+    outside = np.random.default_rng(0).standard_normal((1, 12))
+    outside -= outside @ metric.directions @ metric.directions.T
+    np.testing.assert_allclose(metric.damped(outside, 0.1), outside, atol=1e-12)

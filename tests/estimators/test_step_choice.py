@@ -1,0 +1,103 @@
+"""Steps are compared on rows that they have not seen: against refits by hand, and on noise."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gradstep.estimators.layer import draw
+from gradstep.estimators.leave_one_out import PATH, copies_of
+from gradstep.estimators.metric import HOST, measure
+from gradstep.estimators.step_choice import FOLDS, NO_STEP, Move, Sample, candidates, choice_width, score_steps
+from gradstep.gaussian import scalar_function
+from gradstep.problem import Readout
+
+
+def layer_of(activation, width, d, outputs=1):
+    law, random = Readout("gaussian"), np.random.RandomState(0)
+    return draw(scalar_function(activation), width, d, d, outputs, offset=1.0, law=law, random=random)
+
+
+def sample_of(n, target, d=10, repeat=None, step_share=None):
+    """Return standardised rows, some of them repeated with other targets, perhaps split between step and fit."""
+    random = np.random.default_rng(1)
+    z = random.standard_normal((n, d))
+    y = target(z, random).reshape(n, -1)
+    if repeat is not None:
+        z, y = np.concatenate([z, z[:repeat]]), np.concatenate([y, y[:repeat] + 0.5])
+    hashes = np.arange(len(z), dtype=np.uint64) % np.uint64(n)
+    z, y, w = (z - z.mean(axis=0)) / z.std(axis=0), (y - y.mean(axis=0)) / y.std(axis=0), np.ones(len(z))
+    step = fit = np.ones(len(z), dtype=bool)
+    if step_share is not None:
+        step = hashes < step_share * n
+        fit = ~step
+    copies = copies_of(hashes, y, w)
+    return Sample(z, y, w, copies, step, fit, copies.group % FOLDS), hashes
+
+
+def index(z, random):
+    return np.tanh(2 * z[:, 0]) + 0.1 * random.standard_normal(len(z))
+
+
+def two(z, random):
+    return np.column_stack([z[:, 0] ** 2, index(z, random)])
+
+
+@pytest.mark.parametrize("damping", [math.inf, 0.4])
+@pytest.mark.parametrize(
+    ("target", "repeat", "step_share"), [(index, None, None), (two, 5, None), (two, None, 0.5)], ids=str
+)
+def test_scores_are_those_of_unseen_rows(target, repeat, step_share, damping):
+    """Every fold, by hand: a step on the other folds, and for each row a ridge fit without it and its copies."""
+    sample, hashes = sample_of(24, target, 3, repeat, step_share)
+    layer = layer_of("tanh", 5, 3, sample.y.shape[1])
+    metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
+    scores = score_steps(layer, sample, metric, [Move(2.0, damping)], 1)
+    fitted = np.flatnonzero(sample.fit_rows)
+    line = np.zeros((len(PATH[::2]), len(fitted)))
+    for k in range(FOLDS):
+        rows = sample.step_rows & ((hashes % FOLDS != k) if step_share is None else True)
+        z, y = sample.z[rows], sample.y[rows]
+        gradient = metric.damped(layer.gradient(HOST, [(z, y, np.ones(len(z)))]) / len(z), damping)
+        eta = 2.0 / metric.movement(layer.weights, gradient) * math.sqrt(5)
+        features = layer.moved(gradient, eta, metric).features(HOST, sample.z)
+        penalties = PATH[::2] * np.trace(np.cov(features[fitted].T, bias=True) * len(fitted)) / 5
+        for place in np.flatnonzero(hashes[fitted] % FOLDS == k):
+            i = fitted[place]
+            kept = fitted[hashes[fitted] != hashes[i]]
+            f, t = features[kept] - features[kept].mean(axis=0), sample.y[kept] - sample.y[kept].mean(axis=0)
+            for p, penalty in enumerate(penalties):
+                b = np.linalg.solve(f.T @ f + penalty * np.eye(5), f.T @ t)
+                prediction = sample.y[kept].mean(axis=0) + (features[i] - features[kept].mean(axis=0)) @ b
+                line[p, place] = np.mean((sample.y[i] - prediction) ** 2)
+    np.testing.assert_allclose(scores.squares[0], line[line.mean(axis=1).argmin()], rtol=1e-6, atol=1e-9)
+
+
+def test_noise_is_noise_and_a_single_index_is_found():
+    """A step that has seen the labels looks good on them: the naive leave-one-out error would take it on pure noise."""
+    layer = layer_of("relu", 64, 10)
+    noise, _ = sample_of(60, lambda z, random: random.standard_normal(len(z)))
+    moves = candidates([math.inf, 0.1])
+    metric = measure(noise.z, noise.y, noise.weights, noise.copies, noise.step_rows)
+    for n_steps in (1, 3):
+        assert score_steps(layer, noise, metric, moves, n_steps).errors.min() > 0.95
+    signal, _ = sample_of(400, index)
+    metric = measure(signal.z, signal.y, signal.weights, signal.copies, signal.step_rows)
+    errors = score_steps(layer, signal, metric, moves, 1)
+    assert errors.chosen != NO_STEP
+    gain, deviation = errors.gain(errors.chosen)
+    assert gain > 5 * deviation > 0
+
+
+def test_one_distinct_row_is_not_stepped_on():
+    z, y, w, rows = np.zeros((2, 10)), np.array([[-1.0], [1.0]]), np.ones(2), np.ones(2, dtype=bool)
+    same = Sample(z, y, w, copies_of(np.zeros(2, np.uint64), y, w), rows, rows, np.zeros(2, dtype=int))
+    metric = measure(z, y, w, same.copies, rows)
+    assert score_steps(layer_of("relu", 8, 10), same, metric, candidates([math.inf]), 2).chosen == NO_STEP
+
+
+def test_choice_width():
+    assert choice_width(8, 1000) == 8
+    assert choice_width(512, 10_000) == 128
+    assert choice_width(10_000, 10_000) == 256
+    assert choice_width(512, 100) == 50

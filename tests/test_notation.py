@@ -1,0 +1,65 @@
+"""The documentation's table of notation: symbols of one paper in terms of another's, between independent code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradstep.papers import ba2022, cui2024, moniri2024
+from gradstep.problem import Problem
+from gradstep.theory.features import conditional_features
+from gradstep.theory.groups import neuron_groups
+from gradstep.theory.random_features import random_features_of
+from gradstep.theory.step import step_statistics
+from gradstep.theory.uniform import solve
+
+
+@pytest.mark.parametrize(("phi", "psi", "lam"), [(0.4, 0.7, 0.03), (1.5, 0.5, 0.2), (0.3, 2.0, 1e-3)])
+def test_traces_are_the_effective_penalty_and_the_resolvent(phi: float, psi: float, lam: float) -> None:
+    traces = moniri2024.limiting_traces("tanh", phi=phi, psi=psi, lam=lam)
+    initial = random_features_of("tanh", "sin", sample_ratio=1 / phi, width_ratio=1 / psi, penalty=lam)
+    np.testing.assert_allclose(traces.t * initial.effective_ridge, 1, rtol=1e-10)
+    expected = initial.shift * initial.bulk_resolvent / initial.effective_ridge
+    np.testing.assert_allclose(traces.s2, expected, rtol=1e-10)
+    np.testing.assert_allclose(traces.unused, phi / psi - initial.degrees_of_freedom_per_sample, rtol=1e-9)
+
+
+def test_first_gain_of_moniri_is_the_limit_of_the_gain_of_ba() -> None:
+    teacher, noise, phi, psi, lam = "H1 + 0.3*H3", 0.2, 0.4, 0.7, 0.03
+    first = moniri2024.Lambda(1, "tanh", teacher, phi=phi, psi=psi, lam=lam, sigma_eps=noise, residual="y")
+    limit = ba2022.delta_large_step("tanh", teacher, psi1=1 / phi, psi2=1 / psi, lam=lam, sigma_eps=noise)
+    np.testing.assert_allclose(first, limit, rtol=1e-10)
+
+
+def test_one_group_is_the_saddle_point_of_cui() -> None:
+    setting = {"alpha": 2.0, "alpha0": 1.0, "beta": 1.5, "eta_tilde": 1.2, "lam": 0.05}
+    problem = Problem.cui2024(**setting, d=10**7, noise=0.3)
+    d, width, n = float(problem.d), float(problem.width), float(problem.n)
+    step = step_statistics(problem, d, width, float(problem.n_step))
+    groups = neuron_groups(step, problem.readout, d, odd=True, rows="isotropic")
+    table = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
+    features = type(table)(*(np.asarray(values)[None] for values in vars(table).values()))
+    sizes = (np.array([value]) for value in (problem.noise, d, width, n, problem.ridge))
+    found = solve(features, groups.weight[None], *sizes)
+    v = width * groups.weight / found.point.inverse_resolvent[0]
+    inner = np.diag(1 / found.point.density[0]) + found.point.linear_gain[0]
+    omega = (d - 1) * np.linalg.inv(inner).sum()
+
+    theirs = cui2024.summary_statistics("tanh", "tanh", **setting, sigma_eps=0.3)
+    c = float(theirs.spike.bulk_variance)
+    np.testing.assert_allclose(v.sum(), theirs.readout_response, rtol=1e-6)
+    np.testing.assert_allclose(omega, theirs.bulk_response / c, rtol=1e-6)
+    np.testing.assert_allclose(found.readout_norm[0], theirs.readout_norm, rtol=1e-6)
+    np.testing.assert_allclose(found.train_loss[0], theirs.train_loss, rtol=1e-6)
+    kappa = table.kappa
+    np.testing.assert_allclose(
+        found.learned[0],
+        cui2024.learned_function("tanh", theirs, kappa),
+        rtol=0,
+        atol=1e-6 * np.abs(found.learned).max(),
+    )
+    np.testing.assert_allclose(
+        [step.spike, 1 + step.bulk, step.alignment],
+        [getattr(theirs.spike, k) for k in ("strength", "bulk_variance", "alignment")],
+        rtol=1e-12,
+    )

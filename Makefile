@@ -56,7 +56,7 @@ bench: .venv/.stamp-bench ## print the timed comparisons
 
 docs: .venv/.stamp-dev ## build the documentation into docs/_build/html
 	@rm -rf docs/api/generated docs/gallery
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -b html docs docs/_build/html
+	@$(one_blas_thread) $(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet -b html docs docs/_build/html
 
 clean: ## remove the environment, the built documentation and the caches (reports stay)
 	rm -rf .venv .make docs/_build docs/api/generated docs/gallery dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -30,7 +30,7 @@ y = np.tanh(X[:, 0]) + 0.1 * random.standard_normal(200)
 """,
     "docs/tune.md": """
 import gradstep as gs
-problem = gs.Problem.cui2024(alpha=2.0, alpha0=4.0, eta_tilde=1.0, lam=0.01, noise=0.2)
+problem = gs.Problem.ba2022(psi1=4, psi2=2, eta=1.0, lam=0.01, sigma_eps=0.2, activation="tanh", teacher="tanh")
 """,
 }
 

@@ -88,6 +88,12 @@ def described(figure: Figure) -> str:
     return "; ".join(panels).replace("\n", " ").replace("$", "").replace("\\", "") or "figure"
 
 
+def frame(figure: Figure) -> str:
+    """Return the classes of what a figure stands in; on a narrow screen a wide one scrolls."""
+    width, height = figure.get_size_inches()
+    return "picture wide" if width > 2 * height else "picture"
+
+
 def drawn(last: object) -> list[Figure]:
     """Return the figures open in pyplot, and the value of a last expression if it is one or several."""
     figures = [plt.figure(number) for number in plt.get_fignums()]
@@ -104,7 +110,8 @@ def scrape(block: object, block_vars: Mapping[str, Any], gallery_conf: Mapping[s
         light, dark = save(figure, Path(next(block_vars["image_path_iterator"])).with_suffix(".svg"))
         for path, when in ((light, "only-light"), (dark, "only-dark")):
             place = "/" + path.relative_to(gallery_conf["src_dir"]).as_posix()
-            lines += [f".. image:: {place}", f"   :alt: {described(figure)}", f"   :class: picture {when}", ""]
+            lines += [f".. container:: {frame(figure)}", "", f"   .. image:: {place}"]
+            lines += [f"      :alt: {described(figure)}", f"      :class: {when}", ""]
     plt.close("all")
     if figures:
         names["___"] = None

@@ -90,7 +90,7 @@ class Run(SphinxDirective):
         folder = Path(self.env.app.doctreedir) / "pictures"
         folder.mkdir(parents=True, exist_ok=True)
         paths = pictures.save(figure, folder / f"{self.env.docname.replace('/', '-')}-{number}.svg")
-        box = nodes.figure(classes=["picture"])
+        box = nodes.figure(classes=pictures.frame(figure).split())
         for path, when in zip(paths, ("only-light", "only-dark"), strict=True):
             place = Path(os.path.relpath(path, Path(self.env.doc2path(self.env.docname)).parent)).as_posix()
             box += nodes.image(uri=place, alt=pictures.described(figure), classes=[when])

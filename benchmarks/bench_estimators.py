@@ -162,7 +162,8 @@ def run(names: tuple[str, ...] | None = None, path: Path | None = None) -> list[
                 print(f"{data.name} left out: {missing}", file=sys.stderr)
                 continue
             if path is not None:
-                path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+                lines = ",\n".join(json.dumps(result, ensure_ascii=False) for result in found)
+                path.write_text(f"[{lines}]\n", encoding="utf-8")
             print(
                 data.name,
                 {k: round(float(np.mean(v["error"])), 4) for k, v in found[-1]["methods"].items()},
@@ -176,6 +177,14 @@ def better(result: dict[str, Any], method: str = "one step", than: str = "random
     """Return 1, 0 or -1: the mean error over folds is lower, equal or higher than another method's."""
     ours, theirs = (float(np.mean(result["methods"][name]["error"])) for name in (method, than))
     return int(np.sign(round(theirs - ours, 9)))
+
+
+def clearly(result: dict[str, Any], method: str = "one step", than: str = "random features") -> int:
+    """Return the same, but 0 unless the mean difference over folds exceeds two of its standard errors."""
+    ours, theirs = (np.asarray(result["methods"][name]["error"]) for name in (method, than))
+    difference = theirs - ours
+    error = difference.std(ddof=1) / math.sqrt(len(difference))
+    return int(np.sign(difference.mean())) if abs(difference.mean()) > 2 * error else 0
 
 
 def ratio(result: dict[str, Any], method: str, quantity: str, than: str = "random features") -> float:
@@ -197,8 +206,10 @@ def summary(results: list[dict[str, Any]]) -> list[Row]:
     for method in ("one step", "three steps"):
         signs = [better(result, method) for result in real]
         wins, ties = signs.count(1), signs.count(0)
+        clear = [clearly(result, method) for result in real]
         label = (
-            f"{method}: better than random features on {wins}, equal on {ties}, worse on {signs.count(-1)} real tables"
+            f"{method}: better than random features on {wins} real tables (clearly on {clear.count(1)}), "
+            f"equal on {ties}, worse on {signs.count(-1)} (clearly on {clear.count(-1)})"
         )
         rows.append(row(label, wins / len(real), 2 / 3, "goal", better="higher", unit=""))
         slowest = sorted(ratio(result, method, "fit") for result in results)

@@ -14,7 +14,7 @@ from gradstep.errors import GradstepError
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import HOST, Metric, measure
-from gradstep.estimators.step_choice import FOLDS, NO_STEP, SCALES, Move, Sample, StepErrors, score_steps
+from gradstep.estimators.step_choice import NO_STEP, SCALES, Move, Sample, StepErrors, score_steps
 from gradstep.problem import Problem, Readout
 from gradstep.theory import Prediction, predict_many
 
@@ -28,6 +28,8 @@ Host = NDArray[np.float64]
 #: Neurons on which leave-one-out errors are compared, and those whose spectrum is taken, at most.
 _WIDTH = 256
 _SPECTRUM_WIDTH = 1024
+#: Parts of the rows from which halves are made, in three ways; copies stay together.
+_QUARTERS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,10 +266,11 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     gain, larger, wider = steps.gain(taken), steps.gain(following, over=taken), doubled.gain_over(steps, taken)
 
     leading = _Leading(z, w)
-    pieces = [step_on(sample.fold == k, mean=False) for k in range(FOLDS)]
+    quarter = sample.copies.group % _QUARTERS
+    pieces = [step_on(quarter == k, mean=False) for k in range(_QUARTERS)]
     overlaps = [
         abs(_correlation(z @ leading.of(pieces[0] + pieces[k])[0], z @ leading.of(sum(pieces[1:]) - pieces[k])[0], w))
-        for k in range(1, FOLDS)
+        for k in range(1, _QUARTERS)
     ]
     halves = sum(overlaps) / len(overlaps)
     disorder = (1 / max(halves, 1e-6) - 1) / 2  # a step on a share s of the rows has alignment (1 + disorder / s)^-1/2
@@ -276,15 +279,15 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     target = y @ combination
     projection, kappa = z @ direction, np.empty(len(z))
     projection *= np.copysign(1.0, _correlation(projection, target, w))
-    for k in range(FOLDS):
-        rows = sample.fold == k
+    for k in range(_QUARTERS):
+        rows = quarter == k
         if rows.any():
             away = z @ leading.of(sum(pieces) - pieces[k])[0] if not rows.all() else projection
             kappa[rows] = np.copysign(1.0, _correlation(away, projection, w)) * away[rows]
     kappa = normal_scores(kappa, w)
     size = math.sqrt(w @ target**2 / w.sum()) or 1.0
     link = fit_link(kappa, target / size, w)
-    theory, note = _theory(fitted, link, (1 + disorder * FOLDS / (FOLDS - 1)) ** -0.5)
+    theory, note = _theory(fitted, link, (1 + disorder * _QUARTERS / (_QUARTERS - 1)) ** -0.5)
     return Diagnosis(
         rows=len(z),
         inputs=fitted.varying,

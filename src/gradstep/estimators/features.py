@@ -43,9 +43,9 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         ``sigma``: a name (``"relu"``, ``"tanh"``, ``"erf"``, ...), a formula in x or a function, as everywhere in
         gradstep.
     eta : "auto", float or Step
-        Step size. ``"auto"`` compares steps that change the pre-activations by 0, 1, 2, 4 and 8 times their own
-        size (root mean square) by leave-one-out errors of a narrower network, each row scored with a step that has not
-        seen it (`gradstep.estimators.step_choice`). Zero means ordinary random features.
+        Step size. ``"auto"`` compares steps that change the pre-activations by 0, 1.5 and 6 times their own size (root
+        mean square) by leave-one-out errors of a narrower network, each row scored with a step that has not seen it
+        (`gradstep.estimators.step_choice`), and takes the best. Zero means ordinary random features.
     damping : "auto", float > 0 or infinity
         ``delta``. ``"auto"`` compares, together with the sizes of the step, the plain gradient with the damping that is
         the best penalty of a ridge regression on the inputs themselves; where `eta` is given, it is the plain gradient.
@@ -101,7 +101,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
     Memory stays bounded: rows are read in blocks, and X may be a `numpy.memmap` or anything with a shape, a dtype and
     slices (HDF5, zarr); nothing of the size (rows, width) is kept in `fit`.
 
-    Rows are dealt into samples by a hash of their values. Copies of a row stay together, the order of rows
+    Rows are dealt into folds and samples by a hash of their values. Copies of a row stay together, the order of rows
     does not matter, and a weight does exactly what repeating the row would do.
 
     Examples

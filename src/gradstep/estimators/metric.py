@@ -26,7 +26,7 @@ __all__ = ["HOST", "Metric", "measure"]
 
 Host = NDArray[np.float64]
 
-HOST = Backend(numpy_namespace, None, "float64", threads=1)
+HOST = Backend(numpy_namespace, None, "float64")
 """For tables in memory that are too small to be worth starting threads for."""
 
 _SIDE = 2048

@@ -29,7 +29,7 @@ Host = NDArray[np.float64]
 SCALES = (1.5, 6.0)
 """Sizes of step tried: root mean square change of the pre-activations, relative to what they were."""
 
-FOLDS = 4
+FOLDS = 3
 CHOICE_WIDTH = 256
 CHOICE_ROWS = 4096
 

@@ -23,6 +23,18 @@ def test_a_step_learns_a_single_index(single_index):
     assert 1 - one_step.score(X[test], y[test]) < 0.5 * (1 - random_features.score(X[test], y[test]))
 
 
+def test_damping_finds_what_correlated_inputs_hide():
+    """The targets follow a difference of two columns that are nearly equal; the plain gradient follows their sum."""
+    random = np.random.default_rng(0)
+    common, own = random.standard_normal((800, 1)), random.standard_normal((800, 12))
+    X, y = common + 0.3 * own, np.tanh(2 * (own[:, 0] - own[:, 1]))
+    train, test = slice(0, 400), slice(400, None)
+    chosen = gs.OneStepRegressor(width=128, random_state=0).fit(X[train], y[train])
+    plain = gs.OneStepRegressor(width=128, damping=np.inf, random_state=0).fit(X[train], y[train])
+    assert np.isfinite(chosen.damping_)
+    assert 1 - chosen.score(X[test], y[test]) < 0.8 * (1 - plain.score(X[test], y[test]))
+
+
 def test_readout_is_the_ridge_solution(single_index):
     """The penalised loss in the units of the targets has no slope at the fitted coefficients."""
     X, y = single_index

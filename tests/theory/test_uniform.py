@@ -361,6 +361,15 @@ def test_unreached_tolerance_is_an_error_that_says_what_to_change():
         solve_leverage(equations, tolerance=-1.0)
 
 
+@pytest.mark.parametrize("coefficient", [5.0, 8.0])
+def test_features_too_large_for_double_precision_are_refused(coefficient):
+    # A mean square of -2e17 at a residual of 1e-13, before the average was looked at.
+    problem = BASE.replace(activation="exp(x/2)", eta=gs.Step(coefficient, 0.5), n_step=1200)
+    assert gs.predict(problem.replace(eta=gs.Step(1.0, 0.5))).test_error > 0
+    with pytest.raises(NotConverged, match="smaller step"):
+        gs.predict(problem)
+
+
 def test_intermediate_exponent_has_no_limit():
     with pytest.raises(InvalidInput, match=r"eta\.exponent"):
         gs.predict(gs.Problem.ba2022(psi1=2, psi2=2, lam=1e-3, eta=gs.Step(1.0, 0.25)))

@@ -21,6 +21,9 @@ from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, ide
 
 __all__ = ["UniformSolution", "solve"]
 
+#: Largest share of the error that a node of kappa may contribute where it should contribute none.
+_LOST = 1e-6
+
 Array = NDArray[np.float64]
 
 
@@ -196,7 +199,7 @@ def solve(
     Raises
     ------
     NotConverged
-        If the fixed point does not reach `tolerance`, or the fit is singular to rounding.
+        If the fixed point does not reach `tolerance`, the fit is singular to rounding, or the errors' average is.
     """
     g0, g2 = features.mean, features.variance
     h0, h1, weight = features.teacher_mean, features.teacher_slope, features.weight
@@ -246,6 +249,15 @@ def solve(
     error = point.leverage * response[:, :nodes]
     readout_norm = (direct - resolvent * response[:, nodes:]).sum(axis=1)
     train_error = (weight * error / (1 + point.leverage) ** 2).sum(axis=1)
+    # A mean square below zero is rounding, and much of it at the last nodes of kappa is an average cut off: both happen
+    # with features of which a few inputs are so large that they hide all others.
+    part = weight * error
+    last = np.abs(features.kappa) >= np.abs(features.kappa).max()
+    scale = np.abs(part).sum(axis=1) + (weight * label_square).sum(axis=1)
+    lost = np.max(np.maximum(-part, np.where(last, part, 0.0)).max(axis=1) / scale)
+    if not lost <= _LOST:
+        advice = "Use a smaller step, or an activation that grows more slowly."
+        raise NotConverged("the average of the errors along the spike", float(lost), _LOST, advice)
     return UniformSolution(
         test_error=(weight * error).sum(axis=1) - noise**2,
         train_error=train_error,

@@ -7,8 +7,10 @@ import pytest
 
 from gradstep.papers import ba2022, cui2024, moniri2024
 from gradstep.problem import Problem
+from gradstep.theory.bulk import isotropic
 from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
+from gradstep.theory.predict import stacked
 from gradstep.theory.random_features import random_features_of
 from gradstep.theory.step import step_statistics
 from gradstep.theory.uniform import solve
@@ -38,9 +40,17 @@ def test_one_group_is_the_saddle_point_of_cui() -> None:
     step = step_statistics(problem, d, width, float(problem.n_step))
     groups = neuron_groups(step, problem.readout, d, odd=True, rows="isotropic")
     table = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
-    features = type(table)(*(np.asarray(values)[None] for values in vars(table).values()))
-    sizes = (np.array([value]) for value in (problem.noise, d, width, n, problem.ridge))
-    found = solve(features, groups.weight[None], *sizes)
+    found = solve(
+        stacked([table]),
+        stacked([groups]),
+        stacked([isotropic(len(groups.weight))]),
+        noise=np.array([problem.noise]),
+        dimension=np.array([d]),
+        width=np.array([width]),
+        samples=np.array([n]),
+        ridge=np.array([problem.ridge]),
+        shrinkage=np.ones(1),
+    )
     v = width * groups.weight / found.point.inverse_resolvent[0]
     inner = np.diag(1 / found.point.density[0]) + found.point.linear_gain[0]
     omega = (d - 1) * np.linalg.inv(inner).sum()

@@ -41,6 +41,7 @@ numpydoc_show_class_members = False
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
+    "parallel": 2,
     "subsection_order": ["../examples/network", "../examples/papers", "../examples/data"],
     "within_subsection_order": "pictures.Order",
     "image_scrapers": ("pictures.scrape",),

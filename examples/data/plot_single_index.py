@@ -46,12 +46,17 @@ figures
 # %%
 # In the conventions of the theory
 # --------------------------------
-# Without offsets, and with rows of its own for the step, the network is the one that `gradstep.predict` knows; on data
-# like this the prediction can be held against the measurement.
+# Without offsets and damping, and with rows of its own for the step, the network is the one that `gradstep.predict`
+# knows; on data like this the prediction can be held against the measurement.
 
 y = tables["one index"]
 model = gs.OneStepRegressor(
-    width=256, activation="tanh", offset=0, sample_split=True, random_state=0
+    width=256,
+    activation="tanh",
+    offset=0,
+    damping=float("inf"),
+    sample_split=True,
+    random_state=0,
 ).fit(X, y)
 before, after = model.diagnose(X, y).theory.unexplained
 print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -22,7 +23,8 @@ def mathml(node: nodes.Element, display: str) -> str:
     text = convert(source, display=display)
     if "\\" in text or "<mi>&</mi>" in text:
         logger.warning("formula not understood: %s", source, location=node)
-    return text
+    # A bar has the spaces of a relation unless told otherwise; norms have none.
+    return re.sub("<mo([^>]*)>(?=&#x0007C;)", r'<mo\1 lspace="0" rspace="0">', text)
 
 
 def visit_math(self: HTML5Translator, node: nodes.math) -> None:

@@ -1,0 +1,347 @@
+"""What each part of the bulk is worth: the real network against networks whose rows are replaced, on the same draws.
+
+    python -m benchmarks.bulk_terms run FILE --d 256 --seeds 300    measure; goes on where FILE ends
+    python -m benchmarks.bulk_terms run LARGER --d 512 --seeds 300 --rows network --only relu
+    python -m benchmarks.bulk_terms run DIAGONAL --rows diagonal --only relu
+    python -m benchmarks.bulk_terms table JSON FILE --larger LARGER --diagonal DIAGONAL    what the docs show
+
+Measured is a literal network in NumPy; nothing of the package takes part. One draw serves
+four first layers:
+
+``network``
+    The rows after the real step.
+``gaussian``
+    Given the samples of the step, each row is Gaussian with the mean and covariance that theory assumes: what is left
+    of sigma' after its mean and its linear term becomes independent noise.
+``isotropic``
+    Rows of ``gaussian`` that keep their projection on the spike direction and their norm, but point anywhere else.
+``fixed``
+    Rows with the mean projection and the mean norm of their readout: the spiked random features model.
+
+A fifth, ``diagonal``, is measured on demand: rows of ``gaussian`` whose matrix of squared residuals is replaced by the
+parabola that theory has for its diagonal in the eigenbasis of the linear one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import erf, expit
+
+from gradstep import Problem, Step, predict_many
+
+Array = np.ndarray
+ROWS = ("network", "gaussian", "isotropic", "fixed")
+NOISE = 0.1
+SAMPLES = 1.6  # of the fit, per dimension
+PENALTIES = (0.002, 0.01, 0.1)  # per dimension
+TEST_SAMPLES = 1024
+#: Samples of the step per dimension, and step scales in units of sqrt(N).
+RATIOS = (0.25, 0.5, 1.0, 4.0)
+STEPS = (1.0, 3.0)
+
+
+class Student(NamedTuple):
+    """An activation with its derivative, and the teacher it meets."""
+
+    function: Callable[[Array], Array]
+    derivative: Callable[[Array], Array]
+    teacher: str
+
+
+STUDENTS = {
+    "relu": Student(lambda z: np.maximum(z, 0), lambda z: (z > 0).astype(z.dtype), "relu"),
+    "softplus": Student(lambda z: np.log1p(np.exp(-np.abs(z))) + np.maximum(z, 0), expit, "tanh(x)+0.3*x**2"),
+    "tanh": Student(np.tanh, lambda z: 1 - np.tanh(z) ** 2, "tanh"),
+    "erf_scaled": Student(lambda z: erf(z / 2**0.5), lambda z: (2 / np.pi) ** 0.5 * np.exp(-z * z / 2), "sin"),
+    "hardtanh": Student(lambda z: np.clip(z, -1, 1), lambda z: (np.abs(z) < 1).astype(z.dtype), "tanh"),
+}
+TEACHERS: dict[str, Callable[[Array], Array]] = {
+    "relu": lambda z: np.maximum(z, 0),
+    "tanh(x)+0.3*x**2": lambda z: np.tanh(z) + 0.3 * z * z,
+    "tanh": np.tanh,
+    "sin": np.sin,
+}
+
+
+class Setting(NamedTuple):
+    """One point of the grid."""
+
+    activation: str
+    readout: str
+    ratio: float
+    step: float
+
+
+SETTINGS = [Setting(*s) for s in itertools.product(STUDENTS, ("gaussian", "constant"), RATIOS, STEPS)]
+
+
+def first_layers(setting: Setting, d: int, rng: np.random.Generator, kinds: Sequence[str]) -> dict[str, Array]:
+    """Draw, step, and return the rows of these kinds, shape (N, d) with N = d."""
+    student, samples = STUDENTS[setting.activation], int(setting.ratio * d)
+    initial = rng.standard_normal((d, d)) / d**0.5
+    readout = rng.standard_normal(d) if setting.readout == "gaussian" else np.ones(d)
+    x = rng.standard_normal((samples, d))
+    labels = TEACHERS[student.teacher](x[:, 0]) + NOISE * rng.standard_normal(samples)
+    fields = x @ initial.T
+    residual = labels - student.function(fields) @ readout / d
+    slope = student.derivative(fields)
+    nodes = np.linspace(-10, 10, 100_001)
+    weights = np.exp(-(nodes**2) / 2)
+    weights /= weights.sum()
+    values = student.derivative(nodes)
+    mean, linear = weights @ values, weights @ (nodes * values)
+    rest = (weights @ values**2 - mean**2 - linear**2) ** 0.5
+    stepped = setting.step * readout[:, None] / samples
+    signal = x.T @ residual
+    network = initial + stepped * ((residual[:, None] * slope).T @ x)
+    noise = linear * fields + rest * rng.standard_normal((samples, d))
+    gaussian = initial + stepped * (mean * signal + (residual[:, None] * noise).T @ x)
+
+    direction = signal / np.linalg.norm(signal)
+    projection = gaussian @ direction
+    off = rng.standard_normal((d, d))
+    off -= np.outer(off @ direction, direction)
+    off /= np.linalg.norm(off, axis=1, keepdims=True)
+    norm = np.sum(gaussian**2, axis=1) - projection**2
+    isotropic = np.outer(projection, direction) + norm[:, None] ** 0.5 * off
+    # Mean of the squared norm given the readout: 1 + 2 a k tr B/d + a^2 (k^2 tr B^2 + the rest's) / d off the spike.
+    scale = setting.step / samples
+    bulk = (x.T * residual) @ x
+    first = scale * linear * np.trace(bulk) / d
+    second = scale**2 * (linear**2 * np.sum(bulk**2) / d + rest**2 * np.sum(residual**2 * np.sum(x * x, axis=1)))
+    mean_norm = (1 + 2 * readout * first + readout**2 * second) * (d - 1) / d
+    spike = setting.step * readout * mean * np.linalg.norm(signal) / samples
+    fixed = np.outer(spike, direction) + mean_norm[:, None] ** 0.5 * off
+
+    def diagonal() -> Array:
+        values, basis = np.linalg.eigh(bulk / samples)
+        squares = (x.T * residual**2) @ x / samples
+        powers = np.vander(values, 3)
+        fitted = powers @ np.linalg.lstsq(powers, np.sum(basis * (squares @ basis), axis=0), rcond=None)[0]
+        kept = initial @ basis * (1 + setting.step * linear * np.outer(readout, values))
+        added = setting.step * rest * np.sqrt(np.maximum(fitted, 0) / samples) * rng.standard_normal((d, d))
+        return np.outer(spike, direction) + (kept + readout[:, None] * added) @ basis.T
+
+    layers = {"network": network, "gaussian": gaussian, "isotropic": isotropic, "fixed": fixed}
+    return {kind: diagonal() if kind == "diagonal" else layers[kind] for kind in kinds}
+
+
+def errors(setting: Setting, d: int, seed: int, kinds: Sequence[str] = ROWS) -> Array:
+    """Return test and training error, shape (kind of rows, 2, penalty)."""
+    student = STUDENTS[setting.activation]
+    teacher = TEACHERS[student.teacher]
+    rng = np.random.default_rng([SETTINGS.index(setting), seed, d])
+    layers = first_layers(setting, d, rng, kinds)
+    samples = int(SAMPLES * d)
+    x = rng.standard_normal((samples, d))
+    labels = teacher(x[:, 0]) + NOISE * rng.standard_normal(samples)
+    fresh = rng.standard_normal((TEST_SAMPLES, d), dtype=np.float32)
+    target = teacher(fresh[:, 0])
+    penalties = np.array(PENALTIES)[:, None, None] * d * np.eye(d)
+    out = []
+    for rows in layers.values():
+        features = student.function(x @ rows.T)
+        fit = np.linalg.solve(features.T @ features + penalties, (features.T @ labels)[:, None])[..., 0].T
+        train = np.mean((labels[:, None] - features @ fit) ** 2, axis=0)
+        guess = student.function(fresh @ rows.T.astype(np.float32)) @ fit.astype(np.float32)
+        out.append((np.mean((target[:, None] - guess) ** 2, axis=0), train))
+    return np.array(out, dtype=float)
+
+
+def run(path: Path, d: int, seeds: int, kinds: Sequence[str], only: str) -> None:
+    """Measure the settings that `path` lacks, a line of JSON each."""
+    done = {tuple(line["setting"]) for line in _lines(path)} if path.exists() else set()
+    for setting in SETTINGS:
+        if setting in done or only not in " ".join(map(str, setting)):
+            continue
+        start = time.perf_counter()
+        values = np.array([errors(setting, d, seed, kinds) for seed in range(seeds)])
+        with path.open("a") as file:
+            file.write(json.dumps({"setting": setting, "d": d, "errors": np.round(values, 7).tolist()}) + "\n")
+        print(*setting, f"{time.perf_counter() - start:.0f} s", flush=True)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _theory(setting: Setting, d: int) -> Array:
+    """Return predicted errors, shape (model, 2, penalty), of `structured`, `isotropic` and `fixed` rows."""
+    problems = [
+        Problem(
+            activation=setting.activation,
+            teacher=STUDENTS[setting.activation].teacher,
+            d=d,
+            width=d,
+            n_step=int(setting.ratio * d),
+            n=int(SAMPLES * d),
+            eta=Step(setting.step, exponent=0.5),
+            ridge=penalty * d,
+            noise=NOISE,
+            readout=setting.readout,
+        )
+        for penalty in PENALTIES
+    ]
+    models = (("network", "structured"), ("network", "isotropic"), ("isotropic", "isotropic"))
+    return np.array(
+        [
+            [[p.test_error for p in predicted], [p.train_error for p in predicted]]
+            for rows, bulk in models
+            for predicted in [predict_many(problems, rows=rows, bulk=bulk)]
+        ]
+    )
+
+
+class _Measured(NamedTuple):
+    """One setting: theory and network, per cent of the network; shapes end with (test or training error, penalty)."""
+
+    setting: Setting
+    d: int
+    mean: Array
+    error: Array
+    off: Array  # (model, ...): theory over network, less one
+    replaced: Array  # (kind, ...): replaced rows over the network, less one, on the same draws
+    replaced_error: Array
+
+    @classmethod
+    def of(cls, line: dict[str, Any]) -> _Measured:
+        values, setting, d = np.array(line["errors"]), Setting(*line["setting"]), line["d"]
+        network, count = values[:, 0], len(values)
+        mean = network.mean(axis=0)
+        paired = 100 * (values[:, 1:] - values[:, :1]) / mean
+        return cls(
+            setting,
+            d,
+            mean,
+            network.std(axis=0, ddof=1) / count**0.5,
+            100 * (_theory(setting, d) / mean - 1),
+            paired.mean(axis=0),
+            paired.std(axis=0, ddof=1) / count**0.5,
+        )
+
+    @property
+    def within(self) -> Array:
+        """Whether theory is within 1.5 % or 2.5 standard errors of the network."""
+        return (np.abs(self.off) <= 1.5) | (np.abs(self.off) <= 250 * self.error / self.mean)
+
+    def row(self) -> dict[str, Any]:
+        """Return what the docs show: the middle one of the penalties."""
+        row = {
+            "activation": self.setting.activation,
+            "teacher": STUDENTS[self.setting.activation].teacher,
+            "readout": self.setting.readout,
+            "n_step_per_d": self.setting.ratio,
+            "eta_over_sqrt_width": self.setting.step,
+            "large_step": self.setting.step == max(STEPS),
+            "d": self.d,
+        }
+        for index, name in enumerate(("test_error", "train_error")):
+            cell = (index, 1)
+            mean, error = self.mean[cell], self.error[cell]
+            row[name] = {"mean": round(mean, 5), "error": round(error, 5), "percent": round(100 * error / mean, 2)}
+            for model, off in zip(("structured", "rows", "isotropic"), self.off, strict=True):
+                row[name][model] = round(off[cell], 2)
+            for kind, off, error in zip(ROWS[1:], self.replaced, self.replaced_error, strict=False):
+                row[name][f"replaced_{kind}"] = {"off": round(off[cell], 2), "error": round(error[cell], 2)}
+        return row
+
+
+def _diagonal_row(line: dict[str, Any]) -> dict[str, Any]:
+    """Return what the diagonal changes, in per cent of the network, for the docs."""
+    setting, values = Setting(*line["setting"]), np.array(line["errors"])
+    paired = 100 * (values[:, 1] - values[:, 0]) / values[:, 0].mean(axis=0)
+    off, error = paired.mean(axis=0)[:, 1], paired.std(axis=0, ddof=1)[:, 1] / len(values) ** 0.5
+    row = {"activation": setting.activation, "readout": setting.readout, "n_step_per_d": setting.ratio}
+    for index, name in enumerate(("test_error", "train_error")):
+        row[name] = {"off": round(off[index], 2), "error": round(error[index], 2)}
+    return row
+
+
+def table(out: Path, first: Path, larger: Path, diagonal: Path) -> None:
+    """Write theory beside the measurements: all settings at one size, some at a larger one."""
+    measured = [_Measured.of(line) for line in _lines(first)]
+    within = np.array([m.within for m in measured])
+    off = np.abs([m.off for m in measured])
+    # The network against Gaussian rows of the same covariance, both on the same draws.
+    gaussian = np.array([(m.replaced[0], m.replaced_error[0]) for m in measured])
+    close = (np.abs(gaussian[:, 0]) <= 1.5) | (np.abs(gaussian[:, 0]) <= 2.5 * gaussian[:, 1])
+    summary: dict[str, Any] = {"values": int(within[:, 0, 0].size), "penalties": PENALTIES}
+    for index, model in enumerate(("structured", "rows", "isotropic")):
+        summary[model] = {
+            "within": np.round(100 * within[:, index].mean(axis=(0, 2)), 1).tolist(),
+            "median": np.round(np.median(off[:, index], axis=(0, 2)), 2).tolist(),
+            "largest": np.round(off[:, index].max(axis=(0, 2)), 1).tolist(),
+        }
+    summary["gaussian"] = {
+        "within": np.round(100 * close.mean(axis=(0, 2)), 1).tolist(),
+        "median": np.round(np.median(np.abs(gaussian[:, 0]), axis=(0, 2)), 2).tolist(),
+        "largest": np.round(np.abs(gaussian[:, 0]).max(axis=(0, 2)), 1).tolist(),
+    }
+    sizes = [_Measured.of(line) for line in _lines(larger)]
+    again = {m.setting for m in sizes}
+    with_size = sorted(
+        [m for m in [*measured, *sizes] if m.setting in again], key=lambda m: (SETTINGS.index(m.setting), m.d)
+    )
+    # What still misses the bound at the largest size at which a setting was measured.
+    final = {m.setting: m for m in sorted([*measured, *sizes], key=lambda m: m.d)}.values()
+    left = np.concatenate([np.abs(m.off[0])[~m.within[0]] for m in final])
+    summary["left"] = {
+        "count": len(left),
+        "of": 2 * summary["values"],
+        "largest": round(float(left.max(initial=0.0)), 1),
+        "size": max(m.d for m in final),
+    }
+    line = _lines(first)[0]
+    settings = {
+        "command": "python -m benchmarks.bulk_terms",
+        "d": line["d"],
+        "width": line["d"],
+        "n": f"{SAMPLES} d",
+        "noise": NOISE,
+        "ridge": f"{PENALTIES[1]} d",
+        "seeds": len(line["errors"]),
+    }
+    content = {
+        "settings": settings,
+        "summary": summary,
+        "rows": [m.row() for m in sorted(measured, key=lambda m: SETTINGS.index(m.setting))],
+        "with_size": [m.row() for m in with_size],
+        "diagonal": [_diagonal_row(line) for line in _lines(diagonal)],
+    }
+    out.write_text(json.dumps(content, indent=1) + "\n")
+    print(json.dumps(summary, indent=1))
+
+
+def main() -> None:
+    """Measure, or put theory beside what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    measure = commands.add_parser("run")
+    measure.add_argument("path", type=Path)
+    measure.add_argument("--d", type=int, default=256)
+    measure.add_argument("--seeds", type=int, default=300)
+    measure.add_argument("--rows", choices=("all", "network", "diagonal"), default="all")
+    measure.add_argument("--only", default="", help="settings that hold this text, as in 'relu gaussian 4.0'")
+    compare = commands.add_parser("table")
+    compare.add_argument("out", type=Path)
+    compare.add_argument("first", type=Path)
+    compare.add_argument("--larger", type=Path, required=True)
+    compare.add_argument("--diagonal", type=Path, required=True)
+    options = parser.parse_args()
+    if options.command == "run":
+        kinds = {"all": ROWS, "network": ROWS[:1], "diagonal": ("network", "diagonal")}[options.rows]
+        run(options.path, options.d, options.seeds, kinds, options.only)
+    else:
+        table(options.out, options.first, options.larger, options.diagonal)
+
+
+if __name__ == "__main__":
+    main()

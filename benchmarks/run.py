@@ -1,4 +1,4 @@
-"""Print one table of all timed comparisons: ``make bench``, or ``make bench ARGS="--quick --json FILE"``.
+"""Print one table of timed comparisons: ``make bench``, or ``make bench ARGS="theory page --json FILE"``.
 
 Every row is a ratio measured in this run, next to its baseline. Nothing fails here: a row says whether its target is
 met. Wall clocks on a shared machine vary; look at a row that misses narrowly more than once.
@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ import numpy as np
 from benchmarks import bench_app, bench_estimators, bench_simulation, bench_sweeps, bench_theory
 
 Row = dict[str, Any]
+
+PARTS = ("theory", "page", "simulation", "sweeps", "estimators")
+#: Left out where it has to be quick.
+SLOW = ("page", "simulation")
 
 
 def simulation_rows(*, memory: bool) -> list[Row]:
@@ -85,23 +90,28 @@ def machine() -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> None:
     """Measure, print the table, and write it as JSON where asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"which of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="no simulation and no page, smaller grids, fewer tables")
     parser.add_argument("--no-memory", action="store_true", help="leave out the 200,000-sample row (about 90 s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows to FILE")
     options = parser.parse_args(arguments)
     about = machine()
     began = time.perf_counter()
-    print("theory ...", file=sys.stderr, flush=True)
-    rows = bench_theory.run(quick=options.quick)
-    print("sweeps ...", file=sys.stderr, flush=True)
-    rows += bench_sweeps.run_all(quick=options.quick)
-    print("estimators ...", file=sys.stderr, flush=True)
-    rows += bench_estimators.run_all(quick=options.quick)
-    if not options.quick:
-        print("page ...", file=sys.stderr, flush=True)
-        rows += bench_app.run()
-        print("simulation ...", file=sys.stderr, flush=True)
-        rows += simulation_rows(memory=not options.no_memory)
+    measures: dict[str, Callable[[], list[Row]]] = {
+        "theory": lambda: bench_theory.run(quick=options.quick),
+        "sweeps": lambda: bench_sweeps.run_all(quick=options.quick),
+        "estimators": lambda: bench_estimators.run_all(quick=options.quick),
+        "page": bench_app.run,
+        "simulation": lambda: simulation_rows(memory=not options.no_memory),
+    }
+    rows: list[Row] = []
+    for part in options.parts or PARTS:
+        if part not in PARTS:
+            parser.error(f"part {part!r}: one of {', '.join(PARTS)}")
+        if options.quick and part in SLOW:
+            continue
+        print(part, "...", file=sys.stderr, flush=True)
+        rows += measures[part]()
     about["seconds"] = round(time.perf_counter() - began, 1)
     print(table(rows))
     print("\n" + ", ".join(f"{name} {value}" for name, value in about.items()))

@@ -44,9 +44,7 @@ def two(z, random):
 
 
 @pytest.mark.parametrize("damping", [math.inf, 0.4])
-@pytest.mark.parametrize(
-    ("target", "repeat", "step_share"), [(index, None, None), (two, 5, None), (two, None, 0.5)], ids=str
-)
+@pytest.mark.parametrize(("target", "repeat", "step_share"), [(index, None, None), (two, 5, None), (two, None, 0.5)])
 def test_scores_are_those_of_unseen_rows(target, repeat, step_share, damping):
     """Every fold, by hand: a step on the other folds, and for each row a ridge fit without it and its copies."""
     sample, hashes = sample_of(24, target, 3, repeat, step_share)

@@ -19,7 +19,7 @@ from matplotlib.artist import Artist
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 
-from gradstep.papers.drawing import _HUES, DARK, LIGHT
+from gradstep.papers.drawing import DARK, HUES, LIGHT
 
 #: Ink of light pages to that of dark ones.
 _INK = {to_hex(LIGHT.text): DARK.text, to_hex(LIGHT.grid): DARK.grid}
@@ -30,7 +30,7 @@ STYLE: dict[str, Any] = {
     "axes.facecolor": "none",
     "axes.grid": True,
     "axes.labelcolor": LIGHT.text,
-    "axes.prop_cycle": cycler(color=[_HUES[k] for k in ("large", "small", "between", "initial", "infinite", "few")]),
+    "axes.prop_cycle": cycler(color=[HUES[k] for k in ("large", "small", "between", "initial", "infinite", "few")]),
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlelocation": "left",

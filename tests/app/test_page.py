@@ -13,7 +13,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.app.settings import DEFAULT, problem_of
-from gradstep.papers.drawing import _HUES
+from gradstep.papers.drawing import HUES
 
 #: The machine may be busy.
 PATIENCE = 60_000
@@ -448,5 +448,5 @@ def test_phone_width_and_both_schemes(browser, server, scheme):
 def test_colours_are_those_of_the_figures(api):
     style = api.get("/static/style.css").text
     for regime in ("initial", "small", "between", "few", "large", "infinite"):
-        hue = _HUES[regime]
+        hue = HUES[regime]
         assert re.search(rf"--{regime}: light-dark\({hue},", style), regime

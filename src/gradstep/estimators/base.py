@@ -103,19 +103,6 @@ class Training:
 class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
     """Fits and applies the first layer; the estimators add targets and a readout."""
 
-    activation: Any
-    width: Any
-    eta: Any
-    damping: Any
-    readout: Any
-    n_steps: Any
-    offset: Any
-    sample_split: Any
-    whiten: Any
-    random_state: Any
-    dtype: Any
-    device: Any
-
     def __init__(
         self,
         width: int = 512,

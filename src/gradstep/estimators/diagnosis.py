@@ -14,7 +14,7 @@ from gradstep.errors import GradstepError
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import HOST, Metric, measure
-from gradstep.estimators.step_choice import NO_STEP, SCALES, Move, Sample, StepErrors, score_steps
+from gradstep.estimators.step_choice import NO_STEP, SCALES, Move, Sample, StepErrors, gradient_on, score_steps
 from gradstep.problem import Problem, Readout
 from gradstep.theory import Prediction, predict_many
 
@@ -249,7 +249,7 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     metric = measure(z, y, w, sample.copies, sample.step_rows)
 
     def step_on(rows: NDArray[np.bool_], mean: bool = True) -> Host:
-        return metric.damped(_gradient(layer, sample, rows, mean=mean), fitted.damping)
+        return metric.damped(gradient_on(layer, sample, rows, mean=mean), fitted.damping)
 
     change = fitted.stepped.weights - layer.weights
     everything = step_on(np.ones(len(z), dtype=bool))
@@ -314,13 +314,6 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     )
 
 
-def _gradient(layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_], *, mean: bool = True) -> Host:
-    w = sample.weights[rows]
-    if not rows.any():
-        return np.zeros(layer.weights.shape)
-    return layer.gradient(HOST, [(sample.z[rows], sample.y[rows], w)]) / (float(w.sum()) if mean else 1.0)
-
-
 class _Leading:
     """Finds the direction of the inputs along which a change of the first layer moves the pre-activations most."""
 
@@ -353,7 +346,7 @@ def _spectrum(fitted: Fitted, sample: Sample, metric: Metric, random: np.random.
     order = random.permutation(len(sample.y))
     shuffled = replace(sample, y=sample.y[order])
     for _ in range(fitted.n_steps if fitted.eta else 0):
-        gradient = metric.damped(_gradient(layer, shuffled, np.ones(len(order), dtype=bool)), fitted.damping)
+        gradient = metric.damped(gradient_on(layer, shuffled, np.ones(len(order), dtype=bool)), fitted.damping)
         layer = layer.moved(gradient, fitted.eta, metric)
     shares = []
     for which in (fitted.initial, fitted.stepped, layer):

@@ -22,7 +22,18 @@ from gradstep.estimators.leave_one_out import Copies, Scores, factorise
 from gradstep.estimators.metric import HOST, Metric
 from gradstep.simulation.backend import Array
 
-__all__ = ["NO_STEP", "SCALES", "Move", "Sample", "StepErrors", "candidates", "choice_width", "eta_of", "score_steps"]
+__all__ = [
+    "NO_STEP",
+    "SCALES",
+    "Move",
+    "Sample",
+    "StepErrors",
+    "candidates",
+    "choice_width",
+    "eta_of",
+    "gradient_on",
+    "score_steps",
+]
 
 Host = NDArray[np.float64]
 
@@ -152,7 +163,7 @@ def score_steps(layer: FirstLayer, sample: Sample, metric: Metric, moves: Sequen
     StepErrors
     """
     folds = list(sample.folds())
-    gradients = [_gradient(layer, sample, seen) for seen, _ in folds]
+    gradients = [gradient_on(layer, sample, seen) for seen, _ in folds]
     # One penalty for all folds of a step, as in the fit itself; penalties are relative, so folds can be compared.
     order = np.argsort(np.concatenate([np.flatnonzero(scored) for _, scored in folds]), kind="stable")
     squares = []
@@ -175,9 +186,11 @@ def _joined(parts: Sequence[Scores]) -> Scores:
     return Scores(parts[0].penalties, squares, np.concatenate([part.weights for part in parts]))
 
 
-def _gradient(layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_]) -> Host:
+def gradient_on(layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_], *, mean: bool = True) -> Host:
+    """Return the gradient on some rows of a sample: its mean over them, or its sum; zero without rows."""
     w = sample.weights[rows]
-    total = float(w.sum())  # zero with a single fold: too few distinct rows to leave some out of the step
+    # No rows with a single fold: too few distinct ones to leave some out of the step.
+    total = float(w.sum()) if mean else 1.0
     return layer.gradient(HOST, [(sample.z[rows], sample.y[rows], w)]) / (total or 1.0)
 
 
@@ -194,7 +207,7 @@ def _stepped(
     eta = eta_of(move, layer, change, metric, n_steps)
     for number in range(n_steps):
         if number:
-            change = metric.damped(_gradient(layer, sample, rows), move.damping)
+            change = metric.damped(gradient_on(layer, sample, rows), move.damping)
         layer = layer.moved(change, eta, metric)
     return layer
 

@@ -17,10 +17,10 @@ from scipy.optimize import isotonic_regression
 from gradstep.papers.figure import FigureResult
 from gradstep.papers.panels import Guide, Histogram, Image, Line, Mark, Panel, Points
 
-__all__ = ["DARK", "LIGHT", "Ink", "draw"]
+__all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 
 #: One hue a regime, in every figure; curves of one regime differ in lightness. Legible on white and on dark grey.
-_HUES = {
+HUES = {
     "initial": "#7f7f8c",
     "small": "#2f80d0",
     "between": "#8a5bd1",
@@ -114,8 +114,8 @@ def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]
         labels = [label for label in dict.fromkeys(label for r, label in shown if r == regime) if label]
         for rank, label in enumerate(labels):
             place = 0.0 if len(labels) == 1 else 0.45 * (rank / (len(labels) - 1) - 0.6)
-            colours[regime, label] = _shade(_HUES.get(regime, ink.text), place)
-        colours[regime, ""] = _shade(_HUES.get(regime, ink.text), 0.0)
+            colours[regime, label] = _shade(HUES.get(regime, ink.text), place)
+        colours[regime, ""] = _shade(HUES.get(regime, ink.text), 0.0)
     return colours
 
 
@@ -183,7 +183,7 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
 def _draw_image(axes: Axes, image: Image, panel: Panel, ink: Ink) -> None:
     """Fill the cells around the points of the grid; the name of a category stands where it is clearest."""
     category, strength = np.asarray(image.category), np.asarray(image.strength, dtype=float)
-    hues = np.array([mpl.colors.to_rgb(_HUES[regime]) for _, regime in image.labels])
+    hues = np.array([mpl.colors.to_rgb(HUES[regime]) for _, regime in image.labels])
     cells = np.concatenate([hues[category], (0.15 + 0.85 * strength)[..., None]], axis=-1)
     edges = [_edges(np.asarray(v, dtype=float), s) for v, s in ((image.x, panel.x_scale), (image.y, panel.y_scale))]
     axes.pcolormesh(*edges, cells, zorder=0, rasterized=True)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
 import psutil
@@ -298,3 +299,28 @@ def test_a_cluster_that_loses_a_worker_and_then_its_scheduler(settings, undistur
         assert "Traceback" not in said
     assert all(undisturbed[name] == content for name, content in results(folder).items())
     finish(settings, folder, undisturbed)
+
+
+def test_ctrl_c_while_a_worker_starts_is_neither_lost_nor_heard_by_the_worker(monkeypatch):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    pool = Processes(1)
+    spawn = ProcessPoolExecutor._spawn_process
+
+    def spawn_and_interrupt(self):
+        spawn(self)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "_spawn_process", spawn_and_interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            pool.submit(0, Task("gradstep.sweeps.task:digest", {"x": 1}, 0))
+        (worker,) = workers_of(os.getpid())
+        worker.send_signal(signal.SIGINT)
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == blocked_before
+        time.sleep(0.5)
+        assert worker.is_running()
+        assert worker.status() != psutil.STATUS_ZOMBIE
+    finally:
+        signal.signal(signal.SIGINT, before)
+        pool.close()

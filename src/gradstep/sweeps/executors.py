@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from time import monotonic
 from typing import Any, Protocol
 
@@ -172,15 +172,20 @@ def _count(workers: int | None) -> int:
 
 @contextlib.contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Let processes that are started here ignore Ctrl-C from their first instant, before they can say so themselves."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set signals
+    """Let processes that are started here be deaf to Ctrl-C from their first instant, before they can say so themselves.
+
+    The signal is blocked, which children inherit, and not ignored: one that comes meanwhile waits for this process.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield  # no such thing on Windows
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Its start unblocks the signal.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _enter_worker() -> None:

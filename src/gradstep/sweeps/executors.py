@@ -172,7 +172,7 @@ def _count(workers: int | None) -> int:
 
 @contextlib.contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Let processes that are started here be deaf to Ctrl-C from their first instant, before they can say so themselves.
+    """Let processes started here be deaf to Ctrl-C from their first instant, before they can say so themselves.
 
     The signal is blocked, which children inherit, and not ignored: one that comes meanwhile waits for this process.
     """

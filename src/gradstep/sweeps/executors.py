@@ -152,11 +152,15 @@ class Processes:
         if pool is not None:
             # Public from Python 3.14 on as terminate_workers.
             workers = list((getattr(pool, "_processes", None) or {}).values())
+            # It closes pipes that the library's own clean-up at exit may still write to.
+            manager = getattr(pool, "_executor_manager_thread", None)
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:
                 worker.terminate()
             for worker in workers:
                 worker.join(timeout=2)
+            if manager is not None:
+                manager.join(timeout=2)
 
     def close(self) -> None:
         """End the workers at once."""

@@ -265,7 +265,7 @@ def test_bounds_are_kept():
         ("bounds of split", {}, {"over": "split", "bounds": {"split": (1, 100)}}),
         ("n_step", {"n_step": math.inf}, {"over": "split"}),
         ("n_step + n", {"n_step": 5, "n": 4}, {"over": "split"}),
-        ("output_scale", {"output_scale": "1/sqrt(N)", "readout": "gaussian"}, {"over": "eta"}),
+        ("output_scale", {"output_scale": "1/sqrt(N)", "activation": "relu"}, {"over": "eta"}),
     ],
 )
 def test_bad_input_is_named(field, changes, arguments):

@@ -445,7 +445,7 @@ class Problem:
             The activation is used as given (subtract its mean for a centred one).
         residual : {"y - f", "y"}
             Their literal residual, or the one in which the initial output is negligible: smaller by ``sqrt(N)``, as
-            in the canonical network. `gradstep.predict` covers a step with the second only.
+            in the canonical network. Their formulas for the step are for the second.
         """
         phi, psi = _positive("phi", phi), _positive("psi", psi)
         lam, c = _positive("lam", lam), _non_negative("c", c)

@@ -152,16 +152,15 @@ def test_names_and_steps_are_labels():
 
 
 def test_a_theory_that_fails_does_not_end_the_sweep(tmp_path):
-    # No theory for the literal residual after a step: its simulations are there all the same.
-    problem = PROBLEM.replace(output_scale="1/sqrt(N)")
-    design = design_of(problem, {"eta": [0.0, 1.0]}, seeds=2)
-    states = []
-    state = run(design, tmp_path, workers=1, report=states.append)
-    if state.failed:  # pragma: no branch
-        assert "InvalidInput" in state.first_failure
+    # No theory where the initial output grows with the width: its simulations are there all the same.
+    problem = PROBLEM.replace(output_scale="1/sqrt(N)", activation="relu")
+    design = design_of(problem, {"readout": ["gaussian", "constant"]}, seeds=2)
+    state = run(design, tmp_path, workers=1)
+    assert state.failed == 1
+    assert "InvalidInput" in state.first_failure
     dataset = collect(tmp_path)
     assert np.isfinite(dataset.test_error.values).all()
-    assert np.isnan(dataset.test_error_theory.values[1]) == bool(state.failed)
+    assert np.isnan(dataset.test_error_theory.values).tolist() == [False, True]
 
 
 def test_what_single_precision_costs_is_said(tmp_path):
@@ -221,7 +220,12 @@ def test_letters_and_ratios_resume_in_their_own_directory(tmp_path):
 
 def test_failed_tasks_are_said():
     with pytest.warns(RuntimeWarning, match="failed"):
-        gs.sweep(PROBLEM.replace(output_scale="1/sqrt(N)"), {"n": [30]}, seeds=0, workers=1)
+        gs.sweep(
+            PROBLEM.replace(output_scale="1/sqrt(N)", activation="relu", readout="constant"),
+            {"n": [30]},
+            seeds=0,
+            workers=1,
+        )
 
 
 def test_z_scores_do_not_depend_on_the_number_of_seeds():

@@ -18,6 +18,7 @@ from gradstep.theory.bulk import Bulk, BulkModel, bulk_law, isotropic
 from gradstep.theory.features import ConditionalFeatures, conditional_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.limits import limiting_prediction
+from gradstep.theory.own_output import given_own_output
 from gradstep.theory.prediction import Curve, Prediction
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.uniform import UniformSolution, solve
@@ -50,7 +51,7 @@ class _Tables(NamedTuple):
     bulk: Bulk
     #: The last three with a leading axis of length one, for problems that share them.
     batched: tuple[ConditionalFeatures, Groups, Bulk]
-    #: Factor of the rows along the readout; the spiked random features model has none.
+    #: Factor of the rows along the readout; the spiked random features model has none, but for an output of order one.
     shrinkage: float
     #: What members of a batch must have in common.
     shape: tuple[int, ...]
@@ -85,9 +86,9 @@ def predict(
     Raises
     ------
     InvalidInput
-        After a step with an initial output of order one (``output_scale="1/sqrt(N)"``), which no theory here covers; on
-        a step ``width**exponent`` with exponent strictly between 0 and 1/2 in the proportional limit (where the
-        error is a staircase in the exponent that no finite size is near), or other combinations without a theory.
+        On a step ``width**exponent`` with exponent strictly between 0 and 1/2 in the proportional limit (where the
+        error is a staircase in the exponent that no finite size is near), or an initial output that diverges with the
+        width (``output_scale="1/sqrt(N)"``, activation and readout both with a mean).
     NotConverged
         If the equations' true residual stays above 1e-10.
     """
@@ -177,22 +178,19 @@ def _tables(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _T
     sizes = _sizes(problem)
     if problem.is_limit and 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
         raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
-    if problem.output_scale != "1/N" and problem.step_size > 0:
-        # The spike then points partly along the rows it is added to, which the equations for independent rows miss.
-        allowed = "'1/N' for a prediction after a step (moniri2024 with residual='y'); simulation takes both"
-        raise InvalidInput("output_scale", problem.output_scale, allowed)
-    step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
+    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
+    step = given_own_output(problem, literal, sizes.width)
     odd = problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
     features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
-    shrinkage = step.readout_shrinkage if rows == "network" else 1.0
+    shrinkage = step.readout_shrinkage if rows == "network" or step is not literal else 1.0
     if model == "structured":
         bulk = bulk_law(problem, step, groups, sizes.d, sizes.n_step)
     else:
         bulk = isotropic(len(groups.weight))
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(bulk.spike.any()))
     batched = stacked([features]), stacked([groups]), stacked([bulk])
-    return _Tables(step, features, groups, bulk, batched, shrinkage, shape)
+    return _Tables(literal, features, groups, bulk, batched, shrinkage, shape)
 
 
 def stacked(tables: Sequence[_Table]) -> _Table:

@@ -31,7 +31,8 @@ class Curve:
     Attributes
     ----------
     kappa : ndarray, shape (nodes,)
-        Projection ``<x, v>``, increasing.
+        Projection ``<x, v>``, increasing. (With an initial output of order one ``v`` is along the common part of the
+        rows after the step; for large steps that is the gradient.)
     learned : ndarray, shape (nodes,)
         Mean of the trained network's output given kappa.
     target : ndarray, shape (nodes,)

@@ -309,7 +309,7 @@ def _readout_polynomials(readout: Readout, groups: Groups, step: StepStatistics,
     if readout.kind == "gaussian":
         # The readout is known from the projection up to a Gaussian error.
         spread = np.sqrt(groups.weight @ groups.projection**2)
-        correlation = (step.spike + step.initial_overlap) / spread
+        correlation = step.spike / spread
         known = hermite_values(groups.projection / spread, _DEGREE)
         if odd:
             known[::2] = 0

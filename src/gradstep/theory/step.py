@@ -227,7 +227,7 @@ def step_statistics(problem: Problem, d: float, width: float, n_step: float) -> 
         residual_noise=noise_variance,
         drift=e * psi.slope * residual_mean,
         initial_overlap=-activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0,
-        # In scale "1/sqrt(N)" the own output is of order one, and the equations below do not cover it.
+        # With an own output of order one the rows are taken given it (`gradstep.theory.own_output`).
         readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,
         projection_gain=gain,
         projection_variance=(2 * curvature * along, curvature**2 * along_square + rest * gain),

@@ -1,0 +1,60 @@
+r"""The step of a network whose output at initialisation is of order one (``output_scale = "1/sqrt(N)"``).
+
+The linear part of that output is ``mu_1 <b, x>`` with ``b = W_0^T a / sqrt(N)``: a sum of all rows of the first layer.
+The residual holds it, so that the gradient points partly along ``b``, and with it along every row that it is added to.
+Given ``b`` the rows are independent again,
+
+    W_0 = a b^T / (sqrt(N) E a^2) + (1 - a a^T / |a|^2) G,
+
+``G`` being a copy of the first layer that knows nothing of ``b``. With ``e = eta / sqrt(N)`` and ``g = g' - mu_1 b``,
+where ``g'`` has the teacher and the step's samples, the rank-one part of the step is ``e E[sigma'] a g^T``. Together
+
+    W_1 = a u^T + (1 - a a^T / |a|^2) G + ...,      u = (1 / (sqrt(N) E a^2) - e E[sigma'] mu_1) b + e E[sigma'] g':
+
+one spike, along ``u``, on rows whose component along the readout is gone. This project.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from gradstep.gaussian import moments
+from gradstep.problem import Problem
+from gradstep.theory.step import StepStatistics
+
+__all__ = ["given_own_output"]
+
+
+def given_own_output(problem: Problem, step: StepStatistics, width: float) -> StepStatistics:
+    """Return the step in the form that holds for independent rows: a spike along ``u``.
+
+    Parameters
+    ----------
+    problem : Problem
+    step : StepStatistics
+        The step itself, its spike along the gradient.
+    width : float
+
+    Returns
+    -------
+    StepStatistics
+        With the `alignment` of ``u``, a `spike` and an `initial_overlap` that sum to ``|u|``, and a `readout_shrinkage`
+        of zero; `step` itself where the initial output is small or the step has no spike. What concerns the bulk is
+        left as it is along the gradient: it matters once the step is of order ``sqrt(N)``, and then ``u`` is along it.
+    """
+    if problem.output_scale == "1/N" or step.spike == 0:
+        return step
+    activation, power = moments(problem.activation), problem.readout.second_moment
+    gain = problem.eta.size(width) / math.sqrt(width) * activation.derivative_mean
+    along_output = 1 / (math.sqrt(width) * power) - gain * activation.linear
+    without_output = step.gradient_norm**2 - activation.linear**2 * power
+    norm = math.sqrt(along_output**2 * power + gain**2 * without_output)
+    overlap = along_output / (math.sqrt(width) * norm)
+    return replace(
+        step,
+        alignment=gain * step.alignment * step.gradient_norm / norm,
+        spike=norm - overlap,
+        initial_overlap=overlap,
+        readout_shrinkage=0.0,
+    )

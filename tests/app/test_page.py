@@ -15,6 +15,7 @@ import gradstep as gs
 from gradstep.app.settings import DEFAULT, problem_of
 from gradstep.papers.drawing import HUES
 
+STUDIES = re.compile(r"/api/(best|spectrum)$")
 #: The machine may be busy.
 PATIENCE = 60_000
 
@@ -37,8 +38,12 @@ class Page:
         if message.type in ("error", "warning") and "the server responded with a status of 422" not in message.text:
             self.complaints.append(message.text)
 
-    def open(self, fragment=""):
+    def open(self, fragment="", studies=False):
+        """Open the page; unless `studies`, its questions for optima and spectra wait, which cost seconds each."""
         self.page.goto("about:blank")  # only the fragment may differ from the page before
+        self.page.unroute(STUDIES)
+        if not studies:
+            self.page.route(STUDIES, lambda route: None)
         self.requests.clear()
         self.page.goto(self.address + fragment)
         self.settled()
@@ -115,7 +120,7 @@ def changed(**fields):
 
 
 def test_first_sight(watched):
-    page = watched.open()
+    page = watched.open(studies=True)
     assert "features are learned" in page.inner_text("#regime-title")
     assert "below the kernel bound" in page.inner_text("#regime-verdict")
     assert watched.shown() == pytest.approx(error_at(DEFAULT), rel=1e-3)
@@ -172,6 +177,7 @@ def test_sliders_by_keyboard_with_names_for_screen_readers(watched):
     assert slider.get_attribute("aria-valuetext") == f"{after:.3g}"
     assert watched.shown() == pytest.approx(error_at(changed(n={"per_d": after})), rel=2e-3)
     assert page.locator("#n:focus-visible").count() == 1
+    watched.until(f"document.querySelector('#said').textContent.includes('Test error {watched.shown():.3g}')")
     nameless = page.evaluate(
         """() => [...document.querySelectorAll('input, select, button')].filter(e => e.offsetParent &&
            !(e.labels?.length || e.ariaLabel || e.getAttribute('aria-label') || e.textContent.trim())).map(e => e.id)"""
@@ -204,11 +210,30 @@ def test_choices(watched):
     page.select_option("#ridge_unit", "per_n")
     watched.settled()
     assert watched.shown() == pytest.approx(error_at(DEFAULT), rel=1e-3)
-    page.click("#reset")
+    assert page.inner_text("label[for=ridge]") == "Ridge penalty Λ/n"
+
+
+def test_the_limit(watched):
+    page = watched.open(studies=True)
     page.check("#limit")
     watched.settled()
     assert watched.shown() == pytest.approx(error_at(changed(d="inf")), rel=1e-3)
     watched.until("document.querySelector('#spectrum-caption').textContent.includes('d = 1000')")
+    # Between 0 and 1/2 there is no theory in the limit: two places of the axis remain, and are seen as points.
+    page.select_option("#axis", "alpha")
+    watched.settled()
+    assert page.inner_text("#failure").startswith("No prediction at 58 of 60 places. Step exponent: 0 or at least 1/2")
+    sizes = page.evaluate("[...document.querySelector('#errors').data.find(t => t.name === 'test').marker.size]")
+    assert [k for k, size in enumerate(sizes) if size] == [0, 59]
+    watched.write("alpha-value", "0.3")
+    page.select_option("#axis", "n")
+    watched.settled()
+    assert page.inner_text("#error-alpha") == "Allowed: 0 or at least 1/2 when d is infinite"
+    assert page.locator("#alpha-value").get_attribute("aria-invalid") == "true"
+    assert page.inner_text("#regime-title") == "No prediction for this setting"
+    watched.write("alpha-value", "0.5")
+    assert page.inner_text("#error-alpha") == page.inner_text("#failure") == ""
+    assert "features are learned" in page.inner_text("#regime-title")
 
 
 def test_every_axis(watched):
@@ -227,6 +252,8 @@ def test_every_axis(watched):
     assert page.locator("#errors-data tbody tr").count() == 60
     watched.write("axis-from", "7")
     assert "above the other end" in page.inner_text("#error-axis")
+    watched.write("axis-from", "seven")
+    assert page.inner_text("#error-axis") == "“seven” is not a number"
 
 
 def test_formula_errors_are_shown_at_the_field(watched):
@@ -248,13 +275,18 @@ def test_formula_errors_are_shown_at_the_field(watched):
     watched.write("width-value", "-3")
     assert "ratio" in page.inner_text("#error-width")
     watched.write("width-value", "wide")
-    assert "a number" in page.inner_text("#error-width")
+    assert page.inner_text("#error-width") == "“wide” is not a number"
+    watched.write("width-value", "2")
+    assert page.inner_text("#error-width") == ""
 
 
 def test_comparison_of_four_and_the_state_in_the_address(watched):
     page = watched.open()
+    assert page.locator(".chip").count() == 0
     for value in ("1", "2", "6"):
-        page.click("#compare")
+        page.locator("#compare").press("Enter")
+        # The focus is where it was, or at the new setting when there can be no more.
+        assert page.evaluate("document.activeElement.closest('#chips') !== null")
         watched.write("width-value", value)
     assert page.locator("#compare").count() == 0
     tests = [name for name in watched.traces() if name.endswith(" test")]
@@ -273,28 +305,60 @@ def test_comparison_of_four_and_the_state_in_the_address(watched):
     again.close()
     # The address may be changed by hand.
     page.evaluate("location.hash = '#axis=n&A.noise=0.5'")
-    watched.until("document.querySelectorAll('.chip').length === 1")
+    watched.until("document.querySelectorAll('.chip').length === 0")
     watched.settled()
     assert watched.shown() == pytest.approx(error_at(changed(noise=0.5)), rel=1e-3)
     page.click("#compare")
     watched.settled()
-    page.get_by_role("button", name="Remove setting A").click()
+    page.get_by_role("button", name="Remove setting A").press("Enter")
     watched.settled()
-    assert page.locator(".chip").count() == 1
+    assert page.locator(".chip").count() == 0
+    assert page.evaluate("document.activeElement.id") == "compare"
 
 
 def test_presets(watched, api):
     page = watched.open()
-    for preset in api.get("/api/start").json()["presets"]:
-        page.select_option("#preset", preset["name"])
+    facts = api.get("/api/start").json()
+    presets = {preset["name"]: preset for preset in facts["presets"]}
+    # One of each kind, and with one curve, three, four and more; the numbers of all are checked without a browser.
+    for name in (
+        "fig3a",
+        "staircase",
+        "initial",
+        "theorem3",
+        "theorem5",
+        "fig6_vocabulary",
+        "fig8_spectrum",
+        "fig2_sin",
+    ):
+        preset = presets[name]
+        page.select_option("#preset", name)
         watched.settled()
         traces = watched.traces()
-        count = len(preset["settings"])
+        count = len(preset["shown"])
         names = ["test"] if count == 1 else [f"{'ABCD'[k]} test" for k in range(count)]
-        assert [name for name in traces if name.endswith("test")] == names, preset["name"]
+        assert [name for name in traces if name.endswith("test")] == names, name
         assert all(value is not None for name in names for value in traces[name]["y"])
         assert preset["title"] in page.inner_text("#preset-note")
         assert page.inner_text("#failure") == ""
+    # A figure of five curves: the fifth takes the place of the chosen one, which can come back.
+    assert len(preset["settings"]) == 5
+    labels = [setting["label"] for setting in preset["settings"]]
+    shown = [labels[k] for k in preset["shown"]]
+    (other,) = set(labels) - set(shown)
+    (swap,) = page.locator("#preset-note button").all()
+    assert swap.inner_text() == other
+    swap.press("Enter")
+    watched.settled()
+    assert page.locator(".chip [aria-pressed=true] span").inner_text() == other
+    assert page.locator("#preset-note button").inner_text() == shown[-1]
+    at_swap = preset["settings"][labels.index(other)]["problem"]
+    assert watched.shown() == pytest.approx(error_at(at_swap), rel=1e-3)
+    # A figure that is no curve of problems says where it is drawn, and leaves the page as it is.
+    traces = watched.traces()
+    page.select_option("#preset", label="Cui et al. 2024: The functions that a step makes available")
+    assert "gradstep reproduce --paper cui2024 --figure fig7_pool" in page.inner_text("#preset-note")
+    assert watched.traces() == traces
     # The name of a figure is an address.
     page.evaluate("location.hash = '#figure=fig3a'")
     watched.until("document.querySelectorAll('.chip').length === 4")
@@ -319,6 +383,9 @@ def test_simulation_with_progress_and_cancel(watched):
     assert "A network" not in watched.traces()
     watched.write("noise-value", "0.1")
     assert "A network" in watched.traces()
+    watched.write("d-value", "200000")
+    page.click("#run")
+    watched.until("document.querySelector('#error-simulate').textContent.includes('smaller sizes')")
     page.fill("#places", "20")
     page.fill("#seeds", "100")
     watched.write("d-value", "300")
@@ -328,9 +395,6 @@ def test_simulation_with_progress_and_cancel(watched):
     page.click("#cancel")
     watched.until("document.querySelector('#simulation-status').textContent === 'Cancelled.'")
     page.wait_for_selector("#run:not([hidden])")
-    watched.write("d-value", "200000")
-    page.click("#run")
-    watched.until("document.querySelector('#error-simulate').textContent.includes('smaller sizes')")
 
 
 def test_closing_the_tab_ends_its_simulation(browser, server, api):
@@ -381,7 +445,9 @@ def test_downloads(watched, tmp_path):
     assert download("png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     drawing = ElementTree.parse(download("svg"))
     assert drawing.getroot().tag.endswith("svg")
-    assert "kernel bound" in "".join(drawing.getroot().itertext())
+    words = "".join(drawing.getroot().itertext())
+    assert "kernel bound" in words
+    assert "Test error (solid), training error (dotted)" in words
 
     page.click("#downloads summary")
     page.click("[data-download=py]")
@@ -395,10 +461,10 @@ def test_downloads(watched, tmp_path):
 
 
 def test_best_of_both(watched):
-    page = watched.open("#A.readout=constant&A.d=64")
+    page = watched.open("#A.readout=constant&A.d=64", studies=True)
     before = watched.shown()
     page.click("#best-both")
-    watched.until("document.querySelector('#best-both').textContent.startsWith('Go to')")
+    watched.until("document.querySelector('#best-both').textContent.startsWith('Set best')")
     watched.until("!document.querySelector('#best-both').disabled")
     watched.settled()
     best = gs.tune(problem_of(changed(readout="constant", d=64)))
@@ -425,11 +491,68 @@ def test_stale_requests_are_not_queued(watched):
     assert watched.shown() == pytest.approx(error_at(changed(ridge={"per_d": value})), rel=2e-3)
 
 
+def test_a_request_that_takes_long_is_dropped_for_a_newer_one(watched):
+    page = watched.open()
+    held, dropped = [], []
+
+    def hold_the_first(route):
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.on("requestfailed", lambda request: dropped.append(request))
+    page.route("**/api/curves", hold_the_first)
+    watched.requests.clear()
+    page.locator("#noise").press("ArrowRight")
+    assert page.evaluate("document.documentElement.dataset.state") == "working"
+    for value in ("0.5", "0.6", "0.7"):
+        page.fill("#noise-value", value)
+        page.locator("#noise-value").press("Enter")
+    watched.settled()
+    page.unroute("**/api/curves")
+    assert [request for request in dropped if request.url.endswith("/api/curves")] == [held[0].request]
+    # What came between is never asked for.
+    assert sum(url.endswith("/api/curves") for url in watched.requests) == 2
+    assert watched.shown() == pytest.approx(error_at(changed(noise=0.7)), rel=1e-3)
+
+
+def test_a_server_that_is_gone_is_named(watched):
+    page = watched.open()
+    page.route("**/api/curves", lambda route: route.abort())
+    watched.slide("noise", 50)
+    assert "Does gradstep app still run" in page.inner_text("#failure")
+    page.unroute("**/api/curves")
+    watched.slide("noise", 60)
+    assert page.inner_text("#failure") == ""
+    # The browser reports it too.
+    watched.complaints = [text for text in watched.complaints if "ERR_FAILED" not in text]
+
+
+def contrast(one, other):
+    """Contrast of two colours as WCAG 2.2 defines it."""
+    dark, light = sorted(map(luminance, (one, other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour):
+    channels = [int(channel) / 255 for channel in re.findall(r"\d+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_phone_width_and_both_schemes(browser, server, scheme):
     phone = Page(browser, server, viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
     page = phone.open("#figure=fig1&B=wide&B.width=4&C=narrow&C.width=0.5")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    # Settings of one regime are told apart by lightness, and none fades into the card.
+    lines, card = page.evaluate(
+        """() => [document.getElementById('errors').data.filter(t => / test$/.test(t.name)).map(t => t.line.color),
+           getComputedStyle(document.querySelector('.errors')).backgroundColor]"""
+    )
+    assert len(set(lines)) == 3
+    assert min(contrast(line, card) for line in lines) >= 3
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0] < 60")
     assert dark == (scheme == "dark")
     page.locator("#d").scroll_into_view_if_needed()

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import gradstep as gs
-from gradstep.app.presets import presets
+from gradstep.app.presets import elsewhere, presets
 from gradstep.app.regimes import regime_of, verdict
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
 from gradstep.errors import InvalidInput
@@ -135,7 +135,7 @@ def test_places_without_an_answer_do_not_hide_the_others(api):
     axis = {"name": "alpha", "from": 0.0, "to": 0.5, "scale": "linear"}
     found = api.post("/api/curves", json=request(changed(d="inf"), **axis)).json()
     assert [value is None for value in found["curve"]["test_error"]] == [False, True, True, True, False]
-    assert "eta.exponent" in found["failure"]
+    assert found["failure"]["field"] == "eta.exponent"
     nowhere = api.post("/api/curves", json=request(changed(d="inf"), **axis | {"from": 0.1, "to": 0.4}))
     assert (nowhere.status_code, nowhere.json()["error"]["field"]) == (422, "eta.exponent")
 
@@ -225,10 +225,18 @@ def test_presets_are_valid_and_of_every_paper():
     assert {p["paper"] for p in found} == {"Ba et al. 2022", "Moniri et al. 2024", "Cui et al. 2024"}
     for preset in found:
         axis = Axis.parse({**preset["axis"], "count": 2})
-        assert 1 <= len(preset["settings"]) <= 4
-        for setting in preset["settings"]:
-            for place in axis.places:
-                problem_of(axis.apply(setting["problem"], place))
+        assert 1 <= len(preset["shown"]) <= 4
+        assert sorted(set(preset["shown"])) == preset["shown"]
+        assert preset["shown"][-1] == len(preset["settings"]) - 1
+        problems = [problem_of(axis.apply(s["problem"], place)) for s in preset["settings"] for place in axis.places]
+        assert all(math.isfinite(prediction.test_error) for prediction in gs.predict_many(problems)), preset["name"]
+
+
+def test_every_figure_is_a_preset_or_says_where_it_is_drawn():
+    commands = {f"gradstep reproduce --paper {figure.paper} --figure {figure.name}" for figure in load_figures()}
+    told = {figure["command"] for figure in elsewhere()}
+    assert told < commands
+    assert len(told) + len(presets()) == len(commands)
 
 
 def test_presets_of_learning_curves_are_the_figures_curves():

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradstep import __version__
 from gradstep.app.openapi import DOCUMENT
-from gradstep.app.presets import presets
+from gradstep.app.presets import elsewhere, presets
 from gradstep.app.settings import AXES, DEFAULT
 from gradstep.gaussian import REGISTERED
 from gradstep.problem import CONVENTION
@@ -16,7 +16,7 @@ __all__ = ["openapi", "start"]
 
 
 def start() -> dict[str, Any]:
-    """Return axes, the first setting, the functions known by name, and the presets."""
+    """Return axes, the first setting, the functions known by name, the presets and the figures that are none."""
     return {
         "version": __version__,
         "convention": CONVENTION,
@@ -24,6 +24,7 @@ def start() -> dict[str, Any]:
         "default": DEFAULT,
         "functions": list(REGISTERED),
         "presets": presets(),
+        "elsewhere": elsewhere(),
     }
 
 

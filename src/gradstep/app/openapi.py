@@ -82,14 +82,15 @@ _AXIS = _object(
     },
     ["name"],
 )
-_ERROR = _object({"error": _object({"message": {"type": "string"}}, ["message"])}, ["error"])
+_WHY = _object({"message": {"type": "string"}}, ["message"])
+_ERROR = _object({"error": _WHY}, ["error"])
 _CURVE = _object(
     {
         "curve": _object(
             {"x": _NUMBERS, "test_error": _NUMBERS, "train_error": _NUMBERS}, ["x", "test_error", "train_error"]
         ),
         "here": _object({"test_error": _NULLABLE, "kernel_bound": _NUMBER, "regime": {"type": "object"}}, ["regime"]),
-        "failure": {"type": ["string", "null"]},
+        "failure": {"anyOf": [_WHY, {"type": "null"}]},
     },
     ["curve", "here"],
 )

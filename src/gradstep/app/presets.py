@@ -1,4 +1,4 @@
-"""Settings of the papers' figures that are curves of problems, read from the figures' own settings files."""
+"""The papers' figures: settings of those that are curves of problems, from their own files, and what draws the rest."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from gradstep.app.settings import AXES, setting_of
 from gradstep.papers.figure import PAPERS, Figure, load_figures
 from gradstep.problem import Problem, Step
 
-__all__ = ["presets"]
+__all__ = ["elsewhere", "presets"]
 
+#: Curves that the page compares.
 _MOST = 4
 #: Parameters of the papers that are an axis of the page; a parameter that is not a ratio to d is left out.
 _AXES = {
@@ -33,8 +34,8 @@ def presets() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``paper``, ``title``, ``stated`` and ``ours`` (whose settings they are), ``note``
-        (what differs from the figure), ``axis``, ``shows``
-        (``errors``, ``learned`` or ``spectrum``) and ``settings``, one to four with a ``label`` each.
+        (what differs from the figure), ``axis``, ``shows`` (``errors``, ``learned`` or ``spectrum``), ``settings``,
+        one a curve with a ``label`` each, and ``shown``, the places in it of the one to four to begin with.
     """
     found = []
     for figure in load_figures():
@@ -54,15 +55,27 @@ def presets() -> list[dict[str, Any]]:
     return found
 
 
+def elsewhere() -> list[dict[str, str]]:
+    """Return ``paper``, ``title`` and ``command`` of the figures that are not curves of problems."""
+    known = {preset["name"] for preset in presets()}
+    return [
+        {
+            "paper": PAPERS[figure.paper],
+            "title": figure.title,
+            "command": f"gradstep reproduce --paper {figure.paper} --figure {figure.name}",
+        }
+        for figure in load_figures()
+        if figure.name not in known
+    ]
+
+
 def _made(axis: Mapping[str, Any], curves: Sequence[Curve], shows: str = "errors", note: str = "") -> dict[str, Any]:
-    """Return a preset; of more curves than the page compares, evenly chosen ones."""
-    chosen = [curves[k] for k in sorted({round(k) for k in np.linspace(0, len(curves) - 1, _MOST)})]
-    if len(chosen) < len(curves):
-        note = f"{note} {len(chosen)} of the figure's {len(curves)} curves.".strip()
+    """Return a preset; of more curves than the page compares, evenly chosen ones are shown first."""
+    shown = sorted({round(k) for k in np.linspace(0, len(curves) - 1, _MOST)})
     name = axis["name"]
     span = {key: axis.get(key, AXES[name][key]) for key in ("from", "to", "scale")}
-    settings = [{"label": label, "problem": setting} for label, setting in chosen]
-    return {"axis": {"name": name, **span}, "settings": settings, "shows": shows, "note": note}
+    settings = [{"label": label, "problem": setting} for label, setting in curves]
+    return {"axis": {"name": name, **span}, "settings": settings, "shown": shown, "shows": shows, "note": note}
 
 
 def _setting(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,8 +64,8 @@ def regime_of(problem: Problem, alignment: float) -> Regime:
         return Regime(
             "few",
             "Large step from few samples",
-            f"Every neuron moves by order one, but {ratio:.3g} samples per dimension point the spike only partly at "
-            f"the teacher: alignment {abs(alignment):.2f}.",
+            f"Every neuron moves by order one, but with n₀/d = {ratio:.3g} samples per dimension the spike points only "
+            f"partly at the teacher: alignment {abs(alignment):.2f}.",
         )
     return Regime(
         "large",

@@ -233,7 +233,7 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
         failure = next((part["failure"] for part in found if part["failure"]), None)
         if failure and all(value is None for value in curve["test_error"]):
             raise failure
-        return {"curve": curve, "here": now, "failure": str(failure) if failure else None}
+        return {"curve": curve, "here": now, "failure": _explained(failure).body["error"] if failure else None}
 
     async def study(name: str, request: Mapping[str, Any]) -> Any:
         """What takes seconds is kept for a page that is opened again."""

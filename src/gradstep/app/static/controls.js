@@ -1,6 +1,6 @@
 // Fields and sliders of one setting.
 
-import { readoutText, readoutValue } from "./state.js";
+import { UNITS, readoutText, readoutValue } from "./state.js";
 
 const STEPS = 200;
 
@@ -49,7 +49,7 @@ function slider(label, symbol, scale, get, set) {
 }
 
 const OPTIONS = {
-  n_step_kind: [["own", "its own number"], ["n", "as many as the fit (n₀ = n)"], ["inf", "infinitely many: population gradient"]],
+  n_step_kind: [["own", "as the slider says"], ["n", "as many as the fit, n₀ = n"], ["inf", "∞: population gradient"]],
   ridge_unit: [["per_d", "Λ = value × d"], ["per_n", "Λ = value × n  (Ba, Moniri)"], ["per_width", "Λ = value × N  (Cui)"]],
   of: [["width", "η = c N^α"], ["n", "η = c n^α  (Moniri)"]],
   readout: [["gaussian", "Gaussian"], ["constant", "constant, all 1"], ["-1:0.5,1:0.5", "signs ±1"], ["letters", "values with weights …"]],
@@ -67,11 +67,17 @@ export function controlOf(field) {
   return document.getElementById(`error-${id}`) ? id : null;
 }
 
+/** What the page calls a field of the server. */
+export function nameOf(field) {
+  const id = controlOf(field);
+  return SLIDERS[id]?.label ?? (id && id !== "axis" && id !== "simulate" ? id[0].toUpperCase() + id.slice(1).replace("_", " ") : field);
+}
+
 function sliderRow(name) {
   const { label, symbol } = SLIDERS[name];
   return `<div class="control" data-name="${name}">
     <label for="${name}">${label} <var>${symbol}</var></label>
-    <input id="${name}-value" class="value" inputmode="decimal" aria-label="${label} ${symbol}" aria-describedby="error-${name}">
+    <input id="${name}-value" class="value" inputmode="decimal" aria-describedby="error-${name}">
     <div class="track"><input id="${name}" type="range" min="0" max="${STEPS}" step="1" aria-describedby="error-${name}">
       <span class="best" id="best-${name}" hidden></span></div>
     <button type="button" class="hint" id="hint-${name}" hidden></button>
@@ -79,9 +85,9 @@ function sliderRow(name) {
   </div>`;
 }
 
-function selectRow(name, label) {
+function selectRow(name, label, described = "") {
   const options = OPTIONS[name].map(([value, text]) => `<option value="${value}">${text}</option>`).join("");
-  return `<div class="control choice"><label for="${name}">${label}</label><select id="${name}">${options}</select></div>`;
+  return `<div class="control choice"><label for="${name}">${label}</label><select id="${name}"${described}>${options}</select></div>`;
 }
 
 function formulaRow(name, label) {
@@ -104,20 +110,20 @@ export class Controls {
       group("Task", formulaRow("teacher", "Teacher"), sliderRow("noise"),
         `<p class="help" id="formulas">A name such as <code>relu</code>, or a formula: <code>tanh(x) + 0.3*x**2</code>, <code>H2 + 0.5*H3</code>.</p>`),
       group("Network", formulaRow("activation", "Activation"), sliderRow("width")),
-      group("Gradient step", sliderRow("c"), sliderRow("alpha"), sliderRow("n_step"), selectRow("n_step_kind", "that is")),
+      group("Gradient step", sliderRow("c"), sliderRow("alpha"), sliderRow("n_step"), selectRow("n_step_kind", "How many")),
       group("Ridge fit", sliderRow("n"), sliderRow("ridge")),
       group("Size", sliderRow("d"),
         `<div class="control check"><label><input type="checkbox" id="limit"> proportional limit, d → ∞</label></div>`),
       `<details class="more"><summary>Conventions and initial law</summary><fieldset>
-        ${selectRow("readout", "Readout at the start")}
+        ${selectRow("readout", "Readout at the start", ` aria-describedby="error-readout"`)}
         <div class="control formula" id="letters-row"><label for="letters">Values and weights</label>
           <input id="letters" spellcheck="false" aria-describedby="error-readout"></div>
         <p class="error" id="error-readout" role="alert"></p>
-        ${selectRow("initial_weights", "First layer at the start")}
+        ${selectRow("initial_weights", "First layer at the start", ` aria-describedby="error-initial_weights"`)}
         <p class="error" id="error-initial_weights" role="alert"></p>
         ${selectRow("ridge_unit", "Unit of the penalty")}
         ${selectRow("of", "Step size")}</fieldset></details>`,
-      `<div class="row"><button type="button" id="best-both">Go to the best ridge and step</button>
+      `<div class="row"><button type="button" id="best-both">Set best ridge and step</button>
         <button type="button" class="quiet" id="reset">Reset</button></div>
         <p class="error" id="error-best" role="alert"></p>`,
     ].join("");
@@ -142,7 +148,7 @@ export class Controls {
       field.addEventListener("change", () => {
         const text = field.value.trim();
         const value = text === "" ? NaN : Number(text);
-        if (Number.isNaN(value)) this.fail(name, "a number");
+        if (Number.isNaN(value)) this.fail(name, `“${text}” is not a number`);
         else change((p) => set(p, value), null);
       });
       this.byId(`hint-${name}`).addEventListener("click", (event) =>
@@ -179,13 +185,15 @@ export class Controls {
     this.problem = problem;
     for (const [name, { label, symbol, scale, get }] of Object.entries(SLIDERS)) {
       const value = get(problem);
+      const unitOf = name === "ridge" ? `/${UNITS[unit(problem)]}` : "";
+      this.form.querySelector(`label[for="${name}"] var`).textContent = symbol + unitOf;
       const range = this.byId(name);
       const fixed = !Number.isFinite(value) || (name === "n_step" && problem.n_step === "n");
       range.disabled = this.byId(`${name}-value`).disabled = fixed;
       if (Number.isFinite(value)) range.value = scale.of(value);
       this.byId(`${name}-value`).value = written(value, name === "d" ? 6 : 4);
       range.setAttribute("aria-valuetext", `${written(value)}`);
-      range.setAttribute("aria-label", `${label} ${symbol}`);
+      for (const field of [range, this.byId(`${name}-value`)]) field.setAttribute("aria-label", `${label} ${symbol}${unitOf}`);
       range.style.setProperty("--fill", `${(100 * range.value) / STEPS}%`);
     }
     for (const name of ["activation", "teacher"]) {
@@ -215,18 +223,18 @@ export class Controls {
     hint.textContent = text;
   }
 
+  /** Say what is wrong at the fields that a message describes. */
   fail(name, message) {
     const place = document.getElementById(`error-${name}`);
     if (!place) return;
     place.textContent = message;
-    const field = document.getElementById(name);
-    field?.setAttribute("aria-invalid", "true");
-    place.closest("details.more")?.setAttribute("open", "");
+    for (const field of document.querySelectorAll(`[aria-describedby~="error-${name}"]`)) field.setAttribute("aria-invalid", "true");
+    place.closest("details")?.setAttribute("open", "");
   }
 
   clear() {
     for (const place of document.querySelectorAll("p.error")) if (place.textContent) place.textContent = "";
-    for (const field of this.form.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
+    for (const field of document.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
   }
 }
 

@@ -41,12 +41,17 @@ export function json(curves, state, facts) {
   );
 }
 
+const KEY = "Test error (solid), training error (dotted); mean ± standard error of real networks (points), where simulated.";
+
 /** The figure on paper: light colours, with a title that says what it shows. */
 export async function figure(format, { traces, layout }, title, colours) {
   const paper = {
     ...layout, paper_bgcolor: "#fff", plot_bgcolor: "#fff", width: 900, height: 560,
-    title: { text: title, x: 0.02, xanchor: "left", font: { size: 16, color: colours.ink } },
-    margin: { ...layout.margin, l: 70, t: 56, b: 60 },
+    title: {
+      text: title, x: 0.02, xanchor: "left", font: { size: 16, color: colours.ink },
+      subtitle: { text: KEY, font: { size: 12, color: colours.soft } },
+    },
+    margin: { ...layout.margin, l: 70, t: 76, b: 60 },
   };
   const address = await Plotly.toImage({ data: traces, layout: paper }, { format, width: 900, height: 560, scale: format === "png" ? 2 : 1 });
   return (await fetchless(address));

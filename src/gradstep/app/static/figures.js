@@ -4,6 +4,8 @@
 import { written } from "./controls.js";
 
 export const REGIMES = ["initial", "small", "between", "few", "large", "infinite"];
+/** Least contrast of a line with what it lies on (WCAG 2.2, 1.4.11). */
+const CONTRAST = 3;
 const CONFIG = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: false };
 
 /** A colour of the style sheet as plotly understands it. */
@@ -28,12 +30,27 @@ function shade(colour, place) {
   return `rgb(${mix(r)}, ${mix(g)}, ${mix(b)})`;
 }
 
-/** One hue a regime; settings of one regime differ in lightness. */
+/** Luminance as the guidelines for contrast define it. */
+function luminance(colour) {
+  const [r, g, b] = colour.match(/[\d.]+/g).map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+function contrast(one, other) {
+  const [dark, light] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (light + 0.05) / (dark + 0.05);
+}
+
+/** One hue a regime; settings of one regime differ in lightness, and all stand out from the card. */
 export function coloursOf(regimes, colours) {
+  const towards = luminance(colours.card) > 0.5 ? -1 : 1;
   return regimes.map((regime, k) => {
+    const hue = colours[regime] ?? colours.ink;
     const same = regimes.map((r, j) => (r === regime ? j : -1)).filter((j) => j >= 0);
-    const place = same.length === 1 ? 0 : 0.8 * (same.indexOf(k) / (same.length - 1) - 0.55);
-    return shade(colours[regime] ?? colours.ink, place);
+    let palest = same.length === 1 ? 0 : 0.4;
+    while (contrast(shade(hue, towards * palest), colours.card) < CONTRAST) palest -= 0.02;
+    const share = same.length === 1 ? 0 : same.indexOf(k) / (same.length - 1);
+    return shade(hue, towards * (palest - share * (palest + 0.5)));
   });
 }
 
@@ -69,6 +86,23 @@ function spread(ends, gap) {
   return places;
 }
 
+/** The part of the axis over which a label at one end or in the middle stretches. */
+function reach(end, width) {
+  return { left: [0, width], center: [0.5 - width / 2, 0.5 + width / 2], right: [1 - width, 1] }[end];
+}
+
+/** Where a label at a horizontal line is farthest from all curves: which part of the line, and over or under it. */
+function calmest(level, width, lines) {
+  const spots = ["right", "left", "center"].flatMap((end) => [1, -1].map((side) => {
+    const [from, to] = reach(end, width);
+    const height = level + 0.035 * side;
+    const distances = lines.flatMap(([u, v]) => v.filter((_, k) => u[k] >= from && u[k] <= to).map((w) => Math.abs(w - height)));
+    // Beyond a tenth of the height nothing is gained.
+    return { end, side, room: height < 0.03 || height > 0.97 ? -1 : Math.min(0.1, ...distances) };
+  }));
+  return spots.reduce((best, spot) => (spot.room > best.room ? spot : best));
+}
+
 /** Ticks of a logarithmic axis as plain numbers: decades, with 2 and 5 between where the range is short. */
 function logAxis(low, high) {
   const decades = Math.log10(high / low);
@@ -85,18 +119,24 @@ function logAxis(low, high) {
  * Traces and layout of the errors.
  *
  * @param curves one a setting: {letter, label, colour, curve, here, active, points}
+ * @param width of the plot in pixels, for its labels
+ * @param named whether the guides have labels at their lines
  */
-export function errors({ curves, axis, axisLabel, guides, best }, colours) {
+export function errors({ curves, axis, axisLabel, guides, best, width, named }, colours) {
   const traces = [];
   const positive = (values) => values.map((v) => (v > 0 ? v : null));
+  // A place between two without an answer is on no line.
+  const alone = (values) => ({ size: values.map((v, k) => (v > 0 && !(values[k - 1] > 0) && !(values[k + 1] > 0) ? 7 : 0)), opacity: 1 });
   for (const { letter, colour, curve, active } of curves) {
     const name = curves.length > 1 ? `${letter} ` : "";
     traces.push({
-      x: curve.x, y: positive(curve.train_error), mode: "lines", name: `${name}training`,
+      x: curve.x, y: positive(curve.train_error), mode: "lines+markers", name: `${name}training`,
+      marker: { ...alone(curve.train_error), symbol: "circle-open", color: colour },
       line: { color: fade(colour, 0.75), width: 1.6, dash: "2px,3px" }, hovertemplate: `${name}training %{y:.4g}<extra></extra>`,
     });
     traces.push({
-      x: curve.x, y: positive(curve.test_error), mode: "lines", name: `${name}test`,
+      x: curve.x, y: positive(curve.test_error), mode: "lines+markers", name: `${name}test`,
+      marker: { ...alone(curve.test_error), color: colour },
       line: { color: colour, width: active ? 3.2 : 2.2 }, hovertemplate: `${name}test %{y:.4g} at %{x:.4g}<extra></extra>`,
     });
   }
@@ -136,13 +176,18 @@ export function errors({ curves, axis, axisLabel, guides, best }, colours) {
   const shapes = guides.filter((g) => g.y > low).map((g) => ({
     type: "line", xref: "paper", x0: 0, x1: 1, y0: g.y, y1: g.y, line: { color: colours.soft, width: 1.4, dash: g.dash }, layer: "below",
   }));
-  for (const g of guides.filter((g) => g.y > low)) {
-    // Where the curve is not: over the line at the end where it is below, or under it where it is above all along.
-    const right = mine?.curve.test_error.at(-1) < g.y;
-    const above = right || !(mine?.curve.test_error[0] > g.y);
+  const across = axis.scale === "log" ? (x) => Math.log(x / axis.from) / Math.log(axis.to / axis.from) : (x) => (x - axis.from) / (axis.to - axis.from);
+  const lines = curves.flatMap(({ curve }) => [curve.test_error, curve.train_error].map((values) => [curve.x.map(across), values.map(share)]));
+  if (mine?.here && Number.isFinite(mine.here.x)) lines.push([[across(mine.here.x)], [share(mine.here.test_error)]]);
+  for (const g of named ? guides.filter((g) => g.y > low) : []) {
+    const size = width < 420 ? 11 : 12;
+    const label = width < 420 ? g.short : g.label;
+    const room = (0.56 * size * label.length) / width;
+    const { end, side } = calmest(share(g.y), room, lines);
+    lines.push([reach(end, room), [1, 1].map(() => share(g.y) + 0.035 * side)]);
     annotations.push({
-      xref: "paper", x: right ? 0.995 : 0.005, y: Math.log10(g.y), text: g.label, showarrow: false, xanchor: right ? "right" : "left",
-      yanchor: above ? "bottom" : "top", font: { color: colours.soft, size: 12 }, yshift: above ? 2 : -2, bgcolor: fade(colours.card, 0.75), borderpad: 1,
+      xref: "paper", x: { left: 0.01, center: 0.5, right: 0.99 }[end], y: Math.log10(g.y), text: label, showarrow: false, xanchor: end,
+      yanchor: side > 0 ? "bottom" : "top", font: { color: colours.soft, size }, yshift: 2 * side, bgcolor: fade(colours.card, 0.75), borderpad: 1,
     });
   }
   if (mine?.here && Number.isFinite(mine.here.x)) {
@@ -159,9 +204,11 @@ export function errors({ curves, axis, axisLabel, guides, best }, colours) {
       }));
   }
   const [from, to] = [axis.from, axis.to];
+  // Markers at the ends are seen whole.
+  const wide = (low, high) => [low - 0.012 * (high - low), high + 0.012 * (high - low)];
   const x = axis.scale === "log"
-    ? { ...logAxis(from, to), range: [Math.log10(from), Math.log10(to)] }
-    : { type: "linear", range: [from, to] };
+    ? { ...logAxis(from, to), range: wide(Math.log10(from), Math.log10(to)) }
+    : { type: "linear", range: wide(from, to) };
   const layout = look(colours, {
     margin: { l: 58, r: curves.length > 1 ? 30 : 18, t: 12, b: 48 },
     xaxis: axisLook(colours, { ...x, title: { text: axisLabel, standoff: 8 } }),
@@ -177,15 +224,16 @@ export function learned(curves, colours) {
   const inside = (f, values) => f.kappa.flatMap((k, i) => (Math.abs(k) <= reach ? [[k, values[i]]] : []));
   const mine = curves.find((c) => c.active) ?? curves[0];
   const line = (pairs, more) => ({ x: pairs.map((p) => p[0]), y: pairs.map((p) => p[1]), mode: "lines", ...more });
+  // The teacher lies on top, as what is learned may be all of it.
   const traces = [
-    line(inside(mine.learned, mine.learned.teacher), {
-      name: "teacher", line: { color: colours.ink, width: 2, dash: "6px,4px", shape: "spline" }, hovertemplate: "teacher %{y:.3f}<extra></extra>",
-    }),
     ...curves.map(({ letter, colour, learned: f, active }) =>
       line(inside(f, f.learned), {
         name: `${letter} learned`, line: { color: colour, width: active ? 3.2 : 2.2, shape: "spline" },
         hovertemplate: `${curves.length > 1 ? `${letter} ` : ""}learned %{y:.3f} at κ = %{x:.2f}<extra></extra>`,
       })),
+    line(inside(mine.learned, mine.learned.teacher), {
+      name: "teacher", line: { color: colours.ink, width: 2, dash: "6px,4px", shape: "spline" }, hovertemplate: "teacher %{y:.3f}<extra></extra>",
+    }),
   ];
   const ys = traces.flatMap((t) => t.y);
   const [low, high] = [Math.min(...ys), Math.max(...ys)];

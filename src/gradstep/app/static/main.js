@@ -1,10 +1,10 @@
 // The page: state in, figures out.
 
-import { Controls, controlOf, written } from "./controls.js";
+import { Controls, controlOf, nameOf, written } from "./controls.js";
 import * as downloads from "./downloads.js";
 import * as figures from "./figures.js";
-import { Latest, follow, post } from "./requests.js";
-import { LETTERS, copy, decode, differences, encode, fieldText, initial, keyOf, span } from "./state.js";
+import { Latest, follow, get, post } from "./requests.js";
+import { LETTERS, UNITS, copy, decode, differences, encode, fieldText, initial, keyOf, span } from "./state.js";
 
 const byId = (id) => document.getElementById(id);
 const POINTS = 60;
@@ -12,15 +12,19 @@ const MOST = 4;
 /** Milliseconds of rest, with all curves drawn, before what takes seconds is asked for. */
 const REST = 350;
 
-const facts = await (await fetch("/api/start")).json();
+const facts = await get("start").catch((error) => {
+  say("regime-title", "No answer");
+  say("regime-text", error.message);
+  throw error;
+});
 let state = read(location.hash.slice(1));
 let colours = figures.palette();
 
 function stateOf(preset) {
   return {
     axis: { ...preset.axis },
-    slots: preset.settings.map(({ label, problem }) => ({ label, problem: copy(problem) })),
-    active: preset.shows === "spectrum" ? 0 : preset.settings.length - 1,
+    slots: preset.shown.map((k) => ({ label: preset.settings[k].label, problem: copy(preset.settings[k].problem) })),
+    active: preset.shows === "spectrum" ? 0 : preset.shown.length - 1,
     preset: preset.name,
   };
 }
@@ -85,11 +89,14 @@ function toast(text) {
 const QUANTITIES = {
   test_error: ["Test error", "E (f̂ − f*)², without label noise"],
   train_error: ["Training error", "mean square on the noisy labels of the fit"],
-  alignment: ["Alignment", "overlap of the spike's direction with the teacher's"],
-  spike_strength: ["Spike", "operator norm of the rank-one part of the step"],
-  bulk_variance: ["Bulk", "mean squared norm of a row off the spike; 1 before the step"],
-  degrees_of_freedom: ["Degrees of freedom", "of the ridge fit (per d in the limit)"],
+  alignment: ["Alignment", "cosine of the spike with the teacher's direction"],
+  spike_strength: ["Spike", "operator norm of what the step adds along it"],
+  bulk_variance: ["Bulk", "mean square of a weight row off the spike, 1 at first"],
+  degrees_of_freedom: ["Degrees of freedom", "of the ridge fit; per d in the limit"],
 };
+
+/** An error in words, with the page's name for the field. */
+const told = ({ field, allowed, message }) => brief(field && allowed ? `${nameOf(field)}: ${allowed}.` : message);
 
 // --- drawing -------------------------------------------------------------------------------------------------------
 
@@ -105,19 +112,19 @@ function shownCurves() {
 
 function guidesOf({ kernel_bound: kernel, best_linear: linear }) {
   if (Math.abs(linear - kernel) < 1e-9 * Math.max(1, kernel)) {
-    return [{ y: kernel, label: `kernel bound = best linear, ${written(kernel)}`, dash: "dash" }];
+    return [{ y: kernel, label: `kernel bound = best linear, ${written(kernel)}`, short: `kernel bound ${written(kernel)}`, dash: "dash" }];
   }
-  return [
-    { y: kernel, label: `kernel bound ${written(kernel)}`, dash: "dash" },
-    { y: linear, label: `best linear ${written(linear)}`, dash: "dot" },
-  ];
+  return [[kernel, "kernel bound", "dash"], [linear, "best linear", "dot"]].map(([y, name, dash]) => {
+    const label = `${name} ${written(y)}`;
+    return { y, label, short: label, dash };
+  });
 }
 
 function axisLabel() {
   const { name } = state.axis;
   const { label } = facts.axes[name];
   if (name !== "ridge") return label;
-  return `${label} / ${{ per_d: "d", per_n: "n", per_width: "N" }[Object.keys(mine().problem.ridge)[0]]}`;
+  return `${label} Λ/${UNITS[Object.keys(mine().problem.ridge)[0]]}`;
 }
 
 function bestOnAxis() {
@@ -127,18 +134,40 @@ function bestOnAxis() {
   return { x: found.values[over], y: found.test_error };
 }
 
-function errorsFigure(ink = colours, curves = shownCurves()) {
+function errorsFigure(curves, ink = colours, onPaper = false) {
   const active = curves.find((c) => c.active) ?? curves[0];
-  return figures.errors({ curves, axis: state.axis, axisLabel: axisLabel(), guides: guidesOf(active.here), best: bestOnAxis() }, ink);
+  const shows = { curves, axis: state.axis, axisLabel: axisLabel(), guides: guidesOf(active.here), best: bestOnAxis() };
+  return figures.errors({ ...shows, width: onPaper ? 820 : byId("errors").clientWidth - 76, named: onPaper || curves.length === 1 }, ink);
+}
+
+/** What the marks mean: those that are there. */
+function showKey(curves) {
+  const marks = [
+    ["solid", "test", true],
+    ["dots", "training", true],
+    ["dot", "this setting", curves.some((c) => c.active)],
+    ["star", "best on this axis", bestOnAxis()],
+    ["points", "real network, ± standard error", curves.some((c) => c.points)],
+    // Among several curves there is no room at the lines themselves.
+    ...(curves.length > 1 ? guidesOf((curves.find((c) => c.active) ?? curves[0]).here) : []).map((g) => [g.dash === "dash" ? "dash" : "fine", g.label, true]),
+  ];
+  const words = marks.filter(([, , there]) => there).map(([look, text]) => `<span><i class="${look}"></i>${text}</span>`).join("");
+  if (byId("key").innerHTML !== words) byId("key").innerHTML = words;
+}
+
+/** Dim what the fields no longer say. */
+function dim(on) {
+  for (const id of ["errors", "learned", "spectrum", "numbers"]) byId(id).classList.toggle("stale", on);
 }
 
 async function drawErrors() {
   const curves = shownCurves();
   if (!curves.length) return;
-  await figures.draw("errors", errorsFigure(colours, curves));
+  await figures.draw("errors", errorsFigure(curves));
+  showKey(curves);
   const active = curves.find((c) => c.active);
   if (!active) return;
-  byId("errors").classList.remove("stale");
+  dim(false);
   const { here } = active;
   document.documentElement.style.setProperty("--regime", `var(--${here.regime.key})`);
   say("regime-title", here.regime.title);
@@ -148,9 +177,11 @@ async function drawErrors() {
     `Test and training error against ${axisLabel()}. At ${written(here.x)}: test error ${written(here.test_error)}, training error ` +
     `${written(here.train_error)}; kernel bound ${written(here.kernel_bound)}. The data is below.`);
   byId("numbers").innerHTML = Object.entries(QUANTITIES)
-    .map(([name, [title, meaning]]) => `<div title="${meaning}"><dt>${title}</dt><dd>${written(here[name], 4)}</dd></div>`).join("");
+    .map(([name, [title, meaning]]) => `<div><dt>${title} <small>${meaning}</small></dt><dd>${written(here[name], 4)}</dd></div>`).join("");
   say("method", `${here.description}. Method: ${here.method}, residual ${written(here.residual, 2)}.`);
-  say("failure", active.failure ? `Some places have no answer. ${brief(active.failure)}` : "");
+  const missing = active.curve.test_error.filter((v) => v === null).length;
+  byId("failure").classList.toggle("partial", true);
+  say("failure", active.failure ? `No prediction at ${missing} of ${POINTS} places. ${told(active.failure)}` : "");
   showChips(curves);
   fillErrorsData(curves);
 }
@@ -176,14 +207,16 @@ function nearest({ kappa, learned }, at) {
 
 function drawSpectrum() {
   const found = known.spectrum.get(keyOf(mine().problem));
+  byId("spectrum").classList.toggle("waiting", !found);
   byId("spectrum").classList.toggle("stale", !found);
   if (!found) return;
   const active = shownCurves().find((c) => c.active);
   figures.draw("spectrum", figures.spectrum({ found, colour: active?.colour ?? colours.large }, colours));
   const names = found.outliers.map((o) => `${written(o.singular_value)} (${o.label.replace(/ \(.*/, "")})`);
   const many = names.length === 1 ? "One outlier" : `${names.length || "No"} outliers`;
-  const detail = names.length ? `: ${names.join(", ")}; each named by the power of κ that its vector is closest to, with the share.` : ".";
-  const limit = mine().problem.d === "inf" ? ` At d = ${found.d}: in the limit outliers move away without bound.` : "";
+  const whose = names.length === 1 ? "its singular vector" : "each one's singular vector";
+  const detail = names.length ? ` at ${names.join(", ")}. The label says which power of κ ${whose} is closest to, and how close.` : ".";
+  const limit = mine().problem.d === "inf" ? ` Drawn at d = ${found.d}: in the limit outliers move away without bound.` : "";
   say("spectrum-caption", `${many}${detail}${limit}`);
   byId("spectrum").setAttribute("aria-label", `Density of the singular values of the features. ${many}${detail}`);
   fill("spectrum-data", () => figures.table(["kind", "singular value", "density or function"], [
@@ -220,7 +253,8 @@ function showChips(curves = shownCurves()) {
   if (place.dataset.looks === looks) return;
   place.dataset.looks = looks;
   const focused = document.activeElement?.dataset?.chip;
-  place.replaceChildren(...state.slots.flatMap((slot, k) => {
+  // One setting has nothing to be told from.
+  place.replaceChildren(...(state.slots.length > 1 ? state.slots : []).map((slot, k) => {
     const chip = document.createElement("span");
     chip.className = "chip";
     chip.style.setProperty("--tint", curves.find((c) => c.k === k)?.colour ?? "var(--soft)");
@@ -229,32 +263,30 @@ function showChips(curves = shownCurves()) {
     pick.setAttribute("aria-pressed", String(k === state.active));
     pick.innerHTML = "<b></b> <span></span>";
     pick.firstElementChild.textContent = LETTERS[k];
-    pick.lastElementChild.textContent = labelOf(k);
-    pick.title = labelOf(k);
+    pick.lastElementChild.textContent = pick.title = labelOf(k);
+    pick.setAttribute("aria-label", `${LETTERS[k]} ${labelOf(k)}`); // a phone shows the letter alone
     pick.addEventListener("click", () => {
       state.active = k;
       controls.clear();
       controls.show(mine().problem);
       changed();
     });
-    chip.append(pick);
-    if (state.slots.length > 1) {
-      const remove = Object.assign(document.createElement("button"), { type: "button", textContent: "×" });
-      remove.className = "remove";
-      remove.setAttribute("aria-label", `Remove setting ${LETTERS[k]}`);
-      remove.addEventListener("click", () => {
-        state.slots.splice(k, 1);
-        state.active = Math.min(state.active > k ? state.active - 1 : state.active, state.slots.length - 1);
-        controls.show(mine().problem);
-        changed();
-      });
-      chip.append(remove);
-    }
+    const remove = Object.assign(document.createElement("button"), { type: "button", textContent: "×", className: "remove" });
+    remove.dataset.chip = `remove-${k}`;
+    remove.setAttribute("aria-label", `Remove setting ${LETTERS[k]}`);
+    remove.addEventListener("click", () => {
+      state.slots.splice(k, 1);
+      state.active = Math.min(state.active > k ? state.active - 1 : state.active, state.slots.length - 1);
+      controls.show(mine().problem);
+      changed();
+    });
+    chip.append(pick, remove);
     return chip;
   }));
   if (state.slots.length < MOST) {
     const add = Object.assign(document.createElement("button"), { type: "button", textContent: "+ Compare", id: "compare" });
     add.title = "Keep this curve and change a copy of the setting";
+    add.dataset.chip = "add";
     add.addEventListener("click", () => {
       state.slots.push({ problem: copy(mine().problem), label: "" });
       state.active = state.slots.length - 1;
@@ -263,7 +295,8 @@ function showChips(curves = shownCurves()) {
     });
     place.append(add);
   }
-  if (focused) place.querySelector(`[data-chip="${focused}"]`)?.focus();
+  // Whoever is here by keyboard stays here.
+  if (focused) (place.querySelector(`[data-chip="${focused}"]`) ?? place.querySelector('[aria-pressed="true"], button')).focus();
 }
 
 // --- asking --------------------------------------------------------------------------------------------------------
@@ -275,22 +308,44 @@ function refused(error) {
   const id = controlOf(error.field);
   const text = brief(error.allowed || error.message);
   if (id) controls.fail(id, text.startsWith("not ") || text.startsWith("unknown") ? text : `Allowed: ${text}`);
-  else say("failure", brief(error.message));
-  byId("errors").classList.add("stale"); // what is drawn is not what the fields say
+  else {
+    byId("failure").classList.toggle("partial", false);
+    say("failure", brief(error.message));
+  }
+  document.documentElement.style.setProperty("--regime", "var(--initial)");
+  say("regime-title", "No prediction for this setting");
+  say("regime-verdict", "");
+  say("regime-text", told(error));
+  dim(true);
+  for (const waiting of document.querySelectorAll(".waiting")) waiting.classList.remove("waiting");
+  failed = true;
 }
+
+/** Whether the last request for the setting's curve was refused. */
+let failed = false;
 
 const curvesRequest = new Latest(
   async (signal) => {
+    failed = false;
     const order = [state.active, ...state.slots.keys()].filter((k, j, all) => all.indexOf(k) === j);
+    const others = [];
     for (const k of order) {
       const { problem } = state.slots[k] ?? {};
       if (!problem) continue;
       const key = curveKey(problem);
-      if (!known.curves.has(key)) known.curves.keep(key, await post("curves", { problem, axis: axisRequest() }, signal));
+      try {
+        if (!known.curves.has(key)) known.curves.keep(key, await post("curves", { problem, axis: axisRequest() }, signal));
+      } catch (error) {
+        // Only the setting at hand has fields to say it at.
+        if (k === state.active || error.name === "AbortError") throw error;
+        others.push(`Setting ${LETTERS[k]}: ${told(error)}`);
+        continue;
+      }
       if (k === state.active) controls.clear();
       await drawErrors();
       if (k === state.active) document.dispatchEvent(new CustomEvent("gradstep:drawn"));
     }
+    if (others.length) say("failure", others.join(" "));
     drawLearned();
     learnedRequest.ask();
   },
@@ -359,6 +414,7 @@ function changed() {
   if (!simulation) say("simulation-status", "");
   showChips();
   showAxis();
+  showPreset();
   showBest();
   drawSpectrum();
   const ready = state.slots.every(({ problem }) => known.curves.has(curveKey(problem)));
@@ -370,7 +426,11 @@ function changed() {
 }
 
 function study() {
+  if (failed) return;
   const { problem } = mine();
+  const here = known.curves.get(curveKey(problem))?.here;
+  if (!here) return;
+  say("said", `${here.regime.title}. Test error ${written(here.test_error)}, training error ${written(here.train_error)}. ${here.regime.verdict}`);
   if (!known.best.has(keyOf([problem, "ridge"]))) studies.ridge.ask();
   if (!known.spectrum.has(keyOf(problem))) studies.spectrum.ask();
   if (!known.best.has(keyOf([problem, "eta"]))) studies.eta.ask();
@@ -393,7 +453,6 @@ function adopt(next) {
   controls.clear();
   controls.show(mine().problem);
   byId("preset").value = state.preset;
-  showPreset();
   changed();
 }
 
@@ -415,7 +474,9 @@ byId("axis").addEventListener("change", ({ target }) => {
 });
 for (const part of ["from", "to", "scale"]) {
   byId(`axis-${part}`).addEventListener("change", ({ target }) => {
-    state.axis = { ...state.axis, [part]: part === "scale" ? target.value : Number(target.value) };
+    const value = part === "scale" ? target.value : target.value.trim() === "" ? NaN : Number(target.value);
+    if (Number.isNaN(value)) return controls.fail("axis", `“${target.value}” is not a number`);
+    state.axis = { ...state.axis, [part]: value };
     changed();
   });
 }
@@ -460,25 +521,59 @@ for (const paper of new Set(facts.presets.map((p) => p.paper))) {
   group.append(...facts.presets.filter((p) => p.paper === paper).map((p) => new Option(p.title, p.name)));
   byId("preset").append(group);
 }
+const elsewhere = Object.assign(document.createElement("optgroup"), { label: "Not curves of problems: on the command line" });
+elsewhere.append(...facts.elsewhere.map((f, k) => new Option(`${f.paper}: ${f.title}`, `elsewhere ${k}`)));
+byId("preset").append(elsewhere);
+
 byId("preset").addEventListener("change", ({ target }) => {
   const preset = facts.presets.find((p) => p.name === target.value);
+  if (target.value.startsWith("elsewhere")) return pointTo(facts.elsewhere[target.value.split(" ")[1]]);
   if (!preset) return adopt(initial(facts));
   adopt(stateOf(preset));
-  if (preset.shows !== "errors") byId(`${preset.shows}-title`).scrollIntoView({ block: "nearest", behavior: "smooth" });
+  if (preset.shows !== "errors") byId(preset.shows).closest(".card").scrollIntoView({ block: "nearest", behavior: "smooth" });
 });
+
+const element = (tag, properties) => Object.assign(document.createElement(tag), properties);
+
+/** A figure that the page cannot draw: where it is drawn. */
+function pointTo({ paper, title, command }) {
+  state.preset = "";
+  byId("preset-note").hidden = false;
+  byId("preset-note").dataset.shows = "elsewhere";
+  byId("preset-note").replaceChildren(
+    element("b", { textContent: `${paper}: ${title}. ` }),
+    "This figure is not made of curves of a problem, and the page cannot draw it. In a terminal: ",
+    element("code", { textContent: command }),
+  );
+}
 
 function showPreset() {
   const preset = facts.presets.find((p) => p.name === state.preset);
+  const others = (preset?.settings ?? []).filter(({ label }) => !state.slots.some((slot) => slot.label === label));
+  const shows = keyOf([preset?.name, others.map(({ label }) => label)]);
+  // What is set again is read again.
+  if (byId("preset-note").dataset.shows === shows) return;
+  byId("preset-note").dataset.shows = shows;
   byId("preset-note").hidden = !preset;
   if (!preset) return;
-  const whose = document.createElement("details");
+  const whose = element("details", {});
   whose.append(
-    Object.assign(document.createElement("summary"), { textContent: "Whose settings" }),
+    element("summary", { textContent: "Whose settings" }),
     `The paper states: ${preset.stated}. Chosen here: ${preset.ours}.`,
   );
-  byId("preset-note").replaceChildren(
-    Object.assign(document.createElement("b"), { textContent: `${preset.paper}: ${preset.title}. ` }), preset.note, whose,
-  );
+  const swaps = others.map(({ label, problem }) => {
+    const swap = element("button", { type: "button", textContent: label });
+    swap.addEventListener("click", () => {
+      Object.assign(mine(), { label, problem: copy(problem) });
+      controls.show(mine().problem);
+      changed();
+      byId("preset-note").querySelector(".rest button").focus();
+    });
+    return swap;
+  });
+  const rest = element("p", { className: "rest" });
+  if (swaps.length) rest.append("Also in the figure, to show in place of the chosen one: ", ...swaps);
+  byId("preset-note").replaceChildren(element("b", { textContent: `${preset.paper}: ${preset.title}. ` }), preset.note, rest, whose);
 }
 
 // --- simulation ----------------------------------------------------------------------------------------------------
@@ -526,7 +621,7 @@ byId("simulate").addEventListener("submit", async (event) => {
     else {
       say("simulation-status", "");
       const id = controlOf(error.field);
-      say("error-simulate", brief(error.message));
+      say("error-simulate", told(error));
       if (id && id !== "simulate") controls.fail(id, brief(error.allowed));
     }
   } finally {
@@ -555,7 +650,7 @@ function agreement(scores, several) {
   const worst = scores.reduce((a, b) => (Math.abs(a.z) > Math.abs(b.z) ? a : b));
   const middle = sizes[Math.floor(sizes.length / 2)];
   return `Theory is ${written(middle, 2)} standard errors off in the median, ${written(Math.abs(worst.z), 2)} at most ` +
-    `(at ${written(worst.x)}${several ? ` of ${worst.letter}` : ""}).`;
+    `(${several ? `setting ${worst.letter}, ` : ""}${axisLabel()} = ${written(worst.x)}).`;
 }
 
 // --- downloads -----------------------------------------------------------------------------------------------------
@@ -574,7 +669,7 @@ function onPaper() {
   root.remove();
   const kept = colours;
   colours = light;
-  const figure = errorsFigure(light);
+  const figure = errorsFigure(shownCurves(), light, true);
   colours = kept;
   return [figure, light];
 }

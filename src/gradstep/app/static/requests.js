@@ -9,12 +9,10 @@ export class Refused extends Error {
   }
 }
 
-async function send(name, body, signal) {
-  const response = await fetch(`/api/${name}`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(body),
-    signal,
+async function send(name, options = {}) {
+  const response = await fetch(`/api/${name}`, options).catch((error) => {
+    if (error.name === "AbortError") throw error;
+    throw new Refused({ message: "The server does not answer. Does gradstep app still run in its terminal?" });
   });
   if (!response.ok) {
     const answer = await response.json().catch(() => null);
@@ -23,13 +21,21 @@ async function send(name, body, signal) {
   return response;
 }
 
+function posted(body, signal) {
+  return { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal };
+}
+
+export async function get(name) {
+  return (await send(name)).json();
+}
+
 export async function post(name, body, signal) {
-  return (await send(name, body, signal)).json();
+  return (await send(name, posted(body, signal))).json();
 }
 
 /** Yield the lines of an answer as they arrive. */
 export async function* follow(name, body, signal) {
-  const reader = (await send(name, body, signal)).body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = (await send(name, posted(body, signal))).body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();

@@ -2,7 +2,8 @@
 
 export const LETTERS = ["A", "B", "C", "D"];
 
-const UNITS = { per_d: "d", per_n: "n", per_width: "N" };
+/** What multiplies a penalty. */
+export const UNITS = { per_d: "d", per_n: "n", per_width: "N" };
 
 export const copy = (value) => structuredClone(value);
 export const keyOf = (value) => JSON.stringify(value);

@@ -22,7 +22,8 @@ from scipy.interpolate import CubicSpline
 
 from gradstep.gaussian.functions import scalar_function
 from gradstep.gaussian.smoothing import smoothed
-from gradstep.theory.large_step import Spike, large_step, spike
+from gradstep.theory.large_step import large_step
+from gradstep.theory.spiked_features import Spike, spike
 
 Array = NDArray[np.float64]
 

@@ -18,7 +18,8 @@ from gradstep.papers.cui2024.letters import Letters, density_letters, letter_bou
 from gradstep.problem import Readout
 from gradstep.simulation.instance import initial_readout
 from gradstep.theory import predict
-from gradstep.theory.large_step import LargeStep, Spike, conditional_moments, solve
+from gradstep.theory.large_step import LargeStep, solve
+from gradstep.theory.spiked_features import Spike, conditional_moments
 
 FIT = {"alpha": 1.6, "lam": 0.05, "beta": 0.8, "sigma_eps": 0.2}
 CASES = [("tanh", "sin", 1.4, 1.3, 0.8), ("erf", "sign", 2.5, 1.1, -0.97), ("relu", "softplus", 0.7, 1.2, 0.5)]

@@ -21,9 +21,10 @@ from gradstep.theory.bulk import isotropic
 from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
 from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
-from gradstep.theory.large_step import large_step, spike
+from gradstep.theory.large_step import large_step
 from gradstep.theory.predict import stacked
 from gradstep.theory.random_features import random_features_of
+from gradstep.theory.spiked_features import spike
 from gradstep.theory.step import step_statistics
 
 QUANTITIES = ("test_error", "test_loss", "classification_error", "train_error", "train_loss", "active_fraction")

@@ -9,22 +9,11 @@ from hypothesis import strategies as st
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian.functions import scalar_function
-from gradstep.gaussian.moments import moments
 from gradstep.theory import large_step as module
-from gradstep.theory.large_step import (
-    LargeStep,
-    Spike,
-    best_linear_error,
-    best_step,
-    conditional_moments,
-    large_step,
-    learned_function,
-    lower_bound,
-    solve,
-    spike,
-    upper_bound,
-)
+from gradstep.theory.bounds import lower_bound
+from gradstep.theory.large_step import LargeStep, large_step, learned_function, solve
 from gradstep.theory.random_features import random_features_of
+from gradstep.theory.spiked_features import Spike, conditional_moments, spike
 
 # Activation, teacher, step size, step sample ratio, label noise.
 CASES = [
@@ -220,49 +209,6 @@ def test_without_a_step_it_is_random_features(activation: str, teacher: str) -> 
     np.testing.assert_allclose(skipped.test_error, result.test_error, rtol=1e-9)
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDENTIFIERS)
-def test_bounds_bracket_the_best_penalty(case: tuple[str, str, float, float, float]) -> None:
-    activation, teacher, step_size, step_ratio, noise = case
-    model = spike(activation, teacher, step_size=step_size, step_sample_ratio=step_ratio, noise=noise)
-    table = conditional_moments(activation, teacher, model)
-    result = solve(
-        table,
-        model,
-        sample_ratio=np.array([0.05, 0.5, 2.0, 50.0])[:, None],
-        width_ratio=1.5,
-        penalty=np.geomspace(1e-8, 1e8, 60),
-        noise=noise,
-    )
-    best = result.test_error.min(axis=1)
-    assert (best <= upper_bound(table) + 1e-7).all()
-    assert (best >= lower_bound(table)).all()
-
-
-@pytest.mark.parametrize("case", CASES[:5], ids=IDENTIFIERS[:5])
-def test_infinite_penalty_reaches_the_upper_bound(case: tuple[str, str, float, float, float]) -> None:
-    activation, teacher, step_size, step_ratio, noise = case
-    model = spike(activation, teacher, step_size=step_size, step_sample_ratio=step_ratio, noise=noise)
-    table = conditional_moments(activation, teacher, model)
-    result = solve(table, model, sample_ratio=2, width_ratio=0.7, penalty=1e10, noise=noise)
-    assert float(result.test_error) == pytest.approx(float(upper_bound(table)), abs=1e-8)
-    overlap = (table.weights * table.mean * table.teacher_mean).sum() / (table.weights * table.mean**2).sum()
-    assert float(result.readout_mean) == pytest.approx(overlap, rel=1e-7)
-
-
-def test_lower_bound_is_approached_by_many_samples_and_neurons() -> None:
-    model = spike("tanh", "sin", step_size=3, step_sample_ratio=20)
-    table = conditional_moments("tanh", "sin", model)
-    gaps = [
-        float(
-            solve(table, model, sample_ratio=size**2, width_ratio=size, penalty=1e-6 / size).test_error
-            - lower_bound(table)
-        )
-        for size in (10.0, 100.0, 1000.0)
-    ]
-    assert gaps[0] > gaps[1] > gaps[2] > 0
-    assert gaps[2] < 0.02 * gaps[0]
-
-
 @pytest.mark.parametrize("bias", [0.0, 0.6])
 @pytest.mark.parametrize("case", CASES, ids=IDENTIFIERS)
 def test_loss_satisfies_the_envelope_theorem(case: tuple[str, str, float, float, float], bias: float) -> None:
@@ -299,29 +245,6 @@ def test_spike_of_erf_features_has_closed_form_averages() -> None:
         assert table.weights.sum() == pytest.approx(1, abs=1e-13)
 
 
-@pytest.mark.parametrize("penalty", [1e-10, 1e-4, 1.0])
-@pytest.mark.parametrize(
-    ("activation", "teacher", "strength", "alignment"),
-    [("tanh", "relu", 0.8, 0.9), ("tanh", "sign", 20.0, 0.9999), ("erf", "sin", 3.0, 1.0), ("relu", "relu", 2.0, 0.99)],
-)
-def test_quadrature_is_fine_enough(
-    activation: str, teacher: str, strength: float, alignment: float, penalty: float
-) -> None:
-    model = model_of(strength, 1.2, alignment)
-    errors = [
-        solve(
-            conditional_moments(activation, teacher, model, tolerance=tolerance),
-            model,
-            sample_ratio=[0.3, 1.0, 1.1, 4.0],
-            width_ratio=1.0,
-            penalty=penalty,
-            noise=0.1,
-        ).test_error
-        for tolerance in (module.PANEL_TOLERANCE, 1e-3 * module.PANEL_TOLERANCE)
-    ]
-    np.testing.assert_allclose(errors[0], errors[1], rtol=1e-8)
-
-
 def test_batches_agree_with_single_points() -> None:
     step, samples, penalty = np.array([[[0.0]], [[1.0]], [[4.0]]]), np.array([[0.5], [2.0]]), np.array([1e-6, 0.3])
     batch = large_step(
@@ -341,45 +264,6 @@ def test_batches_agree_with_single_points() -> None:
         assert single.test_error.shape == ()
         assert float(single.test_error) == pytest.approx(batch.test_error[index], rel=1e-9)
         assert float(single.spike.strength) == batch.spike.strength[index]
-
-
-def test_spike_of_a_population_gradient() -> None:
-    student, teacher = moments(scalar_function("tanh")), moments(scalar_function("sin"))
-    model = spike("tanh", "sin", step_size=2, step_sample_ratio=np.inf, noise=0.5)
-    assert float(model.strength) == pytest.approx(2 * float(student.linear * teacher.linear))
-    assert float(model.bulk_variance) == 1
-    assert float(model.alignment) == 1
-
-
-@pytest.mark.parametrize(
-    ("activation", "teacher"), [("tanh", "sin"), ("relu", "relu"), ("relu", "tanh"), ("softplus", "sin")]
-)
-def test_spike_of_drawn_gradient_steps(activation: str, teacher: str) -> None:
-    """Real gradient steps from a constant readout: projections on the gradient's direction and row norms."""
-    d, width, ratio, eta, noise = 500, 400, 3.0, 1.5, 0.3
-    student, target = scalar_function(activation), scalar_function(teacher)
-    model = spike(student, target, step_size=eta, step_sample_ratio=ratio, noise=noise)
-    generator = np.random.default_rng(5)
-    measured = []
-    for _ in range(16):
-        weights = generator.standard_normal((width, d))
-        weights /= np.linalg.norm(weights, axis=1, keepdims=True)
-        inputs = generator.standard_normal((round(ratio * d), d))
-        labels = target(inputs[:, 0]) + noise * generator.standard_normal(len(inputs))
-        projections = inputs @ weights.T
-        residual = labels - student(projections).mean(axis=1)
-        stepped = weights + eta * (student.derivative(projections) * residual[:, None]).T @ inputs / len(inputs)
-        direction = residual @ inputs
-        direction /= np.linalg.norm(direction)
-        along = stepped @ direction
-        rest = (stepped**2).sum(axis=1).mean() - (along**2).mean()
-        measured.append([along.mean(), rest, direction[0]])
-    rows = np.array(measured)
-    sign = np.sign(moments(student).linear)
-    expected = np.array([sign * model.strength, model.bulk_variance, sign * model.alignment])
-    error = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
-    # The limit is reached up to corrections of order 1/d.
-    assert (np.abs(rows.mean(axis=0) - expected) <= 4 * error + 4 * np.abs(expected) / d).all()
 
 
 def spiked_features(
@@ -446,25 +330,6 @@ def test_drawn_spiked_random_features_at_larger_size(case: Case) -> None:
     assert np.abs(scores(case, d=250, seeds=100)).max() < 4
 
 
-def test_best_step_of_matching_erf_is_perfect() -> None:
-    best = best_step("erf", "erf", bound="upper")
-    assert best.strength == pytest.approx(np.sqrt(3), rel=1e-6)
-    assert best.step_size == pytest.approx(3 * np.sqrt(3) * np.pi / 4, rel=1e-6)
-    assert abs(best.error) < 1e-12
-    assert best_step("tanh", "sin", bound="lower").error <= best_step("tanh", "sin", bound="upper").error
-
-
-def test_best_step_without_a_minimum_says_so() -> None:
-    best = best_step("erf", "sign", bound="upper", largest_strength=15.0)
-    assert best.step_size == np.inf
-    assert best.strength == 15.0
-
-
-def test_best_linear_error() -> None:
-    assert best_linear_error("sign") == pytest.approx(1 - 2 / np.pi, rel=1e-9)
-    assert best_linear_error("linear") == pytest.approx(0, abs=1e-9)
-
-
 def test_unusable_arguments_are_named() -> None:
     good = {"step_size": 1.0, "step_sample_ratio": 1.0, "sample_ratio": 1.0, "width_ratio": 1.0, "penalty": 0.1}
     for field, value in [
@@ -478,12 +343,6 @@ def test_unusable_arguments_are_named() -> None:
         with pytest.raises(InvalidInput) as caught:
             large_step("tanh", "tanh", **good | {field: value})
         assert caught.value.field == field
-    with pytest.raises(InvalidInput, match="alignment"):
-        conditional_moments("tanh", "tanh", model_of(1.0, 1.0, 1.5))
-    with pytest.raises(InvalidInput, match="bound"):
-        best_step("tanh", "tanh", bound="middle")
-    with pytest.raises(InvalidInput, match="linear part"):
-        best_step("tanh", "cos")
 
 
 def test_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

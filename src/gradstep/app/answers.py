@@ -16,7 +16,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.problem import Problem
 from gradstep.theory import Prediction, predict, predict_many
-from gradstep.theory.large_step import best_linear_error
+from gradstep.theory.bounds import best_linear_error
 from gradstep.theory.prediction import QUANTITIES
 from gradstep.theory.spectrum import Outlier, feature_spectrum
 from gradstep.theory.tuning import tune

@@ -1,19 +1,12 @@
-r"""One large gradient step from a constant readout, in the proportional limit: the spiked random features model.
+r"""Errors after one large gradient step from a constant readout, in the proportional limit.
 
-After a step of size :math:`\eta\sim\sqrt N` every neuron carries the same spike along the gradient's direction
-:math:`\hat v`, on top of a bulk of larger variance. Given the projection :math:`\kappa=\langle\hat v,x\rangle` the
-features are again noisy linear maps, with coefficients that depend on :math:`\kappa`. Two scalars solve a fixed point;
-every other quantity follows from linear equations.
+For the tables of the spiked random features model two scalars solve a fixed point; every other quantity follows from
+linear equations.
 
 Conventions
 -----------
-``step_size`` is :math:`\tilde\eta` of
-
-.. math:: w_i \leftarrow w_i + \tilde\eta\,\frac1{n_0}\sum_\mu (y_\mu-f_\mu)\sigma'(\langle w_i,x_\mu\rangle)x_\mu ,
-
-that is :math:`\eta/\sqrt N` of the package's canonical convention with readout 1. Ratios are ``step_sample_ratio``
-:math:`\alpha_0=n_0/d`, ``sample_ratio`` :math:`\alpha=n/d`, ``width_ratio`` :math:`\beta=N/d`. ``penalty`` is
-:math:`\lambda` of
+Those of :mod:`gradstep.theory.spiked_features`, with ``sample_ratio`` :math:`\alpha=n/d` and ``width_ratio``
+:math:`\beta=N/d` of the ridge fit. ``penalty`` is :math:`\lambda` of
 
 .. math:: \min_a \sum_\mu\Big(y_\mu-\frac1{\sqrt N}\sum_i a_i\sigma(\langle w_i,x_\mu\rangle)\Big)^2+\lambda|a|^2,
 
@@ -22,7 +15,7 @@ so :math:`\Lambda=\lambda N`. Test errors are measured against the noiseless tea
 References
 ----------
 .. [1] H. Cui, L. Pesce, Y. Dandi, F. Krzakala, Y. M. Lu, L. Zdeborova, B. Loureiro, "Asymptotics of feature learning in
-       two-layer networks after one gradient-step", ICML 2024. Results 3.1, 3.2 and 3.3, bounds (26) to (28).
+       two-layer networks after one gradient-step", ICML 2024. Result 3.3.
 
 The closed form of the bulk traces at any width ratio, with the overlap of the readout with the bulk's component along
 the spike, is a derivation of this project.
@@ -30,103 +23,26 @@ the spike, is a derivation of this project.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import NotConverged
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
-from gradstep.gaussian.moments import moments
 from gradstep.gaussian.smoothing import hermite_smoothed, smoothed
-from gradstep.theory.random_features import nonnegative, positive
+from gradstep.theory.arguments import nonnegative, positive
+from gradstep.theory.spiked_features import ConditionalMoments, Spike, conditional_moments, spike
 
-__all__ = [
-    "BestStep",
-    "ConditionalMoments",
-    "LargeStep",
-    "Spike",
-    "best_linear_error",
-    "best_step",
-    "conditional_moments",
-    "large_step",
-    "learned_along_teacher",
-    "learned_function",
-    "lower_bound",
-    "solve",
-    "spike",
-    "upper_bound",
-]
+__all__ = ["LargeStep", "large_step", "learned_along_teacher", "learned_function", "solve"]
 
 Array = NDArray[np.float64]
 
 TOLERANCE = 1e-10
 """Largest relative residual of the self-consistent equations that is ever returned."""
-
 MAXIMUM_ITERATIONS = 200
-
-# Quadrature over the projection on the spike: Gauss-Legendre panels, bisected until the Legendre series of every
-# tabulated function, times the Gaussian density, has died out on each panel.
-PANEL_ORDER = 16
-HALF_RANGE = 9.5
-PANEL_TOLERANCE = 1e-9
-MAXIMUM_DEPTH = 26
-# 1/(1+V) turns sharply where the features of a saturating activation die out; the panels also resolve
-# t/(t+level) of the feature variance t, so that this happens for any leverage V.
-LEVELS = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
-
 # Points times nodes handled at once: keeps the working arrays in the processor's cache.
 CHUNK = 400_000
-
-
-@dataclass(frozen=True)
-class Spike:
-    r"""The spiked random features model that stands for the network after the step (Result 3.1).
-
-    Attributes
-    ----------
-    strength : ndarray
-        :math:`r`: every neuron gains :math:`r\hat v`. The spike has operator norm :math:`r\sqrt N`.
-    bulk_variance : ndarray
-        :math:`c`: mean squared norm of the rest of a neuron.
-    alignment : ndarray
-        :math:`\gamma=\langle\hat v,w_*\rangle`.
-    """
-
-    strength: Array
-    bulk_variance: Array
-    alignment: Array
-
-
-@dataclass(frozen=True)
-class ConditionalMoments:
-    r"""Features and teacher given :math:`\kappa=\langle\hat v,x\rangle`, on a quadrature for :math:`\kappa\sim N(0,1)`.
-
-    All arrays have the broadcast shape of the spike followed by one axis of nodes; unused nodes have weight zero.
-
-    Attributes
-    ----------
-    nodes, weights : ndarray
-        Quadrature in :math:`\kappa`; the weights include the Gaussian density.
-    mean, slope, variance : ndarray
-        :math:`\mu_0`, :math:`\sqrt c\,\mu_1` and :math:`\mu_2^2` of Result 3.2.
-    teacher_mean, teacher_slope, teacher_variance : ndarray
-        :math:`E\sigma_*`, :math:`E\zeta\sigma_*` and :math:`E\sigma_*^2` minus the squares of the two, at
-        :math:`\gamma\kappa+\sqrt{1-\gamma^2}\zeta`.
-    bulk_variance : ndarray
-        :math:`c`, of the shape of the spike.
-    """
-
-    nodes: Array
-    weights: Array
-    mean: Array
-    slope: Array
-    variance: Array
-    teacher_mean: Array
-    teacher_slope: Array
-    teacher_variance: Array
-    bulk_variance: Array
 
 
 @dataclass(frozen=True)
@@ -172,259 +88,6 @@ class LargeStep:
     readout_response: Array
     spike: Spike
     residual: Array
-
-
-def spike(
-    activation: str | ScalarFunction,
-    teacher: str | ScalarFunction,
-    *,
-    step_size: ArrayLike,
-    step_sample_ratio: ArrayLike,
-    noise: ArrayLike = 0.0,
-) -> Spike:
-    r"""Spike strength, bulk variance and alignment after the step (Cui et al. 2024, Result 3.1, (9) to (12)).
-
-    Parameters
-    ----------
-    activation, teacher : str or ScalarFunction
-        Activation of the network and teacher.
-    step_size : array_like
-        :math:`\tilde\eta \ge 0`.
-    step_sample_ratio : array_like
-        :math:`\alpha_0=n_0/d \ge 0`. ``inf`` is the population gradient; 0 means that no step is made.
-    noise : array_like
-        Standard deviation of the label noise.
-
-    Returns
-    -------
-    Spike
-
-    Raises
-    ------
-    InvalidInput
-        A negative argument.
-
-    Notes
-    -----
-    With :math:`h_1=E\sigma'`, :math:`\check h_1=\mathrm{Var}\,\sigma'`, :math:`h_1^*=E z\sigma_*` and
-    :math:`h_2^*=E(y-E\sigma)^2`,
-
-    .. math:: A^2=h_1^{*2}+h_2^*/\alpha_0,\quad r=\tilde\eta |h_1| A,\quad
-              c=(1+\tilde\eta b)^2+\tilde\eta^2\check h_1h_2^*/\alpha_0,\quad \gamma=h_1^*/A ,
-
-    up to the common sign of :math:`r\hat v`. At initialisation a constant readout outputs :math:`E\sigma`, which the
-    residual of the step sees. :math:`b=E(y-E\sigma)\,E\sigma''` rescales the initial weights; it vanishes for
-    the odd activations of the paper, whose formula this then is.
-    """
-    eta = nonnegative("step_size", step_size)
-    alpha0 = np.asarray(step_sample_ratio, dtype=np.float64)
-    if not (alpha0 >= 0).all():
-        raise InvalidInput("step_sample_ratio", step_sample_ratio, ">= 0, or inf")
-    eta, alpha0, noise_sd = np.broadcast_arrays(eta, alpha0, nonnegative("noise", noise))
-    student, target = moments(scalar_function(activation)), moments(scalar_function(teacher))
-    residual_mean = float(target.mean - student.mean)
-    residual_second_moment = float(target.second_moment - target.mean**2) + residual_mean**2 + noise_sd**2
-    stepped = alpha0 > 0
-    per_sample = np.where(stepped, 1 / np.where(stepped, alpha0, 1.0), 0.0)
-    spread = per_sample * residual_second_moment
-    length = np.sqrt(target.linear**2 + spread)
-    # E sigma'' = E z sigma' = sqrt 2 times the second Hermite coefficient.
-    rescaling = 1 + eta * residual_mean * np.sqrt(2) * float(student.quadratic)
-    return Spike(
-        strength=np.where(stepped, eta * np.abs(student.linear) * length, 0.0),
-        bulk_variance=np.where(stepped, rescaling**2 + eta**2 * student.derivative_variance * spread, 1.0),
-        alignment=np.where(
-            stepped & (length > 0),
-            np.sign(student.linear) * target.linear / np.where(length > 0, length, 1.0),
-            0.0,
-        ),
-    )
-
-
-def _legendre_tail() -> Array:
-    """Matrix from values at the Gauss-Legendre nodes of a panel to its last three Legendre coefficients."""
-    nodes, weights = np.polynomial.legendre.leggauss(PANEL_ORDER)
-    values = np.polynomial.legendre.legvander(nodes, PANEL_ORDER - 1)
-    degrees = np.arange(PANEL_ORDER - 3, PANEL_ORDER)
-    return np.asarray(values[:, degrees] * weights[:, None] * (degrees + 0.5))
-
-
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(PANEL_ORDER)
-TAIL = _legendre_tail()
-
-
-def conditional_moments(
-    activation: str | ScalarFunction,
-    teacher: str | ScalarFunction,
-    model: Spike,
-    *,
-    bias: ArrayLike = 0.0,
-    tolerance: float = PANEL_TOLERANCE,
-) -> ConditionalMoments:
-    r"""Tabulate features and teacher given the projection on the spike (Cui et al. 2024, Result 3.2, (15), and (131)).
-
-    Parameters
-    ----------
-    activation, teacher : str or ScalarFunction
-        Any activation and teacher; nothing is assumed about their parity.
-    model : Spike
-        :math:`(r, c, \gamma)`.
-    bias : array_like
-        A bias :math:`b` shared by all neurons, :math:`\sigma(\langle w_i,x\rangle+b)`.
-    tolerance : float
-        Largest relative size of the last Legendre coefficients of a panel. The quadrature is far more accurate.
-
-    Returns
-    -------
-    ConditionalMoments
-
-    Notes
-    -----
-    The panels are adapted to each spike: to the width :math:`\sqrt c/r` of the smoothed activation and to the width
-    :math:`\sqrt{1-\gamma^2}` of the teacher's smoothed kinks, with the kinks themselves as panel ends.
-    """
-    student, target = scalar_function(activation), scalar_function(teacher)
-    strength, bulk_variance, alignment, offset = np.broadcast_arrays(
-        nonnegative("strength", model.strength),
-        nonnegative("bulk_variance", model.bulk_variance),
-        np.asarray(model.alignment, dtype=np.float64),
-        np.asarray(bias, dtype=np.float64),
-    )
-    if not (np.abs(alignment) <= 1 + 1e-12).all():
-        raise InvalidInput("alignment", model.alignment, "between -1 and 1")
-    shape = strength.shape
-    columns = np.stack([strength.ravel(), bulk_variance.ravel(), alignment.ravel(), offset.ravel()])
-    unique, inverse = np.unique(columns, axis=1, return_inverse=True)
-    inverse = np.reshape(inverse, -1)
-
-    def tabulate(index: NDArray[np.intp], kappa: Array) -> Array:
-        r, c, gamma, b = (row[index, None] for row in unique)
-        features = smoothed(student, r * kappa + b, np.sqrt(c))
-        labels = smoothed(target, gamma * kappa, np.sqrt(np.maximum(1 - gamma**2, 0.0)))
-        # Rounding must not pass for a spike: the equations are singular where it vanishes.
-        mean = np.where((r == 0) & (b == 0) & (student.parity == "odd"), 0.0, features.mean)
-        return np.stack(
-            [
-                mean,
-                features.slope,
-                features.residual_variance,
-                labels.mean,
-                labels.slope,
-                labels.residual_variance,
-            ]
-        )
-
-    # Functions of definite parity: the negative half mirrors the positive one.
-    mirrored = student.parity == "odd" and target.parity is not None and not unique[3].any()
-    owner, start, end = _initial_panels(student, target, unique, 0.0 if mirrored else -HALF_RANGE)
-    owner, kappa, half_width, values = _adapt(tabulate, owner, start, end, tolerance)
-    if mirrored:
-        teacher_sign = -1.0 if target.parity == "odd" else 1.0
-        signs = np.array([-1.0, 1.0, 1.0, teacher_sign, -teacher_sign, 1.0])[:, None, None]
-        owner, half_width = np.tile(owner, 2), np.tile(half_width, 2)
-        kappa = np.concatenate([-kappa[:, ::-1], kappa])
-        values = np.concatenate([signs * values[:, :, ::-1], values], axis=1)
-    density = np.exp(-0.5 * kappa**2) / np.sqrt(2 * np.pi)
-    tables = _pad(unique.shape[1], owner, np.concatenate([[kappa, WEIGHTS * half_width[:, None] * density], values]))
-    gathered = tables[:, inverse].reshape(8, *shape, -1)
-    return ConditionalMoments(
-        nodes=gathered[0],
-        weights=gathered[1],
-        mean=gathered[2],
-        slope=gathered[3],
-        variance=gathered[4],
-        teacher_mean=gathered[5],
-        teacher_slope=gathered[6],
-        teacher_variance=gathered[7],
-        bulk_variance=np.asarray(bulk_variance),
-    )
-
-
-def _initial_panels(
-    student: ScalarFunction, target: ScalarFunction, unique: Array, low: float
-) -> tuple[NDArray[np.intp], Array, Array]:
-    """Owner, start and end of the first panels above `low`: a uniform grid with every kink as a panel end."""
-    grid = np.linspace(low, HALF_RANGE, 13 if low < 0 else 7)
-    owners, starts, ends = [], [], []
-    for index, (r, c, gamma, b) in enumerate(unique.T):
-        centres = []
-        if r > 0:
-            centres += [((kink - b) / r, np.sqrt(c) / r) for kink in (0.0, *student.kinks)]
-        if gamma != 0:
-            centres += [(kink / gamma, np.sqrt(max(1 - gamma**2, 0.0)) / abs(gamma)) for kink in target.kinks]
-        marks = [centre + side * width for centre, width in centres for side in _marks(width)]
-        edges = np.unique(np.concatenate([grid, [mark for mark in marks if low < mark < HALF_RANGE]]))
-        # Two kinks a rounding error apart would make an empty panel.
-        edges = edges[np.concatenate([[True], np.diff(edges) > 1e-12])]
-        edges[-1] = HALF_RANGE
-        owners.append(np.full(edges.size - 1, index))
-        starts.append(edges[:-1])
-        ends.append(edges[1:])
-    return np.concatenate(owners).astype(np.intp), np.concatenate(starts), np.concatenate(ends)
-
-
-def _marks(width: float) -> tuple[float, ...]:
-    """Panel ends around a smoothed kink, in units of its width: a narrow one would fall between two nodes."""
-    return (-10.0, -3.0, 0.0, 3.0, 10.0) if 0 < width < 0.2 else (0.0,)
-
-
-def _adapt(
-    tabulate: Callable[[NDArray[np.intp], Array], Array],
-    owner: NDArray[np.intp],
-    start: Array,
-    end: Array,
-    tolerance: float,
-) -> tuple[NDArray[np.intp], Array, Array, Array]:
-    """Bisect panels until every tabulated function is resolved on all of them."""
-    done: list[tuple[NDArray[np.intp], Array, Array, Array]] = []
-    for depth in range(MAXIMUM_DEPTH + 1):
-        half_width = 0.5 * (end - start)
-        kappa = 0.5 * (start + end)[:, None] + half_width[:, None] * NODES
-        values = tabulate(owner, kappa)
-        resolved = _panel_error(kappa, half_width, values) <= tolerance
-        if depth == MAXIMUM_DEPTH:
-            resolved[:] = True
-        done.append((owner[resolved], kappa[resolved], half_width[resolved], values[:, resolved]))
-        if resolved.all():
-            break
-        split = ~resolved
-        middle = 0.5 * (start + end)[split]
-        owner = np.concatenate([owner[split], owner[split]])
-        start, end = np.concatenate([start[split], middle]), np.concatenate([middle, end[split]])
-    owners, nodes, widths, tables = zip(*done, strict=True)
-    return np.concatenate(owners), np.concatenate(nodes), np.concatenate(widths), np.concatenate(tables, axis=1)
-
-
-def _panel_error(kappa: Array, half_width: Array, values: Array) -> Array:
-    """Largest tail of the Legendre series on each panel, relative to the function's size, times the panel's weight."""
-    mean, slope, variance = values[:3]
-    total = slope**2 + variance
-    scale = np.max(np.mean(values[:3] ** 2, axis=(1, 2)) ** 0.5) + 1e-300
-    label_scale = np.max(np.mean(values[3:] ** 2, axis=(1, 2)) ** 0.5) + 1e-300
-    level_scale = np.max(total) + 1e-300
-    shown = [
-        mean / scale,
-        slope / scale,
-        variance / scale,
-        values[3] / label_scale,
-        values[4] / label_scale,
-        values[5] / label_scale,
-        *(total / (total + level * level_scale) for level in LEVELS),
-    ]
-    weighted = np.stack(shown) * np.exp(-0.5 * kappa**2)
-    tail = np.abs(weighted @ TAIL).max(axis=(0, 2))
-    return np.asarray(tail * half_width)
-
-
-def _pad(count: int, owner: NDArray[np.intp], rows: Array) -> Array:
-    """Gather the panels of each owner into one row of nodes, filled up with nodes of weight zero."""
-    order = np.argsort(owner, kind="stable")
-    panels = np.bincount(owner, minlength=count)
-    # Position of each panel among those of its owner.
-    position = np.arange(owner.size) - np.repeat(np.cumsum(panels) - panels, panels)
-    tables = np.zeros((rows.shape[0], count, int(panels.max()), PANEL_ORDER))
-    tables[:, owner[order], position] = rows[:, order]
-    return tables.reshape(rows.shape[0], count, -1)
 
 
 def large_step(
@@ -768,156 +431,6 @@ def _newton(hats: _Hats, beta: Array, lam: Array) -> tuple[Array, Array]:
         inside = (proposal >= low) & (proposal <= high)
         u = np.where(inside, proposal, np.where(step > 0, 0.5 * (u + high), 0.5 * (u + low)))
     return v1, v2
-
-
-def best_linear_error(teacher: str | ScalarFunction) -> float:
-    r"""Test error of the best linear predictor, :math:`E\sigma_*^2-(E z\sigma_*)^2` (Cui et al. 2024, section 4.2).
-
-    Parameters
-    ----------
-    teacher : str or ScalarFunction
-
-    Returns
-    -------
-    float
-        The label noise is not included. A predictor with a constant term also removes the squared mean.
-    """
-    target = moments(scalar_function(teacher))
-    return float(target.second_moment - target.linear**2)
-
-
-def upper_bound(table: ConditionalMoments) -> Array:
-    r"""Upper bound on the test error at the best penalty (Cui et al. 2024, (26)), at any alignment.
-
-    Parameters
-    ----------
-    table : ConditionalMoments
-
-    Returns
-    -------
-    ndarray
-        :math:`E\sigma_*^2-\langle\mu_0,h\rangle^2/|\mu_0|^2`, of the shape of the spike, without label noise. It is
-        attained at infinite penalty, where only the common mean of the neurons is fitted.
-    """
-    norm = (table.weights * table.mean**2).sum(axis=-1)
-    overlap = (table.weights * table.mean * table.teacher_mean).sum(axis=-1)
-    coefficient = np.where(norm > 0, overlap / np.where(norm > 0, norm, 1.0), 0.0)
-    miss = table.teacher_mean - coefficient[..., None] * table.mean
-    # A sum of squares, because the bound can vanish.
-    return np.asarray((table.weights * (miss**2 + table.teacher_slope**2 + table.teacher_variance)).sum(axis=-1))
-
-
-def lower_bound(table: ConditionalMoments) -> Array:
-    r"""Lower bound on the test error at any penalty and any ratio (Cui et al. 2024, (27)), at any alignment.
-
-    Parameters
-    ----------
-    table : ConditionalMoments
-
-    Returns
-    -------
-    ndarray
-        Squared distance of the teacher to the span of :math:`\mu_0(\kappa)`, :math:`\kappa\mu_1(\kappa)` and
-        :math:`\mu_1(\kappa)\zeta`, with :math:`\zeta` the rest of the teacher's input; without label noise. The paper
-        states it at :math:`\gamma=1`. It bounds the spiked random features model: at finite :math:`\alpha_0` the
-        network itself has one more direction.
-    """
-    root = np.sqrt(table.weights)
-    tilt = table.nodes * table.slope
-    target = root * table.teacher_mean
-    # Gram-Schmidt on the two functions, which coincide for a linear activation.
-    first = root * table.mean
-    norm = (first**2).sum(axis=-1, keepdims=True)
-    first = first / np.sqrt(np.where(norm > 0, norm, 1.0))
-    tilted = root * tilt
-    size = (tilted**2).sum(axis=-1, keepdims=True)
-    second = tilted - (tilted * first).sum(axis=-1, keepdims=True) * first
-    left = (second**2).sum(axis=-1, keepdims=True)
-    independent = left > 1e-20 * size
-    second = np.where(independent, second / np.sqrt(np.where(independent, left, 1.0)), 0.0)
-    rest = target - (target * first).sum(axis=-1, keepdims=True) * first
-    rest = rest - (rest * second).sum(axis=-1, keepdims=True) * second
-    slope_norm = (table.weights * table.slope**2).sum(axis=-1)
-    slope_overlap = (table.weights * table.slope * table.teacher_slope).sum(axis=-1)
-    orthogonal = (table.weights * (table.teacher_slope**2 + table.teacher_variance)).sum(axis=-1)
-    learned = np.where(slope_norm > 0, slope_overlap**2 / np.where(slope_norm > 0, slope_norm, 1.0), 0.0)
-    return np.asarray((rest**2).sum(axis=-1) + orthogonal - learned)
-
-
-@dataclass(frozen=True)
-class BestStep:
-    r"""Bounds (28) of Cui et al. 2024, minimised over the step size.
-
-    Attributes
-    ----------
-    step_size : float
-        The minimiser :math:`\tilde\eta`; ``inf`` when the bound keeps falling to the largest strength searched.
-    strength : float
-        The spike strength :math:`r` there.
-    error : float
-        The bound.
-    """
-
-    step_size: float
-    strength: float
-    error: float
-
-
-def best_step(
-    activation: str | ScalarFunction,
-    teacher: str | ScalarFunction,
-    *,
-    bound: str = "upper",
-    largest_strength: float = 20.0,
-) -> BestStep:
-    r"""Minimise the upper or the lower bound over the step size, for a population gradient (Cui et al. 2024, (28)).
-
-    Parameters
-    ----------
-    activation, teacher : str or ScalarFunction
-    bound : {"upper", "lower"}
-        Which of (26) and (27).
-    largest_strength : float
-        Spike strengths up to this value are searched.
-
-    Returns
-    -------
-    BestStep
-
-    Notes
-    -----
-    At :math:`\alpha_0=\infty` the bulk keeps variance 1 and :math:`\gamma=\pm1`. For
-    :math:`\sigma=\sigma_*=\mathrm{erf}` the upper bound vanishes at :math:`r=\sqrt3`.
-    """
-    bounds = {"upper": upper_bound, "lower": lower_bound}
-    if bound not in bounds:
-        raise InvalidInput("bound", bound, "'upper' or 'lower'")
-    student, target = scalar_function(activation), scalar_function(teacher)
-    unit = spike(student, target, step_size=1.0, step_sample_ratio=np.inf)
-    per_step = float(unit.strength)
-    if per_step <= 1e-10:
-        raise InvalidInput("teacher", target.name, "an activation and a teacher with a linear part")
-
-    def error(strength: NDArray[np.float64] | float) -> Array:
-        strengths = np.asarray(strength, dtype=np.float64)
-        model = Spike(strengths, np.ones_like(strengths), np.broadcast_to(unit.alignment, strengths.shape))
-        return bounds[bound](conditional_moments(student, target, model))
-
-    grid = np.geomspace(1e-2, largest_strength, 60)
-    values = error(grid)
-    best = int(np.argmin(values))
-    if best == grid.size - 1:
-        return BestStep(np.inf, largest_strength, float(values[best]))
-    from scipy.optimize import minimize_scalar  # a third of the time that every start takes
-
-    refined = minimize_scalar(
-        lambda strength: float(error(strength)),
-        bounds=(grid[max(best - 1, 0)], grid[best + 1]),
-        method="bounded",
-        options={"xatol": 1e-10},
-    )
-    strength = float(refined.x)
-    return BestStep(strength / per_step, strength, float(refined.fun))
 
 
 def learned_function(

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
+from gradstep.theory.arguments import nonnegative, positive
 
 __all__ = ["EquivalentMoments", "RandomFeatures", "equivalent_moments", "random_features", "random_features_of"]
 
@@ -149,22 +150,6 @@ class RandomFeatures:
     train_loss: Array
     degrees_of_freedom_per_sample: Array
     residual: Array
-
-
-def positive(field: str, value: ArrayLike) -> Array:
-    """Return ``value`` as floats, or raise `InvalidInput` unless all are finite and positive."""
-    array = np.asarray(value, dtype=np.float64)
-    if not (np.isfinite(array).all() and (array > 0).all()):
-        raise InvalidInput(field, value, "finite and > 0")
-    return array
-
-
-def nonnegative(field: str, value: ArrayLike) -> Array:
-    """Return ``value`` as floats, or raise `InvalidInput` unless all are finite and non-negative."""
-    array = np.asarray(value, dtype=np.float64)
-    if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise InvalidInput(field, value, "finite and >= 0")
-    return array
 
 
 def bulk_resolvent(q: Array, mu1_squared: Array, psi2: Array) -> tuple[Array, Array]:

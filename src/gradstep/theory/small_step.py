@@ -24,12 +24,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction
+from gradstep.theory.arguments import nonnegative, positive
 from gradstep.theory.random_features import (
     RandomFeatures,
     bulk_resolvent,
     equivalent_moments,
-    nonnegative,
-    positive,
     random_features,
 )
 

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 
 from gradstep.errors import NotConverged
 from gradstep.papers.ba2022.coefficients import Coefficients
-from gradstep.theory.random_features import positive
+from gradstep.theory.arguments import positive
 
 __all__ = ["R_GE"]
 

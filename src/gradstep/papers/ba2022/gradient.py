@@ -14,7 +14,7 @@ from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.spike import theta
-from gradstep.theory.random_features import positive
+from gradstep.theory.arguments import positive
 
 __all__ = ["Norms", "error_bound", "first_gradient", "norms", "published_first_gradient", "rank_one"]
 

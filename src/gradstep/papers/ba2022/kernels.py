@@ -18,7 +18,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
 from gradstep.papers.ba2022.coefficients import coefficients
-from gradstep.theory.random_features import nonnegative, positive
+from gradstep.theory.arguments import nonnegative, positive
 
 __all__ = [
     "R_NTK",

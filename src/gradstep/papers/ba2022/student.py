@@ -18,8 +18,8 @@ from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
 from gradstep.gaussian.quadrature import expectation, gaussian_rule
 from gradstep.gaussian.smoothing import smoothed
-from gradstep.theory.large_step import Spike, conditional_moments
-from gradstep.theory.random_features import nonnegative
+from gradstep.theory.arguments import nonnegative
+from gradstep.theory.spiked_features import Spike, conditional_moments
 
 __all__ = ["TauStar", "constructed_readout", "constructed_risk", "student_risk", "tau_star"]
 

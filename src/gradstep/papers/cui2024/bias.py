@@ -13,7 +13,8 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction
 from gradstep.papers.cui2024.bounds import lower_bound
 from gradstep.papers.cui2024.spiked import equivalent_features
-from gradstep.theory.large_step import LargeStep, Spike, solve
+from gradstep.theory.large_step import LargeStep, solve
+from gradstep.theory.spiked_features import Spike
 
 __all__ = ["TrainedBias", "biased_lower_bound", "biased_statistics", "trained_bias"]
 

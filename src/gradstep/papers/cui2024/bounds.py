@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
-from gradstep.theory import large_step as theory
+from gradstep.theory import bounds as theory
+from gradstep.theory.large_step import solve
 from gradstep.theory.minimise import Axis, minimise
+from gradstep.theory.spiked_features import Spike
 
 __all__ = [
     "BestPenalty",
@@ -175,10 +177,10 @@ def best_penalty(
     one with an infinite penalty.
     """
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
-    spike = theory.Spike(*(np.asarray(value, dtype=np.float64) for value in (r, c, gamma)))
+    spike = Spike(*(np.asarray(value, dtype=np.float64) for value in (r, c, gamma)))
 
     def error(logarithm: Array) -> Array:
-        return theory.solve(
+        return solve(
             table,
             spike,
             sample_ratio=alpha,

@@ -46,7 +46,7 @@ from scipy.optimize import root
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, gaussian_rule, scalar_function, smoothed
 from gradstep.papers.cui2024.spiked import equivalent_srf
-from gradstep.theory.random_features import nonnegative, positive
+from gradstep.theory.arguments import nonnegative, positive
 
 __all__ = [
     "Bulk",

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gradstep.gaussian.functions import ScalarFunction
-from gradstep.theory.large_step import ConditionalMoments, Spike, conditional_moments, spike
+from gradstep.theory.spiked_features import ConditionalMoments, Spike, conditional_moments, spike
 
 __all__ = ["equivalent_features", "equivalent_srf"]
 

@@ -34,7 +34,8 @@ from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_
 from gradstep.papers.panels import Guide, Line, Panel
 from gradstep.problem import Problem
 from gradstep.sweeps import Result, Task
-from gradstep.theory.large_step import LargeStep, Spike, solve
+from gradstep.theory.large_step import LargeStep, solve
+from gradstep.theory.spiked_features import Spike
 
 __all__ = ["assemble", "measure", "spike_of", "statistics", "tasks"]
 

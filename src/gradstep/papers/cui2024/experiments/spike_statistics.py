@@ -22,7 +22,7 @@ from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.sweeps import Result, Task
-from gradstep.theory.large_step import Spike
+from gradstep.theory.spiked_features import Spike
 
 __all__ = ["assemble", "measure", "tasks"]
 

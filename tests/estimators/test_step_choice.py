@@ -8,7 +8,16 @@ import pytest
 from gradstep.estimators.layer import draw
 from gradstep.estimators.leave_one_out import PATH, copies_of
 from gradstep.estimators.metric import HOST, measure
-from gradstep.estimators.step_choice import FOLDS, NO_STEP, Move, Sample, candidates, choice_width, score_steps
+from gradstep.estimators.step_choice import (
+    FOLDS,
+    NO_STEP,
+    Move,
+    Sample,
+    StepErrors,
+    candidates,
+    choice_width,
+    score_steps,
+)
 from gradstep.gaussian import scalar_function
 from gradstep.problem import Readout
 
@@ -75,7 +84,7 @@ def test_noise_is_noise_and_a_single_index_is_found():
     """A step that has seen the labels looks good on them: the naive leave-one-out error would take it on pure noise."""
     layer = layer_of("relu", 64, 10)
     noise, _ = sample_of(60, lambda z, random: random.standard_normal(len(z)))
-    moves = candidates([math.inf, 0.1])
+    moves = [*candidates(math.inf), *candidates(0.1)[1:]]
     metric = measure(noise.z, noise.y, noise.weights, noise.copies, noise.step_rows)
     for n_steps in (1, 3):
         assert score_steps(layer, noise, metric, moves, n_steps).errors.min() > 0.95
@@ -87,11 +96,29 @@ def test_noise_is_noise_and_a_single_index_is_found():
     assert gain > 5 * deviation > 0
 
 
+@pytest.mark.parametrize(
+    ("none", "large", "spread", "chosen"),
+    [
+        (1.1, 0.9, 0.0, 6.0),
+        (1.1, 0.89, 1.0, 6.0),  # 400 rows: a standard error of 0.05
+        (1.1, 0.95, 1.0, 0.25),
+        (0.95, 0.95, 1.0, 0.25),
+        (0.85, 0.88, 1.0, 0.0),
+        (1.0, 1.0, 0.0, 0.0),
+    ],
+)
+def test_the_small_step_yields_to_what_is_clearly_better(none, large, spread, chosen):
+    sign = np.where(np.arange(400) % 2, 1.0, -1.0)
+    squares = np.stack([none + spread * sign, np.ones(400), large + spread * sign])
+    moves = (NO_STEP, Move(0.25, 1.0), Move(6.0, 1.0))
+    assert StepErrors(moves, squares, np.ones(400), np.arange(400)).chosen.scale == chosen
+
+
 def test_one_distinct_row_is_not_stepped_on():
     z, y, w, rows = np.zeros((2, 10)), np.array([[-1.0], [1.0]]), np.ones(2), np.ones(2, dtype=bool)
     same = Sample(z, y, w, copies_of(np.zeros(2, np.uint64), y, w), rows, rows, np.zeros(2, dtype=int))
     metric = measure(z, y, w, same.copies, rows)
-    assert score_steps(layer_of("relu", 8, 10), same, metric, candidates([math.inf]), 2).chosen == NO_STEP
+    assert score_steps(layer_of("relu", 8, 10), same, metric, candidates(math.inf), 2).chosen == NO_STEP
 
 
 def test_choice_width():

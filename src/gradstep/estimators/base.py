@@ -223,9 +223,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
         move, eta = Move(math.nan, settings.damping or math.inf), settings.eta
         if eta is None:
-            dampings = [math.inf, metric.damping] if settings.damping is None else [settings.damping]
+            moves = candidates(settings.damping or metric.damping)
             narrow = layer.narrowed(choice_width(settings.width, len(sample.z)))
-            self.step_errors_ = score_steps(narrow, sample, metric, candidates(dampings), settings.n_steps)
+            self.step_errors_ = score_steps(narrow, sample, metric, moves, settings.n_steps)
             move = self.step_errors_.chosen
         if move == NO_STEP:
             return

@@ -30,6 +30,8 @@ _WIDTH = 256
 _SPECTRUM_WIDTH = 1024
 #: Parts of the rows from which halves are made, in three ways; copies stay together.
 _QUARTERS = 4
+#: Inputs, neurons and rows for which the limit of many of each is worth solving.
+_MANY = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,16 +267,15 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     doubled = score_steps(wide, sample, metric, [taken], fitted.n_steps)
     gain, larger, wider = steps.gain(taken), steps.gain(following, over=taken), doubled.gain_over(steps, taken)
 
-    leading = _Leading(z, w)
     quarter = sample.copies.group % _QUARTERS
     pieces = [step_on(quarter == k, mean=False) for k in range(_QUARTERS)]
-    overlaps = [
-        abs(_correlation(z @ leading.of(pieces[0] + pieces[k])[0], z @ leading.of(sum(pieces[1:]) - pieces[k])[0], w))
-        for k in range(1, _QUARTERS)
-    ]
+    overlaps = []
+    for k in range(1, _QUARTERS):
+        one, other = (z @ metric.leading(half)[0] for half in (pieces[0] + pieces[k], sum(pieces[1:]) - pieces[k]))
+        overlaps.append(abs(_correlation(one, other, w)))
     halves = sum(overlaps) / len(overlaps)
     disorder = (1 / max(halves, 1e-6) - 1) / 2  # a step on a share s of the rows has alignment (1 + disorder / s)^-1/2
-    direction, side = leading.of(change if np.any(change) else everything)
+    direction, side = metric.leading(change if np.any(change) else everything)
     combination = _combination(layer.readout, side)
     target = y @ combination
     projection, kappa = z @ direction, np.empty(len(z))
@@ -282,7 +283,7 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     for k in range(_QUARTERS):
         rows = quarter == k
         if rows.any():
-            away = z @ leading.of(sum(pieces) - pieces[k])[0] if not rows.all() else projection
+            away = z @ metric.leading(sum(pieces) - pieces[k])[0] if not rows.all() else projection
             kappa[rows] = np.copysign(1.0, _correlation(away, projection, w)) * away[rows]
     kappa = normal_scores(kappa, w)
     size = math.sqrt(w @ target**2 / w.sum()) or 1.0
@@ -312,20 +313,6 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         theory=theory,
         theory_note=note,
     )
-
-
-class _Leading:
-    """Finds the direction of the inputs along which a change of the first layer moves the pre-activations most."""
-
-    def __init__(self, z: Host, weights: Host) -> None:
-        values, vectors = np.linalg.eigh((z * weights[:, None]).T @ z / weights.sum())
-        self._root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-        self._inverse = np.linalg.pinv(self._root, rcond=1e-8, hermitian=True)
-
-    def of(self, change: Host) -> tuple[Host, Host]:
-        """Return the direction (d,), scaled to projections of variance one, and the neurons' side (N,)."""
-        left, _, right = np.linalg.svd(change @ self._root, full_matrices=False)
-        return right[0] @ self._inverse, left[:, 0]
 
 
 def _combination(readout: Host, side: Host) -> Host:
@@ -368,6 +355,9 @@ def _theory(fitted: Fitted, link: Link, alignment: float) -> tuple[Theory | None
         notes.append(f"one step of {fitted.n_steps} times the size")
     if not fitted.split:
         notes.append("fresh rows for the fit")
+    least = min(fitted.varying, fitted.initial.width, fitted.n_step, fitted.n_fit)
+    if least < _MANY:
+        return None, f"no theory: it is for many inputs, neurons and rows, not for {least}"
     formula, noise = link.seen_through(alignment)
     if not formula:
         return None, "no theory: the targets show no function of the leading direction"

@@ -32,6 +32,9 @@ HOST = Backend(numpy_namespace, None, "float64")
 _SIDE = 2048
 """Where there are more rows and more inputs than this, the second moment is that of this many distinct rows."""
 
+_RANK = 1e-8
+"""Directions whose root mean square is smaller than this times the largest count as directions without variance."""
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -72,6 +75,21 @@ class Metric:
             return gradient
         factor = (1 + damping) / (self.eigenvalues + damping)
         return gradient + ((gradient @ self.directions) * (factor - 1)) @ self.directions.T
+
+    def leading(self, change: Host) -> tuple[Host, Host]:
+        """Find where a change of the first layer, shape (N, d), moves the pre-activations most.
+
+        Returns
+        -------
+        direction : ndarray, shape (d,)
+            Of the inputs, scaled to projections of variance one.
+        side : ndarray, shape (N,)
+            How much each neuron moves along it, of norm one.
+        """
+        roots = np.sqrt(self.eigenvalues)
+        left, _, right = np.linalg.svd((change @ self.directions) * roots, full_matrices=False)
+        inverse = np.divide(1.0, roots, out=np.zeros(len(roots)), where=roots > _RANK * roots.max())
+        return self.directions @ (right[0] * inverse), left[:, 0]
 
 
 def measure(z: Host, y: Host, weights: Host, copies: Copies, rows: NDArray[np.bool_]) -> Metric:

@@ -1,10 +1,13 @@
-r"""How far to step, and in which metric: leave-one-out errors of steps that have not seen the rows they are scored on.
+r"""How far to step: leave-one-out errors of steps that have not seen the rows they are scored on.
 
 A step that has seen a row's label carries it into the features of that row, and a leave-one-out error of the ridge fit
 alone is then too good: on small tables it would choose steps that fit noise. So the rows are dealt into `FOLDS` folds;
 every fold is scored with the first layer that the other folds' gradient gives and the ridge fit's closed leave-one-out
 errors. All of it happens on the first neurons of the network (`CHOICE_WIDTH` at most) and on `CHOICE_ROWS` rows at
 most, which keeps the choice cheaper than the fit it serves.
+
+On many tables the errors of all steps are the same but for noise, and the least of them would be a draw among steps of
+which the large ones can do harm. So a small step is taken unless another choice is clearly better.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from gradstep.estimators.metric import HOST, Metric
 from gradstep.simulation.backend import Array
 
 __all__ = [
+    "CLEARLY",
     "NO_STEP",
     "SCALES",
     "Move",
@@ -37,8 +41,11 @@ __all__ = [
 
 Host = NDArray[np.float64]
 
-SCALES = (1.5, 6.0)
+SCALES = (0.25, 6.0)
 """Sizes of step tried: root mean square change of the pre-activations, relative to what they were."""
+
+CLEARLY = 2.0
+"""Standard errors by which a step must be better than the smallest one to be taken in its place."""
 
 FOLDS = 3
 CHOICE_WIDTH = 256
@@ -55,9 +62,9 @@ class Move(NamedTuple):
 NO_STEP = Move(0.0, math.inf)
 
 
-def candidates(dampings: Sequence[float]) -> list[Move]:
-    """Return the steps to compare: none, and every size with every damping."""
-    return [NO_STEP, *(Move(scale, damping) for damping in dampings for scale in SCALES)]
+def candidates(damping: float) -> list[Move]:
+    """Return the steps to compare: none, and every size."""
+    return [NO_STEP, *(Move(scale, damping) for scale in SCALES)]
 
 
 @dataclass(frozen=True)
@@ -124,8 +131,14 @@ class StepErrors:
 
     @property
     def chosen(self) -> Move:
-        """Step of the least error; the first of equal ones."""
-        return self.moves[int(np.argmin(self.errors))]
+        """The smallest step that is one, or of the moves clearly better (or the same on every row) the best.
+
+        The first of equal ones: no step where targets or inputs do not vary.
+        """
+        usual = min(move for move in self.moves if move.scale > 0)
+        gains = [self.gain(move, over=usual) for move in self.moves]
+        rivals = [place for place, (gain, error) in enumerate(gains) if gain >= CLEARLY * error]
+        return self.moves[max(rivals, key=lambda place: gains[place][0])]
 
     def gain(self, move: Move, over: Move = NO_STEP) -> tuple[float, float]:
         """Return how much lower the error of one step is than that of another, with the standard error over rows."""

@@ -15,6 +15,7 @@ import pytest
 import gradstep as gs
 from gradstep.app.presets import elsewhere, presets
 from gradstep.app.regimes import regime_of, verdict
+from gradstep.app.server import serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
 from gradstep.errors import InvalidInput
 from gradstep.papers.figure import load_figures
@@ -416,3 +417,9 @@ def test_an_address_in_use_is_named():
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert f"port: got '127.0.0.1:{port}'" in done.stderr
+
+
+def test_an_address_of_another_machine_is_named():
+    with pytest.raises(InvalidInput) as raised:
+        serve(host="192.0.2.1", browser=False)  # reserved for documentation
+    assert raised.value.field == "host"

@@ -8,6 +8,7 @@ that may run. A request whose sender has gone is dropped, and with it the proces
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import math
 import os
@@ -389,7 +390,8 @@ def serve(
     except OSError as error:
         listening.close()
         allowed = f"an address of this machine that is free ({error.strerror}); --port 0 takes any port"
-        raise InvalidInput("port", f"{host}:{port}", allowed) from None
+        field = "port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
+        raise InvalidInput(field, f"{host}:{port}", allowed) from None
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
 

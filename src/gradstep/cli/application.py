@@ -471,9 +471,11 @@ def tune(
 ) -> None:
     """Find the best ridge, step size or split of the samples, from theory, with a certificate.
 
-    The predicted test error is scanned over the whole range, every valley followed down, and the minimum certified:
-    no neighbour on either side is lower, the slope d log(error) / d log(value) is zero, and an optimum on a bound is
-    named (ridge -> 0, no step, the larger the better). "within 1 %" says how far a value may be off.
+    The predicted test error is scanned over the whole range, every valley
+    followed down, and the minimum certified: no neighbour on either side is
+    lower, the slope d log(error) / d log(value) is zero, and an optimum on a
+    bound is named (ridge -> 0, no step, the larger the better). "within 1 %"
+    says how far a value may be off.
     """
     from gradstep.cli import output
     from gradstep.cli.tune import print_tuned, tune_grid
@@ -530,7 +532,9 @@ def citation(
 def reproduce(
     preset: Annotated[str, typer.Option(help="quick, standard or paper (the papers' sizes).")] = "standard",
     figure: Annotated[list[str] | None, typer.Option(help="Only this figure; repeatable.")] = None,
-    paper: Annotated[str | None, typer.Option(help="All figures of one paper, such as moniri2024.")] = None,
+    paper: Annotated[
+        str | None, typer.Option(help="All figures of one paper: ba2022, moniri2024, cui2024; or beyond.")
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every figure of every paper.")] = False,
     out: Annotated[Path, typer.Option(help="Directory of the report and of finished results.")] = Path("reports"),
     workers: Annotated[int | None, typer.Option(min=1, max=4096, help="Processes; one per core if not given.")] = None,
@@ -545,7 +549,12 @@ def reproduce(
     reproduce(preset, figure, paper, all_, out, workers, json_)
 
 
-@app.command()
+@app.command(
+    epilog="Examples: [bold]gradstep sweep settings.toml --out results[/bold] · "
+    "[bold]gradstep sweep settings.toml --out results --until-se 0.01[/bold] · "
+    "[bold]gradstep sweep settings.toml --out results --shard 3/16[/bold]. "
+    "The same command goes on where it stopped."
+)
 def sweep(
     settings: Annotated[Path, typer.Argument(help=r"TOML file: \[problem], \[over], [\[zipped]], \[run].")],
     out: Annotated[Path, typer.Option(help="Directory of results; a run that was interrupted goes on from it.")],
@@ -567,9 +576,11 @@ def sweep(
 ) -> None:
     r"""Predict and simulate a grid of problems: survives Ctrl-C, kill -9 and lost workers, and goes on from there.
 
-    The settings file has a table \[problem] with the parameters that all points share, \[over] with lists or ranges
-    ("500:4000:12", "1e-4:1:log9") of those that vary, tables [\[zipped]] of those that vary together, and \[run] with
-    seeds, first_seed, paired, theory, device, dtype. Collect the results with `gradstep collect`.
+    The settings file has a table \[problem] with the parameters that all points
+    share, \[over] with lists or ranges ("500:4000:12", "1e-4:1:log9") of those
+    that vary, tables [\[zipped]] of those that vary together, and \[run] with
+    seeds, first_seed, paired, theory, device, dtype. Collect the results with
+    `gradstep collect`.
     """
     from gradstep.cli.sweeping import read_design, run_sweep
 

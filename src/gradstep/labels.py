@@ -21,6 +21,7 @@ from gradstep.problem import Problem
 
 __all__ = ["Channel", "Labels", "labels_of"]
 
+#: How labels come from the teacher: its value, its sign, or a sign with logistic probability.
 Channel = Literal["real", "sign", "logistic"]
 
 

@@ -14,10 +14,12 @@ from array_api_compat import array_namespace, is_numpy_array, is_torch_array
 
 __all__ = ["ALIASES", "ELEMENTARY", "MAXIMUM_DEGREE", "Elementary", "Parity"]
 
+#: What a function does under a change of sign, where that is known.
 Parity = Literal["odd", "even"]
 Kernel = Callable[[Any], Any]
 
 LEAKY_SLOPE = 0.01
+#: Highest degree of a Hermite polynomial that has a name.
 MAXIMUM_DEGREE = 40
 _ROOT_HALF = math.sqrt(0.5)
 
@@ -256,8 +258,10 @@ def _table() -> dict[str, Elementary]:
     return {entry.name: entry for entry in entries}
 
 
+#: The elementary functions by name.
 ELEMENTARY: Mapping[str, Elementary] = MappingProxyType(_table())
 
+#: Other names, and what they stand for.
 ALIASES: Mapping[str, str] = MappingProxyType(
     {f"{prefix}{degree}": f"hermite{degree}" for degree in range(1, MAXIMUM_DEGREE + 1) for prefix in ("H", "He")}
     | {"identity": "linear", "swish": "silu", "logistic": "sigmoid", "step": "heaviside"}

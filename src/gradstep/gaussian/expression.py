@@ -82,7 +82,9 @@ class Apply:
     derivative: bool = False
 
 
+#: A parsed formula.
 Expression = Constant | Variable | Sum | Product | Power | Apply
+#: The variable x of every formula.
 VARIABLE = Variable()
 
 
@@ -253,4 +255,5 @@ def _fold(parts: list[Callable[[Any], Any]], combine: Callable[[Any, Any], Any])
 
 
 def refuse(token: object, why: str) -> InvalidInput:
+    """Return the error for a part of a formula, with what formulas may hold."""
     return InvalidInput("function", token, f"{why}; {_ALLOWED}")

@@ -282,6 +282,7 @@ def scalar_function(spec: str | Callable[[Any], Any] | ScalarFunction) -> Scalar
     raise InvalidInput("function", spec, "a registered name, a formula in x, or a callable")
 
 
+#: The functions known by name that are defined on the whole line; Hermite polynomials up to degree 10.
 REGISTERED: Mapping[str, ScalarFunction] = MappingProxyType(
     {
         name: scalar_function(name)

@@ -15,6 +15,7 @@ from gradstep.errors import NotConverged
 
 __all__ = ["PANEL_ORDER", "Panels", "legendre_rule", "resolved_panels"]
 
+#: Nodes of a panel.
 PANEL_ORDER = 20
 _TAIL = 4
 _TOLERANCE = 1e-12

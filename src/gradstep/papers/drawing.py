@@ -51,8 +51,9 @@ class Ink:
     grid: str
 
 
-#: On a light page and on a dark one.
+#: On a light page.
 LIGHT = Ink("#22252b", "#d8dbe2")
+#: On a dark one.
 DARK = Ink("#e4e6ec", "#3c414d")
 
 

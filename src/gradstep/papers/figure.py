@@ -47,6 +47,7 @@ PAPERS = {
     "cui2024": "Cui et al. 2024",
     "beyond": "Beyond the papers",
 }
+#: Sizes and numbers of runs of a figure, from the smallest on.
 PRESETS = ("quick", "standard", "paper")
 
 Progress = Callable[[int, int, str], None]

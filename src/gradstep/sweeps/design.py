@@ -18,9 +18,12 @@ from gradstep.sweeps.task import Task, digest
 
 __all__ = ["DEVICE_AT_HAND", "PREDICTED", "SIMULATED", "Axis", "Design", "design_of"]
 
+#: What a task of theory calls.
 PREDICTED = "gradstep.sweeps.measure:predicted"
+#: What a task of one network calls.
 SIMULATED = "gradstep.sweeps.measure:simulated"
 PRECISION_COST = "gradstep.sweeps.measure:precision_cost"
+#: What a worker is asked before a sweep on a device begins.
 DEVICE_AT_HAND = "gradstep.sweeps.measure:device_at_hand"
 
 #: Penalties of one fit: an axis of these alone costs one factorisation for all its values.

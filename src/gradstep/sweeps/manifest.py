@@ -13,6 +13,7 @@ from gradstep.sweeps.store import Store, set_aside, write_whole
 
 __all__ = ["MANIFEST", "claim", "manifest_of"]
 
+#: Name of the file in a directory of results that says whose they are.
 MANIFEST = "sweep.json"
 
 

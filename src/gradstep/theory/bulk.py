@@ -34,6 +34,7 @@ from gradstep.theory.weighted_samples import WeightedSamples, rational_rule
 
 __all__ = ["Bulk", "BulkModel", "bulk_law", "isotropic"]
 
+#: Law of the bulk: with the structure that the step's samples give it, or alike in all directions.
 BulkModel = Literal["structured", "isotropic"]
 
 #: Share of the bulk below which its linear part is left to the other law.

@@ -20,6 +20,7 @@ from gradstep.theory.step import StepStatistics
 
 __all__ = ["Groups", "RowLaw", "neuron_groups"]
 
+#: Law of the first layer's rows: the network's, or that of spiked random features (Cui et al. 2024).
 RowLaw = Literal["network", "isotropic"]
 
 _PROJECTION_NODES = 3

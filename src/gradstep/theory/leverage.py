@@ -27,6 +27,7 @@ from gradstep.errors import NotConverged
 
 __all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "identity", "inner", "jacobian", "solve_leverage"]
 
+#: Largest residual of a solution, relative.
 TOLERANCE = 1e-10
 _MAX_STEPS = 60
 _LOWEST_LOG_LEVERAGE = -60.0

@@ -31,7 +31,9 @@ _SMALLEST_STEP = 1e-11
 _MOST_STEPS = 300
 #: Next to an edge Im m is the root of the distance; what is below this is rounding, beyond the edge.
 _SMALLEST_IMAGINARY = 1e-8
-_COARSE, FINE = (0.12, 0.04), (0.04, 0.013)
+_COARSE = (0.12, 0.04)
+#: Spacings of a search that must not miss a narrow band.
+FINE = (0.04, 0.013)
 _NODES = (64, 192, 576, 1728)
 _TAIL = 1e-5
 _MASS_TOLERANCE = 1e-6

@@ -27,6 +27,7 @@ __all__ = ["PARAMETERS", "Tuned", "TunedParameter", "tune"]
 Array = NDArray[np.float64]
 Parameter = Literal["ridge", "eta", "split"]
 
+#: What can be tuned.
 PARAMETERS: tuple[Parameter, ...] = ("ridge", "eta", "split")
 
 #: Points of the coarse scan by how many parameters are tuned at once: a decade of ridge, a decade of eta, of the split.

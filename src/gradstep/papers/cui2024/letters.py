@@ -60,6 +60,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+#: Law of the first layer before the step: Gaussian rows, or orthonormal ones (section D.3).
 Bulk = Literal["gaussian", "orthogonal"]
 
 TOLERANCE = 1e-10

@@ -60,6 +60,7 @@ class Move(NamedTuple):
 
 
 NO_STEP = Move(0.0, math.inf)
+"""The first layer stays as it was drawn."""
 
 
 def candidates(damping: float) -> list[Move]:

@@ -2,12 +2,12 @@ r"""The step of a network whose output at initialisation is of order one (``outp
 
 The linear part of that output is ``mu_1 <b, x>`` with ``b = W_0^T a / sqrt(N)``: a sum of all rows of the first layer.
 The residual holds it, so that the gradient points partly along ``b``, and with it along every row that it is added to.
-Given ``b`` the rows are independent again,
+Given ``b`` the rows are independent again::
 
     W_0 = a b^T / (sqrt(N) E a^2) + (1 - a a^T / |a|^2) G,
 
 ``G`` being a copy of the first layer that knows nothing of ``b``. With ``e = eta / sqrt(N)`` and ``g = g' - mu_1 b``,
-where ``g'`` has the teacher and the step's samples, the rank-one part of the step is ``e E[sigma'] a g^T``. Together
+where ``g'`` has the teacher and the step's samples, the rank-one part of the step is ``e E[sigma'] a g^T``. Together::
 
     W_1 = a u^T + (1 - a a^T / |a|^2) G + ...,      u = (1 / (sqrt(N) E a^2) - e E[sigma'] mu_1) b + e E[sigma'] g':
 

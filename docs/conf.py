@@ -15,6 +15,7 @@ project_copyright = "The gradstep developers"
 version = release = version_of("gradstep")
 
 extensions = [
+    "complete",
     "mathml",
     "results",
     "run",
@@ -24,7 +25,8 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "sg_execution_times.rst"]
+# The gallery's tables of times load scripts from elsewhere, and nobody needs them.
+exclude_patterns = ["_build", "sg_execution_times.rst", "**/sg_execution_times.rst"]
 templates_path = ["_templates"]
 default_role = "autolink"
 # A module's reading list is not cited from every function.

@@ -1,4 +1,4 @@
-"""The extensions by which pages take their numbers and pictures from runs and results files."""
+"""The extensions of the docs: numbers and pictures from runs and results files, and an entry for every public name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from matplotlib import pyplot as plt
 
 pictures = pytest.importorskip("pictures")
 pytest.importorskip("sphinx")
+complete = pytest.importorskip("complete")
 results = pytest.importorskip("results")
 run = pytest.importorskip("run")
 
@@ -79,3 +80,12 @@ def test_a_picture_is_saved_in_light_and_in_dark_ink(tmp_path: Path) -> None:
     assert hue in dark
     # Only a shape that is neither text nor axis may keep the light page's ink.
     assert not re.findall(rf"(?:fill|stroke): {ink}", dark)
+
+
+def test_public_names_without_an_entry_are_found() -> None:
+    assert {"gradstep.sweeps.State", "gradstep.sweeps.RESULT_VERSION"} < set(complete.missing("gradstep.sweeps", ()))
+    # An entry where a name is defined is one, for constants too, which do not say where that is.
+    entries = ["gradstep.sweeps.progress.State", "gradstep.sweeps.store.RESULT_VERSION"]
+    assert not {"gradstep.sweeps.State", "gradstep.sweeps.RESULT_VERSION"} & set(
+        complete.missing("gradstep.sweeps", entries)
+    )

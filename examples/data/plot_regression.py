@@ -24,8 +24,8 @@ print(X.head())
 # %%
 # Three fits
 # ----------
-# ``eta=0`` is ridge regression on random features. Under ``eta="auto"`` (the default) the size of the step is chosen by
-# leave-one-out errors, and no step is taken where it does not pay.
+# ``eta=0`` is ridge regression on random features. Under ``eta="auto"`` (the default) a small step is taken, unless
+# leave-one-out errors say that a large one, or none, is clearly better.
 
 for name, model in {
     "one step": gs.OneStepRegressor(width=256, random_state=0),

@@ -231,3 +231,15 @@ def test_data_that_cannot_be_used():
         gs.OneStepClassifier(width=5).fit(X, ["a"] * 10)
     with pytest.raises(ValueError, match="expecting 3 features"):
         model.fit(X, y).predict(X[:, :2])
+    with pytest.raises(ValueError, match="y has 2 outputs; the fit had 1"):
+        model.diagnose(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="missing labels"):
+        gs.OneStepClassifier(width=5).fit(X, ["a", None] * 5)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_without_numbers_are_named(library):
+    columns = {"size": [1.0, 2.0, np.nan], "colour": ["red", "blue", "red"], "day": np.array([0, 1, 2], "M8[D]")}
+    frame = pytest.importorskip(library).DataFrame(columns)
+    with pytest.raises(ValueError, match="Columns 'colour', 'day' do not hold numbers"):
+        gs.OneStepRegressor(width=5).fit(frame, np.arange(3.0))

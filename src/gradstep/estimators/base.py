@@ -44,6 +44,7 @@ from gradstep.estimators.step_choice import (
 from gradstep.estimators.table import (
     Standardisation,
     Table,
+    columns_without_numbers,
     is_only_sliced,
     rows_per_block,
     standardisation,
@@ -159,13 +160,18 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
                     f"required by {type(self).__name__}."
                 )
             return X
-        return validate_data(
-            self,
-            X,
-            dtype=[np.float64, np.float32],
-            reset=reset,
-            ensure_min_samples=2 if reset else 1,
-        )
+        try:
+            return validate_data(
+                self, X, dtype=[np.float64, np.float32], reset=reset, ensure_min_samples=2 if reset else 1
+            )
+        except (TypeError, ValueError) as error:
+            wrong = columns_without_numbers(X)
+            if not wrong:
+                raise
+            raise ValueError(
+                f"Columns {', '.join(map(repr, wrong))} do not hold numbers; encode them first, for example with "
+                "sklearn.preprocessing.OneHotEncoder in a sklearn.compose.ColumnTransformer."
+            ) from error
 
     def _table(
         self, X: Any, targets: Host, sample_weight: Any, settings: Settings, standard: Standardisation | None = None

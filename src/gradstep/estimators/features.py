@@ -43,13 +43,13 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         ``sigma``: a name (``"relu"``, ``"tanh"``, ``"erf"``, ...), a formula in x or a function, as everywhere in
         gradstep.
     eta : "auto", float or Step
-        Step size. ``"auto"`` compares steps that change the pre-activations by 0, 1.5 and 6 times their own size (root
-        mean square) by leave-one-out errors of a narrower network, each row scored with a step that has not seen it
-        (`gradstep.estimators.step_choice`), and takes the best. Zero means ordinary random features.
+        Step size. ``"auto"`` takes a step that changes the pre-activations by a quarter of their own size (root mean
+        square), unless none or one of six times their size has a clearly lower error, by two standard errors. These
+        are leave-one-out errors of a narrower network, each row scored with a step that has not seen it
+        (`gradstep.estimators.step_choice`). Zero means ordinary random features.
     damping : "auto", float > 0 or infinity
-        ``delta``. ``"auto"`` compares, together with the sizes of the step, the plain gradient with the damping that is
-        the best penalty of a ridge regression on the inputs themselves; where `eta` is given, it is the plain gradient.
-        For inputs that are isotropic all dampings are the same step.
+        ``delta``. ``"auto"`` is the best penalty of a ridge regression on the inputs themselves; where `eta` is given,
+        it is infinite, the plain gradient. For inputs that are isotropic all dampings are the same step.
     readout : "gaussian", "constant" or {value: weight}
         Law of the readout ``a_i`` of the gradient step.
     n_steps : int

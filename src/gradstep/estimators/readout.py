@@ -89,6 +89,8 @@ class OneStepReadout(OneStep):
         X = self._inputs(X, reset=False)
         targets = self._target_matrix(y)
         check_consistent_length(X, targets)
+        if targets.shape[1] != self._initial.readout.shape[1]:
+            raise ValueError(f"y has {targets.shape[1]} outputs; the fit had {self._initial.readout.shape[1]}.")
         training, centre, scale = self._table(X, targets, sample_weight, settings, self.standardisation_)
         sample = self._sample(training, together=True)
         outputs = self._layer.features(settings.backend, sample.z) @ np.atleast_2d(self.coef_).T + self.intercept_

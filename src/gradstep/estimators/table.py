@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array  # type: ignore[import-untyped, unused-ignore]
 
-__all__ = ["Standardisation", "Table", "is_only_sliced", "row_hashes", "standardisation", "standardised_targets"]
+__all__ = [
+    "Standardisation",
+    "Table",
+    "columns_without_numbers",
+    "is_only_sliced",
+    "row_hashes",
+    "standardisation",
+    "standardised_targets",
+]
 
 BLOCK_BYTES = 2**25
 """Features, or inputs, held at a time."""
@@ -32,6 +40,21 @@ def is_only_sliced(X: Any) -> bool:
     ):
         return False
     return len(getattr(X, "shape", ())) == 2 and hasattr(X, "dtype") and hasattr(X, "__getitem__")
+
+
+def columns_without_numbers(X: Any) -> list[str]:
+    """Return the names of the columns of a data frame that hold text, dates or other things than numbers."""
+    wrong = []
+    for name in getattr(X, "columns", ()):
+        values = np.asarray(X[name])
+        try:
+            values.astype(np.float64)
+            number = values.dtype.kind not in "mM"
+        except (TypeError, ValueError):
+            number = False
+        if not number:
+            wrong.append(str(name))
+    return wrong
 
 
 @dataclass(frozen=True)

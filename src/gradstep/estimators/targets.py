@@ -31,8 +31,11 @@ def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
     ValueError
         If `y` holds no classes, or more than one label a row.
     """
-    if np.asarray(y).dtype.kind in "fc":
+    labels = np.asarray(y)
+    if labels.dtype.kind in "fc":
         assert_all_finite(y, input_name="y")
+    if labels.dtype.kind == "O" and any(label is None or label != label for label in labels.flat):
+        raise ValueError("Input y contains missing labels.")
     check_classification_targets(y)
     encoder = LabelEncoder()
     code = encoder.fit_transform(column_or_1d(y, warn=True))

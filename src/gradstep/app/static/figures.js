@@ -125,18 +125,20 @@ function logAxis(low, high) {
 export function errors({ curves, axis, axisLabel, guides, best, width, named }, colours) {
   const traces = [];
   const positive = (values) => values.map((v) => (v > 0 ? v : null));
-  // A place between two without an answer is on no line.
-  const alone = (values) => ({ size: values.map((v, k) => (v > 0 && !(values[k - 1] > 0) && !(values[k + 1] > 0) ? 7 : 0)), opacity: 1 });
+  // A place between two without an answer is on no line: it has a marker.
+  const drawn = (values, marker) => {
+    const size = values.map((v, k) => (v > 0 && !(values[k - 1] > 0) && !(values[k + 1] > 0) ? 7 : 0));
+    return size.some(Boolean) ? { mode: "lines+markers", marker: { size, opacity: 1, ...marker } } : { mode: "lines" };
+  };
   for (const { letter, colour, curve, active } of curves) {
     const name = curves.length > 1 ? `${letter} ` : "";
     traces.push({
-      x: curve.x, y: positive(curve.train_error), mode: "lines+markers", name: `${name}training`,
-      marker: { ...alone(curve.train_error), symbol: "circle-open", color: colour },
+      x: curve.x, y: positive(curve.train_error), name: `${name}training`,
+      ...drawn(curve.train_error, { symbol: "circle-open", color: colour }),
       line: { color: fade(colour, 0.75), width: 1.6, dash: "2px,3px" }, hovertemplate: `${name}training %{y:.4g}<extra></extra>`,
     });
     traces.push({
-      x: curve.x, y: positive(curve.test_error), mode: "lines+markers", name: `${name}test`,
-      marker: { ...alone(curve.test_error), color: colour },
+      x: curve.x, y: positive(curve.test_error), name: `${name}test`, ...drawn(curve.test_error, { color: colour }),
       line: { color: colour, width: active ? 3.2 : 2.2 }, hovertemplate: `${name}test %{y:.4g} at %{x:.4g}<extra></extra>`,
     });
   }

@@ -43,7 +43,7 @@ for coefficient, colour in ((0.0, "C3"), (1.0, "C1"), (best["eta"].value, "C0"))
         ridges,
         [p.test_error for p in curve],
         colour,
-        label=f"η = {coefficient:.3g}√N",
+        label=f"η = {coefficient:.3g}√N" if coefficient else "no step",
     )
     path = gs.simulate(stepped, seeds=8, ridge=ridges[::6].tolist())
     axes.errorbar(

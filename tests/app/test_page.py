@@ -534,6 +534,27 @@ def test_a_server_that_is_gone_is_named(watched):
     watched.complaints = [text for text in watched.complaints if "ERR_FAILED" not in text]
 
 
+#: Texts that are seen, their colours and what they lie on.
+TEXTS = """() => {
+  const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const ground = (e) => (/, 0\\)$/.test(getComputedStyle(e).backgroundColor) ? ground(e.parentElement) : e);
+  while (walk.nextNode()) {
+    const { data, parentElement: e } = walk.currentNode;
+    if (data.trim() && e.checkVisibility({ checkOpacity: true }) && !e.closest('svg, option, datalist, .unseen, .skip'))
+      found.push([data.trim(), getComputedStyle(e).color, getComputedStyle(ground(e)).backgroundColor]);
+  }
+  return found;
+}"""
+#: What is pressed or dragged, and the shorter side of it.
+TARGETS = """() => {
+  const kinds = 'button, select, summary, input:not([type=checkbox]), label:has([type=checkbox])';
+  return [...document.querySelectorAll(kinds)].filter((e) => e.checkVisibility()).map((e) => {
+    const { width, height } = e.getBoundingClientRect();
+    return [e.id || e.textContent.trim(), Math.min(width, height)];
+  });
+}"""
+
+
 def contrast(one, other):
     """Contrast of two colours as WCAG 2.2 defines it."""
     dark, light = sorted(map(luminance, (one, other)))
@@ -551,6 +572,13 @@ def test_phone_width_and_both_schemes(browser, server, scheme):
     phone = Page(browser, server, viewport={"width": 390, "height": 844}, color_scheme=scheme, has_touch=True)
     page = phone.open("#figure=fig1&B=wide&B.width=4&C=narrow&C.width=0.5")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    # The least that WCAG 2.2 asks for, contrast (1.4.3) and sizes (2.5.8).
+    page.click("details.more summary")
+    texts, targets = page.evaluate(TEXTS), page.evaluate(TARGETS)
+    assert len(texts) > 60
+    assert [text for text, *colours in texts if contrast(*colours) < 4.5] == []
+    assert len(targets) > 40
+    assert [name for name, size in targets if size < 24] == []
     # Settings of one regime are told apart by lightness, and none fades into the card.
     lines, card = page.evaluate(
         """() => [document.getElementById('errors').data.filter(t => / test$/.test(t.name)).map(t => t.line.color),

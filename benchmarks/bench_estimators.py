@@ -1,7 +1,9 @@
 """The estimators on tables that packages carry and on synthetic ones, against what else one would try.
 
 ``python -m benchmarks.bench_estimators run benchmarks/results/estimators.json`` fits everything and writes the scores
-of every fold, from which the documentation makes its table; ``million`` fits 1,000,000 rows.
+of every fold, from which the documentation makes its table; ``update`` measures the estimators in that file again and
+leaves the other methods as they are; ``develop benchmarks/results/estimators_development.json`` compares the estimators
+on the development tables; ``million`` fits 1,000,000 rows.
 
 All methods see the same folds and standardised inputs; all random features have the same width. Penalties are chosen by
 leave-one-out (`RidgeCV`), bandwidths among three by the same score, the kernel machines' pairs of both by three-fold
@@ -24,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.bench_theory import row
-from benchmarks.estimator_data import DataSet, data_sets
+from benchmarks.estimator_data import DataSet, data_sets, development_sets
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
@@ -47,6 +49,8 @@ FOLDS = 5
 ALPHAS = np.logspace(-4, 4, 17)
 GAMMAS = (0.1, 0.3, 1.0)  # times 1 / d
 QUICK = ("diabetes", "wine", "single index, tanh")
+OURS = ("one step", "three steps", "plain step", "random features")
+DEVELOPED = ("one step", "three steps", "random features")
 
 
 class BestOf(BaseEstimator):
@@ -66,16 +70,16 @@ class BestOf(BaseEstimator):
         return np.asarray(self.best_.predict(X))
 
 
-def methods(kind: str, d: int, n: int) -> Iterator[tuple[str, Any]]:
-    """Yield the methods for one kind of problem, unfitted."""
+def methods(kind: str, d: int, n: int, seed: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield the methods for one kind of problem, unfitted; `seed` is that of the estimators' draw."""
     classify = kind == "classification"
     ours = gs.OneStepClassifier if classify else gs.OneStepRegressor
     ridge = (RidgeClassifierCV if classify else RidgeCV)(alphas=ALPHAS)
     width = min(WIDTH, int(n * (FOLDS - 1) / FOLDS))  # Nystroem cannot have more features than rows
-    yield "one step", ours(WIDTH, random_state=0)
-    yield "three steps", ours(WIDTH, n_steps=3, random_state=0)
-    yield "plain step", ours(WIDTH, damping=math.inf, random_state=0)
-    yield "random features", ours(WIDTH, eta=0, random_state=0)
+    yield "one step", ours(WIDTH, random_state=seed)
+    yield "three steps", ours(WIDTH, n_steps=3, random_state=seed)
+    yield "plain step", ours(WIDTH, damping=math.inf, random_state=seed)
+    yield "random features", ours(WIDTH, eta=0, random_state=seed)
     if classify:
         yield (
             "linear",
@@ -109,8 +113,8 @@ def methods(kind: str, d: int, n: int) -> Iterator[tuple[str, Any]]:
         yield "boosted trees", HistGradientBoostingRegressor(random_state=0)
 
 
-def compare(data: DataSet) -> dict[str, Any]:
-    """Return every method's error and times on every fold.
+def compare(data: DataSet, only: tuple[str, ...] | None = None, seed: int = 0) -> dict[str, Any]:
+    """Return the error and times of every method (or of those named) on every fold; `seed` deals the folds, too.
 
     The error is the mean square over that of the training mean, or the share of wrong classes. Synthetic data are
     compared with their targets without noise: the test error of this project.
@@ -118,7 +122,7 @@ def compare(data: DataSet) -> dict[str, Any]:
     X, y, *without_noise = data.load()
     truth = without_noise[0] if without_noise else y
     classify = data.kind == "classification"
-    folds = (StratifiedKFold if classify else KFold)(FOLDS, shuffle=True, random_state=0)
+    folds = (StratifiedKFold if classify else KFold)(FOLDS, shuffle=True, random_state=seed)
     results: dict[str, Any] = {
         "name": data.name,
         "source": data.source,
@@ -132,7 +136,9 @@ def compare(data: DataSet) -> dict[str, Any]:
         inside, outside = scaler.transform(X[train]), scaler.transform(X[test])
         centre, spread = (0.0, 1.0) if classify else (y[train].mean(), y[train].std())
         target = y[train] if classify else (y[train] - centre) / spread
-        for name, method in methods(data.kind, X.shape[1], len(y)):
+        for name, method in methods(data.kind, X.shape[1], len(y), seed):
+            if only is not None and name not in only:
+                continue
             began = time.process_time()
             method.fit(inside, target)
             fitted = time.process_time()
@@ -162,8 +168,7 @@ def run(names: tuple[str, ...] | None = None, path: Path | None = None) -> list[
                 print(f"{data.name} left out: {missing}", file=sys.stderr)
                 continue
             if path is not None:
-                lines = ",\n".join(json.dumps(result, ensure_ascii=False) for result in found)
-                path.write_text(f"[{lines}]\n", encoding="utf-8")
+                save(found, path)
             print(
                 data.name,
                 {k: round(float(np.mean(v["error"])), 4) for k, v in found[-1]["methods"].items()},
@@ -171,6 +176,28 @@ def run(names: tuple[str, ...] | None = None, path: Path | None = None) -> list[
                 flush=True,
             )
     return found
+
+
+def update(path: Path) -> None:
+    """Measure the estimators again, all in one run, and keep what a file says about the other methods."""
+    results = json.loads(path.read_text(encoding="utf-8"))
+    data = {one.name: one for one in data_sets()}
+    with threadpool_limits(1):
+        for result in results:
+            result["methods"] |= compare(data[result["name"]], OURS)["methods"]
+    save(results, path)
+
+
+def develop(path: Path) -> None:
+    """Compare the estimators with random features on the development tables, in three ways to deal and draw."""
+    with threadpool_limits(1):
+        save([compare(data, DEVELOPED, seed) for data in development_sets() for seed in (1, 2, 3)], path)
+
+
+def save(results: list[dict[str, Any]], path: Path) -> None:
+    """Write results, one a line."""
+    lines = ",\n".join(json.dumps(result, ensure_ascii=False) for result in results)
+    path.write_text(f"[{lines}]\n", encoding="utf-8")
 
 
 def better(result: dict[str, Any], method: str = "one step", than: str = "random features") -> int:
@@ -221,6 +248,19 @@ def summary(results: list[dict[str, Any]]) -> list[Row]:
             label = f"{result['name']}: error of the best kernel over one step's"
             rows.append(row(label, kernel_ratio(result), 2.0, "goal", better="higher", unit=""))
     return rows
+
+
+def development(results: list[dict[str, Any]]) -> str:
+    """Return how often, and by how much, the estimators' errors differ from those of random features."""
+    heads = ["better", "clearly", "equal", "worse", "clearly", "lowest tenth", "median", "highest tenth"]
+    lines = ["| | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
+    for method in DEVELOPED[:-1]:
+        signs, clear = ([rule(result, method) for result in results] for rule in (better, clearly))
+        shares = [signs.count(1), clear.count(1), signs.count(0), signs.count(-1), clear.count(-1)]
+        cells = [f"{count / len(results):.0%}" for count in shares]
+        ratios = np.quantile([ratio(result, method, "error") for result in results], [0.1, 0.5, 0.9])
+        lines.append(f"| {method} | " + " | ".join([*cells, *(f"{value:.2f}" for value in ratios)]) + " |")
+    return "\n".join(lines)
 
 
 def table(results: list[dict[str, Any]]) -> str:
@@ -305,11 +345,15 @@ def run_all(*, quick: bool = False) -> list[Row]:
 def main(arguments: list[str] | None = None) -> None:
     """Run one of the commands of the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_estimators", description=__doc__)
-    parser.add_argument("command", choices=("run", "million"))
+    parser.add_argument("command", choices=("run", "update", "develop", "million"))
     parser.add_argument("file", nargs="?", type=Path)
     options = parser.parse_args(arguments)
     if options.command == "run":
         run(path=options.file)
+    elif options.command == "update":
+        update(options.file)
+    elif options.command == "develop":
+        develop(options.file)
     else:
         print(json.dumps(large(1_000_000, 100, 2000, "float32"), indent=1))
 

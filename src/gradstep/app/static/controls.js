@@ -49,7 +49,7 @@ function slider(label, symbol, scale, get, set) {
 }
 
 const OPTIONS = {
-  n_step_kind: [["own", "as the slider says"], ["n", "as many as the fit, n₀ = n"], ["inf", "∞: population gradient"]],
+  n_step_kind: [["own", "as the slider says"], ["n", "as many as the fit, n₀ = n"], ["inf", "∞: population"]],
   ridge_unit: [["per_d", "Λ = value × d"], ["per_n", "Λ = value × n  (Ba, Moniri)"], ["per_width", "Λ = value × N  (Cui)"]],
   of: [["width", "η = c N^α"], ["n", "η = c n^α  (Moniri)"]],
   readout: [["gaussian", "Gaussian"], ["constant", "constant, all 1"], ["-1:0.5,1:0.5", "signs ±1"], ["letters", "values with weights …"]],

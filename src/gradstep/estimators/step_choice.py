@@ -132,9 +132,9 @@ class StepErrors:
 
     @property
     def chosen(self) -> Move:
-        """The smallest step that is one, or of the moves clearly better (or the same on every row) the best.
+        """The best of the moves that are clearly better than the smallest step; that step where there are none.
 
-        The first of equal ones: no step where targets or inputs do not vary.
+        No step where it makes no difference to any row, as where targets or inputs do not vary.
         """
         usual = min(move for move in self.moves if move.scale > 0)
         gains = [self.gain(move, over=usual) for move in self.moves]

@@ -259,7 +259,7 @@ def development(results: list[dict[str, Any]]) -> str:
         shares = [signs.count(1), clear.count(1), signs.count(0), signs.count(-1), clear.count(-1)]
         cells = [f"{count / len(results):.0%}" for count in shares]
         ratios = np.quantile([ratio(result, method, "error") for result in results], [0.1, 0.5, 0.9])
-        lines.append(f"| {method} | " + " | ".join([*cells, *(f"{value:.2f}" for value in ratios)]) + " |")
+        lines.append(f"| {method} | " + " | ".join([*cells, *(f"{value:.3f}" for value in ratios)]) + " |")
     return "\n".join(lines)
 
 

@@ -370,6 +370,17 @@ def test_features_too_large_for_double_precision_are_refused(coefficient):
         gs.predict(problem)
 
 
+def test_features_too_steep_to_resolve_are_refused():
+    # A handful of samples with heavy-tailed labels: 80 million numbers a table, before they were counted.
+    teacher = " + ".join(f"{1 / k}*H{k}" for k in range(1, 10))
+    problem = gs.Problem(
+        activation="relu", teacher=teacher, d=6, width=8, n_step=6, n=6, eta=19.0, ridge=1.0, noise=0.3
+    )  # fmt: skip
+    with pytest.raises(NotConverged, match=r"along the spike.*smaller step"):
+        gs.predict(problem)
+    assert gs.predict(problem.replace(n_step=6000)).test_error > 0
+
+
 def test_intermediate_exponent_has_no_limit():
     with pytest.raises(InvalidInput, match=r"eta\.exponent"):
         gs.predict(gs.Problem.ba2022(psi1=2, psi2=2, lam=1e-3, eta=gs.Step(1.0, 0.25)))

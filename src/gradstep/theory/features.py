@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.errors import NotConverged
 from gradstep.gaussian import ScalarFunction, gaussian_rule, smoothed
 from gradstep.theory.groups import Groups
 
@@ -49,6 +50,8 @@ _RANGE = 7.6
 _SMOOTH_STEP = 0.42
 #: Share of the readout's power in groups so steep that they need no resolution of their own (a Gaussian law's tail).
 _UNRESOLVED = 0.05
+#: Numbers in the largest table. Steps of any use take a tenth; far beyond, the memory would not suffice.
+_LARGEST_TABLE = 2**22
 
 
 def _trapezoid(step: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -120,8 +123,16 @@ def conditional_features(
     Returns
     -------
     ConditionalFeatures
+
+    Raises
+    ------
+    NotConverged
+        If the features are so steep that resolving them would take the memory.
     """
     kappa, weight = kappa_rule(activation, teacher, groups, alignment, refine)
+    if (numbers := len(kappa) * len(groups.weight)) > _LARGEST_TABLE:
+        advice = "Use a smaller step, or more samples for it."
+        raise NotConverged("resolution of the features along the spike", numbers, _LARGEST_TABLE, advice)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     target = smoothed(teacher, alignment * kappa, rest)
     h0, h1, square = target.mean, target.slope, target.second_moment

@@ -378,7 +378,7 @@ def test_features_too_steep_to_resolve_are_refused():
     )  # fmt: skip
     with pytest.raises(NotConverged, match=r"along the spike.*smaller step"):
         gs.predict(problem)
-    assert gs.predict(problem.replace(n_step=6000)).test_error > 0
+    assert gs.predict(problem.replace(teacher="H1 + 0.5*H2")).test_error > 0
 
 
 def test_intermediate_exponent_has_no_limit():

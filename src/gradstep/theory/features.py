@@ -51,7 +51,7 @@ _SMOOTH_STEP = 0.42
 #: Share of the readout's power in groups so steep that they need no resolution of their own (a Gaussian law's tail).
 _UNRESOLVED = 0.05
 #: Numbers in the largest table. Steps of any use take a tenth; far beyond, the memory would not suffice.
-_LARGEST_TABLE = 2**22
+_LARGEST_TABLE = 2**21
 
 
 def _trapezoid(step: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

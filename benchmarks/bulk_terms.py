@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import erf, expit
 
-from gradstep import Problem, Step, predict_many
+from gradstep import Problem, Step, predict_many, predict_spread
 
 Array = np.ndarray
 ROWS = ("network", "gaussian", "isotropic", "fixed")
@@ -173,9 +173,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def _theory(setting: Setting, d: int) -> Array:
-    """Return predicted errors, shape (model, 2, penalty), of `structured`, `isotropic` and `fixed` rows."""
-    problems = [
+def _problems(setting: Setting, d: int) -> list[Problem]:
+    return [
         Problem(
             activation=setting.activation,
             teacher=STUDENTS[setting.activation].teacher,
@@ -190,6 +189,11 @@ def _theory(setting: Setting, d: int) -> Array:
         )
         for penalty in PENALTIES
     ]
+
+
+def _theory(setting: Setting, d: int) -> Array:
+    """Return predicted errors, shape (model, 2, penalty), of `structured`, `isotropic` and `fixed` rows."""
+    problems = _problems(setting, d)
     models = (("network", "structured"), ("network", "isotropic"), ("isotropic", "isotropic"))
     return np.array(
         [
@@ -198,6 +202,13 @@ def _theory(setting: Setting, d: int) -> Array:
             for predicted in [predict_many(problems, rows=rows, bulk=bulk)]
         ]
     )
+
+
+def _spread(setting: Setting, d: int) -> Array:
+    """Return predicted standard deviations over draws, shape (2, penalty), of the errors as they are measured."""
+    spreads = [predict_spread(problem) for problem in _problems(setting, d)]
+    test = [np.hypot(s.test_error, s.squared_error / TEST_SAMPLES**0.5) for s in spreads]
+    return np.array([test, [s.train_error for s in spreads]])
 
 
 class _Measured(NamedTuple):
@@ -210,6 +221,8 @@ class _Measured(NamedTuple):
     off: Array  # (model, ...): theory over network, less one
     replaced: Array  # (kind, ...): replaced rows over the network, less one, on the same draws
     replaced_error: Array
+    deviation: Array  # standard deviation over draws
+    spread: Array  # the same, predicted
 
     @classmethod
     def of(cls, line: dict[str, Any]) -> _Measured:
@@ -225,6 +238,8 @@ class _Measured(NamedTuple):
             100 * (_theory(setting, d) / mean - 1),
             paired.mean(axis=0),
             paired.std(axis=0, ddof=1) / count**0.5,
+            100 * network.std(axis=0, ddof=1) / mean,
+            100 * _spread(setting, d) / mean,
         )
 
     @property
@@ -251,6 +266,8 @@ class _Measured(NamedTuple):
                 row[name][model] = round(off[cell], 2)
             for kind, off, error in zip(ROWS[1:], self.replaced, self.replaced_error, strict=False):
                 row[name][f"replaced_{kind}"] = {"off": round(off[cell], 2), "error": round(error[cell], 2)}
+            row[name]["deviation"] = round(self.deviation[cell], 2)
+            row[name]["spread"] = round(self.spread[cell], 2)
         return row
 
 
@@ -285,6 +302,15 @@ def table(out: Path, first: Path, larger: Path, diagonal: Path) -> None:
         "median": np.round(np.median(np.abs(gaussian[:, 0]), axis=(0, 2)), 2).tolist(),
         "largest": np.round(np.abs(gaussian[:, 0]).max(axis=(0, 2)), 1).tolist(),
     }
+    ratio = np.array([m.spread / m.deviation for m in measured])
+    seeds = len(_lines(first)[0]["errors"])
+    summary["spread"] = {
+        "median": np.round(100 * (np.median(ratio, axis=(0, 2)) - 1), 1).tolist(),
+        "scatter": np.round(100 * ratio.std(axis=(0, 2)), 1).tolist(),
+        "largest": np.round(100 * np.abs(ratio - 1).max(axis=(0, 2)), 1).tolist(),
+        # Of a standard deviation measured on as many Gaussian numbers.
+        "by_chance": round(100 / (2 * seeds) ** 0.5, 1),
+    }
     sizes = [_Measured.of(line) for line in _lines(larger)]
     again = {m.setting for m in sizes}
     with_size = sorted(
@@ -307,7 +333,7 @@ def table(out: Path, first: Path, larger: Path, diagonal: Path) -> None:
         "n": f"{SAMPLES} d",
         "noise": NOISE,
         "ridge": f"{PENALTIES[1]} d",
-        "seeds": len(line["errors"]),
+        "seeds": seeds,
     }
     content = {
         "settings": settings,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gradstep.problem import Problem, Proportional, Readout, Step
     from gradstep.simulation import Measurement, simulate
     from gradstep.sweeps import sweep
-    from gradstep.theory import Prediction, predict, predict_many
+    from gradstep.theory import Prediction, Spread, predict, predict_many, predict_spread
     from gradstep.theory.tuning import Tuned, tune
 
 __version__ = "0.1.0"
@@ -45,11 +45,13 @@ _HOME = {
     "Proportional": "gradstep.problem",
     "Readout": "gradstep.problem",
     "ScalarFunction": "gradstep.gaussian",
+    "Spread": "gradstep.theory",
     "Step": "gradstep.problem",
     "Tuned": "gradstep.theory.tuning",
     "citation": "gradstep.citations",
     "predict": "gradstep.theory",
     "predict_many": "gradstep.theory",
+    "predict_spread": "gradstep.theory",
     "scalar_function": "gradstep.gaussian",
     "simulate": "gradstep.simulation",
     "sweep": "gradstep.sweeps",
@@ -69,12 +71,14 @@ __all__ = [
     "Proportional",
     "Readout",
     "ScalarFunction",
+    "Spread",
     "Step",
     "Tuned",
     "__version__",
     "citation",
     "predict",
     "predict_many",
+    "predict_spread",
     "scalar_function",
     "simulate",
     "sweep",

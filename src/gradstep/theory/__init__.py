@@ -2,5 +2,6 @@
 
 from gradstep.theory.predict import predict, predict_many
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction
+from gradstep.theory.spread import Spread, predict_spread
 
-__all__ = ["QUANTITIES", "Curve", "Prediction", "predict", "predict_many"]
+__all__ = ["QUANTITIES", "Curve", "Prediction", "Spread", "predict", "predict_many", "predict_spread"]

@@ -54,6 +54,9 @@ class LeverageEquations:
         ``p_j``, which sum to one (default: one class).
     profile : ndarray, shape (1 or batch, classes, groups)
         ``u_gj``, of mean one over the classes (default: one).
+    population : ndarray, shape (1 or batch,)
+        Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
+        wherever samples are summed (default: none).
     """
 
     slope: Array
@@ -65,6 +68,7 @@ class LeverageEquations:
     ridge: Array
     share: Array = field(default_factory=lambda: np.ones((1, 1)))
     profile: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
+    population: Array = field(default_factory=lambda: np.zeros(1))
 
     @cached_property
     def sampling(self) -> Array:
@@ -94,6 +98,7 @@ class LeverageEquations:
             self.ridge[index],
             pick(self.share),
             pick(self.profile),
+            pick(self.population),
         )
 
 
@@ -107,7 +112,7 @@ class Leverage(NamedTuple):
     inverse_resolvent : ndarray, shape (batch, groups)
         ``A_g``.
     sample_weight : ndarray, shape (batch, nodes)
-        ``n w / (1 + V)``.
+        ``n w (1 / (1 + V) + population)``.
     linear_gain : ndarray, shape (batch, groups, groups)
         ``V1``.
     density : ndarray, shape (batch, groups)
@@ -147,7 +152,7 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     nodes = g1.shape[2]
     values = np.exp(state)
     leverage, inverse_resolvent = values[:, :nodes], values[:, nodes:]
-    sample_weight = equations.sampling / (1 + leverage)
+    sample_weight = equations.sampling * (1 / (1 + leverage) + equations.population[:, None])
     linear_gain = (g1 * sample_weight[:, None, :]) @ np.swapaxes(g1, 1, 2)
     density = equations.neurons / (equations.dimension[:, None] * inverse_resolvent)
     root = np.sqrt(density[:, None, :] * equations.profile)
@@ -254,7 +259,7 @@ def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
     matrix[:, :nodes, nodes:] = -np.swapaxes(source, 1, 2)
     matrix[:, nodes:, :nodes] = -source
     matrix[:, nodes:, nodes:] = equations.mixed(psi**2)
-    matrix[:, :, :nodes] *= (point.sample_weight * point.leverage / (1 + point.leverage))[:, None, :]
+    matrix[:, :, :nodes] *= (equations.sampling * point.leverage / (1 + point.leverage) ** 2)[:, None, :]
     scale = 1 / point.following
     scale[:, :nodes] *= equations.dimension[:, None]
     scale[:, nodes:] /= point.density

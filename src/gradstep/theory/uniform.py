@@ -39,6 +39,12 @@ class UniformSolution(NamedTuple):
         ``M(kappa)``, the mean output of the trained network.
     rest_slope : ndarray, shape (batch, nodes)
         ``T(kappa)``, the slope of the trained network along the teacher's rest.
+    slopes : ndarray, shape (batch, special, nodes)
+        Slopes of the trained network along the special directions of the bulk.
+    mean_field : ndarray, shape (batch, groups)
+        ``(N_g / A_g)^1/2 mhat_g``: what the means ask of each neuron of a group.
+    free_overlap : ndarray, shape (batch, special, groups)
+        Overlaps of the groups with the special directions beyond what follows the means, over ``D_j^1/2``.
     conditional_error : ndarray, shape (batch, nodes)
         ``E[(y - f_hat)^2 | kappa]``.
     point : Leverage
@@ -54,6 +60,9 @@ class UniformSolution(NamedTuple):
     readout_norm: Array
     learned: Array
     rest_slope: Array
+    slopes: Array
+    mean_field: Array
+    free_overlap: Array
     conditional_error: Array
     point: Leverage
     iterations: int
@@ -103,11 +112,11 @@ def _least_squares(rows: Array, values: Array, root: Array, target: Array) -> Ar
 
 
 class _Fit(NamedTuple):
-    """Unknowns of the means, overlaps of each group with the special directions, its power in the bulk."""
+    """Unknowns of the means, overlaps of each group with the special directions, and their free part over its price."""
 
     unknowns: Array
     overlap: Array
-    rest_power: Array
+    free: Array
 
 
 def _separate_fit(spikes: Array, values: Array, level: Array, bulk: Bulk, point: Leverage) -> _Fit:
@@ -123,8 +132,8 @@ def _separate_fit(spikes: Array, values: Array, level: Array, bulk: Bulk, point:
     one = np.broadcast_to(identity(spikes.shape[2]), (len(spikes), *spikes.shape[2:] * 2))
     unknowns = _least_squares(spikes, values, one, np.zeros_like(point.density))
     root = np.sqrt(point.density[:, None, :] * np.swapaxes(bulk.special_profile, 1, 2))
-    rest = np.linalg.solve(inner(point.linear_gain, root), (root * level)[..., None])[..., 0]
-    return _Fit(unknowns, root * rest, (rest**2).sum(axis=1) / point.density)
+    rest = np.asarray(np.linalg.solve(inner(point.linear_gain, root), (root * level)[..., None])[..., 0], float)
+    return _Fit(unknowns, root * rest, rest)
 
 
 def _joint_fit(spikes: Array, values: Array, spread: Array, level: Array, bulk: Bulk, point: Leverage) -> _Fit:
@@ -158,7 +167,7 @@ def _joint_fit(spikes: Array, values: Array, spread: Array, level: Array, bulk: 
     unknowns = _least_squares(spikes, values, np.swapaxes(factor, 1, 2), target)
     mean = _column(spread, unknowns)[:, None]
     overlap = _column(overlaps[..., :-1], mean) + overlaps[..., -1]
-    return _Fit(unknowns, overlap, ((overlap - pull * mean) ** 2 / price).sum(axis=1) / point.density)
+    return _Fit(unknowns, overlap, (overlap - pull * mean) / root)
 
 
 def solve(
@@ -172,6 +181,7 @@ def solve(
     samples: Array,
     ridge: Array,
     shrinkage: Array,
+    population: Array | None = None,
     tolerance: float = TOLERANCE,
 ) -> UniformSolution:
     """Solve the equations for a batch of sizes and penalties.
@@ -189,6 +199,9 @@ def solve(
     shrinkage : ndarray, shape (batch,)
         Factor of the bulk's component ``W^T a`` along the readout at initialisation: the finite-width correction of a
         step of order one.
+    population : ndarray, shape (batch,), optional
+        Adds ``n population (test_error + noise^2)`` to the objective of the fit, so that the derivative of its minimum
+        tells that error. `train_loss` leaves it out.
     tolerance : float
         Largest true residual of the fixed point.
 
@@ -206,7 +219,10 @@ def solve(
     label_square = features.teacher_square + noise[:, None] ** 2
     neurons, directions = width[:, None] * groups.weight, dimension - 1
     profile = np.swapaxes(bulk.profile, 1, 2)
-    equations = LeverageEquations(features.slope, g2, weight, neurons, directions, samples, ridge, bulk.share, profile)
+    known = np.zeros(1) if population is None else population
+    equations = LeverageEquations(
+        features.slope, g2, weight, neurons, directions, samples, ridge, bulk.share, profile, known
+    )
     point, iterations = solve_leverage(equations, tolerance)
     sample_weight, a = point.sample_weight, point.inverse_resolvent
     resolvent = neurons / a
@@ -224,9 +240,9 @@ def solve(
     level = bulk.teacher[..., None] * _column(features.slope, sample_weight * h1)[:, None, :]
     try:
         if bulk.spike.any():
-            unknowns, overlap, rest_power = _joint_fit(spikes, values, spread, level, bulk, point)
+            unknowns, overlap, free = _joint_fit(spikes, values, spread, level, bulk, point)
         else:
-            unknowns, overlap, rest_power = _separate_fit(spikes, values, level, bulk, point)
+            unknowns, overlap, free = _separate_fit(spikes, values, level, bulk, point)
     except np.linalg.LinAlgError as singular:
         # Features of low rank almost without ridge.
         raise NotConverged("the fit of the means", math.inf, tolerance, "Raise the ridge.") from singular
@@ -242,7 +258,7 @@ def solve(
     mean_power = mean * (mean + tilt.excess * along * tilt.direction) + a * tilt.by_resolvent * part
     base = label_square - 2 * h0 * learned - 2 * h1 * rest_slope + learned**2 + (slopes**2).sum(axis=1)
     base = base + _column(np.swapaxes(g2, 1, 2), direct)
-    power = mean_power / neurons + rest_power / (a * directions[:, None])
+    power = mean_power / neurons + (free**2).sum(axis=1) / (point.density * a * directions[:, None])
     sources = np.concatenate([base / point.leverage, -power], axis=1)
     response = np.linalg.solve(jacobian(equations, point), sources[..., None])[..., 0]
     nodes = base.shape[1]
@@ -262,11 +278,14 @@ def solve(
         test_error=(weight * error).sum(axis=1) - noise**2,
         train_error=train_error,
         train_loss=train_error + ridge / samples * readout_norm,
-        degrees_of_freedom=(sample_weight * point.leverage).sum(axis=1),
+        degrees_of_freedom=(equations.sampling * point.leverage / (1 + point.leverage)).sum(axis=1),
         residual=point.residual,
         readout_norm=readout_norm,
         learned=learned,
         rest_slope=rest_slope,
+        slopes=slopes,
+        mean_field=mean,
+        free_overlap=free,
         conditional_error=error,
         point=point,
         iterations=iterations,

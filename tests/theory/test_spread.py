@@ -1,0 +1,109 @@
+"""The predicted standard deviation over draws: exact laws, identities, and the real network."""
+
+import dataclasses
+import math
+import sys
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.theory.loss_covariance import SharedDraw, loss_covariance
+
+spread_module = sys.modules["gradstep.theory.spread"]
+
+BASE = gs.Problem(
+    activation="tanh", teacher="sin", d=256, width=300, n_step=512, n=512, eta=gs.Step(1.0, 0.5), ridge=2.0, noise=0.2
+)  # fmt: skip
+
+SETTINGS = [
+    {},
+    {"readout": "constant", "n_step": 100},
+    {"activation": "relu", "teacher": "relu", "readout": {0.5: 0.5, 2.0: 0.5}},
+    {"activation": "softplus", "teacher": "tanh(x) + 0.5*H2", "n_step": 64, "readout": "constant"},
+]
+
+
+@pytest.mark.parametrize("readout", ["constant", "gaussian"])
+def test_least_squares_has_the_law_of_two_chi_squares(readout):
+    # A wide linear network without ridge is least squares: training error noise^2 chi^2_(n - d) / n, and test error
+    # noise^2 chi^2_d / chi^2_(n - d + 1), the two independent.
+    d, n = 2000, 6000
+    problem = BASE.replace(
+        activation="linear", teacher="linear", d=d, width=20_000, n=n, eta=0.0, ridge=1e-6, noise=0.5, readout=readout
+    )
+    prediction, spread = gs.predict(problem), gs.predict_spread(problem)
+    assert spread.train_error / prediction.train_error == pytest.approx(math.sqrt(2 / (n - d)), rel=1e-3)
+    assert spread.test_error / prediction.test_error == pytest.approx(math.sqrt(2 / d + 2 / (n - d)), rel=2e-3)
+    # The errors are Gaussian over inputs.
+    assert spread.squared_error / prediction.test_error == pytest.approx(math.sqrt(2), rel=1e-6)
+
+
+@pytest.mark.parametrize("changes", SETTINGS)
+def test_a_fit_with_itself_has_the_error_of_the_uniform_equivalent(changes):
+    # One from a symmetric system over samples and neurons, the other from the Jacobian of the fixed point.
+    problem = BASE.replace(**changes)
+    step = dataclasses.replace(
+        spread_module.step_statistics(problem, problem.d, problem.width, problem.n_step), readout_shrinkage=1.0
+    )
+    tables = spread_module._tables(problem, step)
+    fits = spread_module._solve(problem, step, tables, np.array([2.0, 5.0]))
+    draw = SharedDraw(
+        *tables, problem.teacher, step.alignment, problem.noise, problem.d - 1.0, problem.width, problem.n
+    )
+    covariance, error = loss_covariance(draw, fits)
+    np.testing.assert_allclose(error, fits.conditional_error, rtol=1e-9)
+    # A covariance, of two losses that have nearly all in common.
+    assert 0.9 < covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1]) < 1
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_without_a_step_its_direction_means_nothing(activation):
+    # Equations along any direction, near the teacher or far from it: what one takes as random samples of kappa the
+    # other takes as Gaussian fields.
+    few, many = (
+        gs.predict_spread(BASE.replace(activation=activation, teacher="relu", eta=0.0, n_step=n)) for n in (5, 50_000)
+    )
+    assert few.test_error == pytest.approx(many.test_error, rel=0.01)
+    assert few.train_error == pytest.approx(many.train_error, rel=0.01)
+    assert few.squared_error == pytest.approx(many.squared_error, rel=0.01)
+
+
+def test_samples_of_the_step_add_their_own():
+    # What many samples of the fit leave: the samples of the step, which a network shares with no other.
+    few, many = (BASE.replace(eta=gs.Step(3.0, 0.5), n=20_000, width=2000, n_step=n) for n in (500, 500_000))
+    relative = [gs.predict_spread(p).test_error / gs.predict(p).test_error for p in (few, many)]
+    assert relative[0] > 1.5 * relative[1]
+
+
+def test_a_fit_that_interpolates_has_no_training_error_to_speak_of():
+    spread = gs.predict_spread(BASE.replace(n=100, ridge=1e-6))
+    assert math.isnan(spread.train_error)
+    assert 0 < spread.test_error < 0.2
+
+
+def test_refusals():
+    limit = gs.Problem(
+        activation="tanh", teacher="sin", d=math.inf, width=gs.Proportional(1), n_step=gs.Proportional(2),
+        n=gs.Proportional(2), eta=1.0, ridge=gs.Proportional(0.01), readout="constant",
+    )  # fmt: skip
+    with pytest.raises(InvalidInput, match="finite"):
+        gs.predict_spread(limit)
+    with pytest.raises(InvalidInput, match="output_scale"):
+        gs.predict_spread(BASE.replace(output_scale="1/sqrt(N)", eta=1.0))
+    # At the peak of double descent a network is nowhere near its mean.
+    with pytest.raises(NotConverged, match="derivatives of the loss"):
+        gs.predict_spread(BASE.replace(eta=0.0, n=256, width=256, ridge=1e-6))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("changes", [*SETTINGS, {"eta": 0.0}, {"eta": 1.0}, {"eta": gs.Step(3.0, 0.5), "n_step": 1024}])
+def test_networks_spread_as_predicted(changes):
+    problem, seeds = BASE.replace(**changes), 300
+    problem = problem.replace(d=128, width=150, n_step=problem.n_step // 2, n=256, ridge=1.0)
+    measured, spread = gs.simulate(problem, seeds=seeds), gs.predict_spread(problem)
+    for name in ("test_error", "train_error"):
+        ratio = getattr(spread, name) / np.std(measured.values[name], ddof=1)
+        # A measured standard deviation is itself uncertain by 1/sqrt(2 seeds), a little more with longer tails.
+        assert abs(math.log(ratio)) < 4 * 1.2 / math.sqrt(2 * seeds), (name, ratio)

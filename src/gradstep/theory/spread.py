@@ -65,7 +65,7 @@ def predict_spread(problem: Problem) -> Spread:
     """Predict the standard deviation of the errors over draws, at finite sizes.
 
     One network lies this far from `predict`, and the mean of ``k`` networks ``k**0.5`` times less. To leading order: at
-    fixed ratios the relative deviations fall like ``d**-0.5``.
+    fixed ratios the relative deviations fall like ``d**-0.5``. Takes as long as a dozen predictions.
 
     Parameters
     ----------

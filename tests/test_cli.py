@@ -23,7 +23,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import REGISTERED
 from gradstep.problem import CONVENTION, Problem, Proportional, Step
 from gradstep.simulation import simulate
-from gradstep.theory import QUANTITIES, predict
+from gradstep.theory import QUANTITIES, predict, predict_spread
 
 SMALL = ["--d", "20", "--width", "16", "--n-step", "40", "--n", "30"]
 
@@ -219,6 +219,17 @@ def test_the_step_that_is_not_taken_has_one_column() -> None:
     result = run("predict", *SMALL, "--eta", "0")
     assert "no step" in result.stdout
     assert "after the step" not in result.stdout
+
+
+@pytest.mark.parametrize("samples", ["30", "20:40:2"])
+def test_the_spread_over_draws_is_that_of_the_library(samples: str) -> None:
+    found = [p["spread"] for p in run_json("predict", *SMALL, "--n", samples, "--spread")["predictions"]]
+    sizes = [30] if samples == "30" else [20, 40]
+    expected = [predict_spread(small_problem(n=n)) for n in sizes]
+    assert [(s["test_error"], s["train_error"]) for s in found] == [(e.test_error, e.train_error) for e in expected]
+    shown = run("predict", *SMALL, "--n", samples, "--spread").stdout
+    for spread in expected:
+        assert f"{spread.test_error:.6g}" in shown
 
 
 # --- simulate and compare -----------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -18,6 +19,9 @@ from typer.core import TyperGroup
 from gradstep.cli.grid import Grid, build_grid, read_pairs, read_settings
 from gradstep.cli.ranges import parse_seeds
 from gradstep.errors import GradstepError, InvalidInput
+
+if TYPE_CHECKING:
+    from gradstep.theory import Spread
 
 INVALID_INPUT = 2
 NOT_CONVERGED = 3
@@ -242,15 +246,24 @@ def _print_heading(grid: Grid) -> None:
     "[bold]gradstep predict --convention ba2022 --set psi1=4 --set psi2=2 --set lam=1e-3 --set eta=1[/bold]. " + _NOTES
 )
 @_takes_problem
-def predict(grid: Grid, plot: _Plot = None, json_: _Json = False) -> None:
+def predict(
+    grid: Grid,
+    plot: _Plot = None,
+    spread: Annotated[
+        bool,
+        typer.Option("--spread", help="Also how far single networks lie from it: standard deviations over draws."),
+    ] = False,
+    json_: _Json = False,
+) -> None:
     """Predict errors, alignment and spike from theory, in milliseconds."""
     from gradstep.cli import output, plots
     from gradstep.cli.compute import predict_grid
-    from gradstep.theory import QUANTITIES, predict
+    from gradstep.theory import QUANTITIES, predict, predict_spread
 
     plots.check_plot_path(plot)
     plots.check_drawable(plot, grid)
     predictions = predict_grid(grid)
+    spreads = [predict_spread(problem) for problem in grid.problems] if spread else []
     if plot is not None:
         single = len(predictions) == 1
         plots.save(
@@ -261,6 +274,8 @@ def predict(grid: Grid, plot: _Plot = None, json_: _Json = False) -> None:
             {"coordinates": grid.coordinates(index), **prediction.to_dict()}
             for index, prediction in enumerate(predictions)
         ]
+        for result, found in zip(results, spreads, strict=False):
+            result["spread"] = asdict(found)
         output.print_json(_document("predict", grid, predictions=results))
         return
     _print_heading(grid)
@@ -280,12 +295,28 @@ def predict(grid: Grid, plot: _Plot = None, json_: _Json = False) -> None:
     else:
         header = ["quantity", "no step"]
         rows = [[name, output.number(getattr(predictions[0], name))] for name in QUANTITIES]
+    if spreads:
+        header, rows = _with_spreads(header, rows, spreads)
     output.print_table(output.Table(header, rows))
     methods = ", ".join(dict.fromkeys(prediction.method for prediction in predictions))
     worst = max(prediction.residual for prediction in predictions)
     output.print_lines("", f"method: {methods}; largest residual of the equations {worst:.1e}")
     if plot is not None:
         output.print_lines(f"figure: {plot}")
+
+
+def _with_spreads(header: list[str], rows: list[list[str]], spreads: list[Spread]) -> tuple[list[str], list[list[str]]]:
+    """Return a table of predictions with the standard deviations over draws: as columns, or in the rows of errors."""
+    from gradstep.cli import output
+
+    of = ("test_error", "train_error")
+    if len(spreads) > 1:
+        cells = [[output.number(getattr(spread, name)) for name in of] for spread in spreads]
+        return [*header, *(f"spread of {name}" for name in of)], [
+            [*row, *cell] for row, cell in zip(rows, cells, strict=True)
+        ]
+    cells = [[output.number(getattr(spreads[0], row[0])) if row[0] in of else ""] for row in rows]
+    return [*header, "spread"], [[*row, *cell] for row, cell in zip(rows, cells, strict=True)]
 
 
 @app.command(

@@ -349,6 +349,20 @@ def test_learned_function_approaches_the_target_with_many_samples():
     assert np.all(np.diff(curve.kappa) > 0)
 
 
+def test_first_guess_is_exact_for_one_neuron_and_one_input():
+    # Newton's method then has nothing left to do: more steps would show a guess that is worse than it says.
+    rng = np.random.default_rng(0)
+    linear, nonlinear, neurons, dimension, samples, ridge = 10.0 ** rng.uniform(-2, 4, (6, 200))
+    shape = (200, 1, 1)
+    equations = LeverageEquations(
+        np.sqrt(linear).reshape(shape), nonlinear.reshape(shape), np.ones((1, 1)), neurons[:, None], dimension, samples,
+        ridge,
+    )  # fmt: skip
+    point, steps = solve_leverage(equations)
+    assert point.residual.max() <= 1e-10
+    assert steps <= 2
+
+
 # --- refusals ---
 
 

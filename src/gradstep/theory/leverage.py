@@ -16,12 +16,14 @@ steps. Everything carries a leading batch axis. This project.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from gradstep.errors import NotConverged
 
@@ -31,7 +33,7 @@ __all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "identity", "inner", "j
 TOLERANCE = 1e-10
 _MAX_STEPS = 60
 _LOWEST_LOG_LEVERAGE = -60.0
-_GRID = np.linspace(0.0, 1.0, 65)
+_SMALLEST = 1e-300
 
 Array = NDArray[np.float64]
 
@@ -204,47 +206,51 @@ def identity(size: int) -> Array:
     return matrix
 
 
-def _scalar_guess(equations: LeverageEquations) -> tuple[Array, Array]:
+def _guess(equations: LeverageEquations) -> Array:
+    """Return a state near the solution: that of one average neuron, spread over the nodes and then over the groups."""
+    weight, ridge = equations.weight, equations.ridge[:, None]
+    width = equations.neurons.sum(axis=1, keepdims=True)
+    share = (equations.neurons / width)[:, None]
+    square = equations.slope**2
+    linear, nonlinear = (share @ square)[:, 0], (share @ equations.variance)[:, 0]
+    averages = (width, equations.dimension[:, None], equations.samples[:, None], ridge)
+    table = np.concatenate([(linear * weight).sum(1)[:, None], (nonlinear * weight).sum(1)[:, None], *averages], axis=1)
+    a, damping = np.array([_average_neuron(*row) for row in table.tolist()]).T[..., None]
+    leverage = width / a * (linear / damping + nonlinear)
+    sample_weight = (equations.sampling / (1 + leverage))[..., None]
+    resolvent = ridge + ((square / damping[..., None] + equations.variance) @ sample_weight)[..., 0]
+    return np.asarray(np.log(np.concatenate([np.maximum(leverage, _SMALLEST), resolvent], axis=1)))
+
+
+def _average_neuron(
+    linear: float, nonlinear: float, width: float, dimension: float, samples: float, ridge: float
+) -> tuple[float, float]:
     """Solve the equations for one average neuron and one average input (random features without a spike).
 
-    There ``A`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a monotone function: a
-    search on a grid and a secant in its cell cannot fail, and land near enough for Newton's method.
+    There ``A`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a function that falls in
+    ``log V``. Returns ``A`` and ``1 + D V1``.
     """
-    g1, g2, weight = equations.slope, equations.variance, equations.weight
-    neurons = equations.neurons.sum(axis=1)
-    share = (equations.neurons / neurons[:, None])[:, None, :]
-    square = g1 * g1
-    by_node_linear, by_node_nonlinear = (share @ square)[:, 0], (share @ g2)[:, 0]
-    linear = (by_node_linear * weight).sum(axis=1)[:, None]
-    nonlinear = (by_node_nonlinear * weight).sum(axis=1)[:, None]
-    width, dimension = neurons[:, None], equations.dimension[:, None]
-    samples, ridge = equations.samples[:, None], equations.ridge[:, None]
 
-    def resolvent(leverage: Array) -> tuple[Array, Array]:
-        share_of_samples = samples / (1 + leverage)
+    def resolvent(log_leverage: float) -> tuple[float, float]:
+        share_of_samples = samples / (1 + math.exp(log_leverage))
         gain = linear * share_of_samples
         base = ridge + nonlinear * share_of_samples
         crowd = width / dimension * gain
         b = base + gain - crowd
-        root = np.sqrt(b * b + 4 * base * crowd)
-        # The branch without cancellation: the sum for b >= 0, the quotient otherwise.
-        size = (np.abs(b) + root) / 2
-        return np.where(b >= 0, size, base * crowd / size), gain
+        root = math.sqrt(b * b + 4 * base * crowd)
+        # The branch without cancellation.
+        a = (b + root) / 2 if b >= 0 else 2 * base * crowd / (root - b)
+        return a, 1 + crowd / a
+
+    def excess(log_leverage: float) -> float:
+        a, damping = resolvent(log_leverage)
+        return math.log(max(width / a * (linear / damping + nonlinear), _SMALLEST)) - log_leverage
 
     low = _LOWEST_LOG_LEVERAGE
-    high = np.maximum(np.log(width * (linear + nonlinear) / ridge), low + 1)
-    grid = low + (high - low) * _GRID
-    a, gain = resolvent(np.exp(grid))
-    excess = np.log(linear / (a / width + gain / dimension) + nonlinear * width / a) - grid
-    cell = np.minimum(np.maximum((excess >= 0).sum(axis=1), 1), len(_GRID) - 1)
-    member = np.arange(len(cell))
-    before, after = excess[member, cell - 1], excess[member, cell]
-    place = cell - 1 + np.minimum(np.maximum(before / (before - after), 0.0), 1.0)
-    leverage = np.exp(low + (high - low) * (place / (len(_GRID) - 1))[:, None])
-    a, gain = resolvent(leverage)
-    # Spread the scalar solution over the nodes with the tables' own weights.
-    spread = by_node_linear / (a / width + gain / dimension) + by_node_nonlinear * (width / a)
-    return np.maximum(spread, 1e-300), np.broadcast_to(a, equations.neurons.shape)
+    high = 1 + min(max(math.log(max(width * (linear + nonlinear) / ridge, _SMALLEST)), low), -math.log(_SMALLEST))
+    # Near enough for Newton's method.
+    found = brentq(excess, low, high, xtol=1e-4) if excess(low) > 0 > excess(high) else low
+    return resolvent(found)
 
 
 def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
@@ -298,7 +304,7 @@ def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -
 
 def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> tuple[Leverage, int]:
     """Follow Newton's method with one way to evaluate the equations (see `solve_leverage`)."""
-    state = np.log(np.concatenate(_scalar_guess(equations), axis=1))
+    state = _guess(equations)
     point = evaluate(equations, state, stable=stable)
     step_bound = np.full(len(equations.ridge), 4.0)
     for count in range(_MAX_STEPS):

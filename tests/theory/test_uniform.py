@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
-from gradstep.theory.leverage import LeverageEquations, solve_leverage
+from gradstep.theory.leverage import LeverageEquations, jacobian, response, solve_leverage
 from gradstep.theory.small_step import small_step_of
 from gradstep.theory.uniform import solve
 
@@ -361,6 +361,19 @@ def test_first_guess_is_exact_for_one_neuron_and_one_input():
     point, steps = solve_leverage(equations)
     assert point.residual.max() <= 1e-10
     assert steps <= 2
+
+
+@pytest.mark.parametrize("groups", [40, 70])  # solved at once, and group by group
+def test_response_solves_the_linear_equations(groups):
+    nodes, rng = 45, np.random.default_rng(groups)
+    equations = LeverageEquations(
+        rng.normal(size=(2, groups, nodes)), rng.uniform(0, 1, (2, groups, nodes)), np.full((1, nodes), 1 / nodes),
+        np.full((2, groups), 300 / groups), np.full(2, 200.0), np.full(2, 250.0), np.array([1e-2, 10.0]),
+    )  # fmt: skip
+    point, _ = solve_leverage(equations)
+    sources = rng.normal(size=(2, nodes + groups))
+    found = response(equations, point, sources)
+    np.testing.assert_allclose((jacobian(equations, point) @ found[..., None])[..., 0], sources, atol=1e-11)
 
 
 # --- refusals ---

@@ -27,13 +27,15 @@ from scipy.optimize import brentq
 
 from gradstep.errors import NotConverged
 
-__all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "identity", "inner", "jacobian", "solve_leverage"]
+__all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "identity", "inner", "jacobian", "response", "solve_leverage"]
 
 #: Largest residual of a solution, relative.
 TOLERANCE = 1e-10
 _MAX_STEPS = 60
 _LOWEST_LOG_LEVERAGE = -60.0
 _SMALLEST = 1e-300
+#: Unknowns from which OpenBLAS takes threads.
+_THREADED = 100
 
 Array = NDArray[np.float64]
 
@@ -273,6 +275,24 @@ def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
     return np.asarray(identity(nodes + groups) - matrix)
 
 
+def response(equations: LeverageEquations, point: Leverage, sources: Array) -> Array:
+    """Return the solution of the linear equations whose matrix is the `jacobian`, shape (batch, nodes + groups)."""
+    matrix, right = jacobian(equations, point), sources[..., None]
+    if matrix.shape[1] < _THREADED:
+        return np.asarray(np.linalg.solve(matrix, right)[..., 0])
+    # BLAS gives the factors of a larger matrix to several threads, whose hand-over takes longer than the work: the
+    # groups are eliminated first. Up to the sign of their unknowns this is an M-matrix, which needs no pivots.
+    nodes = equations.slope.shape[2]
+    eliminated = np.linalg.solve(
+        matrix[:, nodes:, nodes:], np.concatenate([matrix[:, nodes:, :nodes], right[:, nodes:]], axis=2)
+    )
+    reduced = np.concatenate([matrix[:, :nodes, :nodes], right[:, :nodes]], axis=2)
+    reduced -= matrix[:, :nodes, nodes:] @ eliminated
+    of_nodes = np.linalg.solve(reduced[..., :-1], reduced[..., -1:])
+    of_groups = eliminated[..., -1:] - eliminated[..., :-1] @ of_nodes
+    return np.concatenate([of_nodes, of_groups], axis=1)[..., 0]
+
+
 def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -> tuple[Leverage, int]:
     """Solve the fixed point for a batch.
 
@@ -317,7 +337,7 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
             active = still_open
             part, here = equations.take(active), _take(point, active)
         start, bound = state[active], step_bound[active]
-        step = np.linalg.solve(jacobian(part, here), here.gap[:, :, None])[..., 0]
+        step = response(part, here, here.gap)
         trial_state = start + (bound / np.maximum(np.abs(step).max(axis=1), bound))[:, None] * step
         trial = evaluate(part, trial_state, stable=stable)
         better = trial.residual < here.residual

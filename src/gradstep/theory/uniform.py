@@ -17,7 +17,7 @@ from gradstep.errors import NotConverged
 from gradstep.theory.bulk import Bulk
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.groups import Groups
-from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, identity, inner, jacobian, solve_leverage
+from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, identity, inner, response, solve_leverage
 
 __all__ = ["UniformSolution", "solve"]
 
@@ -260,10 +260,10 @@ def solve(
     base = base + _column(np.swapaxes(g2, 1, 2), direct)
     power = mean_power / neurons + (free**2).sum(axis=1) / (point.density * a * directions[:, None])
     sources = np.concatenate([base / point.leverage, -power], axis=1)
-    response = np.linalg.solve(jacobian(equations, point), sources[..., None])[..., 0]
+    changes = response(equations, point, sources)
     nodes = base.shape[1]
-    error = point.leverage * response[:, :nodes]
-    readout_norm = (direct - resolvent * response[:, nodes:]).sum(axis=1)
+    error = point.leverage * changes[:, :nodes]
+    readout_norm = (direct - resolvent * changes[:, nodes:]).sum(axis=1)
     train_error = (weight * error / (1 + point.leverage) ** 2).sum(axis=1)
     # A mean square below zero is rounding, and much of it at the last nodes of kappa is an average cut off: both happen
     # with features of which a few inputs are so large that they hide all others.

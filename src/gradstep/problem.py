@@ -21,6 +21,7 @@ import numbers
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
@@ -751,6 +752,7 @@ def _scaled(penalty: float, size: int | Proportional) -> float | Proportional:
     return Proportional(penalty * size.ratio) if isinstance(size, Proportional) else penalty * size
 
 
-def _parameters(constructor: Callable[..., object]) -> tuple[set[str], list[str]]:
+@lru_cache  # reading a signature takes longer than all checks of its values
+def _parameters(constructor: Callable[..., object]) -> tuple[frozenset[str], tuple[str, ...]]:
     parameters = [p for p in inspect.signature(constructor).parameters.values() if p.name != "self"]
-    return {p.name for p in parameters}, [p.name for p in parameters if p.default is p.empty]
+    return frozenset(p.name for p in parameters), tuple(p.name for p in parameters if p.default is p.empty)

@@ -29,8 +29,8 @@ __all__ = ["predict", "predict_many"]
 _LARGE_DIMENSION = 1e8
 #: Members of a batch solved together; larger batches gain nothing.
 _BATCH = 256
-#: Numbers in the largest stack of matrices; beyond it the processor's caches are of no use.
-_LARGEST_STACK = 2**19
+#: Numbers in the largest stack of matrices: a megabyte, so that a stack is still in the cache when it is used next.
+_LARGEST_STACK = 2**17
 
 Array = NDArray[np.float64]
 _Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)

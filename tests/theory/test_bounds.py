@@ -63,6 +63,18 @@ def test_lower_bound_is_approached_by_many_samples_and_neurons() -> None:
     assert gaps[2] < 0.02 * gaps[0]
 
 
+@pytest.mark.parametrize(
+    ("activation", "teacher"), [("tanh", "sin"), ("tanh", "relu"), ("tanh", "H2"), ("relu", "sin")]
+)
+def test_folded_tables_give_the_same(activation: str, teacher: str) -> None:
+    model = spike(activation, teacher, step_size=[0.0, 2.0], step_sample_ratio=3.0, noise=0.1)
+    tables = [conditional_moments(activation, teacher, model, folded=folded) for folded in (False, True)]
+    assert (tables[1].nodes.min() > 0) == (teacher == "sin" and activation == "tanh")
+    ratios = {"sample_ratio": [[0.4], [3.0]], "width_ratio": 1.2, "penalty": 1e-3, "noise": 0.1}
+    for function in (upper_bound, lower_bound, lambda table: solve(table, model, **ratios).test_error):
+        np.testing.assert_allclose(function(tables[1]), function(tables[0]), rtol=1e-12, atol=1e-14)
+
+
 def test_best_step_of_matching_erf_is_perfect() -> None:
     best = best_step("erf", "erf", bound="upper")
     assert best.strength == pytest.approx(np.sqrt(3), rel=1e-6)

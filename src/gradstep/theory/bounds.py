@@ -156,7 +156,7 @@ def best_step(
     def error(strength: NDArray[np.float64] | float) -> Array:
         strengths = np.asarray(strength, dtype=np.float64)
         model = Spike(strengths, np.ones_like(strengths), np.broadcast_to(unit.alignment, strengths.shape))
-        return bounds[bound](conditional_moments(student, target, model))
+        return bounds[bound](conditional_moments(student, target, model, folded=True))
 
     grid = np.geomspace(1e-2, largest_strength, 60)
     values = error(grid)

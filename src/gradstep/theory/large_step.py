@@ -23,6 +23,7 @@ the spike, is a derivation of this project.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,7 +140,7 @@ def large_step(
     student, target = scalar_function(activation), scalar_function(teacher)
     model = spike(student, target, step_size=step_size, step_sample_ratio=step_sample_ratio, noise=noise)
     return solve(
-        conditional_moments(student, target, model),
+        conditional_moments(student, target, model, folded=True),
         model,
         sample_ratio=sample_ratio,
         width_ratio=width_ratio,
@@ -191,26 +192,24 @@ def solve(
     shape = alpha.shape
     row = np.broadcast_to(np.arange(table.bulk_variance.size).reshape(spike_shape), shape).ravel()
     nodes = table.nodes.shape[-1]
-    stacked = np.stack(
-        [
-            column.reshape(-1, nodes)
-            for column in (
-                table.nodes,
-                table.weights,
-                table.mean,
-                table.slope,
-                table.variance,
-                table.teacher_mean,
-                table.teacher_slope,
-                table.teacher_variance,
-            )
-        ]
-    )
+    columns = [
+        column.reshape(-1, nodes)
+        for column in (
+            table.nodes,
+            table.weights,
+            table.mean,
+            table.slope,
+            table.variance,
+            table.teacher_mean,
+            table.teacher_slope,
+            table.teacher_variance,
+        )
+    ]
     points = [np.ascontiguousarray(np.ravel(array)) for array in (alpha, beta, lam, noise_sd, c)]
     size = max(1, CHUNK // nodes)
     parts = [
         _solve_chunk(
-            stacked[:, row[begin : begin + size]],
+            [column[row[begin : begin + size]] for column in columns],
             *(array[begin : begin + size] for array in points),
             bulk_overlap=bulk_overlap,
         )
@@ -263,9 +262,9 @@ def _bulk_responses(v1_hat: Array, v2_hat: Array, beta: Array, lam: Array) -> tu
 
 
 def _solve_chunk(
-    table: Array, alpha: Array, beta: Array, lam: Array, noise: Array, c: Array, *, bulk_overlap: bool
+    table: Sequence[Array], alpha: Array, beta: Array, lam: Array, noise: Array, c: Array, *, bulk_overlap: bool
 ) -> tuple[Array, ...]:
-    """Solve a batch of points; ``table`` has shape (8, points, nodes). Internally the bulk has unit variance."""
+    """Solve a batch of points; eight tables of shape (points, nodes). Internally the bulk has unit variance."""
     kappa, weight, mean, slope, variance, label_mean, label_slope, label_variance = table
     slope_squared = slope**2
     hats = _Hats(weight, slope_squared, variance, alpha / beta)

@@ -41,8 +41,13 @@ Array = NDArray[np.float64]
 # tabulated function, times the Gaussian density, has died out on each panel.
 PANEL_ORDER = 16
 HALF_RANGE = 9.5
+# The first panels are as wide as most tables need at the density they lie under.
+FIRST_ENDS = np.array([0.0, 0.8, 1.6, 3.2, 4.8, 6.4, 8.0, HALF_RANGE])
 PANEL_TOLERANCE = 1e-9
 MAXIMUM_DEPTH = 26
+# Panel ends around a smoothed kink that is narrower than this, in units of its width: it would fall between two nodes.
+_NARROW = 0.2
+_MARKS = np.array([-10.0, -3.0, 0.0, 3.0, 10.0])
 # 1/(1+V) turns sharply where the features of a saturating activation die out; the panels also resolve
 # t/(t+level) of the feature variance t, so that this happens for any leverage V.
 LEVELS = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
@@ -183,6 +188,7 @@ def conditional_moments(
     *,
     bias: ArrayLike = 0.0,
     tolerance: float = PANEL_TOLERANCE,
+    folded: bool = False,
 ) -> ConditionalMoments:
     r"""Tabulate features and teacher given the projection on the spike (Cui et al. 2024, Result 3.2, (15), and (131)).
 
@@ -196,6 +202,9 @@ def conditional_moments(
         A bias :math:`b` shared by all neurons, :math:`\sigma(\langle w_i,x\rangle+b)`.
     tolerance : float
         Largest relative size of the last Legendre coefficients of a panel. The quadrature is far more accurate.
+    folded : bool
+        Keep only the positive half, with doubled weights, where activation and teacher are odd and there is no bias:
+        all averages that the large step and the bounds take are then of even functions.
 
     Returns
     -------
@@ -241,7 +250,9 @@ def conditional_moments(
     mirrored = student.parity == "odd" and target.parity is not None and not unique[3].any()
     owner, start, end = _initial_panels(student, target, unique, 0.0 if mirrored else -HALF_RANGE)
     owner, kappa, half_width, values = _adapt(tabulate, owner, start, end, tolerance)
-    if mirrored:
+    if mirrored and folded and target.parity == "odd":
+        half_width = 2 * half_width
+    elif mirrored:
         teacher_sign = -1.0 if target.parity == "odd" else 1.0
         signs = np.array([-1.0, 1.0, 1.0, teacher_sign, -teacher_sign, 1.0])[:, None, None]
         owner, half_width = np.tile(owner, 2), np.tile(half_width, 2)
@@ -266,29 +277,25 @@ def conditional_moments(
 def _initial_panels(
     student: ScalarFunction, target: ScalarFunction, unique: Array, low: float
 ) -> tuple[NDArray[np.intp], Array, Array]:
-    """Owner, start and end of the first panels above `low`: a uniform grid with every kink as a panel end."""
-    grid = np.linspace(low, HALF_RANGE, 13 if low < 0 else 7)
-    owners, starts, ends = [], [], []
-    for index, (r, c, gamma, b) in enumerate(unique.T):
-        centres = []
-        if r > 0:
-            centres += [((kink - b) / r, np.sqrt(c) / r) for kink in (0.0, *student.kinks)]
-        if gamma != 0:
-            centres += [(kink / gamma, np.sqrt(max(1 - gamma**2, 0.0)) / abs(gamma)) for kink in target.kinks]
-        marks = [centre + side * width for centre, width in centres for side in _marks(width)]
-        edges = np.unique(np.concatenate([grid, [mark for mark in marks if low < mark < HALF_RANGE]]))
-        # Two kinks a rounding error apart would make an empty panel.
-        edges = edges[np.concatenate([[True], np.diff(edges) > 1e-12])]
-        edges[-1] = HALF_RANGE
-        owners.append(np.full(edges.size - 1, index))
-        starts.append(edges[:-1])
-        ends.append(edges[1:])
-    return np.concatenate(owners).astype(np.intp), np.concatenate(starts), np.concatenate(ends)
-
-
-def _marks(width: float) -> tuple[float, ...]:
-    """Panel ends around a smoothed kink, in units of its width: a narrow one would fall between two nodes."""
-    return (-10.0, -3.0, 0.0, 3.0, 10.0) if 0 < width < 0.2 else (0.0,)
+    """Owner, start and end of the first panels above `low`: the usual ones, with every kink as a panel end."""
+    r, c, gamma, b = unique
+    grid = FIRST_ENDS if low == 0 else np.concatenate([-FIRST_ENDS[:0:-1], FIRST_ENDS])
+    edges = [np.broadcast_to(grid, (r.size, grid.size))]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        centres = [((kink - b) / r, np.sqrt(c) / r) for kink in (0.0, *student.kinks)]
+        rest = np.sqrt(np.maximum(1 - gamma**2, 0.0))
+        centres += [(kink / gamma, rest / np.abs(gamma)) for kink in target.kinks]
+        for centre, width in centres:
+            # The ends of the marks of a wide kink are the centre again.
+            edges.append(centre[:, None] + np.where((width > 0) & (width < _NARROW), width, 0.0)[:, None] * _MARKS)
+    ends = np.concatenate(edges, axis=1)
+    # Beyond the range, or NaN without a spike.
+    ends[~((ends > low) & (ends < HALF_RANGE))] = low
+    ends[:, grid.size - 1] = HALF_RANGE
+    ends.sort(axis=1)
+    # Two kinks a rounding error apart would make an empty panel.
+    owner, place = np.nonzero(np.diff(ends, axis=1) > 1e-12)
+    return owner, ends[owner, place], ends[owner, place + 1]
 
 
 def _adapt(
@@ -334,8 +341,8 @@ def _panel_error(kappa: Array, half_width: Array, values: Array) -> Array:
         values[5] / label_scale,
         *(total / (total + level * level_scale) for level in LEVELS),
     ]
-    weighted = np.stack(shown) * np.exp(-0.5 * kappa**2)
-    tail = np.abs(weighted @ TAIL).max(axis=(0, 2))
+    weight = np.exp(-0.5 * kappa**2)
+    tail = np.max([np.abs((function * weight) @ TAIL).max(axis=1) for function in shown], axis=0)
     return np.asarray(tail * half_width)
 
 
@@ -344,7 +351,8 @@ def _pad(count: int, owner: NDArray[np.intp], rows: Array) -> Array:
     order = np.argsort(owner, kind="stable")
     panels = np.bincount(owner, minlength=count)
     # Position of each panel among those of its owner.
-    position = np.arange(owner.size) - np.repeat(np.cumsum(panels) - panels, panels)
+    position = np.empty_like(order)
+    position[order] = np.arange(owner.size) - np.repeat(np.cumsum(panels) - panels, panels)
     tables = np.zeros((rows.shape[0], count, int(panels.max()), PANEL_ORDER))
-    tables[:, owner[order], position] = rows[:, order]
+    tables[:, owner, position] = rows
     return tables.reshape(rows.shape[0], count, -1)

@@ -32,8 +32,9 @@ __all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "identity", "inner", "j
 #: Largest residual of a solution, relative.
 TOLERANCE = 1e-10
 _MAX_STEPS = 60
-_LOWEST_LOG_LEVERAGE = -60.0
-_SMALLEST = 1e-300
+_SMALLEST, _LARGEST = 1e-300, 1e300
+#: Error in log V from which Newton's method takes over.
+_NEAR = 1e-4
 #: Unknowns from which OpenBLAS takes threads.
 _THREADED = 100
 
@@ -239,19 +240,19 @@ def _average_neuron(
         base = ridge + nonlinear * share_of_samples
         crowd = width / dimension * gain
         b = base + gain - crowd
-        root = math.sqrt(b * b + 4 * base * crowd)
+        root = math.hypot(b, 2 * math.sqrt(base) * math.sqrt(crowd))
         # The branch without cancellation.
         a = (b + root) / 2 if b >= 0 else 2 * base * crowd / (root - b)
         return a, 1 + crowd / a
 
-    def excess(log_leverage: float) -> float:
+    def image(log_leverage: float) -> float:
         a, damping = resolvent(log_leverage)
-        return math.log(max(width / a * (linear / damping + nonlinear), _SMALLEST)) - log_leverage
+        return math.log(min(max(width / a * (linear / damping + nonlinear), _SMALLEST), _LARGEST))
 
-    low = _LOWEST_LOG_LEVERAGE
-    high = 1 + min(max(math.log(max(width * (linear + nonlinear) / ridge, _SMALLEST)), low), -math.log(_SMALLEST))
-    # Near enough for Newton's method.
-    found = brentq(excess, low, high, xtol=1e-4) if excess(low) > 0 > excess(high) else low
+    # The right-hand side rises with V: what it makes of the least and the largest V lies on both sides of the solution.
+    low, high = image(-math.inf) - _NEAR, image(math.log(_LARGEST)) + _NEAR
+    # NaN, where numbers have left their range, is met again by Newton's method, which says so.
+    found = brentq(lambda v: image(v) - v, low, high, xtol=_NEAR) if low < high else low
     return resolvent(found)
 
 

@@ -220,7 +220,7 @@ def _guess(equations: LeverageEquations) -> Array:
     table = np.concatenate([(linear * weight).sum(1)[:, None], (nonlinear * weight).sum(1)[:, None], *averages], axis=1)
     a, damping = np.array([_average_neuron(*row) for row in table.tolist()]).T[..., None]
     leverage = width / a * (linear / damping + nonlinear)
-    sample_weight = (equations.sampling / (1 + leverage))[..., None]
+    sample_weight = (equations.sampling * (1 / (1 + leverage) + equations.population[:, None]))[..., None]
     resolvent = ridge + ((square / damping[..., None] + equations.variance) @ sample_weight)[..., 0]
     return np.asarray(np.log(np.concatenate([np.maximum(leverage, _SMALLEST), resolvent], axis=1)))
 
@@ -262,18 +262,18 @@ def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
     coupling = np.swapaxes(point.columns, 2, 3) @ point.dressed
     psi = (point.dressed * point.sample_weight[:, None, None, :]) @ np.swapaxes(point.columns, 2, 3)
     source = equations.mixed(point.dressed**2) + point.density[:, :, None] * equations.variance
-    # Up to scales of rows and columns, averages of squares over the classes.
+    # Up to scales of rows and columns, averages of squares over the classes (squared in place: new memory costs more).
     matrix = np.empty((len(coupling), nodes + groups, nodes + groups))
-    matrix[:, :nodes, :nodes] = equations.mixed(coupling**2)
+    matrix[:, :nodes, :nodes] = equations.mixed(np.square(coupling, out=coupling))
     matrix[:, :nodes, nodes:] = -np.swapaxes(source, 1, 2)
     matrix[:, nodes:, :nodes] = -source
-    matrix[:, nodes:, nodes:] = equations.mixed(psi**2)
+    matrix[:, nodes:, nodes:] = equations.mixed(np.square(psi, out=psi))
     matrix[:, :, :nodes] *= (equations.sampling * point.leverage / (1 + point.leverage) ** 2)[:, None, :]
     scale = 1 / point.following
     scale[:, :nodes] *= equations.dimension[:, None]
     scale[:, nodes:] /= point.density
     matrix *= scale[:, :, None]
-    return np.asarray(identity(nodes + groups) - matrix)
+    return np.subtract(identity(nodes + groups), matrix, out=matrix)
 
 
 def response(equations: LeverageEquations, point: Leverage, sources: Array) -> Array:

@@ -68,12 +68,12 @@ class WeightedSamples:
         m = -1 / z
         for _ in range(_MAX_STEPS):
             part = 1 / (1 + np.multiply.outer(m, omega))
-            mean = (part @ (p * omega)) / self.ratio
+            mean = _mean(part, p * omega) / self.ratio
             gap = 1 / (mean - z) - m
             if np.all(np.abs(gap) <= _TOLERANCE * np.abs(m)):
                 return m
             # d(1 / (mean - z)) / dm; Newton's step while it stays in the half-plane, the contraction otherwise.
-            slope = (part**2 @ (p * omega**2)) / self.ratio / (mean - z) ** 2
+            slope = _mean(part**2, p * omega**2) / self.ratio / (mean - z) ** 2
             newton = m + gap / (1 - slope)
             m = np.where(newton.imag > 0, newton, m + gap)
         worst = float(np.max(np.abs(gap / m)))
@@ -85,7 +85,7 @@ class WeightedSamples:
         """Return ``m'(z)`` at a solution."""
         omega, p = self.ratio * self.weight, self.law.weight
         part = 1 / (1 + np.multiply.outer(m, omega))
-        return np.asarray(m**2 / (1 - m**2 * (part**2 @ (p * omega**2)) / self.ratio))
+        return np.asarray(m**2 / (1 - m**2 * _mean(part**2, p * omega**2) / self.ratio))
 
     def resolvent(self, z: Complex, m: Complex, slope: Complex, alignment: float) -> tuple[Complex, Complex]:
         """Return the resolvent ``(A - z)^-1`` between ``v`` and ``zeta``, and its derivative, shape (..., 2, 2).
@@ -102,14 +102,14 @@ class WeightedSamples:
         turn = -ratio * slope[..., None] * omega * part**2
         square = self.law.square
         scale = math.sqrt(ratio / square)
-        r11 = 1 / (part @ (p * omega * u**2) - z)
-        d11 = -(r11**2) * (turn @ (p * omega * u**2) - 1)
-        coupling = scale * m * (part @ (p * r * omega * u))
-        d_coupling = scale * (slope * (part @ (p * r * omega * u)) + m * (turn @ (p * r * omega * u)))
+        r11 = 1 / (_mean(part, p * omega * u**2) - z)
+        d11 = -(r11**2) * (_mean(turn, p * omega * u**2) - 1)
+        coupling = scale * m * _mean(part, p * r * omega * u)
+        d_coupling = scale * (slope * _mean(part, p * r * omega * u) + m * _mean(turn, p * r * omega * u))
         r12 = -r11 * coupling
         d12 = -d11 * coupling - r11 * d_coupling
-        r22 = m * (part @ (p * r**2)) / square + r11 * coupling**2
-        d22 = (slope * (part @ (p * r**2)) + m * (turn @ (p * r**2))) / square
+        r22 = m * _mean(part, p * r**2) / square + r11 * coupling**2
+        d22 = (slope * _mean(part, p * r**2) + m * _mean(turn, p * r**2)) / square
         d22 = d22 + d11 * coupling**2 + 2 * r11 * coupling * d_coupling
         return _turned(r11, r12, r22, alignment), _turned(d11, d12, d22, alignment)
 
@@ -140,6 +140,11 @@ class WeightedSamples:
         total = mean(other)
         target = [total, total * powers[1] + first, total * powers[2] + 2 * first * powers[1] + second]
         return Polynomial(np.linalg.solve(hankel(powers[:3], powers[2:]), target))
+
+
+def _mean(values: Complex, weight: Array) -> Complex:
+    """Return the weighted sum over the last axis; BLAS would give these few numbers to several threads."""
+    return np.asarray(np.einsum("...k,k->...", values, weight))
 
 
 def _turned(r11: Complex, r12: Complex, r22: Complex, alignment: float) -> Complex:

@@ -142,7 +142,7 @@ class WeightedSamples:
         return Polynomial(np.linalg.solve(hankel(powers[:3], powers[2:]), target))
 
 
-def _mean(values: Complex, weight: Array) -> Complex:
+def _mean(values: NDArray[Any], weight: Array) -> NDArray[Any]:
     """Return the weighted sum over the last axis; BLAS would give these few numbers to several threads."""
     return np.asarray(np.einsum("...k,k->...", values, weight))
 

@@ -191,7 +191,7 @@ def _problems(setting: Setting, d: int) -> list[Problem]:
     ]
 
 
-def _theory(setting: Setting, d: int) -> Array:
+def theory_of(setting: Setting, d: int) -> Array:
     """Return predicted errors, shape (model, 2, penalty), of `structured`, `isotropic` and `fixed` rows."""
     problems = _problems(setting, d)
     models = (("network", "structured"), ("network", "isotropic"), ("isotropic", "isotropic"))
@@ -235,7 +235,7 @@ class _Measured(NamedTuple):
             d,
             mean,
             network.std(axis=0, ddof=1) / count**0.5,
-            100 * (_theory(setting, d) / mean - 1),
+            100 * (theory_of(setting, d) / mean - 1),
             paired.mean(axis=0),
             paired.std(axis=0, ddof=1) / count**0.5,
             100 * network.std(axis=0, ddof=1) / mean,

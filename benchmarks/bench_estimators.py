@@ -1,9 +1,8 @@
 """The estimators on tables that packages carry and on synthetic ones, against what else one would try.
 
 ``python -m benchmarks.bench_estimators run benchmarks/results/estimators.json`` fits everything and writes the scores
-of every fold, from which the documentation makes its table; ``update`` measures the estimators in that file again and
-leaves the other methods as they are; ``develop benchmarks/results/estimators_development.json`` compares the estimators
-on the development tables; ``million`` fits 1,000,000 rows.
+of every fold, from which the documentation makes its table; ``develop benchmarks/results/estimators_development.json``
+compares the estimators on the development tables; ``million`` fits 1,000,000 rows.
 
 All methods see the same folds and standardised inputs; all random features have the same width. Penalties are chosen by
 leave-one-out (`RidgeCV`), bandwidths among three by the same score, the kernel machines' pairs of both by three-fold
@@ -49,7 +48,6 @@ FOLDS = 5
 ALPHAS = np.logspace(-4, 4, 17)
 GAMMAS = (0.1, 0.3, 1.0)  # times 1 / d
 QUICK = ("diabetes", "wine", "single index, tanh")
-OURS = ("one step", "three steps", "plain step", "random features")
 DEVELOPED = ("one step", "three steps", "random features")
 
 
@@ -176,16 +174,6 @@ def run(names: tuple[str, ...] | None = None, path: Path | None = None) -> list[
                 flush=True,
             )
     return found
-
-
-def update(path: Path) -> None:
-    """Measure the estimators again, all in one run, and keep what a file says about the other methods."""
-    results = json.loads(path.read_text(encoding="utf-8"))
-    data = {one.name: one for one in data_sets()}
-    with threadpool_limits(1):
-        for result in results:
-            result["methods"] |= compare(data[result["name"]], OURS)["methods"]
-    save(results, path)
 
 
 def develop(path: Path) -> None:
@@ -345,13 +333,11 @@ def run_all(*, quick: bool = False) -> list[Row]:
 def main(arguments: list[str] | None = None) -> None:
     """Run one of the commands of the module's docstring."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_estimators", description=__doc__)
-    parser.add_argument("command", choices=("run", "update", "develop", "million"))
+    parser.add_argument("command", choices=("run", "develop", "million"))
     parser.add_argument("file", nargs="?", type=Path)
     options = parser.parse_args(arguments)
     if options.command == "run":
         run(path=options.file)
-    elif options.command == "update":
-        update(options.file)
     elif options.command == "develop":
         develop(options.file)
     else:

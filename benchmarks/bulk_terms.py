@@ -145,15 +145,20 @@ def errors(setting: Setting, d: int, seed: int, kinds: Sequence[str] = ROWS) -> 
     labels = teacher(x[:, 0]) + NOISE * rng.standard_normal(samples)
     fresh = rng.standard_normal((TEST_SAMPLES, d), dtype=np.float32)
     target = teacher(fresh[:, 0])
-    penalties = np.array(PENALTIES)[:, None, None] * d * np.eye(d)
-    out = []
-    for rows in layers.values():
-        features = student.function(x @ rows.T)
-        fit = np.linalg.solve(features.T @ features + penalties, (features.T @ labels)[:, None])[..., 0].T
-        train = np.mean((labels[:, None] - features @ fit) ** 2, axis=0)
-        guess = student.function(fresh @ rows.T.astype(np.float32)) @ fit.astype(np.float32)
-        out.append((np.mean((target[:, None] - guess) ** 2, axis=0), train))
+    out = [
+        ridge_errors(student.function(x @ rows.T), labels, student.function(fresh @ rows.T.astype(np.float32)), target)
+        for rows in layers.values()
+    ]
     return np.array(out, dtype=float)
+
+
+def ridge_errors(features: Array, labels: Array, fresh: Array, target: Array) -> tuple[Array, Array]:
+    """Return test and training errors of ridge fits, one a penalty; with as many features as dimensions."""
+    d = features.shape[1]
+    penalties = np.array(PENALTIES)[:, None, None] * d * np.eye(d)
+    fit = np.linalg.solve(features.T @ features + penalties, (features.T @ labels)[:, None])[..., 0].T
+    train = np.mean((labels[:, None] - features @ fit) ** 2, axis=0)
+    return np.mean((target[:, None] - fresh @ fit.astype(fresh.dtype)) ** 2, axis=0), train
 
 
 def run(path: Path, d: int, seeds: int, kinds: Sequence[str], only: str) -> None:

@@ -34,6 +34,7 @@ from benchmarks.bulk_terms import (
     TEST_SAMPLES,
     Setting,
     first_layers,
+    ridge_errors,
     theory_of,
 )
 from threadpoolctl import threadpool_limits
@@ -84,12 +85,8 @@ def errors_of_one_draw(seed: int, d: int) -> Array:
     x, fresh = rng.standard_normal((int(SAMPLES * d), d)), rng.standard_normal((TEST_SAMPLES, d))
     teacher = TEACHERS[student.teacher]
     y, target = teacher(x[:, 0]) + NOISE * rng.standard_normal(len(x)), teacher(fresh[:, 0])
-    errors = []
-    for trained, tested in zip(features(x), features(fresh), strict=True):
-        values, vectors = np.linalg.eigh(trained.T @ trained)
-        fit = vectors @ ((vectors.T @ (trained.T @ y))[:, None] / (values[:, None] + np.array(PENALTIES) * d))
-        errors.append([((target[:, None] - tested @ fit) ** 2).mean(0), ((y[:, None] - trained @ fit) ** 2).mean(0)])
-    return np.array(errors)
+    pairs = zip(features(x), features(fresh), strict=True)
+    return np.array([ridge_errors(trained, y, tested, target) for trained, tested in pairs])
 
 
 def measure(d: int, seeds: int) -> dict[str, object]:

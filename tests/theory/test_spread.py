@@ -47,7 +47,7 @@ def test_a_fit_with_itself_has_the_error_of_the_uniform_equivalent(changes):
     step = dataclasses.replace(
         spread_module.step_statistics(problem, problem.d, problem.width, problem.n_step), readout_shrinkage=1.0
     )
-    tables = spread_module._tables(problem, step)
+    tables = spread_module.tables_of(problem, step, spread_module.sizes_of(problem))
     fits = spread_module._solve(problem, step, tables, np.array([2.0, 5.0]))
     draw = SharedDraw(
         *tables, problem.teacher, step.alignment, problem.noise, problem.d - 1.0, problem.width, problem.n

@@ -17,14 +17,15 @@ __all__ = ["openapi", "start"]
 
 def start() -> dict[str, Any]:
     """Return axes, the first setting, the functions known by name, the presets and the figures that are none."""
+    found = presets()
     return {
         "version": __version__,
         "convention": CONVENTION,
         "axes": AXES,
         "default": DEFAULT,
         "functions": list(REGISTERED),
-        "presets": presets(),
-        "elsewhere": elsewhere(),
+        "presets": found,
+        "elsewhere": elsewhere(found),
     }
 
 

@@ -55,9 +55,9 @@ def presets() -> list[dict[str, Any]]:
     return found
 
 
-def elsewhere() -> list[dict[str, str]]:
-    """Return ``paper``, ``title`` and ``command`` of the figures that are not curves of problems."""
-    known = {preset["name"] for preset in presets()}
+def elsewhere(found: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return ``paper``, ``title`` and ``command`` of the figures that are not among the presets found."""
+    known = {preset["name"] for preset in found}
     return [
         {
             "paper": PAPERS[figure.paper],

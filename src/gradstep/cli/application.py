@@ -311,12 +311,12 @@ def _with_spreads(header: list[str], rows: list[list[str]], spreads: list[Spread
 
     of = ("test_error", "train_error")
     if len(spreads) > 1:
+        heads = [f"spread of {name}" for name in of]
         cells = [[output.number(getattr(spread, name)) for name in of] for spread in spreads]
-        return [*header, *(f"spread of {name}" for name in of)], [
-            [*row, *cell] for row, cell in zip(rows, cells, strict=True)
-        ]
-    cells = [[output.number(getattr(spreads[0], row[0])) if row[0] in of else ""] for row in rows]
-    return [*header, "spread"], [[*row, *cell] for row, cell in zip(rows, cells, strict=True)]
+    else:
+        heads = ["spread"]
+        cells = [[output.number(getattr(spreads[0], row[0])) if row[0] in of else ""] for row in rows]
+    return header + heads, [row + cell for row, cell in zip(rows, cells, strict=True)]
 
 
 @app.command(

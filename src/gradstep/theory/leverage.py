@@ -80,6 +80,10 @@ class LeverageEquations:
         """Return ``n w``, shape (batch, nodes)."""
         return self.samples[:, None] * self.weight
 
+    def weighed(self, leverage: Array) -> Array:
+        """Return ``n w (1 / (1 + V) + population)``, shape (batch, nodes)."""
+        return np.asarray(self.sampling * (1 / (1 + leverage) + self.population[:, None]))
+
     def mixed(self, values: Array) -> Array:
         """Return the mean over the directions of values of shape (batch, classes, ...)."""
         batch, classes, *shape = values.shape
@@ -157,7 +161,7 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     nodes = g1.shape[2]
     values = np.exp(state)
     leverage, inverse_resolvent = values[:, :nodes], values[:, nodes:]
-    sample_weight = equations.sampling * (1 / (1 + leverage) + equations.population[:, None])
+    sample_weight = equations.weighed(leverage)
     linear_gain = (g1 * sample_weight[:, None, :]) @ np.swapaxes(g1, 1, 2)
     density = equations.neurons / (equations.dimension[:, None] * inverse_resolvent)
     root = np.sqrt(density[:, None, :] * equations.profile)
@@ -220,7 +224,7 @@ def _guess(equations: LeverageEquations) -> Array:
     table = np.concatenate([(linear * weight).sum(1)[:, None], (nonlinear * weight).sum(1)[:, None], *averages], axis=1)
     a, damping = np.array([_average_neuron(*row) for row in table.tolist()]).T[..., None]
     leverage = width / a * (linear / damping + nonlinear)
-    sample_weight = (equations.sampling * (1 / (1 + leverage) + equations.population[:, None]))[..., None]
+    sample_weight = equations.weighed(leverage)[..., None]
     resolvent = ridge + ((square / damping[..., None] + equations.variance) @ sample_weight)[..., 0]
     return np.asarray(np.log(np.concatenate([np.maximum(leverage, _SMALLEST), resolvent], axis=1)))
 

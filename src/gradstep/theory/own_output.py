@@ -46,7 +46,7 @@ def given_own_output(problem: Problem, step: StepStatistics, width: float) -> St
     if problem.output_scale == "1/N" or step.spike == 0:
         return step
     activation, power = moments(problem.activation), problem.readout.second_moment
-    gain = problem.eta.size(width) / math.sqrt(width) * activation.derivative_mean
+    gain = step.spike / step.gradient_norm
     along_output = 1 / (math.sqrt(width) * power) - gain * activation.linear
     without_output = step.gradient_norm**2 - activation.linear**2 * power
     norm = math.sqrt(along_output**2 * power + gain**2 * without_output)

@@ -36,7 +36,9 @@ Array = NDArray[np.float64]
 _Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
 
 
-class _Sizes(NamedTuple):
+class Sizes(NamedTuple):
+    """Sizes and penalty as the equations take them: real numbers, finite but for `n_step`."""
+
     d: float
     width: float
     n_step: float
@@ -153,13 +155,14 @@ def _batch_size(tables: _Tables) -> int:
     return max(1, min(_BATCH, _LARGEST_STACK // numbers))
 
 
-def _sizes(problem: Problem) -> _Sizes:
+def sizes_of(problem: Problem) -> Sizes:
+    """Return the sizes of a problem; a large dimension stands for the proportional limit."""
     if not problem.is_limit:
         ridge = float(problem.ridge)  # type: ignore[arg-type]
-        return _Sizes(problem.d, float(problem.width), float(problem.n_step), float(problem.n), ridge)  # type: ignore[arg-type]
+        return Sizes(problem.d, float(problem.width), float(problem.n_step), float(problem.n), ridge)  # type: ignore[arg-type]
     d = _LARGE_DIMENSION
     n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * d
-    return _Sizes(d, problem.ratio("width") * d, n_step, problem.ratio("n") * d, problem.ratio("ridge") * d)
+    return Sizes(d, problem.ratio("width") * d, n_step, problem.ratio("n") * d, problem.ratio("ridge") * d)
 
 
 def _without_fit(problem: Problem) -> Problem:
@@ -175,22 +178,33 @@ def _without_fit(problem: Problem) -> Problem:
 
 @lru_cache(maxsize=1024)
 def _tables(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _Tables:
-    sizes = _sizes(problem)
+    sizes = sizes_of(problem)
     if problem.is_limit and 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
         raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
     literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
     step = given_own_output(problem, literal, sizes.width)
-    odd = problem.activation.parity == "odd"
-    groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
-    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
     shrinkage = step.readout_shrinkage if rows == "network" or step is not literal else 1.0
-    if model == "structured":
-        bulk = bulk_law(problem, step, groups, sizes.d, sizes.n_step)
-    else:
-        bulk = isotropic(len(groups.weight))
+    features, groups, bulk = tables_of(problem, step, sizes, rows, model, refine)
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(bulk.spike.any()))
     batched = stacked([features]), stacked([groups]), stacked([bulk])
     return _Tables(literal, features, groups, bulk, batched, shrinkage, shape)
+
+
+def tables_of(
+    problem: Problem,
+    step: StepStatistics,
+    sizes: Sizes,
+    rows: RowLaw = "network",
+    model: BulkModel = "structured",
+    refine: int = 1,
+) -> tuple[ConditionalFeatures, Groups, Bulk]:
+    """Return what the equations need to know of the functions, the readout law and a step."""
+    odd = problem.activation.parity == "odd"
+    groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
+    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
+    if model == "structured":
+        return features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step)
+    return features, groups, isotropic(len(groups.weight))
 
 
 def stacked(tables: Sequence[_Table]) -> _Table:
@@ -206,7 +220,7 @@ def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Predi
     else:
         features, groups = stacked([t.features for t in tables]), stacked([t.groups for t in tables])
         bulk = stacked([t.bulk for t in tables])
-    sizes = np.array([_sizes(p) for p in problems]).T
+    sizes = np.array([sizes_of(p) for p in problems]).T
     solution = solve(
         features,
         groups,
@@ -229,7 +243,7 @@ def _spike_strength(problem: Problem, step: StepStatistics, width: float) -> flo
 
 def _prediction(problem: Problem, tables: _Tables, solution: UniformSolution, index: int) -> Prediction:
     step, features = tables.step, tables.features
-    width = _sizes(problem).width
+    width = sizes_of(problem).width
     kappa, learned, target = features.kappa, solution.learned[index], features.teacher_mean
     if kappa[0] > 0:
         # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
-from gradstep.theory.bulk import Bulk, bulk_law
-from gradstep.theory.features import ConditionalFeatures, conditional_features
-from gradstep.theory.groups import Groups, neuron_groups
+from gradstep.theory.bulk import Bulk
+from gradstep.theory.features import ConditionalFeatures
+from gradstep.theory.groups import Groups
 from gradstep.theory.loss_covariance import SharedDraw, loss_covariance, square_variance
-from gradstep.theory.predict import stacked
+from gradstep.theory.predict import sizes_of, stacked, tables_of
 from gradstep.theory.residual import residual_law
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.uniform import UniformSolution, solve
@@ -96,9 +96,10 @@ def predict_spread(problem: Problem) -> Spread:
         raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
     if problem.output_scale != "1/N":
         raise InvalidInput("output_scale", problem.output_scale, "'1/N'")
-    d, width, n_step, samples, ridge = _sizes(problem)
+    sizes = sizes_of(problem)
+    d, width, n_step, samples, ridge = sizes
     step = step_statistics(problem, d, width, n_step)
-    tables = _tables(problem, step)
+    tables = tables_of(problem, step, sizes)
     here = _solve(problem, step, tables, np.array([ridge]))
     # The population is felt where its weight is that of the samples.
     weight = tables[0].weight
@@ -116,27 +117,11 @@ def predict_spread(problem: Problem) -> Spread:
     return Spread(test, train, math.sqrt(max(float(square_variance(draw, fits, error)[0]), 0.0)))
 
 
-def _sizes(problem: Problem) -> tuple[float, float, float, float, float]:
-    return (
-        problem.d,
-        float(problem.width),  # type: ignore[arg-type]
-        float(problem.n_step),  # type: ignore[arg-type]
-        float(problem.n),  # type: ignore[arg-type]
-        float(problem.ridge),  # type: ignore[arg-type]
-    )
-
-
-def _tables(problem: Problem, step: StepStatistics) -> Tables:
-    groups = neuron_groups(step, problem.readout, problem.d, odd=problem.activation.parity == "odd")
-    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
-    return features, groups, bulk_law(problem, step, groups, problem.d, _sizes(problem)[2])
-
-
 def _solve(
     problem: Problem, step: StepStatistics, tables: Tables, ridge: Array, population: Array | None = None
 ) -> UniformSolution:
     features, groups, bulk = tables
-    d, width, _, samples, _ = _sizes(problem)
+    d, width, _, samples, _ = sizes_of(problem)
     alike = np.ones(len(ridge))
     return solve(
         stacked([features]),
@@ -157,8 +142,8 @@ def _check_derivatives(problem: Problem, features: ConditionalFeatures, fits: Un
     along = features.teacher_mean * fits.learned + features.teacher_slope * fits.rest_slope
     label_square = features.teacher_square + problem.noise**2
     loss = (fits.point.sample_weight * (label_square - along)).sum(axis=1)
-    by_population = (loss[1] - loss[0]) / (change * _sizes(problem)[3])
-    by_ridge = (loss[2] - loss[0]) / (_RIDGE_CHANGE * _sizes(problem)[4])
+    by_population = (loss[1] - loss[0]) / (change * sizes_of(problem).n)
+    by_ridge = (loss[2] - loss[0]) / (_RIDGE_CHANGE * sizes_of(problem).ridge)
     off = max(
         abs(by_population / (fits.test_error[0] + problem.noise**2) - 1), abs(by_ridge / fits.readout_norm[0] - 1)
     )
@@ -185,7 +170,8 @@ def _shifted_errors(problem: Problem, step: StepStatistics) -> Iterator[tuple[Ar
     """Yield the errors a standard deviation up and down each of the independent directions of the step's numbers."""
     if step.spike == 0:
         return
-    d, width, n_step, _, ridge = _sizes(problem)
+    sizes = sizes_of(problem)
+    d, width, n_step, _, ridge = sizes
     law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
     r, u = law.residual, law.projection
     mean, linear = law.mean(r), law.mean(r * u)
@@ -212,5 +198,5 @@ def _shifted_errors(problem: Problem, step: StepStatistics) -> Iterator[tuple[Ar
                 bulk=step.bulk * square / law.square,
                 drift=step.drift + step.curvature * change[2],
             )
-            errors.append(_errors(_solve(problem, shifted, _tables(problem, shifted), np.array([ridge]))))
+            errors.append(_errors(_solve(problem, shifted, tables_of(problem, shifted, sizes), np.array([ridge]))))
         yield errors[0], errors[1]

@@ -7,6 +7,7 @@ import { Latest, follow, get, post } from "./requests.js";
 import { LETTERS, UNITS, copy, decode, differences, encode, fieldText, initial, keyOf, span } from "./state.js";
 
 const byId = (id) => document.getElementById(id);
+const element = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const POINTS = 60;
 const MOST = 4;
 /** Milliseconds of rest, with all curves drawn, before what takes seconds is asked for. */
@@ -255,10 +256,9 @@ function showChips(curves = shownCurves()) {
   const focused = document.activeElement?.dataset?.chip;
   // One setting has nothing to be told from.
   place.replaceChildren(...(state.slots.length > 1 ? state.slots : []).map((slot, k) => {
-    const chip = document.createElement("span");
-    chip.className = "chip";
+    const chip = element("span", { className: "chip" });
     chip.style.setProperty("--tint", curves.find((c) => c.k === k)?.colour ?? "var(--soft)");
-    const pick = Object.assign(document.createElement("button"), { type: "button" });
+    const pick = element("button", { type: "button" });
     pick.dataset.chip = `pick-${k}`;
     pick.setAttribute("aria-pressed", String(k === state.active));
     pick.innerHTML = "<b></b> <span></span>";
@@ -271,7 +271,7 @@ function showChips(curves = shownCurves()) {
       controls.show(mine().problem);
       changed();
     });
-    const remove = Object.assign(document.createElement("button"), { type: "button", textContent: "×", className: "remove" });
+    const remove = element("button", { type: "button", textContent: "×", className: "remove" });
     remove.dataset.chip = `remove-${k}`;
     remove.setAttribute("aria-label", `Remove setting ${LETTERS[k]}`);
     remove.addEventListener("click", () => {
@@ -284,7 +284,7 @@ function showChips(curves = shownCurves()) {
     return chip;
   }));
   if (state.slots.length < MOST) {
-    const add = Object.assign(document.createElement("button"), { type: "button", textContent: "+ Compare", id: "compare" });
+    const add = element("button", { type: "button", textContent: "+ Compare", id: "compare" });
     add.title = "Keep this curve and change a copy of the setting";
     add.dataset.chip = "add";
     add.addEventListener("click", () => {
@@ -517,11 +517,11 @@ byId("best-both").addEventListener("click", async ({ currentTarget: button }) =>
 // --- presets -------------------------------------------------------------------------------------------------------
 
 for (const paper of new Set(facts.presets.map((p) => p.paper))) {
-  const group = Object.assign(document.createElement("optgroup"), { label: paper });
+  const group = element("optgroup", { label: paper });
   group.append(...facts.presets.filter((p) => p.paper === paper).map((p) => new Option(p.title, p.name)));
   byId("preset").append(group);
 }
-const elsewhere = Object.assign(document.createElement("optgroup"), { label: "Not curves of problems: on the command line" });
+const elsewhere = element("optgroup", { label: "Not curves of problems: on the command line" });
 elsewhere.append(...facts.elsewhere.map((f, k) => new Option(`${f.paper}: ${f.title}`, `elsewhere ${k}`)));
 byId("preset").append(elsewhere);
 
@@ -532,8 +532,6 @@ byId("preset").addEventListener("change", ({ target }) => {
   adopt(stateOf(preset));
   if (preset.shows !== "errors") byId(preset.shows).closest(".card").scrollIntoView({ block: "nearest", behavior: "smooth" });
 });
-
-const element = (tag, properties) => Object.assign(document.createElement(tag), properties);
 
 /** A figure that the page cannot draw: where it is drawn. */
 function pointTo({ paper, title, command }) {

@@ -45,9 +45,9 @@ class ConditionalFeatures:
 
 
 #: Beyond this many standard deviations the Gaussian weight is below rounding.
-_RANGE = 7.6
+_RANGE = 7.0
 #: Step of the trapezoidal rule for integrands as smooth as the Gaussian weight itself.
-_SMOOTH_STEP = 0.42
+_SMOOTH_STEP = 0.6
 #: Share of the readout's power in groups so steep that they need no resolution of their own (a Gaussian law's tail).
 _UNRESOLVED = 0.05
 #: Numbers in the largest table. Steps of any use take a tenth; far beyond, the memory would not suffice.

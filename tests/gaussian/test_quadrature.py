@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import expectation, gaussian_rule, scalar_function
+from gradstep.gaussian import expectation, gaussian_rule, scalar_function, trapezoidal_rule
 
 
 @pytest.mark.parametrize("power", range(0, 21, 2))
@@ -111,3 +111,23 @@ def test_rule_is_exact_across_a_breakpoint():
 def test_rule_refuses(options):
     with pytest.raises(InvalidInput):
         gaussian_rule(**options)
+
+
+def test_trapezoidal_rule():
+    for step, digits in ((1.0, 2e-3), (0.7, 1e-7), (0.5, 1e-10), (0.35, 1e-13)):
+        nodes, weights = trapezoidal_rule(step, 8.0)
+        np.testing.assert_array_equal(nodes, -nodes[::-1])
+        assert np.all(np.diff(nodes) > 0)
+        assert np.all(weights > 0)
+        assert nodes[-1] > 8 - 1.5 * step
+        assert weights.sum() == pytest.approx(1, abs=1e-15)
+        moments = weights @ np.stack([nodes**2, nodes**4, np.cos(2 * nodes)], axis=1)
+        np.testing.assert_allclose(moments, [1, 3, math.exp(-2)], rtol=digits)
+    # The nodes thin out towards the tails.
+    assert np.diff(nodes).max() > 2 * np.diff(nodes).min()
+
+
+@pytest.mark.parametrize(("step", "half_range"), [(0.0, 7.0), (0.5, -1.0), (math.nan, 7.0), (0.5, math.inf)])
+def test_trapezoidal_rule_refuses(step, half_range):
+    with pytest.raises(InvalidInput):
+        trapezoidal_rule(step, half_range)

@@ -3,7 +3,7 @@
 from gradstep.gaussian.functions import REGISTERED, ScalarFunction, scalar_function
 from gradstep.gaussian.hermite import hermite_coefficients
 from gradstep.gaussian.moments import Moments, moments
-from gradstep.gaussian.quadrature import Estimate, expectation, gaussian_rule
+from gradstep.gaussian.quadrature import Estimate, expectation, gaussian_rule, trapezoidal_rule
 from gradstep.gaussian.smoothing import Smoothed, hermite_smoothed, hermite_values, smoothed
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "moments",
     "scalar_function",
     "smoothed",
+    "trapezoidal_rule",
 ]

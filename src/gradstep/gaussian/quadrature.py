@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.panels import legendre_rule
 
-__all__ = ["Estimate", "expectation", "gaussian_rule"]
+__all__ = ["Estimate", "expectation", "gaussian_rule", "trapezoidal_rule"]
 
 HALF_RANGE = 8.5
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
@@ -38,6 +38,8 @@ _START = (
     38.0,
 )
 _ORDER = 20
+#: Scale beyond which the nodes of the trapezoidal rule thin out.
+_THINNING = 4.0
 _SMALLEST_PANEL = 1e-14
 
 
@@ -94,6 +96,39 @@ def gaussian_rule(
     middle, half = 0.5 * (fine[1:] + fine[:-1]), 0.5 * np.diff(fine)
     nodes = (middle[:, None] + half[:, None] * x).ravel()
     return nodes, (half[:, None] * w).ravel() * gaussian_density(nodes)
+
+
+def trapezoidal_rule(step: float, half_range: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a trapezoidal rule for expectations under N(0, 1) of functions that are smooth on the scale of a step.
+
+    For them its error falls exponentially with ``1/step``. It is taken in ``t`` with ``z = 4 sinh(t/4)``: in the tails,
+    where little depends on them, the nodes are fewer.
+
+    Parameters
+    ----------
+    step : float
+        Distance of the nodes next to zero, which lie at plus and minus half of it.
+    half_range : float
+        The rule covers at least ``[-half_range, half_range]``, but for half a step.
+
+    Returns
+    -------
+    nodes, weights : ndarray
+        Of even length: symmetric, increasing nodes and positive weights that sum to one.
+
+    Raises
+    ------
+    InvalidInput
+        If a parameter is not positive and finite.
+    """
+    for name, number in (("step", step), ("half_range", half_range)):
+        if not 0 < number < math.inf:
+            raise InvalidInput(name, number, "a positive finite number")
+    count = math.ceil(_THINNING * math.asinh(half_range / _THINNING) / step)
+    t = (np.arange(-count, count) + 0.5) * step / _THINNING
+    nodes = _THINNING * np.sinh(t)
+    weights = np.cosh(t) * np.exp(-0.5 * nodes**2)
+    return nodes, weights / weights.sum()
 
 
 def expectation(

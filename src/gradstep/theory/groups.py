@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.gaussian import trapezoidal_rule
 from gradstep.problem import Readout
 from gradstep.theory.step import StepStatistics
 
@@ -70,11 +71,8 @@ def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDAr
     """
     if spread < 0.2:
         return _hermite_rule(8 * refine)
-    half = int(np.ceil(9 + 8 * min(spread, 4.0))) * refine
-    step = (_READOUT_RANGE + 0.5 * (refine - 1)) / half
-    nodes = np.asarray((np.arange(-half, half) + 0.5) * step, dtype=np.float64)
-    weights = np.exp(-(nodes**2) / 2)
-    return nodes, np.asarray(weights / weights.sum(), dtype=np.float64)
+    step = _READOUT_RANGE / (9 + 8 * min(spread, 4.0))
+    return trapezoidal_rule(step / refine, _READOUT_RANGE + 0.5 * (refine - 1))
 
 
 def neuron_groups(

@@ -214,18 +214,27 @@ def identity(size: int) -> Array:
 
 
 def _guess(equations: LeverageEquations) -> Array:
-    """Return a state near the solution: that of one average neuron, spread over the nodes and then over the groups."""
-    weight, ridge = equations.weight, equations.ridge[:, None]
+    """Return a state near the solution: that of one average neuron, spread over the nodes and then over the groups.
+
+    All of the equations' ``V1`` is given to the slope that the groups have in common, up to a factor of each group's
+    own. What is left of a slope meets no crowd, like the variance.
+    """
+    slope, weight, ridge = equations.slope, equations.weight, equations.ridge[:, None]
     width = equations.neurons.sum(axis=1, keepdims=True)
     share = (equations.neurons / width)[:, None]
-    square = equations.slope**2
-    linear, nonlinear = (share @ square)[:, 0], (share @ equations.variance)[:, 0]
+    mean = share @ slope
+    weighed = mean * weight[:, None]
+    # An even activation has groups with opposite slopes: nothing in common.
+    power = np.maximum((weighed * mean).sum(axis=2, keepdims=True), _SMALLEST)
+    common = (slope @ np.swapaxes(weighed, 1, 2)) / power * mean
+    square, rest = common**2, (slope - common) ** 2 + equations.variance
+    linear, nonlinear = (share @ square)[:, 0], (share @ rest)[:, 0]
     averages = (width, equations.dimension[:, None], equations.samples[:, None], ridge)
     table = np.concatenate([(linear * weight).sum(1)[:, None], (nonlinear * weight).sum(1)[:, None], *averages], axis=1)
     a, damping = np.array([_average_neuron(*row) for row in table.tolist()]).T[..., None]
     leverage = width / a * (linear / damping + nonlinear)
     sample_weight = equations.weighed(leverage)[..., None]
-    resolvent = ridge + ((square / damping[..., None] + equations.variance) @ sample_weight)[..., 0]
+    resolvent = ridge + ((square / damping[..., None] + rest) @ sample_weight)[..., 0]
     return np.asarray(np.log(np.concatenate([np.maximum(leverage, _SMALLEST), resolvent], axis=1)))
 
 
@@ -333,7 +342,7 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
     point = evaluate(equations, state, stable=stable)
     step_bound = np.full(len(equations.ridge), 4.0)
     for count in range(_MAX_STEPS):
-        still_open = np.flatnonzero(~(point.residual <= tolerance * 1e-2))
+        still_open = np.flatnonzero(~(point.residual <= tolerance / 10))
         if not len(still_open):
             return point, count
         active: NDArray[np.intp] | slice = slice(None)

@@ -9,7 +9,7 @@ spike, those of ``c`` open the direction ``d g0 / d c`` (Cui et al. 2024 leave t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -55,6 +55,15 @@ class Groups:
     readout: NDArray[np.float64]
     readout_square: NDArray[np.float64]
     offset: NDArray[np.float64]
+
+    @cached_property
+    def readout_direction(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the readout over normalised groups: the share of its power that they tell, and a unit vector."""
+        readout = np.sqrt(self.weight) * self.readout
+        square = (readout**2).sum(axis=-1, keepdims=True)
+        # Without a step the projections tell nothing of the readout: any direction will do.
+        unit = np.where(square > 0, readout / np.sqrt(np.maximum(square, 1e-300)), readout.shape[-1] ** -0.5)
+        return square, unit
 
 
 @lru_cache(maxsize=16)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from gradstep.errors import NotConverged
+from gradstep.theory.stacks import identity, solved
 
-__all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "identity", "inner", "jacobian", "response", "solve_leverage"]
+__all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "inner", "jacobian", "response", "solve_leverage"]
 
 #: Largest residual of a solution, relative.
 TOLERANCE = 1e-10
@@ -59,9 +60,9 @@ class LeverageEquations:
         ``p_j``, which sum to one (default: one class).
     profile : ndarray, shape (1 or batch, classes, groups)
         ``u_gj``, of mean one over the classes (default: one).
-    population : ndarray, shape (1 or batch,)
+    population : ndarray, shape (1 or batch,), optional
         Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
-        wherever samples are summed (default: none).
+        wherever samples are summed.
     """
 
     slope: Array
@@ -73,7 +74,7 @@ class LeverageEquations:
     ridge: Array
     share: Array = field(default_factory=lambda: np.ones((1, 1)))
     profile: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
-    population: Array = field(default_factory=lambda: np.zeros(1))
+    population: Array | None = None
 
     @cached_property
     def sampling(self) -> Array:
@@ -82,7 +83,10 @@ class LeverageEquations:
 
     def weighed(self, leverage: Array) -> Array:
         """Return ``n w (1 / (1 + V) + population)``, shape (batch, nodes)."""
-        return np.asarray(self.sampling * (1 / (1 + leverage) + self.population[:, None]))
+        share = 1 / (1 + leverage)
+        if self.population is not None:
+            share += self.population[:, None]
+        return np.asarray(self.sampling * share)
 
     def mixed(self, values: Array) -> Array:
         """Return the mean over the directions of values of shape (batch, classes, ...)."""
@@ -107,7 +111,7 @@ class LeverageEquations:
             self.ridge[index],
             pick(self.share),
             pick(self.profile),
-            pick(self.population),
+            None if self.population is None else pick(self.population),
         )
 
 
@@ -166,10 +170,7 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     density = equations.neurons / (equations.dimension[:, None] * inverse_resolvent)
     root = np.sqrt(density[:, None, :] * equations.profile)
     columns = root[..., None] * g1[:, None]
-    if stable:
-        dressed = _stably_dressed(columns, sample_weight)
-    else:
-        dressed = np.asarray(np.linalg.solve(inner(linear_gain, root), columns), dtype=np.float64)
+    dressed = _stably_dressed(columns, sample_weight) if stable else solved(inner(linear_gain, root), columns)
     # The part of a group in the leverage of a node is that of the node in the group's resolvent.
     gain = equations.mixed(columns * dressed) + density[:, :, None] * equations.variance
     next_leverage = equations.dimension[:, None] * gain.sum(axis=1)
@@ -203,14 +204,6 @@ def _stably_dressed(columns: Array, sample_weight: Array) -> Array:
     by_right = singular[..., None] * right / half_weight
     coefficients = np.where(singular[..., None] < size, by_right, np.swapaxes(left, 2, 3) @ columns)
     return np.asarray(left @ (coefficients / (1 + singular**2)[..., None]), dtype=np.float64)
-
-
-@lru_cache(maxsize=64)
-def identity(size: int) -> Array:
-    """Return a shared, read-only identity matrix."""
-    matrix = np.eye(size)
-    matrix.flags.writeable = False
-    return matrix
 
 
 def _guess(equations: LeverageEquations) -> Array:
@@ -293,16 +286,16 @@ def response(equations: LeverageEquations, point: Leverage, sources: Array) -> A
     """Return the solution of the linear equations whose matrix is the `jacobian`, shape (batch, nodes + groups)."""
     matrix, right = jacobian(equations, point), sources[..., None]
     if matrix.shape[1] < _THREADED:
-        return np.asarray(np.linalg.solve(matrix, right)[..., 0])
+        return np.asarray(solved(matrix, right)[..., 0])
     # BLAS gives the factors of a larger matrix to several threads, whose hand-over takes longer than the work: the
     # groups are eliminated first. Up to the sign of their unknowns this is an M-matrix, which needs no pivots.
     nodes = equations.slope.shape[2]
-    eliminated = np.linalg.solve(
+    eliminated = solved(
         matrix[:, nodes:, nodes:], np.concatenate([matrix[:, nodes:, :nodes], right[:, nodes:]], axis=2)
     )
     reduced = np.concatenate([matrix[:, :nodes, :nodes], right[:, :nodes]], axis=2)
     reduced -= matrix[:, :nodes, nodes:] @ eliminated
-    of_nodes = np.linalg.solve(reduced[..., :-1], reduced[..., -1:])
+    of_nodes = solved(reduced[..., :-1], reduced[..., -1:])
     of_groups = eliminated[..., -1:] - eliminated[..., :-1] @ of_nodes
     return np.concatenate([of_nodes, of_groups], axis=1)[..., 0]
 
@@ -342,14 +335,14 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
     point = evaluate(equations, state, stable=stable)
     step_bound = np.full(len(equations.ridge), 4.0)
     for count in range(_MAX_STEPS):
-        still_open = np.flatnonzero(~(point.residual <= tolerance / 10))
-        if not len(still_open):
+        still_open = ~(point.residual <= tolerance / 10)
+        if not still_open.any():
             return point, count
         active: NDArray[np.intp] | slice = slice(None)
         part, here = equations, point
-        if len(still_open) < len(point.residual):
-            active = still_open
-            part, here = equations.take(active), _take(point, active)
+        if not still_open.all():
+            active = np.flatnonzero(still_open)
+            part, here = equations.take(active), Leverage(*(values[active] for values in point))
         start, bound = state[active], step_bound[active]
         step = response(part, here, here.gap)
         trial_state = start + (bound / np.maximum(np.abs(step).max(axis=1), bound))[:, None] * step
@@ -365,8 +358,12 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
             trial_state = np.where(worse[:, None], start + here.gap, kept)
             step_bound[active] = np.where(worse, bound / 4, bound)
             trial = evaluate(part, trial_state, stable=stable)
+        if isinstance(active, slice):
+            state, point = trial_state, trial
+            continue
         state[active] = trial_state
-        point = trial if isinstance(active, slice) else _put(point, active, trial)
+        for values, new in zip(point, trial, strict=True):
+            values[active] = new
     worst = float(point.residual.max())
     if worst <= tolerance:
         return point, _MAX_STEPS
@@ -376,16 +373,3 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
         tolerance,
         "Raise the ridge, or move the sizes away from n = width.",
     )
-
-
-def _take(point: Leverage, index: NDArray[np.intp]) -> Leverage:
-    return Leverage(*(values[index] for values in point))
-
-
-def _put(point: Leverage, index: NDArray[np.intp], part: Leverage) -> Leverage:
-    merged = []
-    for old, new in zip(point, part, strict=True):
-        values = old.copy()
-        values[index] = new
-        merged.append(values)
-    return Leverage(*merged)

@@ -29,7 +29,7 @@ from gradstep.gaussian import ScalarFunction
 from gradstep.theory.bulk import Bulk
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.groups import Groups
-from gradstep.theory.leverage import identity
+from gradstep.theory.stacks import identity
 from gradstep.theory.uniform import UniformSolution
 
 __all__ = ["SharedDraw", "loss_covariance", "square_variance"]

@@ -57,6 +57,11 @@ class _Tables(NamedTuple):
     shrinkage: float
     #: What members of a batch must have in common.
     shape: tuple[int, ...]
+    #: What a prediction says of the step alone.
+    spike_strength: float
+    bulk_variance: float
+    kappa: Array
+    target: Array
 
 
 def predict(
@@ -187,7 +192,18 @@ def _tables(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _T
     features, groups, bulk = tables_of(problem, step, sizes, rows, model, refine)
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(bulk.spike.any()))
     batched = stacked([features]), stacked([groups]), stacked([bulk])
-    return _Tables(literal, features, groups, bulk, batched, shrinkage, shape)
+    spike_strength = abs(literal.spike) * math.sqrt(sizes.width * problem.readout.second_moment)
+    if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
+        spike_strength = math.inf
+    added = (literal.drift**2 + literal.bulk) * problem.readout.second_moment
+    bulk_variance = 1 + 2 * literal.drift * problem.readout.mean + added
+    kappa, target = features.kappa, features.teacher_mean
+    if kappa[0] > 0:
+        # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
+        kappa, target = np.concatenate([-kappa[::-1], kappa]), np.concatenate([-target[::-1], target])
+    return _Tables(
+        literal, features, groups, bulk, batched, shrinkage, shape, spike_strength, bulk_variance, kappa, target
+    )
 
 
 def tables_of(
@@ -235,21 +251,10 @@ def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Predi
     return [_prediction(p, t, solution, index) for index, (p, t) in enumerate(zip(problems, tables, strict=True))]
 
 
-def _spike_strength(problem: Problem, step: StepStatistics, width: float) -> float:
-    if problem.is_limit and problem.eta.exponent > 0 and step.spike != 0:
-        return math.inf
-    return abs(step.spike) * math.sqrt(width * problem.readout.second_moment)
-
-
 def _prediction(problem: Problem, tables: _Tables, solution: UniformSolution, index: int) -> Prediction:
-    step, features = tables.step, tables.features
-    width = sizes_of(problem).width
-    kappa, learned, target = features.kappa, solution.learned[index], features.teacher_mean
-    if kappa[0] > 0:
-        # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
-        kappa = np.concatenate([-kappa[::-1], kappa])
+    kappa, target, learned = tables.kappa, tables.target, solution.learned[index]
+    if len(kappa) > len(learned):
         learned = np.concatenate([-learned[::-1], learned])
-        target = np.concatenate([-target[::-1], target])
     freedom = float(solution.degrees_of_freedom[index])
     return Prediction(
         problem=problem,
@@ -257,11 +262,9 @@ def _prediction(problem: Problem, tables: _Tables, solution: UniformSolution, in
         test_error=float(solution.test_error[index]),
         train_error=float(solution.train_error[index]),
         train_loss=float(solution.train_loss[index]),
-        alignment=step.alignment,
-        spike_strength=_spike_strength(problem, step, width),
-        bulk_variance=1
-        + 2 * step.drift * problem.readout.mean
-        + (step.drift**2 + step.bulk) * problem.readout.second_moment,
+        alignment=tables.step.alignment,
+        spike_strength=tables.spike_strength,
+        bulk_variance=tables.bulk_variance,
         degrees_of_freedom=freedom / _LARGE_DIMENSION if problem.is_limit else freedom,
         residual=float(solution.residual[index]),
         iterations=solution.iterations,

@@ -17,7 +17,8 @@ from gradstep.errors import NotConverged
 from gradstep.theory.bulk import Bulk
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.groups import Groups
-from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, identity, inner, response, solve_leverage
+from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, inner, response, solve_leverage
+from gradstep.theory.stacks import identity, least_squares, solved
 
 __all__ = ["UniformSolution", "solve"]
 
@@ -88,11 +89,9 @@ class _Tilt(NamedTuple):
     by_variance: Array
 
 
-def _readout_direction(inverse_resolvent: Array, own: Array, readout: Array, shrinkage: Array) -> _Tilt:
-    """Return the change for groups whose share of the readout direction is `readout` (batch or 1, groups)."""
-    square = (readout**2).sum(axis=1, keepdims=True)
-    # Without a step the projections tell nothing of the readout: any direction will do.
-    direction = np.where(square > 0, readout / np.sqrt(np.maximum(square, 1e-300)), readout.shape[1] ** -0.5)
+def _readout_direction(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array) -> _Tilt:
+    """Return the change at ``A`` and ``A - ridge - V2``, both of shape (batch, groups)."""
+    square, direction = groups.readout_direction
     # The correction is felt only where all neurons are nearly alike: one resolvent along the direction is enough.
     along = direction**2
     a = (along * inverse_resolvent).sum(axis=1, keepdims=True)
@@ -103,12 +102,9 @@ def _readout_direction(inverse_resolvent: Array, own: Array, readout: Array, shr
     return _Tilt(direction, excess, np.sqrt(1 + excess) - 1, scale * (lost - share * a), scale * share * a)
 
 
-def _least_squares(rows: Array, values: Array, root: Array, target: Array) -> Array:
+def _penalised(rows: Array, values: Array, root: Array, target: Array) -> Array:
     """Return the minimum of ``|rows x - values|^2 + |root x - target|^2``, shape (batch, unknowns)."""
-    upper = np.concatenate([rows, values[..., None]], axis=2)
-    lower = np.concatenate([root, target[..., None]], axis=2)
-    r = np.asarray(np.linalg.qr(np.concatenate([upper, lower], axis=1), mode="r"))
-    return np.asarray(np.linalg.solve(r[:, :-1, :-1], r[:, :-1, -1:])[..., 0], dtype=np.float64)
+    return least_squares(np.concatenate([rows, root], axis=1), np.concatenate([values, target], axis=1))
 
 
 class _Fit(NamedTuple):
@@ -130,9 +126,9 @@ def _separate_fit(spikes: Array, values: Array, level: Array, bulk: Bulk, point:
         What the teacher's rest gives to each special direction.
     """
     one = np.broadcast_to(identity(spikes.shape[2]), (len(spikes), *spikes.shape[2:] * 2))
-    unknowns = _least_squares(spikes, values, one, np.zeros_like(point.density))
+    unknowns = _penalised(spikes, values, one, np.zeros_like(point.density))
     root = np.sqrt(point.density[:, None, :] * np.swapaxes(bulk.special_profile, 1, 2))
-    rest = np.asarray(np.linalg.solve(inner(point.linear_gain, root), (root * level)[..., None])[..., 0], float)
+    rest = solved(inner(point.linear_gain, root), (root * level)[..., None])[..., 0]
     return _Fit(unknowns, root * rest, rest)
 
 
@@ -156,15 +152,15 @@ def _joint_fit(spikes: Array, values: Array, spread: Array, level: Array, bulk: 
     overlaps = np.concatenate([dressing * pull[:, :, None, :], dressing @ (price * level)[..., None]], axis=3)
     by_multiplier = dressing * (bulk.spike[:, :, None] * price)[:, :, None, :]
     along = bulk.spike[..., None, None]
-    multiplier = np.linalg.solve((along * by_multiplier).sum(axis=1), (along * overlaps).sum(axis=1))
+    multiplier = solved((along * by_multiplier).sum(axis=1), (along * overlaps).sum(axis=1))
     overlaps -= by_multiplier @ multiplier[:, None]
     # Half the gradient by the unknowns, per unit of each mean and without means.
     excess = point.linear_gain[:, None] @ overlaps
     excess[..., -1] -= level
     gradient = np.swapaxes(spread, 1, 2) @ (pull[..., None] * excess).sum(axis=1)
     factor = np.linalg.cholesky(identity(spikes.shape[2]) + gradient[..., :-1] @ spread)
-    target = np.linalg.solve(factor, -gradient[..., -1:])[..., 0]
-    unknowns = _least_squares(spikes, values, np.swapaxes(factor, 1, 2), target)
+    target = solved(factor, -gradient[..., -1:])[..., 0]
+    unknowns = _penalised(spikes, values, np.swapaxes(factor, 1, 2), target)
     mean = _column(spread, unknowns)[:, None]
     overlap = _column(overlaps[..., :-1], mean) + overlaps[..., -1]
     return _Fit(unknowns, overlap, (overlap - pull * mean) / root)
@@ -219,16 +215,15 @@ def solve(
     label_square = features.teacher_square + noise[:, None] ** 2
     neurons, directions = width[:, None] * groups.weight, dimension - 1
     profile = np.swapaxes(bulk.profile, 1, 2)
-    known = np.zeros(1) if population is None else population
     equations = LeverageEquations(
-        features.slope, g2, weight, neurons, directions, samples, ridge, bulk.share, profile, known
+        features.slope, g2, weight, neurons, directions, samples, ridge, bulk.share, profile, population
     )
     point, iterations = solve_leverage(equations, tolerance)
     sample_weight, a = point.sample_weight, point.inverse_resolvent
     resolvent = neurons / a
 
     own = a - ridge[:, None] - _column(g2, sample_weight)
-    tilt = _readout_direction(a, own, np.sqrt(groups.weight) * groups.readout, shrinkage)
+    tilt = _readout_direction(a, own, groups, shrinkage)
 
     # Means: the spikes with their finite ridge cost. Solved as least squares, because near-equal groups make the normal
     # equations lose the digits that carry the overlap with the bulk.

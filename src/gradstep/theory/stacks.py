@@ -1,0 +1,76 @@
+"""Linear algebra on stacks of small matrices: what NumPy has, without its overhead where the stack is of one."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dgels, dgesv
+
+__all__ = ["identity", "least_squares", "solved"]
+
+Array = NDArray[np.float64]
+
+
+@lru_cache(maxsize=64)
+def identity(size: int) -> Array:
+    """Return a shared, read-only identity matrix."""
+    matrix = np.eye(size)
+    matrix.flags.writeable = False
+    return matrix
+
+
+def solved(matrices: Array, right: Array) -> Array:
+    """Return the solutions of linear equations.
+
+    Parameters
+    ----------
+    matrices : ndarray, shape (..., size, size)
+    right : ndarray, shape (..., size, columns)
+        With the leading axes of `matrices`.
+
+    Returns
+    -------
+    ndarray, shape (..., size, columns)
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is singular.
+    """
+    size, columns = right.shape[-2:]
+    if matrices.size != size**2:
+        return np.asarray(np.linalg.solve(matrices, right), dtype=np.float64)
+    *_, solution, info = dgesv(matrices.reshape(size, size), right.reshape(size, columns))
+    if info > 0:
+        raise np.linalg.LinAlgError("Singular matrix")
+    return np.asarray(solution.reshape(right.shape), dtype=np.float64)
+
+
+def least_squares(matrices: Array, values: Array) -> Array:
+    """Return the minima of ``|matrix x - values|^2`` for matrices of full rank.
+
+    Parameters
+    ----------
+    matrices : ndarray, shape (batch, equations, unknowns)
+        With at least as many equations as unknowns.
+    values : ndarray, shape (batch, equations)
+
+    Returns
+    -------
+    ndarray, shape (batch, unknowns)
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not of full rank.
+    """
+    unknowns = matrices.shape[2]
+    if len(matrices) > 1:
+        r = np.asarray(np.linalg.qr(np.concatenate([matrices, values[..., None]], axis=2), mode="r"))
+        return np.asarray(np.linalg.solve(r[:, :unknowns, :unknowns], r[:, :unknowns, -1:])[..., 0], dtype=np.float64)
+    _, solution, info = dgels(matrices[0], values[0])
+    if info > 0:
+        raise np.linalg.LinAlgError("Singular matrix")
+    return np.asarray(solution[:unknowns], dtype=np.float64)[None]

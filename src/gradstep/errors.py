@@ -18,16 +18,20 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
         The value that was given.
     allowed : str
         The range or the set of values that would have been accepted.
+    reason : str, optional
+        What is wrong with the value, where that is not plain from what is allowed.
     """
 
-    def __init__(self, field: str, value: object, allowed: str) -> None:
+    def __init__(self, field: str, value: object, allowed: str, reason: str = "") -> None:
         self.field = field
         self.value = value
         self.allowed = allowed
-        super().__init__(field, value, allowed)
+        self.reason = reason
+        super().__init__(field, value, allowed, reason)
 
     def __str__(self) -> str:
-        return f"{self.field}: got {self.value!r}; allowed: {self.allowed}"
+        reason = f", {self.reason}" if self.reason else ""
+        return f"{self.field}: got {self.value!r}{reason}; allowed: {self.allowed}"
 
 
 class NotConverged(GradstepError, RuntimeError):  # noqa: N818

@@ -700,7 +700,7 @@ def _function(name: str, value: FunctionLike) -> ScalarFunction:
     try:
         return scalar_function(value)
     except InvalidInput as error:
-        raise InvalidInput(f"{name} ({error.field})", error.value, error.allowed) from None
+        raise InvalidInput(f"{name} ({error.field})", error.value, error.allowed, error.reason) from None
 
 
 @dataclass(frozen=True)

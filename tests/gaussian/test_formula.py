@@ -111,6 +111,27 @@ def test_refusal_names_the_token(source, token):
     with pytest.raises(InvalidInput) as caught:
         scalar_function(source)
     assert caught.value.value == token
+    # What is wrong, and apart from it what would be right.
+    assert caught.value.reason
+    assert f"got {token!r}, {caught.value.reason}; allowed: a formula in x" in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("x**x", "the exponent is not constant"),
+        ("max(x)", "max takes 2 arguments"),
+        ("tanh()", "tanh takes 1 argument"),
+        ("log(x)", "the argument is not positive at x = 0"),
+        ("1/(x-0.3)", "division by zero at x = 0.3"),
+        ("", "empty"),
+    ],
+)
+def test_refusal_says_what_is_wrong(source, reason):
+    with pytest.raises(InvalidInput) as caught:
+        scalar_function(source)
+    assert caught.value.reason == reason
 
 
 @pytest.mark.parametrize(

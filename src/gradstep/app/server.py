@@ -99,10 +99,11 @@ def _explained(error: Exception) -> _Refused:
             return error
         case InvalidInput():
             value = error.value if error.value is None else str(error.value)[:200]
-            message = f"{error.field}: {error.allowed}"
-            return _Refused(422, message[:1000], field=error.field, value=value, allowed=error.allowed[:1000])
+            message = f"{error.field}: {error.reason or error.allowed}"[:1000]
+            allowed, reason = error.allowed[:1000], error.reason[:1000]
+            return _Refused(422, message, field=error.field, value=value, allowed=allowed, reason=reason)
         case NotConverged():
-            return _Refused(422, str(error), field=None, value=None, allowed=error.advice)
+            return _Refused(422, str(error), field=None, value=None, allowed=error.advice, reason="")
         case Busy():
             return _Refused(429, "Too many requests at once: wait for one to end.")
         case TooLong():

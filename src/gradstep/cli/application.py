@@ -50,9 +50,8 @@ _NOTES = f"{_RANGES} {_CONVENTION}"
 def _fail(error: Exception, code: int, as_json: bool) -> NoReturn:
     line = " ".join(str(error).split())
     if as_json:
-        fields = {
-            name: getattr(error, name) for name in ("field", "value", "allowed", "residual") if hasattr(error, name)
-        }
+        names = ("field", "value", "allowed", "reason", "residual")
+        fields = {name: getattr(error, name) for name in names if hasattr(error, name)}
         document = {"type": type(error).__name__, "message": line, "exit_code": code, **fields}
         typer.echo(json.dumps({"error": document}, default=str), err=True)
     else:

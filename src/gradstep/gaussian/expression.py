@@ -254,6 +254,6 @@ def _fold(parts: list[Callable[[Any], Any]], combine: Callable[[Any, Any], Any])
     return evaluate
 
 
-def refuse(token: object, why: str) -> InvalidInput:
+def refuse(token: object, reason: str) -> InvalidInput:
     """Return the error for a part of a formula, with what formulas may hold."""
-    return InvalidInput("function", token, f"{why}; {_ALLOWED}")
+    return InvalidInput("function", token, _ALLOWED, reason)

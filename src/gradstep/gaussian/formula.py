@@ -43,15 +43,15 @@ class _Parser:
         except (OverflowError, ZeroDivisionError, ValueError) as error:
             if isinstance(error, InvalidInput):
                 raise
-            raise refuse(self.token(node), "a finite real value") from None
+            raise refuse(self.token(node), "no finite real value") from None
         if isinstance(result, Constant) and not math.isfinite(result.value):
-            raise refuse(self.token(node), "a finite real value")
+            raise refuse(self.token(node), "no finite real value")
         return result
 
     def _translate(self, node: ast.expr, depth: int) -> Expression:
         match node:
             case ast.Constant(value=bool() | str() | bytes() | complex() | None):
-                raise refuse(self.token(node), "only real numbers as literals")
+                raise refuse(self.token(node), "not a real number")
             case ast.Constant(value=int() | float() as value):
                 return Constant(float(value))
             case ast.Name(id=name):
@@ -93,12 +93,12 @@ class _Parser:
                 return multiply(left, power(right, -1.0))
             case ast.Pow():
                 if not isinstance(right, Constant):
-                    raise refuse(self.token(node), "a constant exponent")
+                    raise refuse(self.token(node), "the exponent is not constant")
                 if not isinstance(left, Constant) and abs(right.value) > MAXIMUM_DEGREE:
-                    raise refuse(self.token(node), f"an exponent between -{MAXIMUM_DEGREE} and {MAXIMUM_DEGREE}")
+                    raise refuse(self.token(node), f"an exponent beyond {MAXIMUM_DEGREE}")
                 return power(left, right.value)
             case _:
-                raise refuse(self.token(node), "operators + - * / ** (a power is written **)")
+                raise refuse(self.token(node), "not one of the operators + - * / ** (a power is written **)")
 
     def _call(self, node: ast.Call, depth: int) -> Expression:
         if not isinstance(node.func, ast.Name):
@@ -108,7 +108,7 @@ class _Parser:
             raise refuse(node.func.id, "unknown function")
         count = 2 if name in ("max", "min") else 1
         if node.keywords or len(node.args) != count:
-            raise refuse(self.token(node), f"{count} argument(s) for {name}")
+            raise refuse(self.token(node), f"{name} takes {count} argument{'s' if count > 1 else ''}")
         arguments = [self.translate(argument, depth + 1) for argument in node.args]
         if name == "linear":
             return arguments[0]
@@ -138,8 +138,10 @@ def parse(source: str) -> Expression:
         On anything outside the language, naming the offending token.
     """
     stripped = source.strip()
-    if not stripped or len(stripped) > MAXIMUM_LENGTH:
-        raise refuse(stripped[:40], f"between 1 and {MAXIMUM_LENGTH} characters")
+    if not stripped:
+        raise refuse(stripped, "empty")
+    if len(stripped) > MAXIMUM_LENGTH:
+        raise refuse(stripped[:40], f"longer than {MAXIMUM_LENGTH} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -149,5 +151,5 @@ def parse(source: str) -> Expression:
         raise refuse(token.strip()[:80], f"not a formula ({getattr(error, 'msg', type(error).__name__)})") from None
     expression = _Parser(stripped).translate(tree.body)
     if (degree(expression) or 0) > MAXIMUM_DEGREE:
-        raise refuse(stripped, f"a polynomial of degree at most {MAXIMUM_DEGREE}")
+        raise refuse(stripped, f"a polynomial of a degree above {MAXIMUM_DEGREE}")
     return expression

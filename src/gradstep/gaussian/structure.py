@@ -223,8 +223,8 @@ def _kinks(expression: Expression) -> list[float]:
                 return inner
             zeros = _zeros(compile_expression(base), tangent=True)
             if exponent < 1 and zeros:
-                what = "no division by zero" if exponent < 0 else "a derivative that stays finite"
-                raise refuse(text(expression), f"{what} (here at x = {zeros[0]:.6g})")
+                what = "division by zero" if exponent < 0 else "an infinite derivative"
+                raise refuse(text(expression), f"{what} at x = {round(zeros[0], 6):g}")
             return inner + zeros
         case Apply(name, argument):
             return _kinks(argument) + _level_crossings(ELEMENTARY[name], argument)
@@ -248,8 +248,8 @@ def _level_crossings(elementary: Elementary, argument: Expression) -> list[float
         values = np.asarray(inner(_PROBE))
         zeros = _zeros(inner, tangent=True)
         if zeros or np.any(values <= 0):
-            where = zeros[0] if zeros else float(_PROBE[np.argmin(values)])
-            raise refuse(f"{elementary.name}({text(argument)})", f"a positive argument (here at x = {where:.6g})")
+            where = round(zeros[0] if zeros else float(_PROBE[np.argmin(values)]), 6)
+            raise refuse(f"{elementary.name}({text(argument)})", f"the argument is not positive at x = {where:g}")
     found: list[float] = []
     for kink in elementary.kinks:
         if line is not None:

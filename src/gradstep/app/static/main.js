@@ -97,7 +97,7 @@ const QUANTITIES = {
 };
 
 /** An error in words, with the page's name for the field. */
-const told = ({ field, allowed, message }) => brief(field && allowed ? `${nameOf(field)}: ${allowed}.` : message);
+const told = ({ field, allowed, reason, message }) => brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : message);
 
 // --- drawing -------------------------------------------------------------------------------------------------------
 
@@ -304,10 +304,12 @@ function showChips(curves = shownCurves()) {
 /** The first sentence of what is allowed. */
 const brief = (text) => (text.length > 160 && text.includes(";") ? text.slice(0, text.indexOf(";")) : text);
 
+/** What a field says of its value. */
+const atField = ({ reason, allowed, message }) => brief(reason || (allowed ? `Allowed: ${allowed}` : message));
+
 function refused(error) {
   const id = controlOf(error.field);
-  const text = brief(error.allowed || error.message);
-  if (id) controls.fail(id, text.startsWith("not ") || text.startsWith("unknown") ? text : `Allowed: ${text}`);
+  if (id) controls.fail(id, atField(error));
   else {
     byId("failure").classList.toggle("partial", false);
     say("failure", brief(error.message));
@@ -620,7 +622,7 @@ byId("simulate").addEventListener("submit", async (event) => {
       say("simulation-status", "");
       const id = controlOf(error.field);
       say("error-simulate", told(error));
-      if (id && id !== "simulate") controls.fail(id, brief(error.allowed));
+      if (id && id !== "simulate") controls.fail(id, atField(error));
     }
   } finally {
     if (simulation === run) {

@@ -2,10 +2,11 @@
 
 /** What the server says is wrong with a value. */
 export class Refused extends Error {
-  constructor({ message, field = null, allowed = "" }) {
+  constructor({ message, field = null, allowed = "", reason = "" }) {
     super(message);
     this.field = field;
     this.allowed = allowed;
+    this.reason = reason;
   }
 }
 

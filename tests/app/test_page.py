@@ -606,3 +606,5 @@ def test_colours_are_those_of_the_figures(api):
     for regime in ("initial", "small", "between", "few", "large", "infinite"):
         hue = HUES[regime]
         assert re.search(rf"--{regime}: light-dark\({hue},", style), regime
+        # A slider wears it: what is no text must stand out three to one.
+        assert contrast(f"rgb({int(hue[1:3], 16)}, {int(hue[3:5], 16)}, {int(hue[5:], 16)})", "rgb(255, 255, 255)") >= 3

@@ -24,7 +24,7 @@ HUES = {
     "initial": "#7f7f8c",
     "small": "#2f80d0",
     "between": "#8a5bd1",
-    "few": "#d9892b",
+    "few": "#cb7d1e",
     "large": "#d6453d",
     "infinite": "#2a9d6f",
     # What is compared within one regime: functions, kernels, norms, parameters.

@@ -42,8 +42,8 @@ Array = NDArray[np.float64]
 PANEL_ORDER = 16
 HALF_RANGE = 9.5
 # The first panels are as wide as most tables need at the density they lie under.
-FIRST_ENDS = np.array([0.0, 0.8, 1.6, 3.2, 4.8, 6.4, 8.0, HALF_RANGE])
-PANEL_TOLERANCE = 1e-9
+FIRST_ENDS = np.array([0.0, 0.8, 1.6, 3.2, 4.8, 6.8, HALF_RANGE])
+PANEL_TOLERANCE = 1e-8
 MAXIMUM_DEPTH = 26
 # Panel ends around a smoothed kink that is narrower than this, in units of its width: it would fall between two nodes.
 _NARROW = 0.2

@@ -146,8 +146,7 @@ def _joint_fit(spikes: Array, values: Array, spread: Array, level: Array, bulk: 
     """
     pull = np.swapaxes(bulk.pull, 1, 2)
     price = point.density[:, None, :] * np.swapaxes(bulk.special_profile, 1, 2)
-    root = np.sqrt(price)
-    dressing = np.linalg.inv(inner(point.linear_gain, root)) * (root[..., :, None] / root[..., None, :])
+    dressing = np.linalg.inv(identity(price.shape[2]) + price[..., None] * point.linear_gain[:, None])
     # Overlaps at multiplier zero, per unit of each mean and without means; then per unit of each multiplier.
     overlaps = np.concatenate([dressing * pull[:, :, None, :], dressing @ (price * level)[..., None]], axis=3)
     by_multiplier = dressing * (bulk.spike[:, :, None] * price)[:, :, None, :]
@@ -163,7 +162,7 @@ def _joint_fit(spikes: Array, values: Array, spread: Array, level: Array, bulk: 
     unknowns = _penalised(spikes, values, np.swapaxes(factor, 1, 2), target)
     mean = _column(spread, unknowns)[:, None]
     overlap = _column(overlaps[..., :-1], mean) + overlaps[..., -1]
-    return _Fit(unknowns, overlap, (overlap - pull * mean) / root)
+    return _Fit(unknowns, overlap, (overlap - pull * mean) / np.sqrt(price))
 
 
 def solve(

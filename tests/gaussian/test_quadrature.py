@@ -113,6 +113,13 @@ def test_rule_refuses(options):
         gaussian_rule(**options)
 
 
+def test_even_trapezoidal_rule():
+    nodes, weights = trapezoidal_rule(0.5, 8.0, thinning=False)
+    np.testing.assert_allclose(np.diff(nodes), 0.5, rtol=1e-14)
+    assert nodes[-1] == 7.75
+    assert weights @ np.cos(2 * nodes) == pytest.approx(math.exp(-2), rel=1e-12)
+
+
 def test_trapezoidal_rule():
     for step, digits in ((1.0, 2e-3), (0.7, 3e-7), (0.5, 1e-10), (0.35, 1e-13)):
         nodes, weights = trapezoidal_rule(step, 8.0)

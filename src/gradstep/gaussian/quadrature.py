@@ -98,11 +98,12 @@ def gaussian_rule(
     return nodes, (half[:, None] * w).ravel() * gaussian_density(nodes)
 
 
-def trapezoidal_rule(step: float, half_range: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def trapezoidal_rule(
+    step: float, half_range: float, *, thinning: bool = True
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a trapezoidal rule for expectations under N(0, 1) of functions that are smooth on the scale of a step.
 
-    For them its error falls exponentially with ``1/step``. It is taken in ``t`` with ``z = 4 sinh(t/4)``: in the tails,
-    where little depends on them, the nodes are fewer.
+    For them its error falls exponentially with ``1/step``.
 
     Parameters
     ----------
@@ -110,6 +111,9 @@ def trapezoidal_rule(step: float, half_range: float) -> tuple[NDArray[np.float64
         Distance of the nodes next to zero, which lie at plus and minus half of it.
     half_range : float
         The rule covers at least ``[-half_range, half_range]``, but for half a step.
+    thinning : bool, optional
+        The rule is taken in ``t`` with ``z = 4 sinh(t/4)``: in the tails, where little depends on them, the nodes are
+        fewer. Otherwise in ``z`` itself.
 
     Returns
     -------
@@ -124,10 +128,11 @@ def trapezoidal_rule(step: float, half_range: float) -> tuple[NDArray[np.float64
     for name, number in (("step", step), ("half_range", half_range)):
         if not 0 < number < math.inf:
             raise InvalidInput(name, number, "a positive finite number")
-    count = math.ceil(_THINNING * math.asinh(half_range / _THINNING) / step)
-    t = (np.arange(-count, count) + 0.5) * step / _THINNING
-    nodes = _THINNING * np.sinh(t)
-    weights = np.cosh(t) * np.exp(-0.5 * nodes**2)
+    reach = _THINNING * math.asinh(half_range / _THINNING) if thinning else half_range
+    count = math.ceil(reach / step)
+    t = np.asarray((np.arange(-count, count) + 0.5) * step, dtype=np.float64)
+    nodes, density = (_THINNING * np.sinh(t / _THINNING), np.cosh(t / _THINNING)) if thinning else (t, np.ones_like(t))
+    weights = density * np.exp(-0.5 * nodes**2)
     return nodes, weights / weights.sum()
 
 

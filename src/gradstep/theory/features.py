@@ -46,8 +46,9 @@ class ConditionalFeatures:
 
 #: Standard deviations that are covered; what is beyond changes errors by less than 1e-9.
 _RANGE = 7.0
-#: Step of the trapezoidal rule for integrands as smooth as the Gaussian weight itself.
-_SMOOTH_STEP = 0.6
+#: Step of the trapezoidal rule for integrands as smooth as the Gaussian weight itself, with neurons of all slopes and
+#: with neurons that are nearly alike: these may all saturate together, so that what is left to a fit turns sharply.
+_MIXED_STEP, _ALIKE_STEP = 0.6, 0.5
 #: Share of the readout's power in groups so steep that they need no resolution of their own (a Gaussian law's tail).
 _UNRESOLVED = 0.05
 #: Numbers in the largest table. Steps of any use take a tenth; far beyond, the memory would not suffice.
@@ -79,17 +80,18 @@ def kappa_rule(
     steepest = np.argsort(-slopes)
     power = np.cumsum((groups.weight * groups.readout_square)[steepest])
     steepness = slopes[steepest][np.searchsorted(power, _UNRESOLVED)]
-    step = _SMOOTH_STEP / np.sqrt(1 + 2.5 * steepness**2)
+    alike = bool(groups.offset.any())
+    step = (_ALIKE_STEP if alike else _MIXED_STEP) / np.sqrt(1 + 2.5 * steepness**2)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     scale = rest / max(abs(alignment), 1e-12)
     kink_step = 0.8 * scale if teacher.kinks else np.inf
     pole_step = 0.2 * np.hypot(teacher.pole_distance / max(abs(alignment), 1e-12), 3 * scale)
     step = min(step, pole_step)
     if kink_step >= 0.6 * step:
-        nodes, weights = trapezoidal_rule(min(step, kink_step) / refine, _RANGE)
+        nodes, weights = trapezoidal_rule(min(step, kink_step) / refine, _RANGE, thinning=not alike)
     else:
         points = _teacher_breakpoints(teacher, alignment, scale)
-        panel = 3 * step
+        panel = 2.5 * step
         if activation.parity == "odd":
             # The half that is kept must mirror the half that is folded onto it.
             points += [-p for p in points]

@@ -290,11 +290,9 @@ def response(equations: LeverageEquations, point: Leverage, sources: Array) -> A
     # BLAS gives the factors of a larger matrix to several threads, whose hand-over takes longer than the work: the
     # groups are eliminated first. Up to the sign of their unknowns this is an M-matrix, which needs no pivots.
     nodes = equations.slope.shape[2]
-    eliminated = solved(
-        matrix[:, nodes:, nodes:], np.concatenate([matrix[:, nodes:, :nodes], right[:, nodes:]], axis=2)
-    )
-    reduced = np.concatenate([matrix[:, :nodes, :nodes], right[:, :nodes]], axis=2)
-    reduced -= matrix[:, :nodes, nodes:] @ eliminated
+    whole = np.concatenate([matrix[:, :, :nodes], right], axis=2)
+    eliminated = solved(matrix[:, nodes:, nodes:], whole[:, nodes:])
+    reduced = whole[:, :nodes] - matrix[:, :nodes, nodes:] @ eliminated
     of_nodes = solved(reduced[..., :-1], reduced[..., -1:])
     of_groups = eliminated[..., -1:] - eliminated[..., :-1] @ of_nodes
     return np.concatenate([of_nodes, of_groups], axis=1)[..., 0]

@@ -262,7 +262,8 @@ def solve(
     # A mean square below zero is rounding, and much of it at the last nodes of kappa is an average cut off: both happen
     # with features of which a few inputs are so large that they hide all others.
     part = weight * error
-    last = np.abs(features.kappa) >= np.abs(features.kappa).max()
+    far = np.abs(features.kappa)
+    last = far >= far.max(axis=1, keepdims=True)
     scale = np.abs(part).sum(axis=1) + (weight * label_square).sum(axis=1)
     lost = np.max(np.maximum(-part, np.where(last, part, 0.0)).max(axis=1) / scale)
     if not lost <= _LOST:

@@ -116,7 +116,7 @@ def test_rule_refuses(options):
 def test_even_trapezoidal_rule():
     nodes, weights = trapezoidal_rule(0.5, 8.0, thinning=False)
     np.testing.assert_allclose(np.diff(nodes), 0.5, rtol=1e-14)
-    assert nodes[-1] == 7.75
+    assert nodes[-1] == 8.25
     assert weights @ np.cos(2 * nodes) == pytest.approx(math.exp(-2), rel=1e-12)
 
 
@@ -126,7 +126,7 @@ def test_trapezoidal_rule():
         np.testing.assert_array_equal(nodes, -nodes[::-1])
         assert np.all(np.diff(nodes) > 0)
         assert np.all(weights > 0)
-        assert nodes[-1] > 8 - 1.5 * step
+        assert 8 <= nodes[-1] < 8 + 2.5 * step
         assert weights.sum() == pytest.approx(1, abs=1e-15)
         moments = weights @ np.stack([nodes**2, nodes**4, np.cos(2 * nodes)], axis=1)
         np.testing.assert_allclose(moments, [1, 3, math.exp(-2)], rtol=digits)

@@ -110,7 +110,7 @@ def trapezoidal_rule(
     step : float
         Distance of the nodes next to zero, which lie at plus and minus half of it.
     half_range : float
-        The rule covers at least ``[-half_range, half_range]``, but for half a step.
+        The outermost nodes lie there or beyond.
     thinning : bool, optional
         The rule is taken in ``t`` with ``z = 4 sinh(t/4)``: in the tails, where little depends on them, the nodes are
         fewer. Otherwise in ``z`` itself.
@@ -129,7 +129,7 @@ def trapezoidal_rule(
         if not 0 < number < math.inf:
             raise InvalidInput(name, number, "a positive finite number")
     reach = _THINNING * math.asinh(half_range / _THINNING) if thinning else half_range
-    count = math.ceil(reach / step)
+    count = math.ceil(reach / step + 0.5)
     t = np.asarray((np.arange(-count, count) + 0.5) * step, dtype=np.float64)
     nodes, density = (_THINNING * np.sinh(t / _THINNING), np.cosh(t / _THINNING)) if thinning else (t, np.ones_like(t))
     weights = density * np.exp(-0.5 * nodes**2)

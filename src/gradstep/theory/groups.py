@@ -26,7 +26,7 @@ RowLaw = Literal["network", "isotropic"]
 
 _PROJECTION_NODES = 3
 #: Standard deviations of a Gaussian readout that are covered; what is beyond changes errors by about 1e-8.
-_READOUT_RANGE = 6.0
+_READOUT_RANGE = 5.75
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDAr
     """
     if spread < 0.2:
         return _hermite_rule(8 * refine)
-    step = _READOUT_RANGE / (9 + 8 * min(spread, 4.0))
+    step = 6 / (9 + 8 * min(spread, 4.0))
     return trapezoidal_rule(step / refine, _READOUT_RANGE + 0.5 * (refine - 1))
 
 

@@ -75,6 +75,20 @@ def test_ridge_derivative_of_the_loss_is_the_readout_norm(changes):
     assert slope == pytest.approx(readout_norm, rel=2e-5)
 
 
+@pytest.mark.filterwarnings("error")
+def test_features_that_vanish_where_they_saturate():
+    # Far out erf's slope and variance are below the smallest number: no leverage, whose logarithm must not be taken.
+    problem = BASE.replace(
+        activation="erf", teacher="x**3", d=4207, width=228, n_step=117_391, n=228, eta=gs.Step(4.04, 0.5), ridge=0.05,
+        noise=1.0, readout={-1: 0.5, 1: 0.5},
+    )  # fmt: skip
+    step = 1e-4 * problem.ridge
+    low, here, high = gs.predict_many([problem.replace(ridge=problem.ridge + s) for s in (-step, 0.0, step)])
+    assert here.residual <= 1e-10
+    readout_norm = (here.train_loss - here.train_error) * problem.n / problem.ridge
+    assert problem.n * (high.train_loss - low.train_loss) / (2 * step) == pytest.approx(readout_norm, rel=2e-5)
+
+
 def solution_of(problem, *, bulk="structured", **changes):
     """Return the tables and the solution behind a prediction, with other numbers if given."""
     tables = predict_module._tables(problem, "network", bulk, 1)

@@ -33,9 +33,12 @@ __all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "inner", "jacobian", "r
 #: Largest residual of a solution, relative.
 TOLERANCE = 1e-10
 _MAX_STEPS = 60
-_SMALLEST, _LARGEST = 1e-300, 1e300
+#: A leverage below the smallest is none: the features of a saturated activation vanish, and a logarithm must not.
+_SMALLEST, _LARGEST = 1e-200, 1e300
 #: Error in log V from which Newton's method takes over.
 _NEAR = 1e-4
+_NAME = "the fixed point of the uniform equivalent"
+_ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
 #: Unknowns from which OpenBLAS takes threads.
 _THREADED = 100
 
@@ -173,7 +176,7 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     dressed = _stably_dressed(columns, sample_weight) if stable else solved(inner(linear_gain, root), columns)
     # The part of a group in the leverage of a node is that of the node in the group's resolvent.
     gain = equations.mixed(columns * dressed) + density[:, :, None] * equations.variance
-    next_leverage = equations.dimension[:, None] * gain.sum(axis=1)
+    next_leverage = np.maximum(equations.dimension[:, None] * gain.sum(axis=1), _SMALLEST)
     next_inverse_resolvent = equations.ridge[:, None] + (gain @ sample_weight[..., None])[..., 0] / density
     following = np.concatenate([next_leverage, next_inverse_resolvent], axis=1)
     gap = np.log(following) - state
@@ -319,12 +322,16 @@ def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -
     NotConverged
         If any member of the batch does not reach `tolerance`.
     """
-    try:
-        # Lost digits show in the residual.
-        with np.errstate(invalid="ignore"):
+    # Lost digits, and numbers that leave their range, show in the residual.
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        try:
             return _newton(equations, tolerance, stable=False)
-    except (NotConverged, np.linalg.LinAlgError):
-        return _newton(equations, tolerance, stable=True)
+        except (NotConverged, np.linalg.LinAlgError):
+            pass
+        try:
+            return _newton(equations, tolerance, stable=True)
+        except np.linalg.LinAlgError as error:
+            raise NotConverged(_NAME, math.inf, tolerance, _ADVICE) from error
 
 
 def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> tuple[Leverage, int]:
@@ -365,9 +372,4 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
     worst = float(point.residual.max())
     if worst <= tolerance:
         return point, _MAX_STEPS
-    raise NotConverged(
-        "the fixed point of the uniform equivalent",
-        worst,
-        tolerance,
-        "Raise the ridge, or move the sizes away from n = width.",
-    )
+    raise NotConverged(_NAME, worst, tolerance, _ADVICE)

@@ -254,7 +254,10 @@ def solve(
     base = base + _column(np.swapaxes(g2, 1, 2), direct)
     power = mean_power / neurons + (free**2).sum(axis=1) / (point.density * a * directions[:, None])
     sources = np.concatenate([base / point.leverage, -power], axis=1)
-    changes = response(equations, point, sources)
+    try:
+        changes = response(equations, point, sources)
+    except np.linalg.LinAlgError as singular:
+        raise NotConverged("the response of the errors", math.inf, tolerance, "Raise the ridge.") from singular
     nodes = base.shape[1]
     error = point.leverage * changes[:, :nodes]
     readout_norm = (direct - resolvent * changes[:, nodes:]).sum(axis=1)

@@ -328,11 +328,9 @@ def table(out: Path, first: Path, larger: Path, diagonal: Path) -> None:
     )
     # What still misses the bound at the largest size at which a setting was measured.
     final = {m.setting: m for m in sorted([*measured, *sizes], key=lambda m: m.d)}.values()
-    left = np.concatenate([np.abs(m.off[0])[~m.within[0]] for m in final])
     summary["left"] = {
-        "count": len(left),
+        "count": sum(int(np.count_nonzero(~m.within[0])) for m in final),
         "of": 2 * summary["values"],
-        "largest": round(float(left.max(initial=0.0)), 1),
         "size": max(m.d for m in final),
     }
     line = _lines(first)[0]

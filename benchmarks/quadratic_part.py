@@ -85,8 +85,8 @@ def errors_of_one_draw(seed: int, d: int) -> Array:
     x, fresh = rng.standard_normal((int(SAMPLES * d), d)), rng.standard_normal((TEST_SAMPLES, d))
     teacher = TEACHERS[student.teacher]
     y, target = teacher(x[:, 0]) + NOISE * rng.standard_normal(len(x)), teacher(fresh[:, 0])
-    pairs = zip(features(x), features(fresh), strict=True)
-    return np.array([ridge_errors(trained, y, tested, target) for trained, tested in pairs])
+    both = zip(features(x), features(fresh), strict=True)
+    return np.array([ridge_errors(trained, y, tested, target) for trained, tested in both])
 
 
 def measure(d: int, seeds: int) -> dict[str, object]:

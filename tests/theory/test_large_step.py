@@ -15,8 +15,6 @@ from gradstep.theory.large_step import LargeStep, large_step, learned_function, 
 from gradstep.theory.random_features import random_features_of
 from gradstep.theory.spiked_features import Spike, conditional_moments, spike
 
-# Activation, teacher, step size, step sample ratio, label noise.
-
 
 def model_of(strength: float, variance: float, alignment: float) -> Spike:
     return Spike(np.asarray(strength), np.asarray(variance), np.asarray(alignment))

@@ -55,6 +55,12 @@ def gaussian_density(z: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.exp(-0.5 * z * z) / _ROOT_TWO_PI
 
 
+def _positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not 0 < number < math.inf:
+            raise InvalidInput(name, number, "a positive finite number")
+
+
 def gaussian_rule(
     breakpoints: Iterable[float] = (), *, resolution: float = 1.0, order: int = 20, half_range: float = HALF_RANGE
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -82,9 +88,7 @@ def gaussian_rule(
     InvalidInput
         If a parameter is not positive and finite, or a breakpoint is not a number.
     """
-    for name, number in (("resolution", resolution), ("half_range", half_range), ("order", order)):
-        if not 0 < number < math.inf:
-            raise InvalidInput(name, number, "a positive finite number")
+    _positive(resolution=resolution, half_range=half_range, order=order)
     inner = np.asarray(tuple(breakpoints), dtype=np.float64)
     if np.isnan(inner).any():
         raise InvalidInput("breakpoints", breakpoints, "numbers")
@@ -125,9 +129,7 @@ def trapezoidal_rule(
     InvalidInput
         If a parameter is not positive and finite.
     """
-    for name, number in (("step", step), ("half_range", half_range)):
-        if not 0 < number < math.inf:
-            raise InvalidInput(name, number, "a positive finite number")
+    _positive(step=step, half_range=half_range)
     reach = _THINNING * math.asinh(half_range / _THINNING) if thinning else half_range
     count = math.ceil(reach / step + 0.5)
     t = np.asarray((np.arange(-count, count) + 0.5) * step, dtype=np.float64)

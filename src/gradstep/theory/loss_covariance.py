@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.gaussian import ScalarFunction
+from gradstep.gaussian import ScalarFunction, trapezoidal_rule
 from gradstep.theory.bulk import Bulk
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.groups import Groups
@@ -36,9 +36,8 @@ __all__ = ["SharedDraw", "loss_covariance", "square_variance"]
 
 Array = NDArray[np.float64]
 
-#: Midpoint rule for the teacher's coordinate off the spike; a kink costs its square, far less than a spread needs.
-_REST = (np.arange(-320, 320) + 0.5) * 0.025
-_REST_WEIGHT = np.exp(-(_REST**2) / 2) / np.exp(-(_REST**2) / 2).sum()
+#: Rule for the teacher's coordinate off the spike; a kink costs its square, far less than a spread needs.
+_REST, _REST_WEIGHT = trapezoidal_rule(0.025, 7.98, thinning=False)
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ def _tables(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _T
     kappa, target = features.kappa, features.teacher_mean
     if kappa[0] > 0:
         # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
-        kappa, target = np.concatenate([-kappa[::-1], kappa]), np.concatenate([-target[::-1], target])
+        kappa, target = _mirrored(kappa), _mirrored(target)
     return _Tables(
         literal, features, groups, bulk, batched, shrinkage, shape, spike_strength, bulk_variance, kappa, target
     )
@@ -251,10 +251,15 @@ def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Predi
     return [_prediction(p, t, solution, index) for index, (p, t) in enumerate(zip(problems, tables, strict=True))]
 
 
+def _mirrored(half: Array) -> Array:
+    """Return an odd function on the whole line, given on the positive half."""
+    return np.concatenate([-half[::-1], half])
+
+
 def _prediction(problem: Problem, tables: _Tables, solution: UniformSolution, index: int) -> Prediction:
     kappa, target, learned = tables.kappa, tables.target, solution.learned[index]
     if len(kappa) > len(learned):
-        learned = np.concatenate([-learned[::-1], learned])
+        learned = _mirrored(learned)
     freedom = float(solution.degrees_of_freedom[index])
     return Prediction(
         problem=problem,

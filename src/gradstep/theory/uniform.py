@@ -89,7 +89,7 @@ class _Tilt(NamedTuple):
     by_variance: Array
 
 
-def _readout_direction(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array) -> _Tilt:
+def _tilt(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array) -> _Tilt:
     """Return the change at ``A`` and ``A - ridge - V2``, both of shape (batch, groups)."""
     square, direction = groups.readout_direction
     # The correction is felt only where all neurons are nearly alike: one resolvent along the direction is enough.
@@ -222,7 +222,7 @@ def solve(
     resolvent = neurons / a
 
     own = a - ridge[:, None] - _column(g2, sample_weight)
-    tilt = _readout_direction(a, own, groups, shrinkage)
+    tilt = _tilt(a, own, groups, shrinkage)
 
     # Means: the spikes with their finite ridge cost. Solved as least squares, because near-equal groups make the normal
     # equations lose the digits that carry the overlap with the bulk.

@@ -83,7 +83,7 @@ def bare_solves(posed: gs.Problem) -> Callable[[], None]:
     """Return the dense solves that a prediction cannot do without: its Newton steps and one conditional error."""
     prediction = gs.predict(posed)
     sizes = predict_module._without_fit(posed)
-    groups, nodes = predict_module._tables(sizes, "network", "structured", 1).features.mean.shape
+    groups, nodes = predict_module._prepared(sizes, "network", "structured", 1).tables.features.mean.shape
     rng = np.random.default_rng(0)
     newton = np.eye(groups + nodes) + 0.01 * rng.standard_normal((groups + nodes, groups + nodes))
     error = np.eye(nodes) + 0.01 * rng.standard_normal((nodes, nodes))
@@ -115,7 +115,7 @@ def one_prediction(repetitions: int) -> list[Row]:
             gs.predict(posed, bulk="isotropic")
 
         def cold(posed: gs.Problem = posed) -> None:
-            predict_module._tables.cache_clear()
+            predict_module._prepared.cache_clear()
             gs.predict(posed)
 
         # A cold call forgets all tables, those of the isotropic bulk too: it has rounds of its own.
@@ -154,7 +154,7 @@ def vocabularies(repetitions: int) -> list[Row]:
 
 def grid(side: int) -> list[Row]:
     """Time `gs.predict_many` over a grid in the samples and the penalty; a smaller grid is scaled up to 100 x 100."""
-    predict_module._tables.cache_clear()
+    predict_module._prepared.cache_clear()
     posed = [
         problem(n=round(n), ridge=float(ridge))
         for n in np.geomspace(200, 20_000, side)

@@ -10,9 +10,9 @@ from gradstep.problem import Problem
 from gradstep.theory.bulk import isotropic
 from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
-from gradstep.theory.predict import stacked
 from gradstep.theory.random_features import random_features_of
 from gradstep.theory.step import step_statistics
+from gradstep.theory.tables import Tables, stacked
 from gradstep.theory.uniform import solve
 
 
@@ -41,9 +41,7 @@ def test_one_group_is_the_saddle_point_of_cui() -> None:
     groups = neuron_groups(step, problem.readout, d, odd=True, rows="isotropic")
     table = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
     found = solve(
-        stacked([table]),
-        stacked([groups]),
-        stacked([isotropic(len(groups.weight))]),
+        stacked([Tables(table, groups, isotropic(len(groups.weight)))]),
         noise=np.array([problem.noise]),
         dimension=np.array([d]),
         width=np.array([width]),

@@ -22,10 +22,10 @@ from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
 from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
 from gradstep.theory.large_step import large_step
-from gradstep.theory.predict import stacked
 from gradstep.theory.random_features import random_features_of
 from gradstep.theory.spiked_features import spike
 from gradstep.theory.step import step_statistics
+from gradstep.theory.tables import Tables, stacked
 
 QUANTITIES = ("test_error", "test_loss", "classification_error", "train_error", "train_loss", "active_fraction")
 
@@ -79,10 +79,10 @@ def test_square_loss_is_the_uniform_equivalent(readout, rows):
     step = step_statistics(problem, 60, problem.width, problem.n_step)
     groups = neuron_groups(step, problem.readout, 60, odd=True, rows=rows)
     features = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
-    tables = [stacked([table]) for table in (features, groups, isotropic(len(groups.weight)))]
+    tables = stacked([Tables(features, groups, isotropic(len(groups.weight)))])
     sizes = {"dimension": 60, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
     numbers = {name: np.array([float(value)]) for name, value in ({"noise": 0.3, "shrinkage": 1} | sizes).items()}
-    expected, result = uniform.solve(*tables, **numbers), convex_prediction(problem, rows=rows)
+    expected, result = uniform.solve(tables, **numbers), convex_prediction(problem, rows=rows)
     for quantity in ("test_error", "train_error", "train_loss", "readout_norm"):
         assert_allclose(getattr(result, quantity), getattr(expected, quantity)[0], rtol=1e-9)
 

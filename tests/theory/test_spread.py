@@ -49,9 +49,7 @@ def test_a_fit_with_itself_has_the_error_of_the_uniform_equivalent(changes):
     )
     tables = spread_module.tables_of(problem, step, spread_module.sizes_of(problem))
     fits = spread_module._solve(problem, step, tables, np.array([2.0, 5.0]))
-    draw = SharedDraw(
-        *tables, problem.teacher, step.alignment, problem.noise, problem.d - 1.0, problem.width, problem.n
-    )
+    draw = SharedDraw(tables, problem.teacher, step.alignment, problem.noise, problem.d - 1.0, problem.width, problem.n)
     covariance, error = loss_covariance(draw, fits)
     np.testing.assert_allclose(error, fits.conditional_error, rtol=1e-9)
     # A covariance, of two losses that have nearly all in common.

@@ -6,7 +6,7 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradstep.theory.stacks import identity, least_squares, solved
+from gradstep.theory.stacks import cholesky, identity, inverses, least_squares, solved
 
 SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 8), st.integers(1, 4), st.integers(0, 2**32 - 1))
 
@@ -44,10 +44,28 @@ def test_least_squares(shape):
     np.testing.assert_array_equal(values, kept[1])
 
 
+@given(SHAPES)
+@settings(max_examples=40, deadline=None)
+def test_inverses_and_triangular_factors(shape):
+    batch, size, _, seed = shape
+    rng = np.random.default_rng(seed)
+    roots = np.eye(size) + rng.uniform(-0.5, 0.5, (batch, size, size)) / size
+    matrices = roots @ roots.mT
+    kept = matrices.copy()
+    np.testing.assert_allclose(inverses(matrices), [scipy.linalg.inv(m) for m in matrices], rtol=1e-11, atol=1e-12)
+    expected = [scipy.linalg.cholesky(m, lower=True) for m in matrices]
+    np.testing.assert_allclose(cholesky(matrices), expected, rtol=1e-12, atol=1e-13)
+    np.testing.assert_array_equal(matrices, kept)
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 def test_singular_is_refused(batch):
     with pytest.raises(np.linalg.LinAlgError):
         solved(np.zeros((batch, 2, 2)), np.ones((batch, 2, 1)))
+    with pytest.raises(np.linalg.LinAlgError):
+        inverses(np.zeros((batch, 2, 2)))
+    with pytest.raises(np.linalg.LinAlgError):
+        cholesky(np.full((batch, 2, 2), -1.0))
     with pytest.raises(np.linalg.LinAlgError):
         least_squares(np.ones((batch, 3, 2)) * [1.0, 0.0], np.ones((batch, 3)))
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
-from gradstep.theory.leverage import LeverageEquations, jacobian, response, solve_leverage
 from gradstep.theory.small_step import small_step_of
 from gradstep.theory.uniform import solve
 
@@ -93,12 +92,11 @@ def test_features_that_vanish_where_they_saturate():
 
 def solution_of(problem, *, bulk="structured", **changes):
     """Return the tables and the solution behind a prediction, with other numbers if given."""
-    tables = predict_module._tables(problem, "network", bulk, 1)
+    prepared = predict_module._prepared(problem, "network", bulk, 1)
     sizes = {"dimension": problem.d, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
-    others = {"noise": problem.noise, "shrinkage": tables.shrinkage} | changes
+    others = {"noise": problem.noise, "shrinkage": prepared.shrinkage} | changes
     numbers = {name: np.array([float(value)]) for name, value in (sizes | others).items()}
-    solved = solve(*tables.batched, **numbers)
-    return tables, solved
+    return prepared.tables, solve(prepared.shared, **numbers)
 
 
 @pytest.mark.parametrize("readout", ["constant", {0.5: 0.5, 2.0: 0.5}])
@@ -375,43 +373,7 @@ def test_learned_function_approaches_the_target_with_many_samples():
     assert np.all(np.diff(curve.kappa) > 0)
 
 
-def test_first_guess_is_exact_for_one_neuron_and_one_input():
-    # Newton's method then has nothing left to do: more steps would show a guess that is worse than it says.
-    rng = np.random.default_rng(0)
-    linear, nonlinear, neurons, dimension, samples, ridge = 10.0 ** rng.uniform(-2, 4, (6, 200))
-    shape = (200, 1, 1)
-    equations = LeverageEquations(
-        np.sqrt(linear).reshape(shape), nonlinear.reshape(shape), np.ones((1, 1)), neurons[:, None], dimension, samples,
-        ridge,
-    )  # fmt: skip
-    point, steps = solve_leverage(equations)
-    assert point.residual.max() <= 1e-10
-    assert steps <= 2
-
-
-@pytest.mark.parametrize("groups", [40, 70])  # solved at once, and group by group
-def test_response_solves_the_linear_equations(groups):
-    nodes, rng = 45, np.random.default_rng(groups)
-    equations = LeverageEquations(
-        rng.normal(size=(2, groups, nodes)), rng.uniform(0, 1, (2, groups, nodes)), np.full((1, nodes), 1 / nodes),
-        np.full((2, groups), 300 / groups), np.full(2, 200.0), np.full(2, 250.0), np.array([1e-2, 10.0]),
-    )  # fmt: skip
-    point, _ = solve_leverage(equations)
-    sources = rng.normal(size=(2, nodes + groups))
-    found = response(equations, point, sources)
-    np.testing.assert_allclose((jacobian(equations, point) @ found[..., None])[..., 0], sources, atol=1e-11)
-
-
 # --- refusals ---
-
-
-def test_unreached_tolerance_is_an_error_that_says_what_to_change():
-    equations = LeverageEquations(
-        np.ones((1, 1, 1)), np.ones((1, 1, 1)), np.ones((1, 1)), np.full((1, 1), 9.0), np.full(1, 5.0), np.full(1, 7.0),
-        np.ones(1),
-    )  # fmt: skip
-    with pytest.raises(NotConverged, match="ridge"):
-        solve_leverage(equations, tolerance=-1.0)
 
 
 @pytest.mark.parametrize("coefficient", [5.0, 8.0])

@@ -43,7 +43,7 @@ from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
 from gradstep.theory.features import kappa_rule
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
-from gradstep.theory.leverage import LeverageEquations, solve_leverage
+from gradstep.theory.leverage import LeverageEquations, LeverageTable, solve_leverage
 from gradstep.theory.proximal import (
     LossAverages,
     OutputLaw,
@@ -296,10 +296,8 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
     root, scale = np.sqrt(gain), np.sqrt(quadratic.stiffness)[:, None]
     g0, g1, g2 = root * model.mean / scale, root * model.slope / scale, gain * model.variance / scale**2
     one, dimension = np.ones(1), model.d - 1
-    equations = LeverageEquations(
-        g1[None], g2[None], model.weight[None], model.neurons[None], dimension * one, model.n * one, one
-    )
-    point = solve_leverage(equations)[0]
+    table = LeverageTable(g1[None], g2[None], model.weight[None], model.neurons[None] / model.width)
+    point = solve_leverage(LeverageEquations(table, model.width * one, dimension * one, model.n * one, one))[0]
     sample_weight, a, density = point.sample_weight[0], point.inverse_resolvent[0], point.density[0]
     dressed = point.dressed[0, 0] / np.sqrt(density)[:, None]
     psi = (dressed * sample_weight) @ g1.T

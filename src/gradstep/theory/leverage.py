@@ -1,17 +1,17 @@
-"""The fixed point for the leverage ``V(kappa)`` and the resolvent ``1/A_g`` of a neuron of each group.
+"""The fixed point for the leverage ``V(kappa)`` and the resolvent ``R_g`` of a neuron of each group.
 
 Equations (a group's index is ``g, h``, a node of kappa is ``k``; ``E_k`` averages over nodes):
 
     V1_gh = n E_k[ g1_g g1_h / (1 + V) ]               V2_g = n E_k[ g2_g / (1 + V) ]
-    D_j   = diag( u_gj N_g / ((d - 1) A_g) )           Psi_j = V1 (I + D_j V1)^-1
-    A_g   = ridge + V2_g + sum_j p_j u_gj Psi_j,gg     calV = (d - 1) sum_j p_j (D_j^-1 + V1)^-1
-    V(k)  = sum_gh g1_g g1_h calV_gh + sum_g g2_g N_g / A_g
+    D_j   = diag( u_gj N_g R_g / (d - 1) )             Psi_j = V1 (I + D_j V1)^-1
+    1/R_g = ridge + V2_g + sum_j p_j u_gj Psi_j,gg     calV = (d - 1) sum_j p_j (D_j^-1 + V1)^-1
+    V(k)  = sum_gh g1_g g1_h calV_gh + sum_g g2_g N_g R_g
 
 ``j`` runs over classes of directions off the spike: a share ``p_j`` of them, in which the rows of group ``g`` have
 ``u_gj`` times their mean variance. An isotropic bulk is one class.
 
-In ``(log V, log A)`` the map is monotone and contracts, and Newton's method with its exact Jacobian converges in a few
-steps. Everything carries a leading batch axis. This project.
+In ``(log V, log R)`` the map is monotone and contracts: each side grows with all unknowns, and Newton's method with its
+exact Jacobian converges in a few steps. Everything carries a leading batch axis. This project.
 """
 
 from __future__ import annotations
@@ -26,17 +26,28 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from gradstep.errors import NotConverged
-from gradstep.theory.stacks import identity, solved
+from gradstep.theory.stacks import identity, inverses, solved
 
-__all__ = ["TOLERANCE", "Leverage", "LeverageEquations", "inner", "jacobian", "response", "solve_leverage"]
+__all__ = [
+    "TOLERANCE",
+    "Leverage",
+    "LeverageEquations",
+    "LeverageTable",
+    "inner",
+    "jacobian",
+    "response",
+    "solve_leverage",
+]
 
 #: Largest residual of a solution, relative.
 TOLERANCE = 1e-10
 _MAX_STEPS = 60
 #: A leverage below the smallest is none: the features of a saturated activation vanish, and a logarithm must not.
 _SMALLEST, _LARGEST = 1e-200, 1e300
+#: Most that a step with an old matrix may lose to one with a new matrix, if it is to do as well.
+_SAFETY = 100
 #: Error in log V from which Newton's method takes over.
-_NEAR = 1e-4
+_NEAR = 1e-3
 _NAME = "the fixed point of the uniform equivalent"
 _ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
 #: Unknowns from which OpenBLAS takes threads.
@@ -45,9 +56,18 @@ _THREADED = 100
 Array = NDArray[np.float64]
 
 
+class _Average(NamedTuple):
+    """Squared slopes that all groups have in common, and what meets no crowd, for each group and as numbers."""
+
+    common: Array
+    rest: Array
+    linear: list[float]
+    nonlinear: list[float]
+
+
 @dataclass(frozen=True)
-class LeverageEquations:
-    """Coefficients of the fixed point, with a batch axis (of length one where shared).
+class LeverageTable:
+    """What the fixed point needs to know of the features, with a batch axis (of length one where shared).
 
     Attributes
     ----------
@@ -55,78 +75,114 @@ class LeverageEquations:
         ``g1`` and ``g2``.
     weight : ndarray, shape (1 or batch, nodes)
         Probability weights of the nodes.
-    neurons : ndarray, shape (batch, groups)
-        ``N_g``.
-    dimension, samples, ridge : ndarray, shape (batch,)
-        ``d - 1``, ``n`` and the penalty.
+    fraction : ndarray, shape (1 or batch, groups)
+        ``N_g / N``.
     share : ndarray, shape (1 or batch, classes)
         ``p_j``, which sum to one (default: one class).
     profile : ndarray, shape (1 or batch, classes, groups)
         ``u_gj``, of mean one over the classes (default: one).
-    population : ndarray, shape (1 or batch,), optional
-        Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
-        wherever samples are summed.
     """
 
     slope: Array
     variance: Array
     weight: Array
-    neurons: Array
+    fraction: Array
+    share: Array = field(default_factory=lambda: np.ones((1, 1)))
+    profile: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
+
+    @cached_property
+    def average(self) -> _Average:
+        """What an average neuron is made of.
+
+        All of the equations' ``V1`` is given to the slope that the groups have in common, up to a factor of each
+        group's own. What is left of a slope meets no crowd, like the variance.
+        """
+        share = self.fraction[:, None]
+        mean = share @ self.slope
+        weighed = mean * self.weight[:, None]
+        # An even activation has groups with opposite slopes: nothing in common.
+        power = np.maximum((weighed * mean).sum(axis=2, keepdims=True), _SMALLEST)
+        shared = (self.slope @ weighed.mT) / power * mean
+        common, rest = shared**2, (self.slope - shared) ** 2 + self.variance
+        linear, nonlinear = (((share @ part)[:, 0] * self.weight).sum(axis=1) for part in (common, rest))
+        return _Average(common, rest, linear.tolist(), nonlinear.tolist())
+
+    def mixed(self, values: Array) -> Array:
+        """Return the mean over the directions of values of shape (batch, classes, rows, columns)."""
+        batch, classes, rows, columns = values.shape
+        if classes == 1:
+            return np.asarray(values[:, 0])
+        mean = self.share[:, None] @ values.reshape(batch, classes, rows * columns)
+        return np.asarray(mean.reshape(batch, rows, columns))
+
+    def take(self, index: NDArray[np.intp]) -> LeverageTable:
+        """Return the table of some members of the batch."""
+        columns = (self.slope, self.variance, self.weight, self.fraction, self.share, self.profile)
+        if all(len(column) == 1 for column in columns):
+            return self
+        return LeverageTable(*(column if len(column) == 1 else column[index] for column in columns))
+
+
+@dataclass(frozen=True)
+class LeverageEquations:
+    """Coefficients of the fixed point, with a batch axis.
+
+    Attributes
+    ----------
+    table : LeverageTable
+    width, dimension, samples, ridge : ndarray, shape (batch,)
+        ``N``, ``d - 1``, ``n`` and the penalty.
+    population : ndarray, shape (batch,), optional
+        Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
+        wherever samples are summed.
+    """
+
+    table: LeverageTable
+    width: Array
     dimension: Array
     samples: Array
     ridge: Array
-    share: Array = field(default_factory=lambda: np.ones((1, 1)))
-    profile: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
     population: Array | None = None
 
     @cached_property
+    def neurons(self) -> Array:
+        """``N_g``, shape (batch, groups)."""
+        return self.width[:, None] * self.table.fraction
+
+    @cached_property
+    def per_direction(self) -> Array:
+        """``N_g / (d - 1)``, shape (batch, groups)."""
+        return np.asarray(self.neurons / self.dimension[:, None])
+
+    @cached_property
     def sampling(self) -> Array:
-        """Return ``n w``, shape (batch, nodes)."""
-        return self.samples[:, None] * self.weight
+        """``n w``, shape (batch, nodes)."""
+        return self.samples[:, None] * self.table.weight
 
-    def weighed(self, leverage: Array) -> Array:
-        """Return ``n w (1 / (1 + V) + population)``, shape (batch, nodes)."""
-        share = 1 / (1 + leverage)
-        if self.population is not None:
-            share += self.population[:, None]
-        return np.asarray(self.sampling * share)
-
-    def mixed(self, values: Array) -> Array:
-        """Return the mean over the directions of values of shape (batch, classes, ...)."""
-        batch, classes, *shape = values.shape
-        if classes == 1:
-            return np.asarray(values[:, 0])
-        return np.asarray(self.share[:, None] @ values.reshape(batch, classes, -1)).reshape(batch, *shape)
+    def weighed(self, left: Array) -> Array:
+        """Return ``n w (left + population)``, shape (batch, nodes), for ``left = 1 / (1 + V)``."""
+        return self.sampling * (left if self.population is None else left + self.population[:, None])
 
     def take(self, index: NDArray[np.intp]) -> LeverageEquations:
         """Return the equations of some members of the batch."""
-
-        def pick(table: Array) -> Array:
-            return table if len(table) == 1 else table[index]
-
-        return LeverageEquations(
-            pick(self.slope),
-            pick(self.variance),
-            pick(self.weight),
-            self.neurons[index],
-            self.dimension[index],
-            self.samples[index],
-            self.ridge[index],
-            pick(self.share),
-            pick(self.profile),
-            None if self.population is None else pick(self.population),
+        population = None if self.population is None else self.population[index]
+        width, dimension, samples, ridge = (
+            size[index] for size in (self.width, self.dimension, self.samples, self.ridge)
         )
+        return LeverageEquations(self.table.take(index), width, dimension, samples, ridge, population)
 
 
 class Leverage(NamedTuple):
-    """One evaluation of the equations at given ``V`` and ``A``; a solution when `residual` is small.
+    """One evaluation of the equations at given ``V`` and ``R``; a solution when `residual` is small.
 
     Attributes
     ----------
     leverage : ndarray, shape (batch, nodes)
         ``V(kappa)``; ``V / (1 + V)`` is the mean diagonal of the hat matrix at kappa.
-    inverse_resolvent : ndarray, shape (batch, groups)
-        ``A_g``.
+    resolvent : ndarray, shape (batch, groups)
+        ``R_g``.
+    left : ndarray, shape (batch, nodes)
+        ``1 / (1 + V)``: what a sample that is fitted leaves of its residual.
     sample_weight : ndarray, shape (batch, nodes)
         ``n w (1 / (1 + V) + population)``.
     linear_gain : ndarray, shape (batch, groups, groups)
@@ -135,55 +191,74 @@ class Leverage(NamedTuple):
         ``D`` (diagonal), its mean over the directions.
     columns : ndarray, shape (batch, classes, groups, nodes)
         ``D_j^1/2 g1``.
+    inverse : ndarray, shape (batch, classes, groups, groups)
+        ``(I + D_j^1/2 V1 D_j^1/2)^-1``.
     dressed : ndarray, shape (batch, classes, groups, nodes)
-        ``(I + D_j^1/2 V1 D_j^1/2)^-1 D_j^1/2 g1``.
+        Their product.
+    variance : ndarray, shape (batch, groups, nodes)
+        ``D g2``.
     following : ndarray, shape (batch, nodes + groups)
-        Right-hand sides of the equations for ``V`` and ``A``.
+        Right-hand sides of the equations for ``V`` and ``R``.
     gap : ndarray, shape (batch, nodes + groups)
-        Difference of logarithms between the two sides, of ``V`` and then of ``A``.
+        Difference of logarithms between the two sides, of ``V`` and then of ``R``.
     residual : ndarray, shape (batch,)
         Largest absolute gap.
     """
 
     leverage: Array
-    inverse_resolvent: Array
+    resolvent: Array
+    left: Array
     sample_weight: Array
     linear_gain: Array
     density: Array
     columns: Array
+    inverse: Array
     dressed: Array
+    variance: Array
     following: Array
     gap: Array
     residual: Array
 
+    @property
+    def inverse_resolvent(self) -> Array:
+        """``A_g = 1 / R_g``: the ridge that a neuron feels."""
+        return 1 / self.resolvent
+
 
 def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False) -> Leverage:
-    """Evaluate both sides of the equations at ``state``, the logarithms of ``V`` and then of ``A``.
+    """Evaluate both sides of the equations at ``state``, the logarithms of ``V`` and then of ``R``.
 
     With `stable`, matrices come from a singular value decomposition of the square root of ``D^1/2 V1 D^1/2``: three
     times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of
     low rank almost without ridge).
     """
-    g1 = equations.slope
-    nodes = g1.shape[2]
+    table, slope = equations.table, equations.table.slope
+    nodes = slope.shape[2]
     values = np.exp(state)
-    leverage, inverse_resolvent = values[:, :nodes], values[:, nodes:]
-    sample_weight = equations.weighed(leverage)
-    linear_gain = (g1 * sample_weight[:, None, :]) @ np.swapaxes(g1, 1, 2)
-    density = equations.neurons / (equations.dimension[:, None] * inverse_resolvent)
-    root = np.sqrt(density[:, None, :] * equations.profile)
-    columns = root[..., None] * g1[:, None]
-    dressed = _stably_dressed(columns, sample_weight) if stable else solved(inner(linear_gain, root), columns)
+    leverage, resolvent = values[:, :nodes], values[:, nodes:]
+    left = 1 / (1 + leverage)
+    sample_weight = equations.weighed(left)
+    linear_gain = (slope * sample_weight[:, None]) @ slope.mT
+    density = equations.per_direction * resolvent
+    root = np.sqrt(density[:, None] * table.profile)
+    columns = root[..., None] * slope[:, None]
+    if stable:
+        inverse, dressed = _stably_dressed(columns, sample_weight)
+    else:
+        inverse = inverses(inner(linear_gain, root))
+        dressed = inverse @ columns
     # The part of a group in the leverage of a node is that of the node in the group's resolvent.
-    gain = equations.mixed(columns * dressed) + density[:, :, None] * equations.variance
+    variance = density[:, :, None] * table.variance
+    gain = table.mixed(columns * dressed) + variance
     next_leverage = np.maximum(equations.dimension[:, None] * gain.sum(axis=1), _SMALLEST)
-    next_inverse_resolvent = equations.ridge[:, None] + (gain @ sample_weight[..., None])[..., 0] / density
-    following = np.concatenate([next_leverage, next_inverse_resolvent], axis=1)
+    next_resolvent = density / (equations.ridge[:, None] * density + np.matvec(gain, sample_weight))
+    following = np.concatenate([next_leverage, next_resolvent], axis=1)
     gap = np.log(following) - state
     residual = np.abs(gap).max(axis=1)
     return Leverage(
-        leverage, inverse_resolvent, sample_weight, linear_gain, density, columns, dressed, following, gap, residual
-    )
+        leverage, resolvent, left, sample_weight, linear_gain, density, columns, inverse, dressed, variance, following,
+        gap, residual,
+    )  # fmt: skip
 
 
 def inner(linear_gain: Array, root: Array) -> Array:
@@ -196,42 +271,32 @@ def inner(linear_gain: Array, root: Array) -> Array:
     return matrix
 
 
-def _stably_dressed(columns: Array, sample_weight: Array) -> Array:
-    """Return what `evaluate` solves for from the singular vectors of the weighed columns."""
+def _stably_dressed(columns: Array, sample_weight: Array) -> tuple[Array, Array]:
+    """Return what `evaluate` inverts, and its product with the columns, from their singular vectors when weighed."""
     half_weight = np.sqrt(sample_weight)[:, None, None, :]
     weighed = columns * half_weight
     left, singular, right = np.linalg.svd(weighed, full_matrices=False)
+    damping = (1 + singular**2)[..., None]
     # Coefficients of the columns, each from the factor that holds more of its digits: a node that weighs nothing has
     # lost them in `right`, a direction that nothing spans is noise in `left`.
     size = np.linalg.norm(weighed, axis=2)[..., None, :]
     by_right = singular[..., None] * right / half_weight
-    coefficients = np.where(singular[..., None] < size, by_right, np.swapaxes(left, 2, 3) @ columns)
-    return np.asarray(left @ (coefficients / (1 + singular**2)[..., None]), dtype=np.float64)
+    coefficients = np.where(singular[..., None] < size, by_right, left.mT @ columns)
+    inverse = identity(columns.shape[2]) - left @ (singular[..., None] ** 2 / damping * left.mT)
+    return inverse, left @ (coefficients / damping)
 
 
 def _guess(equations: LeverageEquations) -> Array:
-    """Return a state near the solution: that of one average neuron, spread over the nodes and then over the groups.
-
-    All of the equations' ``V1`` is given to the slope that the groups have in common, up to a factor of each group's
-    own. What is left of a slope meets no crowd, like the variance.
-    """
-    slope, weight, ridge = equations.slope, equations.weight, equations.ridge[:, None]
-    width = equations.neurons.sum(axis=1, keepdims=True)
-    share = (equations.neurons / width)[:, None]
-    mean = share @ slope
-    weighed = mean * weight[:, None]
-    # An even activation has groups with opposite slopes: nothing in common.
-    power = np.maximum((weighed * mean).sum(axis=2, keepdims=True), _SMALLEST)
-    common = (slope @ np.swapaxes(weighed, 1, 2)) / power * mean
-    square, rest = common**2, (slope - common) ** 2 + equations.variance
-    linear, nonlinear = (share @ square)[:, 0], (share @ rest)[:, 0]
-    averages = (width, equations.dimension[:, None], equations.samples[:, None], ridge)
-    table = np.concatenate([(linear * weight).sum(1)[:, None], (nonlinear * weight).sum(1)[:, None], *averages], axis=1)
-    a, damping = np.array([_average_neuron(*row) for row in table.tolist()]).T[..., None]
-    leverage = width / a * (linear / damping + nonlinear)
-    sample_weight = equations.weighed(leverage)[..., None]
-    resolvent = ridge + ((square / damping[..., None] + rest) @ sample_weight)[..., 0]
-    return np.asarray(np.log(np.concatenate([np.maximum(leverage, _SMALLEST), resolvent], axis=1)))
+    """Return a state near the solution: that of one average neuron, spread over the nodes and then over the groups."""
+    table, average, ridge = equations.table, equations.table.average, equations.ridge
+    count = len(ridge) // len(average.linear)
+    sizes = (equations.width, equations.dimension, equations.samples, ridge)
+    rows = zip(average.linear * count, average.nonlinear * count, *(size.tolist() for size in sizes), strict=True)
+    resolvent, damping = np.array([_average_neuron(*row) for row in rows]).T
+    gain = average.common / damping[:, None, None] + average.rest
+    leverage = (equations.width * resolvent)[:, None] * np.vecmat(table.fraction, gain)
+    inverse = ridge[:, None] + np.matvec(gain, equations.weighed(1 / (1 + leverage)))
+    return np.asarray(np.log(np.concatenate([np.maximum(leverage, _SMALLEST), 1 / inverse], axis=1)))
 
 
 def _average_neuron(
@@ -239,8 +304,8 @@ def _average_neuron(
 ) -> tuple[float, float]:
     """Solve the equations for one average neuron and one average input (random features without a spike).
 
-    There ``A`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a function that falls in
-    ``log V``. Returns ``A`` and ``1 + D V1``.
+    There ``A = 1/R`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a function that falls
+    in ``log V``. Returns ``R`` and ``1 + D V1``.
     """
 
     def resolvent(log_leverage: float) -> tuple[float, float]:
@@ -249,14 +314,14 @@ def _average_neuron(
         base = ridge + nonlinear * share_of_samples
         crowd = width / dimension * gain
         b = base + gain - crowd
-        root = math.hypot(b, 2 * math.sqrt(base) * math.sqrt(crowd))
+        root = math.sqrt(b * b + 4 * base * crowd)
         # The branch without cancellation.
         a = (b + root) / 2 if b >= 0 else 2 * base * crowd / (root - b)
-        return a, 1 + crowd / a
+        return 1 / a, 1 + crowd / a
 
     def image(log_leverage: float) -> float:
-        a, damping = resolvent(log_leverage)
-        return math.log(min(max(width / a * (linear / damping + nonlinear), _SMALLEST), _LARGEST))
+        r, damping = resolvent(log_leverage)
+        return math.log(min(max(width * r * (linear / damping + nonlinear), _SMALLEST), _LARGEST))
 
     # The right-hand side rises with V: what it makes of the least and the largest V lies on both sides of the solution.
     low, high = image(-math.inf) - _NEAR, image(math.log(_LARGEST)) + _NEAR
@@ -266,33 +331,36 @@ def _average_neuron(
 
 
 def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
-    """Return minus the derivative of the gap in the logarithms of ``V`` and ``A``, shape (batch, both, both)."""
-    groups, nodes = equations.slope.shape[1:]
-    coupling = np.swapaxes(point.columns, 2, 3) @ point.dressed
-    psi = (point.dressed * point.sample_weight[:, None, None, :]) @ np.swapaxes(point.columns, 2, 3)
-    source = equations.mixed(point.dressed**2) + point.density[:, :, None] * equations.variance
+    """Return minus the derivative of the gap in the logarithms of ``V`` and ``R``, shape (batch, both, both).
+
+    It is an M-matrix: the identity less a matrix without negative entries.
+    """
+    mixed = equations.table.mixed
+    batch, groups, nodes = point.variance.shape
+    coupling, one = point.columns.mT @ point.dressed, identity(groups)
+    source = mixed(np.square(point.dressed)) + point.variance
     # Up to scales of rows and columns, averages of squares over the classes (squared in place: new memory costs more).
-    matrix = np.empty((len(coupling), nodes + groups, nodes + groups))
-    matrix[:, :nodes, :nodes] = equations.mixed(np.square(coupling, out=coupling))
-    matrix[:, :nodes, nodes:] = -np.swapaxes(source, 1, 2)
-    matrix[:, nodes:, :nodes] = -source
-    matrix[:, nodes:, nodes:] = equations.mixed(np.square(psi, out=psi))
-    matrix[:, :, :nodes] *= (equations.sampling * point.leverage / (1 + point.leverage) ** 2)[:, None, :]
-    scale = 1 / point.following
-    scale[:, :nodes] *= equations.dimension[:, None]
-    scale[:, nodes:] /= point.density
-    matrix *= scale[:, :, None]
+    matrix = np.empty((batch, nodes + groups, nodes + groups))
+    matrix[:, :nodes, :nodes] = mixed(np.square(coupling, out=coupling))
+    matrix[:, :nodes, nodes:] = source.mT
+    matrix[:, nodes:, :nodes] = source
+    matrix[:, nodes:, nodes:] = mixed(np.square(one - point.inverse))
+    matrix[:, :, :nodes] *= (equations.sampling * point.leverage * np.square(point.left))[:, None]
+    per_node, per_group = (
+        equations.dimension[:, None] / point.following[:, :nodes],
+        point.following[:, nodes:] / point.density,
+    )
+    matrix *= np.concatenate([per_node, per_group], axis=1)[:, :, None]
     return np.subtract(identity(nodes + groups), matrix, out=matrix)
 
 
-def response(equations: LeverageEquations, point: Leverage, sources: Array) -> Array:
-    """Return the solution of the linear equations whose matrix is the `jacobian`, shape (batch, nodes + groups)."""
-    matrix, right = jacobian(equations, point), sources[..., None]
+def response(matrix: Array, sources: Array, nodes: int) -> Array:
+    """Return the solution of linear equations with the `jacobian` as matrix, shape (batch, nodes + groups)."""
+    right = sources[..., None]
     if matrix.shape[1] < _THREADED:
         return np.asarray(solved(matrix, right)[..., 0])
     # BLAS gives the factors of a larger matrix to several threads, whose hand-over takes longer than the work: the
-    # groups are eliminated first. Up to the sign of their unknowns this is an M-matrix, which needs no pivots.
-    nodes = equations.slope.shape[2]
+    # groups are eliminated first. An M-matrix needs no pivots.
     whole = np.concatenate([matrix[:, :, :nodes], right], axis=2)
     eliminated = solved(matrix[:, nodes:, nodes:], whole[:, nodes:])
     reduced = whole[:, :nodes] - matrix[:, :nodes, nodes:] @ eliminated
@@ -337,39 +405,52 @@ def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -
 def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> tuple[Leverage, int]:
     """Follow Newton's method with one way to evaluate the equations (see `solve_leverage`)."""
     state = _guess(equations)
-    point = evaluate(equations, state, stable=stable)
-    step_bound = np.full(len(equations.ridge), 4.0)
+    here = solution = evaluate(equations, state, stable=stable)
+    members, enough, nodes = np.arange(len(state)), tolerance / 10, here.leverage.shape[1]
+    bound = np.full(len(state), 4.0)
+    matrix, within_reach = None, False
     for count in range(_MAX_STEPS):
-        still_open = ~(point.residual <= tolerance / 10)
-        if not still_open.any():
-            return point, count
-        active: NDArray[np.intp] | slice = slice(None)
-        part, here = equations, point
-        if not still_open.all():
-            active = np.flatnonzero(still_open)
-            part, here = equations.take(active), Leverage(*(values[active] for values in point))
-        start, bound = state[active], step_bound[active]
-        step = response(part, here, here.gap)
-        trial_state = start + (bound / np.maximum(np.abs(step).max(axis=1), bound))[:, None] * step
-        trial = evaluate(part, trial_state, stable=stable)
+        unfinished = ~(here.residual <= enough)
+        if not unfinished.all():
+            if len(unfinished) == len(solution.residual) and not unfinished.any():
+                return here, count
+            _store(solution, members, here)
+            if not unfinished.any():
+                return solution, count
+            still = np.flatnonzero(unfinished)
+            equations, members, here = equations.take(still), members[still], Leverage(*(v[still] for v in here))
+            state, bound, matrix = state[still], bound[still], None if matrix is None else matrix[still]
+        # A residual falls to its square, times a constant that the last step has shown. With the matrix of the last
+        # step it falls to a multiple of that, so that far from the tolerance the old matrix does as well.
+        if matrix is None or not within_reach:
+            matrix = jacobian(equations, here)
+        step = response(matrix, here.gap, nodes)
+        trial_state = state + (bound / np.maximum(np.abs(step).max(axis=1), bound))[:, None] * step
+        trial = evaluate(equations, trial_state, stable=stable)
         better = trial.residual < here.residual
-        if not better.all():
+        if better.all():
+            within_reach = bool((np.square(trial.residual) / here.residual).max() <= enough / _SAFETY)
+        else:
             # Rounding floor reached: Newton cannot improve a residual that is already certified.
             worse = ~better & ~(here.residual <= tolerance)
             if not worse.any() and not better.any():
-                return point, count
+                break
             # The plain iteration always moves towards the solution; follow it and trust smaller Newton steps.
-            kept = np.where(better[:, None], trial_state, start)
-            trial_state = np.where(worse[:, None], start + here.gap, kept)
-            step_bound[active] = np.where(worse, bound / 4, bound)
-            trial = evaluate(part, trial_state, stable=stable)
-        if isinstance(active, slice):
-            state, point = trial_state, trial
-            continue
-        state[active] = trial_state
-        for values, new in zip(point, trial, strict=True):
-            values[active] = new
-    worst = float(point.residual.max())
+            kept = np.where(better[:, None], trial_state, state)
+            trial_state = np.where(worse[:, None], state + here.gap, kept)
+            bound = np.where(worse, bound / 4, bound)
+            trial = evaluate(equations, trial_state, stable=stable)
+            within_reach = False
+        state, here = trial_state, trial
+    _store(solution, members, here)
+    worst = float(solution.residual.max())
     if worst <= tolerance:
-        return point, _MAX_STEPS
+        return solution, count
     raise NotConverged(_NAME, worst, tolerance, _ADVICE)
+
+
+def _store(solution: Leverage, members: NDArray[np.intp], found: Leverage) -> None:
+    """Write what was found for some members into the solution of all."""
+    if solution is not found:
+        for values, new in zip(solution, found, strict=True):
+            values[members] = new

@@ -26,10 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, trapezoidal_rule
-from gradstep.theory.bulk import Bulk
-from gradstep.theory.features import ConditionalFeatures
-from gradstep.theory.groups import Groups
 from gradstep.theory.stacks import identity
+from gradstep.theory.tables import Tables
 from gradstep.theory.uniform import UniformSolution
 
 __all__ = ["SharedDraw", "loss_covariance", "square_variance"]
@@ -46,9 +44,7 @@ class SharedDraw:
 
     Attributes
     ----------
-    features : ConditionalFeatures
-    groups : Groups
-    bulk : Bulk
+    tables : Tables
         Without a batch axis.
     teacher : ScalarFunction
     alignment : float
@@ -59,9 +55,7 @@ class SharedDraw:
         ``d - 1``, ``N`` and ``n``.
     """
 
-    features: ConditionalFeatures
-    groups: Groups
-    bulk: Bulk
+    tables: Tables
     teacher: ScalarFunction
     alignment: float
     noise: float
@@ -74,7 +68,7 @@ class SharedDraw:
 
         An odd activation has the nodes ``kappa > 0`` only: there the sign of kappa is one more random number.
         """
-        kappa = self.features.kappa[:, None]
+        kappa = self.tables.features.kappa[:, None]
         signs = np.array([1.0, -1.0] if kappa[0, 0] > 0 else [1.0])[:, None, None]
         rest = np.sqrt(max(1 - self.alignment**2, 0.0)) * _REST
         target = np.asarray(self.teacher(signs * self.alignment * kappa + rest), dtype=np.float64)
@@ -98,7 +92,7 @@ def loss_covariance(draw: SharedDraw, fits: UniformSolution) -> tuple[Array, Arr
     error : ndarray, shape (fits, nodes)
         ``E[(y - f)^2 | kappa]`` of each fit.
     """
-    features, weight, share = draw.features, draw.features.weight, draw.groups.weight
+    features, weight, share = draw.tables.features, draw.tables.features.weight, draw.tables.groups.weight
     point = fits.point
     nodes = len(weight)
     a, b = np.triu_indices(len(fits.learned))
@@ -135,20 +129,19 @@ def _ladder(
     draw: SharedDraw, fits: UniformSolution, a: NDArray[np.intp], b: NDArray[np.intp], count: Array, source: Array
 ) -> Array:
     """Return ``x - x0`` for pairs of fits."""
-    point, share, profile = fits.point, draw.bulk.share, draw.bulk.profile.T
+    point, share, profile = fits.point, draw.tables.bulk.share, draw.tables.bulk.profile.T
+    nodes = draw.tables.features.weight.size
     root = np.sqrt(point.density[:, None, :] * profile)
-    coupling = np.swapaxes(point.columns, 2, 3) @ point.dressed
-    slope = point.dressed / root[..., None]
-    own = (point.dressed * point.sample_weight[:, None, None, :]) @ np.swapaxes(point.columns, 2, 3)
+    coupling, slope = point.columns.mT @ point.dressed, point.dressed / root[..., None]
+    own = (point.dressed * point.sample_weight[:, None, None, :]) @ point.columns.mT
     own /= root[..., :, None] * root[..., None, :]
 
     def mixed(values: Array, scale: Array) -> Array:
         return np.asarray(np.einsum("j,pj...->p...", share, values[a] * values[b] * scale))
 
-    nodes = coupling.shape[-1]
     hop = np.empty((len(a), source.shape[1], source.shape[1]))
     hop[:, :nodes, :nodes] = draw.directions * mixed(coupling, np.ones(()))
-    hop[:, nodes:, :nodes] = draw.features.variance + mixed(slope, profile[..., None])
+    hop[:, nodes:, :nodes] = draw.tables.features.variance + mixed(slope, profile[..., None])
     hop[:, :nodes, nodes:] = np.swapaxes(hop[:, nodes:, :nodes], 1, 2)
     hop[:, nodes:, nodes:] = mixed(own, profile[:, :, None] * profile[:, None, :]) / draw.directions
     hop *= count[:, None, :]
@@ -172,6 +165,6 @@ def square_variance(draw: SharedDraw, fits: UniformSolution, error: Array) -> Ar
     square = draw.deviations(fits) ** 2
     second, fourth = (square @ _REST_WEIGHT).mean(axis=1), (square**2 @ _REST_WEIGHT).mean(axis=1)
     rest = error - draw.noise**2 - second
-    weight = draw.features.weight
+    weight = draw.tables.features.weight
     mean = ((second + rest) * weight).sum(axis=1)
     return np.asarray(((fourth + 6 * second * rest + 3 * rest**2) * weight).sum(axis=1) - mean**2)

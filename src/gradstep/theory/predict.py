@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from copy import copy
-from dataclasses import fields
-from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
-from gradstep.theory.bulk import Bulk, BulkModel, bulk_law, isotropic
-from gradstep.theory.features import ConditionalFeatures, conditional_features
-from gradstep.theory.groups import Groups, RowLaw, neuron_groups
+from gradstep.theory.bulk import BulkModel
+from gradstep.theory.groups import RowLaw
 from gradstep.theory.limits import limiting_prediction
 from gradstep.theory.own_output import given_own_output
 from gradstep.theory.prediction import Curve, Prediction
 from gradstep.theory.step import StepStatistics, step_statistics
+from gradstep.theory.tables import Sizes, Tables, stacked, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
 
 __all__ = ["predict", "predict_many"]
@@ -33,26 +31,14 @@ _BATCH = 256
 _LARGEST_STACK = 2**17
 
 Array = NDArray[np.float64]
-_Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
 
 
-class Sizes(NamedTuple):
-    """Sizes and penalty as the equations take them: real numbers, finite but for `n_step`."""
+@dataclass(frozen=True)
+class _Prepared:
+    """All of a prediction that is independent of the ridge fit."""
 
-    d: float
-    width: float
-    n_step: float
-    n: float
-    ridge: float
-
-
-class _Tables(NamedTuple):
     step: StepStatistics
-    features: ConditionalFeatures
-    groups: Groups
-    bulk: Bulk
-    #: The last three with a leading axis of length one, for problems that share them.
-    batched: tuple[ConditionalFeatures, Groups, Bulk]
+    tables: Tables
     #: Factor of the rows along the readout; the spiked random features model has none, but for an output of order one.
     shrinkage: float
     #: What members of a batch must have in common.
@@ -62,6 +48,11 @@ class _Tables(NamedTuple):
     bulk_variance: float
     kappa: Array
     target: Array
+
+    @cached_property
+    def shared(self) -> Tables:
+        """The tables with a leading axis of length one, for problems that share them."""
+        return stacked([self.tables])
 
 
 def predict(
@@ -131,7 +122,7 @@ def predict_many(
     if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
         raise InvalidInput("refine", refine, "an integer in [1, 16]")
     results: dict[int, Prediction] = {}
-    uniform: dict[tuple[int, ...], list[tuple[int, _Tables]]] = {}
+    uniform: dict[tuple[int, ...], list[tuple[int, _Prepared]]] = {}
     for index, problem in enumerate(problems):
         if not isinstance(problem, Problem):
             raise InvalidInput("problem", problem, "a gradstep.Problem")
@@ -141,21 +132,21 @@ def predict_many(
             continue
         law: RowLaw = rows or ("isotropic" if problem.is_limit else "network")
         model: BulkModel = bulk or ("structured" if law == "network" else "isotropic")
-        tables = _tables(_without_fit(problem), law, model, refine)
-        uniform.setdefault(tables.shape, []).append((index, tables))
+        prepared = _prepared(_without_fit(problem), law, model, refine)
+        uniform.setdefault(prepared.shape, []).append((index, prepared))
     for members in uniform.values():
         size = _batch_size(members[0][1])
         for start in range(0, len(members), size):
             batch = members[start : start + size]
             batch_problems = [problems[index] for index, _ in batch]
-            solved = _solve(batch_problems, [tables for _, tables in batch])
+            solved = _solve(batch_problems, [prepared for _, prepared in batch])
             results |= {index: p for (index, _), p in zip(batch, solved, strict=True)}
     return [results[index] for index in range(len(problems))]
 
 
-def _batch_size(tables: _Tables) -> int:
+def _batch_size(prepared: _Prepared) -> int:
     """Return how many members are best solved together."""
-    groups, nodes, classes, *_ = tables.shape
+    groups, nodes, classes, *_ = prepared.shape
     numbers = classes * nodes * max(groups, nodes)
     return max(1, min(_BATCH, _LARGEST_STACK // numbers))
 
@@ -172,26 +163,23 @@ def sizes_of(problem: Problem) -> Sizes:
 
 def _without_fit(problem: Problem) -> Problem:
     """Return the problem with the fields of the ridge fit set to one value: what is left determines the tables."""
-    if problem.is_limit:
-        return problem
     # A plain copy: validating fields that were validated before costs more than the solution's bookkeeping.
-    bare = copy(problem)
-    object.__setattr__(bare, "n", 1)
-    object.__setattr__(bare, "ridge", 1.0)
+    bare = object.__new__(Problem)
+    vars(bare).update(vars(problem), n=1, ridge=1.0)
     return bare
 
 
 @lru_cache(maxsize=1024)
-def _tables(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _Tables:
+def _prepared(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _Prepared:
     sizes = sizes_of(problem)
     if problem.is_limit and 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
         raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
     literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
     step = given_own_output(problem, literal, sizes.width)
     shrinkage = step.readout_shrinkage if rows == "network" or step is not literal else 1.0
-    features, groups, bulk = tables_of(problem, step, sizes, rows, model, refine)
-    shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(bulk.spike.any()))
-    batched = stacked([features]), stacked([groups]), stacked([bulk])
+    tables = tables_of(problem, step, sizes, rows, model, refine)
+    features, bulk = tables.features, tables.bulk
+    shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint))
     spike_strength = abs(literal.spike) * math.sqrt(sizes.width * problem.readout.second_moment)
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
@@ -201,54 +189,18 @@ def _tables(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _T
     if kappa[0] > 0:
         # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
         kappa, target = _mirrored(kappa), _mirrored(target)
-    return _Tables(
-        literal, features, groups, bulk, batched, shrinkage, shape, spike_strength, bulk_variance, kappa, target
-    )
+    return _Prepared(literal, tables, shrinkage, shape, spike_strength, bulk_variance, kappa, target)
 
 
-def tables_of(
-    problem: Problem,
-    step: StepStatistics,
-    sizes: Sizes,
-    rows: RowLaw = "network",
-    model: BulkModel = "structured",
-    refine: int = 1,
-) -> tuple[ConditionalFeatures, Groups, Bulk]:
-    """Return what the equations need to know of the functions, the readout law and a step."""
-    odd = problem.activation.parity == "odd"
-    groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
-    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
-    if model == "structured":
-        return features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step)
-    return features, groups, isotropic(len(groups.weight))
-
-
-def stacked(tables: Sequence[_Table]) -> _Table:
-    """Return tables of equal shapes as one, with a leading axis for the batch."""
-    kind = type(tables[0])
-    columns = ([getattr(t, f.name) for t in tables] for f in fields(kind))
-    return kind(*(np.stack(column) if len(column) > 1 else column[0][None] for column in columns))
-
-
-def _solve(problems: Sequence[Problem], tables: Sequence[_Tables]) -> list[Prediction]:
-    if all(t is tables[0] for t in tables):
-        features, groups, bulk = tables[0].batched
-    else:
-        features, groups = stacked([t.features for t in tables]), stacked([t.groups for t in tables])
-        bulk = stacked([t.bulk for t in tables])
-    sizes = np.array([sizes_of(p) for p in problems]).T
+def _solve(problems: Sequence[Problem], prepared: Sequence[_Prepared]) -> list[Prediction]:
+    first = prepared[0]
+    tables = first.shared if all(p is first for p in prepared) else stacked([p.tables for p in prepared])
+    numbers = [(*sizes_of(p), p.noise, q.shrinkage) for p, q in zip(problems, prepared, strict=True)]
+    dimension, width, _, samples, ridge, noise, shrinkage = np.array(numbers).T
     solution = solve(
-        features,
-        groups,
-        bulk,
-        noise=np.array([p.noise for p in problems]),
-        dimension=sizes[0],
-        width=sizes[1],
-        samples=sizes[3],
-        ridge=sizes[4],
-        shrinkage=np.array([t.shrinkage for t in tables]),
+        tables, noise=noise, dimension=dimension, width=width, samples=samples, ridge=ridge, shrinkage=shrinkage
     )
-    return [_prediction(p, t, solution, index) for index, (p, t) in enumerate(zip(problems, tables, strict=True))]
+    return [_prediction(p, q, solution, index) for index, (p, q) in enumerate(zip(problems, prepared, strict=True))]
 
 
 def _mirrored(half: Array) -> Array:
@@ -256,8 +208,8 @@ def _mirrored(half: Array) -> Array:
     return np.concatenate([-half[::-1], half])
 
 
-def _prediction(problem: Problem, tables: _Tables, solution: UniformSolution, index: int) -> Prediction:
-    kappa, target, learned = tables.kappa, tables.target, solution.learned[index]
+def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution, index: int) -> Prediction:
+    kappa, target, learned = prepared.kappa, prepared.target, solution.learned[index]
     if len(kappa) > len(learned):
         learned = _mirrored(learned)
     freedom = float(solution.degrees_of_freedom[index])
@@ -267,9 +219,9 @@ def _prediction(problem: Problem, tables: _Tables, solution: UniformSolution, in
         test_error=float(solution.test_error[index]),
         train_error=float(solution.train_error[index]),
         train_loss=float(solution.train_loss[index]),
-        alignment=tables.step.alignment,
-        spike_strength=tables.spike_strength,
-        bulk_variance=tables.bulk_variance,
+        alignment=prepared.step.alignment,
+        spike_strength=prepared.spike_strength,
+        bulk_variance=prepared.bulk_variance,
         degrees_of_freedom=freedom / _LARGE_DIMENSION if problem.is_limit else freedom,
         residual=float(solution.residual[index]),
         iterations=solution.iterations,

@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
-from gradstep.theory.bulk import Bulk
 from gradstep.theory.features import ConditionalFeatures
-from gradstep.theory.groups import Groups
 from gradstep.theory.loss_covariance import SharedDraw, loss_covariance, square_variance
-from gradstep.theory.predict import sizes_of, stacked, tables_of
+from gradstep.theory.predict import sizes_of
 from gradstep.theory.residual import residual_law
 from gradstep.theory.step import StepStatistics, step_statistics
+from gradstep.theory.tables import Tables, stacked, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
 
 __all__ = ["Spread", "predict_spread"]
@@ -39,7 +38,6 @@ _INTERPOLATES = 1e-3
 _TOLERANCE = 0.02
 
 Array = NDArray[np.float64]
-Tables = tuple[ConditionalFeatures, Groups, Bulk]
 
 
 @dataclass(frozen=True)
@@ -102,12 +100,12 @@ def predict_spread(problem: Problem) -> Spread:
     tables = tables_of(problem, step, sizes)
     here = _solve(problem, step, tables, np.array([ridge]))
     # The population is felt where its weight is that of the samples.
-    weight = tables[0].weight
+    weight = tables.features.weight
     change = _POPULATION_CHANGE * float((weight / (1 + here.point.leverage[0])).sum())
     fits = _solve(problem, step, tables, ridge * np.array([1, 1, 1 + _RIDGE_CHANGE]), np.array([0, change, 0]))
-    _check_derivatives(problem, tables[0], fits, change)
+    _check_derivatives(problem, tables.features, fits, change)
 
-    draw = SharedDraw(*tables, problem.teacher, step.alignment, problem.noise, d - 1, width, samples)
+    draw = SharedDraw(tables, problem.teacher, step.alignment, problem.noise, d - 1, width, samples)
     covariance, error = loss_covariance(draw, fits)
     derivatives = np.array([[-1 / change, 1 / change, 0], [1 + 1 / _RIDGE_CHANGE, 0, -1 / _RIDGE_CHANGE]]) / samples
     variance = np.diagonal(derivatives @ covariance @ derivatives.T) + _step_variance(problem, step, here)
@@ -120,13 +118,10 @@ def predict_spread(problem: Problem) -> Spread:
 def _solve(
     problem: Problem, step: StepStatistics, tables: Tables, ridge: Array, population: Array | None = None
 ) -> UniformSolution:
-    features, groups, bulk = tables
     d, width, _, samples, _ = sizes_of(problem)
     alike = np.ones(len(ridge))
     return solve(
-        stacked([features]),
-        stacked([groups]),
-        stacked([bulk]),
+        stacked([tables]),
         noise=problem.noise * alike,
         dimension=d * alike,
         width=width * alike,

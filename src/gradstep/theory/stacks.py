@@ -6,9 +6,9 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dgels, dgesv
+from scipy.linalg.lapack import dgels, dgesv, dpotrf
 
-__all__ = ["identity", "least_squares", "solved"]
+__all__ = ["cholesky", "identity", "inverses", "least_squares", "solved"]
 
 Array = NDArray[np.float64]
 
@@ -46,6 +46,51 @@ def solved(matrices: Array, right: Array) -> Array:
     if info > 0:
         raise np.linalg.LinAlgError("Singular matrix")
     return np.asarray(solution.reshape(right.shape), dtype=np.float64)
+
+
+def cholesky(matrices: Array) -> Array:
+    """Return the lower triangular factors of positive definite matrices.
+
+    Parameters
+    ----------
+    matrices : ndarray, shape (batch, size, size)
+
+    Returns
+    -------
+    ndarray, shape (batch, size, size)
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not positive definite.
+    """
+    if len(matrices) > 1:
+        return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
+    factor, info = dpotrf(matrices[0], lower=True, clean=True)
+    if info > 0:
+        raise np.linalg.LinAlgError("Matrix is not positive definite")
+    return np.asarray(factor, dtype=np.float64)[None]
+
+
+def inverses(matrices: Array) -> Array:
+    """Return the inverses of matrices.
+
+    Parameters
+    ----------
+    matrices : ndarray, shape (..., size, size)
+
+    Returns
+    -------
+    ndarray, shape (..., size, size)
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is singular.
+    """
+    if matrices.size != matrices.shape[-1] ** 2:
+        return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
+    return solved(matrices, identity(matrices.shape[-1]).reshape(matrices.shape))
 
 
 def least_squares(matrices: Array, values: Array) -> Array:

@@ -8,17 +8,17 @@ carry a leading batch axis, of length one where a table is shared.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.theory.bulk import Bulk
-from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.groups import Groups
-from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, inner, response, solve_leverage
-from gradstep.theory.stacks import identity, least_squares, solved
+from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, inner, jacobian, response, solve_leverage
+from gradstep.theory.stacks import cholesky, identity, inverses, least_squares, solved
+from gradstep.theory.tables import Tables
 
 __all__ = ["UniformSolution", "solve"]
 
@@ -69,10 +69,6 @@ class UniformSolution(NamedTuple):
     iterations: int
 
 
-def _column(matrix: NDArray[Any], vector: NDArray[Any]) -> Array:
-    return np.asarray((matrix @ vector[..., None])[..., 0], dtype=np.float64)
-
-
 class _Tilt(NamedTuple):
     """Change of the resolvent along the readout at initialisation, in the basis of normalised groups.
 
@@ -93,13 +89,15 @@ def _tilt(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array
     """Return the change at ``A`` and ``A - ridge - V2``, both of shape (batch, groups)."""
     square, direction = groups.readout_direction
     # The correction is felt only where all neurons are nearly alike: one resolvent along the direction is enough.
-    along = direction**2
-    a = (along * inverse_resolvent).sum(axis=1, keepdims=True)
-    share = 1 - shrinkage[:, None] ** 2
-    lost = share * (along * own).sum(axis=1, keepdims=True)
-    excess = square * lost / (a - lost)
-    scale = square / (a - lost) ** 2
-    return _Tilt(direction, excess, np.sqrt(1 + excess) - 1, scale * (lost - share * a), scale * share * a)
+    along = np.square(direction)
+    a, share = np.vecdot(along, inverse_resolvent)[:, None], 1 - np.square(shrinkage[:, None])
+    lost = share * np.vecdot(along, own)[:, None]
+    left = a - lost
+    scale = square / left
+    excess = scale * lost
+    scale /= left
+    by_variance = scale * share * a
+    return _Tilt(direction, excess, np.sqrt(1 + excess) - 1, scale * lost - by_variance, by_variance)
 
 
 def _penalised(rows: Array, values: Array, root: Array, target: Array) -> Array:
@@ -115,7 +113,7 @@ class _Fit(NamedTuple):
     free: Array
 
 
-def _separate_fit(spikes: Array, values: Array, level: Array, bulk: Bulk, point: Leverage) -> _Fit:
+def _separate_fit(spikes: Array, values: Array, level: Array, root: Array, linear_gain: Array) -> _Fit:
     """Fit the teacher along the spike, and its rest by the bulk, which then know nothing of each other.
 
     Parameters
@@ -124,51 +122,57 @@ def _separate_fit(spikes: Array, values: Array, level: Array, bulk: Bulk, point:
         Means of the features, a unit of each unknown, and of the teacher at the weighed nodes.
     level : ndarray, shape (batch, special, groups)
         What the teacher's rest gives to each special direction.
+    root : ndarray, shape (batch, special, groups)
+        ``D_j^1/2``.
+    linear_gain : ndarray, shape (batch, groups, groups)
+        ``V1``.
     """
-    one = np.broadcast_to(identity(spikes.shape[2]), (len(spikes), *spikes.shape[2:] * 2))
-    unknowns = _penalised(spikes, values, one, np.zeros_like(point.density))
-    root = np.sqrt(point.density[:, None, :] * np.swapaxes(bulk.special_profile, 1, 2))
-    rest = solved(inner(point.linear_gain, root), (root * level)[..., None])[..., 0]
-    return _Fit(unknowns, root * rest, rest)
+    batch, _, groups = spikes.shape
+    one, zero = np.broadcast_to(identity(groups), (batch, groups, groups)), np.zeros((batch, groups))
+    unknowns = _penalised(spikes, values, one, zero)
+    free = solved(inner(linear_gain, root), (root * level)[..., None])[..., 0]
+    return _Fit(unknowns, root * free, free)
 
 
-def _joint_fit(spikes: Array, values: Array, spread: Array, level: Array, bulk: Bulk, point: Leverage) -> _Fit:
+def _joint_fit(
+    spikes: Array, values: Array, level: Array, root: Array, linear_gain: Array, spread: Array, bulk: Bulk
+) -> _Fit:
     """Fit both at once where a row's mean off the spike follows its projection on it.
 
-    In special direction ``j`` the rows, weighed by the fit, overlap with the inputs by ``o_j = P_j m + e_j`` (groups):
-    the pull times the means ``m = spread @ unknowns``, and a rest that is free at the price ``e_j^2 / D_j``. But
-    ``sum_j spike_j e_j = 0``: beyond its projection a row has no component along the spike. At given means a multiplier
-    ``mu`` of this constraint leaves each direction alone,
+    In special direction ``j`` the rows, weighed by the fit, overlap with the inputs by ``P_j m + D_j^1/2 f_j``
+    (groups): the pull times the means ``m = spread @ unknowns``, and a rest that is free at the price ``f_j^2``. But
+    ``sum_j spike_j D_j^1/2 f_j = 0``: beyond its projection a row has no component along the spike. At given means a
+    multiplier ``mu`` of this constraint leaves each direction alone,
 
-        e_j = (1 + D_j V1)^-1 D_j (level_j + spike_j mu - V1 P_j m),
+        (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu - V1 P_j m),
 
-    and what is left is quadratic in the means.
+    and what is left is quadratic in the means: half its gradient is ``-sum_j P_j D_j^-1/2 f_j``, the pull being
+    orthogonal to the spike.
     """
-    pull = np.swapaxes(bulk.pull, 1, 2)
-    price = point.density[:, None, :] * np.swapaxes(bulk.special_profile, 1, 2)
-    dressing = np.linalg.inv(identity(price.shape[2]) + price[..., None] * point.linear_gain[:, None])
-    # Overlaps at multiplier zero, per unit of each mean and without means; then per unit of each multiplier.
-    overlaps = np.concatenate([dressing * pull[:, :, None, :], dressing @ (price * level)[..., None]], axis=3)
-    by_multiplier = dressing * (bulk.spike[:, :, None] * price)[:, :, None, :]
-    along = bulk.spike[..., None, None]
-    multiplier = solved((along * by_multiplier).sum(axis=1), (along * overlaps).sum(axis=1))
-    overlaps -= by_multiplier @ multiplier[:, None]
-    # Half the gradient by the unknowns, per unit of each mean and without means.
-    excess = point.linear_gain[:, None] @ overlaps
-    excess[..., -1] -= level
-    gradient = np.swapaxes(spread, 1, 2) @ (pull[..., None] * excess).sum(axis=1)
-    factor = np.linalg.cholesky(identity(spikes.shape[2]) + gradient[..., :-1] @ spread)
-    target = solved(factor, -gradient[..., -1:])[..., 0]
-    unknowns = _penalised(spikes, values, np.swapaxes(factor, 1, 2), target)
-    mean = _column(spread, unknowns)[:, None]
-    overlap = _column(overlaps[..., :-1], mean) + overlaps[..., -1]
-    return _Fit(unknowns, overlap, (overlap - pull * mean) / np.sqrt(price))
+    batch, special, groups = root.shape
+    pull, along = bulk.pull.mT, bulk.spike[..., None] * root
+    # Per unit of each mean, without means, per unit of each multiplier.
+    asked = np.empty((batch, special, groups, 2 * groups + 1))
+    np.multiply(linear_gain[:, None], -pull[:, :, None], out=asked[..., :groups])
+    asked[..., groups] = level
+    asked[..., groups + 1 :] = bulk.spike[..., None, None] * identity(groups)
+    asked *= root[..., None]
+    free = inverses(inner(linear_gain, root)) @ asked
+    constraint = (along[..., None] * free).sum(axis=1)
+    free, by_multiplier = free[..., : groups + 1], free[..., groups + 1 :]
+    multiplier = solved(constraint[..., groups + 1 :], constraint[..., : groups + 1])
+    free = free - by_multiplier @ multiplier[:, None]
+    gradient = spread.mT @ ((pull / root)[..., None] * free).sum(axis=1)
+    factor = cholesky(identity(groups) - gradient[..., :groups] @ spread)
+    target = solved(factor, gradient[..., groups:])[..., 0]
+    unknowns = _penalised(spikes, values, factor.mT, target)
+    mean = np.matvec(spread, unknowns)[:, None]
+    rest = np.matvec(free[..., :groups], mean) + free[..., groups]
+    return _Fit(unknowns, pull * mean + root * rest, rest)
 
 
 def solve(
-    features: ConditionalFeatures,
-    groups: Groups,
-    bulk: Bulk,
+    tables: Tables,
     *,
     noise: Array,
     dimension: Array,
@@ -183,10 +187,8 @@ def solve(
 
     Parameters
     ----------
-    features : ConditionalFeatures
-    groups : Groups
-    bulk : Bulk
-        Tables with a leading axis of length one or batch.
+    tables : Tables
+        With a leading axis of length one or batch.
     noise : ndarray, shape (batch,)
         Standard deviation of the label noise.
     dimension, width, samples, ridge : ndarray, shape (batch,)
@@ -209,78 +211,69 @@ def solve(
     NotConverged
         If the fixed point does not reach `tolerance`, the fit is singular to rounding, or the errors' average is.
     """
-    g0, g2 = features.mean, features.variance
-    h0, h1, weight = features.teacher_mean, features.teacher_slope, features.weight
-    label_square = features.teacher_square + noise[:, None] ** 2
-    neurons, directions = width[:, None] * groups.weight, dimension - 1
-    profile = np.swapaxes(bulk.profile, 1, 2)
-    equations = LeverageEquations(
-        features.slope, g2, weight, neurons, directions, samples, ridge, bulk.share, profile, population
-    )
+    features, bulk, weight = tables.features, tables.bulk, tables.features.weight
+    equations = LeverageEquations(tables.leverage, width, dimension - 1, samples, ridge, population)
     point, iterations = solve_leverage(equations, tolerance)
-    sample_weight, a = point.sample_weight, point.inverse_resolvent
-    resolvent = neurons / a
+    leverage, sample_weight, a = point.leverage, point.sample_weight, point.inverse_resolvent
+    mass = equations.neurons * point.resolvent
 
-    own = a - ridge[:, None] - _column(g2, sample_weight)
-    tilt = _tilt(a, own, groups, shrinkage)
+    own = a - ridge[:, None] - np.matvec(features.variance, sample_weight)
+    tilt = _tilt(a, own, tables.groups, shrinkage)
 
     # Means: the spikes with their finite ridge cost. Solved as least squares, because near-equal groups make the normal
     # equations lose the digits that carry the overlap with the bulk.
     stretched = tilt.stretch * tilt.direction
-    spread = np.sqrt(resolvent)[:, :, None] * (identity(len(a[0])) + tilt.direction[:, :, None] * stretched[:, None, :])
+    spread = np.sqrt(mass)[:, :, None] * (identity(len(a[0])) + tilt.direction[:, :, None] * stretched[:, None, :])
     half_weight = np.sqrt(sample_weight)
-    spikes = np.swapaxes(g0 * half_weight[:, None, :], 1, 2) @ spread
-    values = half_weight * h0
-    level = bulk.teacher[..., None] * _column(features.slope, sample_weight * h1)[:, None, :]
+    spikes = (features.mean * half_weight[:, None, :]).mT @ spread
+    values = half_weight * features.teacher_mean
+    level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None, :]
+    root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
     try:
-        if bulk.spike.any():
-            unknowns, overlap, free = _joint_fit(spikes, values, spread, level, bulk, point)
+        if tables.joint:
+            unknowns, overlap, free = _joint_fit(spikes, values, level, root, point.linear_gain, spread, bulk)
         else:
-            unknowns, overlap, free = _separate_fit(spikes, values, level, bulk, point)
+            unknowns, overlap, free = _separate_fit(spikes, values, level, root, point.linear_gain)
     except np.linalg.LinAlgError as singular:
         # Features of low rank almost without ridge.
         raise NotConverged("the fit of the means", math.inf, tolerance, "Raise the ridge.") from singular
-    learned = _column(spikes, unknowns) / half_weight
+    learned = np.matvec(spikes, unknowns) / half_weight
     slopes = overlap @ features.slope
-    rest_slope = (bulk.teacher[:, :, None] * slopes).sum(axis=1)
 
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
-    along = (unknowns * tilt.direction).sum(axis=1, keepdims=True) / (1 + tilt.stretch)
-    mean = unknowns - along * stretched
-    part = (along * tilt.direction) ** 2
-    direct = tilt.by_variance * part
-    mean_power = mean * (mean + tilt.excess * along * tilt.direction) + a * tilt.by_resolvent * part
-    base = label_square - 2 * h0 * learned - 2 * h1 * rest_slope + learned**2 + (slopes**2).sum(axis=1)
-    base = base + _column(np.swapaxes(g2, 1, 2), direct)
-    power = mean_power / neurons + (free**2).sum(axis=1) / (point.density * a * directions[:, None])
-    sources = np.concatenate([base / point.leverage, -power], axis=1)
+    along = (np.vecdot(unknowns, tilt.direction)[:, None] / (1 + tilt.stretch)) * tilt.direction
+    mean, square = unknowns - tilt.stretch * along, np.square(along)
+    direct = tilt.by_variance * square
+    power = mean * (mean + tilt.excess * along) + a * tilt.by_resolvent * square + np.square(free).sum(axis=1)
+    base = tables.hidden_square + np.square(noise)[:, None] + np.vecmat(direct, features.variance)
+    base += np.square(learned - features.teacher_mean)
+    base += np.square(slopes - bulk.teacher[..., None] * features.teacher_slope[:, None]).sum(axis=1)
+    nodes = leverage.shape[1]
+    sources = np.concatenate([base / leverage, power / equations.neurons], axis=1)
     try:
-        changes = response(equations, point, sources)
+        changes = response(jacobian(equations, point), sources, nodes)
     except np.linalg.LinAlgError as singular:
         raise NotConverged("the response of the errors", math.inf, tolerance, "Raise the ridge.") from singular
-    nodes = base.shape[1]
-    error = point.leverage * changes[:, :nodes]
-    readout_norm = (direct - resolvent * changes[:, nodes:]).sum(axis=1)
-    train_error = (weight * error / (1 + point.leverage) ** 2).sum(axis=1)
+    error = leverage * changes[:, :nodes]
+    readout_norm = (direct + mass * changes[:, nodes:]).sum(axis=1)
+    part = weight * error
+    train_error = np.vecdot(part, np.square(point.left))
     # A mean square below zero is rounding, and much of it at the last nodes of kappa is an average cut off: both happen
     # with features of which a few inputs are so large that they hide all others.
-    part = weight * error
-    far = np.abs(features.kappa)
-    last = far >= far.max(axis=1, keepdims=True)
-    scale = np.abs(part).sum(axis=1) + (weight * label_square).sum(axis=1)
-    lost = np.max(np.maximum(-part, np.where(last, part, 0.0)).max(axis=1) / scale)
+    scale = np.abs(part).sum(axis=1) + tables.label_square + np.square(noise)
+    lost = float((np.maximum(-part, tables.outermost * part).max(axis=1) / scale).max())
     if not lost <= _LOST:
         advice = "Use a smaller step, or an activation that grows more slowly."
-        raise NotConverged("the average of the errors along the spike", float(lost), _LOST, advice)
+        raise NotConverged("the average of the errors along the spike", lost, _LOST, advice)
     return UniformSolution(
-        test_error=(weight * error).sum(axis=1) - noise**2,
+        test_error=part.sum(axis=1) - np.square(noise),
         train_error=train_error,
         train_loss=train_error + ridge / samples * readout_norm,
-        degrees_of_freedom=(equations.sampling * point.leverage / (1 + point.leverage)).sum(axis=1),
+        degrees_of_freedom=samples * np.vecdot(weight, leverage * point.left),
         residual=point.residual,
         readout_norm=readout_norm,
         learned=learned,
-        rest_slope=rest_slope,
+        rest_slope=np.vecmat(bulk.teacher, slopes),
         slopes=slopes,
         mean_field=mean,
         free_overlap=free,

@@ -1,0 +1,116 @@
+"""What the equations of the uniform equivalent know of the functions, the readout law and the step.
+
+Everything here is independent of the samples and the penalty of the ridge fit, and is made once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.problem import Problem
+from gradstep.theory.bulk import Bulk, BulkModel, bulk_law, isotropic
+from gradstep.theory.features import ConditionalFeatures, conditional_features
+from gradstep.theory.groups import Groups, RowLaw, neuron_groups
+from gradstep.theory.leverage import LeverageTable
+from gradstep.theory.step import StepStatistics
+
+__all__ = ["Sizes", "Tables", "stacked", "tables_of"]
+
+Array = NDArray[np.float64]
+_Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
+
+
+class Sizes(NamedTuple):
+    """Sizes and penalty as the equations take them: real numbers, finite but for `n_step`."""
+
+    d: float
+    width: float
+    n_step: float
+    n: float
+    ridge: float
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Tables of one problem, or of several with a leading axis (see `stacked`).
+
+    Attributes
+    ----------
+    features : ConditionalFeatures
+    groups : Groups
+    bulk : Bulk
+    """
+
+    features: ConditionalFeatures
+    groups: Groups
+    bulk: Bulk
+
+    # What follows is for stacked tables.
+
+    @cached_property
+    def leverage(self) -> LeverageTable:
+        """What the fixed point needs."""
+        features, bulk = self.features, self.bulk
+        return LeverageTable(
+            features.slope, features.variance, features.weight, self.groups.weight, bulk.share, bulk.profile.mT
+        )
+
+    @cached_property
+    def joint(self) -> bool:
+        """Whether the spike direction is no eigenvector of the rows' covariance."""
+        return bool(self.bulk.spike.any())
+
+    @cached_property
+    def hidden_square(self) -> Array:
+        """What of the labels neither their mean nor their slope given kappa explains, shape (batch, nodes)."""
+        features = self.features
+        return np.asarray(features.teacher_square - features.teacher_mean**2 - features.teacher_slope**2)
+
+    @cached_property
+    def label_square(self) -> Array:
+        """Mean square of the teacher, shape (batch,)."""
+        return np.asarray(np.vecdot(self.features.weight, self.features.teacher_square))
+
+    @cached_property
+    def outermost(self) -> Array:
+        """One at the last nodes of kappa and zero at all others, shape (batch, nodes)."""
+        far = np.abs(self.features.kappa)
+        return np.asarray(far >= far.max(axis=1, keepdims=True), dtype=np.float64)
+
+
+def tables_of(
+    problem: Problem,
+    step: StepStatistics,
+    sizes: Sizes,
+    rows: RowLaw = "network",
+    model: BulkModel = "structured",
+    refine: int = 1,
+) -> Tables:
+    """Return the tables of one problem, without a leading axis."""
+    odd = problem.activation.parity == "odd"
+    groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
+    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
+    if model == "structured":
+        return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step))
+    return Tables(features, groups, isotropic(len(groups.weight)))
+
+
+def stacked(members: Sequence[Tables]) -> Tables:
+    """Return tables of equal shapes as one, with a leading axis for the batch."""
+    return Tables(
+        _stacked([t.features for t in members]),
+        _stacked([t.groups for t in members]),
+        _stacked([t.bulk for t in members]),
+    )
+
+
+def _stacked(tables: Sequence[_Table]) -> _Table:
+    kind = type(tables[0])
+    columns = ([getattr(t, f.name) for t in tables] for f in fields(kind))
+    return kind(*(np.stack(column) if len(column) > 1 else column[0][None] for column in columns))

@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from gradstep.errors import NotConverged
 from gradstep.theory.stacks import identity, inverses, solved
@@ -42,11 +41,13 @@ __all__ = [
 #: Largest residual of a solution, relative.
 TOLERANCE = 1e-10
 _MAX_STEPS = 60
-#: A leverage below the smallest is none: the features of a saturated activation vanish, and a logarithm must not.
-_SMALLEST, _LARGEST = 1e-200, 1e300
+#: Longest step of Newton's method in logarithms.
+_LONGEST_STEP = 4.0
+#: A variance below the smallest is none: the features of a saturated activation vanish, and a logarithm must not.
+_SMALLEST = 1e-200
 #: Most that a step with an old matrix may lose to one with a new matrix, if it is to do as well.
 _SAFETY = 100
-#: Error in log V from which Newton's method takes over.
+#: Error of log V to which the first guess solves its equation.
 _NEAR = 1e-3
 _NAME = "the fixed point of the uniform equivalent"
 _ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
@@ -89,6 +90,9 @@ class LeverageTable:
     fraction: Array
     share: Array = field(default_factory=lambda: np.ones((1, 1)))
     profile: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variance", np.maximum(self.variance, _SMALLEST))
 
     @cached_property
     def average(self) -> _Average:
@@ -152,7 +156,12 @@ class LeverageEquations:
     @cached_property
     def per_direction(self) -> Array:
         """``N_g / (d - 1)``, shape (batch, groups)."""
-        return np.asarray(self.neurons / self.dimension[:, None])
+        return np.asarray(self.neurons / self.directions)
+
+    @cached_property
+    def directions(self) -> Array:
+        """``d - 1``, for each group, shape (batch, groups)."""
+        return self.dimension[:, None] * np.ones_like(self.table.fraction)
 
     @cached_property
     def sampling(self) -> Array:
@@ -236,7 +245,7 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     nodes = slope.shape[2]
     values = np.exp(state)
     leverage, resolvent = values[:, :nodes], values[:, nodes:]
-    left = 1 / (1 + leverage)
+    left = np.reciprocal(1 + leverage)
     sample_weight = equations.weighed(left)
     linear_gain = (slope * sample_weight[:, None]) @ slope.mT
     density = equations.per_direction * resolvent
@@ -250,7 +259,7 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     # The part of a group in the leverage of a node is that of the node in the group's resolvent.
     variance = density[:, :, None] * table.variance
     gain = table.mixed(columns * dressed) + variance
-    next_leverage = np.maximum(equations.dimension[:, None] * gain.sum(axis=1), _SMALLEST)
+    next_leverage = np.vecmat(equations.directions, gain)
     next_resolvent = density / (equations.ridge[:, None] * density + np.matvec(gain, sample_weight))
     following = np.concatenate([next_leverage, next_resolvent], axis=1)
     gap = np.log(following) - state
@@ -296,7 +305,7 @@ def _guess(equations: LeverageEquations) -> Array:
     gain = average.common / damping[:, None, None] + average.rest
     leverage = (equations.width * resolvent)[:, None] * np.vecmat(table.fraction, gain)
     inverse = ridge[:, None] + np.matvec(gain, equations.weighed(1 / (1 + leverage)))
-    return np.asarray(np.log(np.concatenate([np.maximum(leverage, _SMALLEST), 1 / inverse], axis=1)))
+    return np.asarray(np.log(np.concatenate([leverage, 1 / inverse], axis=1)))
 
 
 def _average_neuron(
@@ -305,29 +314,40 @@ def _average_neuron(
     """Solve the equations for one average neuron and one average input (random features without a spike).
 
     There ``A = 1/R`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a function that falls
-    in ``log V``. Returns ``R`` and ``1 + D V1``.
+    in ``log V``. Newton's method starts where no neuron is in the way of another, and a bisection keeps it from running
+    away. Returns ``R`` and ``1 + D V1``.
     """
 
-    def resolvent(log_leverage: float) -> tuple[float, float]:
-        share_of_samples = samples / (1 + math.exp(log_leverage))
-        gain = linear * share_of_samples
-        base = ridge + nonlinear * share_of_samples
+    def positive_root(b: float, c: float) -> float:
+        """Return the positive root of ``x^2 - b x - c``, by the branch without cancellation."""
+        root = math.sqrt(b * b + 4 * c)
+        return (b + root) / 2 if b >= 0 else 2 * c / (root - b)
+
+    power = linear + nonlinear
+    start = positive_root((power * (width - samples) - ridge) / ridge, width * power / ridge)
+    log_leverage, low, high = math.log(max(start, _SMALLEST)), -math.inf, math.inf
+    for _ in range(_MAX_STEPS):
+        leverage = math.exp(log_leverage)
+        fitted = leverage / (1 + leverage)
+        gain, base = linear * samples / (1 + leverage), nonlinear * samples / (1 + leverage)
         crowd = width / dimension * gain
-        b = base + gain - crowd
-        root = math.sqrt(b * b + 4 * base * crowd)
-        # The branch without cancellation.
-        a = (b + root) / 2 if b >= 0 else 2 * base * crowd / (root - b)
-        return 1 / a, 1 + crowd / a
-
-    def image(log_leverage: float) -> float:
-        r, damping = resolvent(log_leverage)
-        return math.log(min(max(width * r * (linear / damping + nonlinear), _SMALLEST), _LARGEST))
-
-    # The right-hand side rises with V: what it makes of the least and the largest V lies on both sides of the solution.
-    low, high = image(-math.inf) - _NEAR, image(math.log(_LARGEST)) + _NEAR
-    # NaN, where numbers have left their range, is met again by Newton's method, which says so.
-    found = brentq(lambda v: image(v) - v, low, high, xtol=_NEAR) if low < high else low
-    return resolvent(found)
+        b = ridge + base + gain - crowd
+        a = positive_root(b, (ridge + base) * crowd)
+        damping = 1 + crowd / a
+        image = linear / damping + nonlinear
+        gap = math.log(width / a * image / leverage)
+        low, high = (log_leverage, high) if gap > 0 else (low, log_leverage)
+        # Derivatives by log V, over the part of a sample that is fitted.
+        slope_a = -((base + gain - crowd) * a + (2 * base + ridge) * crowd) / (2 * a - b)
+        slope_damping = -crowd / a * (1 + slope_a / a)
+        slope = fitted * (-slope_a / a - linear * slope_damping / (damping**2 * image)) - 1
+        step = -gap / slope if slope < 0 else math.copysign(_LONGEST_STEP, gap)
+        if abs(step) < _NEAR:
+            break
+        log_leverage += min(max(step, -_LONGEST_STEP), _LONGEST_STEP)
+        if not low < log_leverage < high:
+            log_leverage = (low + high) / 2
+    return 1 / a, damping
 
 
 def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
@@ -346,10 +366,8 @@ def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
     matrix[:, nodes:, :nodes] = source
     matrix[:, nodes:, nodes:] = mixed(np.square(one - point.inverse))
     matrix[:, :, :nodes] *= (equations.sampling * point.leverage * np.square(point.left))[:, None]
-    per_node, per_group = (
-        equations.dimension[:, None] / point.following[:, :nodes],
-        point.following[:, nodes:] / point.density,
-    )
+    per_node = equations.dimension[:, None] / point.following[:, :nodes]
+    per_group = point.following[:, nodes:] / point.density
     matrix *= np.concatenate([per_node, per_group], axis=1)[:, :, None]
     return np.subtract(identity(nodes + groups), matrix, out=matrix)
 
@@ -407,41 +425,39 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
     state = _guess(equations)
     here = solution = evaluate(equations, state, stable=stable)
     members, enough, nodes = np.arange(len(state)), tolerance / 10, here.leverage.shape[1]
-    bound = np.full(len(state), 4.0)
-    matrix, within_reach = None, False
+    last, bound, matrix = np.full(len(state), np.inf), np.full(len(state), _LONGEST_STEP), None
     for count in range(_MAX_STEPS):
-        unfinished = ~(here.residual <= enough)
-        if not unfinished.all():
-            if len(unfinished) == len(solution.residual) and not unfinished.any():
+        finished = here.residual <= enough
+        if finished.any():
+            if finished.all() and len(finished) == len(solution.residual):
                 return here, count
             _store(solution, members, here)
-            if not unfinished.any():
+            if finished.all():
                 return solution, count
-            still = np.flatnonzero(unfinished)
-            equations, members, here = equations.take(still), members[still], Leverage(*(v[still] for v in here))
-            state, bound, matrix = state[still], bound[still], None if matrix is None else matrix[still]
+            left = np.flatnonzero(~finished)
+            equations, members, here = equations.take(left), members[left], Leverage(*(v[left] for v in here))
+            state, last, bound, matrix = state[left], last[left], bound[left], None if matrix is None else matrix[left]
         # A residual falls to its square, times a constant that the last step has shown. With the matrix of the last
         # step it falls to a multiple of that, so that far from the tolerance the old matrix does as well.
-        if matrix is None or not within_reach:
+        if matrix is None or not (np.square(here.residual) / last).max() <= enough / _SAFETY:
             matrix = jacobian(equations, here)
         step = response(matrix, here.gap, nodes)
-        trial_state = state + (bound / np.maximum(np.abs(step).max(axis=1), bound))[:, None] * step
-        trial = evaluate(equations, trial_state, stable=stable)
+        longest = np.abs(step).max(axis=1)
+        if (longest > bound).any():
+            step *= (bound / np.maximum(longest, bound))[:, None]
+        following = state + step
+        trial = evaluate(equations, following, stable=stable)
         better = trial.residual < here.residual
-        if better.all():
-            within_reach = bool((np.square(trial.residual) / here.residual).max() <= enough / _SAFETY)
-        else:
+        if not better.all():
             # Rounding floor reached: Newton cannot improve a residual that is already certified.
             worse = ~better & ~(here.residual <= tolerance)
             if not worse.any() and not better.any():
                 break
             # The plain iteration always moves towards the solution; follow it and trust smaller Newton steps.
-            kept = np.where(better[:, None], trial_state, state)
-            trial_state = np.where(worse[:, None], state + here.gap, kept)
-            bound = np.where(worse, bound / 4, bound)
-            trial = evaluate(equations, trial_state, stable=stable)
-            within_reach = False
-        state, here = trial_state, trial
+            following = np.where(worse[:, None], state + here.gap, np.where(better[:, None], following, state))
+            trial = evaluate(equations, following, stable=stable)
+            bound, matrix = np.where(worse, bound / 4, bound), None
+        state, last, here = following, here.residual, trial
     _store(solution, members, here)
     worst = float(solution.residual.max())
     if worst <= tolerance:

@@ -151,17 +151,16 @@ def _joint_fit(
     """
     batch, special, groups = root.shape
     pull, along = bulk.pull.mT, bulk.spike[..., None] * root
-    # Per unit of each mean, without means, per unit of each multiplier.
-    asked = np.empty((batch, special, groups, 2 * groups + 1))
+    inverse = inverses(inner(linear_gain, root))
+    # Per unit of each mean and without means; then per unit of each multiplier.
+    asked = np.empty((batch, special, groups, groups + 1))
     np.multiply(linear_gain[:, None], -pull[:, :, None], out=asked[..., :groups])
     asked[..., groups] = level
-    asked[..., groups + 1 :] = bulk.spike[..., None, None] * identity(groups)
     asked *= root[..., None]
-    free = inverses(inner(linear_gain, root)) @ asked
-    constraint = (along[..., None] * free).sum(axis=1)
-    free, by_multiplier = free[..., : groups + 1], free[..., groups + 1 :]
-    multiplier = solved(constraint[..., groups + 1 :], constraint[..., : groups + 1])
-    free = free - by_multiplier @ multiplier[:, None]
+    free, by_multiplier = inverse @ asked, inverse * along[:, :, None]
+    along = along[..., None]
+    multiplier = solved((along * by_multiplier).sum(axis=1), (along * free).sum(axis=1))
+    free -= by_multiplier @ multiplier[:, None]
     gradient = spread.mT @ ((pull / root)[..., None] * free).sum(axis=1)
     factor = cholesky(identity(groups) - gradient[..., :groups] @ spread)
     target = solved(factor, gradient[..., groups:])[..., 0]

@@ -44,10 +44,10 @@ def test_least_squares(shape):
     np.testing.assert_array_equal(values, kept[1])
 
 
-@given(SHAPES)
-@settings(max_examples=40, deadline=None)
+@given(st.tuples(st.integers(1, 3), st.one_of(st.integers(1, 8), st.integers(15, 18)), st.integers(0, 2**32 - 1)))
+@settings(max_examples=60, deadline=None)
 def test_inverses_and_triangular_factors(shape):
-    batch, size, _, seed = shape
+    batch, size, seed = shape
     rng = np.random.default_rng(seed)
     roots = np.eye(size) + rng.uniform(-0.5, 0.5, (batch, size, size)) / size
     matrices = roots @ roots.mT
@@ -62,8 +62,11 @@ def test_inverses_and_triangular_factors(shape):
 def test_singular_is_refused(batch):
     with pytest.raises(np.linalg.LinAlgError):
         solved(np.zeros((batch, 2, 2)), np.ones((batch, 2, 1)))
-    with pytest.raises(np.linalg.LinAlgError):
-        inverses(np.zeros((batch, 2, 2)))
+    for size in (2, 20):
+        with pytest.raises(np.linalg.LinAlgError):
+            inverses(np.zeros((batch, size, size)))
+        # What is not finite shows in the result: an equation solver looks there.
+        assert np.isnan(inverses(np.full((batch, size, size), np.nan))).all()
     with pytest.raises(np.linalg.LinAlgError):
         cholesky(np.full((batch, 2, 2), -1.0))
     with pytest.raises(np.linalg.LinAlgError):

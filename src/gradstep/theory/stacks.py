@@ -6,9 +6,12 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dgels, dgesv, dpotrf
+from scipy.linalg.lapack import dgels, dgesv, dposv, dpotrf
 
 __all__ = ["cholesky", "identity", "inverses", "least_squares", "solved"]
+
+#: Size from which a call of LAPACK for each matrix is worth its overhead.
+_WORTH_A_CALL = 16
 
 Array = NDArray[np.float64]
 
@@ -73,7 +76,7 @@ def cholesky(matrices: Array) -> Array:
 
 
 def inverses(matrices: Array) -> Array:
-    """Return the inverses of matrices.
+    """Return the inverses of positive definite matrices.
 
     Parameters
     ----------
@@ -82,15 +85,27 @@ def inverses(matrices: Array) -> Array:
     Returns
     -------
     ndarray, shape (..., size, size)
+        Of NaN where a matrix is not finite.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If a matrix is singular.
     """
-    if matrices.size != matrices.shape[-1] ** 2:
-        return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
-    return solved(matrices, identity(matrices.shape[-1]).reshape(matrices.shape))
+    size = matrices.shape[-1]
+    stack = matrices.reshape(-1, size, size)
+    if size < _WORTH_A_CALL:
+        one = len(stack) == 1
+        return solved(matrices, identity(size).reshape(matrices.shape)) if one else np.asarray(np.linalg.inv(matrices))
+    # NumPy has only the factors of a general matrix: three times the work.
+    found = np.empty_like(stack)
+    for index, matrix in enumerate(stack):
+        _, found[index], info = dposv(matrix, identity(size))
+        if info > 0:
+            if np.isfinite(matrix).all():
+                raise np.linalg.LinAlgError("Singular matrix")
+            found[index] = np.nan
+    return found.reshape(matrices.shape)
 
 
 def least_squares(matrices: Array, values: Array) -> Array:

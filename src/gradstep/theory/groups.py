@@ -198,7 +198,7 @@ def neuron_groups(
     if not np.any(deviation):
         return Groups(weight, projection, mean, relative, square, offset)
     if interleaved and not odd:
-        # Every other node is a trapezoidal rule too, and its mirror image is the rest: one rule for the larger norms and
+        # Every other node is a trapezoidal rule too, and its mirror image is the rest: one rule for the larger norms,
         # one for the smaller. (Folded groups are both already.)
         side = 1.0 - 2.0 * (np.arange(len(mean)) % 2)
         return Groups(weight, projection, mean + side * deviation, relative, square, offset)

@@ -72,16 +72,16 @@ def _hermite_rule(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]
     return nodes, np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
-def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np.float64], bool]:
-    """Return a symmetric rule of even length for the Gaussian law of the projections, and whether it is trapezoidal.
+def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a symmetric rule of even length for the Gaussian law of the projections.
 
     A neuron's equations bend once its spike is of order one: then the trapezoidal rule, which assumes nothing beyond
     smoothness, needs far fewer nodes than a Gaussian rule. For small spikes a few Gaussian nodes are exact.
     """
     if spread < 0.2:
-        return *_hermite_rule(8 * refine), False
+        return _hermite_rule(8 * refine)
     step = 6 / (9 + 8 * min(spread, 4.0))
-    return *trapezoidal_rule(step / refine, _READOUT_RANGE + 0.5 * (refine - 1)), True
+    return trapezoidal_rule(step / refine, _READOUT_RANGE + 0.5 * (refine - 1))
 
 
 def neuron_groups(
@@ -119,7 +119,7 @@ def neuron_groups(
     -----
     The means and (co)variances of the two fluctuations are reproduced to leading order in ``1/d``: three Gaussian
     nodes in ``s'`` for each value of a finite vocabulary, the full Gaussian law of ``s'`` for a Gaussian readout, and
-    two nodes in ``c`` given ``s'``, which the nodes of a fine rule in ``s'`` take in turn. This project.
+    two nodes in ``c`` given ``s'``. This project.
     """
     total_spike = step.spike + step.initial_overlap
 
@@ -129,7 +129,6 @@ def neuron_groups(
         first, second = step.projection_variance
         return np.asarray((1 + first * np.asarray(a) + second * np.asarray(a2)) / d)
 
-    interleaved = False
     if readout.kind == "vocabulary":
         a = np.repeat(np.asarray(readout.values), _PROJECTION_NODES)
         z, z_weight = _hermite_rule(_PROJECTION_NODES)
@@ -141,7 +140,7 @@ def neuron_groups(
         a_offset, a3_offset = a * offset, a**3 * offset
         a_variance = np.zeros_like(a)
     else:
-        z, weight, interleaved = _readout_rule(abs(total_spike) + float(np.sqrt(step.bulk)) + d**-0.5, refine)
+        z, weight = _readout_rule(abs(total_spike) + float(np.sqrt(step.bulk)) + d**-0.5, refine)
         # The bulk's own variance along v is felt only where the spike is large: take it at the part of E a^2 that the
         # spike explains.
         explained = total_spike**2 / (total_spike**2 + 1 / d)
@@ -197,11 +196,6 @@ def neuron_groups(
     relative, square = a_mean / np.sqrt(readout.second_moment), a_square / readout.second_moment
     if not np.any(deviation):
         return Groups(weight, projection, mean, relative, square, offset)
-    if interleaved and not odd:
-        # Every other node is a trapezoidal rule too, and its mirror image is the rest: one rule for the larger norms,
-        # one for the smaller. (Folded groups are both already.)
-        side = 1.0 - 2.0 * (np.arange(len(mean)) % 2)
-        return Groups(weight, projection, mean + side * deviation, relative, square, offset)
     return Groups(
         np.concatenate([weight, weight]) / 2,
         np.concatenate([projection, projection]),

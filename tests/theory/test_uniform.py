@@ -373,6 +373,23 @@ def test_learned_function_approaches_the_target_with_many_samples():
     assert np.all(np.diff(curve.kappa) > 0)
 
 
+@pytest.mark.parametrize("d", [200, math.inf])
+def test_problems_that_differ_in_the_fit_share_their_tables(d):
+    def posed(n, ridge):
+        ratios = {"width": 1.5, "n_step": 2.0, "n": n, "ridge": ridge}
+        sizes = {name: gs.Proportional(r) if d == math.inf else round(r * d) for name, r in ratios.items()}
+        return BASE.replace(d=d, eta=gs.Step(1.0, 0.5), **sizes)
+
+    problems = [posed(n, ridge) for n in (0.5, 3.0) for ridge in (0.02, 1.0)]
+    predict_module._prepared.cache_clear()
+    together = gs.predict_many(problems)
+    assert predict_module._prepared.cache_info().misses == 1
+    assert len({prediction.test_error for prediction in together}) == 4
+    for problem, prediction in zip(problems, together, strict=True):
+        predict_module._prepared.cache_clear()
+        assert gs.predict(problem).test_error == pytest.approx(prediction.test_error, rel=1e-9)
+
+
 # --- refusals ---
 
 

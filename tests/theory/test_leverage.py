@@ -32,12 +32,28 @@ def test_first_guess_is_exact_for_one_neuron_and_one_input():
     assert steps <= 2
 
 
+@pytest.mark.parametrize("ridge", [1e-10, 1e-34, 1e-60, 1e-155, 1e-250])
+def test_first_guess_at_interpolation_without_a_ridge_ends(ridge):
+    # There the scalar equation is flat to rounding, and its numbers leave their range: a guess or a clear error.
+    point = np.array([1.396947199175573]), np.array([0.006654480838073473])
+    table = LeverageTable(
+        np.sqrt(point[0]).reshape(1, 1, 1), point[1].reshape(1, 1, 1), np.ones((1, 1)), np.ones((1, 1))
+    )
+    sizes = (np.full(1, size) for size in (482.0, 188.0, 482.0, ridge))
+    try:
+        solution, _ = solve_leverage(LeverageEquations(table, *sizes))
+    except NotConverged:
+        assert ridge < 1e-10
+    else:
+        assert solution.residual[0] <= 1e-10
+
+
 @pytest.mark.parametrize("classes", [1, 3])
 def test_solution_obeys_the_equations_as_they_are_stated(classes):
     # In the matrices of the module's docstring, without the square roots and logarithms of its code.
     equations = random_equations(1, 4, 7, classes, seed=classes)
     point, _ = solve_leverage(equations)
-    table, directions = equations.table, equations.dimension[0]
+    table, directions = equations.table, equations.directions[0]
     g1, g2, v, r = table.slope[0], table.variance[0], point.leverage[0], point.resolvent[0]
     n_w, neurons = equations.samples[0] * table.weight[0] / (1 + v), equations.width[0] * table.fraction[0]
     v1 = (g1 * n_w) @ g1.T
@@ -75,7 +91,7 @@ def test_members_of_a_batch_are_solved_as_if_alone():
     alone = [random_equations(1, 4, 9, 2, s, samples=n, ridge=r) for s, n, r in zip(seeds, samples, ridge, strict=True)]
     columns = ("slope", "variance", "weight", "fraction", "share", "profile")
     table = LeverageTable(*(np.concatenate([getattr(e.table, name) for e in alone]) for name in columns))
-    sizes = (np.concatenate([getattr(e, name) for e in alone]) for name in ("width", "dimension", "samples", "ridge"))
+    sizes = (np.concatenate([getattr(e, name) for e in alone]) for name in ("width", "directions", "samples", "ridge"))
     together, most = solve_leverage(LeverageEquations(table, *sizes))
     steps = []
     for member, equations in enumerate(alone):

@@ -58,11 +58,13 @@ class Bulk:
     teacher : ndarray, shape (special,)
         Components of the teacher's rest, a unit vector, along the special directions that resolve it.
     spike : ndarray, shape (special,)
-        Components of the spike direction along them (zero if they are orthogonal to it).
+        Components of the spike direction along them, a unit vector too (or zero if they are orthogonal to it). The
+        fit relies on both lengths being one.
     special_profile : ndarray, shape (groups, special)
         The variances there.
     pull : ndarray, shape (groups, special)
-        Mean components of a group's normalised rows there, which follow their projection on the spike.
+        Mean components of a group's normalised rows there, which follow their projection on the spike; orthogonal to
+        the spike.
     """
 
     share: Array

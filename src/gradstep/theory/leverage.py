@@ -10,8 +10,9 @@ Equations (a group's index is ``g, h``, a node of kappa is ``k``; ``E_k`` averag
 ``j`` runs over classes of directions off the spike: a share ``p_j`` of them, in which the rows of group ``g`` have
 ``u_gj`` times their mean variance. An isotropic bulk is one class.
 
-In ``(log V, log R)`` the map is monotone and contracts: each side grows with all unknowns, and Newton's method with its
-exact Jacobian converges in a few steps. Everything carries a leading batch axis. This project.
+The new ``V`` and ``R`` grow with every old one, by less than in proportion: in ``(log V, log R)`` the map is monotone
+and contracts, and Newton's method with its exact Jacobian converges in a few steps. Everything carries a leading batch
+axis. This project.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _MAX_STEPS = 60
 _LONGEST_STEP = 4.0
 #: A variance below the smallest is none: the features of a saturated activation vanish, and a logarithm must not.
 _SMALLEST = 1e-200
-#: Most that a step with an old matrix may lose to one with a new matrix, if it is to do as well.
+#: How far below the tolerance the estimate for a step with an old matrix must lie.
 _SAFETY = 100
 #: Error of log V to which the first guess solves its equation.
 _NEAR = 1e-3
@@ -58,7 +59,10 @@ Array = NDArray[np.float64]
 
 
 class _Average(NamedTuple):
-    """Squared slopes that all groups have in common, and what meets no crowd, for each group and as numbers."""
+    """Squared slopes that all groups have in common, and what meets no crowd.
+
+    For each group and node, shape (1 or batch, groups, nodes), and averaged, a number for each member.
+    """
 
     common: Array
     rest: Array
@@ -92,7 +96,8 @@ class LeverageTable:
     profile: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "variance", np.maximum(self.variance, _SMALLEST))
+        if self.variance.min() < _SMALLEST:
+            object.__setattr__(self, "variance", np.maximum(self.variance, _SMALLEST))
 
     @cached_property
     def average(self) -> _Average:
@@ -108,7 +113,8 @@ class LeverageTable:
         power = np.maximum((weighed * mean).sum(axis=2, keepdims=True), _SMALLEST)
         shared = (self.slope @ weighed.mT) / power * mean
         common, rest = shared**2, (self.slope - shared) ** 2 + self.variance
-        linear, nonlinear = (((share @ part)[:, 0] * self.weight).sum(axis=1) for part in (common, rest))
+        averages = (((share @ part)[:, 0] * self.weight).sum(axis=1) for part in (common, rest))
+        linear, nonlinear = np.broadcast_arrays(*averages)
         return _Average(common, rest, linear.tolist(), nonlinear.tolist())
 
     def mixed(self, values: Array) -> Array:
@@ -134,7 +140,7 @@ class LeverageEquations:
     Attributes
     ----------
     table : LeverageTable
-    width, dimension, samples, ridge : ndarray, shape (batch,)
+    width, directions, samples, ridge : ndarray, shape (batch,)
         ``N``, ``d - 1``, ``n`` and the penalty.
     population : ndarray, shape (batch,), optional
         Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
@@ -143,7 +149,7 @@ class LeverageEquations:
 
     table: LeverageTable
     width: Array
-    dimension: Array
+    directions: Array
     samples: Array
     ridge: Array
     population: Array | None = None
@@ -156,29 +162,29 @@ class LeverageEquations:
     @cached_property
     def per_direction(self) -> Array:
         """``N_g / (d - 1)``, shape (batch, groups)."""
-        return np.asarray(self.neurons / self.directions)
+        return np.asarray(self.neurons / self.directions[:, None])
 
     @cached_property
-    def directions(self) -> Array:
-        """``d - 1``, for each group, shape (batch, groups)."""
-        return self.dimension[:, None] * np.ones_like(self.table.fraction)
+    def directions_of_groups(self) -> Array:
+        """``d - 1`` for each group, shape (batch, groups)."""
+        return self.directions[:, None] * np.ones_like(self.table.fraction)
 
     @cached_property
     def sampling(self) -> Array:
         """``n w``, shape (batch, nodes)."""
         return self.samples[:, None] * self.table.weight
 
-    def weighed(self, left: Array) -> Array:
-        """Return ``n w (left + population)``, shape (batch, nodes), for ``left = 1 / (1 + V)``."""
-        return self.sampling * (left if self.population is None else left + self.population[:, None])
+    def weighed(self, remaining: Array) -> Array:
+        """Return ``n w (remaining + population)``, shape (batch, nodes), for ``remaining = 1 / (1 + V)``."""
+        return self.sampling * (remaining if self.population is None else remaining + self.population[:, None])
 
     def take(self, index: NDArray[np.intp]) -> LeverageEquations:
         """Return the equations of some members of the batch."""
         population = None if self.population is None else self.population[index]
-        width, dimension, samples, ridge = (
-            size[index] for size in (self.width, self.dimension, self.samples, self.ridge)
+        width, directions, samples, ridge = (
+            size[index] for size in (self.width, self.directions, self.samples, self.ridge)
         )
-        return LeverageEquations(self.table.take(index), width, dimension, samples, ridge, population)
+        return LeverageEquations(self.table.take(index), width, directions, samples, ridge, population)
 
 
 class Leverage(NamedTuple):
@@ -190,8 +196,8 @@ class Leverage(NamedTuple):
         ``V(kappa)``; ``V / (1 + V)`` is the mean diagonal of the hat matrix at kappa.
     resolvent : ndarray, shape (batch, groups)
         ``R_g``.
-    left : ndarray, shape (batch, nodes)
-        ``1 / (1 + V)``: what a sample that is fitted leaves of its residual.
+    remaining : ndarray, shape (batch, nodes)
+        ``1 / (1 + V)``: what the fit leaves of a sample's residual.
     sample_weight : ndarray, shape (batch, nodes)
         ``n w (1 / (1 + V) + population)``.
     linear_gain : ndarray, shape (batch, groups, groups)
@@ -216,7 +222,7 @@ class Leverage(NamedTuple):
 
     leverage: Array
     resolvent: Array
-    left: Array
+    remaining: Array
     sample_weight: Array
     linear_gain: Array
     density: Array
@@ -233,6 +239,10 @@ class Leverage(NamedTuple):
         """``A_g = 1 / R_g``: the ridge that a neuron feels."""
         return 1 / self.resolvent
 
+    def take(self, index: NDArray[np.intp]) -> Leverage:
+        """Return the evaluation for some members of the batch."""
+        return Leverage(*(values[index] for values in self))
+
 
 def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False) -> Leverage:
     """Evaluate both sides of the equations at ``state``, the logarithms of ``V`` and then of ``R``.
@@ -245,8 +255,8 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     nodes = slope.shape[2]
     values = np.exp(state)
     leverage, resolvent = values[:, :nodes], values[:, nodes:]
-    left = np.reciprocal(1 + leverage)
-    sample_weight = equations.weighed(left)
+    remaining = np.reciprocal(1 + leverage)
+    sample_weight = equations.weighed(remaining)
     linear_gain = (slope * sample_weight[:, None]) @ slope.mT
     density = equations.per_direction * resolvent
     root = np.sqrt(density[:, None] * table.profile)
@@ -259,14 +269,14 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     # The part of a group in the leverage of a node is that of the node in the group's resolvent.
     variance = density[:, :, None] * table.variance
     gain = table.mixed(columns * dressed) + variance
-    next_leverage = np.vecmat(equations.directions, gain)
+    next_leverage = np.vecmat(equations.directions_of_groups, gain)
     next_resolvent = density / (equations.ridge[:, None] * density + np.matvec(gain, sample_weight))
     following = np.concatenate([next_leverage, next_resolvent], axis=1)
     gap = np.log(following) - state
     residual = np.abs(gap).max(axis=1)
     return Leverage(
-        leverage, resolvent, left, sample_weight, linear_gain, density, columns, inverse, dressed, variance, following,
-        gap, residual,
+        leverage, resolvent, remaining, sample_weight, linear_gain, density, columns, inverse, dressed, variance,
+        following, gap, residual,
     )  # fmt: skip
 
 
@@ -299,43 +309,48 @@ def _guess(equations: LeverageEquations) -> Array:
     """Return a state near the solution: that of one average neuron, spread over the nodes and then over the groups."""
     table, average, ridge = equations.table, equations.table.average, equations.ridge
     count = len(ridge) // len(average.linear)
-    sizes = (equations.width, equations.dimension, equations.samples, ridge)
+    sizes = (equations.width, equations.directions, equations.samples, ridge)
     rows = zip(average.linear * count, average.nonlinear * count, *(size.tolist() for size in sizes), strict=True)
-    resolvent, damping = np.array([_average_neuron(*row) for row in rows]).T
+    try:
+        resolvent, damping = np.array([_average_neuron(*row) for row in rows]).T
+    except (ArithmeticError, ValueError) as error:
+        raise NotConverged(_NAME, math.inf, TOLERANCE, _ADVICE) from error
     gain = average.common / damping[:, None, None] + average.rest
     leverage = (equations.width * resolvent)[:, None] * np.vecmat(table.fraction, gain)
     inverse = ridge[:, None] + np.matvec(gain, equations.weighed(1 / (1 + leverage)))
     return np.asarray(np.log(np.concatenate([leverage, 1 / inverse], axis=1)))
 
 
+def _positive_root(b: float, c: float) -> float:
+    """Return the positive root of ``x^2 - b x - c``, by the branch without cancellation."""
+    root = math.hypot(b, 2 * math.sqrt(c))
+    return (b + root) / 2 if b >= 0 else 2 * c / (root - b)
+
+
 def _average_neuron(
-    linear: float, nonlinear: float, width: float, dimension: float, samples: float, ridge: float
+    linear: float, nonlinear: float, width: float, directions: float, samples: float, ridge: float
 ) -> tuple[float, float]:
     """Solve the equations for one average neuron and one average input (random features without a spike).
 
-    There ``A = 1/R`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a function that falls
-    in ``log V``. Newton's method starts where no neuron is in the way of another, and a bisection keeps it from running
-    away. Returns ``R`` and ``1 + D V1``.
+    There ``1/R`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a function that falls in
+    ``log V``. Newton's method starts where no neuron is in the way of another, and a bisection keeps it from running
+    away. Returns ``R`` and ``1 + D V1``, with an error of `_NEAR` in ``log V``; what is not a number stays so.
     """
-
-    def positive_root(b: float, c: float) -> float:
-        """Return the positive root of ``x^2 - b x - c``, by the branch without cancellation."""
-        root = math.sqrt(b * b + 4 * c)
-        return (b + root) / 2 if b >= 0 else 2 * c / (root - b)
-
     power = linear + nonlinear
-    start = positive_root((power * (width - samples) - ridge) / ridge, width * power / ridge)
-    log_leverage, low, high = math.log(max(start, _SMALLEST)), -math.inf, math.inf
+    start = _positive_root((power * (width - samples) - ridge) / ridge, width * power / ridge)
+    log_leverage, low, high = math.log(min(max(start, _SMALLEST), 1 / _SMALLEST)), -math.inf, math.inf
     for _ in range(_MAX_STEPS):
         leverage = math.exp(log_leverage)
         fitted = leverage / (1 + leverage)
         gain, base = linear * samples / (1 + leverage), nonlinear * samples / (1 + leverage)
-        crowd = width / dimension * gain
+        crowd = width / directions * gain
         b = ridge + base + gain - crowd
-        a = positive_root(b, (ridge + base) * crowd)
+        a = _positive_root(b, (ridge + base) * crowd)
         damping = 1 + crowd / a
         image = linear / damping + nonlinear
         gap = math.log(width / a * image / leverage)
+        if not abs(gap) > 0:
+            break
         low, high = (log_leverage, high) if gap > 0 else (low, log_leverage)
         # Derivatives by log V, over the part of a sample that is fitted.
         slope_a = -((base + gain - crowd) * a + (2 * base + ridge) * crowd) / (2 * a - b)
@@ -353,7 +368,7 @@ def _average_neuron(
 def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
     """Return minus the derivative of the gap in the logarithms of ``V`` and ``R``, shape (batch, both, both).
 
-    It is an M-matrix: the identity less a matrix without negative entries.
+    It is an M-matrix: the identity less a matrix without negative entries whose rows sum to less than one.
     """
     mixed = equations.table.mixed
     batch, groups, nodes = point.variance.shape
@@ -365,8 +380,8 @@ def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
     matrix[:, :nodes, nodes:] = source.mT
     matrix[:, nodes:, :nodes] = source
     matrix[:, nodes:, nodes:] = mixed(np.square(one - point.inverse))
-    matrix[:, :, :nodes] *= (equations.sampling * point.leverage * np.square(point.left))[:, None]
-    per_node = equations.dimension[:, None] / point.following[:, :nodes]
+    matrix[:, :, :nodes] *= (equations.sampling * point.leverage * np.square(point.remaining))[:, None]
+    per_node = equations.directions[:, None] / point.following[:, :nodes]
     per_group = point.following[:, nodes:] / point.density
     matrix *= np.concatenate([per_node, per_group], axis=1)[:, :, None]
     return np.subtract(identity(nodes + groups), matrix, out=matrix)
@@ -426,47 +441,55 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
     here = solution = evaluate(equations, state, stable=stable)
     members, enough, nodes = np.arange(len(state)), tolerance / 10, here.leverage.shape[1]
     last, bound, matrix = np.full(len(state), np.inf), np.full(len(state), _LONGEST_STEP), None
-    for count in range(_MAX_STEPS):
+    for count in range(_MAX_STEPS + 1):
         finished = here.residual <= enough
         if finished.any():
             if finished.all() and len(finished) == len(solution.residual):
                 return here, count
-            _store(solution, members, here)
+            _store(solution, members, here, np.flatnonzero(finished))
             if finished.all():
                 return solution, count
-            left = np.flatnonzero(~finished)
-            equations, members, here = equations.take(left), members[left], Leverage(*(v[left] for v in here))
-            state, last, bound, matrix = state[left], last[left], bound[left], None if matrix is None else matrix[left]
-        # A residual falls to its square, times a constant that the last step has shown. With the matrix of the last
-        # step it falls to a multiple of that, so that far from the tolerance the old matrix does as well.
-        if matrix is None or not (np.square(here.residual) / last).max() <= enough / _SAFETY:
+            unfinished = np.flatnonzero(~finished)
+            equations, here, members = equations.take(unfinished), here.take(unfinished), members[unfinished]
+            state, last, bound = state[unfinished], last[unfinished], bound[unfinished]
+            matrix = None if matrix is None else matrix[unfinished]
+        if count == _MAX_STEPS:
+            break
+        # With the matrix of the last step a residual falls about as much as in that step, to its square over the last
+        # one. Where that is far below the tolerance a new matrix would be wasted.
+        stale = ~(np.square(here.residual) <= last * (enough / _SAFETY))
+        if matrix is None or stale.all():
             matrix = jacobian(equations, here)
+        elif stale.any():
+            renewed = np.flatnonzero(stale)
+            matrix[renewed] = jacobian(equations.take(renewed), here.take(renewed))
         step = response(matrix, here.gap, nodes)
         longest = np.abs(step).max(axis=1)
         if (longest > bound).any():
             step *= (bound / np.maximum(longest, bound))[:, None]
-        following = state + step
-        trial = evaluate(equations, following, stable=stable)
+        next_state = state + step
+        trial = evaluate(equations, next_state, stable=stable)
         better = trial.residual < here.residual
+        last = here.residual
         if not better.all():
             # Rounding floor reached: Newton cannot improve a residual that is already certified.
             worse = ~better & ~(here.residual <= tolerance)
             if not worse.any() and not better.any():
                 break
             # The plain iteration always moves towards the solution; follow it and trust smaller Newton steps.
-            following = np.where(worse[:, None], state + here.gap, np.where(better[:, None], following, state))
-            trial = evaluate(equations, following, stable=stable)
-            bound, matrix = np.where(worse, bound / 4, bound), None
-        state, last, here = following, here.residual, trial
-    _store(solution, members, here)
+            next_state = np.where(worse[:, None], state + here.gap, np.where(better[:, None], next_state, state))
+            trial = evaluate(equations, next_state, stable=stable)
+            bound, last = np.where(worse, bound / 4, bound), np.where(better, last, 0.0)
+        state, here = next_state, trial
+    _store(solution, members, here, np.arange(len(members)))
     worst = float(solution.residual.max())
     if worst <= tolerance:
         return solution, count
     raise NotConverged(_NAME, worst, tolerance, _ADVICE)
 
 
-def _store(solution: Leverage, members: NDArray[np.intp], found: Leverage) -> None:
-    """Write what was found for some members into the solution of all."""
+def _store(solution: Leverage, members: NDArray[np.intp], found: Leverage, which: NDArray[np.intp]) -> None:
+    """Write which of the members' results are found into the solution of all."""
     if solution is not found:
         for values, new in zip(solution, found, strict=True):
-            values[members] = new
+            values[members[which]] = new[which]

@@ -85,12 +85,12 @@ def inverses(matrices: Array) -> Array:
     Returns
     -------
     ndarray, shape (..., size, size)
-        Of NaN where a matrix is not finite.
+        What is not a number stays so.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a matrix is singular.
+        If a matrix is singular. (What is not positive definite may raise it or not.)
     """
     size = matrices.shape[-1]
     stack = matrices.reshape(-1, size, size)

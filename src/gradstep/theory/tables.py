@@ -38,7 +38,7 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Tables:
-    """Tables of one problem, or of several with a leading axis (see `stacked`).
+    """Tables of one problem, or of several with a leading axis (see `stacked`), which the properties expect.
 
     Attributes
     ----------
@@ -51,10 +51,8 @@ class Tables:
     groups: Groups
     bulk: Bulk
 
-    # What follows is for stacked tables.
-
     @cached_property
-    def leverage(self) -> LeverageTable:
+    def leverage_table(self) -> LeverageTable:
         """What the fixed point needs."""
         features, bulk = self.features, self.bulk
         return LeverageTable(
@@ -68,7 +66,7 @@ class Tables:
 
     @cached_property
     def hidden_square(self) -> Array:
-        """What of the labels neither their mean nor their slope given kappa explains, shape (batch, nodes)."""
+        """What neither mean nor slope of the teacher given kappa explain of its square, shape (batch, nodes)."""
         features = self.features
         return np.asarray(features.teacher_square - features.teacher_mean**2 - features.teacher_slope**2)
 

@@ -92,10 +92,10 @@ def _tilt(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array
     along = np.square(direction)
     a, share = np.vecdot(along, inverse_resolvent)[:, None], 1 - np.square(shrinkage[:, None])
     lost = share * np.vecdot(along, own)[:, None]
-    left = a - lost
-    scale = square / left
+    reduced = a - lost
+    scale = square / reduced
     excess = scale * lost
-    scale /= left
+    scale /= reduced
     by_variance = scale * share * a
     return _Tilt(direction, excess, np.sqrt(1 + excess) - 1, scale * lost - by_variance, by_variance)
 
@@ -106,7 +106,7 @@ def _penalised(rows: Array, values: Array, root: Array, target: Array) -> Array:
 
 
 class _Fit(NamedTuple):
-    """Unknowns of the means, overlaps of each group with the special directions, and their free part over its price."""
+    """Unknowns of the means, overlaps of the groups with the special directions, their free part over ``D_j^1/2``."""
 
     unknowns: Array
     overlap: Array
@@ -146,8 +146,8 @@ def _joint_fit(
 
         (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu - V1 P_j m),
 
-    and what is left is quadratic in the means: half its gradient is ``-sum_j P_j D_j^-1/2 f_j``, the pull being
-    orthogonal to the spike.
+    and what is left is quadratic in the means: half its slope downwards is ``sum_j P_j D_j^-1/2 f_j``, the pull being
+    orthogonal to the spike. Parameters as in `_separate_fit`; `spread` turns unknowns into means.
     """
     batch, special, groups = root.shape
     pull, along = bulk.pull.mT, bulk.spike[..., None] * root
@@ -161,9 +161,9 @@ def _joint_fit(
     along = along[..., None]
     multiplier = solved((along * by_multiplier).sum(axis=1), (along * free).sum(axis=1))
     free -= by_multiplier @ multiplier[:, None]
-    gradient = spread.mT @ ((pull / root)[..., None] * free).sum(axis=1)
-    factor = cholesky(identity(groups) - gradient[..., :groups] @ spread)
-    target = solved(factor, gradient[..., groups:])[..., 0]
+    downwards = spread.mT @ ((pull / root)[..., None] * free).sum(axis=1)
+    factor = cholesky(identity(groups) - downwards[..., :groups] @ spread)
+    target = solved(factor, downwards[..., groups:])[..., 0]
     unknowns = _penalised(spikes, values, factor.mT, target)
     mean = np.matvec(spread, unknowns)[:, None]
     rest = np.matvec(free[..., :groups], mean) + free[..., groups]
@@ -211,9 +211,10 @@ def solve(
         If the fixed point does not reach `tolerance`, the fit is singular to rounding, or the errors' average is.
     """
     features, bulk, weight = tables.features, tables.bulk, tables.features.weight
-    equations = LeverageEquations(tables.leverage, width, dimension - 1, samples, ridge, population)
+    equations = LeverageEquations(tables.leverage_table, width, dimension - 1, samples, ridge, population)
     point, iterations = solve_leverage(equations, tolerance)
     leverage, sample_weight, a = point.leverage, point.sample_weight, point.inverse_resolvent
+    # The resolvent summed over the neurons of a group.
     mass = equations.neurons * point.resolvent
 
     own = a - ridge[:, None] - np.matvec(features.variance, sample_weight)
@@ -256,7 +257,7 @@ def solve(
     error = leverage * changes[:, :nodes]
     readout_norm = (direct + mass * changes[:, nodes:]).sum(axis=1)
     part = weight * error
-    train_error = np.vecdot(part, np.square(point.left))
+    train_error = np.vecdot(part, np.square(point.remaining))
     # A mean square below zero is rounding, and much of it at the last nodes of kappa is an average cut off: both happen
     # with features of which a few inputs are so large that they hide all others.
     scale = np.abs(part).sum(axis=1) + tables.label_square + np.square(noise)
@@ -268,7 +269,7 @@ def solve(
         test_error=part.sum(axis=1) - np.square(noise),
         train_error=train_error,
         train_loss=train_error + ridge / samples * readout_norm,
-        degrees_of_freedom=samples * np.vecdot(weight, leverage * point.left),
+        degrees_of_freedom=samples * np.vecdot(weight, leverage * point.remaining),
         residual=point.residual,
         readout_norm=readout_norm,
         learned=learned,

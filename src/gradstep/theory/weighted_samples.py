@@ -32,8 +32,8 @@ __all__ = ["WeightedSamples", "rational_rule"]
 
 _TOLERANCE = 1e-12
 _MAX_STEPS = 500
-#: Directions of the span that are fainter than this are left out: they change errors by 1e-9 and less, as a rule.
-_RANK = 1e-10
+#: Directions of the span that are fainter than this are rounding.
+_RANK = 1e-11
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -175,7 +175,8 @@ def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Arra
     -------
     nodes : ndarray, shape (nodes,)
     overlap : ndarray, shape (nodes, vectors)
-        Components of the vectors; ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against the law.
+        Components of the vectors, each of length one; ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against
+        the law.
     """
     count, size = len(poles), len(mean)
     apart = poles[None, :] - poles[:, None] + np.eye(count)

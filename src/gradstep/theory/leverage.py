@@ -46,8 +46,8 @@ _MAX_STEPS = 60
 _LONGEST_STEP = 4.0
 #: A variance below the smallest is none: the features of a saturated activation vanish, and a logarithm must not.
 _SMALLEST = 1e-200
-#: How far below the tolerance the estimate for a step with an old matrix must lie.
-_SAFETY = 100
+#: Residual that a step with an old matrix must promise: almost without ridge, errors of a solution are far larger.
+_ROUNDING = 1e-14
 #: Error of log V to which the first guess solves its equation.
 _NEAR = 1e-3
 _NAME = "the fixed point of the uniform equivalent"
@@ -456,8 +456,8 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
         if count == _MAX_STEPS:
             break
         # With the matrix of the last step a residual falls about as much as in that step, to its square over the last
-        # one. Where that is far below the tolerance a new matrix would be wasted.
-        stale = ~(np.square(here.residual) <= last * (enough / _SAFETY))
+        # one. Where that is rounding a new matrix would be wasted.
+        stale = ~(np.square(here.residual) <= last * _ROUNDING)
         if matrix is None or stale.all():
             matrix = jacobian(equations, here)
         elif stale.any():

@@ -57,9 +57,10 @@ def cells(line: Row) -> list[str]:
     sign = ">=" if line["better"] == "higher" else "<="
     verdict = {True: "met", False: "NOT MET", None: ""}[met(line)]
     ratio = f"{line['ratio']:,.0f}" if line["ratio"] >= 1000 else f"{line['ratio']:.3g}"
+    least = line.get("least")
     return [
         line["name"],
-        quantity(line["measured"], line["unit"]),
+        quantity(line["measured"], line["unit"]) + (f", least {quantity(least, line['unit'])}" if least else ""),
         f"{quantity(line['baseline'], line['unit'])} ({line['baseline_name']})",
         ratio,
         "" if line["target"] is None else f"{sign} {line['target']:g}",

@@ -12,7 +12,7 @@ from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
 from gradstep.theory.random_features import random_features_of
 from gradstep.theory.step import step_statistics
-from gradstep.theory.tables import Tables, stacked
+from gradstep.theory.tables import Tables
 from gradstep.theory.uniform import solve
 
 
@@ -41,7 +41,7 @@ def test_one_group_is_the_saddle_point_of_cui() -> None:
     groups = neuron_groups(step, problem.readout, d, odd=True, rows="isotropic")
     table = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
     found = solve(
-        stacked([Tables(table, groups, isotropic(len(groups.weight)))]),
+        Tables(table, groups, isotropic(len(groups.weight))).shared,
         noise=np.array([problem.noise]),
         dimension=np.array([d]),
         width=np.array([width]),

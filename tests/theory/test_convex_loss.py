@@ -25,7 +25,7 @@ from gradstep.theory.large_step import large_step
 from gradstep.theory.random_features import random_features_of
 from gradstep.theory.spiked_features import spike
 from gradstep.theory.step import step_statistics
-from gradstep.theory.tables import Tables, stacked
+from gradstep.theory.tables import Tables
 
 QUANTITIES = ("test_error", "test_loss", "classification_error", "train_error", "train_loss", "active_fraction")
 
@@ -79,7 +79,7 @@ def test_square_loss_is_the_uniform_equivalent(readout, rows):
     step = step_statistics(problem, 60, problem.width, problem.n_step)
     groups = neuron_groups(step, problem.readout, 60, odd=True, rows=rows)
     features = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
-    tables = stacked([Tables(features, groups, isotropic(len(groups.weight)))])
+    tables = Tables(features, groups, isotropic(len(groups.weight))).shared
     sizes = {"dimension": 60, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
     numbers = {name: np.array([float(value)]) for name, value in ({"noise": 0.3, "shrinkage": 1} | sizes).items()}
     expected, result = uniform.solve(tables, **numbers), convex_prediction(problem, rows=rows)

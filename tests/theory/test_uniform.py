@@ -96,7 +96,7 @@ def solution_of(problem, *, bulk="structured", **changes):
     sizes = {"dimension": problem.d, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
     others = {"noise": problem.noise, "shrinkage": prepared.shrinkage} | changes
     numbers = {name: np.array([float(value)]) for name, value in (sizes | others).items()}
-    return prepared.tables, solve(prepared.shared, **numbers)
+    return prepared.tables, solve(prepared.tables.shared, **numbers)
 
 
 @pytest.mark.parametrize("readout", ["constant", {0.5: 0.5, 2.0: 0.5}])

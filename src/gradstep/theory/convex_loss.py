@@ -321,7 +321,7 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
     mean_weight = field / a + scale[:, 0] * quadratic.offset
     fixed = resolvent / a * rest**2 / dimension + model.neurons * (mean_weight**2 + scale[:, 0] ** 2 * quadratic.excess)
     response = np.linalg.solve(spread, np.column_stack([(resolvent / a)[:, None] * source, fixed]))
-    error_weight = sample_weight / (1 + point.leverage[0])
+    error_weight = sample_weight * point.remaining[0]
     bare = gain * (square - 2 * (target * mean + target_slope * slope) + mean**2 + slope**2)
     matrix = np.eye(len(root)) - (coupling + source.T @ response[:, :-1]) * error_weight
     error = np.linalg.solve(matrix, bare + source.T @ response[:, -1])

@@ -125,7 +125,7 @@ class LeverageTable:
         mean = self.share[:, None] @ values.reshape(batch, classes, rows * columns)
         return np.asarray(mean.reshape(batch, rows, columns))
 
-    def take(self, index: NDArray[np.intp]) -> LeverageTable:
+    def take(self, index: NDArray[np.bool_]) -> LeverageTable:
         """Return the table of some members of the batch."""
         columns = (self.slope, self.variance, self.weight, self.fraction, self.share, self.profile)
         if all(len(column) == 1 for column in columns):
@@ -178,7 +178,7 @@ class LeverageEquations:
         """Return ``n w (remaining + population)``, shape (batch, nodes), for ``remaining = 1 / (1 + V)``."""
         return self.sampling * (remaining if self.population is None else remaining + self.population[:, None])
 
-    def take(self, index: NDArray[np.intp]) -> LeverageEquations:
+    def take(self, index: NDArray[np.bool_]) -> LeverageEquations:
         """Return the equations of some members of the batch."""
         population = None if self.population is None else self.population[index]
         width, directions, samples, ridge = (
@@ -239,7 +239,7 @@ class Leverage(NamedTuple):
         """``A_g = 1 / R_g``: the ridge that a neuron feels."""
         return 1 / self.resolvent
 
-    def take(self, index: NDArray[np.intp]) -> Leverage:
+    def take(self, index: NDArray[np.bool_]) -> Leverage:
         """Return the evaluation for some members of the batch."""
         return Leverage(*(values[index] for values in self))
 
@@ -372,14 +372,14 @@ def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
     """
     mixed = equations.table.mixed
     batch, groups, nodes = point.variance.shape
-    coupling, one = point.columns.mT @ point.dressed, identity(groups)
+    coupling = point.columns.mT @ point.dressed
     source = mixed(np.square(point.dressed)) + point.variance
     # Up to scales of rows and columns, averages of squares over the classes (squared in place: new memory costs more).
     matrix = np.empty((batch, nodes + groups, nodes + groups))
     matrix[:, :nodes, :nodes] = mixed(np.square(coupling, out=coupling))
     matrix[:, :nodes, nodes:] = source.mT
     matrix[:, nodes:, :nodes] = source
-    matrix[:, nodes:, nodes:] = mixed(np.square(one - point.inverse))
+    matrix[:, nodes:, nodes:] = mixed(np.square(identity(groups) - point.inverse))
     matrix[:, :, :nodes] *= (equations.sampling * point.leverage * np.square(point.remaining))[:, None]
     per_node = equations.directions[:, None] / point.following[:, :nodes]
     per_group = point.following[:, nodes:] / point.density
@@ -446,10 +446,10 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
         if finished.any():
             if finished.all() and len(finished) == len(solution.residual):
                 return here, count
-            _store(solution, members, here, np.flatnonzero(finished))
+            _store(solution, members[finished], here.take(finished))
             if finished.all():
                 return solution, count
-            unfinished = np.flatnonzero(~finished)
+            unfinished = ~finished
             equations, here, members = equations.take(unfinished), here.take(unfinished), members[unfinished]
             state, last, bound = state[unfinished], last[unfinished], bound[unfinished]
             matrix = None if matrix is None else matrix[unfinished]
@@ -461,8 +461,7 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
         if matrix is None or stale.all():
             matrix = jacobian(equations, here)
         elif stale.any():
-            renewed = np.flatnonzero(stale)
-            matrix[renewed] = jacobian(equations.take(renewed), here.take(renewed))
+            matrix[stale] = jacobian(equations.take(stale), here.take(stale))
         step = response(matrix, here.gap, nodes)
         longest = np.abs(step).max(axis=1)
         if (longest > bound).any():
@@ -481,15 +480,14 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
             trial = evaluate(equations, next_state, stable=stable)
             bound, last = np.where(worse, bound / 4, bound), np.where(better, last, 0.0)
         state, here = next_state, trial
-    _store(solution, members, here, np.arange(len(members)))
+    _store(solution, members, here)
     worst = float(solution.residual.max())
     if worst <= tolerance:
         return solution, count
     raise NotConverged(_NAME, worst, tolerance, _ADVICE)
 
 
-def _store(solution: Leverage, members: NDArray[np.intp], found: Leverage, which: NDArray[np.intp]) -> None:
-    """Write which of the members' results are found into the solution of all."""
-    if solution is not found:
-        for values, new in zip(solution, found, strict=True):
-            values[members[which]] = new[which]
+def _store(solution: Leverage, members: NDArray[np.intp], found: Leverage) -> None:
+    """Write what was found for some members into the solution of all."""
+    for values, new in zip(solution, found, strict=True):
+        values[members] = new

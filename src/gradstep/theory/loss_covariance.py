@@ -96,8 +96,8 @@ def loss_covariance(draw: SharedDraw, fits: UniformSolution) -> tuple[Array, Arr
     point = fits.point
     nodes = len(weight)
     a, b = np.triu_indices(len(fits.learned))
-    samples = draw.samples * weight / ((1 + point.leverage[a]) * (1 + point.leverage[b]))
-    neurons = draw.width * share / (point.inverse_resolvent[a] * point.inverse_resolvent[b])
+    samples = draw.samples * weight * point.remaining[a] * point.remaining[b]
+    neurons = draw.width * share * point.resolvent[a] * point.resolvent[b]
     count = np.concatenate([samples, neurons], axis=1)
 
     # Sources: what noise, teacher and means leave to a sample, and ask of a neuron.
@@ -117,7 +117,7 @@ def loss_covariance(draw: SharedDraw, fits: UniformSolution) -> tuple[Array, Arr
     covariance += (samples * _beyond_gaussian(draw, fits, a, b, means)).sum(axis=1)
     single = solution[a == b]
     error = single[:, :nodes]
-    by_sample, by_neuron = error / (1 + point.leverage), single[:, nodes:] / point.inverse_resolvent
+    by_sample, by_neuron = error * point.remaining, single[:, nodes:] * point.resolvent
     matrix = np.empty((len(single), len(single)))
     matrix[a, b] = matrix[b, a] = covariance
     matrix += draw.samples * np.cov(by_sample, aweights=weight, ddof=0)
@@ -130,7 +130,6 @@ def _ladder(
 ) -> Array:
     """Return ``x - x0`` for pairs of fits."""
     point, share, profile = fits.point, draw.tables.bulk.share, draw.tables.bulk.profile.T
-    nodes = draw.tables.features.weight.size
     root = np.sqrt(point.density[:, None, :] * profile)
     coupling, slope = point.columns.mT @ point.dressed, point.dressed / root[..., None]
     own = (point.dressed * point.sample_weight[:, None, None, :]) @ point.columns.mT
@@ -139,6 +138,7 @@ def _ladder(
     def mixed(values: Array, scale: Array) -> Array:
         return np.asarray(np.einsum("j,pj...->p...", share, values[a] * values[b] * scale))
 
+    nodes = coupling.shape[-1]
     hop = np.empty((len(a), source.shape[1], source.shape[1]))
     hop[:, :nodes, :nodes] = draw.directions * mixed(coupling, np.ones(()))
     hop[:, nodes:, :nodes] = draw.tables.features.variance + mixed(slope, profile[..., None])

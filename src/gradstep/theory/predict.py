@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,11 @@ from gradstep.theory.limits import limiting_prediction
 from gradstep.theory.own_output import given_own_output
 from gradstep.theory.prediction import Curve, Prediction
 from gradstep.theory.step import StepStatistics, step_statistics
-from gradstep.theory.tables import Sizes, Tables, stacked, tables_of
+from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
 
 __all__ = ["predict", "predict_many"]
 
-#: Dimension that stands for the proportional limit where no closed limit is at hand: finite-size terms are 1/d.
-_LARGE_DIMENSION = 1e8
 #: Members of a batch solved together; larger batches gain nothing.
 _BATCH = 256
 #: Numbers in the largest stack of matrices: a megabyte, so that a stack is still in the cache when it is used next.
@@ -48,11 +46,6 @@ class _Prepared:
     bulk_variance: float
     kappa: Array
     target: Array
-
-    @cached_property
-    def shared(self) -> Tables:
-        """The tables with a leading axis of length one, for problems that share them."""
-        return stacked([self.tables])
 
 
 def predict(
@@ -151,16 +144,6 @@ def _batch_size(prepared: _Prepared) -> int:
     return max(1, min(_BATCH, _LARGEST_STACK // numbers))
 
 
-def sizes_of(problem: Problem) -> Sizes:
-    """Return the sizes of a problem; a large dimension stands for the proportional limit."""
-    if not problem.is_limit:
-        ridge = float(problem.ridge)  # type: ignore[arg-type]
-        return Sizes(problem.d, float(problem.width), float(problem.n_step), float(problem.n), ridge)  # type: ignore[arg-type]
-    d = _LARGE_DIMENSION
-    n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * d
-    return Sizes(d, problem.ratio("width") * d, n_step, problem.ratio("n") * d, problem.ratio("ridge") * d)
-
-
 def _without_fit(problem: Problem) -> Problem:
     """Return the problem with the fields of the ridge fit set to one value: what is left determines the tables."""
     # A plain copy: validating fields that were validated before costs more than the solution's bookkeeping.
@@ -194,7 +177,7 @@ def _prepared(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> 
 
 def _solve(problems: Sequence[Problem], prepared: Sequence[_Prepared]) -> list[Prediction]:
     first = prepared[0]
-    tables = first.shared if all(p is first for p in prepared) else stacked([p.tables for p in prepared])
+    tables = first.tables.shared if all(p is first for p in prepared) else stacked([p.tables for p in prepared])
     numbers = [(*sizes_of(p), p.noise, q.shrinkage) for p, q in zip(problems, prepared, strict=True)]
     dimension, width, _, samples, ridge, noise, shrinkage = np.array(numbers).T
     solution = solve(
@@ -222,7 +205,7 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
         alignment=prepared.step.alignment,
         spike_strength=prepared.spike_strength,
         bulk_variance=prepared.bulk_variance,
-        degrees_of_freedom=freedom / _LARGE_DIMENSION if problem.is_limit else freedom,
+        degrees_of_freedom=freedom / LARGE_DIMENSION if problem.is_limit else freedom,
         residual=float(solution.residual[index]),
         iterations=solution.iterations,
         curve=Curve(kappa, learned, target),

@@ -21,10 +21,9 @@ from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.loss_covariance import SharedDraw, loss_covariance, square_variance
-from gradstep.theory.predict import sizes_of
 from gradstep.theory.residual import residual_law
 from gradstep.theory.step import StepStatistics, step_statistics
-from gradstep.theory.tables import Tables, stacked, tables_of
+from gradstep.theory.tables import Tables, sizes_of, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
 
 __all__ = ["Spread", "predict_spread"]
@@ -101,7 +100,7 @@ def predict_spread(problem: Problem) -> Spread:
     here = _solve(problem, step, tables, np.array([ridge]))
     # The population is felt where its weight is that of the samples.
     weight = tables.features.weight
-    change = _POPULATION_CHANGE * float((weight / (1 + here.point.leverage[0])).sum())
+    change = _POPULATION_CHANGE * float(weight @ here.point.remaining[0])
     fits = _solve(problem, step, tables, ridge * np.array([1, 1, 1 + _RIDGE_CHANGE]), np.array([0, change, 0]))
     _check_derivatives(problem, tables.features, fits, change)
 
@@ -121,7 +120,7 @@ def _solve(
     d, width, _, samples, _ = sizes_of(problem)
     alike = np.ones(len(ridge))
     return solve(
-        stacked([tables]),
+        tables.shared,
         noise=problem.noise * alike,
         dimension=d * alike,
         width=width * alike,

@@ -95,8 +95,9 @@ def inverses(matrices: Array) -> Array:
     size = matrices.shape[-1]
     stack = matrices.reshape(-1, size, size)
     if size < _WORTH_A_CALL:
-        one = len(stack) == 1
-        return solved(matrices, identity(size).reshape(matrices.shape)) if one else np.asarray(np.linalg.inv(matrices))
+        if len(stack) == 1:
+            return solved(matrices, identity(size).reshape(matrices.shape))
+        return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
     # NumPy has only the factors of a general matrix: three times the work.
     found = np.empty_like(stack)
     for index, matrix in enumerate(stack):

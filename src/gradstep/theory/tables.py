@@ -5,6 +5,7 @@ Everything here is independent of the samples and the penalty of the ridge fit, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -20,10 +21,13 @@ from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.leverage import LeverageTable
 from gradstep.theory.step import StepStatistics
 
-__all__ = ["Sizes", "Tables", "stacked", "tables_of"]
+__all__ = ["LARGE_DIMENSION", "Sizes", "Tables", "sizes_of", "stacked", "tables_of"]
 
 Array = NDArray[np.float64]
 _Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
+
+#: Dimension that stands for the proportional limit where no closed limit is at hand: finite-size terms are 1/d.
+LARGE_DIMENSION = 1e8
 
 
 class Sizes(NamedTuple):
@@ -36,9 +40,19 @@ class Sizes(NamedTuple):
     ridge: float
 
 
+def sizes_of(problem: Problem) -> Sizes:
+    """Return the sizes of a problem; a large dimension stands for the proportional limit."""
+    if not problem.is_limit:
+        ridge = float(problem.ridge)  # type: ignore[arg-type]
+        return Sizes(problem.d, float(problem.width), float(problem.n_step), float(problem.n), ridge)  # type: ignore[arg-type]
+    d = LARGE_DIMENSION
+    n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * d
+    return Sizes(d, problem.ratio("width") * d, n_step, problem.ratio("n") * d, problem.ratio("ridge") * d)
+
+
 @dataclass(frozen=True)
 class Tables:
-    """Tables of one problem, or of several with a leading axis (see `stacked`), which the properties expect.
+    """Tables of one problem, or with a leading axis as the solver takes them (see `shared` and `stacked`).
 
     Attributes
     ----------
@@ -50,6 +64,11 @@ class Tables:
     features: ConditionalFeatures
     groups: Groups
     bulk: Bulk
+
+    @cached_property
+    def shared(self) -> Tables:
+        """The tables of one problem with a leading axis of length one, for problems that share them."""
+        return stacked([self])
 
     @cached_property
     def leverage_table(self) -> LeverageTable:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gradstep.errors import NotConverged
-from gradstep.theory.leverage import LeverageEquations, LeverageTable, evaluate, jacobian, response, solve_leverage
+from gradstep.theory.leverage import LeverageEquations, LeverageTable, evaluate, linearised, response, solve_leverage
 
 
 def random_equations(batch, groups, nodes, classes, seed, *, samples=250.0, ridge=1e-2, population=None):
@@ -74,7 +74,8 @@ def test_jacobian_is_the_derivative_and_an_m_matrix(population, stable):
     equations = random_equations(1, 3, 5, 2, seed=5, population=weight)
     rng = np.random.default_rng(1)
     state = rng.normal(0, 0.5, (1, 8))
-    matrix = jacobian(equations, evaluate(equations, state, stable=stable))[0]
+    near = linearised(equations, evaluate(equations, state, stable=stable))
+    matrix = near.matrix[0] / near.into[0][:, None] / near.out[0]
     step = 1e-5
     differences = [
         (evaluate(equations, state - step * one).gap[0] - evaluate(equations, state + step * one).gap[0]) / (2 * step)
@@ -83,6 +84,8 @@ def test_jacobian_is_the_derivative_and_an_m_matrix(population, stable):
     np.testing.assert_allclose(matrix, np.transpose(differences), atol=1e-9)
     assert np.all(np.eye(8) - matrix >= 0)
     assert np.all(np.linalg.inv(matrix) > 0)
+    np.testing.assert_allclose(near.matrix, near.matrix.mT, rtol=1e-12)
+    assert np.linalg.eigvalsh(near.matrix[0]).min() > 0
 
 
 def test_members_of_a_batch_are_solved_as_if_alone():
@@ -103,13 +106,14 @@ def test_members_of_a_batch_are_solved_as_if_alone():
     assert min(steps) < max(steps) == most
 
 
+@pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("groups", [40, 70])  # solved at once, and group by group
-def test_response_solves_the_linear_equations(groups):
+def test_response_solves_the_linear_equations(groups, batch):
     nodes, rng = 45, np.random.default_rng(groups)
-    equations = random_equations(2, groups, nodes, 1, seed=groups)
+    equations = random_equations(batch, groups, nodes, 1, seed=groups)
     point, _ = solve_leverage(equations)
-    sources = rng.normal(size=(2, nodes + groups))
-    matrix = jacobian(equations, point)
+    sources = rng.normal(size=(batch, nodes + groups))
+    matrix = linearised(equations, point).matrix
     found = response(matrix, sources, nodes)
     np.testing.assert_allclose((matrix @ found[..., None])[..., 0], sources, atol=1e-11)
 

@@ -26,15 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.theory.stacks import identity, inverses, solved
+from gradstep.theory.stacks import identity, inverses, solved_definite
 
 __all__ = [
     "TOLERANCE",
     "Leverage",
     "LeverageEquations",
     "LeverageTable",
+    "Linearised",
     "inner",
-    "jacobian",
+    "linearised",
     "response",
     "solve_leverage",
 ]
@@ -122,7 +123,7 @@ class LeverageTable:
         batch, classes, rows, columns = values.shape
         if classes == 1:
             return np.asarray(values[:, 0])
-        mean = self.share[:, None] @ values.reshape(batch, classes, rows * columns)
+        mean = np.vecmat(self.share, values.reshape(batch, classes, rows * columns))
         return np.asarray(mean.reshape(batch, rows, columns))
 
     def take(self, index: NDArray[np.bool_]) -> LeverageTable:
@@ -145,6 +146,10 @@ class LeverageEquations:
     population : ndarray, shape (batch,), optional
         Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
         wherever samples are summed.
+    neurons, per_direction, directions_of_groups : ndarray, shape (batch, groups)
+        ``N_g``, ``N_g / (d - 1)``, and ``d - 1`` for each group.
+    sampling : ndarray, shape (batch, nodes)
+        ``n w``.
     """
 
     table: LeverageTable
@@ -153,26 +158,17 @@ class LeverageEquations:
     samples: Array
     ridge: Array
     population: Array | None = None
+    neurons: Array = field(init=False)
+    per_direction: Array = field(init=False)
+    directions_of_groups: Array = field(init=False)
+    sampling: Array = field(init=False)
 
-    @cached_property
-    def neurons(self) -> Array:
-        """``N_g``, shape (batch, groups)."""
-        return self.width[:, None] * self.table.fraction
-
-    @cached_property
-    def per_direction(self) -> Array:
-        """``N_g / (d - 1)``, shape (batch, groups)."""
-        return np.asarray(self.neurons / self.directions[:, None])
-
-    @cached_property
-    def directions_of_groups(self) -> Array:
-        """``d - 1`` for each group, shape (batch, groups)."""
-        return self.directions[:, None] * np.ones_like(self.table.fraction)
-
-    @cached_property
-    def sampling(self) -> Array:
-        """``n w``, shape (batch, nodes)."""
-        return self.samples[:, None] * self.table.weight
+    def __post_init__(self) -> None:
+        neurons, directions = self.width[:, None] * self.table.fraction, self.directions[:, None]
+        object.__setattr__(self, "neurons", neurons)
+        object.__setattr__(self, "per_direction", neurons / directions)
+        object.__setattr__(self, "directions_of_groups", directions * np.ones_like(self.table.fraction))
+        object.__setattr__(self, "sampling", self.samples[:, None] * self.table.weight)
 
     def weighed(self, remaining: Array) -> Array:
         """Return ``n w (remaining + population)``, shape (batch, nodes), for ``remaining = 1 / (1 + V)``."""
@@ -365,39 +361,59 @@ def _average_neuron(
     return 1 / a, damping
 
 
-def jacobian(equations: LeverageEquations, point: Leverage) -> Array:
-    """Return minus the derivative of the gap in the logarithms of ``V`` and ``R``, shape (batch, both, both).
+class Linearised(NamedTuple):
+    """The equations near a point: how the logarithms of ``V`` and ``R`` respond.
 
-    It is an M-matrix: the identity less a matrix without negative entries whose rows sum to less than one.
+    Minus the derivative of the gap is ``diag(into)^-1 matrix diag(out)^-1``: an M-matrix, the identity less a matrix
+    without negative entries whose rows sum to less than one. Samples and neurons respond to each other alike, so that
+    in its own units `matrix` is symmetric, and positive definite.
+
+    Attributes
+    ----------
+    matrix : ndarray, shape (batch, nodes + groups, nodes + groups)
+    into, out : ndarray, shape (batch, nodes + groups)
     """
+
+    matrix: Array
+    into: Array
+    out: Array
+
+    def take(self, index: NDArray[np.bool_]) -> Linearised:
+        """Return the equations of some members of the batch."""
+        return Linearised(*(values[index] for values in self))
+
+
+def linearised(equations: LeverageEquations, point: Leverage) -> Linearised:
+    """Return the equations near a point."""
     mixed = equations.table.mixed
     batch, groups, nodes = point.variance.shape
+    size = nodes + groups
+    fitted = equations.sampling * (point.leverage * point.remaining) * point.remaining
+    out = np.concatenate([1 / fitted, np.ones((batch, groups))], axis=1)
+    per_node = point.following[:, :nodes] / equations.directions[:, None]
+    into = np.concatenate([per_node, point.density / point.following[:, nodes:]], axis=1)
+    # Averages of squares over the classes (squared in place: new memory costs more).
     coupling = point.columns.mT @ point.dressed
-    source = mixed(np.square(point.dressed)) + point.variance
-    # Up to scales of rows and columns, averages of squares over the classes (squared in place: new memory costs more).
-    matrix = np.empty((batch, nodes + groups, nodes + groups))
-    matrix[:, :nodes, :nodes] = mixed(np.square(coupling, out=coupling))
+    matrix = np.empty((batch, size, size))
+    np.negative(mixed(np.square(coupling, out=coupling)), out=matrix[:, :nodes, :nodes])
+    source = np.negative(mixed(np.square(point.dressed)) + point.variance, out=matrix[:, nodes:, :nodes])
     matrix[:, :nodes, nodes:] = source.mT
-    matrix[:, nodes:, :nodes] = source
-    matrix[:, nodes:, nodes:] = mixed(np.square(identity(groups) - point.inverse))
-    matrix[:, :, :nodes] *= (equations.sampling * point.leverage * np.square(point.remaining))[:, None]
-    per_node = equations.directions[:, None] / point.following[:, :nodes]
-    per_group = point.following[:, nodes:] / point.density
-    matrix *= np.concatenate([per_node, per_group], axis=1)[:, :, None]
-    return np.subtract(identity(nodes + groups), matrix, out=matrix)
+    np.negative(mixed(np.square(identity(groups) - point.inverse)), out=matrix[:, nodes:, nodes:])
+    matrix.reshape(batch, size**2)[:, :: size + 1] += into * out
+    return Linearised(matrix, into, out)
 
 
 def response(matrix: Array, sources: Array, nodes: int) -> Array:
-    """Return the solution of linear equations with the `jacobian` as matrix, shape (batch, nodes + groups)."""
+    """Return the solution of linear equations with the matrix of `Linearised`, shape (batch, nodes + groups)."""
     right = sources[..., None]
     if matrix.shape[1] < _THREADED:
-        return np.asarray(solved(matrix, right)[..., 0])
+        return solved_definite(matrix, right)[..., 0]
     # BLAS gives the factors of a larger matrix to several threads, whose hand-over takes longer than the work: the
-    # groups are eliminated first. An M-matrix needs no pivots.
+    # groups are eliminated first.
     whole = np.concatenate([matrix[:, :, :nodes], right], axis=2)
-    eliminated = solved(matrix[:, nodes:, nodes:], whole[:, nodes:])
+    eliminated = solved_definite(matrix[:, nodes:, nodes:], whole[:, nodes:])
     reduced = whole[:, :nodes] - matrix[:, :nodes, nodes:] @ eliminated
-    of_nodes = solved(reduced[..., :-1], reduced[..., -1:])
+    of_nodes = solved_definite(reduced[..., :-1], reduced[..., -1:])
     of_groups = eliminated[..., -1:] - eliminated[..., :-1] @ of_nodes
     return np.concatenate([of_nodes, of_groups], axis=1)[..., 0]
 
@@ -440,37 +456,32 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
     state = _guess(equations)
     here = solution = evaluate(equations, state, stable=stable)
     members, enough, nodes = np.arange(len(state)), tolerance / 10, here.leverage.shape[1]
-    last, bound, matrix = np.full(len(state), np.inf), np.full(len(state), _LONGEST_STEP), None
+    last, bound, near = here.residual, np.full(len(state), _LONGEST_STEP), None
     for count in range(_MAX_STEPS + 1):
         finished = here.residual <= enough
-        if finished.any():
-            if finished.all() and len(finished) == len(solution.residual):
-                return here, count
+        done = np.count_nonzero(finished)
+        if done == len(solution.residual):
+            return here, count
+        if done:
             _store(solution, members[finished], here.take(finished))
-            if finished.all():
+            if done == len(finished):
                 return solution, count
             unfinished = ~finished
             equations, here, members = equations.take(unfinished), here.take(unfinished), members[unfinished]
             state, last, bound = state[unfinished], last[unfinished], bound[unfinished]
-            matrix = None if matrix is None else matrix[unfinished]
+            near = None if near is None else near.take(unfinished)
         if count == _MAX_STEPS:
             break
-        # With the matrix of the last step a residual falls about as much as in that step, to its square over the last
-        # one. Where that is rounding a new matrix would be wasted.
-        stale = ~(np.square(here.residual) <= last * _ROUNDING)
-        if matrix is None or stale.all():
-            matrix = jacobian(equations, here)
-        elif stale.any():
-            matrix[stale] = jacobian(equations.take(stale), here.take(stale))
-        step = response(matrix, here.gap, nodes)
+        near = linearised(equations, here) if near is None else _renewed(near, equations, here, last)
+        step = near.out * response(near.matrix, near.into * here.gap, nodes)
         longest = np.abs(step).max(axis=1)
-        if (longest > bound).any():
+        if np.count_nonzero(longest > bound):
             step *= (bound / np.maximum(longest, bound))[:, None]
         next_state = state + step
         trial = evaluate(equations, next_state, stable=stable)
         better = trial.residual < here.residual
         last = here.residual
-        if not better.all():
+        if np.count_nonzero(better) < len(better):
             # Rounding floor reached: Newton cannot improve a residual that is already certified.
             worse = ~better & ~(here.residual <= tolerance)
             if not worse.any() and not better.any():
@@ -487,7 +498,24 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
     raise NotConverged(_NAME, worst, tolerance, _ADVICE)
 
 
-def _store(solution: Leverage, members: NDArray[np.intp], found: Leverage) -> None:
-    """Write what was found for some members into the solution of all."""
+def _renewed(near: Linearised, equations: LeverageEquations, point: Leverage, last: Array) -> Linearised:
+    """Return the equations near a point: those of the step before for members that need no others.
+
+    With the derivatives of the last step a residual falls about as much as in that step, to its square over the `last`
+    one. Where that is rounding new ones would be wasted.
+    """
+    stale = ~(np.square(point.residual) <= last * _ROUNDING)
+    count = np.count_nonzero(stale)
+    if count == len(stale):
+        return linearised(equations, point)
+    if count:
+        _store(near, stale, linearised(equations.take(stale), point.take(stale)))
+    return near
+
+
+def _store(
+    solution: Leverage | Linearised, members: NDArray[np.intp] | NDArray[np.bool_], found: Leverage | Linearised
+) -> None:
+    """Write what was found for some members into that of all."""
     for values, new in zip(solution, found, strict=True):
         values[members] = new

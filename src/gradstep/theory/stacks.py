@@ -51,6 +51,32 @@ def solved(matrices: Array, right: Array) -> Array:
     return np.asarray(solution.reshape(right.shape), dtype=np.float64)
 
 
+def solved_definite(matrices: Array, right: Array) -> Array:
+    """Return the solutions of linear equations with positive definite matrices.
+
+    Parameters
+    ----------
+    matrices : ndarray, shape (batch, size, size)
+    right : ndarray, shape (batch, size, columns)
+
+    Returns
+    -------
+    ndarray, shape (batch, size, columns)
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not positive definite. (In a batch, what is not singular may pass.)
+    """
+    if len(matrices) > 1:
+        return np.asarray(np.linalg.solve(matrices, right), dtype=np.float64)
+    # LAPACK reads columns: the transpose of a symmetric matrix saves a copy.
+    _, solution, info = dposv(matrices[0].T, right[0])
+    if info > 0:
+        raise np.linalg.LinAlgError("Matrix is not positive definite")
+    return np.asarray(solution, dtype=np.float64)[None]
+
+
 def cholesky(matrices: Array) -> Array:
     """Return the lower triangular factors of positive definite matrices.
 
@@ -94,9 +120,7 @@ def inverses(matrices: Array) -> Array:
     """
     size = matrices.shape[-1]
     stack = matrices.reshape(-1, size, size)
-    if size < _WORTH_A_CALL:
-        if len(stack) == 1:
-            return solved(matrices, identity(size).reshape(matrices.shape))
+    if size < _WORTH_A_CALL and len(stack) > 1:
         return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
     # NumPy has only the factors of a general matrix: three times the work.
     found = np.empty_like(stack)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.theory.bulk import Bulk
 from gradstep.theory.groups import Groups
-from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, inner, jacobian, response, solve_leverage
+from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, inner, linearised, response, solve_leverage
 from gradstep.theory.stacks import cholesky, identity, inverses, least_squares, solved
 from gradstep.theory.tables import Tables
 
@@ -151,17 +151,17 @@ def _joint_fit(
     """
     batch, special, groups = root.shape
     pull, along = bulk.pull.mT, bulk.spike[..., None] * root
+    ratio = pull / root
     inverse = inverses(inner(linear_gain, root))
     # Per unit of each mean and without means; then per unit of each multiplier.
-    asked = np.empty((batch, special, groups, groups + 1))
-    np.multiply(linear_gain[:, None], -pull[:, :, None], out=asked[..., :groups])
-    asked[..., groups] = level
-    asked *= root[..., None]
-    free, by_multiplier = inverse @ asked, inverse * along[:, :, None]
-    along = along[..., None]
-    multiplier = solved((along * by_multiplier).sum(axis=1), (along * free).sum(axis=1))
-    free -= by_multiplier @ multiplier[:, None]
-    downwards = spread.mT @ ((pull / root)[..., None] * free).sum(axis=1)
+    free = np.empty((batch, special, groups, groups + 1))
+    np.multiply(inverse - identity(groups), ratio[:, :, None], out=free[..., :groups])
+    free[..., groups] = np.matvec(inverse, root * level)
+    by_multiplier = inverse * along[:, :, None]
+    # Sums over the directions, for each group.
+    of_multiplier, of_means = (np.vecmat(along.mT, part.swapaxes(1, 2)) for part in (by_multiplier, free))
+    free -= by_multiplier @ solved(of_multiplier, of_means)[:, None]
+    downwards = spread.mT @ np.vecmat(ratio.mT, free.swapaxes(1, 2))
     factor = cholesky(identity(groups) - downwards[..., :groups] @ spread)
     target = solved(factor, downwards[..., groups:])[..., 0]
     unknowns = _penalised(spikes, values, factor.mT, target)
@@ -242,31 +242,31 @@ def solve(
 
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
     along = (np.vecdot(unknowns, tilt.direction)[:, None] / (1 + tilt.stretch)) * tilt.direction
-    mean, square = unknowns - tilt.stretch * along, np.square(along)
+    mean, square, noise_square = unknowns - tilt.stretch * along, np.square(along), np.square(noise)
     direct = tilt.by_variance * square
-    power = mean * (mean + tilt.excess * along) + a * tilt.by_resolvent * square + np.square(free).sum(axis=1)
-    base = tables.hidden_square + np.square(noise)[:, None] + np.vecmat(direct, features.variance)
+    power = mean * (mean + tilt.excess * along) + a * tilt.by_resolvent * square + np.vecdot(free.mT, free.mT)
+    base = tables.hidden_square + noise_square[:, None] + np.vecmat(direct, features.variance)
     base += np.square(learned - features.teacher_mean)
     base += np.square(slopes - bulk.teacher[..., None] * features.teacher_slope[:, None]).sum(axis=1)
     nodes = leverage.shape[1]
-    sources = np.concatenate([base / leverage, power / equations.neurons], axis=1)
+    sources = np.concatenate([base, power], axis=1) / equations.directions[:, None]
     try:
-        changes = response(jacobian(equations, point), sources, nodes)
+        changes = response(linearised(equations, point).matrix, sources, nodes)
     except np.linalg.LinAlgError as singular:
         raise NotConverged("the response of the errors", math.inf, tolerance, "Raise the ridge.") from singular
-    error = leverage * changes[:, :nodes]
+    train_part = changes[:, :nodes] / samples[:, None]
+    part = train_part / np.square(point.remaining)
+    train_error = train_part.sum(axis=1)
     readout_norm = (direct + mass * changes[:, nodes:]).sum(axis=1)
-    part = weight * error
-    train_error = np.vecdot(part, np.square(point.remaining))
     # A mean square below zero is rounding, and much of it at the last nodes of kappa is an average cut off: both happen
     # with features of which a few inputs are so large that they hide all others.
-    scale = np.abs(part).sum(axis=1) + tables.label_square + np.square(noise)
+    scale = np.abs(part).sum(axis=1) + tables.label_square + noise_square
     lost = float((np.maximum(-part, tables.outermost * part).max(axis=1) / scale).max())
     if not lost <= _LOST:
         advice = "Use a smaller step, or an activation that grows more slowly."
         raise NotConverged("the average of the errors along the spike", lost, _LOST, advice)
     return UniformSolution(
-        test_error=part.sum(axis=1) - np.square(noise),
+        test_error=part.sum(axis=1) - noise_square,
         train_error=train_error,
         train_loss=train_error + ridge / samples * readout_norm,
         degrees_of_freedom=samples * np.vecdot(weight, leverage * point.remaining),
@@ -277,7 +277,7 @@ def solve(
         slopes=slopes,
         mean_field=mean,
         free_overlap=free,
-        conditional_error=error,
+        conditional_error=part / weight,
         point=point,
         iterations=iterations,
     )

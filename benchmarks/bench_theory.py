@@ -2,17 +2,19 @@
 
 ``run()`` returns rows ``{"name", "measured", "baseline", "baseline_name", "ratio", "target", "better", "unit"}``. Where
 the goal is a time or a rate, the baseline is that goal and the target is 1; otherwise the baseline is measured in the
-same run. Times are medians over repetitions, with the calls of a group alternating so that all see the same machine; a
-row that tells the time of one call also has its least, which a busy machine changes less.
+same run. Times are medians over rounds in which the calls of a group take turns, so that all see the same machine. A
+call of a millisecond is made several times in its turn and its mean taken; a row that tells the time of one call also
+has the least of the rounds, which a busy machine changes less.
 """
 
 from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from benchmarks.published_method_cui2024 import draw_bulk, published_evaluation
@@ -25,6 +27,10 @@ from gradstep.theory.small_step import small_step_of
 predict_module = importlib.import_module("gradstep.theory.predict")
 
 Row = dict[str, Any]
+Key = TypeVar("Key")
+
+#: Predictions of which the mean time is taken.
+_CALLS_IN_TURN = 10
 
 
 def row(
@@ -60,17 +66,18 @@ class Times(NamedTuple):
     least: float
 
 
-def timed(calls: dict[str, Callable[[], object]], repetitions: int) -> dict[str, Times]:
-    """Time several calls in turn after one untimed round."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for name in calls:
-        calls[name]()
-    for _ in range(repetitions):
-        for name, call in calls.items():
+def timed(calls: Mapping[Key, Callable[[], object]], rounds: int, calls_in_turn: int = 1) -> dict[Key, Times]:
+    """Time several calls in rounds, each so many times in its turn, after one untimed round."""
+    times: dict[Key, list[float]] = {key: [] for key in calls}
+    for call in calls.values():
+        call()
+    for _ in range(rounds):
+        for key, call in calls.items():
             start = time.perf_counter()
-            call()
-            times[name].append(time.perf_counter() - start)
-    return {name: Times(median(values), min(values)) for name, values in times.items()}
+            for _ in range(calls_in_turn):
+                call()
+            times[key].append((time.perf_counter() - start) / calls_in_turn)
+    return {key: Times(median(values), min(values)) for key, values in times.items()}
 
 
 def problem(**changes: Any) -> gs.Problem:
@@ -107,56 +114,46 @@ def bare_solves(posed: gs.Problem) -> Callable[[], None]:
     return solve
 
 
-def one_prediction(repetitions: int) -> list[Row]:
+def one_prediction(rounds: int) -> list[Row]:
     """Time a single `gs.predict`, with its tables in memory and without."""
+    goals = {
+        ("gaussian", "tanh"): 5e-3, ("gaussian", "relu"): 5e-3, ("constant", "tanh"): 1e-3, ("constant", "relu"): 1e-3
+    }  # fmt: skip
+    posed = {case: problem(readout=case[0], activation=case[1]) for case in goals}
+
+    def cold(one: gs.Problem) -> None:
+        predict_module._prepared.cache_clear()
+        gs.predict(one)
+
+    # A call with new tables forgets all others: it has rounds of its own.
+    times = timed({(case, "new tables"): partial(cold, one) for case, one in posed.items()}, rounds)
+    calls: dict[tuple[tuple[str, str], str], Callable[[], object]] = {}
+    for case, one in posed.items():
+        calls[case, "tables known"] = partial(gs.predict, one)
+        calls[case, "isotropic bulk"] = partial(gs.predict, one, bulk="isotropic")
+        calls[case, "bare"] = bare_solves(one)
+    times |= timed(calls, rounds, _CALLS_IN_TURN)
     rows = []
-    for readout, activation, goal in (
-        ("gaussian", "tanh", 5e-3),
-        ("gaussian", "relu", 5e-3),
-        ("constant", "tanh", 1e-3),
-        ("constant", "relu", 1e-3),
-    ):
-        posed = problem(readout=readout, activation=activation)
-
-        def warm(posed: gs.Problem = posed) -> None:
-            gs.predict(posed)
-
-        def isotropic(posed: gs.Problem = posed) -> None:
-            gs.predict(posed, bulk="isotropic")
-
-        def cold(posed: gs.Problem = posed) -> None:
-            predict_module._prepared.cache_clear()
-            gs.predict(posed)
-
-        # A cold call forgets all tables, those of the isotropic bulk too: it has rounds of its own.
-        times = timed({"cold": cold}, repetitions)
-        times |= timed({"warm": warm, "isotropic": isotropic, "bare": bare_solves(posed)}, repetitions)
-        label = f"predict, {readout} readout, {activation}"
+    for case, goal in goals.items():
+        label = "predict, {} readout, {}".format(*case)
+        for which in ("new tables", "tables known", "isotropic bulk"):
+            measured = times[case, which]
+            rows.append(row(f"{label}, {which}", measured.median, goal, "goal", least=measured.least))
+        known, isotropic, bare = (times[case, which].median for which in ("tables known", "isotropic bulk", "bare"))
         rows += [
-            row(f"{label}, {which}", times[name].median, goal, "goal", least=times[name].least)
-            for which, name in (("new tables", "cold"), ("tables known", "warm"), ("isotropic bulk", "isotropic"))
-        ]
-        warm_time, bare = times["warm"].median, "bare LAPACK solves of its shapes"
-        rows += [
-            row(f"{label}, structured bulk", warm_time, times["isotropic"].median, "the isotropic bulk", target=5.0),
-            row(f"{label}, tables known", warm_time, times["bare"].median, bare, target=None),
+            row(f"{label}, structured bulk", known, isotropic, "the isotropic bulk", target=5.0),
+            row(f"{label}, tables known", known, bare, "bare LAPACK solves of its shapes", target=None),
         ]
     return rows
 
 
-def vocabularies(repetitions: int) -> list[Row]:
+def vocabularies(rounds: int) -> list[Row]:
     """Time what the structured bulk costs over the isotropic one when the readout has many letters."""
     rows = []
     for count in (2, 5, 10):
         posed = problem(readout={(letter + 1) / count: 1 / count for letter in range(count)}, activation="relu")
-
-        def structured(posed: gs.Problem = posed) -> None:
-            gs.predict(posed)
-
-        def isotropic(posed: gs.Problem = posed) -> None:
-            gs.predict(posed, bulk="isotropic")
-
-        times = timed({"structured": structured, "isotropic": isotropic}, repetitions)
+        calls = {"structured": partial(gs.predict, posed), "isotropic": partial(gs.predict, posed, bulk="isotropic")}
+        times = timed(calls, rounds, _CALLS_IN_TURN)
         label = f"predict, {count} letters, relu, structured bulk"
         rows.append(row(label, times["structured"].median, times["isotropic"].median, "the isotropic bulk", target=5.0))
     return rows
@@ -193,7 +190,7 @@ def _large(sample_ratio: Any, step_size: Any = 3.0) -> LargeStep:
     )
 
 
-def limits(repetitions: int, dimension: int) -> list[Row]:
+def limits(rounds: int, dimension: int) -> list[Row]:
     """Time the papers' limits in batches, and the large step against its published evaluation."""
     points, small_points = 1000, 10_000
     ratios, small_ratios = np.linspace(0.2, 3.0, points), np.linspace(0.2, 3.0, small_points)
@@ -217,7 +214,7 @@ def limits(repetitions: int, dimension: int) -> list[Row]:
             "distinct": lambda: _large(ratios, steps),
             "single": lambda: _large(0.9),
         },
-        repetitions,
+        rounds,
     )
     seconds = {name: measured.median for name, measured in times.items()}
     worst = max(float(_large(ratios).residual.max()), float(_large(ratios, steps).residual.max()))
@@ -257,8 +254,8 @@ def limits(repetitions: int, dimension: int) -> list[Row]:
 def run(*, quick: bool = False) -> list[Row]:
     """Measure everything: under a minute on two cores, a few seconds if `quick`."""
     return [
-        *one_prediction(15 if quick else 101),
-        *vocabularies(15 if quick else 51),
+        *one_prediction(5 if quick else 51),
+        *vocabularies(5 if quick else 11),
         *grid(20 if quick else 100),
         *limits(3 if quick else 7, 300 if quick else 2000),
     ]

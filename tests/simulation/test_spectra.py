@@ -11,7 +11,7 @@ import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.readout import readout_polynomials
 from gradstep.simulation.instance import fit_sample, step_sample
-from gradstep.simulation.spectra import first_layer, measure_features, measure_weights
+from gradstep.simulation.spectra import first_layer, measure_features, measure_weights, spike_direction
 
 PROBLEM = gs.Problem(
     activation="tanh",
@@ -49,7 +49,8 @@ def test_features_agree_with_a_singular_value_decomposition(n: int) -> None:
     assert len(measured.eigenvalues) == 50
     np.testing.assert_allclose(measured.eigenvalues[::-1][: len(singular)], singular**2, atol=1e-10)
     assert (measured.eigenvalues[: 50 - len(singular)] == 0).all()
-    kappa = inputs @ layer.linear / np.linalg.norm(layer.linear)
+    direction = spike_direction(problem, layer)
+    kappa = inputs @ direction / np.linalg.norm(direction)
     for rank, found in enumerate(measured.leading):
         assert found.eigenvalue == pytest.approx(singular[rank] ** 2)
         for overlap, x, vector in (
@@ -60,6 +61,23 @@ def test_features_agree_with_a_singular_value_decomposition(n: int) -> None:
             for degree, values in enumerate((np.ones_like(x), x, x**2 - 1, x**3 - 3 * x)):
                 expected = (values @ vector) ** 2 / (values @ values)
                 assert overlap[degree] == pytest.approx(expected, abs=1e-10)
+
+
+def test_spike_direction_is_free_of_the_own_output() -> None:
+    # The part of the gradient along the sum of the rows is the network's own output; the labels do not know of it.
+    for scale, power in (("1/N", 1.0), ("1/sqrt(N)", 0.5)):
+        problem = gs.Problem(activation="linear", teacher="linear", d=40, width=60, n_step=20_000, n=40, eta=30.0,
+                             ridge=1.0, readout="constant", output_scale=scale)  # fmt: skip
+        layer = first_layer(problem, 1)
+        rows = layer.readout @ layer.before
+        labels = layer.linear + rows / 60**power  # X^T X / n is the identity at so many samples
+        assert abs(labels[1:]).max() < 0.05
+        found = spike_direction(problem, layer)
+        if scale == "1/N":
+            np.testing.assert_allclose(found, labels)
+        else:
+            # All rows after the step have this part in common, however large the own output.
+            np.testing.assert_allclose(found, layer.readout @ layer.after / (layer.readout @ layer.readout))
 
 
 def test_weights_agree_with_their_gram_matrices() -> None:

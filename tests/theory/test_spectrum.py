@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
@@ -19,7 +20,7 @@ from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
 from gradstep.theory.spectrum import FeatureEquations, feature_spectrum, outliers_above
 from gradstep.theory.step import step_statistics
-from gradstep.theory.stieltjes import Law, advance, averaged_tail, find_law, start
+from gradstep.theory.stieltjes import Law, advance, around, averaged_tail, find_law, start
 from gradstep.theory.weights_spectrum import weight_spectrum
 
 
@@ -181,8 +182,10 @@ def test_bad_input_is_refused() -> None:
             call(limit)
         with pytest.raises(InvalidInput, match="rows"):
             call(problem(), rows="other")  # type: ignore[operator]
-        with pytest.raises(InvalidInput, match="output_scale"):
-            call(problem(output_scale="1/sqrt(N)"))
+    with pytest.raises(InvalidInput, match="output_scale"):
+        weight_spectrum(problem(output_scale="1/sqrt(N)"))
+    with pytest.raises(InvalidInput, match="output_scale"):
+        feature_spectrum(problem(output_scale="1/sqrt(N)", activation="relu", readout="constant"))
     with pytest.raises(InvalidInput, match="refine"):
         feature_spectrum(problem(), refine=0)
 
@@ -214,11 +217,92 @@ def test_outlier_of_a_spike_without_bulk() -> None:
     assert found.sample_overlap[0] == pytest.approx((theta**2 - ratio) / (theta * (theta + 1)), rel=1e-7)
 
 
+def linear_equations(shrinkage: float, strength: float) -> FeatureEquations:
+    """Rows ``strength v + w`` with ``w`` orthogonal to ``v``, seen through a linear activation by very many samples."""
+    node, one = np.array([-1.0, 1.0]), np.ones((1, 2))
+    return FeatureEquations(
+        node, strength * node[None], one, 0 * one, np.full(2, 0.5), np.array([150.0]), 400.0, 1e8,
+        np.ones(1), 1.0, 1 - shrinkage**2,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 0.3, 0.8, 1.0])
+def test_outlier_with_a_bulk_that_is_smaller_along_the_readout(shrinkage: float) -> None:
+    # With h the resolvent of a Marchenko-Pastur bulk between readouts, Schur's complement gives at an outlier
+    # x (1 - shrinkage^2) + shrinkage^2 / h = |spike|^2, and 1/h = x - 1 / (1 - h N/d).
+    ratio, power = 150 / 400, 150 * 0.2**2
+    equations = linear_equations(shrinkage, 0.2)
+    (found,) = outliers_above(find_law(equations).edge, equations, np.ones((1, 1)), alignment=1.0)
+
+    def schur(h: float) -> tuple[float, float]:
+        x = 1 / h + 1 / (1 - ratio * h)
+        return x, x * (1 - shrinkage**2) + shrinkage**2 / h
+
+    edge = 1 / (math.sqrt(ratio) + ratio)
+    h = brentq(lambda h: schur(h)[1] - power, 1e-6, edge, xtol=1e-14)
+    assert found.eigenvalue == pytest.approx(schur(h)[0], rel=1e-5)
+    # The overlap with the readout is the residue there: one over the slope in x of the left-hand side.
+    step = 1e-5
+    (low, left), (high, right) = schur(h * (1 + step)), schur(h * (1 - step))
+    overlap = (high - low) / (right - left)
+    assert found.neuron_overlap[0] == pytest.approx(overlap, rel=1e-4)
+    assert found.sample_overlap[1] == pytest.approx(overlap * power / found.eigenvalue, rel=1e-4)
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 0.5, 1.0])
+def test_threshold_of_a_spike_grows_with_the_bulk_that_it_replaces(shrinkage: float) -> None:
+    root = math.sqrt(150 / 400)
+    threshold = (1 + root) ** 2 * (1 - shrinkage**2) + shrinkage**2 * (root + root**2)
+    for factor, count in ((0.97, 0), (1.03, 1)):
+        equations = linear_equations(shrinkage, math.sqrt(factor * threshold / 150))
+        assert len(outliers_above(find_law(equations).edge, equations, np.ones((1, 1)), alignment=1.0)) == count
+
+
+def test_slope_of_the_inverse_is_its_derivative() -> None:
+    rng = np.random.default_rng(3)
+    equations = _equations_of(problem(readout="constant"))
+    direction = rng.standard_normal(len(equations.neurons))
+    equations = replace(equations, direction=direction / np.linalg.norm(direction), told=0.7, removed=0.9)
+    edge = find_law(equations).edge
+
+    def inverse(z: float) -> np.ndarray:
+        """The inverse resolvent of the groups."""
+        point = around(equations, start(equations, complex(100 * edge)), z)
+        nodes = len(equations.weight)
+        factor = np.linalg.inv(equations._root(point))
+        leverage = np.exp(point.state[:nodes]).real
+        spike = (equations.mean * equations.samples * equations.weight / (1 + leverage)) @ equations.mean.T
+        return spike - factor.T @ factor
+
+    z, h = 2 * edge, 1e-5 * edge
+    numeric = (inverse(z + h) - inverse(z - h)) / (2 * h)
+    exact = equations.slope_of_inverse(around(equations, start(equations, complex(100 * edge)), z))
+    np.testing.assert_allclose(exact, numeric, rtol=1e-5, atol=1e-6 * np.abs(exact).max())
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("scale", ["1/N", "1/sqrt(N)"])
+@pytest.mark.parametrize("readout", ["gaussian", "constant"])
+def test_own_output_moves_the_outlier_of_the_real_network(scale: str, readout: str) -> None:
+    case = gs.Problem(activation="tanh", teacher="tanh", d=200, n=600, width=200, n_step=600, ridge=0.1, noise=0.1,
+                      readout=readout, eta=6.0, output_scale=scale)  # fmt: skip
+    (predicted,) = feature_spectrum(case).outliers
+    runs = [measure_features(case, 100 + seed, leading=1).leading[0] for seed in range(60)]
+    for theory, values in (
+        (predicted.singular_value, [run.eigenvalue**0.5 for run in runs]),
+        (predicted.teacher_overlap[1], [run.teacher_overlap[1] for run in runs]),
+    ):
+        assert abs(compare(float(theory), values, curve="", place=0).z) < 3.5
+    # No outlier where the spike alone would make one.
+    assert not feature_spectrum(case.replace(eta=3.0)).outliers
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("case", "resolved"),
     [
         (problem(readout="constant"), 1),
+        (gs.Problem.moniri2024(phi=0.5, psi=0.4, alpha=0.36, lam=0.1, n=400, noise=0.5), 1),
         (problem(activation="erf", teacher="sin", eta=gs.Step(0.6, exponent=0.5)), 1),
         (problem(readout={-1.0: 0.25, 2.0: 0.75}, activation="tanh"), 1),
         (

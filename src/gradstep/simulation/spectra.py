@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import moments
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem
 from gradstep.readout import readout_polynomials
@@ -26,6 +27,7 @@ __all__ = [
     "first_layer",
     "measure_features",
     "measure_weights",
+    "spike_direction",
 ]
 
 Array = NDArray[np.float64]
@@ -60,8 +62,8 @@ class FeatureVector:
     ----------
     eigenvalue : float
     sample_overlap, teacher_overlap : ndarray, shape (5,)
-        Of the vector over the samples with Hermite polynomials of degree 0..4 of ``<x, g> / |g|``,
-        ``g = X^T (y - f) / n`` of the step, and of ``<x, beta*>``.
+        Of the vector over the samples with Hermite polynomials of degree 0..4 of the input's projection on the
+        `spike_direction`, and of ``<x, beta*>``.
     neuron_overlap : ndarray
         Of the vector over the neurons with the orthonormal polynomials of the readout's law.
     """
@@ -153,6 +155,22 @@ def first_layer(problem: Problem, seed: int) -> FirstLayer:
     return FirstLayer(before, after, step.rows, readout, step.linear)
 
 
+def spike_direction(problem: Problem, layer: FirstLayer) -> Array:
+    """Return the direction along which theory takes the spike, shape (d,), of any length.
+
+    The gradient holds the network's own output, which is along the sum of the rows. Where that output is small, theory
+    has the spike along what is left, and takes the sum of the rows for a part of their bulk (`readout_shrinkage` of
+    `gradstep.theory.step.StepStatistics`). Where it is of order one (``output_scale="1/sqrt(N)"``) the spike is along
+    both together (`gradstep.theory.own_output`).
+    """
+    width, activation = len(layer.readout), moments(problem.activation)
+    rows = layer.readout @ layer.before
+    if problem.output_scale == "1/N":
+        return np.asarray(layer.linear + activation.linear / width * rows)
+    gain = problem.step_size / math.sqrt(width) * activation.derivative_mean
+    return np.asarray(gain * layer.linear + rows / (layer.readout @ layer.readout))
+
+
 def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> MeasuredFeatures:
     """Measure the spectrum of the feature covariance on fresh samples.
 
@@ -174,7 +192,7 @@ def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> Measur
     features = np.asarray(problem.activation(inputs @ layer.after.T)) / math.sqrt(n)
     wide = features.shape[0] < features.shape[1]
     values, vectors = np.linalg.eigh(features @ features.T if wide else features.T @ features)
-    along = _unit(hermite_values(inputs @ _unit(layer.linear), _DEGREE))
+    along = _unit(hermite_values(inputs @ _unit(spike_direction(problem, layer)), _DEGREE))
     target = _unit(hermite_values(inputs[:, TEACHER_AXIS], _DEGREE))
     by_neuron = _unit(readout_polynomials(problem.readout, layer.readout, _DEGREE))
     found = []

@@ -8,6 +8,8 @@ Functions of :math:`\kappa=\langle x,v\rangle` times functions of a neuron's gro
 neurons of groups :math:`g,h`, the resolvent is :math:`Q^{-1}` with :math:`Q=\mathrm{diag}(1/v)+G_0` and
 :math:`G_0=nE[g_0g_0^\top/(1+V)]`. An outlier is a real :math:`z` outside the bulk with :math:`\det Q=0`; the residues
 of :math:`Q^{-1}` there are the overlaps of its singular vectors with functions of :math:`\kappa` and of the readout.
+The step takes back a part of the network's own output: along the readout at initialisation the bulk is smaller by a
+factor :math:`s`, which turns :math:`1/A` into :math:`1/(A-(1-s^2)\Psi)` in that one direction and moves outliers only.
 The Stieltjes transform is that of Cui et al. 2024, appendix F, for a constant readout; the rest is of this project.
 """
 
@@ -26,6 +28,7 @@ from gradstep.problem import Problem, Readout
 from gradstep.readout import readout_polynomials
 from gradstep.theory.features import ConditionalFeatures, conditional_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
+from gradstep.theory.own_output import given_own_output
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.stieltjes import FINE, Law, Point, around, averaged_tail, find_law, start
 
@@ -115,6 +118,11 @@ class FeatureEquations:
     neurons : ndarray, shape (groups,)
     dimension, samples : float
         ``d - 1`` and ``n``.
+    direction : ndarray, shape (groups,), optional
+        The readout at initialisation in the basis of normalised groups, a unit vector.
+    told, removed : float
+        Share of the readout's power that the groups tell, and of the bulk's that the step takes from along the readout
+        (``1 - s^2``).
     """
 
     kappa: Array
@@ -125,6 +133,9 @@ class FeatureEquations:
     neurons: Array
     dimension: float
     samples: float
+    direction: Array | None = None
+    told: float = 1.0
+    removed: float = 0.0
 
     @cached_property
     def width(self) -> float:
@@ -201,26 +212,67 @@ class FeatureEquations:
         terms = self.samples / self.width * self.neurons * np.exp(-state[nodes:])
         return complex(terms.sum()), complex(-(terms * tangent[nodes:]).sum())
 
+    def _excess(self, point: Point) -> tuple[float, float]:
+        """Return what the missing bulk adds to ``1/A`` along the readout, relative to it, and its derivative in z."""
+        if self.direction is None or self.removed == 0:
+            return 0.0, 0.0
+        nodes, along = len(self.weight), np.square(self.direction)
+        values, tangent = np.exp(point.state).real, point.tangent.real
+        sample_weight = self.samples * self.weight / (1 + values[:nodes])
+        change = -sample_weight * values[:nodes] / (1 + values[:nodes]) * tangent[:nodes]
+        variance = along @ self.variance
+        inverse, d_inverse = along @ values[nodes:], along @ (values[nodes:] * tangent[nodes:])
+        lost = self.removed * (inverse + point.z.real * self.samples - variance @ sample_weight)
+        d_lost = self.removed * (d_inverse + self.samples - variance @ change)
+        kept = inverse - lost
+        return float(self.told * lost / kept), float(self.told * (d_lost * inverse - lost * d_inverse) / kept**2)
+
+    def _root(self, point: Point) -> Array:
+        """Return a factor ``root`` of the groups' resolvent ``-root root^T`` without spikes."""
+        inverse = np.exp(point.state[len(self.weight) :]).real
+        root = np.diag(np.sqrt(np.maximum(-self.neurons / inverse, 0.0)))
+        excess, _ = self._excess(point)
+        if self.direction is None or excess == 0:
+            return root
+        stretch = np.sqrt(max(1 + excess, 0.0)) - 1
+        return np.asarray(root @ (np.eye(len(root)) + stretch * np.outer(self.direction, self.direction)))
+
+    def untold(self, point: Point) -> float:
+        """Return a factor of a vector's overlap with the readout, which groups that tell a part of it do not have.
+
+        The missing bulk acts along the whole readout, not only along its mean in each group.
+        """
+        excess, _ = self._excess(point)
+        return (1 + excess / self.told) / (1 + excess)
+
     def spikes(self, point: Point) -> tuple[Array, Array]:
-        """Return left singular vectors and values of ``|v|^1/2 g0 (n w / (1 + V))^1/2`` above the bulk.
+        """Return vectors over the groups, and strengths, of what ``g0`` adds above the bulk.
 
         There ``V`` is in (-1, 0) and every ``A`` negative, except where a band too light to be found lies higher still:
-        what makes it is left out. ``det Q = 0`` where a singular value is one.
+        what makes it is left out. ``det Q = 0`` where a strength is one, and the vector is then a null vector of ``Q``.
         """
-        nodes = len(self.weight)
-        values = np.exp(point.state).real
-        root = np.sqrt(np.maximum(-self.neurons / values[nodes:], 0.0))
-        half_weight = np.sqrt(np.maximum(self.samples * self.weight / (1 + values[:nodes]), 0.0))
-        left, singular, _ = np.linalg.svd(root[:, None] * self.mean * half_weight, full_matrices=False)
-        return left, singular
+        leverage = np.exp(point.state[: len(self.weight)]).real
+        root = self._root(point)
+        half_weight = np.sqrt(np.maximum(self.samples * self.weight / (1 + leverage), 0.0))
+        left, singular, _ = np.linalg.svd(root.T @ self.mean * half_weight, full_matrices=False)
+        return root @ left, singular
 
     def slope_of_inverse(self, point: Point) -> Array:
         """Return ``dQ/dz``."""
         nodes = len(self.weight)
         values, tangent = np.exp(point.state).real, point.tangent.real
         response = self.samples * self.weight * values[:nodes] / (1 + values[:nodes]) ** 2
+        spike = (self.mean * (response * tangent[:nodes])) @ self.mean.T
         own = np.diag(values[nodes:] * tangent[nodes:] / self.neurons)
-        return np.asarray(own - (self.mean * (response * tangent[:nodes])) @ self.mean.T)
+        excess, slope = self._excess(point)
+        if self.direction is None or excess == 0:
+            return np.asarray(own - spike)
+        # The inverse of a tilted resolvent is less by a rank-one matrix.
+        less, d_less = excess / (1 + excess), slope / (1 + excess) ** 2
+        root = np.sqrt(np.maximum(-values[nodes:] / self.neurons, 0.0)) * self.direction
+        d_root = root * tangent[nodes:] / 2
+        turned = np.outer(d_root, root)
+        return np.asarray(own + less * (turned + turned.T) + d_less * np.outer(root, root) - spike)
 
 
 def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int = 1) -> Spectrum:
@@ -242,24 +294,27 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     Raises
     ------
     InvalidInput
-        For infinite sizes, or after a step with an initial output of order one.
+        For infinite sizes, or an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation
+        and readout both with a mean).
     NotConverged
         If the solution cannot be followed to the real axis, or the density does not integrate to one.
 
     Notes
     -----
-    The step takes back a part of the network's own output (`gradstep.theory.step.StepStatistics.readout_shrinkage`):
-    of the bulk this changes the one direction that is the readout at initialisation, and of an outlier a part of
-    relative order one over the width. `gradstep.predict` includes it, this spectrum does not. Directions off the spike
-    are all alike here (``bulk="isotropic"`` there).
+    Directions off the spike are all alike here, as with ``bulk="isotropic"`` in `gradstep.predict`. With
+    ``output_scale="1/sqrt(N)"`` the spike is along the gradient and the common part of all rows together
+    (`gradstep.theory.own_output`).
     """
     if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
         raise InvalidInput("refine", refine, "an integer in [1, 16]")
-    step, d, width = finite_step(problem, rows)
+    literal, d, width = finite_step(problem, rows)
+    step = given_own_output(problem, literal, width)
+    shrinkage = step.readout_shrinkage if rows == "network" or step is not literal else 1.0
     # Letters of a vocabulary are told apart by their order, which folding would lose.
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     groups = neuron_groups(step, problem.readout, d, odd=odd, rows=rows, refine=refine)
     tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
+    told, direction = groups.readout_direction
     equations = FeatureEquations(
         tables.kappa,
         tables.mean,
@@ -269,6 +324,9 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
         width * groups.weight,
         d - 1,
         float(problem.n),  # type: ignore[arg-type]
+        direction,
+        float(told[0]),
+        1 - shrinkage**2,
     )
     try:
         bulk = find_law(equations)
@@ -288,8 +346,6 @@ def finite_step(problem: Problem, rows: RowLaw) -> tuple[StepStatistics, float, 
         raise InvalidInput("d", problem.d, "a finite integer; for the proportional limit take a large one")
     if rows not in ("network", "isotropic"):
         raise InvalidInput("rows", rows, "'network' or 'isotropic'")
-    if problem.output_scale != "1/N" and problem.step_size > 0:
-        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for a prediction after a step")
     d, width, n_step = float(problem.d), float(problem.width), float(problem.n_step)  # type: ignore[arg-type]
     return step_statistics(problem, d, width, n_step), d, width
 
@@ -309,7 +365,7 @@ def _readout_polynomials(readout: Readout, groups: Groups, step: StepStatistics,
     if readout.kind == "gaussian":
         # The readout is known from the projection up to a Gaussian error.
         spread = np.sqrt(groups.weight @ groups.projection**2)
-        correlation = step.spike / spread
+        correlation = (step.spike + step.initial_overlap) / spread
         known = hermite_values(groups.projection / spread, _DEGREE)
         if odd:
             known[::2] = 0
@@ -367,12 +423,16 @@ def _outlier(equations: FeatureEquations, point: Point, rank: int, polynomials: 
     values = np.exp(point.state).real
     x = point.z.real
     # Null vector of Q, and the residue of its inverse.
-    null = equations.spikes(point)[0][:, rank] * np.sqrt(np.maximum(-equations.neurons / values[nodes:], 0.0))
+    null = equations.spikes(point)[0][:, rank]
     scale = -equations.samples / float(null @ equations.slope_of_inverse(point) @ null)
     hermite = hermite_values(equations.kappa, _DEGREE)
     if equations.kappa[0] > 0:
         hermite[::2] = 0  # an odd activation: only half of the line is kept, and the vector is odd
     by_sample = (hermite * equations.weight / (1 + values[:nodes])) @ (equations.mean.T @ null)
     sample = scale / x * by_sample**2
-    neuron = scale / equations.width * (polynomials @ null) ** 2
+    by_neuron = polynomials @ null
+    if equations.told < 1:
+        # A Gaussian readout: its first polynomial is the readout itself.
+        by_neuron[1] *= equations.untold(point)
+    neuron = scale / equations.width * by_neuron**2
     return Outlier(x, sample, neuron, alignment ** (2 * np.arange(_DEGREE + 1)) * sample)

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from gradstep.errors import NotConverged
+from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
@@ -221,6 +221,8 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     Exact in the proportional limit for odd activations; for others the term of the gradient that is linear in the
     initial weights is covered by its mean over inputs only.
     """
+    if problem.output_scale != "1/N" and problem.step_size > 0:
+        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for a prediction after a step")
     step, d, width = finite_step(problem, rows)
     if problem.readout.kind == "gaussian":
         readout, weight = gaussian_rule(resolution=1.0, order=8, half_range=6.5)

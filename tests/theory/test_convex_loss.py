@@ -16,16 +16,10 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.labels import labels_of
 from gradstep.simulation.convex_fit import convex_measurement, fit_convex
 from gradstep.simulation.spectra import first_layer
-from gradstep.theory import uniform
-from gradstep.theory.bulk import isotropic
 from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
-from gradstep.theory.features import conditional_features
-from gradstep.theory.groups import neuron_groups
 from gradstep.theory.large_step import large_step
 from gradstep.theory.random_features import random_features_of
 from gradstep.theory.spiked_features import spike
-from gradstep.theory.step import step_statistics
-from gradstep.theory.tables import Tables
 
 QUANTITIES = ("test_error", "test_loss", "classification_error", "train_error", "train_loss", "active_fraction")
 
@@ -73,18 +67,17 @@ def test_square_loss_is_the_large_step(activation, teacher, eta, alpha0, noise, 
 
 
 @pytest.mark.parametrize("readout", ["constant", {0.5: 0.3, 2.0: 0.7}, {1.0: 0.5, -1.0: 0.5}, "gaussian"])
-@pytest.mark.parametrize("rows", ["network", "isotropic"])
-def test_square_loss_is_the_uniform_equivalent(readout, rows):
-    problem = cui(d=60, readout=readout)
-    step = step_statistics(problem, 60, problem.width, problem.n_step)
-    groups = neuron_groups(step, problem.readout, 60, odd=True, rows=rows)
-    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
-    tables = Tables(features, groups, isotropic(len(groups.weight))).shared
-    sizes = {"dimension": 60, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
-    numbers = {name: np.array([float(value)]) for name, value in ({"noise": 0.3, "shrinkage": 1} | sizes).items()}
-    expected, result = uniform.solve(tables, **numbers), convex_prediction(problem, rows=rows)
-    for quantity in ("test_error", "train_error", "train_loss", "readout_norm"):
-        assert_allclose(getattr(result, quantity), getattr(expected, quantity)[0], rtol=1e-9)
+@pytest.mark.parametrize(
+    ("rows", "bulk", "output_scale"),
+    [("network", "structured", "1/N"), ("network", "isotropic", "1/N"), ("isotropic", "isotropic", "1/N"),
+     ("network", "structured", "1/sqrt(N)")],
+)  # fmt: skip
+@pytest.mark.parametrize(("activation", "step"), [("tanh", 0.2), ("tanh", 1.5), ("relu - 0.3989422804014327", 1.0)])
+def test_square_loss_is_the_uniform_equivalent(readout, rows, bulk, output_scale, activation, step):
+    problem = cui(d=60, readout=readout, eta_tilde=step, activation=activation).replace(output_scale=output_scale)
+    expected, result = gs.predict(problem, rows=rows, bulk=bulk), convex_prediction(problem, rows=rows, bulk=bulk)
+    for quantity in ("test_error", "train_error", "train_loss"):
+        assert_allclose(getattr(result, quantity), getattr(expected, quantity), rtol=1e-9)
 
 
 def test_square_loss_with_letters_in_the_limit():
@@ -161,17 +154,54 @@ def test_a_loss_of_ones_own():
 )
 def test_the_minimum_grows_with_the_penalty_by_the_penalty(name, penalty, channel, d):
     """Envelope theorem: the derivative of the minimum of the objective in the ridge is the penalty itself."""
-    problem = cui(d=d, teacher="linear")
+    bulk = "isotropic" if d == math.inf else "structured"
+    arguments = {"loss": name, "penalty": penalty, "channel": channel, "rows": "isotropic", "bulk": bulk}
+    assert abs(envelope_mismatch(cui(d=d, teacher="linear"), **arguments)) < 5e-6
+
+
+def envelope_mismatch(problem, **arguments):
+    """Return by how much the slope of the minimum is above the penalty, relative."""
 
     def at(factor):
-        ridge = gs.problem.Proportional(0.1 * factor) if d == math.inf else problem.ridge * factor
-        return convex_prediction(problem.replace(ridge=ridge), loss=name, penalty=penalty, channel=channel)
+        ridge = gs.problem.Proportional(0.1 * factor) if problem.is_limit else problem.ridge * factor
+        return convex_prediction(problem.replace(ridge=ridge), **arguments)
 
     step = 1e-3
     slope = (at(1 + step).train_loss - at(1 - step).train_loss) / (2 * step)
     here = at(1.0)
     assert here.residual <= TOLERANCE
-    assert_allclose(slope, here.train_loss - here.train_error, rtol=1e-4)
+    return slope / (here.train_loss - here.train_error) - 1
+
+
+@pytest.mark.parametrize("name", ["absolute", "huber(0.4)"])
+def test_the_own_output_keeps_the_envelope_theorem_of_a_ridge(name):
+    assert abs(envelope_mismatch(cui(d=80, eta_tilde=0.3), loss=name)) < 5e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "penalty", "channel"), [("pseudo_huber(0.5)", "elastic_net(0.5)", "real"), ("logistic", "l1", "sign")]
+)
+def test_the_own_output_with_another_penalty_nearly_keeps_it(name, penalty, channel):
+    # Groups whose weights a penalty makes unequally stiff share one resolvent along the readout.
+    problem = cui(d=80, teacher="linear")
+    assert abs(envelope_mismatch(problem, loss=name, penalty=penalty, channel=channel)) < 2e-4
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("penalty", ["ridge", "elastic_net(0.5)", "l1"])
+def test_the_own_output_with_few_active_neurons_against_the_network(penalty):
+    # Without the own output the test error is 2 to 3 per cent too high; with it for the linear response only, up to 20
+    # per cent too low.
+    problem = cui(d=200, alpha=2.0, alpha0=20.0, eta_tilde=2.0, lam=1.0)
+    measured = convex_measurement(problem, range(24), penalty=penalty, test_samples=10_000)
+    quantities = ("test_error", "train_loss", "active_fraction")
+    assert worst_score(convex_prediction(problem, penalty=penalty), {q: measured[q] for q in quantities}) < 2.5
+
+
+def test_a_vocabulary_with_an_l1_penalty_resolves_bulk_and_offsets_together():
+    problem = cui(d=100, alpha0=1.0, readout={0.5: 0.5, 1.5: 0.5}, activation="softplus")
+    arguments = {"loss": "huber(0.4)", "penalty": "l1", "rows": "isotropic", "bulk": "structured"}
+    assert abs(envelope_mismatch(problem, **arguments)) < 5e-6
 
 
 @pytest.mark.parametrize(("name", "channel"), [("huber(0.4)", "real"), ("logistic", "sign")])
@@ -399,6 +429,24 @@ def test_network_against_theory(alpha0, name, penalty, channel, flip):
     arguments = {"loss": name, "penalty": penalty, "channel": channel, "flip": flip}
     prediction = convex_prediction(problem, **arguments)
     measured = convex_measurement(problem, range(16), test_samples=4000, **arguments)
+    assert worst_score(prediction, {quantity: measured[quantity] for quantity in QUANTITIES}) < 4
+
+
+@pytest.mark.statistical
+def test_structure_of_the_bulk_against_the_network():
+    problem = cui(d=200, alpha0=2.0, alpha=2.0, teacher="tanh", activation="relu")
+    measured = convex_measurement(problem, range(40), loss="huber(0.4)", test_samples=4000)
+    errors = {quantity: measured[quantity] for quantity in QUANTITIES}
+    assert worst_score(convex_prediction(problem, loss="huber(0.4)"), errors) < 4
+    assert worst_score(convex_prediction(problem, loss="huber(0.4)", bulk="isotropic"), errors) > 4
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("readout", ["constant", "gaussian"])
+def test_initial_output_of_order_one_against_the_network(readout):
+    problem = cui(d=200, eta_tilde=0.3, teacher="tanh", readout=readout).replace(output_scale="1/sqrt(N)")
+    measured = convex_measurement(problem, range(24), loss="huber(0.4)", test_samples=4000)
+    prediction = convex_prediction(problem, loss="huber(0.4)")
     assert worst_score(prediction, {quantity: measured[quantity] for quantity in QUANTITIES}) < 4
 
 

@@ -41,9 +41,10 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import smoothed
 from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
-from gradstep.theory.features import kappa_rule
+from gradstep.theory.bulk import Bulk, BulkModel, bulk_law, isotropic
+from gradstep.theory.features import ConditionalFeatures, kappa_rule
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
-from gradstep.theory.leverage import LeverageEquations, LeverageTable, solve_leverage
+from gradstep.theory.own_output import given_own_output
 from gradstep.theory.proximal import (
     LossAverages,
     OutputLaw,
@@ -53,6 +54,8 @@ from gradstep.theory.proximal import (
     penalty_averages,
 )
 from gradstep.theory.step import step_statistics
+from gradstep.theory.tables import Tables
+from gradstep.theory.uniform import Preset, solve
 
 __all__ = ["ConvexPrediction", "convex_prediction"]
 
@@ -73,6 +76,8 @@ _LARGE_DIMENSION = 1e11
 _LEAST_CURVATURE = 1e-12
 #: Least response of a training output to the output without it: below it a sample is interpolated.
 _LEAST_FREEDOM = 1e-13
+#: Least variance of the weights of a group, over their mean square.
+_LEAST_SPREAD = 1e-3
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,7 @@ def convex_prediction(
     channel: Channel = "real",
     flip: float = 0.0,
     rows: RowLaw | None = None,
+    bulk: BulkModel | None = None,
     refine: int = 1,
 ) -> ConvexPrediction:
     r"""Predict the fit of the readout with a convex loss and penalty.
@@ -146,6 +152,9 @@ def convex_prediction(
     rows : {"network", "isotropic"}, optional
         As in :func:`gradstep.predict`: rows of the real network (default at finite sizes), or of the spiked random
         features model of Cui et al. 2024 (default in the proportional limit, ``d=math.inf``).
+    bulk : {"structured", "isotropic"}, optional
+        As in :func:`gradstep.predict`: directions of the rows off the spike as the step's samples make them (default
+        with ``rows="network"``), or all alike (default otherwise).
     refine : int
         Multiplies the number of nodes of kappa.
 
@@ -170,18 +179,8 @@ def convex_prediction(
     residuals too; at its estimate ``scale_`` its weights are those of ``huber(epsilon*scale_)`` with
     ``ridge = alpha*scale_``.
 
-    The covariance of the bulk is taken as isotropic. After a large step from few samples that is the largest error on
-    the real network, with this loss as with the square one: at ``step_size 1.5 sqrt(N)``, ``n_step = 2 d`` and clean
-    classes the training loss is 8 per cent too low and the classification error 1.5 per cent.
-
-    The step's residual holds the network's own output too. What it takes back of ``W0^T a`` is left out here, while
-    :func:`gradstep.predict` has it: it is of order ``1/N`` except for the smallest steps, where neurons differ by their
-    readout only a little. For a constant readout, ``n = 2 d`` and ``n_step = 4 d`` the test error of the square loss is
-    2 per cent too high at ``N = 200`` and ``step_size 0.3 sqrt(N)``, 0.8 per cent at ``1.5 sqrt(N)``, and 0.2 per cent
-    there at ``N = 800``.
-
-    With classes the step's statistics beyond second moments, which enter the fluctuations of the rows at finite size
-    and for ``rows="network"``, are taken as those of Gaussian label noise of the same variance.
+    With classes the step's statistics beyond second moments, which enter the law of the bulk and, for
+    ``rows="network"``, the fluctuations of the rows, are taken as those of Gaussian label noise of the same variance.
 
     Examples
     --------
@@ -200,8 +199,12 @@ def convex_prediction(
     if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
         raise InvalidInput("refine", refine, "an integer in [1, 16]")
     quadratic = priced.function == parse_penalty("ridge").function
+    if bulk not in (None, "structured", "isotropic"):
+        raise InvalidInput("bulk", bulk, "'structured' or 'isotropic'")
     law: RowLaw = rows or ("isotropic" if problem.is_limit else "network")
-    model = _model(problem, labels, law, refine, finer=problem.readout.kind == "vocabulary" and not quadratic)
+    kind: BulkModel = bulk or ("structured" if law == "network" else "isotropic")
+    finer = problem.readout.kind == "vocabulary" and not quadratic
+    model = _model(problem, labels, law, kind, refine, finer=finer)
     state, residual, sweeps = _solve(model, labels, chosen, priced)
     return _result(model, labels, chosen, priced, state, residual, sweeps)
 
@@ -214,7 +217,9 @@ class _Model:
     width: float
     n: float
     ridge: float
-    neurons: Array
+    shrinkage: float
+    groups: Groups
+    bulk: Bulk
     kappa: Array
     weight: Array
     mean: Array
@@ -223,18 +228,19 @@ class _Model:
     alignment: float
 
 
-def _model(problem: Problem, labels: Labels, rows: RowLaw, refine: int, *, finer: bool) -> _Model:
+def _model(problem: Problem, labels: Labels, rows: RowLaw, bulk: BulkModel, refine: int, *, finer: bool) -> _Model:
     if problem.is_limit and 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
         raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
-    if problem.output_scale != "1/N" and problem.step_size > 0:
-        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for a prediction after a step")
     sized = _LARGE_DIMENSION if problem.is_limit else problem.d
     width, n, ridge = (problem.ratio(name) * sized for name in ("width", "n", "ridge"))
     n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * sized
-    step = step_statistics(problem.replace(teacher=labels.mean, noise=labels.noise), sized, width, n_step)
+    stepped = problem.replace(teacher=labels.mean, noise=labels.noise)
+    literal = step_statistics(stepped, sized, width, n_step)
+    step = given_own_output(stepped, literal, width)
     odd = problem.activation.parity == "odd" and not finer
     groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)
     groups = _finer(groups) if finer else groups
+    structured = bulk == "structured"
     kappa, weight = kappa_rule(problem.activation, labels.mean, groups, step.alignment, refine)
     row = smoothed(problem.activation, groups.projection[:, None] * kappa, np.sqrt(groups.variance)[:, None])
     return _Model(
@@ -242,7 +248,9 @@ def _model(problem: Problem, labels: Labels, rows: RowLaw, refine: int, *, finer
         width=width,
         n=n,
         ridge=ridge,
-        neurons=width * groups.weight,
+        shrinkage=step.readout_shrinkage if rows == "network" or step is not literal else 1.0,
+        groups=groups,
+        bulk=bulk_law(stepped, step, groups, sized, n_step) if structured else isotropic(len(groups.weight)),
         kappa=kappa,
         weight=weight / weight.sum(),
         mean=row.mean,
@@ -293,47 +301,48 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
         - (output.mean**2 + output.slope**2 + output.variance)
     )
     # Features in units where loss and penalty have curvature one.
-    root, scale = np.sqrt(gain), np.sqrt(quadratic.stiffness)[:, None]
-    g0, g1, g2 = root * model.mean / scale, root * model.slope / scale, gain * model.variance / scale**2
-    one, dimension = np.ones(1), model.d - 1
-    table = LeverageTable(g1[None], g2[None], model.weight[None], model.neurons[None] / model.width)
-    point = solve_leverage(LeverageEquations(table, model.width * one, dimension * one, model.n * one, one))[0]
-    sample_weight, a, density = point.sample_weight[0], point.inverse_resolvent[0], point.density[0]
-    dressed = point.dressed[0, 0] / np.sqrt(density)[:, None]
-    psi = (dressed * sample_weight) @ g1.T
-    resolvent = model.neurons / a
-
-    # Means, by least squares: near-equal groups make the normal equations lose digits.
-    half_weight, half_resolvent = np.sqrt(sample_weight), np.sqrt(resolvent)
-    offset = (model.neurons * quadratic.offset) @ model.mean
-    spikes = (half_resolvent[:, None] * g0 * half_weight).T
-    q, r = np.linalg.qr(np.concatenate([spikes, np.eye(len(a))]))
-    scaled = np.linalg.solve(r, q[: len(spikes)].T @ (half_weight * root * (target - offset)))
-    field = scaled / half_resolvent
-    mean = offset + spikes @ scaled / (half_weight * root)
-    rest = dressed @ (sample_weight * root * target_slope)
-    slope = g1.T @ (density * rest) / root
-
-    # Fluctuations: readout power of each group, linear in the conditional error, which is linear in it.
-    coupling = dimension * (g1.T @ (density[:, None] * dressed)) ** 2
-    source = dressed**2 + g2
-    spread = np.eye(len(a)) - (density / a)[:, None] * psi**2
-    mean_weight = field / a + scale[:, 0] * quadratic.offset
-    fixed = resolvent / a * rest**2 / dimension + model.neurons * (mean_weight**2 + scale[:, 0] ** 2 * quadratic.excess)
-    response = np.linalg.solve(spread, np.column_stack([(resolvent / a)[:, None] * source, fixed]))
-    error_weight = sample_weight * point.remaining[0]
-    bare = gain * (square - 2 * (target * mean + target_slope * slope) + mean**2 + slope**2)
-    matrix = np.eye(len(root)) - (coupling + source.T @ response[:, :-1]) * error_weight
-    error = np.linalg.solve(matrix, bare + source.T @ response[:, -1])
-    power = response[:, :-1] @ (error_weight * error) + response[:, -1]
-    variance = (source.T @ power + coupling @ (error_weight * error)) / gain
-    field_power = source @ (error_weight * error) + rest**2 / dimension + psi**2 @ power / dimension
+    root, scale = np.sqrt(gain), np.sqrt(quadratic.stiffness)
+    features = ConditionalFeatures(
+        kappa=model.kappa,
+        weight=model.weight,
+        mean=root * model.mean / scale[:, None],
+        slope=root * model.slope / scale[:, None],
+        variance=gain * model.variance / quadratic.stiffness[:, None],
+        teacher_mean=root * target,
+        teacher_slope=root * target_slope,
+        teacher_square=gain * square,
+    )
+    tables = Tables(features, model.groups, model.bulk).shared
+    preset = Preset(*(part[None] for part in (scale * quadratic.offset, quadratic.stiffness * quadratic.excess)))
+    sizes = [[0.0], [model.d], [model.width], [model.n], [1.0], [model.shrinkage]]
+    noise, dimension, width, samples, ridge, shrinkage = np.array(sizes)
+    solution = solve(
+        tables, noise=noise, dimension=dimension, width=width, samples=samples, ridge=ridge, shrinkage=shrinkage,
+        preset=preset,
+    )  # fmt: skip
+    point = solution.point
+    # What the samples add to a neuron's own stiffness: the difference would lose it beside a strong penalty.
+    gain_of_groups = tables.leverage_table.mixed(point.columns * point.dressed) + point.variance
+    added = np.matvec(gain_of_groups, point.sample_weight)[0] / point.density[0]
+    neurons, inertia = model.width * model.groups.weight, 1 + added
+    follows = solution.weight_field[0] / np.sqrt(neurons * inertia) - preset.mean[0]
+    # Along the readout at initialisation means and powers are known to leading order, which may differ in the tail.
+    fluctuations = solution.fluctuations
+    assert fluctuations is not None
+    spread = np.maximum(fluctuations.weight[0], _LEAST_SPREAD * solution.readout_power[0] / neurons)
+    mean, slope = solution.learned[0] / root, solution.rest_slope[0] / root
     return _State(
-        output=replace(output, mean=mean, slope=slope, variance=variance, leverage=point.leverage[0] / gain),
-        field=field * scale[:, 0],
-        power=field_power * quadratic.stiffness,
-        curvature=quadratic.stiffness * (g2 @ sample_weight + np.diagonal(psi)),
-        readout_norm=float((power / quadratic.stiffness).sum()),
+        output=replace(
+            output,
+            mean=mean,
+            slope=slope,
+            variance=fluctuations.output[0] / gain,
+            leverage=point.leverage[0] / gain,
+        ),
+        field=inertia * follows * scale,
+        power=inertia**2 * spread * quadratic.stiffness,
+        curvature=quadratic.stiffness * added,
+        readout_norm=float((solution.readout_power[0] / quadratic.stiffness).sum()),
     )
 
 
@@ -368,7 +377,7 @@ def _unpack(vector: Array, like: _State, unit: float) -> _State:
 def _solve(model: _Model, labels: Labels, loss: Loss, penalty: Penalty) -> tuple[_State, float, int]:
     """Iterate the sweep with Anderson's acceleration; return the state, its residual and the number of sweeps."""
     unit = math.sqrt(float(smoothed(labels.mean, 0.0, 1.0).second_moment) + labels.noise**2)
-    ones, groups = np.ones_like(model.kappa), len(model.neurons)
+    ones, groups = np.ones_like(model.kappa), len(model.groups.weight)
     output = OutputLaw(model.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, model.alignment)
     none = np.zeros(groups)
     quadratic = PenaltyAverages(np.full(groups, 2 * model.ridge), none, none, none, none)
@@ -435,7 +444,7 @@ def _result(
         + target.residual_variance
         + output.variance
     )
-    share = model.neurons / model.width
+    share = model.groups.weight
     train_error = float(model.weight @ losses.train)
     return ConvexPrediction(
         test_error=float(model.weight @ error),

@@ -34,6 +34,7 @@ __all__ = [
     "LeverageEquations",
     "LeverageTable",
     "Linearised",
+    "couplings",
     "inner",
     "linearised",
     "response",
@@ -383,23 +384,33 @@ class Linearised(NamedTuple):
         return Linearised(*(values[index] for values in self))
 
 
+def couplings(table: LeverageTable, point: Leverage) -> Array:
+    """Return how leverages and resolvents raise each other, shape (batch, nodes + groups, nodes + groups).
+
+    The matrix is symmetric and has no negative entries.
+    """
+    batch, groups, nodes = point.variance.shape
+    # Averages of squares over the classes (squared in place: new memory costs more).
+    pairs = point.columns.mT @ point.dressed
+    matrix = np.empty((batch, nodes + groups, nodes + groups))
+    matrix[:, :nodes, :nodes] = table.mixed(np.square(pairs, out=pairs))
+    source = table.mixed(np.square(point.dressed)) + point.variance
+    matrix[:, :nodes, nodes:] = source.mT
+    matrix[:, nodes:, :nodes] = source
+    matrix[:, nodes:, nodes:] = table.mixed(np.square(identity(groups) - point.inverse))
+    return matrix
+
+
 def linearised(equations: LeverageEquations, point: Leverage) -> Linearised:
     """Return the equations near a point."""
-    mixed = equations.table.mixed
-    batch, groups, nodes = point.variance.shape
-    size = nodes + groups
+    nodes = point.leverage.shape[1]
     fitted = equations.sampling * (point.leverage * point.remaining) * point.remaining
-    out = np.concatenate([1 / fitted, np.ones((batch, groups))], axis=1)
+    out = np.concatenate([1 / fitted, np.ones_like(point.density)], axis=1)
     per_node = point.following[:, :nodes] / equations.directions[:, None]
     into = np.concatenate([per_node, point.density / point.following[:, nodes:]], axis=1)
-    # Averages of squares over the classes (squared in place: new memory costs more).
-    coupling = point.columns.mT @ point.dressed
-    matrix = np.empty((batch, size, size))
-    np.negative(mixed(np.square(coupling, out=coupling)), out=matrix[:, :nodes, :nodes])
-    source = np.negative(mixed(np.square(point.dressed)) + point.variance, out=matrix[:, nodes:, :nodes])
-    matrix[:, :nodes, nodes:] = source.mT
-    np.negative(mixed(np.square(identity(groups) - point.inverse)), out=matrix[:, nodes:, nodes:])
-    matrix.reshape(batch, size**2)[:, :: size + 1] += into * out
+    matrix = couplings(equations.table, point)
+    np.negative(matrix, out=matrix)
+    matrix.reshape(len(matrix), -1)[:, :: matrix.shape[1] + 1] += into * out
     return Linearised(matrix, into, out)
 
 

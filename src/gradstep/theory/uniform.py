@@ -16,16 +16,52 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.theory.bulk import Bulk
 from gradstep.theory.groups import Groups
-from gradstep.theory.leverage import TOLERANCE, Leverage, LeverageEquations, inner, linearised, response, solve_leverage
+from gradstep.theory.leverage import (
+    TOLERANCE,
+    Leverage,
+    LeverageEquations,
+    couplings,
+    inner,
+    linearised,
+    response,
+    solve_leverage,
+)
 from gradstep.theory.stacks import cholesky, identity, inverses, least_squares, solved
 from gradstep.theory.tables import Tables
 
-__all__ = ["UniformSolution", "solve"]
+__all__ = ["Fluctuations", "Preset", "UniformSolution", "solve"]
 
 #: Largest share of the error that a node of kappa may contribute where it should contribute none.
 _LOST = 1e-6
 
 Array = NDArray[np.float64]
+
+
+class Preset(NamedTuple):
+    """What a penalty other than a ridge does to a neuron's weight beyond its linear response to the fit.
+
+    Attributes
+    ----------
+    mean, variance : ndarray, shape (batch, groups)
+    """
+
+    mean: Array
+    variance: Array
+
+
+class Fluctuations(NamedTuple):
+    """Variances, without the digits that are lost between a mean square and a squared mean.
+
+    Attributes
+    ----------
+    output : ndarray, shape (batch, nodes)
+        Of the trained network's output given kappa and the teacher's rest.
+    weight : ndarray, shape (batch, groups)
+        Of a neuron's weight in each group, without that of the `Preset`.
+    """
+
+    output: Array
+    weight: Array
 
 
 class UniformSolution(NamedTuple):
@@ -36,6 +72,8 @@ class UniformSolution(NamedTuple):
     test_error, train_error, train_loss, degrees_of_freedom, residual : ndarray, shape (batch,)
     readout_norm : ndarray, shape (batch,)
         ``|b|^2`` of the trained readout.
+    readout_power : ndarray, shape (batch, groups)
+        What each group has of it.
     learned : ndarray, shape (batch, nodes)
         ``M(kappa)``, the mean output of the trained network.
     rest_slope : ndarray, shape (batch, nodes)
@@ -43,7 +81,10 @@ class UniformSolution(NamedTuple):
     slopes : ndarray, shape (batch, special, nodes)
         Slopes of the trained network along the special directions of the bulk.
     mean_field : ndarray, shape (batch, groups)
-        ``(N_g / A_g)^1/2 mhat_g``: what the means ask of each neuron of a group.
+        ``(N_g / A_g)^1/2 mhat_g``: what the means ask of each neuron of a group (and the `Preset`).
+    weight_field : ndarray, shape (batch, groups)
+        ``(N_g A_g)^1/2`` times a neuron's mean weight. It differs along the readout at initialisation, where the bulk
+        is smaller.
     free_overlap : ndarray, shape (batch, special, groups)
         Overlaps of the groups with the special directions beyond what follows the means, over ``D_j^1/2``.
     conditional_error : ndarray, shape (batch, nodes)
@@ -51,6 +92,8 @@ class UniformSolution(NamedTuple):
     point : Leverage
         Solution of the fixed point.
     iterations : int
+    fluctuations : Fluctuations, optional
+        With a preset.
     """
 
     test_error: Array
@@ -59,14 +102,17 @@ class UniformSolution(NamedTuple):
     degrees_of_freedom: Array
     residual: Array
     readout_norm: Array
+    readout_power: Array
     learned: Array
     rest_slope: Array
     slopes: Array
     mean_field: Array
+    weight_field: Array
     free_overlap: Array
     conditional_error: Array
     point: Leverage
     iterations: int
+    fluctuations: Fluctuations | None = None
 
 
 class _Tilt(NamedTuple):
@@ -135,7 +181,14 @@ def _separate_fit(spikes: Array, values: Array, level: Array, root: Array, linea
 
 
 def _joint_fit(
-    spikes: Array, values: Array, level: Array, root: Array, linear_gain: Array, spread: Array, bulk: Bulk
+    spikes: Array,
+    values: Array,
+    level: Array,
+    root: Array,
+    linear_gain: Array,
+    spread: Array,
+    bulk: Bulk,
+    preset: Array | None,
 ) -> _Fit:
     """Fit both at once where a row's mean off the spike follows its projection on it.
 
@@ -147,7 +200,8 @@ def _joint_fit(
         (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu - V1 P_j m),
 
     and what is left is quadratic in the means: half its slope downwards is ``sum_j P_j D_j^-1/2 f_j``, the pull being
-    orthogonal to the spike. Parameters as in `_separate_fit`; `spread` turns unknowns into means.
+    orthogonal to the spike. Parameters as in `_separate_fit`; `spread` turns unknowns into means, to which those of
+    `preset` add.
     """
     batch, special, groups = root.shape
     pull, along = bulk.pull.mT, bulk.spike[..., None] * root
@@ -157,6 +211,8 @@ def _joint_fit(
     free = np.empty((batch, special, groups, groups + 1))
     np.multiply(inverse - identity(groups), ratio[:, :, None], out=free[..., :groups])
     free[..., groups] = np.matvec(inverse, root * level)
+    if preset is not None:
+        free[..., groups] += np.matvec(free[..., :groups], preset[:, None])
     by_multiplier = inverse * along[:, :, None]
     # Sums over the directions, for each group.
     of_multiplier, of_means = (np.vecmat(along.mT, part.swapaxes(1, 2)) for part in (by_multiplier, free))
@@ -167,7 +223,7 @@ def _joint_fit(
     unknowns = _penalised(spikes, values, factor.mT, target)
     mean = np.matvec(spread, unknowns)[:, None]
     rest = np.matvec(free[..., :groups], mean) + free[..., groups]
-    return _Fit(unknowns, pull * mean + root * rest, rest)
+    return _Fit(unknowns, pull * (mean if preset is None else mean + preset[:, None]) + root * rest, rest)
 
 
 def solve(
@@ -180,6 +236,7 @@ def solve(
     ridge: Array,
     shrinkage: Array,
     population: Array | None = None,
+    preset: Preset | None = None,
     tolerance: float = TOLERANCE,
 ) -> UniformSolution:
     """Solve the equations for a batch of sizes and penalties.
@@ -198,6 +255,8 @@ def solve(
     population : ndarray, shape (batch,), optional
         Adds ``n population (test_error + noise^2)`` to the objective of the fit, so that the derivative of its minimum
         tells that error. `train_loss` leaves it out.
+    preset : Preset, optional
+        Of the quadratic penalty that stands for another one; asks for the fluctuations too.
     tolerance : float
         Largest true residual of the fixed point.
 
@@ -226,25 +285,41 @@ def solve(
     spread = np.sqrt(mass)[:, :, None] * (identity(len(a[0])) + tilt.direction[:, :, None] * stretched[:, None, :])
     half_weight = np.sqrt(sample_weight)
     spikes = (features.mean * half_weight[:, None, :]).mT @ spread
-    values = half_weight * features.teacher_mean
+    fixed = None
+    if preset is not None:
+        # All of a weight feels the missing bulk, also what does not follow the fit.
+        inertia = equations.neurons * a
+        given = np.sqrt(inertia) * preset.mean
+        given_along = np.vecdot(given, tilt.direction)[:, None] * tilt.direction
+        fixed = np.sqrt(mass) * (given + tilt.excess * given_along)
+    target = features.teacher_mean if fixed is None else features.teacher_mean - np.vecmat(fixed, features.mean)
+    values = half_weight * target
     level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None, :]
     root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
     try:
         if tables.joint:
-            unknowns, overlap, free = _joint_fit(spikes, values, level, root, point.linear_gain, spread, bulk)
+            unknowns, overlap, free = _joint_fit(spikes, values, level, root, point.linear_gain, spread, bulk, fixed)
         else:
             unknowns, overlap, free = _separate_fit(spikes, values, level, root, point.linear_gain)
     except np.linalg.LinAlgError as singular:
         # Features of low rank almost without ridge.
         raise NotConverged("the fit of the means", math.inf, tolerance, "Raise the ridge.") from singular
     learned = np.matvec(spikes, unknowns) / half_weight
+    if fixed is not None:
+        learned += np.vecmat(fixed, features.mean)
     slopes = overlap @ features.slope
 
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
     along = (np.vecdot(unknowns, tilt.direction)[:, None] / (1 + tilt.stretch)) * tilt.direction
-    mean, square, noise_square = unknowns - tilt.stretch * along, np.square(along), np.square(noise)
+    mean, noise_square = unknowns - tilt.stretch * along, np.square(noise)
+    if preset is not None:
+        mean, along = mean + given, along + given_along
+    square = np.square(along)
     direct = tilt.by_variance * square
-    power = mean * (mean + tilt.excess * along) + a * tilt.by_resolvent * square + np.vecdot(free.mT, free.mT)
+    pulled = mean + tilt.excess * along
+    power = mean * pulled + a * tilt.by_resolvent * square + np.vecdot(free.mT, free.mT)
+    if preset is not None:
+        power += inertia * preset.variance
     base = tables.hidden_square + noise_square[:, None] + np.vecmat(direct, features.variance)
     base += np.square(learned - features.teacher_mean)
     base += np.square(slopes - bulk.teacher[..., None] * features.teacher_slope[:, None]).sum(axis=1)
@@ -256,13 +331,25 @@ def solve(
         raise NotConverged("the response of the errors", math.inf, tolerance, "Raise the ridge.") from singular
     train_part = changes[:, :nodes] / samples[:, None]
     part = train_part / np.square(point.remaining)
+    fluctuations = None
+    if preset is not None:
+        raised = equations.directions[:, None] * np.matvec(couplings(equations.table, point), changes)
+        # Parts of slopes across the teacher's rest, and what the tilt adds to a neuron's mean square weight.
+        across = np.square(slopes).sum(axis=1) - np.square(np.vecmat(bulk.teacher, slopes))
+        tilted = direct + tilt.by_resolvent * square - tilt.excess * along * pulled / a
+        fluctuations = Fluctuations(
+            raised[:, :nodes] + np.vecmat(direct, features.variance) + across,
+            ((raised[:, nodes:] + np.vecdot(free.mT, free.mT)) / a + tilted) / equations.neurons,
+        )
     train_error = train_part.sum(axis=1)
-    readout_norm = (direct + mass * changes[:, nodes:]).sum(axis=1)
+    readout_power = direct + mass * changes[:, nodes:]
+    readout_norm = readout_power.sum(axis=1)
     # A mean square below zero is rounding, and much of it at the last nodes of kappa is an average cut off: both happen
     # with features of which a few inputs are so large that they hide all others.
     scale = np.abs(part).sum(axis=1) + tables.label_square + noise_square
     lost = float((np.maximum(-part, tables.outermost * part).max(axis=1) / scale).max())
-    if not lost <= _LOST:
+    # On the way to a convex loss a mean square may be below zero, and is judged at the end by the losses.
+    if preset is None and not lost <= _LOST:
         advice = "Use a smaller step, or an activation that grows more slowly."
         raise NotConverged("the average of the errors along the spike", lost, _LOST, advice)
     return UniformSolution(
@@ -272,12 +359,15 @@ def solve(
         degrees_of_freedom=samples * np.vecdot(weight, leverage * point.remaining),
         residual=point.residual,
         readout_norm=readout_norm,
+        readout_power=readout_power,
         learned=learned,
         rest_slope=np.vecmat(bulk.teacher, slopes),
         slopes=slopes,
         mean_field=mean,
+        weight_field=pulled,
         free_overlap=free,
         conditional_error=part / weight,
         point=point,
         iterations=iterations,
+        fluctuations=fluctuations,
     )

@@ -186,6 +186,20 @@ def test_features_of_low_rank_need_no_ridge(readout):
         assert getattr(prediction, name) == pytest.approx(getattr(expected, name), rel=1e-8)
 
 
+def test_a_batch_of_huge_problems_keeps_the_digits_of_each():
+    # Rows of the linear equations then differ by thirty orders of magnitude.
+    def problem(alpha):
+        return gs.Problem.moniri2024(
+            phi=0.5, psi=0.4, lam=0.1, n=10**16, alpha=alpha, noise=0.5, activation="sin(1.2*x + 0.6)", teacher="tanh",
+            residual="y",
+        )  # fmt: skip
+
+    problems = [problem(alpha) for alpha in (0.1, 0.125, 0.2, 0.29)]
+    for alone, together in zip(map(gs.predict, problems), gs.predict_many(problems), strict=True):
+        np.testing.assert_allclose(together.train_loss, alone.train_loss, rtol=1e-10)
+        np.testing.assert_allclose(together.test_error, alone.test_error, rtol=1e-10)
+
+
 @pytest.mark.parametrize("activation", ["tanh", "erf"])
 @pytest.mark.parametrize(("psi1", "psi2", "lam", "eta"), [(0.5, 2, 1e-3, 0.0), (4, 1, 1e-4, 2.0), (2, 2, 1e-2, 4.0)])
 def test_small_step_limit_is_the_independent_one(activation, psi1, psi2, lam, eta):

@@ -69,7 +69,11 @@ def solved_definite(matrices: Array, right: Array) -> Array:
         If a matrix is not positive definite. (In a batch, what is not singular may pass.)
     """
     if len(matrices) > 1:
-        return np.asarray(np.linalg.solve(matrices, right), dtype=np.float64)
+        # NumPy has only the factors of a general matrix, whose pivots different scales of rows would mislead.
+        scale = 1 / np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))[..., None]
+        scaled = matrices * scale
+        scaled *= scale.mT
+        return np.asarray(scale * np.linalg.solve(scaled, scale * right), dtype=np.float64)
     # LAPACK reads columns: the transpose of a symmetric matrix saves a copy.
     _, solution, info = dposv(matrices[0].T, right[0])
     if info > 0:

@@ -163,7 +163,7 @@ def test_best_split_is_that_of_an_exhaustive_search():
     every = gs.predict_many([problem.replace(n_step=k, n=121 - k) for k in range(low, high + 1)])
     assert best["split"].value == low + int(np.argmin([p.test_error for p in every]))
     assert best.problem.n_step + best.problem.n == 121
-    assert best.prediction.test_error == min(p.test_error for p in every)
+    assert best.prediction.test_error == pytest.approx(min(p.test_error for p in every), rel=1e-12)
 
 
 @pytest.mark.parametrize("readout", ["constant", "gaussian"])

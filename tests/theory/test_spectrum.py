@@ -258,26 +258,39 @@ def test_threshold_of_a_spike_grows_with_the_bulk_that_it_replaces(shrinkage: fl
         assert len(outliers_above(find_law(equations).edge, equations, np.ones((1, 1)), alignment=1.0)) == count
 
 
-def test_slope_of_the_inverse_is_its_derivative() -> None:
+@pytest.mark.parametrize("removed", [0.0, 0.9, -2.0])
+def test_slope_of_a_strength_is_its_derivative(removed: float) -> None:
     rng = np.random.default_rng(3)
     equations = _equations_of(problem(readout="constant"))
     direction = rng.standard_normal(len(equations.neurons))
-    equations = replace(equations, direction=direction / np.linalg.norm(direction), told=0.7, removed=0.9)
+    equations = replace(equations, direction=direction / np.linalg.norm(direction), told=0.7, removed=removed)
     edge = find_law(equations).edge
-
-    def inverse(z: float) -> np.ndarray:
-        """The inverse resolvent of the groups."""
-        point = around(equations, start(equations, complex(100 * edge)), z)
-        nodes = len(equations.weight)
-        factor = np.linalg.inv(equations._root(point))
-        leverage = np.exp(point.state[:nodes]).real
-        spike = (equations.mean * equations.samples * equations.weight / (1 + leverage)) @ equations.mean.T
-        return spike - factor.T @ factor
-
+    far = start(equations, complex(100 * edge))
     z, h = 2 * edge, 1e-5 * edge
-    numeric = (inverse(z + h) - inverse(z - h)) / (2 * h)
-    exact = equations.slope_of_inverse(around(equations, start(equations, complex(100 * edge)), z))
-    np.testing.assert_allclose(exact, numeric, rtol=1e-5, atol=1e-6 * np.abs(exact).max())
+    below, here, above = (around(equations, far, x) for x in (z - h, z, z + h))
+    numeric = (equations.spikes(above)[1][0] - equations.spikes(below)[1][0]) / (2 * h)
+    assert equations.slope_of_strength(here, equations.spikes(here)[0][:, 0]) == pytest.approx(numeric, rel=1e-6)
+
+
+def test_outliers_at_a_vanishing_step_need_no_readout() -> None:
+    # A Gaussian readout of which the groups tell nothing: the mean of the features is the only outlier.
+    for activation in ("relu", "softplus"):
+        case = problem(activation=activation, eta=0.0)
+        (found,) = feature_spectrum(case).outliers
+        nearly = feature_spectrum(case.replace(eta=1e-6)).outliers[0]
+        assert found.eigenvalue == pytest.approx(nearly.eigenvalue, rel=1e-6)
+
+
+@pytest.mark.statistical
+def test_second_outlier_where_the_step_takes_back_more_than_all() -> None:
+    # Along the readout the bulk is then larger, with the other sign.
+    case = gs.Problem(activation="tanh", teacher="tanh", d=200, n=600, width=200, n_step=400, ridge=0.1, noise=0.1,
+                      readout={0.5: 0.5, 2.0: 0.5}, eta=gs.Step(4.0, exponent=0.5))  # fmt: skip
+    first, second = feature_spectrum(case).outliers[:2]
+    runs = [measure_features(case, seed, leading=2).leading for seed in range(12)]
+    for predicted, rank, most in ((first, 0, 0.02), (second, 1, 0.05)):
+        measured = np.mean([run[rank].eigenvalue ** 0.5 for run in runs])
+        assert abs(predicted.singular_value / measured - 1) < most
 
 
 @pytest.mark.statistical

@@ -168,6 +168,8 @@ def spike_direction(problem: Problem, layer: FirstLayer) -> Array:
     if problem.output_scale == "1/N":
         return np.asarray(layer.linear + activation.linear / width * rows)
     gain = problem.step_size / math.sqrt(width) * activation.derivative_mean
+    if gain == 0:
+        return np.asarray(layer.linear)
     return np.asarray(gain * layer.linear + rows / (layer.readout @ layer.readout))
 
 

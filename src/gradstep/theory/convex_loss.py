@@ -76,8 +76,6 @@ _LARGE_DIMENSION = 1e11
 _LEAST_CURVATURE = 1e-12
 #: Least response of a training output to the output without it: below it a sample is interpolated.
 _LEAST_FREEDOM = 1e-13
-#: Least variance of the weights of a group, over their mean square.
-_LEAST_SPREAD = 1e-3
 
 
 @dataclass(frozen=True)
@@ -198,12 +196,11 @@ def convex_prediction(
         raise InvalidInput("rows", rows, "'network' or 'isotropic'")
     if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
         raise InvalidInput("refine", refine, "an integer in [1, 16]")
-    quadratic = priced.function == parse_penalty("ridge").function
     if bulk not in (None, "structured", "isotropic"):
         raise InvalidInput("bulk", bulk, "'structured' or 'isotropic'")
     law: RowLaw = rows or ("isotropic" if problem.is_limit else "network")
     kind: BulkModel = bulk or ("structured" if law == "network" else "isotropic")
-    finer = problem.readout.kind == "vocabulary" and not quadratic
+    finer = problem.readout.kind == "vocabulary" and not _is_ridge(priced)
     model = _model(problem, labels, law, kind, refine, finer=finer)
     state, residual, sweeps = _solve(model, labels, chosen, priced)
     return _result(model, labels, chosen, priced, state, residual, sweeps)
@@ -326,10 +323,8 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
     added = np.matvec(gain_of_groups, point.sample_weight)[0] / point.density[0]
     neurons, inertia = model.width * model.groups.weight, 1 + added
     follows = solution.weight_field[0] / np.sqrt(neurons * inertia) - preset.mean[0]
-    # Along the readout at initialisation means and powers are known to leading order, which may differ in the tail.
     fluctuations = solution.fluctuations
     assert fluctuations is not None
-    spread = np.maximum(fluctuations.weight[0], _LEAST_SPREAD * solution.readout_power[0] / neurons)
     mean, slope = solution.learned[0] / root, solution.rest_slope[0] / root
     return _State(
         output=replace(
@@ -340,7 +335,7 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
             leverage=point.leverage[0] / gain,
         ),
         field=inertia * follows * scale,
-        power=inertia**2 * spread * quadratic.stiffness,
+        power=inertia**2 * fluctuations.weight[0] * quadratic.stiffness,
         curvature=quadratic.stiffness * added,
         readout_norm=float((solution.readout_power[0] / quadratic.stiffness).sum()),
     )
@@ -379,8 +374,7 @@ def _solve(model: _Model, labels: Labels, loss: Loss, penalty: Penalty) -> tuple
     unit = math.sqrt(float(smoothed(labels.mean, 0.0, 1.0).second_moment) + labels.noise**2)
     ones, groups = np.ones_like(model.kappa), len(model.groups.weight)
     output = OutputLaw(model.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, model.alignment)
-    none = np.zeros(groups)
-    quadratic = PenaltyAverages(np.full(groups, 2 * model.ridge), none, none, none, none)
+    none, quadratic = np.zeros(groups), _ridge(model)
     start = _State(output, none, none, none, math.nan)
 
     def image(state: _State, quadratic: PenaltyAverages | None = None) -> tuple[_State, Array]:
@@ -394,12 +388,13 @@ def _solve(model: _Model, labels: Labels, loss: Loss, penalty: Penalty) -> tuple
             return state, np.full(4 * len(ones) + 3 * groups, np.nan)
 
     state, vector = image(start, quadratic)
-    best, best_vector, best_gap, best_sweep, damping = math.inf, vector, 0 * vector, 0, 1.0
+    best, best_vector, best_gap, best_sweep, damping = math.inf, vector, np.zeros_like(vector), 0, 1.0
     points: list[Array] = []
     gaps: list[Array] = []
     for sweep in range(1, _MAXIMUM_SWEEPS + 1):
         mapped, packed = image(state)
-        gap = packed - vector
+        with np.errstate(invalid="ignore"):
+            gap = packed - vector
         residual = float(np.abs(gap).max()) if np.isfinite(gap).all() else math.inf
         if residual <= _GOAL or (residual <= TOLERANCE and sweep > best_sweep + _MEMORY):
             return mapped, residual, sweep
@@ -427,7 +422,19 @@ def _solve(model: _Model, labels: Labels, loss: Loss, penalty: Penalty) -> tuple
     raise NotConverged("the fixed point of a convex loss", best, TOLERANCE, advice)
 
 
+def _is_ridge(penalty: Penalty) -> bool:
+    return penalty.function == parse_penalty("ridge").function
+
+
+def _ridge(model: _Model) -> PenaltyAverages:
+    """Return the averages of a ridge, its own quadratic penalty; the readout norm tells what it costs."""
+    none = np.zeros_like(model.groups.weight)
+    return PenaltyAverages(none + 2 * model.ridge, none, none, none, none + 1)
+
+
 def _penalty(model: _Model, penalty: Penalty, state: _State) -> PenaltyAverages:
+    if _is_ridge(penalty):
+        return _ridge(model)
     return penalty_averages(penalty, state.field, state.power, state.curvature, model.ridge, model.width)
 
 
@@ -445,13 +452,14 @@ def _result(
         + output.variance
     )
     share = model.groups.weight
+    cost = state.readout_norm if _is_ridge(penalty) else float(share @ priced.value)
     train_error = float(model.weight @ losses.train)
     return ConvexPrediction(
         test_error=float(model.weight @ error),
         test_loss=float(model.weight @ losses.test),
         classification_error=float(model.weight @ losses.test_wrong),
         train_error=train_error,
-        train_loss=train_error + model.ridge / model.n * float(share @ priced.value),
+        train_loss=train_error + model.ridge / model.n * cost,
         train_classification_error=float(model.weight @ losses.train_wrong),
         readout_norm=state.readout_norm,
         active_fraction=float(share @ priced.active),

@@ -98,6 +98,9 @@ def kappa_rule(
             points += [-p for p in points]
         points += list(np.arange(-np.floor(_RANGE / panel), np.floor(_RANGE / panel) + 1) * panel)
         nodes, weights = gaussian_rule(breakpoints=tuple(sorted(points)), resolution=panel / refine, order=10)
+    if (numbers := len(nodes) * len(groups.weight)) > _LARGEST_TABLE:
+        advice = "Use a smaller step, or more samples for it."
+        raise NotConverged("resolution of the features along the spike", numbers, _LARGEST_TABLE, advice)
     return nodes, weights
 
 
@@ -125,9 +128,6 @@ def conditional_features(
         If the features are so steep that resolving them would take the memory.
     """
     kappa, weight = kappa_rule(activation, teacher, groups, alignment, refine)
-    if (numbers := len(kappa) * len(groups.weight)) > _LARGEST_TABLE:
-        advice = "Use a smaller step, or more samples for it."
-        raise NotConverged("resolution of the features along the spike", numbers, _LARGEST_TABLE, advice)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     target = smoothed(teacher, alignment * kappa, rest)
     h0, h1, square = target.mean, target.slope, target.second_moment

@@ -10,6 +10,7 @@ neurons of groups :math:`g,h`, the resolvent is :math:`Q^{-1}` with :math:`Q=\ma
 of :math:`Q^{-1}` there are the overlaps of its singular vectors with functions of :math:`\kappa` and of the readout.
 The step takes back a part of the network's own output: along the readout at initialisation the bulk is smaller by a
 factor :math:`s`, which turns :math:`1/A` into :math:`1/(A-(1-s^2)\Psi)` in that one direction and moves outliers only.
+That takes one resolvent for all groups along the readout: where ``|s|`` is above two they differ too much.
 The Stieltjes transform is that of Cui et al. 2024, appendix F, for a constant readout; the rest is of this project.
 """
 
@@ -212,8 +213,8 @@ class FeatureEquations:
         terms = self.samples / self.width * self.neurons * np.exp(-state[nodes:])
         return complex(terms.sum()), complex(-(terms * tangent[nodes:]).sum())
 
-    def _excess(self, point: Point) -> tuple[float, float]:
-        """Return what the missing bulk adds to ``1/A`` along the readout, relative to it, and its derivative in z."""
+    def _missing(self, point: Point) -> tuple[float, float]:
+        """Return the bulk that is missing along the readout, over ``A`` there, and its derivative in z."""
         if self.direction is None or self.removed == 0:
             return 0.0, 0.0
         nodes, along = len(self.weight), np.square(self.direction)
@@ -222,57 +223,58 @@ class FeatureEquations:
         change = -sample_weight * values[:nodes] / (1 + values[:nodes]) * tangent[:nodes]
         variance = along @ self.variance
         inverse, d_inverse = along @ values[nodes:], along @ (values[nodes:] * tangent[nodes:])
-        lost = self.removed * (inverse + point.z.real * self.samples - variance @ sample_weight)
-        d_lost = self.removed * (d_inverse + self.samples - variance @ change)
-        kept = inverse - lost
-        return float(self.told * lost / kept), float(self.told * (d_lost * inverse - lost * d_inverse) / kept**2)
+        lost = inverse + point.z.real * self.samples - variance @ sample_weight
+        d_lost = d_inverse + self.samples - variance @ change
+        slope = (d_lost - lost * d_inverse / inverse) / inverse
+        return float(self.removed * lost / inverse), float(self.removed * slope)
+
+    @cached_property
+    def _readout(self) -> Array:
+        """The readout over normalised groups, and what they do not tell of it: a unit vector."""
+        along = np.zeros(len(self.neurons)) if self.direction is None else np.sqrt(self.told) * self.direction
+        return np.append(along, np.sqrt(max(1 - self.told, 0.0)))
 
     def _root(self, point: Point) -> Array:
-        """Return a factor ``root`` of the groups' resolvent ``-root root^T`` without spikes."""
+        """Return ``|v|^1/2``; the last entry is that of an average neuron along the readout."""
         inverse = np.exp(point.state[len(self.weight) :]).real
-        root = np.diag(np.sqrt(np.maximum(-self.neurons / inverse, 0.0)))
-        excess, _ = self._excess(point)
-        if self.direction is None or excess == 0:
-            return root
-        stretch = np.sqrt(max(1 + excess, 0.0)) - 1
-        return np.asarray(root @ (np.eye(len(root)) + stretch * np.outer(self.direction, self.direction)))
-
-    def untold(self, point: Point) -> float:
-        """Return a factor of a vector's overlap with the readout, which groups that tell a part of it do not have.
-
-        The missing bulk acts along the whole readout, not only along its mean in each group.
-        """
-        excess, _ = self._excess(point)
-        return (1 + excess / self.told) / (1 + excess)
+        average = inverse.mean() if self.direction is None else np.square(self.direction) @ inverse
+        sizes = np.append(self.neurons, self.width), np.append(inverse, average)
+        return np.asarray(np.sqrt(np.maximum(-sizes[0] / sizes[1], 0.0)))
 
     def spikes(self, point: Point) -> tuple[Array, Array]:
-        """Return vectors over the groups, and strengths, of what ``g0`` adds above the bulk.
+        """Return vectors over the groups and what they do not tell of the readout, and strengths above the bulk.
 
-        There ``V`` is in (-1, 0) and every ``A`` negative, except where a band too light to be found lies higher still:
-        what makes it is left out. ``det Q = 0`` where a strength is one, and the vector is then a null vector of ``Q``.
+        These are eigenvectors of ``|v|^1/2 G0 |v|^1/2``, with what the missing bulk adds along the readout. There ``V``
+        is in (-1, 0) and every ``A`` negative, except where a band too light to be found lies higher still: what makes
+        it is left out. ``det Q = 0`` where a strength is one, and ``|v|^1/2`` times the vector is then its null vector.
         """
         leverage = np.exp(point.state[: len(self.weight)]).real
-        root = self._root(point)
         half_weight = np.sqrt(np.maximum(self.samples * self.weight / (1 + leverage), 0.0))
-        left, singular, _ = np.linalg.svd(root.T @ self.mean * half_weight, full_matrices=False)
-        return root @ left, singular
+        missing, _ = self._missing(point)
+        root = self._root(point)
+        if missing == 0:
+            # Singular vectors keep the digits of weak spikes.
+            left, singular, _ = np.linalg.svd(root[:-1, None] * self.mean * half_weight, full_matrices=False)
+            return np.concatenate([left, np.zeros((1, left.shape[1]))]), np.square(singular)
+        rows = np.concatenate([root[:-1, None] * self.mean * half_weight, np.zeros((1, len(self.weight)))])
+        strengths, vectors = np.linalg.eigh(rows @ rows.T + missing * np.outer(self._readout, self._readout))
+        return vectors[:, ::-1], strengths[::-1]
 
-    def slope_of_inverse(self, point: Point) -> Array:
-        """Return ``dQ/dz``."""
+    def null_vector(self, point: Point, vector: Array) -> Array:
+        """Return the null vector of ``Q`` that belongs to one of the `spikes` of strength one."""
+        return self._root(point) * vector
+
+    def slope_of_strength(self, point: Point, vector: Array) -> float:
+        """Return the derivative in z of the strength of one of the `spikes`."""
         nodes = len(self.weight)
         values, tangent = np.exp(point.state).real, point.tangent.real
-        response = self.samples * self.weight * values[:nodes] / (1 + values[:nodes]) ** 2
-        spike = (self.mean * (response * tangent[:nodes])) @ self.mean.T
-        own = np.diag(values[nodes:] * tangent[nodes:] / self.neurons)
-        excess, slope = self._excess(point)
-        if self.direction is None or excess == 0:
-            return np.asarray(own - spike)
-        # The inverse of a tilted resolvent is less by a rank-one matrix.
-        less, d_less = excess / (1 + excess), slope / (1 + excess) ** 2
-        root = np.sqrt(np.maximum(-values[nodes:] / self.neurons, 0.0)) * self.direction
-        d_root = root * tangent[nodes:] / 2
-        turned = np.outer(d_root, root)
-        return np.asarray(own + less * (turned + turned.T) + d_less * np.outer(root, root) - spike)
+        null = self.null_vector(point, vector)[:-1] @ self.mean
+        sample_weight = self.samples * self.weight / (1 + values[:nodes])
+        response = sample_weight * values[:nodes] / (1 + values[:nodes])
+        turned = (self.null_vector(point, vector)[:-1] * tangent[nodes:]) @ self.mean
+        _, d_missing = self._missing(point)
+        by_nodes = (response * tangent[:nodes]) @ np.square(null)
+        return float(d_missing * (self._readout @ vector) ** 2 - by_nodes - turned @ (sample_weight * null))
 
 
 def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int = 1) -> Spectrum:
@@ -336,7 +338,8 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
         equations = replace(equations, slope=slope, variance=variance)
         bulk = find_law(equations, FINE)
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
-    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment)
+    gaussian = problem.readout.kind == "gaussian"
+    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=gaussian)
     return Spectrum(bulk, outliers, step.alignment)
 
 
@@ -377,7 +380,7 @@ def _readout_polynomials(readout: Readout, groups: Groups, step: StepStatistics,
 
 
 def outliers_above(
-    edge: float, equations: FeatureEquations, polynomials: Array, *, alignment: float
+    edge: float, equations: FeatureEquations, polynomials: Array, *, alignment: float, gaussian: bool = False
 ) -> tuple[Outlier, ...]:
     """Find the outliers above the edge of the bulk, the largest first.
 
@@ -389,9 +392,12 @@ def outliers_above(
         Means over each group of the functions of the readout to compare with.
     alignment : float
         Overlap of the spike direction with the teacher's.
+    gaussian : bool
+        Whether the readout is: its groups then tell a part of it only.
     """
     points = _outlier_points(equations, edge)
-    return tuple(_outlier(equations, point, rank, polynomials, alignment) for rank, point in enumerate(points))
+    rest = polynomials, alignment, gaussian
+    return tuple(_outlier(equations, point, rank, *rest) for rank, point in enumerate(points))
 
 
 def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
@@ -406,7 +412,7 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
     strengths = np.array([equations.spikes(point)[1] for point in walk])
 
     def excess(log_x: float, above: Point, rank: int) -> float:
-        return float(np.log(equations.spikes(around(equations, above, float(np.exp(log_x))))[1][rank]))
+        return float(equations.spikes(around(equations, above, float(np.exp(log_x))))[1][rank]) - 1
 
     found = []
     for rank in range(int(np.sum(strengths[-1] > 1))):
@@ -418,21 +424,24 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
     return found
 
 
-def _outlier(equations: FeatureEquations, point: Point, rank: int, polynomials: Array, alignment: float) -> Outlier:
+def _outlier(
+    equations: FeatureEquations, point: Point, rank: int, polynomials: Array, alignment: float, gaussian: bool
+) -> Outlier:
     nodes = len(equations.weight)
     values = np.exp(point.state).real
     x = point.z.real
     # Null vector of Q, and the residue of its inverse.
-    null = equations.spikes(point)[0][:, rank]
-    scale = -equations.samples / float(null @ equations.slope_of_inverse(point) @ null)
+    vector = equations.spikes(point)[0][:, rank]
+    null = equations.null_vector(point, vector)
+    scale = -equations.samples / equations.slope_of_strength(point, vector)
     hermite = hermite_values(equations.kappa, _DEGREE)
     if equations.kappa[0] > 0:
         hermite[::2] = 0  # an odd activation: only half of the line is kept, and the vector is odd
-    by_sample = (hermite * equations.weight / (1 + values[:nodes])) @ (equations.mean.T @ null)
+    by_sample = (hermite * equations.weight / (1 + values[:nodes])) @ (equations.mean.T @ null[:-1])
     sample = scale / x * by_sample**2
-    by_neuron = polynomials @ null
-    if equations.told < 1:
-        # A Gaussian readout: its first polynomial is the readout itself.
-        by_neuron[1] *= equations.untold(point)
+    by_neuron = polynomials @ null[:-1]
+    if gaussian:
+        # Its first polynomial is the readout itself, of which the groups tell a part.
+        by_neuron[1] += np.sqrt(max(1 - equations.told, 0.0)) * null[-1]
     neuron = scale / equations.width * by_neuron**2
     return Outlier(x, sample, neuron, alignment ** (2 * np.arange(_DEGREE + 1)) * sample)

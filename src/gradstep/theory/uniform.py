@@ -33,6 +33,9 @@ __all__ = ["Fluctuations", "Preset", "UniformSolution", "solve"]
 
 #: Largest share of the error that a node of kappa may contribute where it should contribute none.
 _LOST = 1e-6
+#: Least variance of a group's weights, over that without the tilt: along the readout at initialisation means and powers
+#: are known to leading order, which may differ by more in the tail of its law.
+_LEAST_SPREAD = 1e-2
 
 Array = NDArray[np.float64]
 
@@ -337,9 +340,10 @@ def solve(
         # Parts of slopes across the teacher's rest, and what the tilt adds to a neuron's mean square weight.
         across = np.square(slopes).sum(axis=1) - np.square(np.vecmat(bulk.teacher, slopes))
         tilted = direct + tilt.by_resolvent * square - tilt.excess * along * pulled / a
+        own = (raised[:, nodes:] + np.vecdot(free.mT, free.mT)) / a
         fluctuations = Fluctuations(
             raised[:, :nodes] + np.vecmat(direct, features.variance) + across,
-            ((raised[:, nodes:] + np.vecdot(free.mT, free.mT)) / a + tilted) / equations.neurons,
+            np.maximum(own + tilted, _LEAST_SPREAD * own) / equations.neurons,
         )
     train_error = train_part.sum(axis=1)
     readout_power = direct + mass * changes[:, nodes:]

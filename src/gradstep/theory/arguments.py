@@ -1,4 +1,4 @@
-"""Ranges of array arguments, checked before any work."""
+"""Arguments that several theories take: ranges and names, checked before any work."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
+from gradstep.problem import Problem
+from gradstep.theory.bulk import BulkModel
+from gradstep.theory.groups import RowLaw
 
-__all__ = ["nonnegative", "positive"]
+__all__ = ["check_models", "check_refine", "models_for", "nonnegative", "positive"]
 
 Array = NDArray[np.float64]
 
@@ -26,3 +29,23 @@ def nonnegative(field: str, value: ArrayLike) -> Array:
     if not (np.isfinite(array).all() and (array >= 0).all()):
         raise InvalidInput(field, value, "finite and >= 0")
     return array
+
+
+def check_refine(refine: object) -> None:
+    """Raise `InvalidInput` unless ``refine`` is a small positive integer."""
+    if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
+        raise InvalidInput("refine", refine, "an integer in [1, 16]")
+
+
+def check_models(rows: object, bulk: object) -> None:
+    """Raise `InvalidInput` unless both are names of models, or None."""
+    if rows not in (None, "network", "isotropic"):
+        raise InvalidInput("rows", rows, "'network' or 'isotropic'")
+    if bulk not in (None, "structured", "isotropic"):
+        raise InvalidInput("bulk", bulk, "'structured' or 'isotropic'")
+
+
+def models_for(problem: Problem, rows: RowLaw | None, bulk: BulkModel | None) -> tuple[RowLaw, BulkModel]:
+    """Return the models of rows and bulk; the network's at finite sizes and the papers' in the limit, if not given."""
+    law: RowLaw = rows or ("isotropic" if problem.is_limit else "network")
+    return law, bulk or ("structured" if law == "network" else "isotropic")

@@ -41,10 +41,11 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import smoothed
 from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
+from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import Bulk, BulkModel, bulk_law, isotropic
 from gradstep.theory.features import ConditionalFeatures, kappa_rule
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
-from gradstep.theory.own_output import given_own_output
+from gradstep.theory.own_output import independent_rows
 from gradstep.theory.proximal import (
     LossAverages,
     OutputLaw,
@@ -54,7 +55,7 @@ from gradstep.theory.proximal import (
     penalty_averages,
 )
 from gradstep.theory.step import step_statistics
-from gradstep.theory.tables import Tables
+from gradstep.theory.tables import Tables, sizes_of
 from gradstep.theory.uniform import Preset, solve
 
 __all__ = ["ConvexPrediction", "convex_prediction"]
@@ -76,6 +77,7 @@ _LARGE_DIMENSION = 1e11
 _LEAST_CURVATURE = 1e-12
 #: Least response of a training output to the output without it: below it a sample is interpolated.
 _LEAST_FREEDOM = 1e-13
+_RIDGE = parse_penalty("ridge")
 
 
 @dataclass(frozen=True)
@@ -192,14 +194,9 @@ def convex_prediction(
     labels = labels_of(problem, channel, flip)
     if chosen.kind == "margin" and not labels.binary:
         raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
-    if rows not in (None, "network", "isotropic"):
-        raise InvalidInput("rows", rows, "'network' or 'isotropic'")
-    if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
-        raise InvalidInput("refine", refine, "an integer in [1, 16]")
-    if bulk not in (None, "structured", "isotropic"):
-        raise InvalidInput("bulk", bulk, "'structured' or 'isotropic'")
-    law: RowLaw = rows or ("isotropic" if problem.is_limit else "network")
-    kind: BulkModel = bulk or ("structured" if law == "network" else "isotropic")
+    check_models(rows, bulk)
+    check_refine(refine)
+    law, kind = models_for(problem, rows, bulk)
     finer = problem.readout.kind == "vocabulary" and not _is_ridge(priced)
     model = _model(problem, labels, law, kind, refine, finer=finer)
     state, residual, sweeps = _solve(model, labels, chosen, priced)
@@ -226,14 +223,10 @@ class _Model:
 
 
 def _model(problem: Problem, labels: Labels, rows: RowLaw, bulk: BulkModel, refine: int, *, finer: bool) -> _Model:
-    if problem.is_limit and 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
-        raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
-    sized = _LARGE_DIMENSION if problem.is_limit else problem.d
-    width, n, ridge = (problem.ratio(name) * sized for name in ("width", "n", "ridge"))
-    n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * sized
+    sized, width, n_step, n, ridge = sizes_of(problem, _LARGE_DIMENSION)
     stepped = problem.replace(teacher=labels.mean, noise=labels.noise)
     literal = step_statistics(stepped, sized, width, n_step)
-    step = given_own_output(stepped, literal, width)
+    step, shrinkage = independent_rows(stepped, literal, width, rows)
     odd = problem.activation.parity == "odd" and not finer
     groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)
     groups = _finer(groups) if finer else groups
@@ -245,7 +238,7 @@ def _model(problem: Problem, labels: Labels, rows: RowLaw, bulk: BulkModel, refi
         width=width,
         n=n,
         ridge=ridge,
-        shrinkage=step.readout_shrinkage if rows == "network" or step is not literal else 1.0,
+        shrinkage=shrinkage,
         groups=groups,
         bulk=bulk_law(stepped, step, groups, sized, n_step) if structured else isotropic(len(groups.weight)),
         kappa=kappa,
@@ -319,8 +312,7 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
     )  # fmt: skip
     point = solution.point
     # What the samples add to a neuron's own stiffness: the difference would lose it beside a strong penalty.
-    gain_of_groups = tables.leverage_table.mixed(point.columns * point.dressed) + point.variance
-    added = np.matvec(gain_of_groups, point.sample_weight)[0] / point.density[0]
+    added = point.load[0] / point.density[0]
     neurons, inertia = model.width * model.groups.weight, 1 + added
     follows = solution.weight_field[0] / np.sqrt(neurons * inertia) - preset.mean[0]
     fluctuations = solution.fluctuations
@@ -423,7 +415,7 @@ def _solve(model: _Model, labels: Labels, loss: Loss, penalty: Penalty) -> tuple
 
 
 def _is_ridge(penalty: Penalty) -> bool:
-    return penalty.function == parse_penalty("ridge").function
+    return penalty.function == _RIDGE.function
 
 
 def _ridge(model: _Model) -> PenaltyAverages:

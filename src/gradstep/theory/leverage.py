@@ -209,6 +209,8 @@ class Leverage(NamedTuple):
         Their product.
     variance : ndarray, shape (batch, groups, nodes)
         ``D g2``.
+    load : ndarray, shape (batch, groups)
+        ``D`` times what the samples add to a neuron's ridge.
     following : ndarray, shape (batch, nodes + groups)
         Right-hand sides of the equations for ``V`` and ``R``.
     gap : ndarray, shape (batch, nodes + groups)
@@ -227,6 +229,7 @@ class Leverage(NamedTuple):
     inverse: Array
     dressed: Array
     variance: Array
+    load: Array
     following: Array
     gap: Array
     residual: Array
@@ -267,12 +270,13 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     variance = density[:, :, None] * table.variance
     gain = table.mixed(columns * dressed) + variance
     next_leverage = np.vecmat(equations.directions_of_groups, gain)
-    next_resolvent = density / (equations.ridge[:, None] * density + np.matvec(gain, sample_weight))
+    load = np.matvec(gain, sample_weight)
+    next_resolvent = density / (equations.ridge[:, None] * density + load)
     following = np.concatenate([next_leverage, next_resolvent], axis=1)
     gap = np.log(following) - state
     residual = np.abs(gap).max(axis=1)
     return Leverage(
-        leverage, resolvent, remaining, sample_weight, linear_gain, density, columns, inverse, dressed, variance,
+        leverage, resolvent, remaining, sample_weight, linear_gain, density, columns, inverse, dressed, variance, load,
         following, gap, residual,
     )  # fmt: skip
 

@@ -21,9 +21,21 @@ from dataclasses import replace
 
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
+from gradstep.theory.groups import RowLaw
 from gradstep.theory.step import StepStatistics
 
-__all__ = ["given_own_output"]
+__all__ = ["given_own_output", "independent_rows"]
+
+
+def independent_rows(
+    problem: Problem, literal: StepStatistics, width: float, rows: RowLaw
+) -> tuple[StepStatistics, float]:
+    """Return the step for independent rows, and the factor of their bulk along the readout at initialisation.
+
+    The spiked random features model has no such factor, but for an output of order one.
+    """
+    step = given_own_output(problem, literal, width)
+    return step, step.readout_shrinkage if rows == "network" or step is not literal else 1.0
 
 
 def given_own_output(problem: Problem, step: StepStatistics, width: float) -> StepStatistics:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
+from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.limits import limiting_prediction
-from gradstep.theory.own_output import given_own_output
+from gradstep.theory.own_output import independent_rows
 from gradstep.theory.prediction import Curve, Prediction
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
@@ -108,12 +109,8 @@ def predict_many(
         As in `predict`, for the first problem that fails.
     """
     problems = list(problems)
-    if rows not in (None, "network", "isotropic"):
-        raise InvalidInput("rows", rows, "'network' or 'isotropic'")
-    if bulk not in (None, "structured", "isotropic"):
-        raise InvalidInput("bulk", bulk, "'structured' or 'isotropic'")
-    if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
-        raise InvalidInput("refine", refine, "an integer in [1, 16]")
+    check_models(rows, bulk)
+    check_refine(refine)
     results: dict[int, Prediction] = {}
     uniform: dict[tuple[int, ...], list[tuple[int, _Prepared]]] = {}
     for index, problem in enumerate(problems):
@@ -123,9 +120,7 @@ def predict_many(
         if limit is not None:
             results[index] = limit
             continue
-        law: RowLaw = rows or ("isotropic" if problem.is_limit else "network")
-        model: BulkModel = bulk or ("structured" if law == "network" else "isotropic")
-        prepared = _prepared(_without_fit(problem), law, model, refine)
+        prepared = _prepared(_without_fit(problem), *models_for(problem, rows, bulk), refine)
         uniform.setdefault(prepared.shape, []).append((index, prepared))
     for members in uniform.values():
         size = _batch_size(members[0][1])
@@ -155,11 +150,8 @@ def _without_fit(problem: Problem) -> Problem:
 @lru_cache(maxsize=1024)
 def _prepared(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _Prepared:
     sizes = sizes_of(problem)
-    if problem.is_limit and 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
-        raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
     literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
-    step = given_own_output(problem, literal, sizes.width)
-    shrinkage = step.readout_shrinkage if rows == "network" or step is not literal else 1.0
+    step, shrinkage = independent_rows(problem, literal, sizes.width, rows)
     tables = tables_of(problem, step, sizes, rows, model, refine)
     features, bulk = tables.features, tables.bulk
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint))

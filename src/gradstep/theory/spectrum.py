@@ -27,9 +27,10 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout
 from gradstep.readout import readout_polynomials
+from gradstep.theory.arguments import check_refine
 from gradstep.theory.features import ConditionalFeatures, conditional_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
-from gradstep.theory.own_output import given_own_output
+from gradstep.theory.own_output import independent_rows
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.stieltjes import FINE, Law, Point, around, averaged_tail, find_law, start
 
@@ -268,13 +269,13 @@ class FeatureEquations:
         """Return the derivative in z of the strength of one of the `spikes`."""
         nodes = len(self.weight)
         values, tangent = np.exp(point.state).real, point.tangent.real
-        null = self.null_vector(point, vector)[:-1] @ self.mean
+        null = self.null_vector(point, vector)[:-1]
+        on_nodes, turned = null @ self.mean, (null * tangent[nodes:]) @ self.mean
         sample_weight = self.samples * self.weight / (1 + values[:nodes])
         response = sample_weight * values[:nodes] / (1 + values[:nodes])
-        turned = (self.null_vector(point, vector)[:-1] * tangent[nodes:]) @ self.mean
         _, d_missing = self._missing(point)
-        by_nodes = (response * tangent[:nodes]) @ np.square(null)
-        return float(d_missing * (self._readout @ vector) ** 2 - by_nodes - turned @ (sample_weight * null))
+        by_nodes = (response * tangent[:nodes]) @ np.square(on_nodes)
+        return float(d_missing * (self._readout @ vector) ** 2 - by_nodes - turned @ (sample_weight * on_nodes))
 
 
 def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int = 1) -> Spectrum:
@@ -307,11 +308,9 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     ``output_scale="1/sqrt(N)"`` the spike is along the gradient and the common part of all rows together
     (`gradstep.theory.own_output`).
     """
-    if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
-        raise InvalidInput("refine", refine, "an integer in [1, 16]")
+    check_refine(refine)
     literal, d, width = finite_step(problem, rows)
-    step = given_own_output(problem, literal, width)
-    shrinkage = step.readout_shrinkage if rows == "network" or step is not literal else 1.0
+    step, shrinkage = independent_rows(problem, literal, width, rows)
     # Letters of a vocabulary are told apart by their order, which folding would lose.
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     groups = neuron_groups(step, problem.readout, d, odd=odd, rows=rows, refine=refine)

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
 from gradstep.theory.bulk import Bulk, BulkModel, bulk_law, isotropic
 from gradstep.theory.features import ConditionalFeatures, conditional_features
@@ -40,12 +41,14 @@ class Sizes(NamedTuple):
     ridge: float
 
 
-def sizes_of(problem: Problem) -> Sizes:
-    """Return the sizes of a problem; a large dimension stands for the proportional limit."""
+def sizes_of(problem: Problem, large: float = LARGE_DIMENSION) -> Sizes:
+    """Return the sizes of a problem; a large dimension stands for the proportional limit, or the problem is refused."""
     if not problem.is_limit:
         ridge = float(problem.ridge)  # type: ignore[arg-type]
         return Sizes(problem.d, float(problem.width), float(problem.n_step), float(problem.n), ridge)  # type: ignore[arg-type]
-    d = LARGE_DIMENSION
+    if 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
+        raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
+    d = large
     n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * d
     return Sizes(d, problem.ratio("width") * d, n_step, problem.ratio("n") * d, problem.ratio("ridge") * d)
 

@@ -240,6 +240,18 @@ def test_shapes_and_bounded_memory():
     assert smoothed(scalar_function("abs(x)**1.5"), np.empty((0, 3)), 1.0).mean.shape == (0, 3)
 
 
+@pytest.mark.parametrize("name", ["tanh(x)", "sigmoid(x)", "tanh(1-3*x)"])
+@pytest.mark.parametrize("far", [5.0, 230.0, 1e4])
+def test_separate_exponentials_of_mean_and_deviation_are_those_of_the_sum(name, far):
+    function, twice = scalar_function(name), scalar_function(f"2*{name}")
+    rng = np.random.default_rng(1)
+    mean = np.concatenate([rng.uniform(-2, 2, 40), [-far, far]])
+    scale = rng.choice([0.3, 0.8, 1.4, 7.0], mean.size)
+    found, expected = smoothed(function, mean, scale), smoothed(twice, mean, scale)
+    for field, times in zip(found._fields, (2, 2, 4, 4), strict=True):
+        np.testing.assert_allclose(times * getattr(found, field), getattr(expected, field), rtol=0, atol=4e-15)
+
+
 @pytest.mark.parametrize("options", [(0.0, -1.0), (0.0, math.inf), (math.nan, 1.0), (0.0, math.nan)])
 def test_refuses(options):
     with pytest.raises(InvalidInput):

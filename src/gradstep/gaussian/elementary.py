@@ -50,9 +50,9 @@ class Elementary:
         Whether the function is linear between its kinks.
     positive : bool
         Whether the argument has to be positive (logarithm, square root).
-    averaged : callable, optional
-        Faster value for NumPy arrays inside an average, where rounding relative to one is as good as relative to the
-        value.
+    of_exponential : callable, optional
+        The value as a function of ``exp(x)`` in place of ``x``, a NumPy array that it may overwrite, with rounding
+        relative to one: an average over ``m + s z`` then needs no exponential but those of ``m`` and of ``s z``.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Elementary:
     degree: int | None = None
     piecewise_linear: bool = False
     positive: bool = False
-    averaged: Kernel | None = None
+    of_exponential: Kernel | None = None
 
     @property
     def growth(self) -> float | None:
@@ -170,11 +170,19 @@ def _tanh_derivative(x: Any) -> Any:
     return 1.0 - value * value
 
 
-def _averaged_tanh(x: Any) -> Any:
-    result = scipy.special.expit(2.0 * x)
-    result *= 2.0
-    result -= 1.0
-    return result
+def _tanh_of_exponential(exponential: Any) -> Any:
+    np.square(exponential, out=exponential)
+    exponential += 1.0
+    np.divide(-2.0, exponential, out=exponential)
+    exponential += 1.0
+    return exponential
+
+
+def _sigmoid_of_exponential(exponential: Any) -> Any:
+    exponential += 1.0
+    np.divide(-1.0, exponential, out=exponential)
+    exponential += 1.0
+    return exponential
 
 
 def _sigmoid_derivative(x: Any) -> Any:
@@ -232,8 +240,10 @@ def _table() -> dict[str, Elementary]:
             parity="odd",
             piecewise_linear=True,
         ),
-        Elementary("tanh", _tanh, _tanh_derivative, parity="odd", strip=math.pi / 2, averaged=_averaged_tanh),
-        Elementary("sigmoid", _sigmoid, _sigmoid_derivative, strip=math.pi),
+        Elementary(
+            "tanh", _tanh, _tanh_derivative, parity="odd", strip=math.pi / 2, of_exponential=_tanh_of_exponential
+        ),
+        Elementary("sigmoid", _sigmoid, _sigmoid_derivative, strip=math.pi, of_exponential=_sigmoid_of_exponential),
         Elementary("softplus", _softplus, _sigmoid, strip=math.pi),
         Elementary("silu", lambda x: x * _sigmoid(x), _silu_derivative, strip=math.pi),
         Elementary(

@@ -206,18 +206,15 @@ def _integer_power(exponent: int) -> Callable[[Any], Any]:
     return raised
 
 
-def compile_expression(expression: Expression, *, averaged: bool = False) -> Callable[[Any], Any]:
-    """Return a function that evaluates the expression on an array-API array.
-
-    With `averaged` it is for NumPy arrays only and may be faster, see `Elementary`.
-    """
+def compile_expression(expression: Expression) -> Callable[[Any], Any]:
+    """Return a function that evaluates the expression on an array-API array."""
     if isinstance(expression, Constant):
         value = expression.value
         return lambda x: array_namespace(x).full_like(x, value)
-    return _compile(expression, averaged)
+    return _compile(expression)
 
 
-def _compile(expression: Expression, averaged: bool) -> Callable[[Any], Any]:
+def _compile(expression: Expression) -> Callable[[Any], Any]:
     match expression:
         case Constant(value):
             return lambda x: value
@@ -226,22 +223,20 @@ def _compile(expression: Expression, averaged: bool) -> Callable[[Any], Any]:
         case Apply(name, argument, derivative):
             elementary = ELEMENTARY[name]
             kernel = elementary.derivative if derivative else elementary.value
-            if averaged and not derivative:
-                kernel = elementary.averaged or kernel
             if isinstance(argument, Variable):
                 return kernel
-            inner = _compile(argument, averaged)
+            inner = _compile(argument)
             return lambda x: kernel(inner(x))
         case Power(base, exponent):
-            inner = _compile(base, averaged)
+            inner = _compile(base)
             if exponent.is_integer():
                 raised = _integer_power(abs(int(exponent)))
                 return (lambda x: raised(inner(x))) if exponent > 0 else (lambda x: 1.0 / raised(inner(x)))
             return lambda x: inner(x) ** exponent
         case Product(factors):
-            return _fold([_compile(factor, averaged) for factor in factors], lambda a, b: a * b)
+            return _fold([_compile(factor) for factor in factors], lambda a, b: a * b)
         case Sum(terms):
-            return _fold([_compile(term, averaged) for term in terms], lambda a, b: a + b)
+            return _fold([_compile(term) for term in terms], lambda a, b: a + b)
 
 
 def _fold(parts: list[Callable[[Any], Any]], combine: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:

@@ -24,7 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import structure
-from gradstep.gaussian.expression import Apply, compile_expression
+from gradstep.gaussian.elementary import ELEMENTARY
+from gradstep.gaussian.expression import Apply
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.gaussian.panels import PANEL_ORDER, legendre_rule, resolved_panels
 from gradstep.gaussian.quadrature import gaussian_density
@@ -334,13 +335,6 @@ def _averages(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, c
     return result
 
 
-@lru_cache(maxsize=512)
-def _evaluator(function: ScalarFunction) -> Callable[[Array], Array]:
-    if function.expression is None:
-        return function
-    return compile_expression(function.expression, averaged=True)
-
-
 @lru_cache(maxsize=256)
 def _gauss_hermite(count: int) -> tuple[Array, Array]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
@@ -350,15 +344,38 @@ def _gauss_hermite(count: int) -> tuple[Array, Array]:
 def _on_common_nodes(
     function: ScalarFunction, m: Array, s: Array, z: Array, weight: Array, reduce: Reduction, count: int
 ) -> Array:
-    evaluate = _evaluator(function)
+    # Where the trapezoidal rule has few nodes, s z is far from overflow: only a saturated mean can be beyond numbers.
+    exponential = _exponential(function)
     rows = max(1, _CHUNK // z.size)
-    if m.size <= rows:
-        return reduce(evaluate(m[:, None] + s[:, None] * z), z, weight)
     result = np.empty((count, m.size))
     for start in range(0, m.size, rows):
         part = slice(start, start + rows)
-        result[:, part] = reduce(evaluate(m[part, None] + s[part, None] * z), z, weight)
+        if exponential is None:
+            values = function(m[part, None] + s[part, None] * z)
+        else:
+            values = _through_exponentials(*exponential, m[part], s[part], z)
+        result[:, part] = reduce(values, z, weight)
     return result
+
+
+@lru_cache(maxsize=512)
+def _exponential(function: ScalarFunction) -> tuple[Callable[[Array], Array], float, float] | None:
+    """Return how to get a function of ``exp(slope x + intercept)`` from that, if it is one."""
+    expression = function.expression
+    if not isinstance(expression, Apply) or expression.derivative:
+        return None
+    kernel, line = ELEMENTARY[expression.name].of_exponential, structure.affine(expression.argument)
+    return None if kernel is None or line is None else (kernel, *line)
+
+
+def _through_exponentials(
+    kernel: Callable[[Array], Array], slope: float, intercept: float, m: Array, s: Array, z: Array
+) -> Array:
+    """Return a function of ``exp(slope x + intercept)`` at ``x = m + s z``; many elements share their scale."""
+    scales, which = np.unique(s, return_inverse=True)
+    values = np.exp((slope * scales)[:, None] * z)[which]
+    values *= np.exp(slope * m + intercept)[:, None]
+    return kernel(values)
 
 
 def _widest_step(order: int) -> float:
@@ -457,7 +474,6 @@ def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, 
     x, w = legendre_rule(PANEL_ORDER + 4)
     result = np.empty((count, m.size))
     sequence = np.argsort(m, kind="stable")
-    evaluate = _evaluator(function)
     rows = 256 if edges.size < 16 else 64
     for start in range(0, m.size, rows):
         chosen = sequence[start : start + rows]
@@ -468,7 +484,7 @@ def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, 
         middle, half = 0.5 * (ends[:, 1:] + ends[:, :-1]), 0.5 * np.diff(ends, axis=1)
         z = (middle[..., None] + half[..., None] * x).reshape(mm.size, -1)
         weight = (half[..., None] * w).reshape(mm.size, -1) * gaussian_density(z)
-        result[:, chosen] = reduce(evaluate(mm + ss * z), z, weight)
+        result[:, chosen] = reduce(function(mm + ss * z), z, weight)
     return result
 
 

@@ -182,10 +182,8 @@ def test_bad_input_is_refused() -> None:
             call(limit)
         with pytest.raises(InvalidInput, match="rows"):
             call(problem(), rows="other")  # type: ignore[operator]
-    with pytest.raises(InvalidInput, match="output_scale"):
-        weight_spectrum(problem(output_scale="1/sqrt(N)"))
-    with pytest.raises(InvalidInput, match="output_scale"):
-        feature_spectrum(problem(output_scale="1/sqrt(N)", activation="relu", readout="constant"))
+        with pytest.raises(InvalidInput, match="output_scale"):
+            call(problem(output_scale="1/sqrt(N)", activation="relu", readout="constant"))
     with pytest.raises(InvalidInput, match="refine"):
         feature_spectrum(problem(), refine=0)
 
@@ -395,6 +393,31 @@ def test_finite_width_correction_of_ba() -> None:
     assert found.readout_overlap == pytest.approx(float(limit.readout_overlap), rel=1e-6)
 
 
+@pytest.mark.parametrize("eta", [1.0, 4.0, 12.0])
+def test_own_output_of_order_one_in_a_population_gradient(eta: float) -> None:
+    """One row, ``b`` as it was less its part of the gradient, on a Marchenko-Pastur bulk of all others."""
+    case = problem(
+        activation="erf", teacher="linear", width=400, n_step=math.inf, noise=0.0, eta=eta, output_scale="1/sqrt(N)"
+    )
+    gain = eta * moments(case.activation).linear
+    # Readouts of variance one: b, of length one, and the teacher's direction, in units of N^(-1/2).
+    own = 1 - gain * moments(case.activation).linear
+    power = own**2 + gain**2
+    found = weight_spectrum(case).outlier
+    ratio = 400 / 200
+    if (power - 1) ** 2 <= ratio:
+        assert found is None
+        return
+    assert found is not None
+    assert found.singular_value**2 == pytest.approx(power + power * ratio / (power - 1), rel=1e-6)
+    share = 1 - ratio / (power - 1) ** 2
+    assert found.teacher_overlap == pytest.approx(gain**2 / power * share, rel=1e-5)
+    # The gradient is along the teacher's direction less mu_1 b.
+    slope = moments(case.activation).linear
+    with_gradient = (gain - own * slope) ** 2 / (power * (1 + slope**2))
+    assert found.gradient_overlap == pytest.approx(with_gradient * share, rel=1e-5)
+
+
 def test_trace_of_the_weights() -> None:
     """E tr W^T W / d = N/d (1 + tau E a^2), for the bulk, whichever the law of the rest."""
     case = problem(eta=gs.Step(1.0, exponent=0.5), readout="constant", n_step=150)
@@ -416,6 +439,9 @@ def test_trace_of_the_weights() -> None:
         problem(activation="erf", teacher="erf", width=400, n_step=1000, eta=8.0),
         problem(readout="constant", n_step=100, eta=gs.Step(2.0, exponent=0.5)),
         problem(n_step=200, eta=gs.Step(1.0, exponent=0.5), width=150),
+        problem(eta=10.0, output_scale="1/sqrt(N)"),
+        problem(activation="relu", teacher="sin", eta=gs.Step(0.5, exponent=0.5), output_scale="1/sqrt(N)"),
+        problem(n_step=100, eta=gs.Step(1.0, exponent=0.5), output_scale="1/sqrt(N)", readout={0.5: 0.5, 2.0: 0.5}),
     ],
 )
 def test_singular_values_of_real_weights(case: gs.Problem) -> None:

@@ -14,6 +14,8 @@ eigenbasis of :math:`S` the bulk has independent entries of variance :math:`(u_i
 
 :math:`r_0` being the Stieltjes transform of :math:`W^\top W`. The spike :math:`\sigma\hat av^\top` sits on top; the
 network's own output shrinks the weights along :math:`\hat a` by :math:`1-\varepsilon` (Ba et al. 2022 leave it out).
+Where that output is of order one, :math:`\varepsilon=1` and the spike holds what is left
+(`gradstep.theory.own_output`).
 An outlier is a zero of
 
 .. math:: \Delta(z)=zh\,(\sigma^2r_v+\varepsilon^2k_2)-(1-\varepsilon k_1)^2 ,
@@ -34,10 +36,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import NotConverged
 from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
+from gradstep.theory.own_output import given_own_output
 from gradstep.theory.spectrum import finite_step
 from gradstep.theory.step import StepStatistics
 from gradstep.theory.stieltjes import FINE, Law, advance, around, averaged_tail, find_law, start
@@ -85,12 +88,50 @@ class WeightSpectrum:
 
 
 class _Residuals(NamedTuple):
-    """Nodes of the law of a sample of the step: weight, projection on the teacher, residual, squared and normalised."""
+    """Nodes of the law of a sample of the step.
+
+    Attributes
+    ----------
+    weight : ndarray, shape (nodes,)
+    projection : ndarray, shape (2, nodes)
+        Mean projections, given the residual, on the teacher and on ``b = W_0^T a``.
+    spread : float
+        Variance of the second.
+    residual, omega : ndarray, shape (nodes,)
+        ``r``, and ``r^2`` normalised.
+    """
 
     weight: Array
     projection: Array
+    spread: float
     residual: Array
     omega: Array
+
+
+class _Direction(NamedTuple):
+    """A unit vector in input space: components along the teacher and ``b``, factor of ``X_perp^T r / n_step``."""
+
+    fixed: Array
+    sampled: float
+
+
+class _Spike(NamedTuple):
+    """What the step adds along the readout.
+
+    Attributes
+    ----------
+    strength : float
+        Squared operator norm.
+    direction, gradient : _Direction
+        Of the spike, and of ``X^T (y - f)``, which is another one where the initial output is of order one.
+    shrink : float
+        Share of the initial weights along the readout that is taken back.
+    """
+
+    strength: float
+    direction: _Direction
+    gradient: _Direction
+    shrink: float
 
 
 @dataclass(frozen=True)
@@ -179,19 +220,24 @@ class WeightEquations:
         h, k1, k2 = energy @ np.stack([-1 / (z * total), own / total, own - own**2 / total], axis=1)
         return complex(h), complex(k1), complex(k2)
 
-    def spike_resolvent(self, z: complex, state: ComplexArray, step: StepStatistics) -> tuple[complex, complex]:
-        """Return ``v^T R v`` and ``v^T R beta*`` for the resolvent ``R`` of ``B^T B``."""
+    def spike_resolvent(self, z: complex, state: ComplexArray, spike: _Spike) -> tuple[complex, complex, complex]:
+        """Return ``v^T R v``, ``v^T R beta*`` and ``v^T R g / |g|`` for the resolvent ``R`` of ``B^T B``."""
         r, (p, q), *_ = self._sums(state)
-        weight, u, y, omega = self.samples
+        v, g = spike.direction, spike.gradient
         if self.step_ratio == 0:
-            return complex(r[0]), step.alignment * complex(r[0])
-        quotient = 1 / (1 + self.step_ratio * omega * q * r[0])
-        teacher = 1 / (q * complex(weight @ (omega * u**2 * quotient)) + p - z)
-        cross = self.step_ratio * q * r[0] * complex(weight @ (y * omega * u * quotient))
-        rest = self.step_ratio * r[0] * complex(weight @ (y**2 * quotient)) + teacher * cross**2
-        linear, norm = step.alignment * step.gradient_norm, step.gradient_norm
-        along = (linear**2 * teacher - 2 * linear * teacher * cross + rest) / norm**2
-        return along, (linear - cross) * teacher / norm
+            # An isotropic rest: what is left of the vectors' lengths is along X_perp^T r.
+            rests = [math.sqrt(max(1 - float(x.fixed @ x.fixed), 0.0)) for x in (v, g)]
+            return complex(r[0]), complex(v.fixed[0] * r[0]), complex((v.fixed @ g.fixed + rests[0] * rests[1]) * r[0])
+        weight, x, spread, residual, omega = self.samples
+        quotient = weight / (1 + self.step_ratio * omega * q * r[0])
+        inverse = q * ((x * (omega * quotient)) @ x.T + np.diag([0, spread * (omega @ quotient)])) + (p - z) * np.eye(2)
+        cross = self.step_ratio * q * r[0] * (x @ (residual * omega * quotient))
+        rest = self.step_ratio * r[0] * (residual**2 @ quotient)
+        left = np.linalg.solve(inverse, v.fixed - v.sampled * cross)
+        along, overlap = (
+            complex((other.fixed - other.sampled * cross) @ left + v.sampled * other.sampled * rest) for other in (v, g)
+        )
+        return along, complex(left[0]), overlap
 
 
 def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpectrum:
@@ -212,7 +258,8 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     Raises
     ------
     InvalidInput
-        For infinite sizes, or after a step with an initial output of order one.
+        For infinite sizes, or an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation
+        and readout both with a mean).
     NotConverged
         If the density does not integrate to one.
 
@@ -221,8 +268,6 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     Exact in the proportional limit for odd activations; for others the term of the gradient that is linear in the
     initial weights is covered by its mean over inputs only.
     """
-    if problem.output_scale != "1/N" and problem.step_size > 0:
-        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for a prediction after a step")
     step, d, width = finite_step(problem, rows)
     if problem.readout.kind == "gaussian":
         readout, weight = gaussian_rule(resolution=1.0, order=8, half_range=6.5)
@@ -234,7 +279,7 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
         readout,
         (1 + step.drift * readout) ** 2,
         step.bulk * readout**2,
-        _residuals(problem),
+        _residuals(problem, step),
         width / d,
         d / float(problem.n_step) if rows == "network" and step.bulk > 0 else 0.0,  # type: ignore[arg-type]
     )
@@ -250,39 +295,57 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
         added = averaged_tail(weight, equations.added, equations.added, _TAIL)
         equations = replace(equations, added=added, samples=samples._replace(omega=omega))
         after = find_law(equations, FINE)
-    linear = moments(problem.activation)
-    shrink = (
-        problem.step_size / math.sqrt(width) * linear.derivative_mean * linear.linear * problem.readout.second_moment
+    return WeightSpectrum(before, after, _outlier(equations, _spike(problem, step, width), after.edge))
+
+
+def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:
+    """Return the spike of the step."""
+    linear, power, norm = moments(problem.activation).linear, problem.readout.second_moment, step.gradient_norm
+    taught, given = step.alignment * norm, given_own_output(problem, step, width)
+    if given is step:
+        gradient = _Direction(np.array([taught / norm, 0.0]), 1 / norm)
+        return _Spike(step.spike**2 * width * power, gradient, gradient, 1 - step.readout_shrinkage)
+    # -mu_1 b is the initial output's part of the gradient; the spike holds b as it was before, less that.
+    length, gain, total = math.sqrt(power), step.spike / norm, given.spike + given.initial_overlap
+    left = 1 / (gain * math.sqrt(width) * power) - linear
+    return _Spike(
+        total**2 * width * power,
+        _Direction(gain / total * np.array([taught, left * length]), gain / total),
+        _Direction(np.array([taught, -linear * length]) / norm, 1 / norm),
+        1 - given.readout_shrinkage,
     )
-    strength = step.spike**2 * width * problem.readout.second_moment
-    return WeightSpectrum(before, after, _outlier(equations, step, after.edge, strength, shrink))
 
 
-def _residuals(problem: Problem) -> _Residuals:
-    """Return nodes of the joint law of a sample's projection on the teacher and its residual ``y - E f``."""
+def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
+    """Return nodes of the joint law of a sample's projections and its residual ``y - f``.
+
+    An initial output of order one is Gaussian noise in it, of which ``mu_1 <b, x>`` is a part.
+    """
     projection, weight = gaussian_rule(problem.teacher.kinks, resolution=1.0, order=8)
-    noise, noise_weight = np.zeros(1), np.ones(1)
-    if problem.noise > 0:
+    noise, noise_weight, known = np.zeros(1), np.ones(1), 0.0
+    if step.residual_noise > 0:
         noise, noise_weight = np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
         noise_weight = noise_weight / noise_weight.sum()
-    output = moments(problem.activation).mean * problem.readout.mean
-    residual = np.asarray(problem.teacher(projection))[:, None] - output + problem.noise * noise
+        if problem.output_scale == "1/sqrt(N)":
+            own = moments(problem.activation).linear * math.sqrt(problem.readout.second_moment)
+            known = -own / math.sqrt(step.residual_noise)
+    residual = np.asarray(problem.teacher(projection))[:, None] - step.residual_offset
+    residual = (residual + math.sqrt(step.residual_noise) * noise).ravel()
     weights = (weight[:, None] * noise_weight).ravel()
-    residual = residual.ravel()
+    projections = np.stack([np.repeat(projection, len(noise)), np.tile(known * noise, len(projection))])
     square = residual**2
-    return _Residuals(weights, np.repeat(projection, len(noise)), residual, square / (weights @ square))
+    return _Residuals(weights, projections, 1 - known**2, residual, square / (weights @ square))
 
 
-def _outlier(
-    equations: WeightEquations, step: StepStatistics, edge: float, strength: float, shrink: float
-) -> WeightOutlier | None:
-    """Return the outlier of a spike of squared operator norm `strength`."""
+def _outlier(equations: WeightEquations, spike: _Spike, edge: float) -> WeightOutlier | None:
+    """Return the outlier that a spike pushes above the edge of the bulk."""
+    strength, shrink = spike.strength, spike.shrink
 
-    def parts(z: complex, state: ComplexArray) -> tuple[complex, complex, complex, complex]:
+    def parts(z: complex, state: ComplexArray) -> tuple[complex, complex, complex, complex, complex]:
         h, k1, k2 = equations.readout_resolvent(z, state)
-        along, teacher = equations.spike_resolvent(z, state, step)
-        spike = strength * along + shrink**2 * k2
-        return z * h * spike - (1 - shrink * k1) ** 2, h, spike, teacher
+        along, teacher, gradient = equations.spike_resolvent(z, state, spike)
+        added = strength * along + shrink**2 * k2
+        return z * h * added - (1 - shrink * k1) ** 2, h, added, teacher, gradient
 
     # Every eigenvalue is below the square of the sum of the norms.
     far = start(equations, complex(16 * (equations.top + strength)))
@@ -296,14 +359,19 @@ def _outlier(
         return None
     z = float(np.exp(brentq(excess, *bracket, xtol=1e-13, rtol=1e-13)))
     here = around(equations, far, z)
-    _, h, spike, teacher = parts(z, here.state)
-    initial = float(equations.weight @ (equations.readout**2 * equations.initial))
-    initial /= float(equations.weight @ equations.readout**2)
+    _, h, added, teacher, gradient = parts(z, here.state)
     beside = complex(z, _BESIDE * z)
     slope = parts(beside, advance(equations, here, beside).state)[0].imag / beside.imag
+    if spike.direction is spike.gradient:
+        # The gradient is all that the step adds, with what is taken back.
+        initial = float(equations.weight @ (equations.readout**2 * equations.initial))
+        initial /= float(equations.weight @ equations.readout**2)
+        gradient_overlap = float(added.real / slope / (strength + shrink**2 * initial))
+    else:
+        gradient_overlap = float(z * strength * gradient.real**2 * h.real / slope)
     return WeightOutlier(
         singular_value=math.sqrt(z),
-        gradient_overlap=float(spike.real / slope / (strength + shrink**2 * initial)),
+        gradient_overlap=gradient_overlap,
         teacher_overlap=float(z * strength * teacher.real**2 * h.real / slope),
         readout_overlap=float(h.real / slope),
     )

@@ -68,6 +68,15 @@ def test_without_a_step_its_direction_means_nothing(activation):
     assert few.squared_error == pytest.approx(many.squared_error, rel=0.01)
 
 
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_a_step_of_nothing_along_the_own_output(activation):
+    """Rows given an initial output of order one, its direction being random: the same network, up to 1/d."""
+    literal = BASE.replace(activation=activation, output_scale="1/sqrt(N)")
+    none, tiny = (gs.predict_spread(literal.replace(eta=eta)) for eta in (0.0, 1e-9))
+    for name in ("test_error", "train_error", "squared_error"):
+        assert getattr(tiny, name) == pytest.approx(getattr(none, name), rel=1 / BASE.d)
+
+
 def test_samples_of_the_step_add_their_own():
     # What many samples of the fit leave: the samples of the step, which a network shares with no other.
     few, many = (BASE.replace(eta=gs.Step(3.0, 0.5), n=20_000, width=2000, n_step=n) for n in (500, 500_000))
@@ -89,14 +98,25 @@ def test_refusals():
     with pytest.raises(InvalidInput, match="finite"):
         gs.predict_spread(limit)
     with pytest.raises(InvalidInput, match="output_scale"):
-        gs.predict_spread(BASE.replace(output_scale="1/sqrt(N)", eta=1.0))
+        gs.predict_spread(BASE.replace(output_scale="1/sqrt(N)", activation="relu", readout="constant"))
     # At the peak of double descent a network is nowhere near its mean.
     with pytest.raises(NotConverged, match="derivatives of the loss"):
         gs.predict_spread(BASE.replace(eta=0.0, n=256, width=256, ridge=1e-6))
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("changes", [*SETTINGS, {"eta": 0.0}, {"eta": 1.0}, {"eta": gs.Step(3.0, 0.5), "n_step": 1024}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *SETTINGS,
+        {"eta": 0.0},
+        {"eta": 1.0},
+        {"eta": gs.Step(3.0, 0.5), "n_step": 1024},
+        {"eta": 4.0, "output_scale": "1/sqrt(N)"},
+        {"eta": 4.0, "output_scale": "1/sqrt(N)", "activation": "relu"},
+        {"eta": gs.Step(1.0, 0.5), "output_scale": "1/sqrt(N)", "readout": "constant"},
+    ],
+)
 def test_networks_spread_as_predicted(changes):
     problem, seeds = BASE.replace(**changes), 300
     problem = problem.replace(d=128, width=150, n_step=problem.n_step // 2, n=256, ridge=1.0)

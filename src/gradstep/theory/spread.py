@@ -4,7 +4,9 @@ Given the samples of the step, the test error is the derivative of the minimal l
 the population, and the training error is the loss less ``ridge`` times its derivative by the penalty (the envelope
 theorem, twice). Their variances are derivatives of the covariance of the losses of two fits
 (`gradstep.theory.loss_covariance`). The samples of the step add what follows from four numbers of theirs, ``E r u``,
-``E r^2``, ``E r`` and ``|X_perp^T r|^2``, through the alignment, the spike and the bulk. This project.
+``E r^2``, ``E r`` and ``|X_perp^T r|^2``, through the alignment, the spike and the bulk; an initial output of order one
+adds its direction ``b`` (`gradstep.theory.own_output`): its length, its overlap with the teacher and ``E r <b, x>``.
+This project.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.loss_covariance import SharedDraw, loss_covariance, square_variance
+from gradstep.theory.own_output import given_own_output
 from gradstep.theory.residual import residual_law
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.tables import Tables, sizes_of, tables_of
@@ -67,7 +70,7 @@ def predict_spread(problem: Problem) -> Spread:
     Parameters
     ----------
     problem : Problem
-        With finite sizes and ``output_scale="1/N"``.
+        With finite sizes.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def predict_spread(problem: Problem) -> Spread:
     Raises
     ------
     InvalidInput
-        In the proportional limit, where nothing fluctuates, and for an initial output of order one.
+        In the proportional limit, where nothing fluctuates, and for an initial output that diverges with the width.
     NotConverged
         If the equations' true residual stays above 1e-10, or differences of losses do not have the errors for
         derivatives (almost without ridge, near interpolation).
@@ -91,11 +94,10 @@ def predict_spread(problem: Problem) -> Spread:
     """
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
-    if problem.output_scale != "1/N":
-        raise InvalidInput("output_scale", problem.output_scale, "'1/N'")
     sizes = sizes_of(problem)
     d, width, n_step, samples, ridge = sizes
-    step = step_statistics(problem, d, width, n_step)
+    literal = step_statistics(problem, d, width, n_step)
+    step = given_own_output(problem, literal, width)
     tables = tables_of(problem, step, sizes)
     here = _solve(problem, step, tables, np.array([ridge]))
     # The population is felt where its weight is that of the samples.
@@ -107,7 +109,7 @@ def predict_spread(problem: Problem) -> Spread:
     draw = SharedDraw(tables, problem.teacher, step.alignment, problem.noise, d - 1, width, samples)
     covariance, error = loss_covariance(draw, fits)
     derivatives = np.array([[-1 / change, 1 / change, 0], [1 + 1 / _RIDGE_CHANGE, 0, -1 / _RIDGE_CHANGE]]) / samples
-    variance = np.diagonal(derivatives @ covariance @ derivatives.T) + _step_variance(problem, step, here)
+    variance = np.diagonal(derivatives @ covariance @ derivatives.T) + _step_variance(problem, literal, here)
     test, train = np.sqrt(np.maximum(variance, 0.0)).tolist()
     if here.train_error[0] < _INTERPOLATES * here.train_loss[0]:
         train = math.nan
@@ -165,32 +167,98 @@ def _shifted_errors(problem: Problem, step: StepStatistics) -> Iterator[tuple[Ar
     if step.spike == 0:
         return
     sizes = sizes_of(problem)
-    d, width, n_step, _, ridge = sizes
-    law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
-    r, u = law.residual, law.projection
-    mean, linear = law.mean(r), law.mean(r * u)
-    values = np.stack([r * u - linear, r**2 - law.square, r - mean])
-    covariance = np.zeros((4, 4))
-    covariance[:3, :3] = (law.weight * values) @ values.T / n_step
-    # |X_perp^T r|^2 is a chi-square of d - 1 degrees, and the readouts' mean moves the residuals.
-    covariance[3, 3] = 2 / (d - 1)
-    readout = problem.readout
-    moved = np.array([0, -2 * mean, -1]) * moments(problem.activation).mean
-    covariance[:3, :3] += np.outer(moved, moved) * (readout.second_moment - readout.mean**2) / width
-    scale, axes = np.linalg.eigh(covariance)
+    numbers = _Numbers.of(problem, step)
+    scale, axes = np.linalg.eigh(numbers.covariance)
     for axis in (axes * np.sqrt(np.maximum(scale, 0.0))).T:
-        errors = []
-        for change in (axis, -axis):
-            square = max(law.square + change[1], 0.05 * law.square)
-            gradient = linear + change[0]
-            norm = math.hypot(gradient, math.sqrt(d / n_step * square * max(1 + change[3], 0.05)))
-            shifted = replace(
-                step,
-                alignment=gradient / norm,
-                gradient_norm=norm,
-                spike=step.spike * norm / step.gradient_norm,
-                bulk=step.bulk * square / law.square,
-                drift=step.drift + step.curvature * change[2],
-            )
-            errors.append(_errors(_solve(problem, shifted, tables_of(problem, shifted, sizes), np.array([ridge]))))
-        yield errors[0], errors[1]
+        if axis.any():
+            shifted = [numbers.shifted(change) for change in (axis, -axis)]
+            up, down = (_solve(problem, s, tables_of(problem, s, sizes), np.array([sizes.ridge])) for s in shifted)
+            yield _errors(up), _errors(down)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Random numbers of the step, and what it is without their fluctuations.
+
+    In the order of `covariance`: ``E r u``, ``E r^2``, ``E r`` and ``E r t`` over the samples, the relative
+    ``|X_perp^T r|^2``, ``<b, beta*>`` and the relative ``|b|^2``, where ``t`` is the projection on ``b / |b|``.
+
+    Attributes
+    ----------
+    step : StepStatistics
+        The step itself, its spike along the gradient.
+    covariance : ndarray, shape (7, 7)
+    linear, square : float
+        ``E r u`` and ``E r^2``.
+    sampled : float
+        ``d / n_step``.
+    gain : float
+        Shift of a neuron of readout one along the gradient, over the gradient.
+    output, length : float
+        ``mu_1`` and ``|b|`` of an initial output of order one; zero of a small one.
+    before : float
+        Mean component of such a neuron along ``b`` before the step, over ``b``.
+    """
+
+    step: StepStatistics
+    covariance: Array
+    linear: float
+    square: float
+    sampled: float
+    gain: float
+    output: float
+    length: float
+    before: float
+
+    @classmethod
+    def of(cls, problem: Problem, step: StepStatistics) -> _Numbers:
+        d, width, n_step, *_ = sizes_of(problem)
+        activation, readout = moments(problem.activation), problem.readout
+        law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
+        r, u = law.residual, law.projection
+        mean, linear = law.mean(r), law.mean(r * u)
+        order_one = problem.output_scale != "1/N"
+        output = activation.linear if order_one else 0.0
+        length = math.sqrt(readout.second_moment) if order_one else 0.0
+        own = output * length
+        # Given a residual, t is known as well as its share in what counts as noise.
+        noise = np.asarray(problem.teacher(u)) - step.residual_offset - r
+        known = own * noise / max(step.residual_noise, 1e-300)
+        values = np.stack([r * u - linear, r**2 - law.square, r - mean, r * known + own])
+        covariance = np.zeros((7, 7))
+        covariance[:4, :4] = (law.weight * values) @ values.T / n_step
+        if order_one:
+            covariance[3, 3] += law.square * (1 - own**2 / step.residual_noise) / n_step
+            covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
+        # |X_perp^T r|^2 is a chi-square of d - 1 degrees, and the readouts' mean moves the residuals.
+        covariance[4, 4] = 2 / (d - 1)
+        moved = np.array([0, -2 * mean, -1]) * activation.mean
+        outputs = (readout.second_moment - readout.mean**2) / (1 if order_one else width)
+        covariance[:3, :3] += np.outer(moved, moved) * outputs
+        gain, before = step.spike / step.gradient_norm, 1 / (math.sqrt(width) * readout.second_moment)
+        return cls(step, covariance, linear, law.square, d / n_step, gain, output, length, before)
+
+    def shifted(self, change: Array) -> StepStatistics:
+        """Return the step, for independent rows, of numbers that are off by `change`."""
+        by_linear, by_square, by_mean, by_own, by_norm, overlap, by_length = change.tolist()
+        by_square += self.output * (self.output * self.length**2 * by_length - 2 * overlap * self.linear)
+        square = max(self.square + by_square, 0.05 * self.square)
+        taught, own, before = self.gain * (self.linear + by_linear), 0.0, 0.0
+        norm = self.gain * math.sqrt(self.sampled * square * max(1 + by_norm, 0.05))
+        if self.length == 0:
+            norm = math.copysign(math.hypot(taught, norm), self.gain)
+        else:
+            left, length = self.before - self.gain * self.output, self.length * math.sqrt(max(1 + by_length, 0.05))
+            taught += left * overlap
+            own = left * length + self.gain * by_own
+            norm = math.hypot(taught, own, norm)
+            before = self.before * (overlap * taught + length * own) / norm
+        return replace(
+            self.step,
+            alignment=taught / norm,
+            spike=norm - before,
+            initial_overlap=before,
+            readout_shrinkage=0.0 if self.length else self.step.readout_shrinkage,
+            bulk=self.step.bulk * square / self.square,
+            drift=self.step.drift + self.step.curvature * by_mean,
+        )

@@ -10,8 +10,8 @@ knows of ``S`` only its spectral law and the spectral measure of the teacher's r
 of ``B`` are used, with the diagonal of ``S`` among them: the linear term is exact, and what is left out is the part of
 ``S`` off that diagonal.
 
-For a finite vocabulary of readouts the spike direction is no eigenvector either: a row's projection on it tells of the
-rest, so that both are resolved together. For a Gaussian readout a projection tells the readout and nothing else.
+Where the groups have one readout each the spike direction is no eigenvector either: a row's projection on it tells of
+the rest, so that both are resolved together. A projection that tells a Gaussian readout tells nothing else.
 
 The laws are known through their Stieltjes transforms. The equations of the fit are rational functions of an eigenvalue,
 so that the few nodes of a rational Gauss rule are exact to many digits. This project.
@@ -107,9 +107,10 @@ def bulk_law(problem: Problem, step: StepStatistics, groups: Groups, d: float, n
         return isotropic(len(groups.weight))
     a = (groups.readout * math.sqrt(scale))[:, None]
     a_square = (groups.readout_square * scale)[:, None]
-    joint = problem.readout.kind == "vocabulary"
-    # Gaussian readouts beyond 2.5 standard deviations are too few to be felt.
-    largest = float(a_square.max()) if joint else min(float(a_square.max()), 6 * scale)
+    joint, largest = groups.resolved, float(a_square.max())
+    if problem.readout.kind == "gaussian":
+        # Those beyond 2.5 standard deviations are too few to be felt.
+        largest = min(largest, 6 * scale)
     law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
     ratio = d / n_step
     linear_variance = step.curvature**2 * ratio * law.square

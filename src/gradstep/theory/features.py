@@ -81,7 +81,7 @@ def kappa_rule(
     steepest = np.argsort(-slopes)
     power = np.cumsum((groups.weight * groups.readout_square)[steepest])
     steepness = slopes[steepest][np.searchsorted(power, _UNRESOLVED)]
-    alike = bool(groups.offset.any())
+    alike = groups.resolved
     step = (_ALIKE_STEP if alike else _MIXED_STEP) / np.sqrt(1 + 2.5 * steepness**2)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     scale = rest / max(abs(alignment), 1e-12)

@@ -311,7 +311,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     check_refine(refine)
     literal, d, width = finite_step(problem, rows)
     step, shrinkage = independent_rows(problem, literal, width, rows)
-    # Letters of a vocabulary are told apart by their order, which folding would lose.
+    # Folding would lose which letter of a vocabulary a group has.
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     groups = neuron_groups(step, problem.readout, d, odd=odd, rows=rows, refine=refine)
     tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
@@ -337,8 +337,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
         equations = replace(equations, slope=slope, variance=variance)
         bulk = find_law(equations, FINE)
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
-    gaussian = problem.readout.kind == "gaussian"
-    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=gaussian)
+    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not groups.resolved)
     return Spectrum(bulk, outliers, step.alignment)
 
 
@@ -364,18 +363,16 @@ def _without_tails(group_weight: Array, tables: ConditionalFeatures) -> tuple[Ar
 
 def _readout_polynomials(readout: Readout, groups: Groups, step: StepStatistics, *, odd: bool) -> Array:
     """Return the mean of the orthonormal polynomials of the readout in each group, shape (degrees, groups)."""
-    if readout.kind == "gaussian":
+    if groups.resolved:
+        known = readout_polynomials(readout, groups.readout * np.sqrt(readout.second_moment), _DEGREE)
+    else:
         # The readout is known from the projection up to a Gaussian error.
         spread = np.sqrt(groups.weight @ groups.projection**2)
         correlation = (step.spike + step.initial_overlap) / spread
-        known = hermite_values(groups.projection / spread, _DEGREE)
-        if odd:
-            known[::2] = 0
-        return np.asarray(correlation ** np.arange(_DEGREE + 1)[:, None] * known)
-    at_letters = readout_polynomials(readout, np.asarray(readout.values), _DEGREE)
-    copies = len(groups.weight) // len(readout.values)
-    # Groups are ordered by (norm, letter, projection), with three projections a letter.
-    return np.tile(np.repeat(at_letters, 3, axis=1), (1, copies // 3))
+        known = correlation ** np.arange(_DEGREE + 1)[:, None] * hermite_values(groups.projection / spread, _DEGREE)
+    if odd:
+        known[::2] = 0
+    return known
 
 
 def outliers_above(

@@ -432,6 +432,16 @@ def test_trace_of_the_weights() -> None:
     assert float(isotropic.weight @ isotropic.eigenvalue**2) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("activation", ["relu", "cos", "softplus"])
+def test_rows_that_the_step_stretches(activation: str) -> None:
+    """The mean residual of a teacher with a mean scales a row by what its readout is: bands of single readouts."""
+    case = problem(activation=activation, teacher="sin(x)+1", d=128, width=192)
+    law = weight_spectrum(case).after
+    drift = step_statistics(case, 128.0, 192.0, 400.0)
+    stretched = 1 + drift.drift**2 + drift.bulk
+    assert float(law.weight @ law.eigenvalue) == pytest.approx(1.5 * stretched, rel=1e-3)
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     "case",

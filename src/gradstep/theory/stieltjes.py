@@ -9,6 +9,7 @@ periodic: the midpoint rule integrates it to rounding, and its cosine series giv
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -40,7 +41,7 @@ _MASS_TOLERANCE = 1e-6
 _DETOUR = 0.1
 #: Longest step towards an edge, relative to the spacing of the search.
 _LONGEST_STRIDE = 4
-_ADVICE = "Move the sizes away from n = width, or make the step smaller."
+_ADVICE = "Make the step smaller, or the matrix less nearly square."
 
 
 class Equations(Protocol):
@@ -186,7 +187,7 @@ def start(equations: Equations, z: complex) -> Point:
     guess = equations.start(z)
     point = _newton(equations, z, guess, guess)
     if point is None:
-        raise NotConverged("the Stieltjes transform far from the spectrum", float("nan"), _STEP_TOLERANCE, _ADVICE)
+        raise NotConverged("the Stieltjes transform far from the spectrum", math.inf, _STEP_TOLERANCE, _ADVICE)
     return point
 
 
@@ -219,7 +220,8 @@ def advance(equations: Equations, point: Point, z: complex, *, inside: bool = Fa
             break
         else:
             share /= 3
-    raise NotConverged("the Stieltjes transform", point.residual, _STEP_TOLERANCE, _ADVICE)
+    lost = f"the path of the Stieltjes transform to {target:.3g}, left at {point.z:.3g},"
+    raise NotConverged(lost, math.inf, _STEP_TOLERANCE, _ADVICE)
 
 
 def around(equations: Equations, point: Point, x: float) -> Point:

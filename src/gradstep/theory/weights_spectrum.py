@@ -53,8 +53,9 @@ ComplexArray = NDArray[np.complex128]
 _EDGE_MARGIN = 1e-6
 #: Where to differentiate, off the real axis.
 _BESIDE = 1e-7
-#: Share of rows and samples that are averaged where the tail of their law splits into bands of single ones.
-_TAIL = 2e-3
+#: Shares of rows and samples that are averaged, one after the other, where the tail of their law splits into bands of
+#: single ones.
+_TAILS = (2e-3, 5e-3, 1.2e-2)
 #: Nodes for the label noise, which enters through a rational function.
 _NOISE_NODES = 16
 
@@ -287,15 +288,26 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     before = find_law(still)
     if problem.step_size == 0:
         return WeightSpectrum(before, before, None)
-    try:
-        after = find_law(equations)
-    except NotConverged:
-        samples = equations.samples
-        omega = averaged_tail(samples.weight, samples.omega, samples.omega, _TAIL)
-        added = averaged_tail(weight, equations.added, equations.added, _TAIL)
-        equations = replace(equations, added=added, samples=samples._replace(omega=omega))
-        after = find_law(equations, FINE)
+    equations, after = _law(equations)
     return WeightSpectrum(before, after, _outlier(equations, _spike(problem, step, width), after.edge))
+
+
+def _law(equations: WeightEquations) -> tuple[WeightEquations, Law]:
+    """Return the law, and the equations that it was found with."""
+    try:
+        return equations, find_law(equations)
+    except NotConverged as error:
+        failure = error
+    rows, samples = np.stack([equations.initial, equations.added], axis=1), equations.samples
+    for share in _TAILS:
+        initial, added = averaged_tail(equations.weight, rows.sum(axis=1), rows, share).T
+        omega = averaged_tail(samples.weight, samples.omega, samples.omega, share)
+        rounded = replace(equations, initial=initial, added=added, samples=samples._replace(omega=omega))
+        try:
+            return rounded, find_law(rounded, FINE)
+        except NotConverged as error:
+            failure = error
+    raise failure
 
 
 def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:

@@ -141,6 +141,7 @@ def test_callable_with_everything_declared():
         lambda x: np.exp(x**2),
         lambda x: x[:2],
         lambda x: x + 1j,
+        lambda x: x > 0,
         lambda x: math.sin(x),
         lambda x, y: x,
         lambda x: np.sin(1000 * x),

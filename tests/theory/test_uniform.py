@@ -416,6 +416,18 @@ def test_features_too_large_for_double_precision_are_refused(coefficient):
         gs.predict(problem)
 
 
+@pytest.mark.parametrize("eta", [0.0, 1.0, gs.Step(1.0, 0.5)])
+def test_labels_that_are_zero_are_learned(eta):
+    prediction = gs.predict(BASE.replace(teacher="0*x", noise=0.0, eta=eta))
+    assert prediction.test_error == prediction.train_loss == 0
+
+
+def test_noise_of_any_size_scales_the_errors():
+    """Labels of noise, however strong: the step's rows point nowhere, and errors are in its units."""
+    relative = [gs.predict(BASE.replace(noise=noise)).train_error / noise**2 for noise in (1e4, 1e5, 1e6, 1e7)]
+    assert relative == pytest.approx([relative[0]] * 4, rel=1e-3)
+
+
 def test_features_too_steep_to_resolve_are_refused():
     # A handful of samples with heavy-tailed labels: 80 million numbers a table, before they were counted.
     teacher = " + ".join(f"{1 / k}*H{k}" for k in range(1, 10))

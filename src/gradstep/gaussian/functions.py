@@ -193,8 +193,9 @@ def _check_values(function: Callable[[Any], Any], label: str) -> None:
             values = np.asarray(function(_PROBE.copy()))
         except Exception as error:
             raise InvalidInput("function", label, f"a vectorised function of an array (it raised {error!r})") from None
-    if values.shape != _PROBE.shape or values.dtype.kind not in "fiub":
-        raise InvalidInput("function", label, "a function that returns a real array of the shape of its argument")
+    if values.shape != _PROBE.shape or values.dtype.kind not in "fiu":
+        allowed = "a function that returns an array of real numbers (no booleans) of the shape of its argument"
+        raise InvalidInput("function", label, allowed)
     finite = np.isfinite(values)
     if not finite.all():
         where = float(_PROBE[np.flatnonzero(~finite)[np.argmin(np.abs(_PROBE[~finite]))]])

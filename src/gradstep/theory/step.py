@@ -162,7 +162,8 @@ def step_statistics(problem: Problem, d: float, width: float, n_step: float) -> 
     alignment = linear / gradient_norm if gradient_norm > 0 else 1.0
 
     linear_gain = activation.linear * readout.second_moment
-    if step_size == 0:
+    # Labels that the network has already leave no gradient.
+    if step_size == 0 or residual_square == 0:
         return StepStatistics(
             alignment=alignment,
             gradient_norm=gradient_norm,

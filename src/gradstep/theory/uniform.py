@@ -33,6 +33,8 @@ __all__ = ["Fluctuations", "Preset", "UniformSolution", "solve"]
 
 #: Largest share of the error that a node of kappa may contribute where it should contribute none.
 _LOST = 1e-6
+#: A mean square below the smallest is that of labels which are zero.
+_NOTHING = 1e-300
 #: Least variance of a group's weights, over that without the tilt: along the readout at initialisation means and powers
 #: are known to leading order, which may differ by more in the tail of its law.
 _LEAST_SPREAD = 1e-2
@@ -351,7 +353,7 @@ def solve(
     # A mean square below zero is rounding, and much of it at the last nodes of kappa is an average cut off: both happen
     # with features of which a few inputs are so large that they hide all others.
     scale = np.abs(part).sum(axis=1) + tables.label_square + noise_square
-    lost = float((np.maximum(-part, tables.outermost * part).max(axis=1) / scale).max())
+    lost = float((np.maximum(-part, tables.outermost * part).max(axis=1) / np.maximum(scale, _NOTHING)).max())
     # On the way to a convex loss a mean square may be below zero, and is judged at the end by the losses.
     if preset is None and not lost <= _LOST:
         advice = "Use a smaller step, or an activation that grows more slowly."

@@ -201,7 +201,11 @@ def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Arra
     times[:, imaginary] = y * gram[:, real] + x * gram[:, imaginary]
     times[0, 0], times[1:, 0] = mean, times[0, 1:]
     metric, operator = (np.swapaxes(m, 1, 2).reshape(len(gram) * size, -1) for m in (gram, times))
-    scale = 1 / np.sqrt(np.diagonal(metric))
+    # A pole so near the real axis that its imaginary part is rounding has a real part only.
+    square = np.diagonal(metric)
+    felt = square > _RANK * np.concatenate([square[: (count + 1) * size], square[size : (count + 1) * size]])
+    metric, operator, square = metric[np.ix_(felt, felt)], operator[np.ix_(felt, felt)], square[felt]
+    scale = 1 / np.sqrt(square)
     metric, operator = metric * np.outer(scale, scale), operator * np.outer(scale, scale)
     spread, vectors = np.linalg.eigh(metric)
     kept = spread > _RANK * spread[-1]

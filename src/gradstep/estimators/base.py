@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,9 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ig
     validate_data,
 )
 
+from gradstep.errors import InvalidInput
 from gradstep.estimators.layer import FirstLayer, draw
-from gradstep.estimators.leave_one_out import SCORED_ROWS, copies_of, factorise
+from gradstep.estimators.leave_one_out import SCORED_ROWS, OutOfRange, copies_of, factorise
 from gradstep.estimators.metric import measure
 from gradstep.estimators.parameters import (
     checked_backend,
@@ -87,12 +89,15 @@ class Training:
         Of the inputs; folds and subsamples are made of them.
     step_rows, fit_rows : ndarray of bool, shape (n,)
         Rows of the step and of the ridge fit.
+    unit : float
+        What the table's weights are multiples of: those given are of any size.
     """
 
     table: Table
     hashes: NDArray[np.uint64]
     step_rows: Rows
     fit_rows: Rows
+    unit: float
 
     def among_first(self, rows: Rows, count: int) -> Rows:
         """Mark about `count` of the distinct rows, at random but always the same ones."""
@@ -150,6 +155,19 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             checked_backend(self.device, self.dtype),
         )
 
+    @contextmanager
+    def _in_range(self) -> Iterator[None]:
+        """Say what to change where features overflow, and NumPy need not warn of it, too."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                yield
+        except OutOfRange:
+            if not checked_eta(self.eta, 1):  # chosen, or no step
+                allowed = "one that grows less fast, or inputs without extreme rows"
+                raise InvalidInput("activation", self.activation, allowed, "whose features overflow") from None
+            allowed = "a smaller one or 'auto', or an activation that grows less fast"
+            raise InvalidInput("eta", self.eta, allowed, "after which features overflow") from None
+
     def _inputs(self, X: Any, *, reset: bool = True) -> Any:
         """Check what scikit-learn checks; a table that is only sliced is checked block by block as it is read."""
         if is_only_sliced(X):
@@ -182,6 +200,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             raise ValueError("Negative values in data passed to `sample_weight`.")
         if not weights.any():  # newer versions of scikit-learn say so themselves
             raise ValueError("Sample weights must contain at least one non-zero number.")
+        unit = 2.0 ** (np.frexp(weights.max())[1] - 1)  # weights of any size, and none is rounded
+        weights = weights / unit
         random = check_random_state(self.random_state)
         multipliers = random.randint(2**62, size=X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         measured, hashes = standardisation(X, weights, whiten=settings.whiten, multipliers=multipliers)
@@ -190,9 +210,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         table = Table(X, y, weights, standard or measured, rows_per_block(columns))
         present = weights > 0
         if not settings.split:
-            return Training(table, hashes, present, present), centre, scale
+            return Training(table, hashes, present, present, unit), centre, scale
         early = hashes < np.uint64(settings.split * 2.0**64)
-        training = Training(table, hashes, present & early, present & ~early)
+        training = Training(table, hashes, present & early, present & ~early, unit)
         if not training.step_rows.any() or not training.fit_rows.any():
             raise ValueError(
                 f"sample_split={self.sample_split!r} leaves no rows for the step or for the readout among "
@@ -242,6 +262,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             layer = layer.moved(change, eta, metric)
         self._layer, self.eta_, self.damping_ = layer, float(eta or 0.0), move.damping
         self.step_scale_ = metric.movement(self._initial.weights, layer.weights - self._initial.weights)
+        if not math.isfinite(self.step_scale_):
+            raise OutOfRange
 
     def _gradient(self, layer: FirstLayer, training: Training, settings: Settings) -> Host:
         table = training.table
@@ -278,14 +300,16 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         ridge = factorise(backend, design, int(rows.sum()), settings.width, table.targets, table.weights)
         copies = copies_of(training.hashes, table.targets, table.weights * rows)
         scored = rows & training.among_first(rows, SCORED_ROWS)
-        penalties = ridge.path if settings.ridge is None else np.array([max(settings.ridge, ridge.floor)])
+        given = settings.ridge
+        penalties = ridge.path if given is None else np.array([max(given / training.unit, ridge.floor)])
         scores = ridge.scores(
             backend, self._design(self._layer, table, backend, scored), table.targets, table.weights, copies, penalties
         )
-        self.ridge_path_, self.ridge_errors_ = penalties, scores.errors
-        self.ridge_ = float(penalties[scores.best])
-        self.degrees_of_freedom_ = ridge.degrees_of_freedom(self.ridge_)
-        return ridge.fitted(self.ridge_)
+        best = float(penalties[scores.best])
+        self.ridge_path_, self.ridge_errors_ = penalties * training.unit, scores.errors
+        self.ridge_ = best * training.unit
+        self.degrees_of_freedom_ = ridge.degrees_of_freedom(best)
+        return ridge.fitted(best)
 
     def _apply(self, X: Any, finish: Callable[[Host], Host]) -> Host:
         """Standardise X block by block, and stack what `finish` makes of the features."""

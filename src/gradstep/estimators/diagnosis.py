@@ -36,7 +36,7 @@ _MANY = 10
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Eigenvalues of the covariance of the features, decreasing, as shares of their sum.
+    """Eigenvalues of the covariance of the features, decreasing, as shares of their sum; NaN where features overflow.
 
     Parameters
     ----------
@@ -190,6 +190,8 @@ class Diagnosis:
 
 
 def _verdict(gain: float, error: float) -> str:
+    if not math.isfinite(gain):
+        return "features overflow"
     if gain > 2 * error:
         return "pays"
     return "hurts" if gain < -2 * error else "makes no clear difference"
@@ -255,7 +257,8 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
 
     change = fitted.stepped.weights - layer.weights
     everything = step_on(np.ones(len(z), dtype=bool))
-    scale = fitted.n_steps * fitted.eta / math.sqrt(layer.width) * metric.movement(layer.weights, everything)
+    scale = fitted.n_steps * fitted.eta / math.sqrt(layer.width)
+    scale = scale * metric.movement(layer.weights, everything) if scale > 0 else 0.0  # a movement may be infinite
     scale = next((known for known in SCALES if abs(scale - known) <= 0.02 * known), scale)
     wide = fitted.redraw(2 * min(layer.width, _WIDTH))
     narrow = wide.narrowed(wide.width // 2)
@@ -340,7 +343,11 @@ def _spectrum(fitted: Fitted, sample: Sample, metric: Metric, random: np.random.
         features = which.narrowed(width).features(HOST, sample.z)
         share = sample.weights / sample.weights.sum()
         features = (features - share @ features) * np.sqrt(share)[:, None]
-        values = np.maximum(np.linalg.eigvalsh(features.T @ features)[::-1], 0.0)
+        covariance = features.T @ features
+        if not math.isfinite(np.trace(covariance)):
+            shares.append(np.full(width, np.nan))
+            continue
+        values = np.maximum(np.linalg.eigvalsh(covariance)[::-1], 0.0)
         shares.append(values / (values.sum() or 1.0))
     return Spectrum(*shares)
 

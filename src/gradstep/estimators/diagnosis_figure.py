@@ -56,10 +56,10 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     )
     curve.legend(frameon=False)
 
-    weights = diagnosis.steps.weights / diagnosis.steps.weights.sum()
-    spread = diagnosis.steps.squares - diagnosis.steps.squares[:1]
-    deviation = np.sqrt(((spread - diagnosis.steps.errors[:, None] + diagnosis.steps.errors[0]) ** 2) @ weights**2)
-    errors.errorbar(diagnosis.steps.scales, diagnosis.steps.errors, deviation, fmt="o-", ms=3, lw=1, color=_RED)
+    steps = diagnosis.steps
+    deviation = [steps.gain(move)[1] for move in steps.moves]
+    shown_errors = np.where(np.isfinite(steps.errors), steps.errors, np.nan)  # features overflow after the others
+    errors.errorbar(steps.scales, shown_errors, deviation, fmt="o-", ms=3, lw=1, color=_RED)
     errors.axvline(diagnosis.step_scale, color=_GREY, ls=":", lw=1)
     errors.text(diagnosis.step_scale, 0.97, " taken", color=_GREY, va="top", transform=errors.get_xaxis_transform())
     if diagnosis.theory is not None:

@@ -143,7 +143,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         check_consistent_length(X, y)
         targets = target_matrix(y)
         training, _, _ = self._training(X, targets, sample_weight, settings)
-        self._take_step(training, settings)
+        with self._in_range():
+            self._take_step(training, settings)
         self._n_features_out = settings.width
         return self
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gradstep.simulation.backend import Array, Backend, to_host
 
-__all__ = ["PATH", "Copies", "Ridge", "Scores", "copies_of", "factorise"]
+__all__ = ["PATH", "Copies", "OutOfRange", "Ridge", "Scores", "copies_of", "factorise"]
 
 Host = NDArray[np.float64]
 
@@ -37,9 +37,15 @@ SCORED_ROWS = 16384
 _FLOOR = 1e-13
 #: Where rows are interpolated, the errors of all small penalties are one limit; this is how far rounding parts them.
 _EQUAL = 1e-6
+#: Squares of eigenvalues enter; beyond this they overflow.
+_LARGEST = 1e150
 
 Blocks = Callable[[], Iterator[tuple[Array, NDArray[np.intp]]]]
 """Called for a fresh pass over the features (rows, N) and the places (rows,) of their targets."""
+
+
+class OutOfRange(ArithmeticError):  # noqa: N818
+    """Features are so large that what is made of them overflows."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +202,11 @@ def factorise(backend: Backend, blocks: Blocks, rows: int, width: int, targets: 
     Returns
     -------
     Ridge
+
+    Raises
+    ------
+    OutOfRange
+        If the features are too large, infinite or no numbers.
     """
     return (_gram_side if rows <= width else _scatter_side)(backend, blocks, width, targets, weights)
 
@@ -246,7 +257,10 @@ def _scatter_side(backend: Backend, blocks: Blocks, width: int, targets: Host, w
 
 
 def _eigh(matrix: Array) -> tuple[Host, Array]:
-    values, vectors = array_namespace(matrix).linalg.eigh(matrix)
+    linalg = array_namespace(matrix).linalg
+    if not float(linalg.trace(matrix)) < _LARGEST:  # every feature that is not finite has its place on the diagonal
+        raise OutOfRange
+    values, vectors = linalg.eigh(matrix)
     return np.maximum(to_host(values), 0.0), vectors
 
 

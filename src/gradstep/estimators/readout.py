@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted  #
 from gradstep.estimators.base import OneStep, Settings
 from gradstep.estimators.diagnosis import Diagnosis, Fitted, diagnose
 from gradstep.estimators.layer import FirstLayer, draw
+from gradstep.estimators.leave_one_out import OutOfRange
 
 __all__ = ["OneStepReadout"]
 
@@ -60,8 +61,9 @@ class OneStepReadout(OneStep):
 
     def _fit(self, X: Any, targets: Host, sample_weight: Any, settings: Settings) -> None:
         training, centre, scale = self._training(X, targets, sample_weight, settings)
-        self._take_step(training, settings)
-        coefficients, intercept = self._fit_readout(training, settings)
+        with self._in_range():
+            self._take_step(training, settings)
+            coefficients, intercept = self._fit_readout(training, settings)
         self.coef_ = (coefficients * scale).T
         self.intercept_ = centre + intercept * scale
 
@@ -93,7 +95,6 @@ class OneStepReadout(OneStep):
             raise ValueError(f"y has {targets.shape[1]} outputs; the fit had {self._initial.readout.shape[1]}.")
         training, centre, scale = self._table(X, targets, sample_weight, settings, self.standardisation_)
         sample = self._sample(training, together=True)
-        outputs = self._layer.features(settings.backend, sample.z) @ np.atleast_2d(self.coef_).T + self.intercept_
         random = check_random_state(self.random_state)
         initial = self._initial
 
@@ -101,22 +102,26 @@ class OneStepReadout(OneStep):
             sizes = (width, initial.weights.shape[1], self.standardisation_.dimension, initial.readout.shape[1])
             return draw(initial.activation, *sizes, offset=settings.offset, law=settings.law, random=random)
 
-        fitted = Fitted(
-            initial=initial,
-            stepped=self._layer,
-            eta=self.eta_,
-            damping=self.damping_,
-            ridge=self.ridge_,
-            n_steps=settings.n_steps,
-            law=settings.law,
-            varying=self.standardisation_.dimension,
-            n_step=self.step_samples_,
-            n_fit=self.fit_samples_,
-            split=settings.split > 0,
-            outputs=(outputs - centre) / np.where(scale > 0, scale, 1.0),
-            redraw=redraw,
-        )
-        return diagnose(fitted, sample, random)
+        with self._in_range():
+            outputs = self._layer.features(settings.backend, sample.z) @ np.atleast_2d(self.coef_).T + self.intercept_
+            if not np.isfinite(outputs).all():
+                raise OutOfRange
+            fitted = Fitted(
+                initial=initial,
+                stepped=self._layer,
+                eta=self.eta_,
+                damping=self.damping_,
+                ridge=self.ridge_,
+                n_steps=settings.n_steps,
+                law=settings.law,
+                varying=self.standardisation_.dimension,
+                n_step=self.step_samples_,
+                n_fit=self.fit_samples_,
+                split=settings.split > 0,
+                outputs=(outputs - centre) / np.where(scale > 0, scale, 1.0),
+                redraw=redraw,
+            )
+            return diagnose(fitted, sample, random)
 
     def _target_matrix(self, y: Any) -> Host:
         """Return the targets (n, k) of labels or numbers."""

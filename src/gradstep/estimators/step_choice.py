@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
-from gradstep.estimators.leave_one_out import Copies, Scores, factorise
+from gradstep.estimators.leave_one_out import Copies, OutOfRange, Scores, factorise
 from gradstep.estimators.metric import HOST, Metric
 from gradstep.simulation.backend import Array
 
@@ -109,7 +110,8 @@ class StepErrors:
     ----------
     moves : tuple of Move
     squares : ndarray, shape (moves, rows)
-        Squared error of every scored row, each step at its own best penalty.
+        Squared error of every scored row, each step at its own best penalty; infinite after a step whose features
+        overflow.
     weights : ndarray, shape (rows,)
     groups : ndarray of int, shape (rows,)
         Equal for copies of one input, which are one observation for standard errors.
@@ -134,22 +136,38 @@ class StepErrors:
     def chosen(self) -> Move:
         """The best of the moves that are clearly better than the smallest step; that step where there are none.
 
-        No step where it makes no difference to any row, as where targets or inputs do not vary.
+        No step where it makes no difference to any row, as where targets or inputs do not vary. Steps whose features
+        overflow are none of the moves.
+
+        Raises
+        ------
+        OutOfRange
+            If there are no others.
         """
-        usual = min(move for move in self.moves if move.scale > 0)
-        gains = [self.gain(move, over=usual) for move in self.moves]
+        moves = [move for move, error in zip(self.moves, self.errors, strict=True) if math.isfinite(error)]
+        if not moves:
+            raise OutOfRange
+        usual = min((move for move in moves if move.scale > 0), default=NO_STEP)
+        gains = [self.gain(move, over=usual) for move in moves]
         rivals = [place for place, (gain, error) in enumerate(gains) if gain >= CLEARLY * error]
-        return self.moves[max(rivals, key=lambda place: gains[place][0])]
+        return moves[max(rivals, key=lambda place: gains[place][0])]
 
     def gain(self, move: Move, over: Move = NO_STEP) -> tuple[float, float]:
-        """Return how much lower the error of one step is than that of another, with the standard error over rows."""
+        """Return how much lower the error of one step is than that of another, with the standard error over rows.
+
+        Infinite or NaN, and zero, where the features of either overflow.
+        """
         return self.gain_over(self, over, move)
 
     def gain_over(self, other: StepErrors, over: Move, move: Move | None = None) -> tuple[float, float]:
         """Return the same for a step of another comparison on the same rows; `move` is by default the same step."""
         ours = self.squares[self.moves.index(over if move is None else move)]
-        difference = other.squares[other.moves.index(over)] - ours
+        theirs = other.squares[other.moves.index(over)]
         share = self.weights / self.weights.sum()
+        gain = float(share @ theirs) - float(share @ ours)
+        if not math.isfinite(gain):
+            return gain, 0.0
+        difference = theirs - ours
         mean = float(share @ difference)
         return mean, float(np.linalg.norm(np.bincount(self.groups, share * (difference - mean))))
 
@@ -180,19 +198,23 @@ def score_steps(layer: FirstLayer, sample: Sample, metric: Metric, moves: Sequen
     gradients = [gradient_on(layer, sample, seen) for seen, _ in folds]
     # One penalty for all folds of a step, as in the fit itself; penalties are relative, so folds can be compared.
     order = np.argsort(np.concatenate([np.flatnonzero(scored) for _, scored in folds]), kind="stable")
-    squares = []
-    for move in moves:
+
+    def squares_of(move: Move) -> Host:
         if move.scale == 0:
             scores = _scores(layer, sample, sample.fit_rows)
-            squares.append(scores.squares[scores.best])
-            continue
+            return np.asarray(scores.squares[scores.best])
         parts = []
         for (seen, scored), gradient in zip(folds, gradients, strict=True):
             parts.append(_scores(_stepped(layer, gradient, sample, seen, metric, move, n_steps), sample, scored))
         scores = _joined(parts)
-        squares.append(scores.squares[scores.best][order])
+        return np.asarray(scores.squares[scores.best][order])
+
+    squares = np.full((len(moves), len(order)), np.inf)
+    for place, move in enumerate(moves):
+        with suppress(OutOfRange):
+            squares[place] = squares_of(move)
     rows = sample.fit_rows
-    return StepErrors(tuple(moves), np.stack(squares), sample.weights[rows], sample.copies.group[rows])
+    return StepErrors(tuple(moves), squares, sample.weights[rows], sample.copies.group[rows])
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:

@@ -271,14 +271,14 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         total = float(table.weights[training.step_rows].sum())
         return layer.gradient(settings.backend, blocks) / total
 
-    def _sample(self, training: Training, *, together: bool = False) -> Sample:
-        """Gather rows on which steps are compared; `together` is for all to serve both step and fit in any case."""
+    def _sample(self, training: Training) -> Sample:
+        """Gather rows on which steps are compared."""
         rows = training.step_rows | training.fit_rows
         rows = rows & training.among_first(rows, CHOICE_ROWS)
         z, index = training.table.gathered(rows)
         hashes, y, weights = training.hashes[index], training.table.targets[index], training.table.weights[index]
         step_rows = fit_rows = np.ones(len(index), dtype=bool)
-        if training.fit_rows is not training.step_rows and not together:
+        if training.fit_rows is not training.step_rows:
             step_rows, fit_rows = training.step_rows[index], training.fit_rows[index]
         copies = copies_of(hashes, y, weights)
         # Distinct rows in turn, so that folds are even; their order is that of the hashes, which is random.

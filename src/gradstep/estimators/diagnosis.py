@@ -32,6 +32,8 @@ _SPECTRUM_WIDTH = 1024
 _QUARTERS = 4
 #: Inputs, neurons and rows for which the limit of many of each is worth solving.
 _MANY = 10
+#: Variances of standardised targets that are smaller are rounding.
+_ROUNDING = 1e-20
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +82,7 @@ class Theory:
         return self.before.test_error + self.noise**2, self.after.test_error + self.noise**2
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
     """What one step did to a table of data. All errors are mean squares in units of the variance of the targets.
 
@@ -102,21 +104,25 @@ class Diagnosis:
         How much twice `compared_width` would lower it further.
     halves : float
         Correlation between the projections of the inputs on the leading directions of two steps, each on one half of
-        the rows; the mean over three ways to halve them.
+        its rows; the mean over three ways to halve them.
     alignment : float
         The correlation ``sqrt(2 halves / (1 + halves))`` that it implies between the projection on the direction of a
-        step on all rows and that of a step on infinitely many (Spearman and Brown).
+        step on all of its rows and that of a step on infinitely many (Spearman and Brown).
     spectrum : Spectrum
+    single_index, network : float
+        Shares of the variance of all outputs that functions of the projection on the leading direction explain, one an
+        output, and that the network with the step explains by its leave-one-out error. NaN for constant targets.
+    combination : ndarray, shape (outputs,)
+        The combination of standardised outputs, of norm one, that moved the neurons along the leading direction.
     link : Link
-        Along the leading direction, every row on a direction that has not seen it; a function of the normal scores of
-        the projections (the increasing map that makes them Gaussian, as the index of the theory is).
+        This combination along that direction, every row on a direction that has not seen it; a function of the normal
+        scores of the projections (the increasing map that makes them Gaussian, as the index of the theory is).
     bins : Bins
-        Targets and the fitted network's outputs along that direction. With several outputs both are the combination of
-        outputs that moved the neurons along it.
+        The same combination of the targets and of the fitted network's outputs along that direction.
     theory : Theory or None
-        None where `theory_note` says why there is none.
+        For the combination. None where `theory_note` says why there is none.
     theory_note : str
-        What the theory leaves out, or why there is none.
+        How the network of the theory differs from the one fitted, or why there is no theory.
     """
 
     rows: int
@@ -137,45 +143,18 @@ class Diagnosis:
     halves: float
     alignment: float
     spectrum: Spectrum
+    single_index: float
+    network: float
+    combination: Host
     link: Link
     bins: Bins
     theory: Theory | None
     theory_note: str
 
-    @property
-    def single_index(self) -> float:
-        """Share of the targets' variance that the link along one direction explains."""
-        return 1 - self.link.noise**2
+    def __repr__(self) -> str:
+        from gradstep.estimators.diagnosis_text import describe
 
-    def __str__(self) -> str:
-        scale = self.step_scale
-        error = self.steps.errors[self.steps.scales.index(scale)]
-        lines = [
-            f"One-step diagnosis: {self.rows} rows, {self.inputs} inputs, {self.width} neurons",
-            "",
-            f"step        eta = {self.eta:.4g}, damping = {self.damping:.3g}: pre-activations changed by {scale:.3g} "
-            f"times their size; ridge = {self.ridge:.4g}",
-            f"gain        leave-one-out error {self.steps.errors[0]:.4f} -> {error:.4f} "
-            f"(gain {self.gain:.4f} +- {self.gain_error:.4f}, {_verdict(self.gain, self.gain_error)})",
-            f"direction   two halves of the rows agree to {self.halves:.3f}; alignment {self.alignment:.3f}",
-            f"one index   a function of this direction alone explains {self.single_index:.1%} of the variance, "
-            f"the network {1 - error:.1%}",
-            f"spectrum    {self.spectrum.outliers} outlier(s) above a step on shuffled targets; leading share "
-            f"{self.spectrum.initial[0]:.3f} -> {self.spectrum.stepped[0]:.3f}",
-        ]
-        if self.theory is not None:
-            before, after = self.theory.unexplained
-            lines.append(f"theory      isotropic single-index data of these sizes: {before:.4f} -> {after:.4f}")
-        if self.theory_note:
-            lines.append(f"            ({self.theory_note})")
-        step = "twice the step" if scale > 0 else f"a step of scale {min(s for s in self.steps.scales if s > 0):g}"
-        lines += [
-            f"larger step {step}: gain {self.larger:.4f} +- {self.larger_error:.4f}, "
-            f"{_verdict(self.larger, self.larger_error)}",
-            f"more width  {self.compared_width} -> {2 * self.compared_width} neurons: gain {self.wider:.4f} +- "
-            f"{self.wider_error:.4f}, {_verdict(self.wider, self.wider_error)}",
-        ]
-        return "\n".join(lines)
+        return describe(self)
 
     def plot(self) -> Figure:
         """Draw the spectrum, the function along the direction, and the errors against the size of the step.
@@ -187,14 +166,6 @@ class Diagnosis:
         from gradstep.estimators.diagnosis_figure import draw_diagnosis
 
         return draw_diagnosis(self)
-
-
-def _verdict(gain: float, error: float) -> str:
-    if not math.isfinite(gain):
-        return "features overflow"
-    if gain > 2 * error:
-        return "pays"
-    return "hurts" if gain < -2 * error else "makes no clear difference"
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,13 +221,14 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     Diagnosis
     """
     layer, z, y, w = fitted.initial, sample.z, sample.y, sample.weights
+    step, fit = sample.step_rows, sample.fit_rows
     metric = measure(z, y, w, sample.copies, sample.step_rows)
 
     def step_on(rows: NDArray[np.bool_], mean: bool = True) -> Host:
         return metric.damped(gradient_on(layer, sample, rows, mean=mean), fitted.damping)
 
     change = fitted.stepped.weights - layer.weights
-    everything = step_on(np.ones(len(z), dtype=bool))
+    everything = step_on(step)
     scale = fitted.n_steps * fitted.eta / math.sqrt(layer.width)
     scale = scale * metric.movement(layer.weights, everything) if scale > 0 else 0.0  # a movement may be infinite
     scale = next((known for known in SCALES if abs(scale - known) <= 0.02 * known), scale)
@@ -271,27 +243,34 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     gain, larger, wider = steps.gain(taken), steps.gain(following, over=taken), doubled.gain_over(steps, taken)
 
     quarter = sample.copies.group % _QUARTERS
-    pieces = [step_on(quarter == k, mean=False) for k in range(_QUARTERS)]
-    overlaps = []
+    pieces = [step_on(step & (quarter == k), mean=False) for k in range(_QUARTERS)]
+    total, overlaps = np.sum(pieces, axis=0), []
     for k in range(1, _QUARTERS):
-        one, other = (z @ metric.leading(half)[0] for half in (pieces[0] + pieces[k], sum(pieces[1:]) - pieces[k]))
+        one, other = (z @ metric.leading(half)[0] for half in (pieces[0] + pieces[k], total - pieces[0] - pieces[k]))
         overlaps.append(abs(_correlation(one, other, w)))
     halves = sum(overlaps) / len(overlaps)
-    disorder = (1 / max(halves, 1e-6) - 1) / 2  # a step on a share s of the rows has alignment (1 + disorder / s)^-1/2
+    disorder = (1 / max(halves, 1e-6) - 1) / 2  # a step on a share s of its rows has alignment (1 + disorder / s)^-1/2
     direction, side = metric.leading(change if np.any(change) else everything)
     combination = _combination(layer.readout, side)
     target = y @ combination
     projection, kappa = z @ direction, np.empty(len(z))
     projection *= np.copysign(1.0, _correlation(projection, target, w))
-    for k in range(_QUARTERS):
-        rows = quarter == k
+    # Every row of the fit on a direction that has not seen it, and the share of the step's rows that this one has seen.
+    share = 1.0 if fitted.split else 1 - 1 / _QUARTERS
+    parts = [(total, fit)] if fitted.split else [(total - pieces[k], quarter == k) for k in range(_QUARTERS)]
+    for seen, rows in parts:
         if rows.any():
-            away = z @ metric.leading(sum(pieces) - pieces[k])[0] if not rows.all() else projection
+            away = z @ metric.leading(seen)[0] if not rows.all() else projection
             kappa[rows] = np.copysign(1.0, _correlation(away, projection, w)) * away[rows]
-    kappa = normal_scores(kappa, w)
-    size = math.sqrt(w @ target**2 / w.sum()) or 1.0
+    y, w, target = y[fit], w[fit], target[fit]
+    kappa = normal_scores(kappa[fit], w)
+    size = math.sqrt(_variances(target[:, None], w)[0]) or 1.0
     link = fit_link(kappa, target / size, w)
-    theory, note = _theory(fitted, link, (1 + disorder * _QUARTERS / (_QUARTERS - 1)) ** -0.5)
+    variance = float(_variances(y, w).sum())
+    varies = variance > _ROUNDING
+    unexplained = sum(fit_link(kappa, output, w).noise ** 2 for output in y.T)
+    error = y.shape[1] * steps.errors[steps.moves.index(taken)]
+    theory, note = _theory(fitted, link, (1 + disorder / share) ** -0.5)
     return Diagnosis(
         rows=len(z),
         inputs=fitted.varying,
@@ -311,8 +290,11 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         halves=halves,
         alignment=(1 + disorder) ** -0.5,
         spectrum=_spectrum(fitted, sample, metric, random),
+        single_index=1 - unexplained / variance if varies else math.nan,
+        network=1 - error / variance if varies else math.nan,
+        combination=combination,
         link=link,
-        bins=binned(kappa, target / size, fitted.outputs @ combination / size, w),
+        bins=binned(kappa, target / size, fitted.outputs[fit] @ combination / size, w),
         theory=theory,
         theory_note=note,
     )
@@ -323,6 +305,11 @@ def _combination(readout: Host, side: Host) -> Host:
     combination = np.linalg.lstsq(readout, side, rcond=None)[0]
     combination /= np.linalg.norm(combination) or 1.0
     return np.asarray(combination * np.sign(combination[np.argmax(np.abs(combination))] or 1.0))
+
+
+def _variances(values: Host, weights: Host) -> Host:
+    share = weights / weights.sum()
+    return np.asarray(share @ (values - share @ values) ** 2)
 
 
 def _correlation(a: Host, b: Host, weights: Host) -> float:
@@ -355,13 +342,15 @@ def _spectrum(fitted: Fitted, sample: Sample, metric: Metric, random: np.random.
 def _theory(fitted: Fitted, link: Link, alignment: float) -> tuple[Theory | None, str]:
     notes = []
     if np.any(fitted.initial.offsets):
-        notes.append("neurons without offsets")
+        notes.append("no offsets")
     if math.isfinite(fitted.damping):
-        notes.append("the plain gradient")
+        notes.append("no damping")
     if fitted.n_steps > 1:
         notes.append(f"one step of {fitted.n_steps} times the size")
     if not fitted.split:
-        notes.append("fresh rows for the fit")
+        notes.append("fresh rows for the readout")
+    if (outputs := fitted.initial.readout.shape[1]) > 1:
+        notes.append(f"a single output, one combination of the {outputs}")
     least = min(fitted.varying, fitted.initial.width, fitted.n_step, fitted.n_fit)
     if least < _MANY:
         return None, f"no theory: it is for many inputs, neurons and rows, not for {least}"
@@ -384,4 +373,4 @@ def _theory(fitted: Fitted, link: Link, alignment: float) -> tuple[Theory | None
         before, after = predict_many([problem.replace(eta=0.0), problem])
     except GradstepError as error:
         return None, f"no theory: {error}"
-    return Theory(noise, before, after), "the theory has " + ", ".join(notes) if notes else ""
+    return Theory(noise, before, after), f"of a plain network ({', '.join(notes)})" if notes else ""

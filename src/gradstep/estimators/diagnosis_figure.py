@@ -45,6 +45,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     spectrum.legend(frameon=False)
 
     bins = diagnosis.bins
+    of_what = " of one combination of outputs" if len(diagnosis.combination) > 1 else ""
     grid = np.linspace(bins.kappa[0], bins.kappa[-1], 200)
     curve.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
     curve.plot(grid, diagnosis.link.curve(grid), color=_BLUE, label="fitted link")
@@ -52,7 +53,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     curve.set(
         xlabel="projection on the leading direction (normal score)",
         ylabel="standardised target",
-        title=f"One direction explains {diagnosis.single_index:.0%}",
+        title=f"One direction explains {1 - diagnosis.link.noise**2:.0%}{of_what}",
     )
     curve.legend(frameon=False)
 
@@ -63,8 +64,9 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     errors.axvline(diagnosis.step_scale, color=_GREY, ls=":", lw=1)
     errors.text(diagnosis.step_scale, 0.97, " taken", color=_GREY, va="top", transform=errors.get_xaxis_transform())
     if diagnosis.theory is not None:
-        for value, label in zip(diagnosis.theory.unexplained, ("theory, no step", "theory, this step"), strict=True):
-            errors.axhline(value, color=_GREY if "no" in label else _BLUE, ls="--", lw=1, label=label)
+        network = "theory of a plain network" if diagnosis.theory_note else "theory"
+        for value, step, colour in zip(diagnosis.theory.unexplained, ("no", "this"), (_GREY, _BLUE), strict=True):
+            errors.axhline(value, color=colour, ls="--", lw=1, label=f"{network}, {step} step")
         errors.legend(frameon=False)
     errors.set(
         xlabel="change of the pre-activations / their size",

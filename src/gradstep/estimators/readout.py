@@ -72,7 +72,7 @@ class OneStepReadout(OneStep):
 
         Errors are leave-one-out errors in which no row is scored with a step that has seen it, so that the table of
         the fit may be given, and usually should be. At most 4096 rows are looked at; it takes several times as long as
-        the fit.
+        the fit. With `sample_split` these rows are split, too, as in the fit.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class OneStepReadout(OneStep):
         if targets.shape[1] != self._initial.readout.shape[1]:
             raise ValueError(f"y has {targets.shape[1]} outputs; the fit had {self._initial.readout.shape[1]}.")
         training, centre, scale = self._table(X, targets, sample_weight, settings, self.standardisation_)
-        sample = self._sample(training, together=True)
+        sample = self._sample(training)
         random = check_random_state(self.random_state)
         initial = self._initial
 

@@ -1,0 +1,82 @@
+"""The text of a diagnosis."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradstep.estimators.step_choice import CLEARLY
+
+if TYPE_CHECKING:
+    from gradstep.estimators.diagnosis import Diagnosis
+
+__all__ = ["describe"]
+
+#: Gains that print as zero are none, however small the standard error (which is rounding, too, on degenerate data).
+_NO_GAIN = 5e-5
+#: With fewer distinct rows than this, standard errors mean nothing.
+_FEW = 10
+
+
+def describe(diagnosis: Diagnosis) -> str:
+    """Write one line for each thing that was measured.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+
+    Returns
+    -------
+    str
+    """
+    steps, scale, width = diagnosis.steps, diagnosis.step_scale, diagnosis.compared_width
+    fit, outputs = len(steps.weights), len(diagnosis.combination)
+    split = f" ({diagnosis.rows - fit} for the step, {fit} for the readout)" if fit < diagnosis.rows else ""
+    head = f"One-step diagnosis: {diagnosis.rows} rows{split}, {diagnosis.inputs} inputs, {diagnosis.width} neurons"
+    if math.isnan(diagnosis.network):
+        return f"{head}\n\nThe targets do not vary: there is nothing to learn, and no step or width makes a difference."
+    function, share = ("a function", "") if outputs == 1 else ("functions", f" of all {outputs} outputs")
+    step = "twice the step" if scale > 0 else f"a step of scale {min(size for size in steps.scales if size > 0):g}"
+    lines = [
+        head,
+        "",
+        f"step        eta = {diagnosis.eta:.4g}, damping = {diagnosis.damping:.3g}: pre-activations changed by "
+        f"{scale:.3g} times their size; ridge = {diagnosis.ridge:.4g}",
+        f"gain        leave-one-out error of {width} neurons {steps.errors[0]:.4f} -> "
+        f"{steps.errors[steps.scales.index(scale)]:.4f} ({_verdict(diagnosis, diagnosis.gain, diagnosis.gain_error)})",
+        f"direction   two halves of the rows agree to {diagnosis.halves:.3f}; alignment {diagnosis.alignment:.3f}",
+        f"one index   {function} of this direction alone explain{'s' if outputs == 1 else ''} "
+        f"{_share(diagnosis.single_index)} of the variance{share}, the network {_share(diagnosis.network)}",
+        f"spectrum    {diagnosis.spectrum.outliers} outlier(s) above a step on shuffled targets; leading share "
+        f"{diagnosis.spectrum.initial[0]:.3f} -> {diagnosis.spectrum.stepped[0]:.3f}",
+        _theory(diagnosis),
+        f"larger step {step}: {_verdict(diagnosis, diagnosis.larger, diagnosis.larger_error)}",
+        f"more width  {width} -> {2 * width} neurons: {_verdict(diagnosis, diagnosis.wider, diagnosis.wider_error)}",
+    ]
+    return "\n".join(lines)
+
+
+def _theory(diagnosis: Diagnosis) -> str:
+    if diagnosis.theory is None:
+        return f"            ({diagnosis.theory_note})"
+    before, after = diagnosis.theory.unexplained
+    network = f"{diagnosis.theory_note}: " if diagnosis.theory_note else ""
+    return f"theory      {network}isotropic single-index data of these sizes {before:.4f} -> {after:.4f}"
+
+
+def _share(explained: float) -> str:
+    return f"{explained:.1%}" if explained >= 0.0005 else "none"
+
+
+def _verdict(diagnosis: Diagnosis, gain: float, error: float) -> str:
+    if not math.isfinite(gain):
+        return "features overflow"
+    if len(np.unique(diagnosis.steps.groups)) < _FEW:
+        verdict = "too few rows to tell"
+    elif abs(gain) <= max(CLEARLY * error, _NO_GAIN):
+        verdict = "makes no clear difference"
+    else:
+        verdict = "pays" if gain > 0 else "hurts"
+    return f"gain {round(gain, 4) + 0.0:.4f} +- {error:.4f}, {verdict}"  # no -0.0000

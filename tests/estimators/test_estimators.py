@@ -204,12 +204,21 @@ def test_huge_and_tiny_scales(single_index, size):
         ("readout", "uniform"),
         ("dtype", "float16"),
         ("device", "tpu"),
+        ("activation", 3),
+        ("eta", 1e51),
+        ("offset", 1e51),
     ],
 )
 def test_parameters_out_of_range(parameter, value):
     with pytest.raises(InvalidInput, match=parameter) as caught:
         gs.OneStepRegressor(**{parameter: value}).fit(np.eye(4), np.arange(4.0))
     assert caught.value.value is value
+
+
+def test_an_unknown_activation_is_called_one():
+    for given in ("foo", "foo(x) + 1"):
+        with pytest.raises(InvalidInput, match="activation: got 'foo"):
+            gs.OneStepFeatures(activation=given).fit(np.eye(4), np.arange(4.0))
 
 
 def test_data_that_cannot_be_used():

@@ -21,8 +21,10 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ig
 from gradstep.errors import InvalidInput
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.leave_one_out import SCORED_ROWS, OutOfRange, copies_of, factorise
+from gradstep.estimators.memory import check_memory
 from gradstep.estimators.metric import measure
 from gradstep.estimators.parameters import (
+    checked_activation,
     checked_backend,
     checked_damping,
     checked_eta,
@@ -52,7 +54,7 @@ from gradstep.estimators.table import (
     standardisation,
     standardised_targets,
 )
-from gradstep.gaussian import scalar_function
+from gradstep.gaussian import ScalarFunction
 from gradstep.problem import Readout
 from gradstep.simulation.backend import Array, Backend, to_host
 
@@ -67,6 +69,7 @@ class Settings:
     """Checked parameters; `eta`, `damping` and `ridge` are None where they are to be chosen."""
 
     width: int
+    activation: ScalarFunction
     eta: float | None
     damping: float | None
     ridge: float | None
@@ -144,6 +147,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         assert offset is not None
         return Settings(
             width,
+            checked_activation(self.activation),
             checked_eta(self.eta, width),
             checked_damping(self.damping),
             checked_real("ridge", ridge, positive=True, auto=True),
@@ -220,13 +224,18 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             )
         return training, centre, scale
 
-    def _training(self, X: Any, targets: Host, sample_weight: Any, settings: Settings) -> tuple[Training, Host, Host]:
-        """Prepare the table and draw the layer."""
+    def _training(
+        self, X: Any, targets: Host, sample_weight: Any, settings: Settings, *, readout: bool
+    ) -> tuple[Training, Host, Host]:
+        """Prepare the table and draw the layer; `readout` is for a ridge fit to follow."""
+        if self.device is None or self.device == "cpu":
+            rows = math.ceil(X.shape[0] * (1 - settings.split)) if readout else 0
+            check_memory(settings.width, X.shape[1], targets.shape[1], rows)
         training, centre, scale = self._table(X, targets, sample_weight, settings)
         standard = training.table.standard
         self.standardisation_ = standard
         self._layer = self._initial = draw(
-            scalar_function(self.activation),
+            settings.activation,
             settings.width,
             X.shape[1] if standard.rotation is None else standard.rotation.shape[1],
             standard.dimension,

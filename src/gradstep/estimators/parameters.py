@@ -7,10 +7,12 @@ import numbers
 from typing import Any
 
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.problem import Step
 from gradstep.simulation.backend import Backend, backend
 
 __all__ = [
+    "checked_activation",
     "checked_backend",
     "checked_damping",
     "checked_eta",
@@ -77,6 +79,14 @@ def checked_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidInput(name, value, "True or False")
     return value
+
+
+def checked_activation(value: Any) -> ScalarFunction:
+    """Return the function."""
+    try:
+        return scalar_function(value)
+    except InvalidInput as error:
+        raise InvalidInput("activation", error.value, error.allowed, error.reason) from None
 
 
 def checked_backend(device: Any, dtype: Any) -> Backend:

@@ -60,7 +60,7 @@ class OneStepReadout(OneStep):
         self.ridge = ridge
 
     def _fit(self, X: Any, targets: Host, sample_weight: Any, settings: Settings) -> None:
-        training, centre, scale = self._training(X, targets, sample_weight, settings)
+        training, centre, scale = self._training(X, targets, sample_weight, settings, readout=True)
         with self._in_range():
             self._take_step(training, settings)
             coefficients, intercept = self._fit_readout(training, settings)

@@ -22,12 +22,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROO
 
 #: What a page takes as known to its reader.
 GIVEN = {
-    "docs/estimators.md": """
-import numpy as np
-random = np.random.default_rng(0)
-X, X_new = random.standard_normal((200, 5)), random.standard_normal((10, 5))
-y = np.tanh(X[:, 0]) + 0.1 * random.standard_normal(200)
-""",
     "docs/tune.md": """
 import gradstep as gs
 problem = gs.Problem.ba2022(psi1=4, psi2=2, eta=1.0, lam=0.01, sigma_eps=0.2, activation="tanh", teacher="tanh")

@@ -108,6 +108,10 @@ def test_features_take_labels(single_index):
     by_label = gs.OneStepFeatures(width=9, eta=5.0, random_state=0).fit(X, labels)
     by_code = gs.OneStepFeatures(width=9, eta=5.0, random_state=0).fit(X, np.where(labels == "yes", 1.0, -1.0))
     np.testing.assert_array_equal(by_label.transform(X), by_code.transform(X))
+    integers = np.digitize(X[:, 0], [-0.5, 0.5])
+    by_text = gs.OneStepFeatures(width=9, eta=5.0, random_state=0).fit(X, integers.astype(str))
+    assert by_text.initial_readout_.shape == (9, 3)
+    assert gs.OneStepFeatures(width=9, eta=5.0, random_state=0).fit(X, integers).initial_readout_.shape == (9, 1)
 
 
 def test_float32_is_close_to_float64(single_index):
@@ -250,5 +254,5 @@ def test_data_that_cannot_be_used():
 def test_columns_without_numbers_are_named(library):
     columns = {"size": [1.0, 2.0, np.nan], "colour": ["red", "blue", "red"], "day": np.array([0, 1, 2], "M8[D]")}
     frame = pytest.importorskip(library).DataFrame(columns)
-    with pytest.raises(ValueError, match="Columns 'colour', 'day' do not hold numbers"):
+    with pytest.raises(ValueError, match=r"Columns 'colour', 'day' do not hold numbers.*sparse_output=False"):
         gs.OneStepRegressor(width=5).fit(frame, np.arange(3.0))

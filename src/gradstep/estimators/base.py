@@ -192,7 +192,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
                 raise
             raise ValueError(
                 f"Columns {', '.join(map(repr, wrong))} do not hold numbers; encode them first, for example with "
-                "sklearn.preprocessing.OneHotEncoder in a sklearn.compose.ColumnTransformer."
+                "sklearn.preprocessing.OneHotEncoder(sparse_output=False) in a sklearn.compose.ColumnTransformer."
             ) from error
 
     def _table(

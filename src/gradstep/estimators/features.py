@@ -123,8 +123,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         ----------
         X : array-like, shape (n, d)
         y : array-like, shape (n,) or (n, outputs)
-            Numbers are targets of a regression. Text and truth values are classes, coded as +1 and -1, one output a
-            class (a single one for two classes).
+            Numbers are targets of a regression, integers too. Text and truth values are classes, coded as +1 and -1,
+            one output a class (a single one for two classes): pass ``y.astype(str)`` where classes are integers.
         sample_weight : array-like, shape (n,), optional
 
         Returns

@@ -100,7 +100,7 @@ def test_awkward_tables():
 def test_a_constant_target_is_said_to_be_one():
     X = np.random.default_rng(0).standard_normal((200, 3))
     diagnosis = gs.OneStepRegressor(width=8, random_state=0).fit(X, np.ones(200)).diagnose(X, np.ones(200))
-    assert "targets do not vary" in str(diagnosis)
+    assert "do not vary" in str(diagnosis)
     assert "%" not in str(diagnosis)
     assert math.isnan(diagnosis.single_index)
 

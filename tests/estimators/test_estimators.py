@@ -132,6 +132,19 @@ def test_many_rows_are_chosen_and_scored_on_some(single_index, monkeypatch):
     assert np.corrcoef(whole.predict(X), some.predict(X))[0, 1] > 0.98
 
 
+@pytest.mark.parametrize("share", [0.01, 0.99])
+def test_few_rows_on_one_side_of_a_split_are_all_looked_at(single_index, monkeypatch, share):
+    X, y = single_index
+    monkeypatch.setattr("gradstep.estimators.base.CHOICE_ROWS", 40)
+    for seed in range(4):
+        model = gs.OneStepRegressor(width=9, eta=5.0, sample_split=share, random_state=seed).fit(X, y)
+        rows = model.step_samples_, model.fit_samples_
+        assert min(rows) < 20
+        diagnosis = model.diagnose(X, y)
+        assert diagnosis.rows == 40
+        assert len(diagnosis.steps.weights) == (40 - rows[0] if share < 0.5 else rows[1])
+
+
 # --- awkward data: a sensible fit -----------------------------------------------------------------------------------
 
 

@@ -102,6 +102,21 @@ class Training:
     fit_rows: Rows
     unit: float
 
+    @property
+    def split(self) -> bool:
+        """Whether step and fit have rows of their own."""
+        return self.fit_rows is not self.step_rows
+
+    def sampled(self, count: int) -> Rows:
+        """Mark about `count` of the distinct rows; where they are split, half of them on each side if there are."""
+        if not self.split:
+            return self.step_rows & self.among_first(self.step_rows, count)
+        sides = self.step_rows, self.fit_rows
+        present = [len(np.unique(self.hashes[side])) for side in sides]
+        most = [max(count // 2, count - other) for other in reversed(present)]
+        step, fit = (side & self.among_first(side, number) for side, number in zip(sides, most, strict=True))
+        return np.asarray(step | fit)
+
     def among_first(self, rows: Rows, count: int) -> Rows:
         """Mark about `count` of the distinct rows, at random but always the same ones."""
         keys = self.hashes * np.uint64(0x9E3779B97F4A7C15)  # not the order in which rows were split
@@ -282,12 +297,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
 
     def _sample(self, training: Training) -> Sample:
         """Gather rows on which steps are compared."""
-        rows = training.step_rows | training.fit_rows
-        rows = rows & training.among_first(rows, CHOICE_ROWS)
+        rows = training.sampled(CHOICE_ROWS)
         z, index = training.table.gathered(rows)
         hashes, y, weights = training.hashes[index], training.table.targets[index], training.table.weights[index]
         step_rows = fit_rows = np.ones(len(index), dtype=bool)
-        if training.fit_rows is not training.step_rows:
+        if training.split:
             step_rows, fit_rows = training.step_rows[index], training.fit_rows[index]
         copies = copies_of(hashes, y, weights)
         # Distinct rows in turn, so that folds are even; their order is that of the hashes, which is random.

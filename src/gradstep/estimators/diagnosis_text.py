@@ -36,7 +36,7 @@ def describe(diagnosis: Diagnosis) -> str:
     split = f" ({diagnosis.rows - fit} for the step, {fit} for the readout)" if fit < diagnosis.rows else ""
     head = f"One-step diagnosis: {diagnosis.rows} rows{split}, {diagnosis.inputs} inputs, {diagnosis.width} neurons"
     if math.isnan(diagnosis.network):
-        return f"{head}\n\nThe targets do not vary: there is nothing to learn, and no step or width makes a difference."
+        return f"{head}\n\nThe targets of these rows do not vary: there is nothing to learn."
     function, share = ("a function", "") if outputs == 1 else ("functions", f" of all {outputs} outputs")
     step = "twice the step" if scale > 0 else f"a step of scale {min(size for size in steps.scales if size > 0):g}"
     lines = [

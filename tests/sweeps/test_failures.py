@@ -248,6 +248,22 @@ def test_a_full_disk_is_one_clear_error_and_the_rest_is_intact(settings, undistu
         finish(settings, folder, undisturbed)
 
 
+@pytest.mark.parametrize(("ending", "size"), [(".nc", "12k"), (".csv", "4k"), (".parquet", "4k")])
+def test_a_full_disk_leaves_an_older_dataset_alone(settings, tmp_path, ending, size):
+    run_here("sweep", settings, "--out", tmp_path / "results", "--seeds", 0, "--workers", 1)
+    with mounted(tmp_path / "small", f"size={size}") as folder:
+        path = folder / f"results{ending}"
+        path.write_text("older")
+        collected = start("collect", tmp_path / "results", "--out", path)
+        _, said = collected.communicate(timeout=60)
+        assert collected.returncode == 2
+        assert said.startswith("error: out: got ")
+        assert "No space left" in said
+        assert said.count("\n") == 1
+        assert [entry.name for entry in folder.iterdir()] == [path.name]
+        assert path.read_text() == "older"
+
+
 def test_a_read_only_folder_is_named_before_any_work(settings, tmp_path):
     with mounted(tmp_path / "fixed", "ro") as folder:
         driver = start("sweep", settings, "--out", folder)

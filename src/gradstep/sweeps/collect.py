@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from gradstep.sweeps.statistics import student_z
 from gradstep.sweeps.store import RESULT_VERSION, Store
 from gradstep.sweeps.task import Result
 from gradstep.theory.prediction import QUANTITIES
+from gradstep.whole_file import replace_file
 
 if TYPE_CHECKING:
     import xarray
@@ -287,24 +288,28 @@ def save(dataset: xarray.Dataset, path: Path) -> None:
         On another ending, or a path that cannot be written.
     """
     check_file(path)
-    temporary = path.with_name(f".{path.name}.tmp")
     try:
-        if path.suffix == ".nc":
-            dataset.to_netcdf(temporary, engine="h5netcdf")
-        else:
-            points = dataset.drop_dims("seed", errors="ignore")
-            # Without an axis there is one row.
-            table = points.to_dataframe().reset_index() if points.sizes else points.expand_dims("point").to_dataframe()
-            if path.suffix == ".csv":
-                table.to_csv(temporary, index=False)
-            else:
-                table.to_parquet(temporary, index=False)
-        temporary.replace(path)
+        replace_file(path, _content(dataset, path.suffix))
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        # The HDF5 library has its own words in place of the system's.
-        raise InvalidInput("out", str(path), f"a file that can be written ({error.strerror or error})") from None
+        raise InvalidInput("out", str(path), f"a file that can be written ({error.strerror})") from None
+
+
+def _content(dataset: xarray.Dataset, ending: str) -> bytes:
+    """Return the bytes of a file: made in memory, for the HDF5 library does not survive a full disk."""
+    if ending == ".nc":
+        import h5netcdf
+        from xarray.backends import H5NetCDFStore
+
+        buffer = BytesIO()
+        # What to_netcdf does; of itself it writes to memory only since xarray 2025.9.
+        with h5netcdf.File(buffer, "w") as file:
+            dataset.dump_to_store(H5NetCDFStore(file))
+        return buffer.getvalue()
+    points = dataset.drop_dims("seed", errors="ignore")
+    # Without an axis there is one row.
+    table = points.to_dataframe().reset_index() if points.sizes else points.expand_dims("point").to_dataframe()
+    content: bytes = table.to_csv(index=False).encode() if ending == ".csv" else table.to_parquet(index=False)
+    return content
 
 
 class Status(dict[str, Any]):

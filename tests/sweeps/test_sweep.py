@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray
+from typer.testing import CliRunner
 
 import gradstep as gs
+from gradstep.cli import app
 from gradstep.sweeps import Store, collect, design_of, manifest_of, run, save, status
 from gradstep.sweeps.statistics import student_z
 
@@ -270,3 +272,29 @@ def test_a_directory_without_a_sweep_is_named(tmp_path):
     for look in (collect, status, manifest_of):
         with pytest.raises(gs.InvalidInput, match="folder"):
             look(tmp_path)
+
+
+def test_collect_says_how_much_it_found_and_what_was_damaged(tmp_path):
+    folder, path = tmp_path / "results", tmp_path / "results.csv"
+    # Points that are equal after rounding share their files: a damaged one is one file, missing from both.
+    base = {"convention": "ba2022", "activation": "erf", "teacher": "erf", "d": 16, "psi2": 1, "lam": 0.1, "eta": 1.0}
+    run(design_of(base, {"psi1": [2.0, 2.001, 3.0]}, seeds=2), folder, workers=1)
+    assert collect(folder).attrs["tasks_done"] == collect(folder).attrs["tasks"] == 9
+    design = manifest_of(folder)
+    Store(folder).path(design.simulation_task(0, 1)).write_text("{")
+    Store(folder).path(design.simulation_task(2, 0)).unlink()
+    assert status(folder)["done"] == 8  # by names
+    shown = CliRunner().invoke(app, ["collect", str(folder), "--out", str(path)])
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines()[1:] == [
+        "6/9 tasks (1 damaged and set aside); the other 3 are nan until the sweep has computed them",
+        str(path),
+    ]
+    again = CliRunner().invoke(app, ["collect", str(folder), "--out", str(path), "--json"])
+    counts = json.loads(again.stdout)
+    assert {name: counts[name] for name in ("tasks", "done", "missing", "damaged")} == {
+        "tasks": 9, "done": 6, "missing": 3, "damaged": 0
+    }  # fmt: skip
+    run(design, folder, workers=1)
+    whole = CliRunner().invoke(app, ["collect", str(folder), "--out", str(path)])
+    assert whole.stdout.splitlines()[1:] == ["9/9 tasks", str(path)]

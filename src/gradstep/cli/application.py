@@ -635,7 +635,7 @@ def collect(
     out: Annotated[Path, typer.Option(help="File to write: .nc (every seed), .csv or .parquet (one row a point).")],
     json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
-    """Collect the results of a sweep into one labelled dataset; what is not finished is nan."""
+    """Collect the results of a sweep into one labelled dataset; what is not finished is nan, and counted."""
     from gradstep.cli import output
     from gradstep.sweeps import check_file, collect, save
 
@@ -643,10 +643,18 @@ def collect(
     dataset = collect(results, every_seed=out.suffix == ".nc")
     save(dataset, out)
     sizes = {str(name): int(size) for name, size in dataset.sizes.items()}
+    tasks, done, damaged = (dataset.attrs[name] for name in ("tasks", "tasks_done", "tasks_damaged"))
     if json_:
-        output.print_json({"command": "collect", "versions": output.versions(), "file": str(out), "sizes": sizes})
+        counts = {"tasks": tasks, "done": done, "missing": tasks - done, "damaged": damaged}
+        output.print_json(
+            {"command": "collect", "versions": output.versions(), "file": str(out), "sizes": sizes, **counts}
+        )
     else:
-        output.print_lines(", ".join(f"{name}: {size}" for name, size in sizes.items()), str(out))
+        rest = f"; the other {tasks - done} are nan until the sweep has computed them" if done < tasks else ""
+        aside = f" ({damaged} damaged and set aside)" if damaged else ""
+        output.print_lines(
+            ", ".join(f"{name}: {size}" for name, size in sizes.items()), f"{done}/{tasks} tasks{aside}{rest}", str(out)
+        )
 
 
 @app.command()
@@ -654,7 +662,7 @@ def status(
     results: Annotated[Path, typer.Argument(help="Directory of a sweep.")],
     json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
 ) -> None:
-    """Count what is finished in the directory of a sweep."""
+    """Count what is finished in the directory of a sweep, by the files' names; `collect` checks what is in them."""
     from gradstep.cli import output
     from gradstep.sweeps import status
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
@@ -21,7 +21,7 @@ from gradstep.sweeps.inventory import networks_of, take_stock
 from gradstep.sweeps.manifest import manifest_of
 from gradstep.sweeps.statistics import student_z
 from gradstep.sweeps.store import RESULT_VERSION, Store
-from gradstep.sweeps.task import Result
+from gradstep.sweeps.task import Result, Task
 from gradstep.theory.prediction import QUANTITIES
 from gradstep.whole_file import replace_file
 
@@ -66,7 +66,8 @@ def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
         Dimensions: one an axis, in the order of the design, then ``seed``. For each quantity ``q``: ``q`` (every seed's
         value), ``q_mean``, ``q_standard_error``, ``q_theory`` and ``q_z`` (Student's t on the normal scale);
         ``seeds_done``, and ``seed_number``. What is not finished is nan; where a penalty of a path has no prediction,
-        ``theory_failure`` says why. Attributes: convention, design, versions.
+        ``theory_failure`` says why. Attributes: convention, design, versions, and how many of the design's tasks are
+        done: ``tasks``, ``tasks_done``, ``tasks_damaged`` (files set aside now because they were not whole).
 
     Raises
     ------
@@ -89,6 +90,9 @@ def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
         "convention": CONVENTION,
         "design": json.dumps(design.to_dict(), sort_keys=True),
         "result_version": RESULT_VERSION,
+        "tasks": design.task_count,
+        "tasks_done": gathered.tasks_done,
+        "tasks_damaged": len(gathered.damaged),
         **{f"{name}_version": number for name, number in packages.items()},
     }
     if gathered.precision_cost is not None:
@@ -110,6 +114,9 @@ class _Gathered:
     #: Places and seeds of each point's networks, and their values of shape (networks, quantities, penalties).
     networks: list[tuple[list[int], list[int], Array]] | None
     precision_cost: Result | None = None
+    #: How many of the design's tasks have a result, and the names of files that were not whole.
+    tasks_done: int = 0
+    damaged: set[str] = field(default_factory=set)
 
 
 def _gather(design: Design, store: Store, every_seed: bool) -> _Gathered:
@@ -126,10 +133,18 @@ def _gather(design: Design, store: Store, every_seed: bool) -> _Gathered:
         networks=[] if every_seed and design.seeds else None,
     )
     present = set(store.names())
+
+    def read(task: Task) -> Result | None:
+        result, name = store.read(task), store.path(task).name
+        if result is None and name in present:
+            found.damaged.add(name)
+        return result
+
     for point in range(design.points):
         for task in design.single_tasks(point):
-            if (result := store.read(task)) is None:
+            if (result := read(task)) is None:
                 continue
+            found.tasks_done += 1
             if task.measure != PREDICTED:
                 found.precision_cost = result
                 continue
@@ -140,7 +155,7 @@ def _gather(design: Design, store: Store, every_seed: bool) -> _Gathered:
         seeds: list[int] = []
         networks: list[Array] = []
         for place, task, _ in networks_of(design, store, point, present):
-            if (result := store.read(task)) is not None:
+            if (result := read(task)) is not None:
                 places.append(place)
                 seeds.append(task.seed)
                 networks.append(np.array([result[name] for name in QUANTITIES], dtype=np.float64))
@@ -149,6 +164,7 @@ def _gather(design: Design, store: Store, every_seed: bool) -> _Gathered:
         for k, name in enumerate(QUANTITIES):
             found.mean[name][point], found.error[name][point], found.count[name][point] = mean[k], error[k], count[k]
         found.done[point] = len(networks)
+        found.tasks_done += sum(place < design.seeds for place in places)
         if found.networks is not None:
             found.networks.append((places, seeds, values))
     return found

@@ -144,7 +144,7 @@ class Store:
         except OSError as error:
             # Not the file's fault: too many open files, a stale network handle.
             raise StoreError(f"cannot read {path}: {error.strerror}") from error
-        set_aside(path, f"{reason}; computing it again")
+        set_aside(path, f"{reason}; the sweep computes it again")
         return None
 
     def write(self, task: Task, result: Result) -> None:

@@ -382,6 +382,25 @@ def test_errors_as_json() -> None:
     assert (error["type"], error["field"], error["value"], error["exit_code"]) == ("InvalidInput", "n", 0, 2)
 
 
+@pytest.mark.parametrize("arguments", [["predict", "--eta", "inf"], ["sweep", "SETTINGS", "--until-se", "nan"]])
+def test_errors_are_strict_json_whatever_was_given(arguments: list[str], tmp_path: Path) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text(
+        '[problem]\nactivation = "erf"\nteacher = "erf"\nd = 8\nwidth = 8\nn_step = 9\nn = 9\neta = 1.0\nridge = 1.0\n'
+    )
+    if arguments[0] == "sweep":
+        arguments = ["sweep", str(settings), "--out", str(tmp_path / "never"), *arguments[2:]]
+    result = run(*arguments, "--json")
+    assert result.exit_code == 2
+
+    def refuse(constant: str) -> None:
+        pytest.fail(f"{constant} is not JSON")
+
+    error = json.loads(result.stderr, parse_constant=refuse)["error"]
+    assert error["value"] is None
+    assert f"got {arguments[-1]}" in error["message"]
+
+
 @pytest.mark.parametrize("option", [["--depth", "3"], ["stray"]])
 def test_unknown_options_are_refused(option: list[str]) -> None:
     result = run("predict", *option)
@@ -418,7 +437,9 @@ def test_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gradstep.theory.predict_many", interrupt)
     result = run("predict", *SMALL)
     assert result.exit_code == 130
-    assert result.stderr.startswith("interrupted")
+    assert result.stderr == "interrupted; nothing was written\n"
+    as_json = json.loads(run("predict", *SMALL, "--json").stderr)["error"]
+    assert as_json == {"type": "Interrupted", "message": "interrupted; nothing was written", "exit_code": 130}
 
 
 # --- reproduce ------------------------------------------------------------------------------------------------------
@@ -514,6 +535,9 @@ def test_reproduce_interrupted_says_how_to_go_on(two_figures: SimpleNamespace, t
     result = run("reproduce", "--out", str(tmp_path))
     assert result.exit_code == 130
     assert "goes on from what is finished" in result.stderr
+    as_json = json.loads(run("reproduce", "--out", str(tmp_path), "--json").stderr)["error"]
+    assert "goes on from what is finished" in as_json["message"]
+    assert as_json["exit_code"] == 130
 
 
 @pytest.mark.usefixtures("two_figures")
@@ -566,6 +590,28 @@ def test_as_a_program(tmp_path: Path) -> None:
     assert bad.stderr.startswith("error: d: got 'nan'; allowed: ")
     assert program("--version").stdout.startswith("gradstep ")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", ["functions", "functions --json", "--help", "--version"])
+@pytest.mark.parametrize(("to", "said"), [("> /dev/full", "No space left"), (">&-", "closed")])
+def test_standard_output_that_takes_nothing_is_one_clear_line(arguments: str, to: str, said: str) -> None:
+    command = f"'{sys.executable}' -m gradstep {arguments} {to}"
+    lost = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert lost.returncode == 2
+    (line,) = lost.stderr.splitlines()
+    message = json.loads(line)["error"]["message"] if "--json" in arguments else line.removeprefix("error: ")
+    assert message.startswith("standard output: got ")
+    assert said in message
+
+
+def test_a_reader_that_has_gone_is_no_error_to_speak_of() -> None:
+    code = (
+        "import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 1)\n"
+        "from gradstep.cli import main; sys.argv = ['gradstep', 'functions']; main()"
+    )
+    lost = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False)
+    assert (lost.returncode, lost.stderr) == (1, "")
 
 
 def test_help_loads_no_drawing_library() -> None:

@@ -1,5 +1,6 @@
 """What goes wrong on real machines: kill -9, lost workers and schedulers, full disks, two drivers at once."""
 
+import json
 import os
 import random
 import shutil
@@ -147,18 +148,36 @@ def test_a_driver_killed_at_twenty_random_moments_loses_nothing(settings, undist
     killed_at_random(settings, tmp_path, undisturbed, [moments.uniform(0, 0.15) for _ in range(20)])
 
 
-def test_ctrl_c_ends_at_once_and_says_how_to_go_on(settings, undisturbed, tmp_path):
-    driver = start("sweep", settings, "--out", tmp_path, "--workers", 2)
-    wait_for(lambda: len(results(tmp_path)) >= 5)
+def ended_by(number, settings, folder, *options):
+    """Return a driver that was ended by a signal to it and its workers, and its standard error."""
+    driver = start("sweep", settings, "--out", folder, "--workers", 2, *options)
+    wait_for(lambda: len(results(folder)) >= 5)
+    workers = workers_of(driver.pid)
     began = time.monotonic()
-    os.killpg(driver.pid, signal.SIGINT)
+    os.killpg(driver.pid, number)
     _, said = driver.communicate(timeout=30)
     assert time.monotonic() - began < 5
-    assert driver.returncode == 130
-    assert "go on with: gradstep sweep" in said
     assert "Traceback" not in said
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert "leaked" not in said
+    assert not list(folder.rglob("*.tmp"))
+    wait_for(lambda: not any(map(alive, workers)), 20)
+    return driver, said
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_at_once_and_says_how_to_go_on(settings, undisturbed, tmp_path, number, code):
+    driver, said = ended_by(number, settings, tmp_path)
+    assert driver.returncode == code
+    assert "interrupted; " in said
+    assert "go on with: gradstep sweep" in said
     finish(settings, tmp_path, undisturbed)
+
+
+def test_a_signal_is_told_as_json_where_that_is_asked_for(settings, tmp_path):
+    driver, said = ended_by(signal.SIGTERM, settings, tmp_path, "--json")
+    error = json.loads(said.splitlines()[-1])["error"]
+    assert error["exit_code"] == driver.returncode == 143
+    assert "go on with: gradstep sweep" in error["message"]
 
 
 def test_a_lost_worker_is_replaced_and_nothing_is_lost(settings, undisturbed, tmp_path):

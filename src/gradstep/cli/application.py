@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
-import json
 import math
 import os
 import shlex
@@ -11,21 +11,18 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from gradstep.cli.failure import INVALID_INPUT, NOT_CONVERGED, fail, interrupted, report_error
 from gradstep.cli.grid import Grid, build_grid, read_pairs, read_settings
 from gradstep.cli.ranges import parse_seeds
 from gradstep.errors import GradstepError, InvalidInput
 
 if TYPE_CHECKING:
     from gradstep.theory import Spread
-
-INVALID_INPUT = 2
-NOT_CONVERGED = 3
-INTERRUPTED = 130
 
 _NETWORK = "Network and data"
 _STEP = "Step and fit"
@@ -47,17 +44,9 @@ _RANGES = (
 _NOTES = f"{_RANGES} {_CONVENTION}"
 
 
-def _fail(error: Exception, code: int, as_json: bool) -> NoReturn:
-    line = " ".join(str(error).split())
-    if as_json:
-        names = ("field", "value", "allowed", "reason", "residual")
-        fields = {name: getattr(error, name) for name in names if hasattr(error, name)}
-        document = {"type": type(error).__name__, "message": line, "exit_code": code, **fields}
-        typer.echo(json.dumps({"error": document}, default=str), err=True)
-    else:
-        typer.echo(f"error: {line}", err=True)
-    raise typer.Exit(code)
-
+#: What printing may raise: a full disk or quota, too large a file, a bad device, a closed pipe or file.
+_LOST_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EBADF)
+_PRINTABLE = "a file, pipe or terminal that can be written"
 
 #: What an unknown option raises; Typer exports only its subclass.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
@@ -73,20 +62,15 @@ class _Group(TyperGroup):
         except _USAGE_ERROR as error:
             if not as_json:
                 raise  # Typer's own message, with the usage
-            _fail(error, INVALID_INPUT, as_json)
+            fail(error, INVALID_INPUT, as_json)
         except InvalidInput as error:
-            _fail(error, INVALID_INPUT, as_json)
+            fail(error, INVALID_INPUT, as_json)
         except GradstepError as error:
-            _fail(error, NOT_CONVERGED, as_json)
+            fail(error, NOT_CONVERGED, as_json)
         except MemoryError:
-            _fail(InvalidInput("sizes", "too large", "sizes that fit in memory"), INVALID_INPUT, as_json)
-        except BrokenPipeError:
-            # The reader (head, less) has gone; leave nothing for the interpreter to flush into the closed pipe.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            typer.echo("interrupted; nothing was written", err=True)
-            raise typer.Exit(INTERRUPTED) from None
+            fail(InvalidInput("sizes", "too large", "sizes that fit in memory"), INVALID_INPUT, as_json)
+        except KeyboardInterrupt as error:
+            interrupted(error, "nothing was written", as_json)
 
 
 app = typer.Typer(
@@ -105,8 +89,25 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line; say so where standard output does not take what is printed."""
+    as_json = "--json" in sys.argv
+    if sys.stdout is None:
+        report_error(InvalidInput("standard output", "closed", _PRINTABLE), INVALID_INPUT, as_json)
+        sys.exit(INVALID_INPUT)
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where what goes wrong can be told
+    except OSError as error:
+        if error.errno not in _LOST_OUTPUT or error.filename is not None:
+            raise
+        # Leave nothing for the interpreter to flush into what does not take it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno == errno.EPIPE:
+            sys.exit(1)  # the reader (head, less) has gone
+        report_error(InvalidInput("standard output", error.strerror, _PRINTABLE), INVALID_INPUT, as_json)
+        sys.exit(INVALID_INPUT)
 
 
 def _show_version(wanted: bool) -> None:

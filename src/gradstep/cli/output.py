@@ -64,7 +64,7 @@ def print_table(table: Table) -> None:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON document: numbers in full precision, null for nan and infinities."""
-    print(json.dumps(_plain(value), indent=2, allow_nan=False))
+    print(json.dumps(plain(value), indent=2, allow_nan=False))
 
 
 def versions() -> dict[str, str]:
@@ -113,11 +113,12 @@ def _looks_numeric(cell: str) -> bool:
     return cell[:1].isdigit() or cell[:1] in "-."
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value for strict JSON: null for nan and infinities."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float):  # NumPy's double is one too
         return float(value) if math.isfinite(value) else None
     return value

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gradstep.cli import output
+from gradstep.cli.failure import interrupted
+from gradstep.cli.termination import terminable
 from gradstep.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gradstep.papers.figure import Figure, FigureResult
 
 FAILED = 1
-INTERRUPTED = 130
 
 
 def reproduce(
@@ -36,7 +37,7 @@ def reproduce(
     InvalidInput
         On an unknown preset, figure or paper, and a directory that cannot be written.
     typer.Exit
-        With code 1 if a figure misses its criterion, 130 if interrupted.
+        With code 1 if a figure misses its criterion, 130 if interrupted, 143 on SIGTERM.
     """
     from gradstep.papers.figure import PRESETS, run_figures
     from gradstep.papers.report import write_report, write_section
@@ -52,13 +53,12 @@ def reproduce(
     except OSError as error:
         raise InvalidInput("out", str(out), f"a directory that can be written ({error.strerror})") from None
     try:
-        with output.progress("figures") as report:
+        with terminable(), output.progress("figures") as report:
             finish = partial(write_section, out=out)
             sections = list(run_figures(figures, preset, finish, cache=cache, workers=workers, progress=report))
         path = write_report(sections, out, preset, monotonic() - started)
-    except KeyboardInterrupt:
-        typer.echo(f"interrupted; the same command goes on from what is finished in {cache}", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    except KeyboardInterrupt as error:
+        interrupted(error, f"the same command goes on from what is finished in {cache}", as_json)
     except OSError as error:
         raise InvalidInput("out", str(out), f"a directory that can be written ({error.strerror})") from None
     summaries = [_summary(section.result) for section in sections]

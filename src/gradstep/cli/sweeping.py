@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from gradstep.cli import output
+from gradstep.cli.failure import interrupted
+from gradstep.cli.failure import report as report_failure
 from gradstep.cli.grid import read_toml
 from gradstep.cli.ranges import parse_numbers, parse_step
+from gradstep.cli.termination import terminable
 from gradstep.errors import InvalidInput
 
 if TYPE_CHECKING:
     from gradstep.sweeps import Design, State
 
 FAILED = 3
-INTERRUPTED = 130
 
 #: Keys of the ``[run]`` table.
 _RUN = ("seeds", "first_seed", "paired", "theory", "device", "dtype")
@@ -113,7 +115,7 @@ def run_sweep(
     InvalidInput
         As `gradstep.sweeps.run`.
     typer.Exit
-        With code 3 if results failed, 130 if interrupted.
+        With code 3 if results failed, 130 if interrupted, 143 on SIGTERM.
     """
     from gradstep.sweeps import Cluster, Executor, Processes, run
 
@@ -124,7 +126,7 @@ def run_sweep(
         (lambda: Processes(workers)) if cluster is None else (lambda: Cluster(cluster, workers))
     )
     try:
-        with _progress() as report:
+        with terminable(), _progress() as report:
             state = run(
                 design,
                 out,
@@ -134,9 +136,8 @@ def run_sweep(
                 max_seeds=max_seeds,
                 report=report,
             )
-    except KeyboardInterrupt:
-        typer.echo(f"interrupted; what is finished is in {out}; go on with: {command}", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    except KeyboardInterrupt as error:
+        interrupted(error, f"what is finished is in {out}; go on with: {command}", as_json)
     worst = None if math.isnan(state.worst_z) else state.worst_z
     if as_json:
         cost = None if math.isnan(state.precision_cost) else state.precision_cost
@@ -155,7 +156,8 @@ def run_sweep(
             output.print_lines(f"float32 changes the test error by {state.precision_cost:.1e} (relative, one network)")
         output.print_lines(str(out))
     if state.failed:
-        typer.echo(f"{state.failed} results failed; the first: {state.first_failure}", err=True)
+        said = f"{state.failed} results failed; the first: {state.first_failure}"
+        report_failure("TaskFailed", said, FAILED, as_json)
         raise typer.Exit(FAILED)
 
 

@@ -1,0 +1,60 @@
+"""How a command that cannot go on says so: a line on standard error, or a JSON document, and an exit code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import typer
+
+from gradstep.cli.output import plain
+from gradstep.cli.termination import Terminated
+
+__all__ = ["INVALID_INPUT", "NOT_CONVERGED", "fail", "interrupted", "report", "report_error"]
+
+INVALID_INPUT = 2
+NOT_CONVERGED = 3
+# Of a program that a signal ends: 128 and the signal's number.
+_INTERRUPTED = 130
+_TERMINATED = 143
+
+
+def report(kind: str, message: str, code: int, as_json: bool, **fields: Any) -> None:
+    """Print a message on standard error, as one line or as one JSON document with more fields."""
+    line = " ".join(message.split())
+    if as_json:
+        document = plain({"error": {"type": kind, "message": line, "exit_code": code, **fields}})
+        line = json.dumps(document, default=str, allow_nan=False)
+    typer.echo(line, err=True)
+
+
+def report_error(error: Exception, code: int, as_json: bool) -> None:
+    """Print an error on standard error."""
+    names = ("field", "value", "allowed", "reason", "residual")
+    fields = {name: getattr(error, name) for name in names if hasattr(error, name)}
+    report(type(error).__name__, str(error) if as_json else f"error: {error}", code, as_json, **fields)
+
+
+def fail(error: Exception, code: int, as_json: bool) -> NoReturn:
+    """End with an error.
+
+    Raises
+    ------
+    typer.Exit
+        Always.
+    """
+    report_error(error, code, as_json)
+    raise typer.Exit(code)
+
+
+def interrupted(error: KeyboardInterrupt, rest: str, as_json: bool) -> NoReturn:
+    """End after Ctrl-C or SIGTERM, and say what is left and how to go on.
+
+    Raises
+    ------
+    typer.Exit
+        Always.
+    """
+    code = _TERMINATED if isinstance(error, Terminated) else _INTERRUPTED
+    report("Interrupted", f"interrupted; {rest}", code, as_json)
+    raise typer.Exit(code) from None

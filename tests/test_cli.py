@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
+import errno
+import io
 import itertools
 import json
 import math
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -301,6 +305,32 @@ def test_figures(name: str, arguments: list[str], tmp_path: Path) -> None:
     assert content.startswith(SIGNATURES[path.suffix[1:].lower()])
     if path.suffix == ".svg":
         ElementTree.fromstring(content)
+
+
+def test_a_full_disk_leaves_an_older_figure_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "figure.png"
+    path.write_text("an older figure")
+
+    class Full(io.FileIO):
+        def write(self, content: Any) -> int:
+            super().write(bytes(content)[:100])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    opened = io.open
+    for module in (builtins, io):
+        monkeypatch.setattr(
+            module,
+            "open",
+            lambda file, mode="r", *rest, **options: (
+                Full(file, mode) if "w" in mode else opened(file, mode, *rest, **options)
+            ),
+        )
+    result = run("predict", *SMALL, "--plot", str(path))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: plot: got ")
+    assert "No space left" in result.stderr
+    assert path.read_text() == "an older figure"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["figure.png"]
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------

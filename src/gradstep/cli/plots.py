@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradstep.cli.grid import Axis, Grid
 from gradstep.errors import InvalidInput
+from gradstep.whole_file import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,8 +35,8 @@ def check_plot_path(path: Path | None) -> None:
         raise InvalidInput("plot", str(path), "a file, not a directory")
     if not path.parent.is_dir():
         raise InvalidInput("plot", str(path), f"a file in a directory that exists ({path.parent} does not)")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise InvalidInput("plot", str(path), "a file that may be written")
+    if not os.access(path.resolve().parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise InvalidInput("plot", str(path), "a file that may be written, in a directory that may be too")
 
 
 def check_drawable(path: Path | None, grid: Grid) -> None:
@@ -47,15 +49,17 @@ def check_drawable(path: Path | None, grid: Grid) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format its name ends in.
+    """Write a figure in the format its name ends in, whole or not at all.
 
     Raises
     ------
     InvalidInput
         If the file cannot be written.
     """
+    drawn = BytesIO()
+    figure.savefig(drawn, dpi=150, bbox_inches="tight", format=path.suffix[1:].lower())
     try:
-        figure.savefig(path, dpi=150, bbox_inches="tight")
+        replace_file(path, drawn.getvalue())
     except OSError as error:
         raise InvalidInput("plot", str(path), f"a file that can be written ({error.strerror})") from None
 

@@ -385,10 +385,37 @@ def test_bad_bodies_are_refused(api, body, status):
     assert answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("curves", "problem, axis"),
+        ("learned", "problem"),
+        ("spectrum", "problem"),
+        ("best", "problem, over"),
+        ("code", "problems, axis"),
+        ("simulate", "problem, axis, seeds, d"),
+    ],
+)
+def test_a_field_that_is_not_asked_for_is_refused(api, name, fields):
+    whole = {"problem": DEFAULT, "problems": [DEFAULT], "axis": AXIS, "over": ["ridge"]}
+    body = {field: value for field, value in whole.items() if field in fields.split(", ")}
+    answer = api.post(f"/api/{name}", json={**body, "networks": 2})
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert (error["field"], error["value"]) == ("networks", "2")
+    assert error["allowed"] == f"one of the fields {fields}"
+    if "axis" in fields:
+        answer = api.post(f"/api/{name}", json={**body, "axis": {**AXIS, "seeds": 2}})
+        assert (answer.status_code, answer.json()["error"]["field"]) == (422, "axis.seeds")
+
+
 @pytest.mark.parametrize("name", ["curves", "learned", "code"])
 def test_numbers_out_of_range_are_answered(api, name):
     setting = changed(d=24, teacher="1e160*x", noise=1e40)
-    body = json.dumps({"problems": [setting]} | request(setting, count=3))
+    asked = {"problems": [setting]} if name == "code" else {"problem": setting}
+    if name != "learned":
+        asked["axis"] = {**AXIS, "count": 3}
+    body = json.dumps(asked)
     answer = api.post(f"/api/{name}", content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (200, 422)
     assert json.loads(answer.content, parse_constant=pytest.fail)

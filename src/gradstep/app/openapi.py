@@ -81,6 +81,7 @@ _AXIS = _object(
         "scale": {"enum": ["linear", "log"]},
     },
     ["name"],
+    closed=True,
 )
 _WHY = _object({"message": {"type": "string"}}, ["message"])
 _ERROR = _object({"error": _WHY}, ["error"])
@@ -139,16 +140,16 @@ DOCUMENT: Mapping[str, Any] = {
             }
         },
         "/api/curves": _post(
-            "Errors along an axis, and what is known at the setting.", _object(_LINE, list(_LINE)), _CURVE
+            "Errors along an axis, and what is known at the setting.", _object(_LINE, list(_LINE), closed=True), _CURVE
         ),
         "/api/learned": _post(
             "The learned function along the spike.",
-            _object(_ONE, list(_ONE)),
+            _object(_ONE, list(_ONE), closed=True),
             _object({"kappa": _NUMBERS, "learned": _NUMBERS, "teacher": _NUMBERS}, ["kappa", "learned", "teacher"]),
         ),
         "/api/spectrum": _post(
             "The singular values of the features.",
-            _object(_ONE, list(_ONE)),
+            _object(_ONE, list(_ONE), closed=True),
             _object(
                 {"d": {"type": "integer"}, "atom": _NUMBER, "bands": {"type": "array"}, "outliers": {"type": "array"}},
                 ["bands"],
@@ -156,7 +157,7 @@ DOCUMENT: Mapping[str, Any] = {
         ),
         "/api/best": _post(
             "The best penalty and step size.",
-            _object({**_ONE, "over": {"enum": [["ridge"], ["eta"], ["ridge", "eta"]]}}, list(_ONE)),
+            _object({**_ONE, "over": {"enum": [["ridge"], ["eta"], ["ridge", "eta"]]}}, list(_ONE), closed=True),
             _object({"test_error": _NUMBER, "values": {"type": "object"}}, ["test_error", "values"]),
         ),
         "/api/code": _post(
@@ -167,6 +168,7 @@ DOCUMENT: Mapping[str, Any] = {
                     "axis": _LINE["axis"],
                 },
                 ["problems", "axis"],
+                closed=True,
             ),
             _object({"code": {"type": "string"}}, ["code"]),
         ),
@@ -179,6 +181,7 @@ DOCUMENT: Mapping[str, Any] = {
                     "d": {"type": "integer", "minimum": 2},
                 },
                 list(_LINE),
+                closed=True,
             ),
             {"type": "string"},
             "application/x-ndjson",

@@ -157,8 +157,8 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-async def _body(request: Request) -> Mapping[str, Any]:
-    """Read a JSON object."""
+async def _body(request: Request, fields: Sequence[str]) -> Mapping[str, Any]:
+    """Read a JSON object of some fields."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise _Refused(415, "Send application/json.")
     try:
@@ -167,6 +167,9 @@ async def _body(request: Request) -> Mapping[str, Any]:
         raise _Refused(400, "The body is not JSON.") from None
     if not isinstance(document, dict):
         raise _Refused(400, "The body is not a JSON object.")
+    for name in document:
+        if name not in fields:
+            raise InvalidInput(name[:200], document[name], f"one of the fields {', '.join(fields)}")
     return document
 
 
@@ -191,10 +194,10 @@ async def _unless_gone(request: Request, work: Awaitable[Any]) -> Any:
 Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
-def _endpoint(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(answer: Answer, fields: Sequence[str]) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
         try:
-            return _Reply(await _unless_gone(request, answer(await _body(request))))
+            return _Reply(await _unless_gone(request, answer(await _body(request, fields))))
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
         except Exception as error:
@@ -249,7 +252,7 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
     async def simulate(request: Request) -> Response:
         messages: AsyncIterator[Any] | None = None
         try:
-            document = await _body(request)
+            document = await _body(request, ("problem", "axis", "seeds", "d"))
             messages = networks.follow("simulation:simulation", document, folder.name, network_processes)
             # The first message is the answer to whether it can be done at all.
             first = await _unless_gone(request, anext(messages))
@@ -293,19 +296,19 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
                 pool.close()
             folder.cleanup()
 
-    posts: Mapping[str, Answer] = {
-        "curves": curves,
-        "learned": partial(theory.ask, "answers:learned"),
-        "code": partial(theory.ask, "answers:code"),
-        "spectrum": partial(study, "spectrum"),
-        "best": partial(study, "best"),
+    posts: Mapping[str, tuple[Answer, Sequence[str]]] = {
+        "curves": (curves, ("problem", "axis")),
+        "learned": (partial(theory.ask, "answers:learned"), ("problem",)),
+        "code": (partial(theory.ask, "answers:code"), ("problems", "axis")),
+        "spectrum": (partial(study, "spectrum"), ("problem",)),
+        "best": (partial(study, "best"), ("problem", "over")),
     }
     return Starlette(
         routes=[
             Route("/", page),
             Route("/api/start", start),
             Route("/api/simulate", simulate, methods=["POST"]),
-            *(Route(f"/api/{name}", _endpoint(answer), methods=["POST"]) for name, answer in posts.items()),
+            *(Route(f"/api/{name}", _endpoint(*asked), methods=["POST"]) for name, asked in posts.items()),
             Route("/openapi.json", openapi),
             Route("/plotly.js", plotly),
             Mount("/static", StaticFiles(directory=str(_STATIC))),

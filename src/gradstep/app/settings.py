@@ -45,6 +45,7 @@ _RATIO = "a ratio to d from 1e-4 to 1e6"
 #: A penalty's unit to the size that it multiplies.
 _UNITS = {"per_d": "d", "per_n": "n", "per_width": "width"}
 _MOST_POINTS = 200
+_AXIS_FIELDS = ("name", "from", "to", "count", "scale")
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,14 @@ class Axis:
         Raises
         ------
         InvalidInput
-            On unknown names, ends out of order or not finite, more than `most` places.
+            On unknown fields and names, ends out of order or not finite, more than `most` places.
         """
         name = given.get("name")
         if not isinstance(name, str) or name not in AXES:
             raise InvalidInput("axis.name", name, ", ".join(AXES))
+        for field, value in given.items():
+            if field not in _AXIS_FIELDS:
+                raise InvalidInput(f"axis.{field[:200]}", _plain(value), f"one of the fields {', '.join(_AXIS_FIELDS)}")
         scale = given.get("scale", AXES[name]["scale"])
         if scale not in ("linear", "log"):
             raise InvalidInput("axis.scale", scale, "'linear' or 'log'")

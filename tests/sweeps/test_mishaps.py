@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import gradstep as gs
 from gradstep.cli import app
+from gradstep.cli.sweeping import read_design
 from gradstep.sweeps import (
     Cluster,
     Store,
@@ -321,6 +322,8 @@ HEAD = (
         (HEAD + "[over]\nn = [[20, 30]]\n", "n"),
         (HEAD + "[over]\nn = [true]\n", "n"),
         (HEAD + "[over]\nn = [nan]\n", "n"),
+        (HEAD + "[over]\nwidth = [48, 48.0]\n", "width"),
+        (HEAD + "[over]\neta = [{ coefficient = 1 }, { coefficient = 1.0 }]\n", "eta"),
         (HEAD + "[over]\nridge = [-inf]\n", "ridge"),
         (HEAD + "[over]\nn = { a = 1 }\n", "n"),
         (HEAD + '[over]\nn = ""\n', "n"),
@@ -361,7 +364,17 @@ def test_the_same_on_the_command_line_as_one_json_document(tmp_path):
     assert json.loads(refused.stderr)["error"]["field"] == "zipped"
 
 
+def test_values_that_vary_take_the_place_of_the_problem_s(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text(HEAD + "[over]\nn = [20, 40]\n[[zipped]]\nridge = [0.5]\nwidth = [16]\n")
+    design = read_design(path, {"seeds": 0})
+    assert [(p.n, p.ridge, p.width) for k in range(design.points) for p in design.problems(k)] == [
+        (20, 0.5, 16), (40, 0.5, 16)
+    ]  # fmt: skip
+
+
 def test_the_help_names_the_tables_of_a_settings_file():
     shown = CliRunner().invoke(app, ["sweep", "--help"], env={"COLUMNS": "120"}).stdout
     for table in ("[problem]", "[over]", "[[zipped]]", "[run]"):
-        assert shown.count(table) == 2
+        assert shown.count(table) >= 2
+    assert "in [problem] too: it varies all the same" in " ".join(shown.split())

@@ -610,7 +610,8 @@ def sweep(
     The settings file has a table \[problem] with the parameters that all points
     share, \[over] with lists or ranges ("500:4000:12", "1e-4:1:log9") of those
     that vary, tables [\[zipped]] of those that vary together, and \[run] with
-    seeds, first_seed, paired, theory, device, dtype. Collect the results with
+    seeds, first_seed, paired, theory, device, dtype. A parameter that varies
+    may be in \[problem] too: it varies all the same. Collect the results with
     `gradstep collect`.
     """
     from gradstep.cli.sweeping import read_design, run_sweep

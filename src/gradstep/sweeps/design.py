@@ -252,7 +252,7 @@ class Design:
         for axis in self.axes:
             if not axis.names or not axis.values or any(len(row) != len(axis.names) for row in axis.values):
                 raise InvalidInput(axis.dimension, axis.values, "at each place one value a name")
-            if len(set(map(digest, axis.values))) != len(axis):
+            if len({digest(_same_numbers(value)) for value in axis.values}) != len(axis):
                 raise InvalidInput(axis.dimension, [v[0] if len(v) == 1 else v for v in axis.values], "distinct values")
         _whole("seeds", self.seeds, 0, 1_000_000)
         _whole("first_seed", self.first_seed, 0, 2**63 - 1)
@@ -323,7 +323,8 @@ def design_of(
     base : Problem or mapping
         What all points share; a mapping is read by `Problem.from_dict`, in any paper's convention.
     over : mapping
-        Parameter to its values: every combination is a point.
+        Parameter to its values: every combination is a point. A parameter of the problem may be among them: the values
+        take the place of the problem's, here and in `zipped`.
     zipped : sequence of mapping
         Each one an axis along which several parameters vary together: lists of the same length.
     seeds, first_seed, paired, theory, device, dtype
@@ -381,6 +382,15 @@ def _values(name: str, values: Any) -> list[Any]:
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise InvalidInput(name, value, f"an integer in [{low}, {high}]")
+
+
+def _same_numbers(value: Any) -> Any:
+    """Return a plain value with whole numbers as integers: 48 and 48.0 are one place of an axis."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _same_numbers(item) for key, item in value.items()}
+    return [_same_numbers(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(name: str, value: Any) -> Any:

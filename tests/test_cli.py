@@ -575,7 +575,11 @@ def test_reproduce_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     occupied = tmp_path / "file"
     occupied.write_text("")
     wrong = [["--figure", "fourth"], ["--paper", "third"], ["--preset", "huge"], ["--out", str(occupied)]]
-    wrong.append(["--figure", "first", "--paper", "cui2024"])
+    wrong += [
+        ["--figure", "first", "--paper", "cui2024"],
+        ["--all", "--figure", "first"],
+        ["--all", "--paper", "cui2024"],
+    ]
     for arguments in wrong:
         result = run("reproduce", "--out", str(tmp_path), *arguments)
         assert result.exit_code == 2, arguments

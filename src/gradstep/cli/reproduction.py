@@ -35,7 +35,7 @@ def reproduce(
     Raises
     ------
     InvalidInput
-        On an unknown preset, figure or paper, and a directory that cannot be written.
+        On an unknown preset, figure or paper, a choice beside all of them, and a directory that cannot be written.
     typer.Exit
         With code 1 if a figure misses its criterion, 130 if interrupted, 143 on SIGTERM.
     """
@@ -101,6 +101,8 @@ def _chosen(names: Sequence[str] | None, paper: str | None, every: bool) -> list
     """Return the figures named, or a paper's, or all, or by default the headline figures."""
     from gradstep.papers.figure import PAPERS, load_figures
 
+    if every and (names or paper is not None):
+        raise InvalidInput("all", ", ".join(names or (paper or "",)), "--all alone, without --figure and --paper")
     if paper is not None and paper not in PAPERS:
         raise InvalidInput("paper", paper, ", ".join(PAPERS))
     figures = load_figures(names or None)

@@ -390,6 +390,12 @@ def test_bad_input_is_one_line_and_exit_code_two(arguments: list[str], field: st
     assert "; allowed: " in line
 
 
+def test_a_multiple_of_the_dimension_that_cannot_be_read_is_shown_as_it_was_given() -> None:
+    line = run("predict", "--width", "0.01d,100d").stderr
+    assert line.startswith("error: width: got '0.01d,100d'; allowed: ")
+    assert line.endswith("with one d at the end for all of it\n")
+
+
 @pytest.mark.parametrize("text", [b"n = ", b"\xff\xfe", b"problem = 3", b"depth = 3"])
 def test_bad_settings_files(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"

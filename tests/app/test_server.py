@@ -2,10 +2,13 @@
 
 import json
 import math
+import os
+import signal
 import socket
 import subprocess
 import sys
 from contextlib import ExitStack, closing
+from functools import partial
 
 import httpx
 import numpy as np
@@ -444,6 +447,19 @@ def test_an_address_in_use_is_named():
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert f"port: got '127.0.0.1:{port}'" in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_ctrl_c_says_what_has_ended():
+    command = [sys.executable, "-m", "gradstep", "app", "--no-browser", "--port", "0", "--workers", "1"]
+    hearing = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # tests in the background are deaf to Ctrl-C
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hearing
+    ) as serving:
+        assert "gradstep is at http" in serving.stdout.readline()
+        os.killpg(serving.pid, signal.SIGINT)
+        _, said = serving.communicate(timeout=30)
+    assert (serving.returncode, said) == (130, "interrupted; the page is no longer served\n")
 
 
 def test_an_address_of_another_machine_is_named():

@@ -20,14 +20,6 @@ from gradstep.cli import app
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "theory").glob("*.md"))]
 
-#: What a page takes as known to its reader.
-GIVEN = {
-    "docs/tune.md": """
-import gradstep as gs
-problem = gs.Problem.ba2022(psi1=4, psi2=2, eta=1.0, lam=0.01, sigma_eps=0.2, activation="tanh", teacher="tanh")
-""",
-}
-
 
 def blocks(page: Path, *languages: str) -> list[str]:
     """Return a page's blocks of code in some languages."""
@@ -61,7 +53,6 @@ def modules_with_examples() -> list[str]:
 @pytest.mark.parametrize("page", CODE, ids=name_of)
 def test_code_of_pages_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, Any] = {"__name__": "page"}
-    exec(compile(GIVEN.get(name_of(page), ""), "given", "exec"), namespace)
     for block in blocks(page, "python"):
         if "dask_jobqueue" in block and find_spec("dask_jobqueue") is None:
             continue

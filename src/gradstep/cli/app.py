@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from gradstep.cli.failure import interrupted
 from gradstep.cli.output import print_lines
 from gradstep.errors import InvalidInput
 
@@ -17,6 +18,8 @@ def run_app(host: str, port: int, workers: int | None, *, browser: bool) -> None
     ------
     InvalidInput
         If the extra is not installed, or the address cannot be listened on.
+    typer.Exit
+        With code 130 on Ctrl-C.
     """
     if any(find_spec(name) is None for name in ("plotly", "starlette", "uvicorn")):
         raise InvalidInput("app", "not installed", "an installation with gradstep[app]")
@@ -25,4 +28,7 @@ def run_app(host: str, port: int, workers: int | None, *, browser: bool) -> None
     def announce(address: str) -> None:
         print_lines(f"gradstep is at {address} (Ctrl-C ends it)")
 
-    serve(host=host, port=port, workers=workers, browser=browser, announce=announce)
+    try:
+        serve(host=host, port=port, workers=workers, browser=browser, announce=announce)
+    except KeyboardInterrupt as error:
+        interrupted(error, "the page is no longer served", as_json=False)

@@ -150,7 +150,7 @@ def build_grid(given: Mapping[str, Any]) -> Grid:
     axes: list[Axis] = []
     per_d = frozenset(name for name, value in named.items() if _is_per_d(name, value))
     for name, value in named.items():
-        for part, choices in _choices(name, value[:-1] if name in per_d else value, whole=name not in per_d).items():
+        for part, choices in _read(name, value, multiple=name in per_d).items():
             if len(choices) > 1:
                 axes.append(Axis(part, choices))
             else:
@@ -169,6 +169,15 @@ def build_grid(given: Mapping[str, Any]) -> Grid:
 
 def _is_per_d(name: str, value: Any) -> bool:
     return name in _PER_D and isinstance(value, str) and value.endswith("d")
+
+
+def _read(name: str, value: Any, *, multiple: bool) -> dict[str, tuple[Any, ...]]:
+    try:
+        return _choices(name, value[:-1] if multiple else value, whole=not multiple)
+    except InvalidInput as error:
+        if multiple and error.value == value[:-1]:  # say what was given, and its d too
+            raise InvalidInput(error.field, value, f"{error.allowed}, with one d at the end for all of it") from None
+        raise
 
 
 def _choices(name: str, value: Any, whole: bool) -> dict[str, tuple[Any, ...]]:

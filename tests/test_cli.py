@@ -390,6 +390,27 @@ def test_bad_input_is_one_line_and_exit_code_two(arguments: list[str], field: st
     assert "; allowed: " in line
 
 
+@pytest.mark.parametrize(
+    ("command", "convention", "settings", "size"),
+    [
+        ("predict", "moniri2024", ["phi=0.5", "psi=0.8", "alpha=0.25", "lam=0.01"], "n"),
+        ("tune", "moniri2024", ["phi=0.5", "psi=0.8", "alpha=0.25", "lam=0.01"], "n"),
+        ("compare", "moniri2024", ["phi=0.5", "psi=0.8", "alpha=0", "lam=0.01"], "n"),
+        ("predict", "ba2022", ["psi1=4", "psi2=2", "lam=1e-3", "eta=N^0.25"], "d"),
+    ],
+)
+def test_a_paper_s_problem_without_a_size_is_told_which_to_give(
+    command: str, convention: str, settings: list[str], size: str
+) -> None:
+    given = [word for pair in settings for word in ("--set", pair)]
+    result = run(command, "--convention", convention, *given)
+    assert result.exit_code == 2
+    assert f"give a finite --{size} ({convention} without it is the limit)" in result.stderr
+    if command == "predict":
+        assert run(command, "--convention", convention, *given, f"--{size}", "100").exit_code == 0
+        assert "give a finite" not in run("predict", "--d", "inf", "--eta", "N^0.25").stderr
+
+
 def test_a_multiple_of_the_dimension_that_cannot_be_read_is_shown_as_it_was_given() -> None:
     line = run("predict", "--width", "0.01d,100d").stderr
     assert line.startswith("error: width: got '0.01d,100d'; allowed: ")

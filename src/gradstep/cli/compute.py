@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _BATCH = 256
 #: Floating-point operations of one seed that nobody waits for: a month of a fast processor.
 _MOST_OPERATIONS = 1e18
+#: The size that a paper's parameters may leave out, which means its limit.
+_SIZE = {"ba2022": "d", "moniri2024": "n", "cui2024": "d"}
 
 
 def predict_grid(grid: Grid) -> list[Prediction]:
@@ -35,7 +37,7 @@ def predict_grid(grid: Grid) -> list[Prediction]:
     from gradstep.theory import predict_many
 
     total = len(grid.problems)
-    with _in_range("prediction"):
+    with _in_range("prediction"), naming_the_size(grid):
         if total <= _BATCH:
             return predict_many(grid.problems)
         predictions: list[Prediction] = []
@@ -44,6 +46,20 @@ def predict_grid(grid: Grid) -> list[Prediction]:
                 predictions += predict_many(grid.problems[start : start + _BATCH])
                 report(len(predictions), total, "")
         return predictions
+
+
+@contextmanager
+def naming_the_size(grid: Grid) -> Iterator[None]:
+    """Let an error that is about an infinite size, given or left out, say which finite one to give."""
+    try:
+        yield
+    except InvalidInput as error:
+        problem = grid.problems[0]
+        size = _SIZE.get(problem.origin)
+        if size is None or not problem.is_limit or error.field not in ("d", "eta.exponent"):
+            raise
+        allowed = f"{error.allowed}; give a finite --{size} ({problem.origin} without it is the limit)"
+        raise InvalidInput(error.field, error.value, allowed, error.reason) from None
 
 
 @contextmanager
@@ -78,7 +94,8 @@ def simulate_grid(
 
     families: dict[Problem, list[int]] = {}
     for index, problem in enumerate(grid.problems):
-        _check_finite(problem)
+        with naming_the_size(grid):
+            _check_finite(problem)
         if device is None or device == "cpu":
             _check_size(problem)
         families.setdefault(problem.replace(ridge=1.0), []).append(index)

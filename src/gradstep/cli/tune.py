@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gradstep.cli import output
+from gradstep.cli.compute import naming_the_size
 from gradstep.cli.grid import Grid, read_pairs
 from gradstep.cli.output import number
 from gradstep.errors import InvalidInput
@@ -46,7 +47,7 @@ def tune_grid(grid: Grid, over: str, bounds: Sequence[str]) -> list[Tuned]:
     within = {name: _bounds(name, text) for name, text in read_pairs(bounds).items()}
     total = len(grid.problems)
     tuned = []
-    with output.progress("problems tuned") as report:
+    with output.progress("problems tuned") as report, naming_the_size(grid):
         for done, problem in enumerate(grid.problems, 1):
             tuned.append(tune(problem, over=names, bounds=within))
             if total > 1:

@@ -16,6 +16,7 @@ from gradstep.cli import app
 from gradstep.cli.sweeping import read_design
 from gradstep.sweeps import (
     Cluster,
+    State,
     Store,
     Task,
     check_file,
@@ -362,6 +363,19 @@ def test_the_same_on_the_command_line_as_one_json_document(tmp_path):
     refused = CliRunner().invoke(app, ["sweep", str(path), "--out", str(tmp_path / "never"), "--json"])
     assert refused.exit_code == 2
     assert json.loads(refused.stderr)["error"]["field"] == "zipped"
+
+
+def test_results_that_failed_are_an_error_in_json_too(tmp_path, monkeypatch):
+    path = tmp_path / "settings.toml"
+    path.write_text(HEAD)
+    failed = State(done=17, total=17, failed=2, first_failure="NotConverged: no", worst_z=math.nan)
+    monkeypatch.setattr("gradstep.sweeps.run", lambda *arguments, **options: failed)
+    said = CliRunner().invoke(app, ["sweep", str(path), "--out", str(tmp_path), "--json"])
+    assert said.exit_code == 3
+    assert json.loads(said.stdout)["failed"] == 2
+    error = json.loads(said.stderr)["error"]
+    assert (error["type"], error["exit_code"]) == ("TaskFailed", 3)
+    assert error["message"] == "2 results failed; the first: NotConverged: no"
 
 
 def test_values_that_vary_take_the_place_of_the_problem_s(tmp_path):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["replace_file"]
-
 
 def replace_file(path: Path, content: bytes | memoryview) -> None:
     """Write a file beside its place, then move it there: a full disk leaves what was there before.

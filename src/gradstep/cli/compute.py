@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from gradstep.cli.grid import Grid
 from gradstep.cli.output import progress
 from gradstep.errors import InvalidInput, NotConverged
+from gradstep.memory import check_fits
 
 if TYPE_CHECKING:
     from gradstep.problem import Problem
@@ -143,19 +143,9 @@ def _check_size(problem: Problem) -> None:
     smaller = min(width, int(problem.n))  # type: ignore[arg-type]
     # Weights before and after the step with the gradient; Gram and kernel matrices with their factors.
     needed = 8.0 * (3 * width * d + 2 * smaller**2 + 2 * width**2)
-    try:
-        available = float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # a system that does not say
-        available = math.inf
     operations = 2.0 * int(problem.n_step) * d * width + 2.0 * int(problem.n) * width * (d + smaller)  # type: ignore[arg-type]
     if operations > _MOST_OPERATIONS:
         raise InvalidInput(
             "n", problem.n, f"sizes of at most {_MOST_OPERATIONS:.0e} operations a seed (these need {operations:.1e})"
         )
-    if needed > available:
-        raise InvalidInput(
-            "width",
-            width,
-            f"sizes that fit in memory (d = {d} and width = {width} need {needed / 2**30:.3g} GiB "
-            f"of {available / 2**30:.3g} GiB)",
-        )
+    check_fits(width, needed, f"d = {d}")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import os
-
-from gradstep.errors import InvalidInput
+from gradstep.memory import check_fits
 
 __all__ = ["check_memory"]
 
@@ -26,15 +23,4 @@ def check_memory(width: int, inputs: int, outputs: int, rows: int) -> None:
     # The first layer before and after the step with its gradient, and its readout; then features, centred features and
     # their projections where there are fewer rows than neurons, otherwise the scatter matrix with its factors.
     needed = 8.0 * width * (3 * inputs + outputs + 3 * min(rows, width))
-    try:
-        available = float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # a system that does not say
-        available = math.inf
-    if needed > available:
-        sizes = f"{rows} rows, " if rows else ""
-        raise InvalidInput(
-            "width",
-            width,
-            f"sizes that fit in memory ({sizes}{inputs} inputs and width = {width} need {needed / 2**30:.3g} GiB of "
-            f"{available / 2**30:.3g} GiB)",
-        )
+    check_fits(width, needed, f"{rows} rows, {inputs} inputs" if rows else f"{inputs} inputs")

@@ -388,6 +388,7 @@ def compare(
     """Lay theory over simulation: both, and how many standard errors they are apart."""
     from gradstep.cli import output, plots
     from gradstep.cli.compute import predict_grid, simulate_grid
+    from gradstep.sweeps.statistics import student_z
     from gradstep.theory import QUANTITIES
 
     chosen = parse_seeds(seeds)
@@ -400,7 +401,8 @@ def compare(
     cells: list[dict[str, Any]] = []
     for index, (prediction, measurement) in enumerate(zip(predictions, measurements, strict=True)):
         for name in QUANTITIES:
-            theory, error = float(getattr(prediction, name)), float(measurement.standard_error(name))
+            theory, mean = float(getattr(prediction, name)), float(measurement.mean(name))
+            error = float(measurement.standard_error(name))
             # Rounding is all that varies where a quantity is the same for every network; it is no evidence.
             exact = not error > 1e-12 * abs(theory)
             cells.append(
@@ -408,9 +410,9 @@ def compare(
                     "index": index,
                     "quantity": name,
                     "theory": theory,
-                    "mean": float(measurement.mean(name)),
+                    "mean": mean,
                     "standard_error": error,
-                    "z": math.nan if exact else float(measurement.z_score(name, theory)),
+                    "z": math.nan if exact else float(student_z(theory, mean, error, len(measurement.seeds))),
                 }
             )
     judged = [k for k, cell in enumerate(cells) if math.isfinite(cell["z"])]

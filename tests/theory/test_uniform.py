@@ -428,6 +428,12 @@ def test_noise_of_any_size_scales_the_errors():
     assert relative == pytest.approx([relative[0]] * 4, rel=1e-3)
 
 
+def test_features_that_grow_too_fast_name_the_activation():
+    with pytest.raises(InvalidInput, match=r"^activation: got 'exp', whose moments .* after the step") as caught:
+        gs.predict(BASE.replace(activation="exp", eta=gs.Step(3.0, 0.5)))
+    assert caught.value.field == "activation"
+
+
 def test_features_too_steep_to_resolve_are_refused():
     # A handful of samples with heavy-tailed labels: 80 million numbers a table, before they were counted.
     teacher = " + ".join(f"{1 / k}*H{k}" for k in range(1, 10))

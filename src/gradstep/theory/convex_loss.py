@@ -43,7 +43,7 @@ from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import Bulk, BulkModel, bulk_law, isotropic
-from gradstep.theory.features import ConditionalFeatures, kappa_rule
+from gradstep.theory.features import ConditionalFeatures, kappa_rule, row_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows
 from gradstep.theory.proximal import (
@@ -232,7 +232,7 @@ def _model(problem: Problem, labels: Labels, rows: RowLaw, bulk: BulkModel, refi
     groups = _finer(groups) if finer else groups
     structured = bulk == "structured"
     kappa, weight = kappa_rule(problem.activation, labels.mean, groups, step.alignment, refine)
-    row = smoothed(problem.activation, groups.projection[:, None] * kappa, np.sqrt(groups.variance)[:, None])
+    row = row_features(problem.activation, groups, kappa)
     return _Model(
         d=sized,
         width=width,

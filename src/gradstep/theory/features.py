@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import NotConverged
-from gradstep.gaussian import ScalarFunction, gaussian_rule, smoothed, trapezoidal_rule
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian import ScalarFunction, Smoothed, gaussian_rule, smoothed, trapezoidal_rule
 from gradstep.theory.groups import Groups
 
-__all__ = ["ConditionalFeatures", "conditional_features"]
+__all__ = ["ConditionalFeatures", "conditional_features", "kappa_rule", "row_features"]
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,24 @@ def kappa_rule(
     return nodes, weights
 
 
+def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.float64]) -> Smoothed:
+    """Return the averages of the features of each group, shape (groups, nodes), over all that is orthogonal to kappa.
+
+    Raises
+    ------
+    InvalidInput
+        If the activation grows so fast that those of the rows after the step are infinite.
+    """
+    try:
+        return smoothed(activation, groups.projection[:, None] * kappa, np.sqrt(groups.variance)[:, None])
+    except InvalidInput as error:
+        if error.field != "scale":
+            raise
+        allowed = "one that grows less fast, or a smaller step"
+        reason = f"whose moments are infinite or overflow at pre-activations of scale {error.value:.3g} after the step"
+        raise InvalidInput("activation", activation.name, allowed, reason) from None
+
+
 def conditional_features(
     activation: ScalarFunction, teacher: ScalarFunction, groups: Groups, alignment: float, refine: int = 1
 ) -> ConditionalFeatures:
@@ -124,6 +142,8 @@ def conditional_features(
 
     Raises
     ------
+    InvalidInput
+        As `row_features`.
     NotConverged
         If the features are so steep that resolving them would take the memory.
     """
@@ -138,5 +158,5 @@ def conditional_features(
         h1 = (h1 + h1[::-1])[half] / 2
         square = (square + square[::-1])[half] / 2
         kappa, weight = kappa[half], 2 * weight[half]
-    row = smoothed(activation, groups.projection[:, None] * kappa, np.sqrt(groups.variance)[:, None])
+    row = row_features(activation, groups, kappa)
     return ConditionalFeatures(kappa, weight, row.mean, row.slope, row.residual_variance, h0, h1, square)

@@ -16,7 +16,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, Smoothed, gaussian_rule, smoothed, trapezoidal_rule
 from gradstep.theory.groups import Groups
 
-__all__ = ["ConditionalFeatures", "conditional_features", "kappa_rule", "row_features"]
+__all__ = ["ConditionalFeatures", "conditional_features"]
 
 
 @dataclass(frozen=True)

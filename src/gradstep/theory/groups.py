@@ -33,9 +33,9 @@ _PROJECTION_NODES = 3
 _READOUT_RANGE = 5.75
 #: The same where each costs most.
 _LETTER_RANGE = 4.5
-#: Variance of a readout given the projection, times what its square adds to the norm, from which it is resolved: below,
-#: errors are off by less than half a per cent.
-_UNTOLD = 0.02
+#: What a readout adds to the norm by its square, times the power 3/2 of its variance given the projection, from which
+#: it is resolved: below, errors are off by about half a per cent at most.
+_UNTOLD = 0.009
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def neuron_groups(
     # The bulk's own variance along v is felt only where the spike is large: take it at the part of E a^2 that the spike
     # explains.
     spread = projection_variance(total_spike**2 / (total_spike**2 + 1 / d), 0.0)
-    untold = float(spread / (total_spike**2 + spread)) * (step.bulk + step.drift**2)
+    untold = float(spread / (total_spike**2 + spread)) ** 1.5 * (step.bulk + step.drift**2)
     letters: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     if readout.kind == "vocabulary":
         letters = np.asarray(readout.values), np.asarray(readout.weights)

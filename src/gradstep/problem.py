@@ -41,7 +41,7 @@ _FINITE = "a finite real number"
 _SIZE = "an integer >= 1"
 _RATIO = "a finite number > 0"
 #: Fourth powers of labels enter the theory; beyond this they overflow.
-_LARGEST = 1e50
+LARGEST_NUMBER = 1e50
 
 
 def _real(name: str, value: object, allowed: str = _FINITE) -> float:
@@ -62,15 +62,15 @@ def _is_infinite(value: object) -> bool:
 
 def _positive(name: str, value: object, allowed: str = _RATIO) -> float:
     number = _real(name, value, allowed)
-    if not 0 < number <= _LARGEST:
-        raise InvalidInput(name, value, f"{allowed}, at most {_LARGEST:g}" if number > 0 else allowed)
+    if not 0 < number <= LARGEST_NUMBER:
+        raise InvalidInput(name, value, f"{allowed}, at most {LARGEST_NUMBER:g}" if number > 0 else allowed)
     return number
 
 
 def _non_negative(name: str, value: object, allowed: str = "a finite number >= 0") -> float:
     number = _real(name, value, allowed)
-    if not 0 <= number <= _LARGEST:
-        raise InvalidInput(name, value, f"{allowed}, at most {_LARGEST:g}" if number > 0 else allowed)
+    if not 0 <= number <= LARGEST_NUMBER:
+        raise InvalidInput(name, value, f"{allowed}, at most {LARGEST_NUMBER:g}" if number > 0 else allowed)
     return number
 
 
@@ -176,7 +176,7 @@ class Readout:
         weights = tuple(_positive("readout weight", w) for w in self.weights)
         if not values or len(values) != len(weights):
             raise InvalidInput("readout", self.values, "one positive weight for each of at least one value")
-        if len(set(values)) != len(values) or not all(abs(v) <= _LARGEST for v in values):
+        if len(set(values)) != len(values) or not all(abs(v) <= LARGEST_NUMBER for v in values):
             raise InvalidInput("readout", self.values, "distinct finite values")
         if not any(values):
             raise InvalidInput("readout", self.values, "at least one value that is not zero")

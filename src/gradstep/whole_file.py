@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +15,8 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
     OSError
         If it cannot be written; nothing is left behind.
     """
-    path = path.resolve()  # through a link, as plain writing would
-    temporary = path.with_name(f".{path.name}.tmp")
+    # Several may write the same file at once.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.write_bytes(content)
         temporary.replace(path)

@@ -59,7 +59,7 @@ def save(figure: Figure, path: Path) -> None:
     drawn = BytesIO()
     figure.savefig(drawn, dpi=150, bbox_inches="tight", format=path.suffix[1:].lower())
     try:
-        replace_file(path, drawn.getvalue())
+        replace_file(path.resolve(), drawn.getvalue())  # through a link, as plain writing would
     except OSError as error:
         raise InvalidInput("plot", str(path), f"a file that can be written ({error.strerror})") from None
 

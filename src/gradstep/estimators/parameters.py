@@ -8,7 +8,7 @@ from typing import Any
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, scalar_function
-from gradstep.problem import Step
+from gradstep.problem import LARGEST_NUMBER, Step
 from gradstep.simulation.backend import Backend, backend
 
 __all__ = [
@@ -30,17 +30,13 @@ def checked_size(name: str, value: Any) -> int:
     return int(value)
 
 
-#: Squares of features and of sums of them are taken; beyond this they overflow.
-_LARGEST = 1e50
-
-
 def checked_real(name: str, value: Any, *, positive: bool = False, auto: bool = False) -> float | None:
     """Return a number of the right sign that is not too large; None for ``"auto"`` where that is allowed."""
     if auto and isinstance(value, str) and value == "auto":
         return None
-    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and value <= _LARGEST
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and value <= LARGEST_NUMBER
     if not good or value < 0 or (positive and value == 0):
-        allowed = f"a number {'>' if positive else '>='} 0, at most {_LARGEST:g}"
+        allowed = f"a number {'>' if positive else '>='} 0, at most {LARGEST_NUMBER:g}"
         raise InvalidInput(name, value, f"'auto' or {allowed}" if auto else allowed)
     return float(value)
 
@@ -52,7 +48,9 @@ def checked_eta(value: Any, width: int) -> float | None:
     try:
         return checked_real("eta", value, auto=True)
     except InvalidInput:
-        raise InvalidInput("eta", value, f"'auto', a number >= 0, at most {_LARGEST:g}, or a gradstep.Step") from None
+        raise InvalidInput(
+            "eta", value, f"'auto', a number >= 0, at most {LARGEST_NUMBER:g}, or a gradstep.Step"
+        ) from None
 
 
 def checked_damping(value: Any) -> float | None:
@@ -62,7 +60,7 @@ def checked_damping(value: Any) -> float | None:
     try:
         return checked_real("damping", value, positive=True, auto=True)
     except InvalidInput:
-        raise InvalidInput("damping", value, f"'auto', a number > 0, at most {_LARGEST:g}, or infinity") from None
+        raise InvalidInput("damping", value, f"'auto', a number > 0, at most {LARGEST_NUMBER:g}, or infinity") from None
 
 
 def checked_split(value: Any) -> float:

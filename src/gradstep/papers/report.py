@@ -19,6 +19,7 @@ from gradstep.papers.drawing import DARK, LIGHT, draw
 from gradstep.papers.figure import PAPERS, FigureResult
 from gradstep.papers.panels import Table
 from gradstep.problem import CONVENTION
+from gradstep.whole_file import replace_file
 
 __all__ = ["Section", "write_report", "write_section"]
 
@@ -240,7 +241,5 @@ def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: f
         f"what exceeds it, the median has no allowance.</p>{body}</body></html>"
     )
     path = out / "report.html"
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    replace_file(path, text.encode("utf-8"))
     return path.resolve()

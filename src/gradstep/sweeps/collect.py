@@ -305,7 +305,8 @@ def save(dataset: xarray.Dataset, path: Path) -> None:
     """
     check_file(path)
     try:
-        replace_file(path, _content(dataset, path.suffix))
+        # Through a link, as plain writing would.
+        replace_file(path.resolve(), _content(dataset, path.suffix))
     except OSError as error:
         raise InvalidInput("out", str(path), f"a file that can be written ({error.strerror})") from None
 

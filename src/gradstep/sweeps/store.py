@@ -16,6 +16,7 @@ from typing import Any
 
 from gradstep.errors import GradstepError, InvalidInput
 from gradstep.sweeps.task import Result, Task, digest
+from gradstep.whole_file import replace_file
 
 __all__ = ["RESULT_VERSION", "Store", "StoreError", "set_aside", "write_whole"]
 
@@ -41,20 +42,17 @@ def write_whole(path: Path, text: str) -> None:
     StoreError
         If it cannot be written (full disk, permissions).
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    content = text.encode("utf-8")
     try:
         try:
-            temporary.write_text(text, encoding="utf-8")
+            replace_file(path, content)
         except FileNotFoundError:
             # Its shelf may be new. What holds the shelves was there before any work: if it is gone, so are results.
             path.parent.mkdir(exist_ok=True)
-            temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+            replace_file(path, content)
     except FileNotFoundError as error:
         raise StoreError(f"cannot write {path}: its directory was deleted; run the same command again") from error
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise StoreError(f"cannot write {path}: {error.strerror}; what is finished is kept") from error
 
 

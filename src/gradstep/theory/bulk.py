@@ -81,7 +81,14 @@ def isotropic(groups: int) -> Bulk:
     return Bulk(one, column, one, 0 * one, column, 0 * column)
 
 
-def bulk_law(problem: Problem, step: StepStatistics, groups: Groups, d: float, n_step: float) -> Bulk:
+def bulk_law(
+    problem: Problem,
+    step: StepStatistics,
+    groups: Groups,
+    d: float,
+    n_step: float,
+    model: BulkModel = "structured",
+) -> Bulk:
     """Return the classes of directions for the rows after the step.
 
     Parameters
@@ -92,6 +99,7 @@ def bulk_law(problem: Problem, step: StepStatistics, groups: Groups, d: float, n
     groups : Groups
         Their readouts set the strength of the covariance.
     d, n_step : float
+    model : {"structured", "isotropic"}
 
     Returns
     -------
@@ -103,7 +111,7 @@ def bulk_law(problem: Problem, step: StepStatistics, groups: Groups, d: float, n
         If a transform is not found.
     """
     scale = problem.readout.second_moment
-    if step.bulk * scale == 0 or not math.isfinite(n_step):
+    if model == "isotropic" or step.bulk * scale == 0 or not math.isfinite(n_step):
         return isotropic(len(groups.weight))
     a = (groups.readout * math.sqrt(scale))[:, None]
     a_square = (groups.readout_square * scale)[:, None]

@@ -42,7 +42,7 @@ from gradstep.gaussian import smoothed
 from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
-from gradstep.theory.bulk import Bulk, BulkModel, bulk_law, isotropic
+from gradstep.theory.bulk import Bulk, BulkModel, bulk_law
 from gradstep.theory.features import ConditionalFeatures, kappa_rule, row_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows
@@ -230,7 +230,6 @@ def _model(problem: Problem, labels: Labels, rows: RowLaw, bulk: BulkModel, refi
     odd = problem.activation.parity == "odd" and not finer
     groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)
     groups = _finer(groups) if finer else groups
-    structured = bulk == "structured"
     kappa, weight = kappa_rule(problem.activation, labels.mean, groups, step.alignment, refine)
     row = row_features(problem.activation, groups, kappa)
     return _Model(
@@ -240,7 +239,7 @@ def _model(problem: Problem, labels: Labels, rows: RowLaw, bulk: BulkModel, refi
         ridge=ridge,
         shrinkage=shrinkage,
         groups=groups,
-        bulk=bulk_law(stepped, step, groups, sized, n_step) if structured else isotropic(len(groups.weight)),
+        bulk=bulk_law(stepped, step, groups, sized, n_step, bulk),
         kappa=kappa,
         weight=weight / weight.sum(),
         mean=row.mean,

@@ -24,7 +24,7 @@ from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.step import StepStatistics
 
-__all__ = ["given_own_output", "independent_rows"]
+__all__ = ["given_own_output", "independent_rows", "left_of_output"]
 
 
 def independent_rows(
@@ -36,6 +36,12 @@ def independent_rows(
     """
     step = given_own_output(problem, literal, width)
     return step, step.readout_shrinkage if rows == "network" or step is not literal else 1.0
+
+
+def left_of_output(problem: Problem, step: StepStatistics, width: float) -> float:
+    """Return the component of ``u`` along ``b``, over ``b``: what was there, less what the step takes back."""
+    before = 1 / (math.sqrt(width) * problem.readout.second_moment)
+    return before - step.spike / step.gradient_norm * moments(problem.activation).linear
 
 
 def given_own_output(problem: Problem, step: StepStatistics, width: float) -> StepStatistics:
@@ -59,7 +65,7 @@ def given_own_output(problem: Problem, step: StepStatistics, width: float) -> St
         return step
     activation, power = moments(problem.activation), problem.readout.second_moment
     gain = step.spike / step.gradient_norm
-    along_output = 1 / (math.sqrt(width) * power) - gain * activation.linear
+    along_output = left_of_output(problem, step, width)
     without_output = step.gradient_norm**2 - activation.linear**2 * power
     norm = math.sqrt(along_output**2 * power + gain**2 * without_output)
     overlap = along_output / (math.sqrt(width) * norm)

@@ -23,7 +23,7 @@ from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.loss_covariance import SharedDraw, loss_covariance, square_variance
-from gradstep.theory.own_output import given_own_output
+from gradstep.theory.own_output import given_own_output, left_of_output
 from gradstep.theory.residual import residual_law
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.tables import Tables, sizes_of, tables_of
@@ -196,8 +196,8 @@ class _Numbers:
         Shift of a neuron of readout one along the gradient, over the gradient.
     output, length : float
         ``mu_1`` and ``|b|`` of an initial output of order one; zero of a small one.
-    before : float
-        Mean component of such a neuron along ``b`` before the step, over ``b``.
+    before, left : float
+        Mean component of such a neuron along ``b``, over ``b``, before and after the step.
     """
 
     step: StepStatistics
@@ -209,6 +209,7 @@ class _Numbers:
     output: float
     length: float
     before: float
+    left: float
 
     @classmethod
     def of(cls, problem: Problem, step: StepStatistics) -> _Numbers:
@@ -236,7 +237,8 @@ class _Numbers:
         outputs = (readout.second_moment - readout.mean**2) / (1 if order_one else width)
         covariance[:3, :3] += np.outer(moved, moved) * outputs
         gain, before = step.spike / step.gradient_norm, 1 / (math.sqrt(width) * readout.second_moment)
-        return cls(step, covariance, linear, law.square, d / n_step, gain, output, length, before)
+        left = left_of_output(problem, step, width)
+        return cls(step, covariance, linear, law.square, d / n_step, gain, output, length, before, left)
 
     def shifted(self, change: Array) -> StepStatistics:
         """Return the step, for independent rows, of numbers that are off by `change`."""
@@ -248,9 +250,9 @@ class _Numbers:
         if self.length == 0:
             norm = math.copysign(math.hypot(taught, norm), self.gain)
         else:
-            left, length = self.before - self.gain * self.output, self.length * math.sqrt(max(1 + by_length, 0.05))
-            taught += left * overlap
-            own = left * length + self.gain * by_own
+            length = self.length * math.sqrt(max(1 + by_length, 0.05))
+            taught += self.left * overlap
+            own = self.left * length + self.gain * by_own
             norm = math.hypot(taught, own, norm)
             before = self.before * (overlap * taught + length * own) / norm
         return replace(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
-from gradstep.theory.bulk import Bulk, BulkModel, bulk_law, isotropic
+from gradstep.theory.bulk import Bulk, BulkModel, bulk_law
 from gradstep.theory.features import ConditionalFeatures, conditional_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.leverage import LeverageTable
@@ -116,9 +116,7 @@ def tables_of(
     odd = problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
     features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
-    if model == "structured":
-        return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step))
-    return Tables(features, groups, isotropic(len(groups.weight)))
+    return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model))
 
 
 def stacked(members: Sequence[Tables]) -> Tables:

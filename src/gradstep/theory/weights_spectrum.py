@@ -40,7 +40,7 @@ from gradstep.errors import NotConverged
 from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
-from gradstep.theory.own_output import given_own_output
+from gradstep.theory.own_output import given_own_output, left_of_output
 from gradstep.theory.spectrum import finite_step
 from gradstep.theory.step import StepStatistics
 from gradstep.theory.stieltjes import FINE, Law, advance, around, averaged_tail, find_law, start
@@ -319,10 +319,10 @@ def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:
         return _Spike(step.spike**2 * width * power, gradient, gradient, 1 - step.readout_shrinkage)
     # -mu_1 b is the initial output's part of the gradient; the spike holds b as it was before, less that.
     length, gain, total = math.sqrt(power), step.spike / norm, given.spike + given.initial_overlap
-    left = 1 / (gain * math.sqrt(width) * power) - linear
+    left = left_of_output(problem, step, width)
     return _Spike(
         total**2 * width * power,
-        _Direction(gain / total * np.array([taught, left * length]), gain / total),
+        _Direction(np.array([gain * taught, left * length]) / total, gain / total),
         _Direction(np.array([taught, -linear * length]) / norm, 1 / norm),
         1 - given.readout_shrinkage,
     )

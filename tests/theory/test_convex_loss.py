@@ -82,6 +82,15 @@ def test_square_loss_is_the_uniform_equivalent(readout, rows, bulk, output_scale
     assert_allclose(result.readout_norm, norm, rtol=1e-9)
 
 
+def test_square_loss_averages_over_the_constant_of_the_initial_output():
+    problem = cui(d=60, readout="gaussian", activation="relu").replace(output_scale="1/sqrt(N)")
+    expected, result = gs.predict(problem), convex_prediction(problem)
+    for quantity in ("test_error", "train_error", "train_loss"):
+        assert_allclose(getattr(result, quantity), getattr(expected, quantity), rtol=1e-9)
+    assert expected.curve is not None
+    assert_allclose(result.learned, np.interp(result.kappa, expected.curve.kappa, expected.curve.learned), atol=1e-9)
+
+
 def test_square_loss_with_letters_in_the_limit():
     problem = cui(readout={0.5: 0.3, 2.0: 0.7})
     expected, result = gs.predict(problem), convex_prediction(problem)

@@ -1,14 +1,18 @@
 """An initial output of order one: the same network described with and without it, and an independent expansion."""
 
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import moments
 from gradstep.papers.moniri2024.finite import finite_errors
-from gradstep.theory.own_output import given_own_output
+from gradstep.simulation.instance import initial_readout
+from gradstep.theory.own_output import given_own_output, output_constants
 from gradstep.theory.step import step_statistics
 
 BASE = gs.Problem(
@@ -84,3 +88,100 @@ def test_a_small_initial_output_changes_nothing():
 def test_an_output_that_diverges_is_refused():
     with pytest.raises(InvalidInput, match="output_scale"):
         gs.predict(BASE.replace(activation="relu", readout="constant"))
+
+
+CONSTANT = BASE.replace(activation="softplus(x) + 1", teacher="sin(x) + 1")
+
+
+@pytest.mark.parametrize("constant", [-1.3, 0.0, 0.4])
+def test_a_given_constant_is_a_shift_of_the_labels(constant):
+    # The step of a network with the output c + f is that of f on labels less c.
+    mean = moments(CONSTANT.activation).mean
+    centred = CONSTANT.replace(activation=f"softplus(x) + 1 - {mean!r}", teacher=f"sin(x) + 1 - ({constant!r})")
+    found = asdict(step_statistics(CONSTANT, 300, 450, 600, constant))
+    expected = asdict(step_statistics(centred, 300, 450, 600))
+    assert found.pop("residual_offset") == constant
+    assert expected.pop("residual_offset") == pytest.approx(0, abs=1e-12)
+    for name, value in expected.items():
+        assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
+
+
+@pytest.mark.parametrize("activation", ["relu", "softplus", "softplus(x) + 2", "softplus(x) + 10"])
+@pytest.mark.parametrize("offset", [0.0, 2.0])
+def test_the_average_over_constants_resolves_where_the_residual_turns(activation, offset):
+    problem = CONSTANT.replace(activation=activation, teacher=f"sin(x) + {offset}")
+    shares, constants = (np.array(column) for column in zip(*output_constants(problem), strict=True))
+    assert shares.sum() == pytest.approx(1)
+    output, teacher = moments(problem.activation), moments(problem.teacher)
+    # The share of the residual's square that is not its mean: what an error feels of the constant.
+    rest = teacher.second_moment - teacher.mean**2 + 0.04 + output.second_moment - output.mean**2
+    expected, _ = quad(
+        lambda z: math.exp(-z * z / 2) / math.sqrt(2 * math.pi) / (1 + (output.mean * z - offset) ** 2 / rest),
+        -9, 9, limit=400, points=[offset / output.mean],
+    )  # fmt: skip
+    found = shares @ (1 / (1 + (constants - offset) ** 2 / rest))
+    assert found == pytest.approx(expected, abs=2e-3)
+    assert abs(shares @ constants) < 0.02 * output.mean
+    assert shares @ constants**2 == pytest.approx(output.mean**2, rel=0.04)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"activation": "tanh"}, {"output_scale": "1/N"}, {"eta": 0.0}, {"readout": {-1.0: 0.5, 1.0: 0.5}}]
+)
+def test_without_such_a_constant_there_is_no_average(changes):
+    assert output_constants(CONSTANT.replace(**changes)) == [(1.0, None)]
+
+
+def test_a_prediction_is_the_mean_over_constants():
+    problem = CONSTANT.replace(eta=gs.Step(0.5, 0.5))
+    found = gs.predict(problem)
+    # A step that is told nothing counts the constant as noise: not the same.
+    mean = moments(problem.activation).mean
+    noise = problem.replace(activation=f"softplus(x) + 1 - {mean!r}", noise=math.hypot(problem.noise, mean))
+    assert found.residual <= 1e-10
+    assert abs(found.alignment / step_statistics(noise, 300, 450, 600).alignment - 1) > 0.03
+    # Of a larger average, on another rule.
+    z, weight = np.polynomial.hermite_e.hermegauss(41)
+    alignments = [step_statistics(problem, 300, 450, 600, mean * x).alignment for x in z]
+    assert found.alignment == pytest.approx(weight @ alignments / weight.sum(), rel=2e-3)
+    # The teacher's mean given the projection on a spike of each constant's own, in closed form.
+    expected = np.zeros_like(found.curve.kappa)
+    for x, share in zip(z, weight / weight.sum(), strict=True):
+        own = given_own_output(problem, step_statistics(problem, 300, 450, 600, mean * x), 450).alignment
+        expected += share * (np.sin(own * found.curve.kappa) * math.exp((own**2 - 1) / 2) + 1)
+    inner = np.abs(found.curve.kappa) < 4
+    assert found.curve.target[inner] == pytest.approx(expected[inner], abs=5e-3)
+    off = (found.curve.learned - found.curve.target) ** 2 * np.exp(-(found.curve.kappa**2) / 2)
+    assert off.sum() < 0.1 * np.exp(-(found.curve.kappa**2) / 2).sum()
+
+
+def test_letters_in_exact_proportions_leave_no_constant():
+    # With the constant as noise the test error would be half as large again.
+    problem = CONSTANT.replace(
+        activation="softplus(x) + 2", d=128, width=150, n_step=512, n=256, ridge=1.0, noise=0.1,
+        readout={-1.0: 0.5, 1.0: 0.5},
+    )  # fmt: skip
+    networks = gs.simulate(problem, seeds=48)["test_error"]
+    error = networks.std(ddof=1) / math.sqrt(len(networks))
+    theory = gs.predict(problem).test_error
+    assert abs(networks.mean() - theory) < 4 * error
+    assert error < 0.03 * theory
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("eta", [4.0, gs.Step(1.0, 0.5)])
+def test_networks_follow_the_constant_that_they_drew(eta):
+    sizes = {"d": 256, "width": 300, "n_step": 1024, "n": 512, "ridge": 2.0, "noise": 0.1}
+    problem = CONSTANT.replace(activation="softplus(x) + 2", teacher="sin", eta=eta, **sizes)
+    measured, mean = gs.simulate(problem, seeds=240), moments(problem.activation).mean
+    drawn = mean * np.array([initial_readout(s, 300, problem.readout).sum() for s in range(240)]) / math.sqrt(300)
+    at = np.linspace(0, np.abs(drawn).max(), 12)
+    steps = [step_statistics(problem, 256, 300, 1024, c) for c in at]
+    residual = measured["alignment"] - np.interp(np.abs(drawn), at, [s.alignment for s in steps])
+    # Theory given the constant has no trend left, and the mean over constants is the prediction.
+    for part in np.array_split(np.argsort(np.abs(drawn)), 3):
+        assert abs(residual[part].mean()) < 4 * residual[part].std(ddof=1) / math.sqrt(len(part))
+    errors, prediction = measured["test_error"], gs.predict(problem)
+    assert abs(errors.mean() - prediction.test_error) < 4 * errors.std(ddof=1) / math.sqrt(240)
+    spread = gs.predict_spread(problem).test_error
+    assert abs(math.log(spread / errors.std(ddof=1))) < 4 * 1.2 / math.sqrt(480)

@@ -29,6 +29,7 @@ project.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -45,7 +46,8 @@ from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import Bulk, BulkModel, bulk_law
 from gradstep.theory.features import ConditionalFeatures, kappa_rule, row_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
-from gradstep.theory.own_output import independent_rows
+from gradstep.theory.own_output import independent_rows, output_constants
+from gradstep.theory.prediction import mean_curve
 from gradstep.theory.proximal import (
     LossAverages,
     OutputLaw,
@@ -198,9 +200,28 @@ def convex_prediction(
     check_refine(refine)
     law, kind = models_for(problem, rows, bulk)
     finer = problem.readout.kind == "vocabulary" and not _is_ridge(priced)
-    model = _model(problem, labels, law, kind, refine, finer=finer)
-    state, residual, sweeps = _solve(model, labels, chosen, priced)
-    return _result(model, labels, chosen, priced, state, residual, sweeps)
+    stepped = problem.replace(teacher=labels.mean, noise=labels.noise)
+    parts = []
+    for share, constant in output_constants(stepped):
+        model = _model(stepped, law, kind, refine, constant, finer=finer)
+        state, residual, sweeps = _solve(model, labels, chosen, priced)
+        parts.append((share, _result(model, labels, chosen, priced, state, residual, sweeps)))
+    return _mean(parts)
+
+
+def _mean(parts: Sequence[tuple[float, ConvexPrediction]]) -> ConvexPrediction:
+    """Return the mean of predictions, each with its probability; the curve is at the nodes of the most probable one."""
+    if len(parts) == 1:
+        return parts[0][1]
+    typical = max(parts, key=lambda part: part[0])[1]
+    means = (f.name for f in fields(ConvexPrediction) if f.name not in ("kappa", "learned", "residual", "sweeps"))
+    return replace(
+        typical,
+        **{name: sum(share * getattr(p, name) for share, p in parts) for name in means},
+        learned=mean_curve([(share, p.kappa, p.learned) for share, p in parts], typical.kappa),
+        residual=max(p.residual for _, p in parts),
+        sweeps=max(p.sweeps for _, p in parts),
+    )
 
 
 @dataclass(frozen=True)
@@ -222,15 +243,17 @@ class _Model:
     alignment: float
 
 
-def _model(problem: Problem, labels: Labels, rows: RowLaw, bulk: BulkModel, refine: int, *, finer: bool) -> _Model:
+def _model(
+    problem: Problem, rows: RowLaw, bulk: BulkModel, refine: int, constant: float | None, *, finer: bool
+) -> _Model:
+    """Return the model of a problem whose teacher and noise are the labels' mean and noise."""
     sized, width, n_step, n, ridge = sizes_of(problem, _LARGE_DIMENSION)
-    stepped = problem.replace(teacher=labels.mean, noise=labels.noise)
-    literal = step_statistics(stepped, sized, width, n_step)
-    step, shrinkage = independent_rows(stepped, literal, width, rows)
+    literal = step_statistics(problem, sized, width, n_step, constant)
+    step, shrinkage = independent_rows(problem, literal, width, rows)
     odd = problem.activation.parity == "odd" and not finer
     groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)
     groups = _finer(groups) if finer else groups
-    kappa, weight = kappa_rule(problem.activation, labels.mean, groups, step.alignment, refine)
+    kappa, weight = kappa_rule(problem.activation, problem.teacher, groups, step.alignment, refine)
     row = row_features(problem.activation, groups, kappa)
     return _Model(
         d=sized,
@@ -239,7 +262,7 @@ def _model(problem: Problem, labels: Labels, rows: RowLaw, bulk: BulkModel, refi
         ridge=ridge,
         shrinkage=shrinkage,
         groups=groups,
-        bulk=bulk_law(stepped, step, groups, sized, n_step, bulk),
+        bulk=bulk_law(problem, step, groups, sized, n_step, bulk),
         kappa=kappa,
         weight=weight / weight.sum(),
         mean=row.mean,

@@ -11,7 +11,11 @@ where ``g'`` has the teacher and the step's samples, the rank-one part of the st
 
     W_1 = a u^T + (1 - a a^T / |a|^2) G + ...,      u = (1 / (sqrt(N) E a^2) - e E[sigma'] mu_1) b + e E[sigma'] g':
 
-one spike, along ``u``, on rows whose component along the readout is gone. This project.
+one spike, along ``u``, on rows whose component along the readout is gone.
+
+Of an activation with a mean the output has a constant too, ``E[sigma] sum_i a_i / sqrt(N)``: it is of order one,
+another in each draw of a Gaussian readout, and the step takes it for a mean of the labels. Errors are averaged over it.
+This project.
 """
 
 from __future__ import annotations
@@ -19,12 +23,55 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
+
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.step import StepStatistics
 
-__all__ = ["given_own_output", "independent_rows", "left_of_output"]
+__all__ = ["given_own_output", "independent_rows", "left_of_output", "output_constants"]
+
+#: Nodes of the average over the output's constant, where it is a part of the residual and where it is most of it.
+_NODES, _MORE_NODES = 5, 9
+#: Standard deviations of the constant that the latter cover.
+_RANGE = 3.4
+#: A mean of the activation below the smallest is rounding.
+_NO_MEAN = 1e-12
+
+
+def output_constants(problem: Problem) -> list[tuple[float, float | None]]:
+    """Return nodes of the law of the constant in the initial output, over which a prediction is averaged.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    list of (float, float or None)
+        Probabilities, and constants for `gradstep.theory.step.step_statistics`, of the law ``N(0, E[a^2] E[sigma]^2)``.
+        One None without a step, or where there is no such constant.
+    """
+    if problem.output_scale == "1/N" or problem.readout.kind == "vocabulary" or problem.eta.coefficient == 0:
+        return [(1.0, None)]
+    activation, teacher, power = moments(problem.activation), moments(problem.teacher), problem.readout.second_moment
+    if abs(activation.mean) < _NO_MEAN:
+        return [(1.0, None)]
+    square = power * activation.mean**2
+    rest = teacher.second_moment - teacher.mean**2 + problem.noise**2 + power * activation.second_moment - square
+    deviation, scale = math.sqrt(square), math.sqrt(max(rest, 1e-6 * square))
+    if 2 * square < rest:
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        constants = deviation * nodes
+    else:
+        # All turns where the mean of the residual vanishes, within the size of the rest.
+        nodes, weights = np.polynomial.legendre.leggauss(_MORE_NODES)
+        low, high = (math.asinh((end * deviation - teacher.mean) / scale) for end in (-_RANGE, _RANGE))
+        angles = low + (high - low) * (1 + nodes) / 2
+        constants = teacher.mean + scale * np.sinh(angles)
+        weights = weights * np.cosh(angles) * np.exp(-np.square(constants / deviation) / 2)
+    return list(zip((weights / weights.sum()).tolist(), constants.tolist(), strict=True))
 
 
 def independent_rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -16,8 +16,8 @@ from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.limits import limiting_prediction
-from gradstep.theory.own_output import independent_rows
-from gradstep.theory.prediction import Curve, Prediction
+from gradstep.theory.own_output import independent_rows, output_constants
+from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
@@ -58,6 +58,9 @@ def predict(
     law and activation. In the proportional limit (``d = inf``) the limiting equations are used: Ba et al. 2022 for a
     step of order one and an odd activation, Cui et al. 2024 for a step ``c * width**0.5`` and a constant readout, the
     uniform equivalent at ``d = 1e8`` otherwise.
+
+    All results are means over draws. Where the initial output has a constant of order one, another in each draw
+    (``output_scale="1/sqrt(N)"``, an activation with a mean), the equations are solved for several of these.
 
     Parameters
     ----------
@@ -111,25 +114,47 @@ def predict_many(
     problems = list(problems)
     check_models(rows, bulk)
     check_refine(refine)
-    results: dict[int, Prediction] = {}
-    uniform: dict[tuple[int, ...], list[tuple[int, _Prepared]]] = {}
+    results: dict[int, list[tuple[float, Prediction]]] = {}
+    uniform: dict[tuple[int, ...], list[tuple[int, float, _Prepared]]] = {}
     for index, problem in enumerate(problems):
         if not isinstance(problem, Problem):
             raise InvalidInput("problem", problem, "a gradstep.Problem")
         limit = limiting_prediction(problem) if problem.is_limit and rows != "network" else None
         if limit is not None:
-            results[index] = limit
+            results[index] = [(1.0, limit)]
             continue
-        prepared = _prepared(_without_fit(problem), *models_for(problem, rows, bulk), refine)
-        uniform.setdefault(prepared.shape, []).append((index, prepared))
+        bare, models = _without_fit(problem), models_for(problem, rows, bulk)
+        for share, constant in output_constants(problem):
+            prepared = _prepared(bare, *models, refine, constant)
+            uniform.setdefault(prepared.shape, []).append((index, share, prepared))
     for members in uniform.values():
-        size = _batch_size(members[0][1])
+        size = _batch_size(members[0][2])
         for start in range(0, len(members), size):
             batch = members[start : start + size]
-            batch_problems = [problems[index] for index, _ in batch]
-            solved = _solve(batch_problems, [prepared for _, prepared in batch])
-            results |= {index: p for (index, _), p in zip(batch, solved, strict=True)}
-    return [results[index] for index in range(len(problems))]
+            solved = _solve([problems[index] for index, *_ in batch], [prepared for *_, prepared in batch])
+            for (index, share, _), prediction in zip(batch, solved, strict=True):
+                results.setdefault(index, []).append((share, prediction))
+    return [_mean(results[index]) for index in range(len(problems))]
+
+
+def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
+    """Return the mean of predictions, each with its probability; the curve is at the nodes of the most probable one."""
+    if len(parts) == 1:
+        return parts[0][1]
+    typical = max(parts, key=lambda part: part[0])[1]
+    assert typical.curve is not None
+    kappa, curves = typical.curve.kappa, [(share, p.curve) for share, p in parts if p.curve is not None]
+    return replace(
+        typical,
+        **{name: sum(share * getattr(p, name) for share, p in parts) for name in QUANTITIES},
+        residual=max(p.residual for _, p in parts),
+        iterations=max(p.iterations for _, p in parts),
+        curve=Curve(
+            kappa,
+            learned=mean_curve([(share, c.kappa, c.learned) for share, c in curves], kappa),
+            target=mean_curve([(share, c.kappa, c.target) for share, c in curves], kappa),
+        ),
+    )
 
 
 def _batch_size(prepared: _Prepared) -> int:
@@ -148,9 +173,11 @@ def _without_fit(problem: Problem) -> Problem:
 
 
 @lru_cache(maxsize=1024)
-def _prepared(problem: Problem, rows: RowLaw, model: BulkModel, refine: int) -> _Prepared:
+def _prepared(
+    problem: Problem, rows: RowLaw, model: BulkModel, refine: int, constant: float | None = None
+) -> _Prepared:
     sizes = sizes_of(problem)
-    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
+    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant)
     step, shrinkage = independent_rows(problem, literal, sizes.width, rows)
     tables = tables_of(problem, step, sizes, rows, model, refine)
     features, bulk = tables.features, tables.bulk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from gradstep.problem import CONVENTION, Problem
 
-__all__ = ["QUANTITIES", "Curve", "Prediction"]
+__all__ = ["QUANTITIES", "Curve", "Prediction", "mean_curve"]
 
 #: Quantities that a `Prediction` and a simulation's measurement share, by name.
 QUANTITIES = (
@@ -105,3 +106,27 @@ class Prediction:
                 *lines,
             ]
         )
+
+
+def mean_curve(
+    parts: Iterable[tuple[float, NDArray[np.float64], NDArray[np.float64]]], kappa: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the mean of functions at common nodes.
+
+    Parameters
+    ----------
+    parts : iterable of (float, ndarray, ndarray)
+        Probability of each function, its own nodes (increasing), and its values there.
+    kappa : ndarray, shape (nodes,)
+        The common nodes; beyond its own a function is constant.
+
+    Returns
+    -------
+    ndarray, shape (nodes,)
+    """
+    from scipy.interpolate import PchipInterpolator  # takes half of the time that every start takes
+
+    mean = np.zeros_like(kappa)
+    for share, nodes, values in parts:
+        mean += share * PchipInterpolator(nodes, values)(np.clip(kappa, nodes[0], nodes[-1]))
+    return mean

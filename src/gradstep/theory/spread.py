@@ -23,7 +23,7 @@ from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.loss_covariance import SharedDraw, loss_covariance, square_variance
-from gradstep.theory.own_output import given_own_output, left_of_output
+from gradstep.theory.own_output import given_own_output, left_of_output, output_constants
 from gradstep.theory.residual import residual_law
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.tables import Tables, sizes_of, tables_of
@@ -94,9 +94,25 @@ def predict_spread(problem: Problem) -> Spread:
     """
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
+    shares, given = zip(
+        *((share, _given_constant(problem, constant)) for share, constant in output_constants(problem)), strict=True
+    )
+    errors, variances, squares = (np.stack(column) for column in zip(*given, strict=True))
+    weight = np.array(shares)
+    # The variance of the means given the constant adds to the mean of the variances.
+    total = weight @ variances + weight @ (errors - weight @ errors) ** 2
+    test, train = np.sqrt(np.maximum(total, 0.0)).tolist()
+    return Spread(test, train, math.sqrt(max(float(weight @ squares), 0.0)))
+
+
+def _given_constant(problem: Problem, constant: float | None) -> tuple[Array, Array, float]:
+    """Return errors and their variances, for test and training, and the variance of squared test errors.
+
+    Given the constant in the initial output. The training error is nan where the fit interpolates.
+    """
     sizes = sizes_of(problem)
     d, width, n_step, samples, ridge = sizes
-    literal = step_statistics(problem, d, width, n_step)
+    literal = step_statistics(problem, d, width, n_step, constant)
     step = given_own_output(problem, literal, width)
     tables = tables_of(problem, step, sizes)
     here = _solve(problem, step, tables, np.array([ridge]))
@@ -110,10 +126,9 @@ def predict_spread(problem: Problem) -> Spread:
     covariance, error = loss_covariance(draw, fits)
     derivatives = np.array([[-1 / change, 1 / change, 0], [1 + 1 / _RIDGE_CHANGE, 0, -1 / _RIDGE_CHANGE]]) / samples
     variance = np.diagonal(derivatives @ covariance @ derivatives.T) + _step_variance(problem, literal, here)
-    test, train = np.sqrt(np.maximum(variance, 0.0)).tolist()
     if here.train_error[0] < _INTERPOLATES * here.train_loss[0]:
-        train = math.nan
-    return Spread(test, train, math.sqrt(max(float(square_variance(draw, fits, error)[0]), 0.0)))
+        variance[1] = math.nan
+    return _errors(here), variance, float(square_variance(draw, fits, error)[0])
 
 
 def _solve(
@@ -231,11 +246,12 @@ class _Numbers:
         if order_one:
             covariance[3, 3] += law.square * (1 - own**2 / step.residual_noise) / n_step
             covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
-        # |X_perp^T r|^2 is a chi-square of d - 1 degrees, and the readouts' mean moves the residuals.
+        # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of
+        # letters is fixed, and an output of order one is given.
         covariance[4, 4] = 2 / (d - 1)
-        moved = np.array([0, -2 * mean, -1]) * activation.mean
-        outputs = (readout.second_moment - readout.mean**2) / (1 if order_one else width)
-        covariance[:3, :3] += np.outer(moved, moved) * outputs
+        if readout.kind == "gaussian" and not order_one:
+            moved = np.array([0, -2 * mean, -1]) * activation.mean
+            covariance[:3, :3] += np.outer(moved, moved) * readout.second_moment / width
         gain, before = step.spike / step.gradient_norm, 1 / (math.sqrt(width) * readout.second_moment)
         left = left_of_output(problem, step, width)
         return cls(step, covariance, linear, law.square, d / n_step, gain, output, length, before, left)

@@ -111,7 +111,9 @@ def _derivative_moments(activation: ScalarFunction) -> _DerivativeMoments:
     return _DerivativeMoments(z2, z3, psi2, psi2_z2, psi3, max(psi4 - psi2**2, 0.0), slope)
 
 
-def step_statistics(problem: Problem, d: float, width: float, n_step: float) -> StepStatistics:
+def step_statistics(
+    problem: Problem, d: float, width: float, n_step: float, constant: float | None = None
+) -> StepStatistics:
     """Return the limits of the gradient step at given sizes.
 
     Parameters
@@ -120,6 +122,9 @@ def step_statistics(problem: Problem, d: float, width: float, n_step: float) -> 
         Gives the functions, step, noise and readout law.
     d, width, n_step : float
         The sizes to use (real numbers; `n_step` may be infinite).
+    constant : float, optional
+        Mean over inputs of an initial output of order one (`gradstep.theory.own_output.output_constants`), where it is
+        given; of a Gaussian readout it otherwise counts as noise, like the rest of that output.
 
     Returns
     -------
@@ -149,6 +154,11 @@ def step_statistics(problem: Problem, d: float, width: float, n_step: float) -> 
                 "'1/N' when both the activation and the readout have a non-zero mean",
             )
         output_variance = readout.second_moment * activation.second_moment
+        if readout.kind == "vocabulary":
+            constant = 0.0  # letters in exact proportions sum to nothing
+        if constant is not None:
+            output_mean = constant
+            output_variance -= readout.second_moment * activation.mean**2
     noise_variance = problem.noise**2 + output_variance
     residual_mean = teacher.mean - output_mean
     residual_square = teacher.second_moment - 2 * teacher.mean * output_mean + output_mean**2 + noise_variance

@@ -145,7 +145,7 @@ def step_statistics(
     readout = problem.readout
     linear = teacher.linear
     output_mean = activation.mean * readout.mean
-    output_variance = 0.0
+    output_variance, stretch = 0.0, 0.0
     if problem.output_scale == "1/sqrt(N)":
         if abs(output_mean) > 1e-12:
             raise InvalidInput(
@@ -153,7 +153,10 @@ def step_statistics(
                 problem.output_scale,
                 "'1/N' when both the activation and the readout have a non-zero mean",
             )
-        output_variance = readout.second_moment * activation.second_moment
+        # All neurons respond alike to the length of an input, at second order: N^2 weak correlations between them.
+        alike = readout.mean * activation.quadratic * math.sqrt(width / d)
+        output_variance = readout.second_moment * activation.second_moment + alike**2
+        stretch = alike * math.sqrt(2 / d)  # what E[f x x^T] has of the identity
         if readout.kind == "vocabulary":
             constant = 0.0  # letters in exact proportions sum to nothing
         if constant is not None:
@@ -236,7 +239,7 @@ def step_statistics(
         curvature=curvature,
         residual_offset=output_mean,
         residual_noise=noise_variance,
-        drift=e * psi.slope * residual_mean,
+        drift=e * psi.slope * (residual_mean - stretch),
         initial_overlap=-activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0,
         # With an own output of order one the rows are taken given it (`gradstep.theory.own_output`).
         readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,

@@ -119,14 +119,23 @@ def test_joint_fit_is_one_least_squares_problem(activation, readout):
     along_spike = np.zeros((len(half_weight), len(density), 1 + special))
     along_spike[..., 0] = features.mean.T * means
     off_spike = np.einsum("gk,gsu->ksgu", features.slope, overlaps)
-    design = np.concatenate([along_spike[:, None], off_spike], axis=1).reshape(len(half_weight), 1 + special, -1)
-    labels = np.column_stack([features.teacher_mean, np.outer(features.teacher_slope, bulk.teacher)])
+    # What all neurons see of an input's length, and the teacher does not.
+    by_length = np.zeros_like(along_spike)
+    if activation == "relu":
+        by_length[..., 0] = features.length_slope.T * means
+    design = np.concatenate([along_spike[:, None], by_length[:, None], off_spike], axis=1)
+    design = design.reshape(len(half_weight), 2 + special, -1)
+    labels = np.column_stack(
+        [features.teacher_mean, np.zeros_like(half_weight), np.outer(features.teacher_slope, bulk.teacher)]
+    )
     unknowns = design.shape[-1]
     rows = np.concatenate([(half_weight[:, None, None] * design).reshape(-1, unknowns), np.eye(unknowns)])
     values = np.concatenate([(half_weight[:, None] * labels).ravel(), np.zeros(unknowns)])
     fitted = design @ np.linalg.lstsq(rows, values)[0]
     np.testing.assert_allclose(solved.learned[0], fitted[:, 0], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(solved.rest_slope[0], fitted[:, 1:] @ bulk.teacher, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(solved.rest_slope[0], fitted[:, 2:] @ bulk.teacher, rtol=1e-9, atol=1e-12)
+    if activation == "relu":
+        np.testing.assert_allclose(solved.length_slope[0], fitted[:, 1], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("bulk", ["structured", "isotropic"])
@@ -307,7 +316,9 @@ def test_folding_an_odd_activation_changes_nothing():
     found = gs.ScalarFunction.from_callable(np.sin, derivative=np.cos, name="a plain sine")
     assert found.parity == "odd"
     plain = dataclasses.replace(found, parity=None)
-    problem = BASE.replace(activation="sin", teacher="tanh(x) + 0.3*H2")
+    # The length of an input, of relative order 1/d there, is left out where a function is known to be odd.
+    sizes = {name: 10**5 * getattr(BASE, name) for name in ("d", "width", "n_step", "n", "ridge")}
+    problem = BASE.replace(activation="sin", teacher="tanh(x) + 0.3*H2", **sizes)
     assert_same(gs.predict(problem), gs.predict(problem.replace(activation=plain)), 1e-7)
 
 

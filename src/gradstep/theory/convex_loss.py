@@ -44,7 +44,7 @@ from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import Bulk, BulkModel, bulk_law
-from gradstep.theory.features import ConditionalFeatures, kappa_rule, row_features
+from gradstep.theory.features import ConditionalFeatures, kappa_rule, length_response, row_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows, output_constants
 from gradstep.theory.prediction import mean_curve
@@ -240,6 +240,7 @@ class _Model:
     mean: Array
     slope: Array
     variance: Array
+    length_slope: Array
     alignment: float
 
 
@@ -268,6 +269,7 @@ def _model(
         mean=row.mean,
         slope=row.slope,
         variance=row.residual_variance,
+        length_slope=length_response(problem.activation, groups, kappa, row.mean, sized),
         alignment=step.alignment,
     )
 
@@ -323,6 +325,7 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
         teacher_mean=root * target,
         teacher_slope=root * target_slope,
         teacher_square=gain * square,
+        length_slope=root[: model.length_slope.shape[1]] * model.length_slope / scale[:, None],
     )
     tables = Tables(features, model.groups, model.bulk).shared
     preset = Preset(*(part[None] for part in (scale * quadratic.offset, quadratic.stiffness * quadratic.excess)))

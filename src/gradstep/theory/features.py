@@ -7,7 +7,7 @@ Given ``kappa`` a neuron of a group with row ``(s, c)`` is, as far as ridge regr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, Smoothed, gaussian_rule, smoothed, trapezoidal_rule
 from gradstep.theory.groups import Groups
 
-__all__ = ["ConditionalFeatures", "conditional_features"]
+__all__ = ["ConditionalFeatures", "conditional_features", "length_response"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class ConditionalFeatures:
         ``g0``, ``g1`` and ``g2``.
     teacher_mean, teacher_slope, teacher_square : ndarray, shape (nodes,)
         ``h0 = E f*``, ``h1 = E t f*`` and ``E f*^2`` given kappa, ``t`` the teacher's coordinate off the spike.
+    length_slope : ndarray, shape (groups, nodes) or (groups, 0)
+        Slope of ``g0`` along the input's length, a standard normal (`length_response`).
     """
 
     kappa: NDArray[np.float64]
@@ -42,8 +44,11 @@ class ConditionalFeatures:
     teacher_mean: NDArray[np.float64]
     teacher_slope: NDArray[np.float64]
     teacher_square: NDArray[np.float64]
+    length_slope: NDArray[np.float64]
 
 
+#: Relative change of the variance in the difference that stands for a derivative.
+_CHANGE = 1e-4
 #: Standard deviations that are covered; what is beyond changes errors by less than 1e-9 as a rule, and more only where
 #: a few inputs hide all others, which is refused later.
 _RANGE = 7.6
@@ -122,8 +127,48 @@ def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.f
         raise InvalidInput("activation", activation.name, allowed, reason) from None
 
 
+def length_response(
+    activation: ScalarFunction,
+    groups: Groups,
+    kappa: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    dimension: float,
+) -> NDArray[np.float64]:
+    """Return how the mean features follow the length of an input, for a standard deviation of it.
+
+    The square of an input's length off the spike has the relative variance ``2/d``, and scales the variance of every
+    pre-activation. That is little for each neuron, but the same for all: no less than a spike of order ``d**-1/2``,
+    where neurons share its sign, and mixed with it. This project.
+
+    Parameters
+    ----------
+    activation : ScalarFunction
+    groups : Groups
+    kappa : ndarray, shape (nodes,)
+    mean : ndarray, shape (groups, nodes)
+        ``g0``.
+    dimension : float
+        May be infinite.
+
+    Returns
+    -------
+    ndarray, shape (groups, nodes) or (groups, 0)
+        Empty for an odd activation, whose mean features follow the length only where they follow kappa as much, and in
+        infinite dimension.
+    """
+    if activation.parity == "odd" or dimension == np.inf:
+        return np.empty((len(mean), 0))
+    longer = row_features(activation, replace(groups, variance=(1 + _CHANGE) * groups.variance), kappa).mean
+    return np.asarray((longer - mean) * (np.sqrt(2 / dimension) / _CHANGE))
+
+
 def conditional_features(
-    activation: ScalarFunction, teacher: ScalarFunction, groups: Groups, alignment: float, refine: int = 1
+    activation: ScalarFunction,
+    teacher: ScalarFunction,
+    groups: Groups,
+    alignment: float,
+    refine: int = 1,
+    dimension: float = np.inf,
 ) -> ConditionalFeatures:
     """Return the tables of conditional features for given groups.
 
@@ -135,6 +180,8 @@ def conditional_features(
         Overlap of the spike direction with the teacher.
     refine : int
         Multiplies the resolution in kappa.
+    dimension : float
+        Sets how much the length of an input fluctuates (default: not at all).
 
     Returns
     -------
@@ -159,4 +206,5 @@ def conditional_features(
         square = (square + square[::-1])[half] / 2
         kappa, weight = kappa[half], 2 * weight[half]
     row = row_features(activation, groups, kappa)
-    return ConditionalFeatures(kappa, weight, row.mean, row.slope, row.residual_variance, h0, h1, square)
+    length = length_response(activation, groups, kappa, row.mean, dimension)
+    return ConditionalFeatures(kappa, weight, row.mean, row.slope, row.residual_variance, h0, h1, square, length)

@@ -181,7 +181,7 @@ def _prepared(
     step, shrinkage = independent_rows(problem, literal, sizes.width, rows)
     tables = tables_of(problem, step, sizes, rows, model, refine)
     features, bulk = tables.features, tables.bulk
-    shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint))
+    shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint), features.length_slope.size)
     spike_strength = abs(literal.spike) * math.sqrt(sizes.width * problem.readout.second_moment)
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf

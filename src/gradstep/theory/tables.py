@@ -115,7 +115,7 @@ def tables_of(
     """Return the tables of one problem, without a leading axis."""
     odd = problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
-    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
+    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, sizes.d)
     return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model))
 
 

@@ -83,6 +83,8 @@ class UniformSolution(NamedTuple):
         ``M(kappa)``, the mean output of the trained network.
     rest_slope : ndarray, shape (batch, nodes)
         ``T(kappa)``, the slope of the trained network along the teacher's rest.
+    length_slope : ndarray, shape (batch, nodes) or (batch, 0)
+        Its slope along the input's length, a standard normal.
     slopes : ndarray, shape (batch, special, nodes)
         Slopes of the trained network along the special directions of the bulk.
     mean_field : ndarray, shape (batch, groups)
@@ -110,6 +112,7 @@ class UniformSolution(NamedTuple):
     readout_power: Array
     learned: Array
     rest_slope: Array
+    length_slope: Array
     slopes: Array
     mean_field: Array
     weight_field: Array
@@ -299,19 +302,29 @@ def solve(
         fixed = np.sqrt(mass) * (given + tilt.excess * given_along)
     target = features.teacher_mean if fixed is None else features.teacher_mean - np.vecmat(fixed, features.mean)
     values = half_weight * target
+    # The teacher does not know the length of an input that all neurons see.
+    lengths, by_length = features.length_slope, spikes[:, :0]
+    known = lengths.shape[2] > 0
+    if known:
+        by_length = (lengths * half_weight[:, None, :]).mT @ spread
+        none = np.zeros_like(values) if fixed is None else -half_weight * np.vecmat(fixed, lengths)
+        values = np.concatenate([values, none], axis=1)
+    rows = np.concatenate([spikes, by_length], axis=1) if known else spikes
     level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None, :]
     root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
     try:
         if tables.joint:
-            unknowns, overlap, free = _joint_fit(spikes, values, level, root, point.linear_gain, spread, bulk, fixed)
+            unknowns, overlap, free = _joint_fit(rows, values, level, root, point.linear_gain, spread, bulk, fixed)
         else:
-            unknowns, overlap, free = _separate_fit(spikes, values, level, root, point.linear_gain)
+            unknowns, overlap, free = _separate_fit(rows, values, level, root, point.linear_gain)
     except np.linalg.LinAlgError as singular:
         # Features of low rank almost without ridge.
         raise NotConverged("the fit of the means", math.inf, tolerance, "Raise the ridge.") from singular
     learned = np.matvec(spikes, unknowns) / half_weight
+    length_slope = np.matvec(by_length, unknowns) / half_weight[:, : by_length.shape[1]]
     if fixed is not None:
         learned += np.vecmat(fixed, features.mean)
+        length_slope += np.vecmat(fixed, lengths)
     slopes = overlap @ features.slope
 
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
@@ -328,6 +341,8 @@ def solve(
     base = tables.hidden_square + noise_square[:, None] + np.vecmat(direct, features.variance)
     base += np.square(learned - features.teacher_mean)
     base += np.square(slopes - bulk.teacher[..., None] * features.teacher_slope[:, None]).sum(axis=1)
+    if known:
+        base += np.square(length_slope)
     nodes = leverage.shape[1]
     sources = np.concatenate([base, power], axis=1) / equations.directions[:, None]
     try:
@@ -339,10 +354,13 @@ def solve(
     fluctuations = None
     if preset is not None:
         raised = equations.directions[:, None] * np.matvec(couplings(equations.table, point), changes)
-        # Parts of slopes across the teacher's rest, and what the tilt adds to a neuron's mean square weight.
+        # Parts of slopes across the teacher's rest (and along the length), and what the tilt adds to a neuron's mean
+        # square weight.
         across = np.square(slopes).sum(axis=1) - np.square(np.vecmat(bulk.teacher, slopes))
         tilted = direct + tilt.by_resolvent * square - tilt.excess * along * pulled / a
         own = (raised[:, nodes:] + np.vecdot(free.mT, free.mT)) / a
+        if known:
+            across += np.square(length_slope)
         fluctuations = Fluctuations(
             raised[:, :nodes] + np.vecmat(direct, features.variance) + across,
             np.maximum(own + tilted, _LEAST_SPREAD * own) / equations.neurons,
@@ -368,6 +386,7 @@ def solve(
         readout_power=readout_power,
         learned=learned,
         rest_slope=np.vecmat(bulk.teacher, slopes),
+        length_slope=length_slope,
         slopes=slopes,
         mean_field=mean,
         weight_field=pulled,

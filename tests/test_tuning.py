@@ -334,3 +334,12 @@ def test_no_neighbour_of_the_optimum_is_better_on_the_real_network(name):
     # And the test has power: far from the optimum the network is clearly worse.
     gain = at_best - measured(0.1 if name == "split" else 0.05)
     assert gain.mean() < -5 * gain.std(ddof=1) / math.sqrt(len(seeds))
+
+
+def test_an_error_that_is_rounding_is_not_tuned():
+    # A linear network learns a linear teacher from enough samples without noise.
+    problem = gs.Problem(
+        activation="x", teacher="x", d=100, width=150, n_step=math.inf, n=200, eta=gs.Step(1.0, 0.5), ridge=1.0
+    )
+    with pytest.raises(NotConverged, match="nothing to choose"):
+        gs.tune(problem, over="ridge")

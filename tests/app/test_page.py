@@ -225,13 +225,13 @@ def test_the_limit(watched):
     # Between 0 and 1/2 there is no theory in the limit: two places of the axis remain, and are seen as points.
     page.select_option("#axis", "alpha")
     watched.settled()
-    assert page.inner_text("#failure").startswith("No prediction at 58 of 60 places. Step exponent: 0 or at least 1/2")
+    assert page.inner_text("#failure").startswith("No prediction at 58 of 60 places. Step exponent: 0 or 1/2")
     sizes = page.evaluate("[...document.querySelector('#errors').data.find(t => t.name === 'test').marker.size]")
     assert [k for k, size in enumerate(sizes) if size] == [0, 59]
     watched.write("alpha-value", "0.3")
     page.select_option("#axis", "n")
     watched.settled()
-    assert page.inner_text("#error-alpha") == "Allowed: 0 or at least 1/2 when d is infinite"
+    assert page.inner_text("#error-alpha") == "Allowed: 0 or 1/2 when d is infinite"
     assert page.locator("#alpha-value").get_attribute("aria-invalid") == "true"
     assert page.inner_text("#regime-title") == "No prediction for this setting"
     watched.write("alpha-value", "0.5")

@@ -508,3 +508,20 @@ def test_huber_regression_of_scikit_learn_on_trained_features():
     scale = float(np.mean(scales))
     prediction = convex_prediction(problem.replace(ridge=penalty * scale), loss=f"huber({epsilon * scale})")
     assert worst_score(prediction, {"test_error": np.array(errors)}) < 4
+
+
+def test_labels_that_are_all_zero_are_refused():
+    with pytest.raises(InvalidInput, match="teacher"):
+        convex_prediction(cui(teacher="0*x").replace(noise=0.0))
+
+
+@pytest.mark.parametrize("ridge", [0.01, 1.0])
+def test_neurons_that_an_l1_penalty_never_switches_off(ridge):
+    # The readouts of largest weight are far from its kink: next to it lies what a little ridge adds.
+    problem = gs.Problem(
+        activation="tanh", teacher="sin", noise=0.2, d=100, width=150, n=200, n_step=2000, eta=gs.Step(1.0, 0.5),
+        ridge=ridge,
+    )  # fmt: skip
+    alone = convex_prediction(problem, penalty="l1")
+    near = [convex_prediction(problem, penalty=f"elastic_net({share})").test_error for share in (0.998, 0.999)]
+    assert alone.test_error == pytest.approx(2 * near[1] - near[0], rel=1e-5)

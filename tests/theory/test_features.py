@@ -39,11 +39,10 @@ def test_odd_functions_and_the_limit_have_none():
 @pytest.mark.parametrize("exponent", [0.0, 0.5])
 def test_neurons_that_share_the_spike_mix_it_with_the_length(exponent):
     # At eta of order one this is of leading order: the spike of each neuron is as small as what the length does.
-    d = 100
     eta = gs.Step(2.0) if exponent == 0 else gs.Step(0.1, exponent)
     problem = gs.Problem(
-        activation="relu(x) - 1/sqrt(2*pi)", teacher="x", d=d, width=200, n_step=200, n=200, eta=eta, ridge=20.0,
-        noise=0.1, readout="constant",
+        activation="H1 + 0.2*H2", teacher="x", d=200, width=400, n_step=400, n=400, eta=eta, ridge=40.0, noise=0.1,
+        readout="constant",
     )  # fmt: skip
     networks, theory = gs.simulate(problem, seeds=60), gs.predict(problem)
     for name in ("test_error", "train_error"):

@@ -99,6 +99,8 @@ def test_refusals():
         gs.predict_spread(limit)
     with pytest.raises(InvalidInput, match="output_scale"):
         gs.predict_spread(BASE.replace(output_scale="1/sqrt(N)", activation="relu", readout="constant"))
+    with pytest.raises(InvalidInput, match="teacher"):
+        gs.predict_spread(BASE.replace(teacher="0*x", noise=0.0))
     # At the peak of double descent a network is nowhere near its mean.
     with pytest.raises(NotConverged, match="derivatives of the loss"):
         gs.predict_spread(BASE.replace(eta=0.0, n=256, width=256, ridge=1e-6))

@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.theory.bulk import BulkModel
 from gradstep.theory.groups import RowLaw
 
-__all__ = ["check_models", "check_refine", "models_for", "nonnegative", "positive"]
+__all__ = ["check_labels", "check_models", "check_refine", "models_for", "nonnegative", "positive"]
 
 Array = NDArray[np.float64]
 
@@ -43,6 +44,12 @@ def check_models(rows: object, bulk: object) -> None:
         raise InvalidInput("rows", rows, "'network' or 'isotropic'")
     if bulk not in (None, "structured", "isotropic"):
         raise InvalidInput("bulk", bulk, "'structured' or 'isotropic'")
+
+
+def check_labels(problem: Problem) -> None:
+    """Raise `InvalidInput` if all labels are zero: nothing is learned, and nothing fluctuates."""
+    if problem.noise == 0 and moments(problem.teacher).second_moment == 0:
+        raise InvalidInput("teacher", problem.teacher.name, "one that is not zero everywhere, without label noise")
 
 
 def models_for(problem: Problem, rows: RowLaw | None, bulk: BulkModel | None) -> tuple[RowLaw, BulkModel]:

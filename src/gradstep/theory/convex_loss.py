@@ -42,7 +42,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import smoothed
 from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
-from gradstep.theory.arguments import check_models, check_refine, models_for
+from gradstep.theory.arguments import check_labels, check_models, check_refine, models_for
 from gradstep.theory.bulk import Bulk, BulkModel, bulk_law
 from gradstep.theory.features import ConditionalFeatures, kappa_rule, length_response, row_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
@@ -201,6 +201,7 @@ def convex_prediction(
     law, kind = models_for(problem, rows, bulk)
     finer = problem.readout.kind == "vocabulary" and not _is_ridge(priced)
     stepped = problem.replace(teacher=labels.mean, noise=labels.noise)
+    check_labels(stepped)
     parts = []
     for share, constant in output_constants(stepped):
         model = _model(stepped, law, kind, refine, constant, finer=finer)

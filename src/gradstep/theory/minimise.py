@@ -108,6 +108,9 @@ class _Counted:
         new = dict.fromkeys(key for key, within in zip(keys, inside, strict=True) if within and key not in self.known)
         if new:
             values = self.function(np.array(list(new)))
+            if (lowest := float(values.min())) <= 0:
+                advice = "It vanishes to rounding: there is nothing to choose."
+                raise NotConverged("what is to be minimised", abs(lowest), 0.0, advice)
             self.known |= {key: float(value) for key, value in zip(new, values, strict=True)}
         return np.array([self.known[key] if within else np.inf for key, within in zip(keys, inside, strict=True)])
 

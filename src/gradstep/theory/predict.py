@@ -81,9 +81,10 @@ def predict(
     Raises
     ------
     InvalidInput
-        On a step ``width**exponent`` with exponent strictly between 0 and 1/2 in the proportional limit (where the
-        error is a staircase in the exponent that no finite size is near), or an initial output that diverges with the
-        width (``output_scale="1/sqrt(N)"``, activation and readout both with a mean).
+        On a step ``width**exponent`` in the proportional limit with an exponent that is neither 0 nor 1/2 (between them
+        the error is a staircase in the exponent that no finite size is near, above the features grow without end), or
+        an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation and readout both with a
+        mean).
     NotConverged
         If the equations' true residual stays above 1e-10.
     """

@@ -314,8 +314,8 @@ def penalty_averages(
     z, weight = _rule(ends, function.width / float(spread.max()))
     envelope = function.proximal(centre[:, None] + spread[:, None] * z, step[:, None])
     weights = envelope.point / root
-    blocked = (weight * step[:, None] * envelope.curvature).sum(axis=1)
-    # A group that is all but switched off must not divide by zero.
+    # A group that is all but switched off, or that no kink of the penalty ever meets, must not divide by zero.
+    blocked = np.maximum((weight * step[:, None] * envelope.curvature).sum(axis=1), 1e-12)
     free = np.maximum((weight * (1 - step[:, None] * envelope.curvature)).sum(axis=1), 1e-12)
     response = free / curvature
     mean = (weight * weights).sum(axis=1)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
+from gradstep.theory.arguments import check_labels
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.loss_covariance import SharedDraw, loss_covariance, square_variance
 from gradstep.theory.own_output import given_own_output, left_of_output, output_constants
@@ -79,7 +80,8 @@ def predict_spread(problem: Problem) -> Spread:
     Raises
     ------
     InvalidInput
-        In the proportional limit, where nothing fluctuates, and for an initial output that diverges with the width.
+        In the proportional limit, where nothing fluctuates; for labels that are all zero; for an initial output that
+        diverges with the width.
     NotConverged
         If the equations' true residual stays above 1e-10, or differences of losses do not have the errors for
         derivatives (almost without ridge, near interpolation).
@@ -94,6 +96,7 @@ def predict_spread(problem: Problem) -> Spread:
     """
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
+    check_labels(problem)
     shares, given = zip(
         *((share, _given_constant(problem, constant)) for share, constant in output_constants(problem)), strict=True
     )

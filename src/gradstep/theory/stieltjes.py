@@ -362,7 +362,7 @@ def _edge(equations: Equations, point: Point, spacing: float) -> float:
         if trial is None:
             longest = move / x / 2
             if longest < 1e-13:
-                raise NotConverged("an edge of the spectrum", point.residual, _STEP_TOLERANCE, _ADVICE)
+                raise NotConverged("an edge of the spectrum", away / x, 1e-9, _ADVICE)
         else:
             point, longest = trial, min(2 * longest, _LONGEST_STRIDE * abs(spacing))
 

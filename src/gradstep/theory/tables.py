@@ -46,8 +46,8 @@ def sizes_of(problem: Problem, large: float = LARGE_DIMENSION) -> Sizes:
     if not problem.is_limit:
         ridge = float(problem.ridge)  # type: ignore[arg-type]
         return Sizes(problem.d, float(problem.width), float(problem.n_step), float(problem.n), ridge)  # type: ignore[arg-type]
-    if 0 < problem.eta.exponent < 0.5 and problem.eta.coefficient > 0:
-        raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or at least 1/2 when d is infinite")
+    if problem.eta.exponent not in (0, 0.5) and problem.eta.coefficient > 0:
+        raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or 1/2 when d is infinite")
     d = large
     n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * d
     return Sizes(d, problem.ratio("width") * d, n_step, problem.ratio("n") * d, problem.ratio("ridge") * d)

@@ -39,6 +39,7 @@ from scipy.optimize import brentq
 from gradstep.errors import NotConverged
 from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
+from gradstep.theory.arguments import check_labels
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.own_output import given_own_output, left_of_output
 from gradstep.theory.spectrum import finite_step
@@ -259,8 +260,8 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     Raises
     ------
     InvalidInput
-        For infinite sizes, or an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation
-        and readout both with a mean).
+        For infinite sizes, labels that are all zero, or an initial output that diverges with the width
+        (``output_scale="1/sqrt(N)"``, activation and readout both with a mean).
     NotConverged
         If the density does not integrate to one.
 
@@ -270,6 +271,7 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     initial weights is covered by its mean over inputs only.
     """
     step, d, width = finite_step(problem, rows)
+    check_labels(problem)
     if problem.readout.kind == "gaussian":
         readout, weight = gaussian_rule(resolution=1.0, order=8, half_range=6.5)
         weight = weight / weight.sum()

@@ -37,6 +37,8 @@ _POPULATION_CHANGE = 1e-4
 _RIDGE_CHANGE = 1e-3
 #: Share of the loss below which the training error is rounding.
 _INTERPOLATES = 1e-3
+#: Largest standard deviation of the test error, in units of the error, that a leading order can mean.
+_WIDEST = 2.0
 #: Largest relative distance of the loss's difference quotients from the test error and the readout's norm.
 _TOLERANCE = 0.02
 
@@ -84,7 +86,7 @@ def predict_spread(problem: Problem) -> Spread:
         diverges with the width.
     NotConverged
         If the equations' true residual stays above 1e-10, or differences of losses do not have the errors for
-        derivatives (almost without ridge, near interpolation).
+        derivatives (almost without ridge, near interpolation), or the deviations are twice the error itself.
 
     Examples
     --------
@@ -105,6 +107,9 @@ def predict_spread(problem: Problem) -> Spread:
     # The variance of the means given the constant adds to the mean of the variances.
     total = weight @ variances + weight @ (errors - weight @ errors) ** 2
     test, train = np.sqrt(np.maximum(total, 0.0)).tolist()
+    if not test <= _WIDEST * (mean := float(weight @ errors[:, 0])):
+        advice = "Use larger sizes, or an activation that grows more slowly."
+        raise NotConverged("the spread, small deviations from a mean,", test / mean, _WIDEST, advice)
     return Spread(test, train, math.sqrt(max(float(weight @ squares), 0.0)))
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
+from gradstep.simulation.instance import initial_readout
 from gradstep.theory.step import step_statistics
 
 
@@ -131,3 +132,22 @@ def test_sign_has_no_gradient():
 def test_diverging_initial_output_is_refused():
     with pytest.raises(InvalidInput, match="output_scale"):
         statistics(BASE.replace(activation="relu", output_scale="1/sqrt(N)"))
+
+
+@pytest.mark.parametrize("readout", ["constant", "gaussian", {-1.0: 0.3, 2.0: 0.7}])
+def test_the_variance_of_an_initial_output_of_order_one_is_that_of_a_drawn_one(readout):
+    # Readouts with a mean add up what all neurons see alike: the length of the input, at second order.
+    problem = BASE.replace(
+        activation="H1 + 0.5*H2", readout=readout, output_scale="1/sqrt(N)", d=200, width=800, noise=0.0
+    )
+    found = statistics(problem).residual_noise
+    variances = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        w = rng.standard_normal((800, 200)) / math.sqrt(200)
+        z = rng.standard_normal((3000, 200)) @ w.T
+        a = initial_readout(seed, 800, problem.readout)
+        variances.append(np.var(problem.activation(z) @ a / math.sqrt(800)))
+    error = np.std(variances, ddof=1) / math.sqrt(6)
+    assert np.mean(variances) == pytest.approx(found, abs=4 * error + 0.03 * found)
+    assert error < 0.05 * found

@@ -145,7 +145,7 @@ def step_statistics(
     readout = problem.readout
     linear = teacher.linear
     output_mean = activation.mean * readout.mean
-    output_variance, stretch = 0.0, 0.0
+    output_variance = 0.0
     if problem.output_scale == "1/sqrt(N)":
         if abs(output_mean) > 1e-12:
             raise InvalidInput(
@@ -154,9 +154,8 @@ def step_statistics(
                 "'1/N' when both the activation and the readout have a non-zero mean",
             )
         # All neurons respond alike to the length of an input, at second order: N^2 weak correlations between them.
-        alike = readout.mean * activation.quadratic * math.sqrt(width / d)
-        output_variance = readout.second_moment * activation.second_moment + alike**2
-        stretch = alike * math.sqrt(2 / d)  # what E[f x x^T] has of the identity
+        alike = readout.mean**2 * activation.quadratic**2 * width / d
+        output_variance = readout.second_moment * activation.second_moment + alike
         if readout.kind == "vocabulary":
             constant = 0.0  # letters in exact proportions sum to nothing
         if constant is not None:
@@ -239,7 +238,7 @@ def step_statistics(
         curvature=curvature,
         residual_offset=output_mean,
         residual_noise=noise_variance,
-        drift=e * psi.slope * (residual_mean - stretch),
+        drift=e * psi.slope * residual_mean,
         initial_overlap=-activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0,
         # With an own output of order one the rows are taken given it (`gradstep.theory.own_output`).
         readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,

@@ -155,6 +155,15 @@ def test_a_prediction_is_the_mean_over_constants():
     assert off.sum() < 0.1 * np.exp(-(found.curve.kappa**2) / 2).sum()
 
 
+@pytest.mark.parametrize("activation", ["relu", "softplus(x) + 2"])
+def test_more_constants_change_little_and_other_problems_of_a_batch_nothing(activation):
+    problem = CONSTANT.replace(activation=activation, d=100, width=150, n_step=200, n=300, ridge=1.0)
+    alone = gs.predict(problem).test_error
+    assert gs.predict(problem, refine=2).test_error == pytest.approx(alone, rel=1e-3)
+    others = [problem.replace(ridge=3.0), problem, problem.replace(activation="tanh")]
+    assert gs.predict_many(others)[1].test_error == pytest.approx(alone, rel=1e-12)
+
+
 def test_letters_in_exact_proportions_leave_no_constant():
     # With the constant as noise the test error would be half as large again.
     problem = CONSTANT.replace(

@@ -480,3 +480,11 @@ def test_the_structure_of_the_rest_is_seen() -> None:
         law = weight_spectrum(case, rows=rows).after  # type: ignore[arg-type]
         distances[rows] = np.abs(law.cumulative(values) - empirical).max()
     assert distances["network"] < 0.02 < distances["isotropic"]
+
+
+def test_labels_of_zero_move_the_weights_by_the_networks_own_output_only():
+    silent = problem(teacher="0*x", noise=0.0, eta=gs.Step(1.0, exponent=0.5))
+    still = weight_spectrum(silent)
+    assert still.outlier is None
+    assert still.after.edge == still.before.edge
+    assert weight_spectrum(silent.replace(output_scale="1/sqrt(N)")).outlier is not None

@@ -139,6 +139,9 @@ def convex_prediction(
 ) -> ConvexPrediction:
     r"""Predict the fit of the readout with a convex loss and penalty.
 
+    All results are means over draws, also over the constant of an initial output of order one, as in
+    :func:`gradstep.predict`.
+
     Parameters
     ----------
     problem : Problem
@@ -167,7 +170,8 @@ def convex_prediction(
     Raises
     ------
     InvalidInput
-        A margin loss with real labels; settings without a theory, as in :func:`gradstep.predict`.
+        A margin loss with real labels; labels that are all zero; settings without a theory, as in
+        :func:`gradstep.predict`.
     NotConverged
         If the residual stays above 1e-9.
 
@@ -203,7 +207,7 @@ def convex_prediction(
     stepped = problem.replace(teacher=labels.mean, noise=labels.noise)
     check_labels(stepped)
     parts = []
-    for share, constant in output_constants(stepped):
+    for share, constant in output_constants(stepped, refine):
         model = _model(stepped, law, kind, refine, constant, finer=finer)
         state, residual, sweeps = _solve(model, labels, chosen, priced)
         parts.append((share, _result(model, labels, chosen, priced, state, residual, sweeps)))
@@ -211,10 +215,10 @@ def convex_prediction(
 
 
 def _mean(parts: Sequence[tuple[float, ConvexPrediction]]) -> ConvexPrediction:
-    """Return the mean of predictions, each with its probability; the curve is at the nodes of the most probable one."""
+    """Return the mean of predictions, each with its probability; the curve is at the nodes of the middle one."""
     if len(parts) == 1:
         return parts[0][1]
-    typical = max(parts, key=lambda part: part[0])[1]
+    typical = parts[len(parts) // 2][1]
     means = (f.name for f in fields(ConvexPrediction) if f.name not in ("kappa", "learned", "residual", "sweeps"))
     return replace(
         typical,

@@ -133,7 +133,8 @@ def minimise(function: Function, axes: Sequence[Axis], *, tolerance: float = 1e-
     Raises
     ------
     NotConverged
-        If no value is finite, or the certificate fails: a neighbour is lower, or the displacement stays too large.
+        If no value is finite, one is not positive, or the certificate fails: a neighbour is lower, or the displacement
+        stays too large.
 
     Notes
     -----

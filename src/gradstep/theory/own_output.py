@@ -40,12 +40,14 @@ _RANGE = 3.4
 _NO_MEAN = 1e-12
 
 
-def output_constants(problem: Problem) -> list[tuple[float, float | None]]:
+def output_constants(problem: Problem, refine: int = 1) -> list[tuple[float, float | None]]:
     """Return nodes of the law of the constant in the initial output, over which a prediction is averaged.
 
     Parameters
     ----------
     problem : Problem
+    refine : int
+        Multiplies the number of nodes.
 
     Returns
     -------
@@ -62,12 +64,13 @@ def output_constants(problem: Problem) -> list[tuple[float, float | None]]:
     rest = teacher.second_moment - teacher.mean**2 + problem.noise**2 + power * activation.second_moment - square
     deviation, scale = math.sqrt(square), math.sqrt(max(rest, 1e-6 * square))
     if 2 * square < rest:
-        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES * refine)
         constants = deviation * nodes
     else:
         # All turns where the mean of the residual vanishes, within the size of the rest.
-        nodes, weights = np.polynomial.legendre.leggauss(_MORE_NODES)
-        low, high = (math.asinh((end * deviation - teacher.mean) / scale) for end in (-_RANGE, _RANGE))
+        nodes, weights = np.polynomial.legendre.leggauss(_MORE_NODES * refine)
+        reach = (_RANGE + 0.5 * (refine - 1)) * deviation
+        low, high = (math.asinh((end - teacher.mean) / scale) for end in (-reach, reach))
         angles = low + (high - low) * (1 + nodes) / 2
         constants = teacher.mean + scale * np.sinh(angles)
         weights = weights * np.cosh(angles) * np.exp(-np.square(constants / deviation) / 2)

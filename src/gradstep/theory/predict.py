@@ -115,34 +115,35 @@ def predict_many(
     problems = list(problems)
     check_models(rows, bulk)
     check_refine(refine)
-    results: dict[int, list[tuple[float, Prediction]]] = {}
-    uniform: dict[tuple[int, ...], list[tuple[int, float, _Prepared]]] = {}
+    results: dict[int, dict[int, tuple[float, Prediction]]] = {}
+    uniform: dict[tuple[int, ...], list[tuple[int, int, float, _Prepared]]] = {}
     for index, problem in enumerate(problems):
         if not isinstance(problem, Problem):
             raise InvalidInput("problem", problem, "a gradstep.Problem")
         limit = limiting_prediction(problem) if problem.is_limit and rows != "network" else None
         if limit is not None:
-            results[index] = [(1.0, limit)]
+            results[index] = {0: (1.0, limit)}
             continue
         bare, models = _without_fit(problem), models_for(problem, rows, bulk)
-        for share, constant in output_constants(problem):
+        for place, (share, constant) in enumerate(output_constants(problem, refine)):
             prepared = _prepared(bare, *models, refine, constant)
-            uniform.setdefault(prepared.shape, []).append((index, share, prepared))
+            uniform.setdefault(prepared.shape, []).append((index, place, share, prepared))
     for members in uniform.values():
-        size = _batch_size(members[0][2])
+        size = _batch_size(members[0][3])
         for start in range(0, len(members), size):
             batch = members[start : start + size]
             solved = _solve([problems[index] for index, *_ in batch], [prepared for *_, prepared in batch])
-            for (index, share, _), prediction in zip(batch, solved, strict=True):
-                results.setdefault(index, []).append((share, prediction))
-    return [_mean(results[index]) for index in range(len(problems))]
+            for (index, place, share, _), prediction in zip(batch, solved, strict=True):
+                results.setdefault(index, {})[place] = share, prediction
+    # In the order of the constants, whatever else was solved with them.
+    return [_mean([parts for _, parts in sorted(results[index].items())]) for index in range(len(problems))]
 
 
 def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
-    """Return the mean of predictions, each with its probability; the curve is at the nodes of the most probable one."""
+    """Return the mean of predictions, each with its probability; the curve is at the nodes of the middle one."""
     if len(parts) == 1:
         return parts[0][1]
-    typical = max(parts, key=lambda part: part[0])[1]
+    typical = parts[len(parts) // 2][1]
     assert typical.curve is not None
     kappa, curves = typical.curve.kappa, [(share, p.curve) for share, p in parts if p.curve is not None]
     return replace(

@@ -33,7 +33,7 @@ class Curve:
     ----------
     kappa : ndarray, shape (nodes,)
         Projection ``<x, v>``, increasing. (With an initial output of order one ``v`` is along the common part of the
-        rows after the step; for large steps that is the gradient.)
+        rows after the step; for large steps that is the gradient. In a mean over draws each has a ``v`` of its own.)
     learned : ndarray, shape (nodes,)
         Mean of the trained network's output given kappa.
     target : ndarray, shape (nodes,)
@@ -47,7 +47,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Deterministic prediction for one problem.
+    """Deterministic prediction for one problem: means over draws, where draws differ in the limit too.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Prediction:
     residual : float
         True residual of the equations at the solution.
     iterations : int
-        Newton steps taken.
+        Newton steps taken (the most, of several solutions).
     curve : Curve or None
         Learned function along the spike, where the equations give one.
     """

@@ -39,6 +39,8 @@ _RIDGE_CHANGE = 1e-3
 _INTERPOLATES = 1e-3
 #: Largest standard deviation of the test error, in units of the error, that a leading order can mean.
 _WIDEST = 2.0
+#: An error below, in units of the labels' mean square, is rounding.
+_VANISHING = 1e-6
 #: Largest relative distance of the loss's difference quotients from the test error and the readout's norm.
 _TOLERANCE = 0.02
 
@@ -107,9 +109,10 @@ def predict_spread(problem: Problem) -> Spread:
     # The variance of the means given the constant adds to the mean of the variances.
     total = weight @ variances + weight @ (errors - weight @ errors) ** 2
     test, train = np.sqrt(np.maximum(total, 0.0)).tolist()
-    if not test <= _WIDEST * (mean := float(weight @ errors[:, 0])):
+    size = max(float(weight @ errors[:, 0]), _VANISHING * moments(problem.teacher).second_moment)
+    if not test <= _WIDEST * size:
         advice = "Use larger sizes, or an activation that grows more slowly."
-        raise NotConverged("the spread, small deviations from a mean,", test / mean, _WIDEST, advice)
+        raise NotConverged("the spread, small deviations from a mean,", test / size, _WIDEST, advice)
     return Spread(test, train, math.sqrt(max(float(weight @ squares), 0.0)))
 
 

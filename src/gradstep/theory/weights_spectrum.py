@@ -39,7 +39,6 @@ from scipy.optimize import brentq
 from gradstep.errors import NotConverged
 from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
-from gradstep.theory.arguments import check_labels
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.own_output import given_own_output, left_of_output
 from gradstep.theory.spectrum import finite_step
@@ -260,8 +259,8 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     Raises
     ------
     InvalidInput
-        For infinite sizes, labels that are all zero, or an initial output that diverges with the width
-        (``output_scale="1/sqrt(N)"``, activation and readout both with a mean).
+        For infinite sizes, or an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation
+        and readout both with a mean).
     NotConverged
         If the density does not integrate to one.
 
@@ -271,7 +270,6 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     initial weights is covered by its mean over inputs only.
     """
     step, d, width = finite_step(problem, rows)
-    check_labels(problem)
     if problem.readout.kind == "gaussian":
         readout, weight = gaussian_rule(resolution=1.0, order=8, half_range=6.5)
         weight = weight / weight.sum()
@@ -288,7 +286,8 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     )
     still = replace(equations, initial=np.ones_like(readout), added=np.zeros_like(readout), step_ratio=0.0)
     before = find_law(still)
-    if problem.step_size == 0:
+    # Without a step, or labels to follow.
+    if step.spike == step.bulk == step.curvature == 0:
         return WeightSpectrum(before, before, None)
     equations, after = _law(equations)
     return WeightSpectrum(before, after, _outlier(equations, _spike(problem, step, width), after.edge))
@@ -347,7 +346,8 @@ def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
     residual = (residual + math.sqrt(step.residual_noise) * noise).ravel()
     weights = (weight[:, None] * noise_weight).ravel()
     projections = np.stack([np.repeat(projection, len(noise)), np.tile(known * noise, len(projection))])
-    square = residual**2
+    # Residuals of nothing move no weight, whatever their law.
+    square = residual**2 if residual.any() else np.ones_like(residual)
     return _Residuals(weights, projections, 1 - known**2, residual, square / (weights @ square))
 
 

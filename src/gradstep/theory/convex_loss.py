@@ -47,7 +47,7 @@ from gradstep.theory.bulk import Bulk, BulkModel, bulk_law
 from gradstep.theory.features import ConditionalFeatures, kappa_rule, length_response, row_features
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows, output_constants
-from gradstep.theory.prediction import mean_curve
+from gradstep.theory.prediction import mean_curve, mean_of
 from gradstep.theory.proximal import (
     LossAverages,
     OutputLaw,
@@ -218,15 +218,9 @@ def _mean(parts: Sequence[tuple[float, ConvexPrediction]]) -> ConvexPrediction:
     """Return the mean of predictions, each with its probability; the curve is at the nodes of the middle one."""
     if len(parts) == 1:
         return parts[0][1]
-    typical = parts[len(parts) // 2][1]
     means = (f.name for f in fields(ConvexPrediction) if f.name not in ("kappa", "learned", "residual", "sweeps"))
-    return replace(
-        typical,
-        **{name: sum(share * getattr(p, name) for share, p in parts) for name in means},
-        learned=mean_curve([(share, p.kappa, p.learned) for share, p in parts], typical.kappa),
-        residual=max(p.residual for _, p in parts),
-        sweeps=max(p.sweeps for _, p in parts),
-    )
+    mean = mean_of(parts, means, ("residual", "sweeps"))
+    return replace(mean, learned=mean_curve([(share, p.kappa, p.learned) for share, p in parts], mean.kappa))
 
 
 @dataclass(frozen=True)

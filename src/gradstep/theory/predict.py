@@ -17,7 +17,7 @@ from gradstep.theory.bulk import BulkModel
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.limits import limiting_prediction
 from gradstep.theory.own_output import independent_rows, output_constants
-from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve
+from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
@@ -143,20 +143,12 @@ def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
     """Return the mean of predictions, each with its probability; the curve is at the nodes of the middle one."""
     if len(parts) == 1:
         return parts[0][1]
-    typical = parts[len(parts) // 2][1]
-    assert typical.curve is not None
-    kappa, curves = typical.curve.kappa, [(share, p.curve) for share, p in parts if p.curve is not None]
-    return replace(
-        typical,
-        **{name: sum(share * getattr(p, name) for share, p in parts) for name in QUANTITIES},
-        residual=max(p.residual for _, p in parts),
-        iterations=max(p.iterations for _, p in parts),
-        curve=Curve(
-            kappa,
-            learned=mean_curve([(share, c.kappa, c.learned) for share, c in curves], kappa),
-            target=mean_curve([(share, c.kappa, c.target) for share, c in curves], kappa),
-        ),
-    )
+    mean = mean_of(parts, QUANTITIES, ("residual", "iterations"))
+    assert mean.curve is not None
+    kappa, curves = mean.curve.kappa, [(share, p.curve) for share, p in parts if p.curve is not None]
+    learned = mean_curve([(share, c.kappa, c.learned) for share, c in curves], kappa)
+    target = mean_curve([(share, c.kappa, c.target) for share, c in curves], kappa)
+    return replace(mean, curve=Curve(kappa, learned, target))
 
 
 def _batch_size(prepared: _Prepared) -> int:

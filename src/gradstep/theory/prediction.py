@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.problem import CONVENTION, Problem
 
-__all__ = ["QUANTITIES", "Curve", "Prediction", "mean_curve"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["QUANTITIES", "Curve", "Prediction", "mean_curve", "mean_of"]
+
+_Solution = TypeVar("_Solution", bound="DataclassInstance")
 
 #: Quantities that a `Prediction` and a simulation's measurement share, by name.
 QUANTITIES = (
@@ -106,6 +111,25 @@ class Prediction:
                 *lines,
             ]
         )
+
+
+def mean_of(parts: Sequence[tuple[float, _Solution]], means: Iterable[str], largest: Iterable[str]) -> _Solution:
+    """Return the middle one of several solutions, with means and largest values of all.
+
+    Parameters
+    ----------
+    parts : sequence of (float, dataclass)
+        Probability of each solution.
+    means, largest : iterable of str
+        Fields to average, and those of which the largest value counts.
+
+    Returns
+    -------
+    dataclass
+    """
+    found: dict[str, Any] = {name: sum(share * getattr(part, name) for share, part in parts) for name in means}
+    found |= {name: max(getattr(part, name) for _, part in parts) for name in largest}
+    return replace(parts[len(parts) // 2][1], **found)
 
 
 def mean_curve(

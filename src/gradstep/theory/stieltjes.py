@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
 _STEP_TOLERANCE = 1e-9
+#: Relative distance from an edge within which it is found.
+_EDGE_TOLERANCE = 1e-9
 _NEWTON_STEPS = 14
 _LARGEST_JUMP = 1.5
 _SMALLEST_STEP = 1e-11
@@ -355,14 +357,14 @@ def _edge(equations: Equations, point: Point, spacing: float) -> float:
         # Newton's estimate of the root of x (Im m)^2.
         logarithmic = 2 * slope.imag / value.imag + 1 / x
         away = 1 / abs(logarithmic) if logarithmic * spacing < 0 else np.inf
-        if away < 1e-9 * x:
+        if away < _EDGE_TOLERANCE * x:
             return float(x + np.sign(spacing) * away)
         move = min(0.9 * away, longest * x)
         trial = _attempt(equations, point, complex(x + np.sign(spacing) * move), inside=True)
         if trial is None:
             longest = move / x / 2
             if longest < 1e-13:
-                raise NotConverged("an edge of the spectrum", away / x, 1e-9, _ADVICE)
+                raise NotConverged("an edge of the spectrum", away / x, _EDGE_TOLERANCE, _ADVICE)
         else:
             point, longest = trial, min(2 * longest, _LONGEST_STRIDE * abs(spacing))
 

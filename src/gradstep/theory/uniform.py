@@ -291,8 +291,11 @@ def solve(
     # equations lose the digits that carry the overlap with the bulk.
     stretched = tilt.stretch * tilt.direction
     spread = np.sqrt(mass)[:, :, None] * (identity(len(a[0])) + tilt.direction[:, :, None] * stretched[:, None, :])
-    half_weight = np.sqrt(sample_weight)
-    spikes = (features.mean * half_weight[:, None, :]).mT @ spread
+    nodes, means = leverage.shape[1], tables.shared_means
+    # Along the spike, and along the input's length where neurons feel it: the teacher does not.
+    by_length = means.shape[2] > nodes
+    half_weight = np.sqrt(np.concatenate([sample_weight, sample_weight], axis=1) if by_length else sample_weight)
+    spikes = (means * half_weight[:, None, :]).mT @ spread
     fixed = None
     if preset is not None:
         # All of a weight feels the missing bulk, also what does not follow the fit.
@@ -300,31 +303,22 @@ def solve(
         given = np.sqrt(inertia) * preset.mean
         given_along = np.vecdot(given, tilt.direction)[:, None] * tilt.direction
         fixed = np.sqrt(mass) * (given + tilt.excess * given_along)
-    target = features.teacher_mean if fixed is None else features.teacher_mean - np.vecmat(fixed, features.mean)
+    target = tables.shared_target if fixed is None else tables.shared_target - np.vecmat(fixed, means)
     values = half_weight * target
-    # The teacher does not know the length of an input that all neurons see.
-    lengths, by_length = features.length_slope, spikes[:, :0]
-    known = lengths.shape[2] > 0
-    if known:
-        by_length = (lengths * half_weight[:, None, :]).mT @ spread
-        none = np.zeros_like(values) if fixed is None else -half_weight * np.vecmat(fixed, lengths)
-        values = np.concatenate([values, none], axis=1)
-    rows = np.concatenate([spikes, by_length], axis=1) if known else spikes
     level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None, :]
     root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
     try:
         if tables.joint:
-            unknowns, overlap, free = _joint_fit(rows, values, level, root, point.linear_gain, spread, bulk, fixed)
+            unknowns, overlap, free = _joint_fit(spikes, values, level, root, point.linear_gain, spread, bulk, fixed)
         else:
-            unknowns, overlap, free = _separate_fit(rows, values, level, root, point.linear_gain)
+            unknowns, overlap, free = _separate_fit(spikes, values, level, root, point.linear_gain)
     except np.linalg.LinAlgError as singular:
         # Features of low rank almost without ridge.
         raise NotConverged("the fit of the means", math.inf, tolerance, "Raise the ridge.") from singular
-    learned = np.matvec(spikes, unknowns) / half_weight
-    length_slope = np.matvec(by_length, unknowns) / half_weight[:, : by_length.shape[1]]
+    fitted = np.matvec(spikes, unknowns) / half_weight
     if fixed is not None:
-        learned += np.vecmat(fixed, features.mean)
-        length_slope += np.vecmat(fixed, lengths)
+        fitted += np.vecmat(fixed, means)
+    learned, length_slope = fitted[:, :nodes], fitted[:, nodes:]
     slopes = overlap @ features.slope
 
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
@@ -341,9 +335,8 @@ def solve(
     base = tables.hidden_square + noise_square[:, None] + np.vecmat(direct, features.variance)
     base += np.square(learned - features.teacher_mean)
     base += np.square(slopes - bulk.teacher[..., None] * features.teacher_slope[:, None]).sum(axis=1)
-    if known:
+    if by_length:
         base += np.square(length_slope)
-    nodes = leverage.shape[1]
     sources = np.concatenate([base, power], axis=1) / equations.directions[:, None]
     try:
         changes = response(linearised(equations, point).matrix, sources, nodes)
@@ -359,7 +352,7 @@ def solve(
         across = np.square(slopes).sum(axis=1) - np.square(np.vecmat(bulk.teacher, slopes))
         tilted = direct + tilt.by_resolvent * square - tilt.excess * along * pulled / a
         own = (raised[:, nodes:] + np.vecdot(free.mT, free.mT)) / a
-        if known:
+        if by_length:
             across += np.square(length_slope)
         fluctuations = Fluctuations(
             raised[:, :nodes] + np.vecmat(direct, features.variance) + across,

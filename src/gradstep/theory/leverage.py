@@ -147,8 +147,8 @@ class LeverageEquations:
     population : ndarray, shape (batch,), optional
         Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
         wherever samples are summed.
-    neurons, per_direction, directions_of_groups : ndarray, shape (batch, groups)
-        ``N_g``, ``N_g / (d - 1)``, and ``d - 1`` for each group.
+    neurons, per_direction : ndarray, shape (batch, groups)
+        ``N_g`` and ``N_g / (d - 1)``.
     sampling : ndarray, shape (batch, nodes)
         ``n w``.
     """
@@ -161,14 +161,12 @@ class LeverageEquations:
     population: Array | None = None
     neurons: Array = field(init=False)
     per_direction: Array = field(init=False)
-    directions_of_groups: Array = field(init=False)
     sampling: Array = field(init=False)
 
     def __post_init__(self) -> None:
-        neurons, directions = self.width[:, None] * self.table.fraction, self.directions[:, None]
+        neurons = self.width[:, None] * self.table.fraction
         object.__setattr__(self, "neurons", neurons)
-        object.__setattr__(self, "per_direction", neurons / directions)
-        object.__setattr__(self, "directions_of_groups", directions * np.ones_like(self.table.fraction))
+        object.__setattr__(self, "per_direction", neurons / self.directions[:, None])
         object.__setattr__(self, "sampling", self.samples[:, None] * self.table.weight)
 
     def weighed(self, remaining: Array) -> Array:
@@ -269,16 +267,21 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     # The part of a group in the leverage of a node is that of the node in the group's resolvent.
     variance = density[:, :, None] * table.variance
     gain = table.mixed(columns * dressed) + variance
-    next_leverage = np.vecmat(equations.directions_of_groups, gain)
+    next_leverage = equations.directions[:, None] * np.add.reduce(gain, axis=1)
     load = np.matvec(gain, sample_weight)
     next_resolvent = density / (equations.ridge[:, None] * density + load)
     following = np.concatenate([next_leverage, next_resolvent], axis=1)
     gap = np.log(following) - state
-    residual = np.abs(gap).max(axis=1)
+    residual = _largest(gap)
     return Leverage(
         leverage, resolvent, remaining, sample_weight, linear_gain, density, columns, inverse, dressed, variance, load,
         following, gap, residual,
     )  # fmt: skip
+
+
+def _largest(values: Array) -> Array:
+    """Return the largest absolute value of each row (without the overhead of the method of arrays)."""
+    return np.asarray(np.maximum.reduce(np.abs(values), axis=1))
 
 
 def inner(linear_gain: Array, root: Array) -> Array:
@@ -409,9 +412,10 @@ def linearised(equations: LeverageEquations, point: Leverage) -> Linearised:
     """Return the equations near a point."""
     nodes = point.leverage.shape[1]
     fitted = equations.sampling * (point.leverage * point.remaining) * point.remaining
-    out = np.concatenate([1 / fitted, np.ones_like(point.density)], axis=1)
-    per_node = point.following[:, :nodes] / equations.directions[:, None]
-    into = np.concatenate([per_node, point.density / point.following[:, nodes:]], axis=1)
+    into, out = np.empty_like(point.following), np.ones_like(point.following)
+    np.divide(point.following[:, :nodes], equations.directions[:, None], out=into[:, :nodes])
+    np.divide(point.density, point.following[:, nodes:], out=into[:, nodes:])
+    np.reciprocal(fitted, out=out[:, :nodes])
     matrix = couplings(equations.table, point)
     np.negative(matrix, out=matrix)
     matrix.reshape(len(matrix), -1)[:, :: matrix.shape[1] + 1] += into * out
@@ -489,7 +493,7 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
             break
         near = linearised(equations, here) if near is None else _renewed(near, equations, here, last)
         step = near.out * response(near.matrix, near.into * here.gap, nodes)
-        longest = np.abs(step).max(axis=1)
+        longest = _largest(step)
         if np.count_nonzero(longest > bound):
             step *= (bound / np.maximum(longest, bound))[:, None]
         next_state = state + step

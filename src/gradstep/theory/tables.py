@@ -101,6 +101,11 @@ class Tables:
         return np.concatenate([self.features.teacher_mean, none], axis=1)
 
     @cached_property
+    def teacher_slopes(self) -> Array:
+        """Slopes of the teacher along the special directions of the bulk, shape (batch, special, nodes)."""
+        return np.asarray(self.bulk.teacher[..., None] * self.features.teacher_slope[:, None])
+
+    @cached_property
     def hidden_square(self) -> Array:
         """What neither mean nor slope of the teacher given kappa explain of its square, shape (batch, nodes)."""
         features = self.features

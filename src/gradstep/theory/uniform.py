@@ -334,7 +334,8 @@ def solve(
         power += inertia * preset.variance
     base = tables.hidden_square + noise_square[:, None] + np.vecmat(direct, features.variance)
     base += np.square(learned - features.teacher_mean)
-    base += np.square(slopes - bulk.teacher[..., None] * features.teacher_slope[:, None]).sum(axis=1)
+    missed = slopes - tables.teacher_slopes
+    base += np.vecdot(missed.mT, missed.mT)
     if by_length:
         base += np.square(length_slope)
     sources = np.concatenate([base, power], axis=1) / equations.directions[:, None]

@@ -101,6 +101,20 @@ def test_two_values_of_the_noise_split_the_bulk_into_two_bands() -> None:
     assert float(law.cumulative(10.0)) == pytest.approx(0.5, abs=1e-9)
 
 
+@pytest.mark.parametrize("shares", [np.full(2, 0.5), np.full(18, 1 / 18)])
+def test_a_square_matrix_has_its_hard_edge_in_the_lowest_band(shares: np.ndarray) -> None:
+    """The large noise takes half of the samples; what is left to the small one is square."""
+    one, large = np.ones((len(shares), 1)), np.arange(len(shares)) % 2 == 1
+    noise = np.where(large[:, None], 300.0, 1.0)
+    # That the shares sum to one but for rounding must not matter.
+    equations = FeatureEquations(np.zeros(1), 0 * one, 1e-7 * one, noise, np.ones(1), 200 * shares, 200.0, 200.0)
+    law = find_law(equations)
+    assert [band.mass for band in law.bands] == pytest.approx([0.5, 0.5], abs=1e-6)
+    assert law.bands[0].lower == 0
+    assert law.bands[1].lower > 2 * law.bands[0].upper
+    assert float(law.weight @ law.eigenvalue) == pytest.approx(150.5, rel=1e-6)
+
+
 PROBLEMS = [
     problem(eta=0.0),
     problem(eta=0.0, n=300),
@@ -108,6 +122,8 @@ PROBLEMS = [
     problem(n=100),
     problem(eta=gs.Step(3.0, exponent=0.5)),
     problem(readout={-1.0: 0.5, 2.0: 0.5}),
+    problem(readout={-1.0: 0.3, 0.5: 0.5, 2.0: 0.2}, d=100, width=200, n=200, n_step=30),
+    problem(readout="constant", activation="softplus", d=20, width=80, n_step=6, n=80, eta=3.0, noise=0.3),
     problem(readout="constant", activation="erf", n_step=math.inf),
     problem(readout="constant", n=150, d=160, n_step=120, eta=gs.Step(1.8, exponent=0.5)),
 ]

@@ -151,7 +151,8 @@ class FeatureEquations:
         if self.variance.max() <= 1e-12 * np.square(self.slope).max():
             sizes.append(self.dimension)
         sizes.sort()
-        return sizes[0], sizes[0] == sizes[1]
+        # The groups' shares of the neurons sum to one but for rounding.
+        return sizes[0], bool(np.isclose(sizes[0], sizes[1], rtol=1e-9))
 
     @property
     def mass(self) -> float:

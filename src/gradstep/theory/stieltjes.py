@@ -28,6 +28,8 @@ ComplexArray = NDArray[np.complex128]
 _STEP_TOLERANCE = 1e-9
 #: Relative distance from an edge within which it is found.
 _EDGE_TOLERANCE = 1e-9
+#: Share of the bound of a spectrum below which a density without an edge is taken to go on to zero.
+_HARD = 1e-12
 _NEWTON_STEPS = 14
 _LARGEST_JUMP = 1.5
 _SMALLEST_STEP = 1e-11
@@ -339,7 +341,7 @@ def _search(equations: Equations, spacing: float) -> list[Band]:
         if not _has_density(equations, centre):
             continue
         upper = _edge(equations, centre, spacing)
-        lower = 0.0 if equations.hard_edge else _edge(equations, centre, -spacing)
+        lower = _edge(equations, centre, -spacing)
         bands.append(_resolve(equations, centre, lower, upper))
         if lower == 0 or sum(band.mass for band in bands) > equations.mass - _MASS_TOLERANCE:
             break
@@ -349,10 +351,12 @@ def _search(equations: Equations, spacing: float) -> list[Band]:
 
 
 def _edge(equations: Equations, point: Point, spacing: float) -> float:
-    """Follow the density along the real axis until its square, linear in the distance, vanishes."""
+    """Follow the density along the real axis until its square, linear in the distance, vanishes, or down to zero."""
     longest = abs(spacing)
     while True:
         x = point.z.real
+        if equations.hard_edge and x < _HARD * equations.top:
+            return 0.0
         value, slope = equations.transform(point.state, point.tangent)
         # Newton's estimate of the root of x (Im m)^2.
         logarithmic = 2 * slope.imag / value.imag + 1 / x

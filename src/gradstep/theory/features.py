@@ -136,7 +136,7 @@ def length_response(
 ) -> NDArray[np.float64]:
     """Return how the mean features follow the length of an input, for a standard deviation of it.
 
-    The square of an input's length off the spike has the relative variance ``2/d``, and scales the variance of every
+    The square of an input's length off the spike has the relative variance ``2/(d-1)``, and scales the variance of every
     pre-activation. That is little for each neuron, but the same for all: no less than a spike of order ``d**-1/2``,
     where neurons share its sign, and mixed with it. This project.
 
@@ -159,7 +159,7 @@ def length_response(
     if activation.parity == "odd" or dimension == np.inf:
         return np.empty((len(mean), 0))
     longer = row_features(activation, replace(groups, variance=(1 + _CHANGE) * groups.variance), kappa).mean
-    return np.asarray((longer - mean) * (np.sqrt(2 / dimension) / _CHANGE))
+    return np.asarray((longer - mean) * (np.sqrt(2 / (dimension - 1)) / _CHANGE))
 
 
 def conditional_features(

@@ -6,7 +6,8 @@ At ridge :math:`-zn` the leverage equations (see `gradstep.theory.leverage`) giv
 
 Functions of :math:`\kappa=\langle x,v\rangle` times functions of a neuron's group make a low-rank part. Summed over the
 neurons of groups :math:`g,h`, the resolvent is :math:`Q^{-1}` with :math:`Q=\mathrm{diag}(1/v)+G_0` and
-:math:`G_0=nE[g_0g_0^\top/(1+V)]`. An outlier is a real :math:`z` outside the bulk with :math:`\det Q=0`; the residues
+:math:`G_0=nE[(g_0g_0^\top+g_\ell g_\ell^\top)/(1+V)]`, :math:`g_\ell` being the slope of :math:`g_0` along the input's
+length. An outlier is a real :math:`z` outside the bulk with :math:`\det Q=0`; the residues
 of :math:`Q^{-1}` there are the overlaps of its singular vectors with functions of :math:`\kappa` and of the readout.
 The step takes back a part of the network's own output: along the readout at initialisation the bulk is smaller by a
 factor :math:`s`, which turns :math:`1/A` into :math:`1/(A-(1-s^2)\Psi)` in that one direction and moves outliers only.
@@ -125,6 +126,8 @@ class FeatureEquations:
     told, removed : float
         Share of the readout's power that the groups tell, and of the bulk's that the step takes from along the readout
         (``1 - s^2``).
+    length_slope : ndarray, shape (groups, nodes), optional
+        Slope of ``g0`` along the input's length (`gradstep.theory.features.length_response`).
     """
 
     kappa: Array
@@ -138,6 +141,16 @@ class FeatureEquations:
     direction: Array | None = None
     told: float = 1.0
     removed: float = 0.0
+    length_slope: Array | None = None
+
+    @cached_property
+    def shared(self) -> Array:
+        """What the neurons of a group have in common at the nodes: ``g0``, then its slope along the length if any."""
+        return self.mean if self.length_slope is None else np.concatenate([self.mean, self.length_slope], axis=1)
+
+    def at_shared(self, values: Array) -> Array:
+        """Return values at the nodes, repeated for each column of what is shared."""
+        return np.tile(values, self.shared.shape[1] // len(values))
 
     @cached_property
     def width(self) -> float:
@@ -250,15 +263,15 @@ class FeatureEquations:
         is in (-1, 0) and every ``A`` negative, except where a band too light to be found lies higher still: what makes
         it is left out. ``det Q = 0`` where a strength is one, and ``|v|^1/2`` times the vector is then its null vector.
         """
-        leverage = np.exp(point.state[: len(self.weight)]).real
+        root, leverage = self._root(point), np.exp(point.state[: len(self.weight)]).real
         half_weight = np.sqrt(np.maximum(self.samples * self.weight / (1 + leverage), 0.0))
+        rows = root[:-1, None] * self.shared * self.at_shared(half_weight)
         missing, _ = self._missing(point)
-        root = self._root(point)
         if missing == 0:
             # Singular vectors keep the digits of weak spikes.
-            left, singular, _ = np.linalg.svd(root[:-1, None] * self.mean * half_weight, full_matrices=False)
+            left, singular, _ = np.linalg.svd(rows, full_matrices=False)
             return np.concatenate([left, np.zeros((1, left.shape[1]))]), np.square(singular)
-        rows = np.concatenate([root[:-1, None] * self.mean * half_weight, np.zeros((1, len(self.weight)))])
+        rows = np.concatenate([rows, np.zeros((1, rows.shape[1]))])
         strengths, vectors = np.linalg.eigh(rows @ rows.T + missing * np.outer(self._readout, self._readout))
         return vectors[:, ::-1], strengths[::-1]
 
@@ -271,12 +284,13 @@ class FeatureEquations:
         nodes = len(self.weight)
         values, tangent = np.exp(point.state).real, point.tangent.real
         null = self.null_vector(point, vector)[:-1]
-        on_nodes, turned = null @ self.mean, (null * tangent[nodes:]) @ self.mean
+        along, turned = null @ self.shared, (null * tangent[nodes:]) @ self.shared
         sample_weight = self.samples * self.weight / (1 + values[:nodes])
         response = sample_weight * values[:nodes] / (1 + values[:nodes])
         _, d_missing = self._missing(point)
-        by_nodes = (response * tangent[:nodes]) @ np.square(on_nodes)
-        return float(d_missing * (self._readout @ vector) ** 2 - by_nodes - turned @ (sample_weight * on_nodes))
+        by_nodes = self.at_shared(response * tangent[:nodes]) @ np.square(along)
+        by_weight = turned @ (self.at_shared(sample_weight) * along)
+        return float(d_missing * (self._readout @ vector) ** 2 - by_nodes - by_weight)
 
 
 def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int = 1) -> Spectrum:
@@ -315,7 +329,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     # Folding would lose which letter of a vocabulary a group has.
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     groups = neuron_groups(step, problem.readout, d, odd=odd, rows=rows, refine=refine)
-    tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine)
+    tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, d)
     told, direction = groups.readout_direction
     equations = FeatureEquations(
         tables.kappa,
@@ -329,6 +343,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
         direction,
         float(told[0]),
         1 - shrinkage**2,
+        tables.length_slope,
     )
     try:
         bulk = find_law(equations)
@@ -399,8 +414,8 @@ def outliers_above(
 
 def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
     """Solve at every outlier above the bulk, the largest first."""
-    energy = equations.mean**2 + equations.slope**2 + equations.variance
-    highest = 2 * float(equations.neurons @ energy @ equations.weight)
+    own = np.square(equations.slope) @ equations.weight + equations.variance @ equations.weight
+    highest = 2 * float(equations.neurons @ (own + np.square(equations.shared) @ equations.at_shared(equations.weight)))
     lowest = edge * (1 + _EDGE_MARGIN)
     count = max(2, int(np.ceil(3 * np.log(highest / lowest))))
     walk = [start(equations, complex(highest))]

@@ -136,9 +136,9 @@ def length_response(
 ) -> NDArray[np.float64]:
     """Return how the mean features follow the length of an input, for a standard deviation of it.
 
-    The square of an input's length off the spike has the relative variance ``2/(d-1)``, and scales the variance of every
-    pre-activation. That is little for each neuron, but the same for all: no less than a spike of order ``d**-1/2``,
-    where neurons share its sign, and mixed with it. This project.
+    The square of an input's length off the spike has the relative variance ``2/(d-1)``, and scales the variance of
+    every pre-activation. That is little for each neuron, but the same for all: no less than a spike of order
+    ``d**-1/2``, where neurons share its sign, and mixed with it. This project.
 
     Parameters
     ----------

@@ -272,9 +272,7 @@ def test_threshold_of_a_spike_grows_with_the_bulk_that_it_replaces(shrinkage: fl
         assert len(outliers_above(find_law(equations).edge, equations, np.ones((1, 1)), alignment=1.0)) == count
 
 
-@pytest.mark.parametrize(
-    ("removed", "activation"), [(0.0, "tanh"), (0.9, "tanh"), (-2.0, "tanh"), (0.0, "relu")]
-)
+@pytest.mark.parametrize(("removed", "activation"), [(0.0, "tanh"), (0.9, "tanh"), (-2.0, "tanh"), (0.0, "relu")])
 def test_slope_of_a_strength_is_its_derivative(removed: float, activation: str) -> None:
     rng = np.random.default_rng(3)
     equations = _equations_of(problem(readout="constant", activation=activation))

@@ -39,7 +39,9 @@ _SMALLEST_IMAGINARY = 1e-8
 _COARSE = (0.12, 0.04)
 #: Spacings of a search that must not miss a narrow band.
 FINE = (0.04, 0.013)
-_NODES = (64, 192, 576, 1728)
+#: Stride to an edge, relative, below which a gap that it would miss is narrower than any that is resolved.
+_FINEST = 1e-3
+_NODES = (64, 192, 576, 1728, 5184)
 _TAIL = 1e-5
 _MASS_TOLERANCE = 1e-6
 _DETOUR = 0.1
@@ -340,14 +342,27 @@ def _search(equations: Equations, spacing: float) -> list[Band]:
             continue  # at an edge: the next point is inside
         if not _has_density(equations, centre):
             continue
-        upper = _edge(equations, centre, spacing)
-        lower = _edge(equations, centre, -spacing)
-        bands.append(_resolve(equations, centre, lower, upper))
-        if lower == 0 or sum(band.mass for band in bands) > equations.mass - _MASS_TOLERANCE:
+        bands.append(_band(equations, centre, spacing, bands[-1].lower if bands else math.inf))
+        x = bands[-1].lower
+        if x == 0 or sum(band.mass for band in bands) > equations.mass - _MASS_TOLERANCE:
             break
-        x = lower
         point = advance(equations, point, x * (1 + 1j * spacing))
     return bands
+
+
+def _band(equations: Equations, centre: Point, spacing: float, ceiling: float) -> Band:
+    """Resolve the band around a point, which ends below `ceiling`."""
+    stride = spacing
+    while True:
+        try:
+            upper, lower = (_edge(equations, centre, sign * stride) for sign in (1, -1))
+            if upper < ceiling or stride < _FINEST:
+                return _resolve(equations, centre, lower, upper)
+        except NotConverged:
+            if stride < _FINEST:
+                raise
+        # A stride over the gap to another band.
+        stride /= 4
 
 
 def _edge(equations: Equations, point: Point, spacing: float) -> float:

@@ -471,6 +471,20 @@ def test_unknown_options_are_refused(option: list[str]) -> None:
     assert option[0] in json.loads(as_json.stderr)["error"]["message"]
 
 
+def test_minus_infinity_is_no_dimension() -> None:
+    result = run("predict", "--d", "-inf")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: d: got -inf")
+
+
+def test_settings_of_a_sweep_are_not_those_of_a_problem(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text('[problem]\nd = 100\n\n[over]\nn = "100:400:4"\n')
+    result = run("predict", "--settings", str(path))
+    assert result.exit_code == 2
+    assert "gradstep sweep" in result.stderr
+
+
 def test_failure_to_converge_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(problems: object) -> None:
         raise NotConverged("the equations", 1e-3, 1e-10, "Use a larger penalty.")

@@ -343,3 +343,10 @@ def test_an_error_that_is_rounding_is_not_tuned():
     )
     with pytest.raises(NotConverged, match="nothing to choose"):
         gs.tune(problem, over="ridge")
+
+
+def test_a_step_that_moves_nothing_is_not_tuned():
+    problem = network(activation="sign")
+    with pytest.raises(InvalidInput, match="no step moves a weight"):
+        gs.tune(problem, over="eta")
+    assert gs.tune(problem, over="ridge").prediction.test_error < gs.predict(problem).test_error

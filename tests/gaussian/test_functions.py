@@ -176,3 +176,16 @@ def test_undeclared_kinks_and_jumps_are_found():
     np.testing.assert_allclose(function.kinks, [-2.0, 0.0, 0.3], atol=1e-6)
     away = X[np.min(np.abs(X[:, None] - np.array([-2.0, 0.0, 0.3])), axis=1) > 1e-4]
     np.testing.assert_allclose(function.derivative(away), np.sign(away + 2) + np.sign(away), atol=1e-8)
+
+
+@pytest.mark.parametrize("place", [0.0, 0.3, -2.5, 1.2345678])
+def test_a_jump_of_a_callable_is_its_kink_and_no_part_of_its_derivative(place):
+    # The last one lies next to an edge of the first panels, which hide it.
+    function = scalar_function(lambda x: np.where(x > place, 0.5 * x, -1.0))
+    assert function.kinks == pytest.approx((place,), abs=1e-14)
+    density = math.exp(-(place**2) / 2) / math.sqrt(2 * math.pi)
+    above = math.erfc(place / math.sqrt(2)) / 2
+    found = moments(function)
+    assert found.derivative_mean == pytest.approx(0.5 * above, abs=1e-11)
+    assert found.derivative_second_moment == pytest.approx(0.25 * above, abs=1e-11)
+    assert found.linear == pytest.approx(0.5 * above + (0.5 * place + 1) * density, abs=1e-11)

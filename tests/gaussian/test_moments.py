@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from gradstep.errors import NotConverged
 from gradstep.gaussian import REGISTERED, expectation, hermite_coefficients, moments, scalar_function
 
 ROOT_TWO_OVER_PI = math.sqrt(2 / math.pi)
@@ -66,6 +67,12 @@ def test_identities(name):
         assert m.derivative_z2 == pytest.approx(c[1] + math.sqrt(6) * c[3], abs=1e-10 * size)
         # Gaussian Poincare inequality
         assert m.second_moment - m.mean**2 <= m.derivative_second_moment * (1 + 1e-12)
+
+
+def test_a_steep_function_whose_derivative_is_missed_is_refused():
+    with pytest.raises(NotConverged, match="mean derivative of tanh"):
+        moments("tanh(1e4*x)")
+    assert moments("tanh(300*x)").derivative_mean == pytest.approx(ROOT_TWO_OVER_PI, rel=1e-4)
 
 
 def test_cached():

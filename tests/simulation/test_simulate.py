@@ -302,3 +302,8 @@ def test_measurement_summaries() -> None:
     assert "test_error" in str(measured)
     assert "convention" in str(measured)
     assert isinstance(measured, Measurement)
+
+
+def test_a_letter_that_no_neuron_gets_is_refused():
+    with pytest.raises(InvalidInput, match="all of whose 30 neurons get the letter 0"):
+        simulate(small(width=30, readout={0.0: 0.99, 1.0: 0.01}), 2)

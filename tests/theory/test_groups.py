@@ -73,3 +73,12 @@ def test_both_descriptions_meet_where_one_takes_over():
         errors[slope] = resolved, gs.predict(problem).test_error / letters - 1
     assert {resolved for resolved, _ in errors.values()} == {True, False}
     assert max(abs(error) for _, error in errors.values()) < 4e-3
+
+
+@pytest.mark.parametrize("letters", [{0.0: 0.5, 1.0: 0.5}, {0.0: 0.9, 1.0: 0.1}, {0.1: 0.5, 1.0: 0.5}])
+def test_letters_that_no_step_tells_apart(letters):
+    problem = gs.Problem(
+        activation="tanh", teacher="sin", d=100, width=150, n_step=400, n=300, eta=0.0, ridge=1.0, readout="constant"
+    )
+    expected, found = gs.predict(problem), gs.predict(problem.replace(readout=letters))
+    assert found.test_error == pytest.approx(expected.test_error, rel=1e-9)

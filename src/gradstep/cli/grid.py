@@ -95,12 +95,15 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises
     ------
     InvalidInput
-        As `read_toml`, and if its ``problem`` is not a table.
+        As `read_toml`, if its ``problem`` is not a table, and if there are other tables beside it.
     """
     settings = read_toml(path)
     problem = settings.get("problem", settings)
     if not isinstance(problem, dict):
         raise InvalidInput("settings", str(path), "a [problem] table")
+    others = [f"[{name}]" for name in settings if name != "problem"]
+    if problem is not settings and others:
+        raise InvalidInput("settings", ", ".join(others), "a [problem] table alone; the others are for gradstep sweep")
     return problem
 
 
@@ -204,7 +207,7 @@ def _settings(values: dict[str, Any], per_d: frozenset[str]) -> dict[str, Any]:
         ratio = values[name]
         if not 0 < ratio < math.inf:
             raise InvalidInput(name, f"{ratio:g}d", "a positive multiple of d")
-        if infinite or not isinstance(d, int | float):
+        if infinite or not isinstance(d, int | float) or not math.isfinite(d):
             values[name] = {"per_d": ratio}
         else:
             values[name] = ratio * d if name == "ridge" else max(1, round(ratio * d))

@@ -109,7 +109,8 @@ def _chosen(names: Sequence[str] | None, paper: str | None, every: bool) -> list
     if paper is not None:
         figures = [figure for figure in figures if figure.paper == paper]
         if not figures:
-            raise InvalidInput("figure", ", ".join(names or ()), f"figures of {paper}")
+            allowed = ", ".join(figure.name for figure in load_figures(None) if figure.paper == paper)
+            raise InvalidInput("figure", ", ".join(names or ()), f"figures of {paper}: {allowed}")
     elif not names and not every:
         figures = [figure for figure in figures if figure.headline]
     return figures

@@ -72,7 +72,9 @@ def _rounding_noise(
         return np.asarray(np.median(np.abs(values @ np.array([1.0, -6.0, 15.0, -20.0, 15.0, -6.0, 1.0])), axis=1))
 
 
-def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], reach: float) -> Panels:
+def resolved_panels(
+    function: Callable[[Any], Any], kinks: tuple[float, ...], reach: float, shift: float = 0.0
+) -> Panels:
     """Return panels of [-reach, reach] on each of which a polynomial of degree 19 represents the function.
 
     Parameters
@@ -83,6 +85,8 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
         Known break points; they become edges.
     reach : float
         Half-width of the interval.
+    shift : float
+        Moves the edges of the first panels: a kink next to one of them, before the first node of its panel, is hidden.
 
     Returns
     -------
@@ -96,7 +100,8 @@ def resolved_panels(function: Callable[[Any], Any], kinks: tuple[float, ...], re
     nodes, _ = legendre_rule(PANEL_ORDER)
     # Odd places: an edge that falls on an undeclared kink would hide it.
     steps = 2.0 ** np.arange(math.ceil(math.log2(reach)) + 1) - 1.0
-    start = np.concatenate([0.3183 + 0.9137 * steps, -0.2718 - 0.8661 * steps, [-reach, reach], kinks])
+    inner = np.concatenate([0.3183 + 0.9137 * steps, -0.2718 - 0.8661 * steps]) + shift
+    start = np.concatenate([inner, [-reach, reach], kinks])
     first = np.unique(start[np.abs(start) <= reach])
     left, right = first[:-1], first[1:]
     done: list[NDArray[np.float64]] = [first]

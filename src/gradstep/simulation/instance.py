@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.errors import InvalidInput
 from gradstep.problem import InitialWeights, Readout
 from gradstep.simulation.streams import Purpose, generator, normal_blocks
 
@@ -61,10 +62,18 @@ def initial_readout(seed: int, width: int, law: Readout) -> NDArray[np.float64]:
     -------
     ndarray, shape (width,)
         The values ``a_i`` of order one.
+
+    Raises
+    ------
+    InvalidInput
+        If no neuron gets a letter other than zero.
     """
     if law.kind == "gaussian":
         return np.concatenate([block[:, 0] for block in normal_blocks(seed, Purpose.READOUT, width, 1)])
     values = np.repeat(np.asarray(law.values, dtype=float), apportioned(law.weights, width))
+    if not values.any():
+        reason = f"all of whose {width} neurons get the letter 0"
+        raise InvalidInput("readout", str(law), "rare letters on so many neurons that one gets them", reason)
     return generator(seed, Purpose.READOUT).permutation(values)
 
 

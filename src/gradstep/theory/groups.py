@@ -219,9 +219,13 @@ def neuron_groups(
             projection, a_mean, offset = flip * projection, flip * a_mean, flip * offset
             keys = np.stack([np.round(projection, 14), np.round(mean, 14), np.round(deviation, 14)])
             _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-            weight = np.asarray(np.bincount(inverse.ravel(), weights=weight), dtype=np.float64)
+            merged = np.asarray(np.bincount(inverse.ravel(), weights=weight), dtype=np.float64)
             projection, mean, deviation = projection[first], mean[first], deviation[first]
-            a_mean, a_square, offset = a_mean[first], a_square[first], offset[first]
+            # Without a step letters of different sizes are alike.
+            a_mean, a_square, offset = (
+                np.bincount(inverse.ravel(), weights=weight * value) / merged for value in (a_mean, a_square, offset)
+            )
+            weight = merged
     deviation = np.minimum(deviation, 0.9 * mean)
     relative, square = a_mean / np.sqrt(readout.second_moment), a_square / readout.second_moment
     if not np.any(deviation):

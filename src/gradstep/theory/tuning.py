@@ -449,8 +449,11 @@ def _eta_bounds(problem: Problem, budget: float) -> tuple[float, float]:
     width = problem.ratio("width") * d
     n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * d
     unit = step_statistics(problem.replace(eta=Step(1.0, 0.5)), d, width, n_step)
+    moved = math.hypot(unit.spike, math.sqrt(unit.bulk))
+    if not moved > 0:
+        raise InvalidInput("over", "eta", "'ridge' or 'split' where no step moves a weight", "which changes nothing")
     # Step size (over sqrt N) that moves a neuron by one.
-    one = 1 / math.hypot(unit.spike, math.sqrt(unit.bulk))
+    one = 1 / moved
     if limit:
         low, high = (_SMALLEST_SPIKE, 1e3) if exponent == 0 else (1e-3, _LARGEST_SPIKE)
         return low * one, high * one

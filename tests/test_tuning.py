@@ -341,8 +341,12 @@ def test_an_error_that_is_rounding_is_not_tuned():
     problem = gs.Problem(
         activation="x", teacher="x", d=100, width=150, n_step=math.inf, n=200, eta=gs.Step(1.0, 0.5), ridge=1.0
     )
-    with pytest.raises(NotConverged, match="nothing to choose"):
+    with pytest.raises(NotConverged, match=r"error to be minimised is -?\d.*nothing to choose"):
         gs.tune(problem, over="ridge")
+    with pytest.raises(InvalidInput, match=r"teacher.*or label noise"):
+        gs.tune(problem.replace(teacher="0*x"), over="ridge")
+    # Of noise alone nothing is to be learned, which is an answer.
+    assert gs.tune(problem.replace(teacher="0*x", noise=0.1), over="ridge")["ridge"].at_bound == "upper"
 
 
 def test_a_step_that_moves_nothing_is_not_tuned():

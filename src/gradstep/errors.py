@@ -35,7 +35,7 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
 
 
 class NotConverged(GradstepError, RuntimeError):  # noqa: N818
-    """A solver stopped before its true residual reached the tolerance.
+    """A solver stopped before its true residual reached the tolerance, or found what means nothing.
 
     Parameters
     ----------
@@ -47,14 +47,19 @@ class NotConverged(GradstepError, RuntimeError):  # noqa: N818
         The residual that was asked for.
     advice : str
         What to change.
+    reason : str, optional
+        What is wrong with the solution, where there is one: `residual` and `tolerance` are then what it gives, and the
+        bound beyond which that means nothing.
     """
 
-    def __init__(self, solver: str, residual: float, tolerance: float, advice: str) -> None:
+    def __init__(self, solver: str, residual: float, tolerance: float, advice: str, reason: str = "") -> None:
         self.solver = solver
         self.residual = residual
         self.tolerance = tolerance
         self.advice = advice
-        super().__init__(solver, residual, tolerance, advice)
+        self.reason = reason
+        super().__init__(solver, residual, tolerance, advice, reason)
 
     def __str__(self) -> str:
-        return f"{self.solver} did not converge: residual {self.residual:.2e} above {self.tolerance:.0e}. {self.advice}"
+        reason = self.reason or f"did not converge: residual {self.residual:.2e} above {self.tolerance:.0e}"
+        return f"{self.solver} {reason}. {self.advice}"

@@ -49,7 +49,7 @@ def check_models(rows: object, bulk: object) -> None:
 def check_labels(problem: Problem) -> None:
     """Raise `InvalidInput` if all labels are zero: nothing is learned, and nothing fluctuates."""
     if problem.noise == 0 and moments(problem.teacher).second_moment == 0:
-        raise InvalidInput("teacher", problem.teacher.name, "one that is not zero everywhere, without label noise")
+        raise InvalidInput("teacher", problem.teacher.name, "one that is not zero everywhere, or label noise")
 
 
 def models_for(problem: Problem, rows: RowLaw | None, bulk: BulkModel | None) -> tuple[RowLaw, BulkModel]:

@@ -109,8 +109,9 @@ class _Counted:
         if new:
             values = self.function(np.array(list(new)))
             if (lowest := float(values.min())) <= 0:
-                advice = "It vanishes to rounding: there is nothing to choose."
-                raise NotConverged("what is to be minimised", abs(lowest), 0.0, advice)
+                reason = f"is {lowest:.1e} somewhere, which is rounding: there is nothing to choose"
+                advice = "Add label noise, or narrow the bounds to where there is an error."
+                raise NotConverged("the error to be minimised", lowest, 0.0, advice, reason)
             self.known |= {key: float(value) for key, value in zip(new, values, strict=True)}
         return np.array([self.known[key] if within else np.inf for key, within in zip(keys, inside, strict=True)])
 

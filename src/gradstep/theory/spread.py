@@ -88,7 +88,7 @@ def predict_spread(problem: Problem) -> Spread:
         diverges with the width.
     NotConverged
         If the equations' true residual stays above 1e-10, or differences of losses do not have the errors for
-        derivatives (almost without ridge, near interpolation), or the deviations are twice the error itself.
+        derivatives (almost without ridge, near interpolation), or the deviations are above twice the error itself.
 
     Examples
     --------
@@ -111,8 +111,9 @@ def predict_spread(problem: Problem) -> Spread:
     test, train = np.sqrt(np.maximum(total, 0.0)).tolist()
     size = max(float(weight @ errors[:, 0]), _VANISHING * moments(problem.teacher).second_moment)
     if not test <= _WIDEST * size:
+        reason = f"is {test / size:.3g} times the error; above {_WIDEST:g} times, small deviations say nothing"
         advice = "Use larger sizes, or an activation that grows more slowly."
-        raise NotConverged("the spread, small deviations from a mean,", test / size, _WIDEST, advice)
+        raise NotConverged("the predicted spread", test / size, _WIDEST, advice, reason)
     return Spread(test, train, math.sqrt(max(float(weight @ squares), 0.0)))
 
 

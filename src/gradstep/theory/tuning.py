@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.problem import CONVENTION, Problem, Proportional, Step
+from gradstep.theory.arguments import check_labels
 from gradstep.theory.minimise import Axis, Bound, Minimum, minimise
 from gradstep.theory.predict import predict, predict_many
 from gradstep.theory.prediction import Prediction
@@ -220,9 +221,10 @@ def tune(
     Raises
     ------
     InvalidInput
-        On unknown or repeated names, bounds out of order, a split of an infinite or tiny budget, and as `predict`.
+        On unknown or repeated names, bounds out of order, a split of an infinite or tiny budget, labels that are all
+        zero, and as `predict`.
     NotConverged
-        If the certificate fails.
+        If the certificate fails, or the error is rounding somewhere.
 
     Notes
     -----
@@ -244,6 +246,7 @@ def tune(
         raise InvalidInput("problem", problem, "a gradstep.Problem")
     if bounds is not None and not isinstance(bounds, Mapping):
         raise InvalidInput("bounds", bounds, "a mapping of parameter to (low, high)")
+    check_labels(problem)
     search = _Search(problem, _names(over), bounds or {})
     found = minimise(search.errors, search.axes)
     best = search.problem_at(found.point)

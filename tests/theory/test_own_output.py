@@ -10,7 +10,7 @@ from scipy.integrate import quad
 import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
-from gradstep.papers.moniri2024.finite import finite_errors
+from gradstep.papers.moniri2024 import finite, finite_errors
 from gradstep.simulation.instance import initial_readout
 from gradstep.theory.own_output import given_own_output, output_constants
 from gradstep.theory.step import step_statistics
@@ -149,6 +149,28 @@ def test_means_over_constants_of_the_step_itself(activation, teacher, n_step):
     expected = sum(w * of_the_step(mean * x) for w, x in zip(weight, z, strict=True))
     found = sum(share * of_the_step(constant) for share, constant in output_constants(problem))
     assert np.all(np.abs(found / expected - 1) < [3e-3, 1e-4, 1e-4])
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.3])
+def test_means_over_constants_are_those_of_the_expansion_in_powers_of_the_step(alpha):
+    problem = gs.Problem.moniri2024(
+        phi=0.5, psi=0.4, alpha=alpha, lam=0.1, n=10**12, activation="softplus(x) + 2", teacher="H1 + 0.3*H2", noise=0.3
+    )
+    found, expected = gs.predict(problem), finite_errors([problem])
+    assert found.test_error + 0.09 == pytest.approx(expected.L_te[0], rel=1e-4)
+    assert found.train_loss == pytest.approx(expected.L_tr[0], rel=1e-4)
+    # With the constant as noise that all draws share the test error is another.
+    sizes = [float(size) for size in (problem.d, problem.width, problem.n_step)]
+    literal = step_statistics(problem, *sizes)
+    assert finite._errors(problem, literal, True, 16)[1] > 1.01 * expected.L_te[0]
+    # The first spike is proportional to the gradient, of which the mean counts.
+    z = np.linspace(-8, 8, 401)
+    weight = np.exp(-(z**2) / 2) / np.exp(-(z**2) / 2).sum()
+    mean = moments(problem.activation).mean
+    spike = weight @ [step_statistics(problem, *sizes, mean * x).spike for x in z]
+    first = finite.spike_coefficients(problem)[1, 1]
+    assert first / literal.spike == pytest.approx(moments(problem.activation).linear * spike / literal.spike, rel=2e-3)
+    assert spike < 0.995 * literal.spike
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ error is :math:`-\partial_\lambda(\mathcal L_{tr}/\lambda)/t^2`.
 Both forms know the two features beyond a Gaussian bulk whose cost stays of order one: c_2 times the fluctuations of the
 rows' norms, and c_2 times those of the inputs' norms. The *dressed* form adds what a step does to the bulk, of relative
 order :math:`s^2`: features of the inputs times their projection on the spike, the part of the gradient beyond rank one
-next to the teacher's direction, and the changes of the rows' norms.
+next to the teacher's direction, and the changes of the rows' norms. Of the same order, and missing, is what a mean of
+the residual does to the rows: that of an initial output of order one, where the activation has a mean.
 
 Neither includes terms of relative order 1/d, which make the gains of real networks larger by about 20/d to 25/d of
 themselves at small exponents. With sin(1.2 x + 0.6), teacher H1 + H2/sqrt 2, lam = 0.1 and the residual y, the
@@ -41,6 +42,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, gaussian_rule, hermite_coefficients, hermite_values, moments, smoothed
 from gradstep.papers.moniri2024.resolvent import Traces, traces
 from gradstep.problem import Problem
+from gradstep.theory.own_output import output_constants
 from gradstep.theory.step import StepStatistics, step_statistics
 
 __all__ = ["FiniteErrors", "finite_errors", "spike_coefficients"]
@@ -71,6 +73,8 @@ class FiniteErrors:
 def finite_errors(problems: Iterable[Problem], *, dressed: bool = True, order: int = 16) -> FiniteErrors:
     """Errors at finite sizes, uniformly in the exponent of the step size.
 
+    Like those of `gradstep.predict` they are means over draws, where the initial output has a constant of order one.
+
     Parameters
     ----------
     problems : iterable of Problem
@@ -92,12 +96,14 @@ def finite_errors(problems: Iterable[Problem], *, dressed: bool = True, order: i
     NotConverged
         If the traces do not converge.
     """
-    rows = [_errors(problem, dressed, order) for problem in problems]
+    rows = [_mean_errors(problem, dressed, order) for problem in problems]
     return FiniteErrors(*np.array(rows, dtype=np.float64).reshape(-1, 4).T)
 
 
 def spike_coefficients(problem: Problem, order: int = 16) -> Array:
     r"""Coefficients of the spikes to all powers of the step, :math:`F-F_0\approx\sum_{pq}C_{pq}h_p(\kappa)h_q(a)^\top`.
+
+    Means over draws where the initial output has a constant of order one, as in `finite_errors`.
 
     Parameters
     ----------
@@ -117,10 +123,17 @@ def spike_coefficients(problem: Problem, order: int = 16) -> Array:
         As `finite_errors`.
     """
     _check(problem)
-    step = step_statistics(problem, float(problem.d), float(problem.width), float(problem.n_step))  # type: ignore[arg-type]
-    table = _smoothed_features(problem.activation, step.spike, step.bulk, order).table.copy()
+    table = np.zeros((order + 1, order + 1))
+    for share, constant in output_constants(problem):
+        step = _step(problem, constant)
+        table += share * _smoothed_features(problem.activation, step.spike, step.bulk, order).table
     table[0, 0] -= moments(problem.activation).mean
     return table
+
+
+def _step(problem: Problem, constant: float | None) -> StepStatistics:
+    d, N, n_step = float(problem.d), float(problem.width), float(problem.n_step)  # type: ignore[arg-type]
+    return step_statistics(problem, d, N, n_step, constant)
 
 
 def _check(problem: Problem) -> None:
@@ -135,10 +148,16 @@ def _check(problem: Problem) -> None:
         raise InvalidInput("teacher", problem.teacher.name, "a teacher of mean zero")
 
 
-def _errors(problem: Problem, dressed: bool, order: int) -> tuple[float, float, float, float]:
+def _mean_errors(problem: Problem, dressed: bool, order: int) -> Array:
+    """Return the fields of `FiniteErrors`: means over the constant of an initial output of order one."""
     _check(problem)
+    shares, constants = zip(*output_constants(problem), strict=True)
+    errors = [_errors(problem, _step(problem, constant), dressed, order) for constant in constants]
+    return np.asarray(np.array(shares) @ np.array(errors))
+
+
+def _errors(problem: Problem, step: StepStatistics, dressed: bool, order: int) -> tuple[float, float, float, float]:
     d, N, n, ridge = (float(v) for v in (problem.d, problem.width, problem.n, problem.ridge))  # type: ignore[arg-type]
-    step = step_statistics(problem, d, N, float(problem.n_step))  # type: ignore[arg-type]
     student, target = moments(problem.activation), moments(problem.teacher)
     sizes = {"phi": d / n, "psi": d / N, "lam": ridge / n}
     before = traces(student.linear**2, student.nonlinear_second_moment, **sizes)

@@ -9,6 +9,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian import moments
 from gradstep.theory.loss_covariance import SharedDraw, loss_covariance
 
 spread_module = sys.modules["gradstep.theory.spread"]
@@ -75,6 +76,24 @@ def test_a_step_of_nothing_along_the_own_output(activation):
     none, tiny = (gs.predict_spread(literal.replace(eta=eta)) for eta in (0.0, 1e-9))
     for name in ("test_error", "train_error", "squared_error"):
         assert getattr(tiny, name) == pytest.approx(getattr(none, name), rel=1 / BASE.d)
+
+
+def test_a_constant_of_the_own_output_adds_the_variance_of_the_errors_over_it():
+    # The law of total variance, on a rule of its own.
+    problem = BASE.replace(
+        activation="relu", teacher="sin(x) + 1", output_scale="1/sqrt(N)", d=64, width=80, n_step=256, n=128
+    )
+    z, weight = np.polynomial.hermite_e.hermegauss(6)
+    mean, weight = moments(problem.activation).mean, weight / weight.sum()
+    given = [spread_module._given_constant(problem, mean * x) for x in z]
+    errors, variances = (np.array([g[k] for g in given]) for k in (0, 1))
+    within, between = weight @ variances, weight @ errors**2 - (weight @ errors) ** 2
+    spread = gs.predict_spread(problem)
+    assert [spread.test_error, spread.train_error] == pytest.approx(np.sqrt(within + between), rel=1e-3)
+    # What differs between constants is no small part.
+    assert np.all(between > 0.1 * within)
+    prediction = gs.predict(problem)
+    assert [prediction.test_error, prediction.train_error] == pytest.approx(weight @ errors, rel=1e-3)
 
 
 def test_samples_of_the_step_add_their_own():

@@ -121,8 +121,13 @@ def test_refusals():
     with pytest.raises(InvalidInput, match=r"teacher.*not zero everywhere, or label noise"):
         gs.predict_spread(BASE.replace(teacher="0*x", noise=0.0))
     # Deviations of thousands of times the error are not small ones.
+    extreme = BASE.replace(d=100, n=200, width=150, n_step=200, eta=gs.Step(1.0, 0.5))
     with pytest.raises(NotConverged, match=r"spread is \d.* times the error; above 2 times"):
-        gs.predict_spread(BASE.replace(activation="H8/100", d=100, n=200, width=150, n_step=200, eta=gs.Step(1.0, 0.5)))
+        gs.predict_spread(extreme.replace(activation="H7/60"))
+    with pytest.raises(NotConverged, match=r"variance is -\d.* times the square of the error"):
+        gs.predict_spread(extreme.replace(activation="H6/30"))
+    with pytest.raises(NotConverged, match=r"covariance of the losses|spread is \d"):
+        gs.predict_spread(extreme.replace(activation="H8/100"))
     # At the peak of double descent a network is nowhere near its mean.
     with pytest.raises(NotConverged, match="derivatives of the loss"):
         gs.predict_spread(BASE.replace(eta=0.0, n=256, width=256, ridge=1e-6))

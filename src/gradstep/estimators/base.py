@@ -284,7 +284,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             if eta is None:
                 eta = eta_of(move, layer, change, metric, settings.n_steps)
             layer = layer.moved(change, eta, metric)
-        self._layer, self.eta_, self.damping_ = layer, float(eta or 0.0), move.damping
+        self._layer, self.eta_, self.damping_ = layer, float(eta or 0.0), move.damping if eta else math.inf
         self.step_scale_ = metric.movement(self._initial.weights, layer.weights - self._initial.weights)
         if not math.isfinite(self.step_scale_):
             raise OutOfRange

@@ -248,7 +248,8 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     for k in range(1, _QUARTERS):
         one, other = (z @ metric.leading(half)[0] for half in (pieces[0] + pieces[k], total - pieces[0] - pieces[k]))
         overlaps.append(abs(_correlation(one, other, w)))
-    halves = sum(overlaps) / len(overlaps)
+    # A gradient of nothing has no direction to agree on.
+    halves = sum(overlaps) / len(overlaps) if np.any(everything) else 0.0
     disorder = (1 / max(halves, 1e-6) - 1) / 2  # a step on a share s of its rows has alignment (1 + disorder / s)^-1/2
     direction, side = metric.leading(change if np.any(change) else everything)
     combination = _combination(layer.readout, side)

@@ -182,7 +182,7 @@ def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> Measur
         With finite sizes.
     seed : int
     leading : int
-        How many of the largest eigenvalues to look at.
+        How many of the largest eigenvalues to look at, at most as many as there are.
 
     Returns
     -------
@@ -198,7 +198,7 @@ def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> Measur
     target = _unit(hermite_values(inputs[:, TEACHER_AXIS], _DEGREE))
     by_neuron = _unit(readout_polynomials(problem.readout, layer.readout, _DEGREE))
     found = []
-    for index in range(len(values) - 1, len(values) - 1 - leading, -1):
+    for index in range(len(values))[: -leading - 1 : -1]:
         size = math.sqrt(values[index])
         left = vectors[:, index] if wide else features @ vectors[:, index] / size
         right = features.T @ vectors[:, index] / size if wide else vectors[:, index]
@@ -221,7 +221,7 @@ def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> Measure
         With finite sizes.
     seed : int
     leading : int
-        How many of the largest ones to look at.
+        How many of the largest ones to look at, at most as many as there are.
 
     Returns
     -------
@@ -237,7 +237,7 @@ def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> Measure
             float((right[k] @ common) ** 2),
             float((left[:, k] @ readout) ** 2),
         )
-        for k in range(leading)
+        for k in range(min(leading, len(singular)))
     )
     before = np.asarray(np.linalg.svd(layer.before, compute_uv=False)[::-1])
     return MeasuredWeights(before, np.asarray(singular[::-1]), top)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import math
@@ -206,6 +207,12 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
+async def _reach(library: Any, address: str) -> None:
+    """Connect to a scheduler once, or raise OSError or ValueError."""
+    connection = await library.comm.connect(address, timeout=10)
+    await connection.close()
+
+
 class Cluster:
     """A Dask cluster: workers on other machines need this package, and no common file system.
 
@@ -242,6 +249,9 @@ class Cluster:
             )
             address = self._local.scheduler_address
         try:
+            if "://" not in address or address.startswith("tcp://"):
+                # A client that never was connected would wait for its end when it is forgotten.
+                asyncio.run(_reach(distributed, address))
             self._client: Any = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
         except (OSError, ValueError) as error:
             reason = f"the address of a running scheduler such as tcp://host:8786, or local ({error})"

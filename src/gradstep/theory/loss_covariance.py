@@ -20,12 +20,15 @@ project.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.errors import NotConverged
 from gradstep.gaussian import ScalarFunction, trapezoidal_rule
+from gradstep.theory.leverage import TOLERANCE
 from gradstep.theory.stacks import identity
 from gradstep.theory.tables import Tables
 from gradstep.theory.uniform import UniformSolution
@@ -147,7 +150,12 @@ def _ladder(
     hop[:, :nodes, nodes:] = np.swapaxes(hop[:, nodes:, :nodes], 1, 2)
     hop[:, nodes:, nodes:] = mixed(own, profile[:, :, None] * profile[:, None, :]) / draw.directions
     hop *= count[:, None, :]
-    return np.asarray(np.linalg.solve(identity(hop.shape[1]) - hop, hop @ source[..., None])[..., 0])
+    try:
+        return np.asarray(np.linalg.solve(identity(hop.shape[1]) - hop, hop @ source[..., None])[..., 0])
+    except np.linalg.LinAlgError as singular:
+        # A few inputs of which the features are so large that they hide all others.
+        advice = "Use a smaller step, or an activation that grows more slowly."
+        raise NotConverged("the covariance of the losses", math.inf, TOLERANCE, advice) from singular
 
 
 def _beyond_gaussian(

@@ -72,7 +72,8 @@ class Prediction:
     bulk_variance : float
         Mean squared norm of a row off the spike direction (one before the step).
     degrees_of_freedom : float
-        Trace of the hat matrix of the ridge fit (per input dimension in the proportional limit).
+        Trace of the hat matrix of the ridge fit (per input dimension in the proportional limit), less the few
+        directions of the features' means, at most one each.
     residual : float
         True residual of the equations at the solution.
     iterations : int

@@ -37,6 +37,8 @@ _POPULATION_CHANGE = 1e-4
 _RIDGE_CHANGE = 1e-3
 #: Share of the loss below which the training error is rounding.
 _INTERPOLATES = 1e-3
+#: A variance that is this much below zero, over the square of the error, is rounding.
+_ROUNDING = 1e-9
 #: Largest standard deviation of the test error, in units of the error, that a leading order can mean.
 _WIDEST = 2.0
 #: An error below, in units of the labels' mean square, is rounding.
@@ -88,7 +90,8 @@ def predict_spread(problem: Problem) -> Spread:
         diverges with the width.
     NotConverged
         If the equations' true residual stays above 1e-10, or differences of losses do not have the errors for
-        derivatives (almost without ridge, near interpolation), or the deviations are above twice the error itself.
+        derivatives (almost without ridge, near interpolation), or the deviations are above twice the error itself or
+        their variance is below zero.
 
     Examples
     --------
@@ -108,11 +111,14 @@ def predict_spread(problem: Problem) -> Spread:
     weight = np.array(shares)
     # The variance of the means given the constant adds to the mean of the variances.
     total = weight @ variances + weight @ (errors - weight @ errors) ** 2
-    test, train = np.sqrt(np.maximum(total, 0.0)).tolist()
     size = max(float(weight @ errors[:, 0]), _VANISHING * moments(problem.teacher).second_moment)
+    advice = "Use larger sizes, or an activation that grows more slowly."
+    if (least := float(np.nanmin(total)) / size**2) < -_ROUNDING:
+        reason = f"is {least:.3g} times the square of the error: small deviations say nothing"
+        raise NotConverged("the predicted variance", -least, _ROUNDING, advice, reason)
+    test, train = np.sqrt(np.maximum(total, 0.0)).tolist()
     if not test <= _WIDEST * size:
         reason = f"is {test / size:.3g} times the error; above {_WIDEST:g} times, small deviations say nothing"
-        advice = "Use larger sizes, or an activation that grows more slowly."
         raise NotConverged("the predicted spread", test / size, _WIDEST, advice, reason)
     return Spread(test, train, math.sqrt(max(float(weight @ squares), 0.0)))
 

@@ -197,14 +197,17 @@ class FeatureEquations:
 
     def linearise(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
         """Return the gap, the Newton matrix and the drift in z."""
-        g1, g2, nodes = self.slope, self.variance, len(self.weight)
+        g1, g2, groups, nodes = self.slope, self.variance, *self.slope.shape
         values = np.exp(state)
         leverage, inverse = values[:nodes], values[nodes:]
         sample_weight = self.samples * self.weight / (1 + leverage)
         density = self.neurons / (self.dimension * inverse)
-        # (I + V1 D)^-1 g1 through the matrix of the nodes, which are fewer than the groups when that matters.
-        inner = np.eye(nodes) + (g1.T @ (density[:, None] * g1)) * sample_weight
-        dressed = np.linalg.solve(inner, g1.T).T
+        # (I + V1 D)^-1 g1, through the matrix of the groups or of the nodes, whichever are fewer.
+        if groups < nodes:
+            dressed = np.linalg.solve(np.eye(groups) + ((g1 * sample_weight) @ g1.T) * density, g1)
+        else:
+            inner = np.eye(nodes) + (g1.T @ (density[:, None] * g1)) * sample_weight
+            dressed = np.linalg.solve(inner, g1.T).T
         weighted = dressed * sample_weight
         psi = weighted @ g1.T
         next_inverse = -z * self.samples + g2 @ sample_weight + np.einsum("gk,gk->g", weighted, g1)

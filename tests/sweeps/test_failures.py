@@ -192,7 +192,7 @@ def test_a_lost_worker_is_replaced_and_nothing_is_lost(settings, undisturbed, tm
 
 
 def test_a_task_that_kills_its_worker_again_and_again_is_given_up(tmp_path):
-    poison = Task("gradstep.sweeps.executors:_end_with_parent", {}, 0)  # called with arguments it does not take
+    poison = Task("gradstep.children:_end_with_parent", {}, 0)  # called with arguments it does not take
     results_found = dict(execute([poison], Store(tmp_path), executor=Processes(1)))
     assert isinstance(results_found[0], Failure)
     assert not list(Store(tmp_path).names())

@@ -25,10 +25,12 @@ def test_the_length_enters_by_the_derivative_in_the_variance():
     # E (m + s z)^2 = m^2 + s^2, and E relu(m + s z) has the derivative phi(m/s) / (2 s) in s^2.
     variance = VARIANCE[:, None]
     kappa, square = response("x**2", 50)
-    np.testing.assert_allclose(square, np.broadcast_to(math.sqrt(2 / 50) * variance, (3, len(kappa))), rtol=1e-6)
+    np.testing.assert_allclose(square, np.broadcast_to(math.sqrt(2 / 49) * variance, (3, len(kappa))), rtol=1e-6)
     kappa, kinked = response("relu", 200)
     ratio = PROJECTION[:, None] * kappa / np.sqrt(variance)
-    np.testing.assert_allclose(kinked, 0.1 * np.sqrt(variance) * norm.pdf(ratio) / 2, rtol=1e-3, atol=1e-9)
+    np.testing.assert_allclose(
+        kinked, math.sqrt(2 / 199) * np.sqrt(variance) * norm.pdf(ratio) / 2, rtol=1e-3, atol=1e-9
+    )
 
 
 def test_odd_functions_and_the_limit_have_none():

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import signal
-import threading
 import traceback
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
+from gradstep.children import deaf_children, enter_child
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 
 __all__ = ["Busy", "Gone", "TooLong", "Workers"]
@@ -59,7 +58,8 @@ class _Worker:
         self._pipe, theirs = _CONTEXT.Pipe()
         # Only a process that is no daemon may start processes of its own.
         self._process = _CONTEXT.Process(target=_serve, args=(theirs, self._niceness), daemon=not self._family)
-        self._process.start()
+        with deaf_children():
+            self._process.start()
         self._imported = False
         theirs.close()
 
@@ -265,10 +265,7 @@ class Workers:
 
 def _serve(pipe: Connection, niceness: int) -> None:
     """Answer calls until the pipe is closed: the body of a process."""
-    # Ctrl-C reaches the whole process group; the server alone decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A server killed with -9 says nothing: without this a long computation would go on.
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    enter_child()
     if hasattr(os, "nice"):
         os.nice(niceness)
     warnings.simplefilter("ignore")
@@ -313,10 +310,3 @@ def _answers(function: str, arguments: tuple[Any, ...]) -> Iterator[tuple[str, A
     except Exception as error:
         traceback.print_exc()
         yield "error", RuntimeError(f"{type(error).__name__}: {error}")
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

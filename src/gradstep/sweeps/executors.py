@@ -8,15 +8,14 @@ import logging
 import math
 import os
 import queue
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing import get_context
 from time import monotonic
 from typing import Any, Protocol
 
+from gradstep.children import deaf_children, enter_child
 from gradstep.errors import GradstepError, InvalidInput
 from gradstep.sweeps.task import Failure, Result, Task, carry_out
 
@@ -104,9 +103,9 @@ class Processes:
         """Take a task."""
         if self._pool is None:
             # Spawned, not forked: a fork inherits BLAS threads in an unusable state.
-            self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"), initializer=_enter_worker)
+            self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"), initializer=enter_child)
         try:
-            with _deaf_children():
+            with deaf_children():
                 future = self._pool.submit(carry_out, task)
         except BrokenProcessPool as error:
             # A worker was lost since the last look; `finished` begins again with all that is in flight.
@@ -175,38 +174,6 @@ def _count(workers: int | None) -> int:
     return workers or os.cpu_count() or 1
 
 
-@contextlib.contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Let processes started here be deaf to Ctrl-C from their first instant, before they can say so themselves.
-
-    The signal is blocked, which children inherit, and not ignored: one that comes meanwhile waits for this process.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield  # no such thing on Windows
-        return
-    # Its start unblocks the signal.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _enter_worker() -> None:
-    # Ctrl-C reaches the whole process group; the driver alone decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A driver killed with -9 says nothing: without this its workers would wait for ever.
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
 async def _reach(library: Any, address: str) -> None:
     """Connect to a scheduler once, or raise OSError or ValueError."""
     connection = await library.comm.connect(address, timeout=10)
@@ -250,8 +217,10 @@ class Cluster:
             address = self._local.scheduler_address
         try:
             if "://" not in address or address.startswith("tcp://"):
-                # A client that never was connected would wait for its end when it is forgotten.
-                asyncio.run(_reach(distributed, address))
+                # A client that never was connected would wait for its end when it is forgotten. In a thread: notebooks
+                # have a loop of their own in this one.
+                with ThreadPoolExecutor(1) as thread:
+                    thread.submit(asyncio.run, _reach(distributed, address)).result()
             self._client: Any = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
         except (OSError, ValueError) as error:
             reason = f"the address of a running scheduler such as tcp://host:8786, or local ({error})"

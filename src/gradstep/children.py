@@ -1,0 +1,45 @@
+"""Processes started by this one: deaf to Ctrl-C from their first instant, and ended with their parent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from multiprocessing import parent_process, resource_tracker
+
+__all__ = ["deaf_children", "enter_child"]
+
+
+@contextlib.contextmanager
+def deaf_children() -> Iterator[None]:
+    """Let processes started here be deaf to Ctrl-C from their first instant, before they can say so themselves.
+
+    The signal is blocked, which children inherit, and not ignored: one that comes meanwhile waits for this process.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield  # no such thing on Windows
+        return
+    # Its start unblocks the signal.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def enter_child() -> None:
+    """Settle a process that was started with `deaf_children`."""
+    # Ctrl-C reaches the whole process group; the parent alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A parent killed with -9 says nothing: without this its children would go on, or wait, for ever.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -13,14 +13,14 @@ def replace_file(path: Path, content: bytes | memoryview) -> None:
     Raises
     ------
     OSError
-        If it cannot be written; nothing is left behind.
+        If it cannot be written; nothing is left behind, nor by Ctrl-C or SIGTERM.
     """
     # Several may write the same file at once.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.write_bytes(content)
         temporary.replace(path)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise

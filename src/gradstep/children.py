@@ -9,8 +9,6 @@ import threading
 from collections.abc import Iterator
 from multiprocessing import parent_process, resource_tracker
 
-__all__ = ["deaf_children", "enter_child"]
-
 
 @contextlib.contextmanager
 def deaf_children() -> Iterator[None]:

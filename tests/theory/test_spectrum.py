@@ -152,7 +152,7 @@ def _equations_of(case: gs.Problem) -> FeatureEquations:
     groups = neuron_groups(step, case.readout, d, odd=False)
     t = conditional_features(case.activation, case.teacher, groups, step.alignment, dimension=d)
     sizes = width * groups.weight, d - 1, float(case.n)  # type: ignore[arg-type]
-    return FeatureEquations(t.kappa, t.mean, t.slope, t.variance, t.weight, *sizes, length_slope=t.length_slope)
+    return FeatureEquations(t.kappa, t.shared_mean, t.slope, t.variance, t.weight, *sizes)
 
 
 def test_transform_at_negative_z_is_the_degrees_of_freedom() -> None:
@@ -220,7 +220,7 @@ def test_outlier_of_a_spike_without_bulk() -> None:
     """Noise of variance a and the rank-one mean g0(kappa) 1^T: a spiked Marchenko-Pastur matrix with a closed form."""
     width, n, strength = 400.0, 800.0, 0.09
     equations = features(width, 1e4, n, 1e-14, 1.0)
-    equations = replace(equations, mean=np.full((1, 1), strength))
+    equations = replace(equations, shared=np.full((1, 1), strength))
     law = find_law(equations)
     (found,) = outliers_above(law.edge, equations, np.ones((1, 1)), alignment=1.0)
     # Eigenvalue of (1 + theta) with theta = N strength^2 and ratio N / n, Baik and Ben Arous.
@@ -276,7 +276,7 @@ def test_threshold_of_a_spike_grows_with_the_bulk_that_it_replaces(shrinkage: fl
 def test_slope_of_a_strength_is_its_derivative(removed: float, activation: str) -> None:
     rng = np.random.default_rng(3)
     equations = _equations_of(problem(readout="constant", activation=activation))
-    assert bool(equations.length_slope.size) == (activation != "tanh")
+    assert (equations.shared.shape != equations.mean.shape) == (activation != "tanh")
     direction = rng.standard_normal(len(equations.neurons))
     equations = replace(equations, direction=direction / np.linalg.norm(direction), told=0.7, removed=removed)
     edge = find_law(equations).edge

@@ -216,7 +216,7 @@ class Cluster:
             )
             address = self._local.scheduler_address
         try:
-            if "://" not in address or address.startswith("tcp://"):
+            if self._local is None and ("://" not in address or address.startswith("tcp://")):
                 # A client that never was connected would wait for its end when it is forgotten. In a thread: notebooks
                 # have a loop of their own in this one.
                 with ThreadPoolExecutor(1) as thread:

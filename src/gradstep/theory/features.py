@@ -8,6 +8,7 @@ Given ``kappa`` a neuron of a group with row ``(s, c)`` is, as far as ridge regr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,20 @@ class ConditionalFeatures:
     teacher_slope: NDArray[np.float64]
     teacher_square: NDArray[np.float64]
     length_slope: NDArray[np.float64]
+
+    @cached_property
+    def shared_mean(self) -> NDArray[np.float64]:
+        """What the neurons of a group share: ``g0``, then, where there is one, its slope along the length.
+
+        Shape (groups, nodes) or (groups, 2 nodes).
+        """
+        return np.concatenate([self.mean, self.length_slope], axis=-1)
+
+    @cached_property
+    def shared_target(self) -> NDArray[np.float64]:
+        """What the labels have of these: nothing along the length."""
+        none = np.zeros_like(self.length_slope[..., 0, :])
+        return np.concatenate([self.teacher_mean, none], axis=-1)
 
 
 #: Relative change of the variance in the difference that stands for a derivative.

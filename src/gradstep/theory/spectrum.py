@@ -116,8 +116,10 @@ class FeatureEquations:
     Attributes
     ----------
     kappa, weight : ndarray, shape (nodes,)
-    mean, slope, variance : ndarray, shape (groups, nodes)
-        ``g0``, ``g1``, ``g2``.
+    shared : ndarray, shape (groups, nodes) or (groups, 2 nodes)
+        ``g0``, then its slope along the input's length if any (`ConditionalFeatures.shared_mean`).
+    slope, variance : ndarray, shape (groups, nodes)
+        ``g1``, ``g2``.
     neurons : ndarray, shape (groups,)
     dimension, samples : float
         ``d - 1`` and ``n``.
@@ -126,12 +128,10 @@ class FeatureEquations:
     told, removed : float
         Share of the readout's power that the groups tell, and of the bulk's that the step takes from along the readout
         (``1 - s^2``).
-    length_slope : ndarray, shape (groups, nodes), optional
-        Slope of ``g0`` along the input's length (`gradstep.theory.features.length_response`).
     """
 
     kappa: Array
-    mean: Array
+    shared: Array
     slope: Array
     variance: Array
     weight: Array
@@ -141,12 +141,11 @@ class FeatureEquations:
     direction: Array | None = None
     told: float = 1.0
     removed: float = 0.0
-    length_slope: Array | None = None
 
-    @cached_property
-    def shared(self) -> Array:
-        """What the neurons of a group have in common at the nodes: ``g0``, then its slope along the length if any."""
-        return self.mean if self.length_slope is None else np.concatenate([self.mean, self.length_slope], axis=1)
+    @property
+    def mean(self) -> Array:
+        """``g0``, shape (groups, nodes)."""
+        return self.shared[:, : len(self.weight)]
 
     def at_shared(self, values: Array) -> Array:
         """Return values at the nodes, repeated for each column of what is shared."""
@@ -336,7 +335,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     told, direction = groups.readout_direction
     equations = FeatureEquations(
         tables.kappa,
-        tables.mean,
+        tables.shared_mean,
         tables.slope,
         tables.variance,
         tables.weight,
@@ -346,7 +345,6 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
         direction,
         float(told[0]),
         1 - shrinkage**2,
-        tables.length_slope,
     )
     try:
         bulk = find_law(equations)

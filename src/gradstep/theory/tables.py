@@ -87,20 +87,6 @@ class Tables:
         return bool(self.bulk.spike.any())
 
     @cached_property
-    def shared_means(self) -> Array:
-        """What the features of a group share: their means, then their slopes along the length of an input.
-
-        Shape (batch, groups, nodes), or twice as many nodes where there are such slopes.
-        """
-        return np.concatenate([self.features.mean, self.features.length_slope], axis=2)
-
-    @cached_property
-    def shared_target(self) -> Array:
-        """What the labels have of these, shape (batch, nodes) or twice as many: nothing along the length."""
-        none = np.zeros_like(self.features.length_slope[:, 0])
-        return np.concatenate([self.features.teacher_mean, none], axis=1)
-
-    @cached_property
     def teacher_slopes(self) -> Array:
         """Slopes of the teacher along the special directions of the bulk, shape (batch, special, nodes)."""
         return np.asarray(self.bulk.teacher[..., None] * self.features.teacher_slope[:, None])

@@ -291,7 +291,7 @@ def solve(
     # equations lose the digits that carry the overlap with the bulk.
     stretched = tilt.stretch * tilt.direction
     spread = np.sqrt(mass)[:, :, None] * (identity(len(a[0])) + tilt.direction[:, :, None] * stretched[:, None, :])
-    nodes, means = leverage.shape[1], tables.shared_means
+    nodes, means = leverage.shape[1], features.shared_mean
     # Along the spike, and along the input's length where neurons feel it: the teacher does not.
     by_length = means.shape[2] > nodes
     half_weight = np.sqrt(np.concatenate([sample_weight, sample_weight], axis=1) if by_length else sample_weight)
@@ -303,7 +303,7 @@ def solve(
         given = np.sqrt(inertia) * preset.mean
         given_along = np.vecdot(given, tilt.direction)[:, None] * tilt.direction
         fixed = np.sqrt(mass) * (given + tilt.excess * given_along)
-    target = tables.shared_target if fixed is None else tables.shared_target - np.vecmat(fixed, means)
+    target = features.shared_target if fixed is None else features.shared_target - np.vecmat(fixed, means)
     values = half_weight * target
     level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None, :]
     root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)

@@ -17,7 +17,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, Smoothed, gaussian_rule, smoothed, trapezoidal_rule
 from gradstep.theory.groups import Groups
 
-__all__ = ["ConditionalFeatures", "conditional_features", "length_response"]
+__all__ = ["ConditionalFeatures", "conditional_features", "kappa_rule", "length_response", "row_features"]
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,25 @@ def kappa_rule(
 
     The pre-activation widens a feature over ``sqrt(c)/s`` and the teacher over ``sqrt(1 - gamma^2)/gamma``. Where
     these are not small the plain trapezoidal rule converges exponentially; a sharper kink of the teacher gets panels.
+
+    Parameters
+    ----------
+    activation, teacher : ScalarFunction
+    groups : Groups
+    alignment : float
+        Overlap of the spike direction with the teacher.
+    refine : int
+        Multiplies the number of nodes.
+
+    Returns
+    -------
+    kappa, weight : ndarray, shape (nodes,)
+        On the whole line; an average over a standard normal is a weighted sum.
+
+    Raises
+    ------
+    NotConverged
+        If the features are so steep that resolving them would take the memory.
     """
     slopes = np.abs(groups.projection) / np.sqrt(groups.variance)
     steepest = np.argsort(-slopes)
@@ -125,7 +144,18 @@ def kappa_rule(
 
 
 def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.float64]) -> Smoothed:
-    """Return the averages of the features of each group, shape (groups, nodes), over all that is orthogonal to kappa.
+    """Return the averages of the features of each group, over all that is orthogonal to kappa.
+
+    Parameters
+    ----------
+    activation : ScalarFunction
+    groups : Groups
+    kappa : ndarray, shape (nodes,)
+
+    Returns
+    -------
+    Smoothed
+        Of arrays of shape (groups, nodes).
 
     Raises
     ------

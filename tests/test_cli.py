@@ -26,6 +26,7 @@ from gradstep.cli.grid import build_grid
 from gradstep.cli.ranges import parse_numbers, parse_seeds, parse_step
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import REGISTERED
+from gradstep.papers.figure import load_figures
 from gradstep.problem import CONVENTION, Problem, Proportional, Step
 from gradstep.simulation import simulate
 from gradstep.theory import QUANTITIES, predict, predict_spread
@@ -216,7 +217,7 @@ def test_plain_output_states_problem_convention_and_numbers() -> None:
 
 def test_a_range_prints_one_line_each() -> None:
     lines = run("predict", *SMALL, "--n", "20:40:3").stdout.splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("n  "))
+    start = next(i for i, line in enumerate(lines) if line.split()[:1] == ["n"])
     assert [line.split()[0] for line in lines[start + 1 : start + 4]] == ["20", "30", "40"]
 
 
@@ -595,6 +596,21 @@ def test_reproduce_some_figures(
     assert sorted(two_figures.asked) == [(name, "standard", None) for name in names]
     assert [figure["name"] for figure in document["figures"]] == names
     assert document["report"] == str(tmp_path / "report.html")
+
+
+def test_reproduce_lists_the_figures_and_runs_none(tmp_path: Path) -> None:
+    known = load_figures()
+    every = run_json("reproduce", "--list", "--out", str(tmp_path / "nothing"))
+    assert [(f["row"], f["name"], f["headline"]) for f in every["figures"]] == [
+        (f.row, f.name, f.headline) for f in known
+    ]
+    one = run_json("reproduce", "--list", "--paper", "beyond")
+    assert [f["name"] for f in one["figures"]] == [f.name for f in known if f.paper == "beyond"]
+    plain = run("reproduce", "--list", "--figure", "fig3a").stdout.splitlines()
+    assert plain[1].split()[:4] == ["B3", "fig3a", "ba2022", "yes"]
+    assert len(plain) == 2
+    assert not (tmp_path / "nothing").exists()
+    assert run("reproduce", "--list", "--paper", "third").exit_code == 2
 
 
 def test_reproduce_fails_with_its_figures(two_figures: SimpleNamespace, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typer.main import get_command
 
 import gradstep
 from gradstep.cli import app
+from gradstep.papers.figure import load_figures
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "theory").glob("*.md"))]
@@ -78,6 +79,12 @@ def test_commands_can_be_given(page: str, line: str) -> None:
         if "--help" not in rest:
             with command.make_context(name, list(rest), parent=context):
                 pass
+
+
+def test_the_page_of_the_papers_has_every_figure_in_its_row() -> None:
+    rows = re.findall(r"^\| ([BMCU]\d+) \|.*\| (.*) \|$", (ROOT / "docs" / "papers.md").read_text("utf-8"), re.M)
+    listed = {name: row for row, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert listed == {figure.name: figure.row for figure in load_figures()}
 
 
 def test_there_is_something_to_test() -> None:

@@ -559,7 +559,8 @@ def citation(
 
 
 @app.command(
-    epilog="Examples: [bold]gradstep reproduce[/bold] · [bold]gradstep reproduce --preset quick --figure NAME[/bold]. "
+    epilog="Examples: [bold]gradstep reproduce[/bold] · [bold]gradstep reproduce --list[/bold] · "
+    "[bold]gradstep reproduce --preset quick --figure fig3a[/bold]. "
     "Exit code 1 if a figure misses its criterion. An interrupted run goes on where it stopped when started again."
 )
 def reproduce(
@@ -569,6 +570,7 @@ def reproduce(
         str | None, typer.Option(help="All figures of one paper: ba2022, moniri2024, cui2024; or beyond.")
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every figure of every paper.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Only list the figures (with --paper: of one paper).")] = False,
     out: Annotated[Path, typer.Option(help="Directory of the report and of finished results.")] = Path("reports"),
     workers: Annotated[int | None, typer.Option(min=1, max=4096, help="Processes; one per core if not given.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON in place of the table.")] = False,
@@ -577,8 +579,11 @@ def reproduce(
 
     Without a choice: the headline figures, in a few minutes. Interrupted runs go on from what is finished.
     """
-    from gradstep.cli.reproduction import reproduce
+    from gradstep.cli.reproduction import list_figures, reproduce
 
+    if list_:
+        list_figures(figure, paper, json_)
+        return
     reproduce(preset, figure, paper, all_, out, workers, json_)
 
 

@@ -46,18 +46,18 @@ def print_table(table: Table) -> None:
 
         ruled = RichTable()
         for column, name in enumerate(table.header):
-            left = column == 0 and not _looks_numeric(table.rows[0][0] if table.rows else "")
-            ruled.add_column(name, justify="left" if left else "right", no_wrap=True)
+            ruled.add_column(name, justify="right" if _is_numeric(table, column) else "left", no_wrap=True)
         for index, row in enumerate(table.rows):
             ruled.add_row(*map(Text, row), style="bold red" if index in table.emphasised else None)
         Console().print(ruled)
         return
     cells = [list(table.header), *map(list, table.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    numeric = [_is_numeric(table, column) for column in range(len(widths))]
     for row in cells:
         padded = [
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
         ]
         print("  ".join(padded).rstrip())
 
@@ -109,8 +109,9 @@ def progress(unit: str) -> Iterator[Report]:
     yield say
 
 
-def _looks_numeric(cell: str) -> bool:
-    return cell[:1].isdigit() or cell[:1] in "-."
+def _is_numeric(table: Table, column: int) -> bool:
+    """Return whether a column holds numbers, which stand to the right: a dash alone is a missing one."""
+    return any(cell[:1].isdigit() or (cell[:1] in "-." and len(cell) > 1) for cell in (row[column] for row in table.rows))
 
 
 def plain(value: Any) -> Any:

@@ -97,6 +97,26 @@ def reproduce(
         raise typer.Exit(FAILED)
 
 
+def list_figures(names: Sequence[str] | None, paper: str | None, as_json: bool) -> None:
+    """Print the figures that there are, or those of a choice.
+
+    Raises
+    ------
+    InvalidInput
+        On an unknown figure or paper.
+    """
+    figures = _chosen(names, paper, every=not names and paper is None)
+    if as_json:
+        described = [
+            {"row": f.row, "name": f.name, "paper": f.paper, "headline": f.headline, "title": f.title, "stated": f.stated}
+            for f in figures
+        ]
+        output.print_json({"command": "reproduce", "versions": output.versions(), "figures": described})
+        return
+    rows = [[f.row, f.name, f.paper, "yes" if f.headline else "", f.title] for f in figures]
+    output.print_table(output.Table(["row", "figure", "paper", "headline", "title"], rows))
+
+
 def _chosen(names: Sequence[str] | None, paper: str | None, every: bool) -> list[Figure]:
     """Return the figures named, or a paper's, or all, or by default the headline figures."""
     from gradstep.papers.figure import PAPERS, load_figures

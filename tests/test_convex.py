@@ -1,5 +1,7 @@
 """Convex functions: values, derivatives, proximal points and envelopes against their definitions."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -118,3 +120,10 @@ def test_bad_losses_are_refused(name):
 def test_bad_penalties_are_refused(name):
     with pytest.raises(InvalidInput, match="penalty"):
         penalty(name)
+
+
+@pytest.mark.parametrize("name", ["logistic", "pseudo_huber", "pseudo_huber(0.5)", "huber", "smooth_hinge(0.3)"])
+def test_losses_are_values(name):
+    assert loss(name) == loss(name)
+    assert pickle.loads(pickle.dumps(loss(name))) == loss(name)
+    assert loss("pseudo_huber(0.5)") != loss("pseudo_huber(0.6)")

@@ -154,18 +154,21 @@ class Smooth:
     Parameters
     ----------
     function, first, second : callable
-        The function and its derivatives, vectorised.
+        The function and its derivatives, vectorised, of the point and of `parameters`. Functions of a module make a
+        value that can be pickled and compared.
     steepest : tuple of float
         Bounds of the first derivative; they bracket the proximal point.
     width : float
         Length over which the first derivative bends.
+    parameters : tuple of float
     """
 
-    function: Callable[[Array], Array]
-    first: Callable[[Array], Array]
-    second: Callable[[Array], Array]
+    function: Callable[..., Array]
+    first: Callable[..., Array]
+    second: Callable[..., Array]
     steepest: tuple[float, float]
     width: float
+    parameters: tuple[float, ...] = ()
 
     @property
     def differentiable(self) -> bool:
@@ -174,11 +177,11 @@ class Smooth:
 
     def value(self, x: ArrayLike) -> Array:
         """Return the function elementwise."""
-        return np.asarray(self.function(np.asarray(x, dtype=np.float64)))
+        return np.asarray(self.function(np.asarray(x, dtype=np.float64), *self.parameters))
 
     def derivative(self, x: ArrayLike) -> Array:
         """Return the first derivative elementwise."""
-        return np.asarray(self.first(np.asarray(x, dtype=np.float64)))
+        return np.asarray(self.first(np.asarray(x, dtype=np.float64), *self.parameters))
 
     def breakpoints(self, v: Array) -> Array:
         """Return no points."""
@@ -192,16 +195,23 @@ class Smooth:
         NotConverged
             If a point cannot be found within rounding.
         """
+
+        def first(x: Array) -> Array:
+            return self.first(x, *self.parameters)
+
+        def second(x: Array) -> Array:
+            return self.second(x, *self.parameters)
+
         low, high = u - v * self.steepest[1], u - v * self.steepest[0]
-        point = np.clip(u - v * self.first(u) / (1 + v * self.second(u)), low, high)
+        point = np.clip(u - v * first(u) / (1 + v * second(u)), low, high)
         size, last = 1 + np.abs(u) + v, high - low
         for _ in range(_MAXIMUM_ITERATIONS):
-            gap = point + v * self.first(point) - u
+            gap = point + v * first(point) - u
             unsolved = np.abs(gap) > 4e-15 * size
             if not unsolved.any():
                 break
             low, high = np.where(gap < 0, point, low), np.where(gap > 0, point, high)
-            move = -gap / (1 + v * self.second(point))
+            move = -gap / (1 + v * second(point))
             # Newton steps that do not shrink would creep along an exponential tail.
             good = (point + move >= low) & (point + move <= high) & (np.abs(move) <= 0.5 * last)
             move = np.where(unsolved, np.where(good, move, 0.5 * (low + high) - point), 0.0)
@@ -210,8 +220,8 @@ class Smooth:
             worst = float(np.max(np.abs(gap) / size))
             if not worst <= 1e-13:
                 raise NotConverged("the proximal point", worst, 1e-13, "Use arguments of moderate size.")
-        curvature = self.second(point)
-        return Proximal(point, self.first(point), curvature / (1 + v * curvature))
+        curvature = second(point)
+        return Proximal(point, first(point), curvature / (1 + v * curvature))
 
 
 @dataclass(frozen=True)
@@ -274,28 +284,41 @@ def _huber(delta: float) -> PiecewiseQuadratic:
     return PiecewiseQuadratic((-delta, delta), (-2 * delta, 0.0, 2 * delta), (0.0, 2.0, 0.0))
 
 
+def _root(x: Array, delta: float) -> Array:
+    return np.hypot(1.0, x / delta)
+
+
+def _pseudo_huber_value(x: Array, delta: float) -> Array:
+    # x^2 / (root + 1) is delta^2 (root - 1) without cancellation.
+    return 2 * x**2 / (1 + _root(x, delta))
+
+
+def _pseudo_huber_first(x: Array, delta: float) -> Array:
+    return 2 * x / _root(x, delta)
+
+
+def _pseudo_huber_second(x: Array, delta: float) -> Array:
+    return 2 / _root(x, delta) ** 3
+
+
 def _pseudo_huber(delta: float) -> Smooth:
-    def root(x: Array) -> Array:
-        return np.hypot(1.0, x / delta)
-
-    return Smooth(
-        # x^2 / (root + 1) is delta^2 (root - 1) without cancellation.
-        lambda x: 2 * x**2 / (1 + root(x)),
-        lambda x: 2 * x / root(x),
-        lambda x: 2 / root(x) ** 3,
-        (-2 * delta, 2 * delta),
-        delta,
-    )
+    functions = _pseudo_huber_value, _pseudo_huber_first, _pseudo_huber_second
+    return Smooth(*functions, steepest=(-2 * delta, 2 * delta), width=delta, parameters=(delta,))
 
 
-def _logistic() -> Smooth:
-    return Smooth(
-        lambda x: np.logaddexp(0.0, -x),
-        lambda x: -expit(-x),
-        lambda x: expit(x) * expit(-x),
-        (-1.0, 0.0),
-        3.0,
-    )
+def _logistic_value(x: Array) -> Array:
+    return np.logaddexp(0.0, -x)
+
+
+def _logistic_first(x: Array) -> Array:
+    return -np.asarray(expit(-x))
+
+
+def _logistic_second(x: Array) -> Array:
+    return np.asarray(expit(x) * expit(-x))
+
+
+_LOGISTIC = Smooth(_logistic_value, _logistic_first, _logistic_second, steepest=(-1.0, 0.0), width=3.0)
 
 
 def _elastic_net(mix: float) -> PiecewiseQuadratic:
@@ -312,7 +335,7 @@ _LOSSES: Mapping[str, tuple[Literal["residual", "margin"], ConvexFunction | _Mak
     "absolute": ("residual", PiecewiseQuadratic((0.0,), (-1.0, 1.0), (0.0, 0.0))),
     "huber": ("residual", _huber),
     "pseudo_huber": ("residual", _pseudo_huber),
-    "logistic": ("margin", _logistic()),
+    "logistic": ("margin", _LOGISTIC),
     "hinge": ("margin", PiecewiseQuadratic((1.0,), (-1.0, 0.0), (0.0, 0.0))),
     "squared_hinge": ("margin", PiecewiseQuadratic((1.0,), (-2.0, 0.0), (2.0, 0.0))),
     # A parabola over a length h joins the two straight pieces.

@@ -181,6 +181,8 @@ class Readout:
         if not any(values):
             raise InvalidInput("readout", self.values, "at least one value that is not zero")
         total = math.fsum(weights)
+        # Weights that were normalised before stay what they are.
+        total = 1.0 if math.isclose(total, 1.0, rel_tol=1e-15) else total
         order = sorted(range(len(values)), key=values.__getitem__)
         object.__setattr__(self, "values", tuple(values[i] for i in order))
         object.__setattr__(self, "weights", tuple(weights[i] / total for i in order))
@@ -277,7 +279,7 @@ class Problem:
         Prefactor of the network in the residual of the step. ``"1/N"`` (all papers but Moniri et al. 2024) makes the
         initial output small; with ``"1/sqrt(N)"`` it is of order one and is part of the residual.
     origin : str, optional
-        Which constructor made the value; a label only.
+        Which constructor made the value; a label only, which equality does not look at.
 
     Raises
     ------
@@ -297,7 +299,7 @@ class Problem:
     readout: Readout = field(default_factory=lambda: Readout("gaussian"))
     initial_weights: InitialWeights = "gaussian"
     output_scale: OutputScale = "1/N"
-    origin: str = "canonical"
+    origin: str = field(default="canonical", compare=False)
 
     def __init__(  # explicit, so that type checkers see what may be given rather than what is stored
         self,
@@ -597,7 +599,7 @@ class Problem:
             settings = tomllib.loads(str(source) if is_text else Path(source).read_text(encoding="utf-8"))
         except OSError as error:
             raise InvalidInput("settings file", str(source), f"a readable TOML file ({error.strerror})") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:  # not TOML, not text, or not even the name of a file
             raise InvalidInput("settings file", str(source), f"valid TOML ({error})") from None
         return cls.from_dict(settings.get("problem", settings))
 
@@ -716,7 +718,8 @@ class _Shifted:
 
 def _varying(activation: ScalarFunction) -> ScalarFunction:
     known = moments(activation)
-    if known.second_moment - known.mean**2 <= 1e-14 * max(known.second_moment, 1e-300):
+    # Not as a difference: a large mean would hide what varies.
+    if known.linear**2 + known.nonlinear_second_moment <= 1e-28 * max(known.second_moment, 1e-300):
         raise InvalidInput("activation", activation.name, "a function that is not constant")
     return activation
 
@@ -728,7 +731,7 @@ def _centred(link: ScalarFunction) -> ScalarFunction:
         return link
     if link.expression is None:
         return ScalarFunction.from_callable(
-            _Shifted(link, mean), derivative=link.derivative, kinks=link.kinks, name=f"{link.name} - {mean:.6g}"
+            _Shifted(link, mean), derivative=link.slope, kinks=link.kinks, name=f"{link.name} - {mean:.6g}"
         )
     body = f"{link.name}(x)" if link.name.isidentifier() else f"({link.name})"
     return scalar_function(f"{body} - {mean!r}" if mean > 0 else f"{body} + {-mean!r}")

@@ -2,6 +2,8 @@
 
 import math
 import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -300,3 +302,31 @@ def test_equality():
     assert scalar_function(np.arctan) != scalar_function(np.arcsinh)
     assert scalar_function(np.arctan) != "arctan"
     assert isinstance(scalar_function("x"), ScalarFunction)
+
+
+def test_what_is_accepted_can_be_read_back():
+    """A balanced sum is deep in neither form; written out it is one long chain."""
+    terms = [f"tanh({k}*x)" for k in range(1, 49)]
+    while len(terms) > 1:
+        terms = [f"({' + '.join(terms[k : k + 2])})" for k in range(0, len(terms), 2)]
+    function = scalar_function(terms[0])
+    assert pickle.loads(pickle.dumps(function)) == function
+    assert scalar_function(function.name) == function
+    x = np.linspace(-1, 1, 7)
+    np.testing.assert_allclose(function(x), sum(np.tanh(k * x) for k in range(1, 49)), rtol=1e-13)
+
+
+def test_a_chain_has_the_order_of_operations():
+    x = np.array([0.3, 1.7])
+    for formula, values in (
+        ("x - 2 - 3 + x*2/4*3 - x", x - 2 - 3 + x * 2 / 4 * 3 - x),
+        ("tanh(x)/2/3*5 - (1 - 2 - x)", np.tanh(x) / 2 / 3 * 5 + 1 + x),
+    ):
+        np.testing.assert_allclose(scalar_function(formula)(x), values, rtol=1e-14)
+
+
+def test_threads_leave_the_filters_of_warnings_as_they_were():
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(parse, [f"tanh({k}*x) + x" for k in range(2000)]))
+    assert warnings.filters == before

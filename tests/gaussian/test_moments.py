@@ -88,3 +88,24 @@ def test_monte_carlo_of_the_derivative():
     exact = np.array([m.derivative_mean, m.derivative_second_moment, m.derivative_z2, m.derivative_variance])
     scores = (draws.mean(1) - exact) / (draws.std(1) / math.sqrt(z.size))
     assert np.all(np.abs(scores) < 4.5), scores
+
+
+@pytest.mark.parametrize("formula", ["tanh(1e4*(x - 0.3)) + 0.001*relu(x)", "tanh(1e5*(x - 0.7)) + 1e-9*abs(x)"])
+def test_a_kink_does_not_hide_that_a_derivative_is_missed(formula):
+    with pytest.raises(NotConverged, match="mean derivative"):
+        moments(formula)
+
+
+@pytest.mark.parametrize("formula", ["sign(x - 0.3) + x", "heaviside(x)*sin(x + 1)", "abs(x)**1.5 + 3*sign(x**2 - 1)"])
+def test_the_mean_derivative_lacks_what_the_function_jumps(formula):
+    function, m = scalar_function(formula), moments(formula)
+    kinks = np.array(function.kinks)
+    density = np.exp(-(kinks**2) / 2) / math.sqrt(2 * math.pi)
+    jumps = (function(kinks + 1e-10) - function(kinks - 1e-10)) @ density
+    assert m.derivative_mean + jumps == pytest.approx(m.linear, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", ["sign", "heaviside"])
+def test_a_jump_that_is_only_touched_counts_for_nothing(name):
+    assert moments(f"{name}(x**2)").mean == pytest.approx(1, abs=1e-14)
+    assert moments(f"{name}(1 - cos(x))").mean == pytest.approx(1, abs=1e-14)

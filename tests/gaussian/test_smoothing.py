@@ -12,6 +12,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import (
     REGISTERED,
     expectation,
+    gaussian_rule,
     hermite_smoothed,
     hermite_values,
     moments,
@@ -314,3 +315,16 @@ def test_sines_in_formulas_have_their_closed_form(frequency):
     square = (1 - double) / 2 + 0.25 * (1 + double) / 2 + 0.0625 + 0.25 * damping
     assert float(found.second_moment) == pytest.approx(square, abs=1e-11)
     assert moments(function).second_moment == pytest.approx(square, abs=1e-10)
+
+
+@pytest.mark.parametrize("formula", ["tanh(x)**3", "tanh(x)**5", "x*tanh(x)**3", "H3(tanh(x))", "sigmoid(x)**6"])
+@pytest.mark.parametrize("scale", [0.1, 0.3, 1.0, 3.0])
+def test_poles_of_higher_order_are_resolved(formula, scale):
+    function = scalar_function(formula)
+    found = smoothed(function, 0.4, scale)
+    z, weight = gaussian_rule(resolution=0.05)
+    values = function(0.4 + scale * z)
+    size = math.sqrt(weight @ values**2)
+    assert float(found.mean) == pytest.approx(weight @ values, abs=1e-11 * size)
+    assert float(found.slope) == pytest.approx(weight @ (z * values), abs=1e-11 * size)
+    assert float(found.second_moment) == pytest.approx(size**2, rel=1e-11)

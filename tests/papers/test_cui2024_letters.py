@@ -10,7 +10,7 @@ import pytest
 
 from gradstep import Problem
 from gradstep.errors import InvalidInput, NotConverged
-from gradstep.gaussian import moments, scalar_function
+from gradstep.gaussian import gaussian_rule, moments, scalar_function
 from gradstep.papers import cui2024
 from gradstep.papers.cui2024 import letters as module
 from gradstep.papers.cui2024.drawn import fit, sampled_error, spiked_layer
@@ -284,3 +284,26 @@ def test_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WARM_UP", 2)
     with pytest.raises(NotConverged, match="letters"):
         letter_statistics("tanh", "sin", letters, alpha=1.0, lam=1e-3)
+
+
+@pytest.mark.parametrize(("teacher", "pole"), [("tanh(5*x)", 5), ("tanh(20*x)", 20)])
+def test_a_steep_teacher_along_the_spike_is_resolved(teacher: str, pole: int) -> None:
+    """At alignment one nothing smooths it: the upper bound is one average over a fine rule."""
+    letters = Letters.of([1.0], strengths=0.3, alignments=1.0)
+    x, weight = gaussian_rule(resolution=0.02)
+    mean = np.array([gaussian_mean(lambda z, at=at: np.tanh(0.3 * at + z)) for at in x])
+    target = np.tanh(pole * x)
+    upper = weight @ target**2 - (weight @ (mean * target)) ** 2 / (weight @ mean**2)
+    assert letter_bounds("tanh", teacher, letters).upper == pytest.approx(upper, rel=1e-9)
+
+
+def gaussian_mean(function) -> float:  # type: ignore[no-untyped-def]
+    z, weight = gaussian_rule()
+    return float(weight @ function(z))
+
+
+def test_letters_are_of_odd_activations_and_finite_biases() -> None:
+    with pytest.raises(InvalidInput, match="sigma"):
+        stepped_letters("relu", "tanh", {1.0: 1.0}, eta_tilde=1.0, alpha0=2.0)
+    with pytest.raises(InvalidInput, match="biases"):
+        Letters.of([1.0], strengths=1.0, biases=math.nan)

@@ -375,3 +375,6 @@ def test_unusable_arguments_are_named() -> None:
         gradient_norm_squared(1.0, 1.0, 0.0)
     with pytest.raises(InvalidInput, match="width"):
         small_step(**random_settings(1, 1), width=0)
+    for field, value in (("teacher_linear", np.nan), ("activation_nonlinear", -1.0), ("teacher_second_moment", -1.0)):
+        with pytest.raises(InvalidInput, match=field):
+            small_step(**random_settings(1, 1) | {field: np.array([value])})

@@ -470,3 +470,34 @@ def test_bad_options_are_named(field, value):
 def test_a_problem_is_required():
     with pytest.raises(InvalidInput, match="problem"):
         gs.predict_many([{"d": 3}])
+
+
+def test_predictions_do_not_hand_out_what_others_share() -> None:
+    problem = BASE.replace(activation="relu")
+    curve = gs.predict(problem).curve
+    with pytest.raises(ValueError, match="read-only"):
+        curve.kappa[:] = 0
+    with pytest.raises(ValueError, match="read-only"):
+        curve.target[:] = 5
+
+
+def test_a_structured_bulk_that_is_asked_for_in_the_limit_is_solved() -> None:
+    limit = gs.Problem.cui2024(alpha=1.6, alpha0=1.0, eta_tilde=2.0, lam=0.01)
+    asked = gs.predict(limit, rows="isotropic", bulk="structured")
+    large = gs.predict(limit.at_dimension(10**8), rows="isotropic", bulk="structured")
+    assert asked.test_error == pytest.approx(large.test_error, rel=1e-6)
+    assert abs(asked.test_error / gs.predict(limit).test_error - 1) > 1e-3
+
+
+def test_models_and_problems_of_a_wrong_type_are_named() -> None:
+    for arguments, field in (
+        ({"rows": np.ones(3)}, "rows"),
+        ({"bulk": np.ones(3)}, "bulk"),
+        ({"refine": 1.0}, "refine"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            gs.predict(BASE, **arguments)
+        assert caught.value.field == field
+    with pytest.raises(InvalidInput, match="problems"):
+        gs.predict_many(BASE)
+    assert gs.predict(BASE, refine=np.int64(2)).test_error == gs.predict(BASE, refine=2).test_error

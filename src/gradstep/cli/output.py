@@ -111,7 +111,8 @@ def progress(unit: str) -> Iterator[Report]:
 
 def _is_numeric(table: Table, column: int) -> bool:
     """Return whether a column holds numbers, which stand to the right: a dash alone is a missing one."""
-    return any(cell[:1].isdigit() or (cell[:1] in "-." and len(cell) > 1) for cell in (row[column] for row in table.rows))
+    cells = (row[column] for row in table.rows)
+    return any(cell[:1].isdigit() or (cell[:1] in "-." and len(cell) > 1) for cell in cells)
 
 
 def plain(value: Any) -> Any:

@@ -107,10 +107,8 @@ def list_figures(names: Sequence[str] | None, paper: str | None, as_json: bool) 
     """
     figures = _chosen(names, paper, every=not names and paper is None)
     if as_json:
-        described = [
-            {"row": f.row, "name": f.name, "paper": f.paper, "headline": f.headline, "title": f.title, "stated": f.stated}
-            for f in figures
-        ]
+        told = ("row", "name", "paper", "headline", "title", "stated")
+        described = [{key: getattr(figure, key) for key in told} for figure in figures]
         output.print_json({"command": "reproduce", "versions": output.versions(), "figures": described})
         return
     rows = [[f.row, f.name, f.paper, "yes" if f.headline else "", f.title] for f in figures]

@@ -68,6 +68,11 @@ class Elementary:
     of_exponential: Kernel | None = None
 
     @property
+    def jumps(self) -> bool:
+        """Whether the function itself is not continuous at its kinks."""
+        return self.name in ("sign", "heaviside")
+
+    @property
     def growth(self) -> float | None:
         """Power of ``|x|`` that bounds the growth; None for exp."""
         return None if self.name == "exp" else float(self.degree or 1)

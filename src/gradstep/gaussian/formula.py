@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
+import threading
 import warnings
 
 from gradstep.errors import InvalidInput
@@ -20,6 +21,16 @@ __all__ = ["parse"]
 MAXIMUM_LENGTH = 1000
 MAXIMUM_NODES = 400
 MAXIMUM_DEPTH = 40
+
+#: The filters of warnings belong to all threads: two that put back what each has found would leave the wrong one.
+_warnings = threading.Lock()
+
+
+def _family(operator: ast.operator) -> str | None:
+    """Return what the operator makes: operators that make the same can be written without brackets."""
+    if isinstance(operator, ast.Add | ast.Sub):
+        return "sum"
+    return "product" if isinstance(operator, ast.Mult | ast.Div) else None
 
 
 class _Parser:
@@ -80,8 +91,17 @@ class _Parser:
         raise refuse(self.token(node), "unknown name")
 
     def _binary(self, node: ast.BinOp, depth: int) -> Expression:
-        left = self.translate(node.left, depth + 1)
-        right = self.translate(node.right, depth + 1)
+        # A sum (or product) of many terms is one level, however many operators Python nests to the left.
+        chain = [node]
+        while isinstance(chain[-1].left, ast.BinOp) and _family(chain[-1].left.op) is _family(node.op) is not None:
+            chain.append(chain[-1].left)
+        self.nodes += len(chain) - 1
+        result = self.translate(chain[-1].left, depth + 1)
+        for link in reversed(chain):
+            result = self._combined(link, result, self.translate(link.right, depth + 1))
+        return result
+
+    def _combined(self, node: ast.BinOp, left: Expression, right: Expression) -> Expression:
         match node.op:
             case ast.Add():
                 return add(left, right)
@@ -143,7 +163,7 @@ def parse(source: str) -> Expression:
     if len(stripped) > MAXIMUM_LENGTH:
         raise refuse(stripped[:40], f"longer than {MAXIMUM_LENGTH} characters")
     try:
-        with warnings.catch_warnings():
+        with _warnings, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(stripped, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -64,7 +64,7 @@ class ScalarFunction:
 
     Notes
     -----
-    Functions made of text are equal when their canonical names are equal; callables when they are the same object.
+    Functions made of text are equal when their canonical names are equal; callables when the objects are.
     """
 
     name: str
@@ -113,11 +113,11 @@ class ScalarFunction:
         if not isinstance(other, ScalarFunction):
             return NotImplemented
         if self.expression is None or other.expression is None:
-            return self.value is other.value and (self.slope, self.kinks) == (other.slope, other.kinks)
+            return (self.value, self.slope, self.kinks) == (other.value, other.slope, other.kinks)
         return self.name == other.name
 
     def __hash__(self) -> int:
-        return hash(self.name) if self.expression is not None else id(self.value)
+        return hash(self.name if self.expression is not None else self.kinks)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.expression is not None:
@@ -277,7 +277,10 @@ def _from_expression(expression: Expression) -> ScalarFunction:
 
 @lru_cache(maxsize=512)
 def _from_text(source: str) -> ScalarFunction:
-    return _from_expression(parse(source))
+    function = _from_expression(parse(source))
+    # The canonical text may be longer than what was given, and has to be readable itself.
+    parse(function.name)
+    return function
 
 
 def scalar_function(spec: str | Callable[[Any], Any] | ScalarFunction) -> ScalarFunction:

@@ -11,7 +11,7 @@ from gradstep.problem import Problem
 from gradstep.theory.bulk import BulkModel
 from gradstep.theory.groups import RowLaw
 
-__all__ = ["check_labels", "check_models", "check_refine", "models_for", "nonnegative", "positive"]
+__all__ = ["check_labels", "check_models", "check_refine", "finite", "models_for", "nonnegative", "positive"]
 
 Array = NDArray[np.float64]
 
@@ -32,17 +32,25 @@ def nonnegative(field: str, value: ArrayLike) -> Array:
     return array
 
 
+def finite(field: str, value: ArrayLike) -> Array:
+    """Return ``value`` as floats, or raise `InvalidInput` unless all are finite."""
+    array = np.asarray(value, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise InvalidInput(field, value, "finite")
+    return array
+
+
 def check_refine(refine: object) -> None:
     """Raise `InvalidInput` unless ``refine`` is a small positive integer."""
-    if isinstance(refine, bool) or not isinstance(refine, int) or not 1 <= refine <= 16:
+    if isinstance(refine, bool) or not isinstance(refine, (int, np.integer)) or not 1 <= refine <= 16:
         raise InvalidInput("refine", refine, "an integer in [1, 16]")
 
 
 def check_models(rows: object, bulk: object) -> None:
     """Raise `InvalidInput` unless both are names of models, or None."""
-    if rows not in (None, "network", "isotropic"):
+    if rows is not None and not (isinstance(rows, str) and rows in ("network", "isotropic")):
         raise InvalidInput("rows", rows, "'network' or 'isotropic'")
-    if bulk not in (None, "structured", "isotropic"):
+    if bulk is not None and not (isinstance(bulk, str) and bulk in ("structured", "isotropic")):
         raise InvalidInput("bulk", bulk, "'structured' or 'isotropic'")
 
 

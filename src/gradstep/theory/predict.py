@@ -72,7 +72,8 @@ def predict(
         Directions of the rows off the spike: those of the step's own samples, as in the real network (default with
         ``rows="network"``), or all alike, as in the spiked random features model (default otherwise).
     refine : int, optional
-        Multiplies the number of quadrature nodes; compare with 1 to see the discretisation error.
+        Multiplies the number of quadrature nodes; compare with 1 to see the discretisation error. The papers' limiting
+        equations are closed, or refine themselves to 1e-10 and better: it changes nothing there.
 
     Returns
     -------
@@ -110,8 +111,10 @@ def predict_many(
     Raises
     ------
     InvalidInput, NotConverged
-        As in `predict`, for the first problem that fails.
+        As in `predict`, for a problem that fails.
     """
+    if isinstance(problems, Problem) or not isinstance(problems, Iterable):
+        raise InvalidInput("problems", problems, "an iterable of gradstep.Problem")
     problems = list(problems)
     check_models(rows, bulk)
     check_refine(refine)
@@ -120,7 +123,8 @@ def predict_many(
     for index, problem in enumerate(problems):
         if not isinstance(problem, Problem):
             raise InvalidInput("problem", problem, "a gradstep.Problem")
-        limit = limiting_prediction(problem) if problem.is_limit and rows != "network" else None
+        closed = problem.is_limit and rows != "network" and bulk != "structured"
+        limit = limiting_prediction(problem) if closed else None
         if limit is not None:
             results[index] = {0: (1.0, limit)}
             continue
@@ -185,6 +189,8 @@ def _prepared(
     if kappa[0] > 0:
         # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
         kappa, target = _mirrored(kappa), _mirrored(target)
+    # All predictions that share these tables hand them out.
+    kappa.flags.writeable = target.flags.writeable = False
     return _Prepared(literal, tables, shrinkage, shape, spike_strength, bulk_variance, kappa, target)
 
 

@@ -10,10 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, gaussian_rule
+from gradstep.gaussian.panels import resolved_panels
 
 __all__ = ["Residual", "residual_law"]
 
 Array = NDArray[np.float64]
+
+#: Panels of the rule that serves for most teachers, and the relative error of a moment up to which it does.
+_PANEL, _CLOSE = 2.0, 1e-5
+#: Standard deviations of a projection that are covered; nodes that weigh less than the smallest are left out, unless
+#: the teacher is so large there.
+_RANGE, _LEAST_WEIGHT, _NOTHING = 12.0, 1e-13, 1e-300
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,22 @@ class Residual:
         return self.mean(self.residual**2)
 
 
+def _resolved(teacher: ScalarFunction) -> tuple[Array, Array, Array]:
+    """Return nodes, weights and values of the teacher: few, if more find the same mean square and fourth moment."""
+    few, many = (
+        gaussian_rule(breakpoints, resolution=_PANEL, order=order, half_range=_RANGE)
+        for breakpoints, order in ((teacher.kinks, 8), (resolved_panels(teacher, teacher.kinks, _RANGE).edges, 20))
+    )
+    (u, weight), (fine, fine_weight) = few, many
+    values, fine_values = np.asarray(teacher(u)), np.asarray(teacher(fine))
+    if all(
+        math.isclose(float(weight @ values**power), float(fine_weight @ fine_values**power), rel_tol=_CLOSE)
+        for power in (2, 4)
+    ):
+        return u, weight, values
+    return fine, fine_weight, fine_values
+
+
 @lru_cache(maxsize=128)
 def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float) -> Residual:
     """Return the law of ``(u, f*(u) - offset + noise)``.
@@ -52,13 +75,19 @@ def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float) 
     Returns
     -------
     Residual
+
+    Raises
+    ------
+    NotConverged
+        If the teacher varies too fast to be resolved.
     """
-    u, weight = gaussian_rule(teacher.kinks, resolution=2.0, order=8, half_range=8.0)
-    residual = teacher(u) - offset
+    u, weight, labels = _resolved(teacher)
+    residual = labels - offset
     if noise_variance > 0:
         z, z_weight = np.polynomial.hermite_e.hermegauss(20)
         z_weight = z_weight / z_weight.sum()
         residual = (residual[:, None] + math.sqrt(noise_variance) * z).ravel()
         u, weight = np.repeat(u, len(z)), (weight[:, None] * z_weight).ravel()
-    kept = weight > 1e-13
+    fourth = weight * residual**4
+    kept = weight + fourth / max(fourth.sum(), _NOTHING) > _LEAST_WEIGHT
     return Residual(u[kept], residual[kept], weight[kept] / weight[kept].sum())

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction
-from gradstep.theory.arguments import nonnegative, positive
+from gradstep.theory.arguments import finite, nonnegative, positive
 from gradstep.theory.random_features import (
     RandomFeatures,
     bulk_resolvent,
@@ -92,11 +92,17 @@ def gradient_norm_squared(teacher_linear: ArrayLike, label_variance: ArrayLike, 
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range.
     """
     ratio = np.asarray(step_sample_ratio, dtype=np.float64)
     if not (ratio > 0).all():
         raise InvalidInput("step_sample_ratio", step_sample_ratio, "> 0, or inf")
-    return np.asarray(np.square(teacher_linear) + np.asarray(label_variance) / ratio)
+    square = nonnegative("label_variance", label_variance)
+    return np.asarray(np.square(finite("teacher_linear", teacher_linear)) + square / ratio)
 
 
 def _initial_row_variance(eta: Array, mu1_squared: Array, width: ArrayLike | None) -> Array:
@@ -176,9 +182,9 @@ def small_step(
     """
     eta, mu1, mu2_squared, mu1_star = np.broadcast_arrays(
         nonnegative("step_size", step_size),
-        np.asarray(activation_linear, dtype=np.float64),
-        np.asarray(activation_nonlinear, dtype=np.float64),
-        np.asarray(teacher_linear, dtype=np.float64),
+        finite("activation_linear", activation_linear),
+        nonnegative("activation_nonlinear", activation_nonlinear),
+        finite("teacher_linear", teacher_linear),
     )
     initial = random_features(
         sample_ratio=sample_ratio,
@@ -195,7 +201,7 @@ def small_step(
         teacher_second_moment = mu1_star**2 + np.asarray(teacher_unlearned)
     theta_squared = gradient_norm_squared(
         mu1_star,
-        np.asarray(teacher_second_moment) + noise_variance,
+        nonnegative("teacher_second_moment", teacher_second_moment) + noise_variance,
         sample_ratio if step_sample_ratio is None else step_sample_ratio,
     )
     mu1_squared = mu1**2
@@ -288,10 +294,16 @@ def gain_many_samples(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range.
     """
-    psi2, lam, eta = positive("width_ratio", width_ratio), positive("penalty", penalty), np.asarray(step_size)
-    mu1_squared, mu2_squared = np.square(activation_linear), np.asarray(activation_nonlinear)
-    mu1_star = np.asarray(teacher_linear)
+    psi2, lam, eta = positive("width_ratio", width_ratio), positive("penalty", penalty), finite("step_size", step_size)
+    mu1_squared = np.square(finite("activation_linear", activation_linear))
+    mu2_squared = nonnegative("activation_nonlinear", activation_nonlinear)
+    mu1_star = finite("teacher_linear", teacher_linear)
     q = lam + mu2_squared
     g, g_slope = bulk_resolvent(q, mu1_squared, psi2)
     drop, drop_slope = _captured(g, g_slope, eta, mu1_squared, mu1_star, 1 + eta**2 * mu1_squared * mu1_star**2)
@@ -318,15 +330,21 @@ def gain_wide_coefficient(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range.
     """
-    psi1, eta = positive("sample_ratio", sample_ratio), np.asarray(step_size)
-    mu1_squared, mu2_squared = np.square(activation_linear), positive("activation_nonlinear", activation_nonlinear)
+    psi1, eta = positive("sample_ratio", sample_ratio), finite("step_size", step_size)
+    mu1_squared = np.square(finite("activation_linear", activation_linear))
+    mu2_squared = positive("activation_nonlinear", activation_nonlinear)
     # kappa ~ psi2 k with psi1 = mu2^2/k + mu1^2/(k + mu1^2): the positive root of a quadratic in k.
     half = (psi1 * mu1_squared - mu1_squared - mu2_squared) / (2 * psi1)
     root = np.sqrt(half**2 + mu1_squared * mu2_squared / psi1)
     k = np.where(half > 0, mu1_squared * mu2_squared / psi1 / (root + np.abs(half)), root + np.abs(half))
     slope = (psi1 / k) / (mu2_squared / k**2 + mu1_squared / (k + mu1_squared) ** 2)
-    strength = eta**2 * mu1_squared**2 * np.asarray(teacher_linear) ** 4
+    strength = eta**2 * mu1_squared**2 * finite("teacher_linear", teacher_linear) ** 4
     return np.asarray(2 * strength * slope * k**2 / (k + mu1_squared) ** 3)
 
 
@@ -358,6 +376,11 @@ def gain_unbounded_step(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        As :func:`small_step`.
     """
     initial = random_features(
         sample_ratio=sample_ratio,
@@ -435,6 +458,11 @@ def spike_spectrum(
     :math:`W_1W_1^\top` is a Wishart matrix without one of its neurons, plus :math:`vv^\top` with
     :math:`|v|^2=V=\omega+\eta^2\mu_1^2\theta^2`. For :math:`(V-1)^2>\psi_2` the largest eigenvalue is
     :math:`V(1+\psi_2/(V-1))`.
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range.
     """
     psi2 = positive("width_ratio", width_ratio)
     eta, mu1_squared = nonnegative("step_size", step_size), np.square(activation_linear)

@@ -37,8 +37,13 @@ def first_gradient(W0: Array, W1: Array, eta: float) -> Array:
     Returns
     -------
     ndarray, shape (d, N)
+
+    Raises
+    ------
+    InvalidInput
+        On a learning rate that is not positive.
     """
-    return np.asarray((W1 - W0) / (eta * np.sqrt(W0.shape[1])))
+    return np.asarray((W1 - W0) / (positive("eta", eta) * np.sqrt(W0.shape[1])))
 
 
 def published_first_gradient(W0: Array, W1: Array, n: int) -> Array:

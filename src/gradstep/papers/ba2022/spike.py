@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.ba2022.coefficients import coefficients
+from gradstep.theory.arguments import nonnegative
 from gradstep.theory.small_step import SpikeSpectrum, gradient_norm_squared, spike_spectrum
 
 __all__ = ["outlier", "theta", "threshold"]
@@ -33,7 +34,7 @@ def theta(
     ndarray
     """
     values = coefficients(sigma_star, sigma_star, centred=centred)
-    variance = values.second_moment + np.square(np.asarray(sigma_eps, dtype=np.float64))
+    variance = values.second_moment + np.square(nonnegative("sigma_eps", sigma_eps))
     return np.asarray(np.sqrt(gradient_norm_squared(values.mu1_star, variance, psi1)))
 
 

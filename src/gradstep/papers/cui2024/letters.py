@@ -34,6 +34,7 @@ In both cases :math:`\theta_{\cdot l}=\Theta\hat\theta_{\cdot l}` and :math:`\ps
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,7 +47,7 @@ from scipy.optimize import root
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, gaussian_rule, scalar_function, smoothed
 from gradstep.papers.cui2024.spiked import equivalent_srf
-from gradstep.theory.arguments import nonnegative, positive
+from gradstep.theory.arguments import finite, nonnegative, positive
 
 __all__ = [
     "Bulk",
@@ -67,6 +68,10 @@ TOLERANCE = 1e-10
 _WARM_UP = 60
 _ORDER = 12
 _HALF_RANGE = 8.0
+#: Distances of the teacher's nearest pole that a panel covers.
+_POLE_DISTANCES = 1.5
+#: Nodes of the product rule over all spikes.
+_MOST_NODES = 2**21
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +144,7 @@ class Letters:
             strengths=strength,
             variances=np.broadcast_to(positive("variances", variances), share.shape),
             alignments=gamma,
-            biases=np.broadcast_to(np.asarray(biases, dtype=np.float64), share.shape),
+            biases=np.broadcast_to(finite("biases", biases), share.shape),
         )
 
 
@@ -167,7 +172,14 @@ def stepped_letters(
     -------
     Letters
         :math:`r_u=ur` and :math:`c_u=1+u^2(c-1)`.
+
+    Raises
+    ------
+    InvalidInput
+        On an activation that is not odd, and as `equivalent_srf` and `Letters.of`.
     """
+    if (activation := scalar_function(sigma)).parity != "odd":
+        raise InvalidInput("sigma", activation.name, "an odd activation, whose steps do not stretch the rows")
     model = equivalent_srf(sigma, sigma_star, eta_tilde=eta_tilde, alpha0=alpha0, sigma_eps=sigma_eps)
     values = np.array(list(vocabulary), dtype=np.float64)
     return Letters.of(
@@ -221,15 +233,20 @@ def _tables(sigma: ScalarFunction, sigma_star: ScalarFunction, letters: Letters)
         kinks = (
             [kink / gamma for kink in sigma_star.kinks] if abs(gamma) > 1e-9 and letters.alignments.size == 1 else []
         )
+        # The teacher, seen through the rest of its argument; panels of this many pole distances resolve it.
+        sharpest = _POLE_DISTANCES * math.hypot(sigma_star.pole_distance, 3 * rest) / max(abs(gamma), 1e-9)
         widths = [0.0, *(sign * rest * scale for sign in (-1, 1) for scale in (0.5, 2, 8))]
         rules.append(
             gaussian_rule(
                 [kink + width for kink in kinks for width in widths],
-                resolution=4 / (1 + steepness),
+                resolution=min(4 / (1 + steepness), sharpest),
                 order=_ORDER,
                 half_range=_HALF_RANGE,
             )
         )
+    if (numbers := math.prod(len(nodes) for nodes, _ in rules)) > _MOST_NODES:
+        advice = "Use fewer spikes, or functions that vary more slowly."
+        raise NotConverged("resolution along the spikes", numbers, _MOST_NODES, advice)
     kappa = np.array(list(itertools.product(*(nodes for nodes, _ in rules)))).T
     weight = np.prod(np.array(list(itertools.product(*(weights for _, weights in rules)))), axis=1)
     centre = letters.strengths @ kappa + letters.biases[:, None]

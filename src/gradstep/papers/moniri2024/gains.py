@@ -38,6 +38,7 @@ from gradstep.gaussian import ScalarFunction, hermite_coefficients, moments, sca
 from gradstep.papers.moniri2024.features import smoothed_powers
 from gradstep.papers.moniri2024.resolvent import Traces, limiting_traces
 from gradstep.problem import InitialWeights
+from gradstep.theory.arguments import nonnegative, positive
 
 __all__ = [
     "Delta",
@@ -112,9 +113,9 @@ def direction(
         raise InvalidInput("sigma_star", str(sigma_star), "a teacher of mean zero")
     if abs(student.derivative_mean) <= _ZERO * math.sqrt(student.second_moment):
         raise InvalidInput("sigma", str(sigma), "an activation with c_1 != 0")
-    phi = np.asarray(phi, dtype=np.float64)
+    phi = positive("phi", phi)
     c_1 = student.derivative_mean
-    square = target.second_moment + np.square(sigma_eps)
+    square = target.second_moment + np.square(nonnegative("sigma_eps", sigma_eps))
     own = 0.0
     if residual == "y - f":
         square, own = square + student.second_moment, c_1**2

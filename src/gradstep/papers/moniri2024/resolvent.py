@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
+from gradstep.theory.arguments import nonnegative
 
 __all__ = ["L_te_0", "L_tr_0", "Traces", "limiting_traces", "published_system", "traces"]
 
@@ -293,5 +294,6 @@ def _initial(
     linear = target.linear**2
     # A mean of the teacher is fitted, at no cost, when the activation has one too.
     seen = abs(moments(scalar_function(sigma)).mean) > 1e-9
-    rest = target.nonlinear_second_moment + (0.0 if seen else target.mean**2) + np.square(sigma_eps)
+    constant = 0.0 if seen else target.mean**2
+    rest = target.nonlinear_second_moment + constant + np.square(nonnegative("sigma_eps", sigma_eps))
     return found.s2 * linear + found.t * rest, found.ds2 * linear + found.dt * rest

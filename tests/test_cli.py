@@ -21,7 +21,7 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner, Result
 
-from gradstep.cli import app
+from gradstep.cli import app, output
 from gradstep.cli.grid import build_grid
 from gradstep.cli.ranges import parse_numbers, parse_seeds, parse_step
 from gradstep.errors import InvalidInput, NotConverged
@@ -717,3 +717,40 @@ def test_help_loads_no_drawing_library() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "False False"
+
+
+# --- tables, and two dialects of one file --------------------------------------------------------------------------
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_table_is_whole_on_a_terminal_of_any_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"quantity_{k}" for k in range(8)]
+    rows = [["100", *(f"{0.123456 * k:.6g}" for k in range(7))]]
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stdout", _Terminal())
+    output.print_table(output.Table(names, rows))
+    shown = sys.stdout.getvalue()
+    assert "…" not in shown
+    assert all(cell in shown for cell in (*names, *rows[0]))
+    assert ("┃" in shown or "│" in shown) == (columns == 200)
+
+
+def test_lists_in_a_settings_file_are_ranges(tmp_path: Path) -> None:
+    path = tmp_path / "problem.toml"
+    path.write_text("[problem]\nn = [20, 30]\neta = [0.0, 1.0]\nd = 16\nwidth = 24\nn_step = 32\n")
+    results = run_json("predict", "--settings", str(path))["predictions"]
+    assert [(r["problem"]["n"], r["problem"]["eta"]["coefficient"]) for r in results] == [
+        (20, 0.0), (20, 1.0), (30, 0.0), (30, 1.0)
+    ]  # fmt: skip
+
+
+def test_what_is_too_much_is_named() -> None:
+    result = run("simulate", "--d", "10000", "--width", "10000", "--n-step", "1000000000000", "--n", "100")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: n_step: got 1000000000000")
+    assert run("tune", "--bounds", "ridge").stderr.startswith("error: bounds: got 'ridge'")

@@ -348,6 +348,12 @@ class Problem:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def output_factor(self) -> float:
+        """Prefactor of the sum over neurons in the step's residual, at a finite width: ``1/N`` or ``1/sqrt(N)``."""
+        width = float(self.width)  # type: ignore[arg-type]
+        return 1 / width if self.output_scale == "1/N" else 1 / math.sqrt(width)
+
     # --- the conventions of the papers ---------------------------------------------------------------------------
 
     @classmethod

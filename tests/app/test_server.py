@@ -1,12 +1,15 @@
 """The interface behind the page: its numbers are the library's, and what it refuses."""
 
+import asyncio
 import json
 import math
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import ExitStack, closing
 from functools import partial
 
@@ -18,7 +21,7 @@ import pytest
 import gradstep as gs
 from gradstep.app.presets import elsewhere, presets
 from gradstep.app.regimes import regime_of, verdict
-from gradstep.app.server import serve
+from gradstep.app.server import _together, serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
 from gradstep.errors import InvalidInput
 from gradstep.papers.figure import load_figures
@@ -185,10 +188,11 @@ CODES = [
     ("eta", changed(d=40, eta={"coefficient": 1.0, "exponent": 0.3, "of": "n"}, n_step="inf")),
     ("alpha", changed(d=40, readout={"-1": 0.5, "1": 0.5})),
     ("ridge", changed(d="inf", ridge={"per_n": 0.1})),
+    ("ridge", changed(d=40, ridge=3.0)),
 ]
 
 
-@pytest.mark.parametrize(("name", "setting"), CODES, ids=[name for name, _ in CODES])
+@pytest.mark.parametrize(("name", "setting"), CODES)
 def test_code_gives_the_numbers_of_the_page(api, capsys, name, setting):
     line = {"name": name, "count": 3} | ({"from": 0.1, "to": 1.0, "scale": "log"} if name == "ridge" else {})
     code = api.post("/api/code", json={"problems": [setting, setting], "axis": line}).json()["code"]
@@ -314,6 +318,7 @@ def test_simulation_is_that_of_the_library(api):
         ({"seeds": 10**6}, "seeds"),
         ({"problem": changed(n_step="inf")}, "n_step"),
         ({"problem": changed(d=100_000)}, "d"),
+        ({"problem": changed(d="inf"), "d": "inf"}, "d"),
         ({"axis": AXIS | {"count": 41}}, "axis.count"),
     ],
 )
@@ -460,6 +465,64 @@ def test_ctrl_c_says_what_has_ended():
         os.killpg(serving.pid, signal.SIGINT)
         _, said = serving.communicate(timeout=30)
     assert (serving.returncode, said) == (130, "interrupted; the page is no longer served\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("best", {"problem": changed(d=1000, activation="relu"), "over": ["ridge", "eta"]}),
+        ("simulate", request(changed(d=400)) | {"seeds": 100}),
+        ("curves", {"problem": changed(activation="cos"), "axis": {"name": "n", "count": 200}}),
+        (None, None),
+    ],
+    ids=["best", "simulate", "curves", "half a body"],
+)
+def test_ctrl_c_ends_what_is_under_way(path, body):
+    command = [sys.executable, "-m", "gradstep", "app", "--no-browser", "--port", "0", "--workers", "1"]
+    hearing = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hearing
+    ) as serving:
+        port = int(re.search(r":(\d+)/", serving.stdout.readline())[1])
+        with socket.create_connection(("127.0.0.1", port)) as asking:
+            sent = json.dumps(body).encode() if path else b"{"
+            head = (
+                f"POST /api/{path or 'best'} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
+            )
+            asking.sendall(head.encode() + f"content-length: {max(len(sent), 5)}\r\n\r\n".encode() + sent)
+            time.sleep(4)
+            os.killpg(serving.pid, signal.SIGINT)
+            _, said = serving.communicate(timeout=60)
+    assert serving.returncode == 130
+    assert "Traceback" not in said, said
+    assert said.endswith("interrupted; the page is no longer served\n"), said
+
+
+def test_parts_of_an_answer_that_fails_are_not_begun():
+    begun = []
+
+    async def fails():
+        raise ValueError("no")
+
+    async def waits():
+        await asyncio.sleep(0.2)
+        begun.append(True)
+
+    async def run():
+        with pytest.raises(ValueError, match="no"):
+            await _together(fails(), waits())
+        await asyncio.sleep(0.4)
+
+    asyncio.run(run())
+    assert not begun
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+def test_all_addresses_at_once_are_refused(host):
+    with pytest.raises(InvalidInput) as raised:
+        serve(host=host, browser=False)
+    assert raised.value.field == "host"
 
 
 def test_an_address_of_another_machine_is_named():

@@ -207,3 +207,19 @@ def test_bins_keep_equal_projections_together():
     np.testing.assert_allclose(bins.target, [0.0, 1.0, 4.0])
     np.testing.assert_allclose(bins.learned, [0.0, -1.0, -2.0])
     np.testing.assert_allclose(bins.weight, [50, 30, 20])
+
+
+def test_a_column_of_labels_is_diagnosed_as_it_was_fitted():
+    random = np.random.default_rng(1)
+    X = random.standard_normal((300, 5))
+    y = np.where(X[:, 0] > 0, "yes", "no")[:, None]
+    model = gs.OneStepClassifier(width=30, random_state=0).fit(X, y)
+    assert model.diagnose(X, y).gain == model.diagnose(X, y[:, 0]).gain
+
+
+def test_flags_of_numpy_are_flags():
+    X = np.random.default_rng(2).standard_normal((40, 3))
+    plain = gs.OneStepRegressor(width=10, whiten=True, sample_split=True, random_state=0).fit(X, X[:, 0])
+    flags = {"whiten": np.bool_(True), "sample_split": np.bool_(True)}
+    same = gs.OneStepRegressor(width=10, random_state=0, **flags).fit(X, X[:, 0])
+    np.testing.assert_array_equal(plain.predict(X), same.predict(X))

@@ -157,3 +157,31 @@ def test_bad_input_is_refused(features, reals):
 def test_fits_that_do_not_converge_are_refused(features, reals):
     with pytest.raises(NotConverged, match="convex fit"):
         fit_convex(features[0], reals, loss="absolute", ridge=1e-3, tolerance=1e-12, maximum_iterations=50)
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("seeds", {"seeds": [0.5, 0.9]}),
+        ("seeds", {"seeds": []}),
+        ("seeds", {"seeds": [-1]}),
+        ("seeds", {"seeds": np.array(2.5)}),
+        ("test_samples", {"test_samples": 0}),
+    ],
+)
+def test_measurements_of_no_network_are_refused(field, changes):
+    problem = gs.Problem(activation="tanh", teacher="sin", d=5, width=6, n_step=7, n=8, eta=1.0, ridge=1.0)
+    with pytest.raises(InvalidInput) as raised:
+        convex_measurement(problem, **({"seeds": [0]} | changes))
+    assert raised.value.field == field
+    assert convex_measurement(problem, 2, test_samples=10).seeds == (0, 1)
+
+
+def test_labels_that_do_not_fit_are_refused(features):
+    for field, options in (
+        ("labels", {"labels": np.ones(3), "ridge": 1.0}),
+        ("ridge", {"labels": features[1], "ridge": "a"}),
+    ):
+        with pytest.raises(InvalidInput) as raised:
+            fit_convex(features[0], loss="square", **options)
+        assert raised.value.field == field

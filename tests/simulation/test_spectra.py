@@ -113,3 +113,11 @@ def test_infinite_sizes_are_refused() -> None:
         first_layer(PROBLEM.replace(n_step=math.inf), 0)
     with pytest.raises(InvalidInput, match="d"):
         measure_weights(gs.Problem.cui2024(alpha=2, alpha0=1, eta_tilde=1, lam=0.1), 0)
+
+
+@pytest.mark.parametrize("measure", [measure_features, measure_weights])
+def test_seeds_and_numbers_that_are_none_are_refused(measure) -> None:
+    for field, arguments in (("seeds", {"seed": -1}), ("leading", {"seed": 0, "leading": -1})):
+        with pytest.raises(InvalidInput) as raised:
+            measure(PROBLEM, **arguments)
+        assert raised.value.field == field

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import gradstep as gs
 from gradstep.cli import app
 from gradstep.cli.sweeping import read_design
+from gradstep.errors import InvalidInput
 from gradstep.sweeps import (
     Cluster,
     State,
@@ -385,6 +386,17 @@ def test_values_that_vary_take_the_place_of_the_problem_s(tmp_path):
     assert [(p.n, p.ridge, p.width) for k in range(design.points) for p in design.problems(k)] == [
         (20, 0.5, 16), (40, 0.5, 16)
     ]  # fmt: skip
+
+
+def test_a_step_size_may_be_text_wherever_it_is(tmp_path):
+    path = tmp_path / "settings.toml"
+    numbers = "".join(line for line in HEAD.splitlines(True) if not line.startswith("eta"))
+    path.write_text(numbers + 'eta = "2*N^0.5"\n')
+    design = read_design(path, {"seeds": 0})
+    assert design.problems(0)[0].eta == gs.Step(2.0, 0.5)
+    path.write_text(numbers + 'eta = "N^0:0.5:3"\n')
+    with pytest.raises(InvalidInput, match="eta"):
+        read_design(path, {"seeds": 0})
 
 
 def test_the_help_names_the_tables_of_a_settings_file():

@@ -242,3 +242,44 @@ def test_networks_follow_the_constant_that_they_drew(eta):
     assert abs(errors.mean() - prediction.test_error) < 4 * errors.std(ddof=1) / math.sqrt(240)
     spread = gs.predict_spread(problem).test_error
     assert abs(math.log(spread / errors.std(ddof=1))) < 4 * 1.2 / math.sqrt(480)
+
+
+@pytest.mark.parametrize("letters", [{-5.0: 0.5, 5.0: 0.5}, {-1.0: 0.25, 3.0: 0.5, -5.0: 0.25}])
+def test_a_small_output_is_one_of_order_one_in_other_units(letters):
+    """Letters a with the scale 1/N are letters a/sqrt(N) with 1/sqrt(N), and a step sqrt(N) times as long."""
+    for d, off in ((100, 0.02), (1600, 0.002)):
+        small = gs.Problem(
+            activation="tanh", teacher="sin", d=d, width=d, n_step=3 * d, n=2 * d, eta=gs.Step(0.2, 0.5),
+            ridge=0.02 * d, noise=0.1, readout=letters,
+        )  # fmt: skip
+        root = math.sqrt(d)
+        other = small.replace(
+            readout={a / root: share for a, share in letters.items()}, eta=gs.Step(0.2, 1.0), output_scale="1/sqrt(N)"
+        )
+        one, two = gs.predict(small), gs.predict(other)
+        assert one.alignment == pytest.approx(two.alignment, rel=1e-12)
+        assert one.spike_strength == pytest.approx(two.spike_strength, rel=1e-12)
+        assert one.bulk_variance == pytest.approx(two.bulk_variance, rel=1e-12)
+        # One counts the output's common direction with the rows, the other with the spike: orders in 1/d apart.
+        for quantity in ("test_error", "train_error", "train_loss"):
+            assert getattr(one, quantity) == pytest.approx(getattr(two, quantity), rel=off), quantity
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"teacher": "0.1*sin(x)", "readout": "constant", "eta": gs.Step(10.0, 0.5), "noise": 0.01},
+        {"teacher": "0.2*sin(x)", "eta": gs.Step(5.0, 0.5), "noise": 0.02},
+        {"readout": {-5.0: 0.5, 5.0: 0.5}, "eta": gs.Step(0.2, 0.5)},
+    ],
+)
+def test_labels_smaller_than_the_initial_output_can_be(changes):
+    """Without the output's part in the gradient, alignment and spike are up to 40 % off here."""
+    settings = {"activation": "tanh", "teacher": "sin", "noise": 0.1, "readout": "gaussian"} | changes
+    problem = gs.Problem(d=120, width=120, n_step=360, n=240, ridge=2.4, **settings)
+    theory, network = gs.predict(problem), gs.simulate(problem, seeds=150)
+    assert abs(network.z_score("alignment", theory.alignment)) < 4
+    for quantity, bias in (("spike_strength", 0.03), ("test_error", 0.03), ("train_error", 0.03)):
+        off = network.mean(quantity) - getattr(theory, quantity)
+        assert abs(off) < 3 * network.standard_error(quantity) + bias * getattr(theory, quantity), quantity

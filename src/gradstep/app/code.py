@@ -93,7 +93,9 @@ def _function(letter: str, setting: Mapping[str, Any], name: str) -> str:
     if step.get("of", "width") == "n":
         coefficient += f" * ({of_size('n')} / {of_size('width')}) ** {exponent}"
     ridge = setting["ridge"]
-    unit, penalty = next(iter(ridge.items())) if isinstance(ridge, Mapping) else ("", repr(ridge))
+    # Along an axis a penalty is one per dimension, whatever it is here.
+    plain = "per_d" if name == "ridge" else ""
+    unit, penalty = next(iter(ridge.items())) if isinstance(ridge, Mapping) else (plain, repr(ridge))
     penalty = variable if name == "ridge" else repr(penalty) if unit else penalty
     factor = {"per_n": of_size("n"), "per_width": of_size("width"), "per_d": "" if infinite else "d"}.get(unit, "")
     product = f"{penalty} * {factor}" if factor else penalty

@@ -138,9 +138,12 @@ class _Limits:
                 raise _Refused(413, f"A request has at most {_LARGEST_BODY} bytes.")
             return message
 
+        begun = False
+
         async def secured(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_SECURITY.items()]
+                begun, message["headers"] = True, [*message["headers"], *_SECURITY.items()]
             await send(message)
 
         try:
@@ -149,6 +152,9 @@ class _Limits:
             if origin is not None and origin != f"http://{headers.get('host')}":
                 raise _Refused(403, "This server answers its own page only.")
             await self._app(scope, counted, secured)
+        except asyncio.CancelledError:  # the server ends
+            if not begun:
+                await _Reply({"error": {"message": "The server has ended."}}, 503)(scope, receive, secured)
         except _Refused as refused:
             await _Reply(refused.body, refused.status)(scope, receive, secured)
 
@@ -191,6 +197,16 @@ async def _unless_gone(request: Request, work: Awaitable[Any]) -> Any:
             task.cancel()
 
 
+async def _together(*parts: Awaitable[Any]) -> list[Any]:
+    """Wait for all parts of an answer; if one fails, what has not begun never does."""
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
 Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
 
 
@@ -229,7 +245,7 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
     async def curves(request: Mapping[str, Any]) -> Any:
         parts = len(theory)
         asked = [theory.ask("answers:curve_part", request, part, parts) for part in range(parts)]
-        now, *found = await asyncio.gather(theory.ask("answers:here", request), *asked)
+        now, *found = await _together(theory.ask("answers:here", request), *asked)
         curve: dict[str, list[Any]] = {}
         for name in ("x", "test_error", "train_error"):
             curve[name] = [None] * sum(len(part[name]) for part in found)
@@ -383,9 +399,12 @@ def serve(
     Raises
     ------
     InvalidInput
-        If the address cannot be listened on.
+        If the address cannot be listened on, or stands for all addresses: the page is answered under its own only.
     """
 
+    if host in ("", "0.0.0.0", "::"):
+        allowed = "one address of this machine, under which others ask for the page (hostname -I lists them)"
+        raise InvalidInput("host", host, allowed)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

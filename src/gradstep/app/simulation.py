@@ -58,6 +58,8 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
     if isinstance(seeds, bool) or not isinstance(seeds, int) or not 2 <= seeds <= _MOST_SEEDS:
         raise InvalidInput("seeds", seeds, f"an integer from 2 to {_MOST_SEEDS}")
     d = setting.get("d") if setting.get("d") not in ("inf", "infinity") else request.get("d", 200)
+    if d in ("inf", "infinity", math.inf):
+        raise InvalidInput("d", d, "a finite integer >= 2: only predictions can be made in a limit")
     asked = [axis.apply({**setting, "d": d}, place) for place in axis.places]
     distinct = {digest(problem_of(s).to_dict()): s for s in asked}  # sizes are rounded
     settings = list(distinct.values())

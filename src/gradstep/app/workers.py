@@ -239,7 +239,10 @@ class Workers:
             self._waiting -= 1
 
     def _threaded(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        return asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        answer = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        # Seen, though nobody may wait for it any more when the server ends.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return answer
 
     def _retire(self, worker: _Worker, answer: asyncio.Future[Any], unwanted: bool, grace: float = 0.0) -> None:
         """Make a worker free again once its thread has let go of it; an unwanted answer ends its process."""
@@ -253,7 +256,7 @@ class Workers:
             if ended:
                 worker.kill()
             await asyncio.wait([answer])
-            gone = isinstance(answer.exception(), Gone)  # seen, though nobody waits for it any more
+            gone = isinstance(answer.exception(), Gone)
             if ended or gone:
                 await self._threaded(worker.end)
             self._idle.put_nowait(worker)

@@ -91,11 +91,12 @@ def simulate_grid(
         As `gradstep.simulation.simulate`, and before any work if a problem cannot fit in memory.
     """
     from gradstep.simulation import simulate
+    from gradstep.simulation.arguments import finite_sizes
 
     families: dict[Problem, list[int]] = {}
     for index, problem in enumerate(grid.problems):
         with naming_the_size(grid):
-            _check_finite(problem)
+            finite_sizes(problem)
         if device is None or device == "cpu":
             _check_size(problem)
         families.setdefault(problem.replace(ridge=1.0), []).append(index)
@@ -131,21 +132,18 @@ def _one_penalty(family: Measurement, problem: Problem, column: int) -> Measurem
     return dataclasses.replace(family, problem=problem, ridge=float(problem.ridge), values=values)  # type: ignore[arg-type]
 
 
-def _check_finite(problem: Problem) -> None:
-    for name in ("d", "width", "n_step", "n"):
-        value = getattr(problem, name)
-        if not isinstance(value, int):
-            raise InvalidInput(name, value, "a finite integer: only predictions can be made in a limit")
-
-
 def _check_size(problem: Problem) -> None:
     d, width = int(problem.d), int(problem.width)  # type: ignore[arg-type]
     smaller = min(width, int(problem.n))  # type: ignore[arg-type]
     # Weights before and after the step with the gradient; Gram and kernel matrices with their factors.
     needed = 8.0 * (3 * width * d + 2 * smaller**2 + 2 * width**2)
-    operations = 2.0 * int(problem.n_step) * d * width + 2.0 * int(problem.n) * width * (d + smaller)  # type: ignore[arg-type]
-    if operations > _MOST_OPERATIONS:
-        raise InvalidInput(
-            "n", problem.n, f"sizes of at most {_MOST_OPERATIONS:.0e} operations a seed (these need {operations:.1e})"
-        )
+    # Of the step and of the fit.
+    operations = {
+        "n_step": 2.0 * int(problem.n_step) * d * width,  # type: ignore[arg-type]
+        "n": 2.0 * int(problem.n) * width * (d + smaller),  # type: ignore[arg-type]
+    }
+    if (total := sum(operations.values())) > _MOST_OPERATIONS:
+        name = max(operations, key=operations.__getitem__)
+        allowed = f"sizes of at most {_MOST_OPERATIONS:.0e} operations a seed (these need {total:.1e})"
+        raise InvalidInput(name, getattr(problem, name), allowed)
     check_fits(width, needed, f"d = {d}")

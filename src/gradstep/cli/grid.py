@@ -107,8 +107,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     return problem
 
 
-def read_pairs(pairs: Sequence[str]) -> dict[str, str]:
-    """Read ``NAME=VALUE`` pairs.
+def read_pairs(pairs: Sequence[str], field: str = "set", example: str = "psi1=4") -> dict[str, str]:
+    """Read ``NAME=VALUE`` pairs of an option.
 
     Raises
     ------
@@ -120,9 +120,9 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         name, value = name.strip(), value.strip()
         if not equals or not name or not value:
-            raise InvalidInput("set", pair, "NAME=VALUE, for instance psi1=4")
+            raise InvalidInput(field, pair, f"NAME=VALUE, for instance {example}")
         if name in values:
-            raise InvalidInput("set", pair, f"{name} only once")
+            raise InvalidInput(field, pair, f"{name} only once")
         values[name] = value
     return values
 
@@ -184,6 +184,8 @@ def _read(name: str, value: Any, *, multiple: bool) -> dict[str, tuple[Any, ...]
 
 
 def _choices(name: str, value: Any, whole: bool) -> dict[str, tuple[Any, ...]]:
+    if isinstance(value, list) and value and name not in _TEXT:
+        return {name: tuple(value)}
     if not isinstance(value, str):
         return {name: (value,)}
     if name == "readout":

@@ -38,22 +38,25 @@ def print_lines(*lines: str) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table: ruled on a terminal, aligned columns under one header line otherwise."""
+    """Print a table: ruled on a terminal that is wide enough, aligned columns under one header line otherwise."""
+    cells = [list(table.header), *map(list, table.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    numeric = [_is_numeric(table, column) for column in range(len(widths))]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        ruled = RichTable()
-        for column, name in enumerate(table.header):
-            ruled.add_column(name, justify="right" if _is_numeric(table, column) else "left", no_wrap=True)
-        for index, row in enumerate(table.rows):
-            ruled.add_row(*map(Text, row), style="bold red" if index in table.emphasised else None)
-        Console().print(ruled)
-        return
-    cells = [list(table.header), *map(list, table.rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    numeric = [_is_numeric(table, column) for column in range(len(widths))]
+        console = Console()
+        # A rule and two spaces belong to each column.
+        if sum(widths) + 3 * len(widths) + 1 <= console.width:
+            ruled = RichTable()
+            for name, right in zip(table.header, numeric, strict=True):
+                ruled.add_column(name, justify="right" if right else "left", no_wrap=True)
+            for index, row in enumerate(table.rows):
+                ruled.add_row(*map(Text, row), style="bold red" if index in table.emphasised else None)
+            console.print(ruled)
+            return
     for row in cells:
         padded = [
             cell.rjust(width) if right else cell.ljust(width)

@@ -67,7 +67,8 @@ def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
             raise InvalidInput("zipped", group, "tables: [[zipped]], then one line a parameter")
     zipped = [{name: _axis(name, values) for name, values in group.items()} for group in tables["zipped"]]
     given = {name: value for name, value in changes.items() if value is not None}
-    return design_of(tables["problem"], over, zipped=zipped, **{**tables["run"], **given})
+    problem = {name: _value(name, value) for name, value in tables["problem"].items()}
+    return design_of(problem, over, zipped=zipped, **{**tables["run"], **given})
 
 
 def _axis(name: str, values: Any) -> Any:
@@ -78,6 +79,16 @@ def _axis(name: str, values: Any) -> Any:
         steps = parse_step(name, values)
         return [{"coefficient": c, "exponent": e} for c in steps.coefficients for e in steps.exponents]
     return list(parse_numbers(name, values, whole=name in _WHOLE))
+
+
+def _value(name: str, value: Any) -> Any:
+    """Return a value that all points share; a step size may be text."""
+    if name not in ("eta", "eta_tilde") or not isinstance(value, str):
+        return value
+    values = _axis(name, value)
+    if len(values) != 1:
+        raise InvalidInput(name, value, "one value under [problem]; ranges are for [over]")
+    return values[0]
 
 
 def read_shard(text: str | None) -> tuple[int, int]:

@@ -44,7 +44,7 @@ def tune_grid(grid: Grid, over: str, bounds: Sequence[str]) -> list[Tuned]:
     for axis in grid.axes:
         if axis.name in [own for name in names for own in _AXES.get(name, ())]:
             raise InvalidInput(axis.name, list(axis.values), "one value, or none: it is tuned")
-    within = {name: _bounds(name, text) for name, text in read_pairs(bounds).items()}
+    within = {name: _bounds(name, text) for name, text in read_pairs(bounds, "bounds", "ridge=0.1:10").items()}
     total = len(grid.problems)
     tuned = []
     with output.progress("problems tuned") as report, naming_the_size(grid):

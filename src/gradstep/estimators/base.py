@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -340,7 +341,14 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         X = self._inputs(X, reset=False)
         backend, layer, n = checked_backend(self.device, self.dtype), self._layer, X.shape[0]
         table = Table(X, np.empty((n, 0)), np.ones(n), self.standardisation_, rows_per_block(max(layer.weights.shape)))
-        return np.concatenate([finish(to_host(layer.features(backend, z))) for z, _ in table.blocks()])
+        parts = (finish(to_host(layer.features(backend, z))) for z, _ in table.blocks())
+        first = next(parts)
+        # Block after block into its place: all at once would take twice the memory.
+        result, done = np.empty((n, *first.shape[1:]), first.dtype), 0
+        for part in itertools.chain([first], parts):
+            result[done : done + len(part)] = part
+            done += len(part)
+        return result
 
     @property
     def weights_(self) -> Host:

@@ -7,7 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ignore]
+    check_consistent_length,
+    column_or_1d,
+)
 
 from gradstep.estimators.readout import OneStepReadout
 from gradstep.estimators.targets import class_targets
@@ -81,7 +84,7 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         return self
 
     def _target_matrix(self, y: Any) -> NDArray[np.float64]:
-        labels = np.asarray(y)
+        labels = column_or_1d(y)
         unknown = ~np.isin(labels, self.classes_)
         if unknown.any():
             raise ValueError(f"y contains labels that were not in the fit: {np.unique(labels[unknown])}.")

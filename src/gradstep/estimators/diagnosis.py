@@ -89,7 +89,7 @@ class Diagnosis:
     Parameters
     ----------
     rows, inputs, width : int
-        Rows looked at, inputs that vary, neurons.
+        Rows looked at, inputs that vary (one, if none does), neurons.
     eta, damping, step_scale, ridge : float
         As fitted; `step_scale` is the change of the pre-activations relative to what they were.
     steps : StepErrors

@@ -6,6 +6,8 @@ import math
 import numbers
 from typing import Any
 
+import numpy as np
+
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.problem import LARGEST_NUMBER, Step
@@ -65,7 +67,7 @@ def checked_damping(value: Any) -> float | None:
 
 def checked_split(value: Any) -> float:
     """Return the share of the rows that only the step sees; zero when step and fit share all rows."""
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
         return 0.5 if value else 0.0
     if not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
         raise InvalidInput("sample_split", value, "False, True or a number in (0, 1)")
@@ -74,9 +76,9 @@ def checked_split(value: Any) -> float:
 
 def checked_flag(name: str, value: Any) -> bool:
     """Return a truth value."""
-    if not isinstance(value, bool):
+    if not isinstance(value, bool | np.bool_):
         raise InvalidInput(name, value, "True or False")
-    return value
+    return bool(value)
 
 
 def checked_activation(value: Any) -> ScalarFunction:

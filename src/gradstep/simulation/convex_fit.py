@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from gradstep.convex import penalty as parse_penalty
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
+from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes
 from gradstep.simulation.backend import backend
 from gradstep.simulation.instance import TEACHER_AXIS, Sample, fit_sample, initial_readout, initial_weights, step_sample
 from gradstep.simulation.measurement import Measurement
@@ -98,8 +99,11 @@ def fit_convex(
     copies of outputs and weights, certifies the minimum.
     """
     chosen, priced = parse_loss(loss), parse_penalty(penalty)
-    if not 0 < ridge < math.inf:
+    if not isinstance(ridge, Real) or not 0 < ridge < math.inf:
         raise InvalidInput("ridge", ridge, "a finite number > 0")
+    features, labels = np.asarray(features, dtype=np.float64), np.asarray(labels, dtype=np.float64)
+    if features.ndim != 2 or labels.shape != features.shape[:1]:
+        raise InvalidInput("labels", f"shape {labels.shape}", f"one for each row of features {features.shape}")
     if chosen.kind == "margin" and not np.isin(labels, (-1.0, 1.0)).all():
         raise InvalidInput("labels", "other numbers", "-1 and 1 with a margin loss")
     n, width = features.shape
@@ -160,7 +164,7 @@ class _LabelledSample(Sample):
 
 def convex_measurement(
     problem: Problem,
-    seeds: Sequence[int],
+    seeds: int | Sequence[int],
     *,
     loss: str | Loss = "square",
     penalty: str | Penalty = "ridge",
@@ -175,8 +179,8 @@ def convex_measurement(
     ----------
     problem : Problem
         All sizes finite; ``ridge`` is the strength of the penalty.
-    seeds : sequence of int
-        Seeds; each draws the same weights and inputs as in :func:`gradstep.simulate`.
+    seeds : int or sequence of int
+        How many, or the seeds themselves; each draws the same weights and inputs as in :func:`gradstep.simulate`.
     loss, penalty, channel, flip
         As in :func:`gradstep.theory.convex_loss.convex_prediction`.
     test_samples : int
@@ -194,7 +198,7 @@ def convex_measurement(
     Raises
     ------
     InvalidInput
-        Infinite sizes, or a margin loss with real labels.
+        Infinite sizes, seeds or numbers that are none, or a margin loss with real labels.
     NotConverged
         If a fit does not converge.
     """
@@ -202,13 +206,12 @@ def convex_measurement(
     labels = labels_of(problem, channel, flip)
     if chosen.kind == "margin" and not labels.binary:
         raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
-    for name in ("d", "width", "n_step", "n"):
-        if not isinstance(getattr(problem, name), numbers.Integral):
-            raise InvalidInput(name, getattr(problem, name), "a finite integer")
-    each = [_one_seed(problem, int(seed), labels, chosen, priced, test_samples, tolerance) for seed in seeds]
+    finite_sizes(problem)
+    numbers, fresh = chosen_seeds(seeds), count("test_samples", test_samples, 1)
+    each = [_one_seed(problem, seed, labels, chosen, priced, fresh, tolerance) for seed in numbers]
     return Measurement(
         problem=problem,
-        seeds=tuple(int(seed) for seed in seeds),
+        seeds=numbers,
         ridge=float(problem.ridge),  # type: ignore[arg-type]
         values={name: np.array([one[name] for one in each]) for name in each[0]},
         versions={name: version(name) for name in ("gradstep", "numpy", "scipy")},
@@ -234,7 +237,7 @@ def _one_seed(
             weights,
             initial_readout(seed, width, problem.readout),
             noise=1.0,
-            output_factor=1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width),
+            output_factor=problem.output_factor,
         )
         weights = weights + (problem.step_size / math.sqrt(width)) * step.rows
         spike = step.linear / np.linalg.norm(step.linear)

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
+from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes
 from gradstep.simulation.backend import Array, Backend, backend, to_host
 from gradstep.simulation.instance import (
     TEACHER_AXIS,
@@ -94,16 +95,15 @@ def simulate(
     NotConverged
         If the population kernel cannot reach `kernel_tolerance`.
     """
-    sizes = _finite_sizes(problem)
-    chosen = _seeds(seeds)
+    sizes = finite_sizes(problem)
+    chosen = chosen_seeds(seeds)
     penalties, is_path = _penalties(problem, ridge)
-    if isinstance(test_samples, bool) or not isinstance(test_samples, numbers.Integral) or test_samples < 0:
-        raise InvalidInput("test_samples", test_samples, "an integer >= 0")
+    fresh = count("test_samples", test_samples)
     if not isinstance(kernel_tolerance, numbers.Real) or not 0 < kernel_tolerance < math.inf:
         raise InvalidInput("kernel_tolerance", kernel_tolerance, "a finite number > 0")
     engine = backend(device, dtype)
     step_blocks = block_count(sizes["n_step"]) if problem.step_size > 0 else 0
-    total = len(chosen) * (step_blocks + block_count(sizes["n"]) + block_count(int(test_samples)) + 1)
+    total = len(chosen) * (step_blocks + block_count(sizes["n"]) + block_count(fresh) + 1)
     done = 0
 
     def advance() -> None:
@@ -112,9 +112,7 @@ def simulate(
         if progress is not None:
             progress(done, total)
 
-    each = [
-        _one_seed(problem, seed, penalties, engine, int(test_samples), kernel_tolerance, advance) for seed in chosen
-    ]
+    each = [_one_seed(problem, seed, penalties, engine, fresh, kernel_tolerance, advance) for seed in chosen]
     values = {}
     for name in each[0]:
         stacked = np.stack([np.asarray(seed[name], dtype=float) for seed in each])
@@ -138,7 +136,7 @@ def _one_seed(
     kernel_tolerance: float,
     advance: Callable[[], None],
 ) -> dict[str, Any]:
-    sizes = _finite_sizes(problem)
+    sizes = finite_sizes(problem)
     d, width, n = sizes["d"], sizes["width"], sizes["n"]
     activation, teacher = problem.activation, problem.teacher
 
@@ -153,7 +151,7 @@ def _one_seed(
             _as_data(engine, before),
             _as_data(engine, readout),
             noise=problem.noise,
-            output_factor=1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width),
+            output_factor=problem.output_factor,
             after_block=advance,
         )
         after = before + (problem.step_size / math.sqrt(width)) * step.rows
@@ -222,35 +220,12 @@ def _as_data(engine: Backend, values: Array) -> Array:
     return engine.xp.astype(values, getattr(engine.xp, engine.dtype), copy=False)
 
 
-def _finite_sizes(problem: Problem) -> dict[str, int]:
-    sizes = {}
-    for name in ("d", "width", "n_step", "n"):
-        size = getattr(problem, name)
-        if not isinstance(size, numbers.Integral):
-            raise InvalidInput(name, size, "a finite integer: only predictions can be made in a limit")
-        sizes[name] = int(size)
-    return sizes
-
-
-def _seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    allowed = "a number of seeds >= 1, or distinct integers in [0, 2**32)"
-    if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
-        if seeds < 1:
-            raise InvalidInput("seeds", seeds, allowed)
-        return tuple(range(int(seeds)))
-    if isinstance(seeds, (str, bytes)) or not isinstance(seeds, (Sequence, range, np.ndarray)):
-        raise InvalidInput("seeds", seeds, allowed)
-    chosen = tuple(seeds)
-    valid = all(isinstance(s, numbers.Integral) and not isinstance(s, bool) and 0 <= s < 2**32 for s in chosen)
-    if not chosen or not valid or len(set(chosen)) != len(chosen):
-        raise InvalidInput("seeds", seeds, allowed)
-    return tuple(int(s) for s in chosen)
-
-
 def _penalties(problem: Problem, ridge: float | Sequence[float] | None) -> tuple[tuple[float, ...], bool]:
     given: Any = problem.ridge if ridge is None else ridge
     is_path = not isinstance(given, numbers.Real)
-    if is_path and (isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray))):
+    if is_path and (
+        isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)) or np.ndim(given) != 1
+    ):
         raise InvalidInput("ridge", ridge, _RIDGE)
     penalties = tuple(given) if is_path else (given,)
     for value in penalties:

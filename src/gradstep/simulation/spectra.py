@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem
 from gradstep.readout import readout_polynomials
+from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes
 from gradstep.simulation.backend import backend
 from gradstep.simulation.instance import TEACHER_AXIS, fit_sample, initial_readout, initial_weights, step_sample
 from gradstep.simulation.step import gradient
@@ -134,11 +134,10 @@ def first_layer(problem: Problem, seed: int) -> FirstLayer:
     Raises
     ------
     InvalidInput
-        If a size is infinite.
+        If a size is infinite, or on a seed that is none.
     """
-    if problem.is_limit or problem.n_step == math.inf:
-        raise InvalidInput("n_step" if not problem.is_limit else "d", math.inf, "a finite integer")
-    d, width, n_step = int(problem.d), int(problem.width), int(problem.n_step)  # type: ignore[arg-type]
+    sizes, (seed,) = finite_sizes(problem), chosen_seeds([seed])
+    d, width, n_step = sizes["d"], sizes["width"], sizes["n_step"]
     before = initial_weights(seed, width, d, problem.initial_weights)
     readout = initial_readout(seed, width, problem.readout)
     step = gradient(
@@ -149,7 +148,7 @@ def first_layer(problem: Problem, seed: int) -> FirstLayer:
         before,
         readout,
         noise=problem.noise,
-        output_factor=1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width),
+        output_factor=problem.output_factor,
     )
     after = before + (problem.step_size / math.sqrt(width)) * step.rows
     return FirstLayer(before, after, step.rows, readout, step.linear)
@@ -187,7 +186,13 @@ def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> Measur
     Returns
     -------
     MeasuredFeatures
+
+    Raises
+    ------
+    InvalidInput
+        On infinite sizes, and a seed or number that is none.
     """
+    leading = count("leading", leading)
     layer = first_layer(problem, seed)
     n, d = int(problem.n), int(problem.d)  # type: ignore[arg-type]
     inputs = np.concatenate([x for x, _ in fit_sample(seed, n, d).blocks()])
@@ -226,7 +231,13 @@ def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> Measure
     Returns
     -------
     MeasuredWeights
+
+    Raises
+    ------
+    InvalidInput
+        On infinite sizes, and a seed or number that is none.
     """
+    leading = count("leading", leading)
     layer = first_layer(problem, seed)
     left, singular, right = np.linalg.svd(layer.after, full_matrices=False)
     readout, common = _unit(layer.readout), _unit(layer.linear)

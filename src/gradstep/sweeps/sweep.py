@@ -202,7 +202,7 @@ def _check_options(design: Design, shard: tuple[int, int], until_se: float | Non
         raise InvalidInput("until_se", until_se, "no shard: it needs the results of all; run it after the shards")
     if design.seeds < 2:
         raise InvalidInput("seeds", design.seeds, "at least 2 where more are added on demand")
-    if isinstance(max_seeds, bool) or not isinstance(max_seeds, int) or max_seeds < design.seeds:
+    if isinstance(max_seeds, bool) or not isinstance(max_seeds, numbers.Integral) or max_seeds < design.seeds:
         raise InvalidInput("max_seeds", max_seeds, f"an integer >= seeds ({design.seeds})")
 
 

@@ -18,7 +18,7 @@ from gradstep.theory.groups import RowLaw
 from gradstep.theory.limits import limiting_prediction
 from gradstep.theory.own_output import independent_rows, output_constants
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
-from gradstep.theory.step import StepStatistics, step_statistics
+from gradstep.theory.step import step_statistics
 from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
 
@@ -36,7 +36,8 @@ Array = NDArray[np.float64]
 class _Prepared:
     """All of a prediction that is independent of the ridge fit."""
 
-    step: StepStatistics
+    #: Of the whole gradient with the teacher.
+    alignment: float
     tables: Tables
     #: Factor of the rows along the readout; the spiked random features model has none, but for an output of order one.
     shrinkage: float
@@ -180,7 +181,7 @@ def _prepared(
     tables = tables_of(problem, step, sizes, rows, model, refine)
     features, bulk = tables.features, tables.bulk
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint), features.length_slope.size)
-    spike_strength = abs(literal.spike) * math.sqrt(sizes.width * problem.readout.second_moment)
+    spike_strength = abs(literal.whole_spike) * math.sqrt(sizes.width * problem.readout.second_moment)
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
     added = (literal.drift**2 + literal.bulk) * problem.readout.second_moment
@@ -191,7 +192,7 @@ def _prepared(
         kappa, target = _mirrored(kappa), _mirrored(target)
     # All predictions that share these tables hand them out.
     kappa.flags.writeable = target.flags.writeable = False
-    return _Prepared(literal, tables, shrinkage, shape, spike_strength, bulk_variance, kappa, target)
+    return _Prepared(literal.whole_alignment, tables, shrinkage, shape, spike_strength, bulk_variance, kappa, target)
 
 
 def _solve(problems: Sequence[Problem], prepared: Sequence[_Prepared]) -> list[Prediction]:
@@ -221,7 +222,7 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
         test_error=float(solution.test_error[index]),
         train_error=float(solution.train_error[index]),
         train_loss=float(solution.train_loss[index]),
-        alignment=prepared.step.alignment,
+        alignment=prepared.alignment,
         spike_strength=prepared.spike_strength,
         bulk_variance=prepared.bulk_variance,
         degrees_of_freedom=freedom / LARGE_DIMENSION if problem.is_limit else freedom,

@@ -38,6 +38,9 @@ class StepStatistics:
         Overlap ``gamma = <g, beta*> / |g|`` of the spike with the teacher direction, in [-1, 1].
     gradient_norm : float
         ``|g|``.
+    own_gradient : float
+        Length of the gradient's part along ``W0^T a``, in output scale ``"1/N"``, of order ``N**-1/2``. It is no part
+        of ``g`` here, as all that it does is the `readout_shrinkage`; `whole_gradient` has it.
     spike : float
         Shift of a neuron with readout weight one along ``v``.
     bulk : float
@@ -70,6 +73,7 @@ class StepStatistics:
 
     alignment: float
     gradient_norm: float
+    own_gradient: float
     spike: float
     bulk: float
     curvature: float
@@ -83,6 +87,21 @@ class StepStatistics:
     norm_slope: float
     norm_slope_third: float
     norm_variance: tuple[float, ...]
+
+    @property
+    def whole_gradient(self) -> float:
+        """``|g|`` of the network's gradient, with the part that its own output makes."""
+        return math.hypot(self.gradient_norm, self.own_gradient)
+
+    @property
+    def whole_alignment(self) -> float:
+        """Overlap of the whole gradient with the teacher direction."""
+        return self.alignment * self.gradient_norm / self.whole_gradient if self.own_gradient else self.alignment
+
+    @property
+    def whole_spike(self) -> float:
+        """Shift of a neuron with readout weight one along the whole gradient."""
+        return self.spike * self.whole_gradient / self.gradient_norm if self.spike else 0.0
 
 
 @dataclass(frozen=True)
@@ -145,28 +164,35 @@ def step_statistics(
     readout = problem.readout
     linear = teacher.linear
     output_mean = activation.mean * readout.mean
-    output_variance = 0.0
-    if problem.output_scale == "1/sqrt(N)":
+    # All neurons respond alike to the length of an input, at second order: N^2 weak correlations between them.
+    alike = readout.mean**2 * activation.quadratic**2 * width / d
+    output_variance = readout.second_moment * activation.second_moment + alike
+    constant_variance = readout.second_moment * activation.mean**2
+    small = problem.output_scale == "1/N"
+    if small:
+        if readout.kind == "vocabulary":
+            output_variance -= constant_variance  # letters in exact proportions: a mean that does not vary
+        output_variance /= width
+    else:
         if abs(output_mean) > 1e-12:
             raise InvalidInput(
                 "output_scale",
                 problem.output_scale,
                 "'1/N' when both the activation and the readout have a non-zero mean",
             )
-        # All neurons respond alike to the length of an input, at second order: N^2 weak correlations between them.
-        alike = readout.mean**2 * activation.quadratic**2 * width / d
-        output_variance = readout.second_moment * activation.second_moment + alike
         if readout.kind == "vocabulary":
             constant = 0.0  # letters in exact proportions sum to nothing
         if constant is not None:
             output_mean = constant
-            output_variance -= readout.second_moment * activation.mean**2
+            output_variance -= constant_variance
     noise_variance = problem.noise**2 + output_variance
     residual_mean = teacher.mean - output_mean
     residual_square = teacher.second_moment - 2 * teacher.mean * output_mean + output_mean**2 + noise_variance
 
     phi0 = d / n_step
-    correlated = activation.linear**2 * readout.second_moment if output_variance else 0.0
+    own_square = activation.linear**2 * readout.second_moment
+    correlated = 0.0 if small else own_square
+    own_gradient = math.sqrt(own_square / width) if small else 0.0
     gradient_norm = math.sqrt(linear**2 + correlated + phi0 * residual_square)
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)
@@ -179,6 +205,7 @@ def step_statistics(
         return StepStatistics(
             alignment=alignment,
             gradient_norm=gradient_norm,
+            own_gradient=own_gradient,
             spike=0.0,
             bulk=0.0,
             curvature=0.0,
@@ -233,6 +260,7 @@ def step_statistics(
     return StepStatistics(
         alignment=alignment,
         gradient_norm=gradient_norm,
+        own_gradient=own_gradient,
         spike=e * activation.derivative_mean * gradient_norm,
         bulk=tau,
         curvature=curvature,

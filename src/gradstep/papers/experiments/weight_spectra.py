@@ -212,7 +212,7 @@ def _gradient(
     for x, change in zip(ratios, changes, strict=False):
         problem = problem_of(_parameters(figure, preset, change))
         d, width, n_step = (float(size) for size in (problem.d, problem.width, problem.n_step))  # type: ignore[arg-type]
-        limits[x] = step_statistics(problem, d, width, n_step).alignment
+        limits[x] = step_statistics(problem, d, width, n_step).whole_alignment
     aligned = {x: [r["alignment"] for r in group] for x, group in zip(ratios, groups, strict=False)}
     comparisons = [
         compare(limits[x], values, curve="gradient", place=x, quantity="alignment") for x, values in aligned.items()

@@ -1,0 +1,48 @@
+"""Arguments that several measurements take, checked before any work."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradstep.errors import InvalidInput
+from gradstep.problem import Problem
+
+__all__ = ["chosen_seeds", "count", "finite_sizes"]
+
+
+def finite_sizes(problem: Problem) -> dict[str, int]:
+    """Return ``d``, ``width``, ``n_step`` and ``n``, or raise `InvalidInput` if one of them is infinite."""
+    sizes = {}
+    for name in ("d", "width", "n_step", "n"):
+        size = getattr(problem, name)
+        if not isinstance(size, numbers.Integral):
+            raise InvalidInput(name, size, "a finite integer: only predictions can be made in a limit")
+        sizes[name] = int(size)
+    return sizes
+
+
+def chosen_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """Return seeds, given by their number or one by one, or raise `InvalidInput`."""
+    allowed = "a number of seeds >= 1, or distinct integers in [0, 2**32)"
+    if isinstance(seeds, numbers.Integral) and not isinstance(seeds, bool):
+        if seeds < 1:
+            raise InvalidInput("seeds", seeds, allowed)
+        return tuple(range(int(seeds)))
+    if isinstance(seeds, (str, bytes)) or not isinstance(seeds, (Sequence, np.ndarray)) or np.ndim(seeds) != 1:
+        raise InvalidInput("seeds", seeds, allowed)
+    chosen = tuple(seeds)
+    valid = all(isinstance(s, numbers.Integral) and not isinstance(s, bool) and 0 <= s < 2**32 for s in chosen)
+    if not chosen or not valid or len(set(chosen)) != len(chosen):
+        raise InvalidInput("seeds", seeds, allowed)
+    return tuple(int(s) for s in chosen)
+
+
+def count(name: str, value: Any, least: int = 0) -> int:
+    """Return an integer, or raise `InvalidInput` if it is none or too small."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise InvalidInput(name, value, f"an integer >= {least}")
+    return int(value)

@@ -213,7 +213,8 @@ def test_a_column_of_labels_is_diagnosed_as_it_was_fitted():
     random = np.random.default_rng(1)
     X = random.standard_normal((300, 5))
     y = np.where(X[:, 0] > 0, "yes", "no")[:, None]
-    model = gs.OneStepClassifier(width=30, random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="column-vector"):
+        model = gs.OneStepClassifier(width=30, random_state=0).fit(X, y)
     assert model.diagnose(X, y).gain == model.diagnose(X, y[:, 0]).gain
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -37,18 +37,19 @@ class Points:
     regime: str
 
     @classmethod
-    def measured(cls, x: Sequence[float], values: ArrayLike, label: str, regime: str) -> Self:
+    def measured(cls, x: Sequence[float], values: Iterable[ArrayLike], label: str, regime: str) -> Self:
         """Return means over seeds with their standard errors.
 
         Parameters
         ----------
         x : sequence of float
-        values : array_like, shape (len(x), seeds)
+        values : iterable of array_like
+            Of each place, a value for each seed.
         label, regime : str
         """
-        sample = np.asarray(values, dtype=np.float64)
-        errors = sample.std(axis=1, ddof=1) / np.sqrt(sample.shape[1])
-        return cls([float(v) for v in x], sample.mean(axis=1).tolist(), errors.tolist(), label, regime)
+        samples = [np.asarray(own, dtype=np.float64) for own in values]
+        errors = [float(own.std(ddof=1) / np.sqrt(own.size)) for own in samples]
+        return cls([float(v) for v in x], [float(own.mean()) for own in samples], errors, label, regime)
 
 
 @dataclass(frozen=True)

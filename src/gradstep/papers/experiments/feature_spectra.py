@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.papers.experiments.spectra import density, measured_points, placed, problem_of
+from gradstep.papers.experiments.spectra import density, placed, problem_of
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare
-from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel
+from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel, Points
 from gradstep.simulation.spectra import measure_features
 from gradstep.sweeps import Result, Task
 from gradstep.theory.spectrum import Outlier, Spectrum, feature_spectrum
@@ -177,7 +177,7 @@ def _places(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mapping
         there = [x for x in xs if len(spectra[x].outliers) > rank]
         lines.append(Line(there, [spectra[x].outliers[rank].singular_value for x in there], label, regime))
         values = {x: [r["outliers"][rank] for r in results] for x, results in by_point.items()}
-        points.append(measured_points(list(values), list(values.values()), label, regime))
+        points.append(Points.measured(list(values), list(values.values()), label, regime))
     return Panel(
         "outliers",
         settings["vary_label"],
@@ -204,7 +204,7 @@ def _overlaps(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mappi
             label, regime = f"{rank + 1}: h{degree}(κ)", _REGIMES[rank]
             lines.append(Line(there, curve, label, regime, "solid" if degree == main else "dashed"))
             values = {x: [r["sample"][rank][degree] for r in found] for x, found in by_point.items() if x >= there[0]}
-            points.append(measured_points(list(values), list(values.values()), label, regime))
+            points.append(Points.measured(list(values), list(values.values()), label, regime))
     return Panel(
         "what the left vectors are",
         settings["vary_label"],

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.papers.outcome import Check
-from gradstep.papers.panels import Line, Points
+from gradstep.papers.panels import Line
 from gradstep.problem import Problem
 from gradstep.theory.stieltjes import Law
 
-__all__ = ["density", "displaced", "measured_points", "placed", "problem_of"]
+__all__ = ["density", "displaced", "placed", "problem_of"]
 
 Array = NDArray[np.float64]
 
@@ -22,13 +22,6 @@ def problem_of(parameters: Mapping[str, Any]) -> Problem:
     """Return the problem of a task: ``constructor`` names the convention, ``base`` its arguments."""
     problem: Problem = getattr(Problem, parameters["constructor"])(**parameters["base"])
     return problem
-
-
-def measured_points(x: Sequence[float], values: Sequence[Sequence[float]], label: str, regime: str) -> Points:
-    """Return means over the seeds with their standard errors, one point a place."""
-    mean = [float(np.mean(v)) for v in values]
-    error = [float(np.std(v, ddof=1) / np.sqrt(len(v))) for v in values]
-    return Points(list(x), mean, error, label, regime)
 
 
 def density(law: Law, label: str, regime: str, share: float = 1.0) -> list[Line]:

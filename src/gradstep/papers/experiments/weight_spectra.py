@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 from gradstep.gaussian import moments
-from gradstep.papers.experiments.spectra import density, measured_points, placed, problem_of
+from gradstep.papers.experiments.spectra import density, placed, problem_of
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Outcome, compare
-from gradstep.papers.panels import Histogram, Line, Mark, Panel
+from gradstep.papers.panels import Histogram, Line, Mark, Panel, Points
 from gradstep.simulation.spectra import first_layer, measure_weights
 from gradstep.sweeps import Result, Task
 from gradstep.theory.step import step_statistics
@@ -184,7 +184,7 @@ def _places(
         settings["vary_label"],
         "singular value",
         lines=lines,
-        points=[measured_points(list(values), list(values.values()), "outlier", "large")],
+        points=[Points.measured(list(values), list(values.values()), "outlier", "large")],
     )
 
 
@@ -197,7 +197,7 @@ def _vectors(
         curve = [0.0 if s.outlier is None else getattr(s.outlier, name) for s in spectra.values()]
         lines.append(Line(list(spectra), curve, label, regime))
         values = [[r[name] for r in found] for found in by_point.values()]
-        points.append(measured_points(list(by_point), values, label, regime))
+        points.append(Points.measured(list(by_point), values, label, regime))
     return Panel("its vectors", settings["vary_label"], "squared cosine", lines=lines, points=points)
 
 
@@ -223,7 +223,7 @@ def _gradient(
         settings["label"],
         "cosine with the teacher",
         lines=[Line(list(limits), list(limits.values()), label, "large")],
-        points=[measured_points(ratios, list(aligned.values()), label, "large")],
+        points=[Points.measured(ratios, list(aligned.values()), label, "large")],
     )
     errors = {n: [r["relative_error"] for r in group] for n, group in zip(samples, groups[len(ratios) :], strict=True)}
     means = [float(np.mean(values)) for values in errors.values()]
@@ -237,7 +237,7 @@ def _gradient(
         "log",
         "log",
         lines=[Line(samples, fitted.tolist(), name, "small")],
-        points=[measured_points(samples, list(errors.values()), name, "small")],
+        points=[Points.measured(samples, list(errors.values()), name, "small")],
     )
     far, bound = float(abs(slope + 0.5)), float(settings["slope_tolerance"])
     check = Check.at_most("distance of the exponent of ||G - c1 a beta^T|| / ||G|| in n from -1/2", far, bound)

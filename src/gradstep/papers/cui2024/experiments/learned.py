@@ -98,7 +98,8 @@ def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]
             problem.activation, problem.teacher, eta_tilde=parameters["eta_tilde"], alpha0=parameters["alpha0"]
         )
         r, c, gamma = model.strength, model.bulk_variance, model.alignment
-        layer = spiked_layer(seed, int(parameters["beta"] * d), d, r=r, c=c, gamma=gamma)
+        width = int(problem.width)  # type: ignore[arg-type]
+        layer = spiked_layer(seed, width, d, r=r, c=c, gamma=gamma)
     sigma, n = problem.activation, round(float(parameters["alpha"]) * d)
     path = train(layer, sigma, problem.teacher, n=n, lam=float(parameters["lam"]), seed=seed)
     readout = np.asarray(path.readouts[:, 0])

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from gradstep.gaussian import scalar_function
 from gradstep.papers.cui2024.drawn import feature_eigenvalues, spiked_layer
 from gradstep.papers.cui2024.spectrum import outlier, spectral_law
+from gradstep.papers.experiments.spectra import density
 from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
 from gradstep.papers.panels import Guide, Histogram, Line, Panel, Points
@@ -161,16 +162,12 @@ def _histogram(
         Check.at_most(f"distance of the integral of (190) from one, r = {r:g}", mass, 1e-6),
     )
     edges = np.linspace(0.0, 1.02 * np.sqrt(law.edge), _BINS + 1)
-    density = np.histogram(np.sqrt(pooled), edges)[0] / (pooled.size * np.diff(edges))
-    lines = []
-    for band in law.bands:
-        singular = np.sqrt([band.lower, *band.eigenvalue, band.upper])
-        lines.append(Line(singular.tolist(), [0.0, *(2 * singular[1:-1] * band.density), 0.0], "(190)", "small"))
+    measured = np.histogram(np.sqrt(pooled), edges)[0] / (pooled.size * np.diff(edges))
     panel = Panel(
         f"r = {r:g}",
         "singular value",
         "density",
-        lines=lines,
-        histograms=[Histogram(edges.tolist(), density.tolist(), "drawn", "initial")],
+        lines=density(law, "(190)", "small"),
+        histograms=[Histogram(edges.tolist(), measured.tolist(), "drawn", "initial")],
     )
     return panel, checks

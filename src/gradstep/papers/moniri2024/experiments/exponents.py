@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.papers.ba2022 import network
-from gradstep.papers.experiments.spectra import measured_points
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
 from gradstep.papers.moniri2024.gains import Delta, Lambda
@@ -109,7 +108,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             ]
         for n, own, before, regime in zip(sizes, gains, initial, settings["regimes"], strict=True):
             label = f"n = {n:g}"
-            shown = measured_points(alphas, own.tolist(), label, regime)
+            shown = Points.measured(alphas, own.tolist(), label, regime)
             points[gain].append(shown)
             # The error before the step scatters more than the gain: the theory's takes its place.
             start_less_gain = (before - np.array(shown.mean)).tolist()

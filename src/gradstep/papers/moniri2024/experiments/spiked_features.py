@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
 from gradstep.papers.ba2022 import network
-from gradstep.papers.experiments.spectra import measured_points
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, spike_sizes, spikes
 from gradstep.papers.outcome import Check, Outcome, compare, judge
-from gradstep.papers.panels import Guide, Line, Panel
+from gradstep.papers.panels import Guide, Line, Panel, Points
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS, check_sample
 from gradstep.simulation.spectra import FirstLayer, first_layer
@@ -151,7 +150,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             theory = [size[k] / math.sqrt(n) for size, n in zip(sizes, points, strict=True)]
             values = [[r["terms"][k] / math.sqrt(n) for r in group] for group, n in zip(groups, points, strict=True)]
             lines.append(Line(points, theory, label, regime))
-            marks.append(measured_points(points, values, label, regime))
+            marks.append(Points.measured(points, values, label, regime))
             comparisons += [
                 compare(
                     t,
@@ -173,7 +172,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             lines.append(Line(points, means[k], f"F_{k}", _REGIMES[k]))
             if k > 1:
                 lines.append(Line(points, published, "", _REGIMES[k], "dashed"))
-            marks.append(measured_points(points, values, f"F_{k}", _REGIMES[k]))
+            marks.append(Points.measured(points, values, f"F_{k}", _REGIMES[k]))
         panels.append(
             Panel(f"α = {alpha:g}: F - F_l", "samples n", "||F - F_l|| / √n", "log", "log", lines=lines, points=marks)
         )
@@ -205,7 +204,7 @@ def _universality(figure: Figure, preset: Mapping[str, Any], results: Sequence[R
         for name, label, regime in _CURVES:
             own = errors[f"{name} {side}"]
             gaps[name, side] = (own - network_error) / scale
-            shown = measured_points(alphas, own[-1].tolist(), label, regime)
+            shown = Points.measured(alphas, own[-1].tolist(), label, regime)
             lines.append(Line(alphas, shown.mean, label, regime, "dashed" if name == "F_l" else "solid"))
             points.append(shown)
             if name in ("corrected", "equivalent"):
@@ -239,7 +238,7 @@ def _universality(figure: Figure, preset: Mapping[str, Any], results: Sequence[R
 
 
 def _gap_panel(title: str, sizes: Sequence[float], gaps: Mapping[str, Array]) -> Panel:
-    points = [measured_points(sizes, gaps[name].tolist(), label, regime) for name, label, regime in _CURVES[1:]]
+    points = [Points.measured(sizes, gaps[name].tolist(), label, regime) for name, label, regime in _CURVES[1:]]
     lines = [Line(p.x, p.mean, p.label, p.regime, "dashed" if "published" in p.label else "solid") for p in points]
     zero = Guide("F", height=0.0)
     return Panel(f"{title}: relative to F", "samples n", "gap", "log", lines=lines, points=points, guides=[zero])

@@ -37,7 +37,7 @@ def test_one_group_is_the_saddle_point_of_cui() -> None:
     setting = {"alpha": 2.0, "alpha0": 1.0, "beta": 1.5, "eta_tilde": 1.2, "lam": 0.05}
     problem = Problem.cui2024(**setting, d=10**7, noise=0.3)
     d, width, n = float(problem.d), float(problem.width), float(problem.n)
-    step = step_statistics(problem, d, width, float(problem.n_step))
+    step = step_statistics(problem, d, width, float(problem.n_step), own_output=False)
     groups = neuron_groups(step, problem.readout, d, odd=True, rows="isotropic")
     table = conditional_features(problem.activation, problem.teacher, groups, step.alignment)
     found = solve(

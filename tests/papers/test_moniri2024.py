@@ -127,7 +127,7 @@ def test_direction_agrees_with_the_statistics_of_the_step(residual):
     problem = Problem.moniri2024(
         phi=0.5, psi=0.4, lam=0.1, n=800, alpha=0.3, noise=0.3, activation=SIGMA, teacher=TEACHER, residual=residual
     )
-    step = step_statistics(problem, 400, 1000, 800)
+    step = step_statistics(problem, 400, 1000, 800, own_output=False)
     found = gains.direction(SIGMA, TEACHER, phi=0.5, sigma_eps=0.3, residual=residual)
     assert float(found.norm) == pytest.approx(step.gradient_norm, rel=1e-8)
     assert float(found.gamma) == pytest.approx(step.alignment, rel=1e-8)

@@ -248,7 +248,7 @@ def _model(
 ) -> _Model:
     """Return the model of a problem whose teacher and noise are the labels' mean and noise."""
     sized, width, n_step, n, ridge = sizes_of(problem, _LARGE_DIMENSION)
-    literal = step_statistics(problem, sized, width, n_step, constant)
+    literal = step_statistics(problem, sized, width, n_step, constant, own_output=rows == "network")
     step, shrinkage = independent_rows(problem, literal, width, rows)
     odd = problem.activation.parity == "odd" and not finer
     groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)

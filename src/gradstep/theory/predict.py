@@ -176,7 +176,8 @@ def _prepared(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: int, constant: float | None = None
 ) -> _Prepared:
     sizes = sizes_of(problem)
-    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant)
+    own = rows == "network"
+    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=own)
     step, shrinkage = independent_rows(problem, literal, sizes.width, rows)
     tables = tables_of(problem, step, sizes, rows, model, refine)
     features, bulk = tables.features, tables.bulk

@@ -365,7 +365,7 @@ def finite_step(problem: Problem, rows: RowLaw) -> tuple[StepStatistics, float, 
     if rows not in ("network", "isotropic"):
         raise InvalidInput("rows", rows, "'network' or 'isotropic'")
     d, width, n_step = float(problem.d), float(problem.width), float(problem.n_step)  # type: ignore[arg-type]
-    return step_statistics(problem, d, width, n_step), d, width
+    return step_statistics(problem, d, width, n_step, own_output=rows == "network"), d, width
 
 
 def _without_tails(group_weight: Array, tables: ConditionalFeatures) -> tuple[Array, Array]:

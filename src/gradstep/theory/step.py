@@ -40,7 +40,8 @@ class StepStatistics:
         ``|g|``.
     own_gradient : float
         Length of the gradient's part along ``W0^T a``, in output scale ``"1/N"``, of order ``N**-1/2``. It is no part
-        of ``g`` here, as all that it does is the `readout_shrinkage`; `whole_gradient` has it.
+        of ``g`` here, as all that it does is the `readout_shrinkage`; `whole_gradient` has it. Without a step: of all
+        that the output adds to the gradient.
     spike : float
         Shift of a neuron with readout weight one along ``v``.
     bulk : float
@@ -131,7 +132,13 @@ def _derivative_moments(activation: ScalarFunction) -> _DerivativeMoments:
 
 
 def step_statistics(
-    problem: Problem, d: float, width: float, n_step: float, constant: float | None = None
+    problem: Problem,
+    d: float,
+    width: float,
+    n_step: float,
+    constant: float | None = None,
+    *,
+    own_output: bool = True,
 ) -> StepStatistics:
     """Return the limits of the gradient step at given sizes.
 
@@ -144,6 +151,9 @@ def step_statistics(
     constant : float, optional
         Mean over inputs of an initial output of order one (`gradstep.theory.own_output.output_constants`), where it is
         given; of a Gaussian readout it otherwise counts as noise, like the rest of that output.
+    own_output : bool, optional
+        Whether an output of order ``N**-1/2`` (output scale ``"1/N"``) is noise to the step, as in the network; the
+        spiked random features model has the statistics of the limit.
 
     Returns
     -------
@@ -169,11 +179,15 @@ def step_statistics(
     output_variance = readout.second_moment * activation.second_moment + alike
     constant_variance = readout.second_moment * activation.mean**2
     small = problem.output_scale == "1/N"
-    if small:
+    if small and not own_output:
+        output_variance = own_square = 0.0
+    elif small:
+        own_square = activation.linear**2 * readout.second_moment / width
         if readout.kind == "vocabulary":
             output_variance -= constant_variance  # letters in exact proportions: a mean that does not vary
         output_variance /= width
     else:
+        own_square = activation.linear**2 * readout.second_moment
         if abs(output_mean) > 1e-12:
             raise InvalidInput(
                 "output_scale",
@@ -190,13 +204,15 @@ def step_statistics(
     residual_square = teacher.second_moment - 2 * teacher.mean * output_mean + output_mean**2 + noise_variance
 
     phi0 = d / n_step
-    own_square = activation.linear**2 * readout.second_moment
-    correlated = 0.0 if small else own_square
-    own_gradient = math.sqrt(own_square / width) if small else 0.0
+    correlated, own_gradient = (0.0, math.sqrt(own_square)) if small else (own_square, 0.0)
     gradient_norm = math.sqrt(linear**2 + correlated + phi0 * residual_square)
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)
     tau = e**2 * phi0 * residual_square * activation.derivative_variance
+    if small and step_size == 0:
+        # Rows without a step do not know their readout, and need not hear of it.
+        plain = linear**2 + phi0 * (residual_square - output_variance)
+        gradient_norm, own_gradient = math.sqrt(plain), math.sqrt(own_square + phi0 * output_variance)
     alignment = linear / gradient_norm if gradient_norm > 0 else 1.0
 
     linear_gain = activation.linear * readout.second_moment

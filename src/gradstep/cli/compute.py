@@ -96,9 +96,9 @@ def simulate_grid(
     families: dict[Problem, list[int]] = {}
     for index, problem in enumerate(grid.problems):
         with naming_the_size(grid):
-            finite_sizes(problem)
+            sizes = finite_sizes(problem)
         if device is None or device == "cpu":
-            _check_size(problem)
+            _check_size(**sizes)
         families.setdefault(problem.replace(ridge=1.0), []).append(index)
     measurements: dict[int, Measurement] = {}
     total = len(grid.problems)
@@ -132,18 +132,12 @@ def _one_penalty(family: Measurement, problem: Problem, column: int) -> Measurem
     return dataclasses.replace(family, problem=problem, ridge=float(problem.ridge), values=values)  # type: ignore[arg-type]
 
 
-def _check_size(problem: Problem) -> None:
-    d, width = int(problem.d), int(problem.width)  # type: ignore[arg-type]
-    smaller = min(width, int(problem.n))  # type: ignore[arg-type]
+def _check_size(d: int, width: int, n_step: int, n: int) -> None:
+    smaller = min(width, n)
     # Weights before and after the step with the gradient; Gram and kernel matrices with their factors.
     needed = 8.0 * (3 * width * d + 2 * smaller**2 + 2 * width**2)
-    # Of the step and of the fit.
-    operations = {
-        "n_step": 2.0 * int(problem.n_step) * d * width,  # type: ignore[arg-type]
-        "n": 2.0 * int(problem.n) * width * (d + smaller),  # type: ignore[arg-type]
-    }
-    if (total := sum(operations.values())) > _MOST_OPERATIONS:
-        name = max(operations, key=operations.__getitem__)
+    step, fit = 2.0 * n_step * d * width, 2.0 * n * width * (d + smaller)
+    if (total := step + fit) > _MOST_OPERATIONS:
         allowed = f"sizes of at most {_MOST_OPERATIONS:.0e} operations a seed (these need {total:.1e})"
-        raise InvalidInput(name, getattr(problem, name), allowed)
+        raise InvalidInput(*(("n_step", n_step) if step >= fit else ("n", n)), allowed)
     check_fits(width, needed, f"d = {d}")

@@ -279,7 +279,8 @@ def _from_expression(expression: Expression) -> ScalarFunction:
 def _from_text(source: str) -> ScalarFunction:
     function = _from_expression(parse(source))
     # The canonical text may be longer than what was given, and has to be readable itself.
-    parse(function.name)
+    if function.name != source:
+        parse(function.name)
     return function
 
 

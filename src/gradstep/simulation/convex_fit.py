@@ -222,13 +222,14 @@ def convex_measurement(
 def _one_seed(
     problem: Problem, seed: int, labels: Labels, loss: Loss, penalty: Penalty, test_samples: int, tolerance: float
 ) -> dict[str, float]:
-    d, width, n = int(problem.d), int(problem.width), int(problem.n)  # type: ignore[arg-type]
+    sizes = finite_sizes(problem)
+    d, width, n = sizes["d"], sizes["width"], sizes["n"]
     activation = problem.activation
     weights = initial_weights(seed, width, d, problem.initial_weights)
     direction = np.eye(1, d, TEACHER_AXIS)[0]
     spike = direction
     if problem.step_size > 0:
-        plain = step_sample(seed, int(problem.n_step), d)  # type: ignore[arg-type]
+        plain = step_sample(seed, sizes["n_step"], d)
         step = gradient(
             backend(None, "float64"),
             activation,

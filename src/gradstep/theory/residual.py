@@ -47,13 +47,12 @@ class Residual:
         return self.mean(self.residual**2)
 
 
+@lru_cache(maxsize=128)
 def _resolved(teacher: ScalarFunction) -> tuple[Array, Array, Array]:
     """Return nodes, weights and values of the teacher: few, if more find the same mean square and fourth moment."""
-    few, many = (
-        gaussian_rule(breakpoints, resolution=_PANEL, order=order, half_range=_RANGE)
-        for breakpoints, order in ((teacher.kinks, 8), (resolved_panels(teacher, teacher.kinks, _RANGE).edges, 20))
-    )
-    (u, weight), (fine, fine_weight) = few, many
+    u, weight = gaussian_rule(teacher.kinks, resolution=_PANEL, order=8, half_range=_RANGE)
+    edges = resolved_panels(teacher, teacher.kinks, _RANGE).edges
+    fine, fine_weight = gaussian_rule(edges, resolution=_PANEL, half_range=_RANGE)
     values, fine_values = np.asarray(teacher(u)), np.asarray(teacher(fine))
     if all(
         math.isclose(float(weight @ values**power), float(fine_weight @ fine_values**power), rel_tol=_CLOSE)

@@ -179,15 +179,10 @@ def step_statistics(
     output_variance = readout.second_moment * activation.second_moment + alike
     constant_variance = readout.second_moment * activation.mean**2
     small = problem.output_scale == "1/N"
-    if small and not own_output:
-        output_variance = own_square = 0.0
-    elif small:
-        own_square = activation.linear**2 * readout.second_moment / width
+    if small:
         if readout.kind == "vocabulary":
             output_variance -= constant_variance  # letters in exact proportions: a mean that does not vary
-        output_variance /= width
     else:
-        own_square = activation.linear**2 * readout.second_moment
         if abs(output_mean) > 1e-12:
             raise InvalidInput(
                 "output_scale",
@@ -199,6 +194,9 @@ def step_statistics(
         if constant is not None:
             output_mean = constant
             output_variance -= constant_variance
+    # So far of the sum over neurons divided by sqrt(N).
+    felt = 1.0 if not small else 1 / width if own_output else 0.0
+    output_variance, own_square = felt * output_variance, felt * activation.linear**2 * readout.second_moment
     noise_variance = problem.noise**2 + output_variance
     residual_mean = teacher.mean - output_mean
     residual_square = teacher.second_moment - 2 * teacher.mean * output_mean + output_mean**2 + noise_variance

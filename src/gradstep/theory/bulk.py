@@ -14,7 +14,7 @@ Where the groups have one readout each the spike direction is no eigenvector eit
 the rest, so that both are resolved together. A projection that tells a Gaussian readout tells nothing else.
 
 The laws are known through their Stieltjes transforms. The equations of the fit are rational functions of an eigenvalue,
-so that the few nodes of a rational Gauss rule are exact to many digits. This project.
+so that a rational Gauss rule needs few nodes, whose poles are chosen for each law. This project.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from gradstep.problem import Problem
 from gradstep.theory.groups import Groups
+from gradstep.theory.rational_rule import sparse_rule
 from gradstep.theory.residual import residual_law
 from gradstep.theory.step import StepStatistics
-from gradstep.theory.weighted_samples import WeightedSamples, rational_rule
+from gradstep.theory.weighted_samples import WeightedSamples
 
 __all__ = ["Bulk", "BulkModel", "bulk_law", "isotropic"]
 
@@ -39,6 +41,15 @@ BulkModel = Literal["structured", "isotropic"]
 
 #: Share of the bulk below which its linear part is left to the other law.
 _NEGLIGIBLE = 1e-3
+#: Decades of the levels that a pole of the fit may have, in units of the mean variance: below, poles stay where they
+#: are; above, the mean tells all. Readouts for which they are looked at.
+_LEVELS, _READOUTS = (-2, 3), 4
+#: Largest error of the rules at them; those of the predictions are as large at most.
+_TOLERANCE = 1e-5
+#: Least height of a pole over the law's standard deviation, and least variance (and change of it).
+_LEAST_HEIGHT, _LEAST = 0.02, 1e-12
+#: Poles of one cell of this size are as one: in logarithms of size and in angles, seen from the law's mean.
+_CELL = 1 / 3
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
@@ -88,6 +99,7 @@ def bulk_law(
     d: float,
     n_step: float,
     model: BulkModel = "structured",
+    refine: int = 1,
 ) -> Bulk:
     """Return the classes of directions for the rows after the step.
 
@@ -100,6 +112,8 @@ def bulk_law(
         Their readouts set the strength of the covariance.
     d, n_step : float
     model : {"structured", "isotropic"}
+    refine : int
+        Divides the tolerance of the rules, by a hundred for each step beyond one.
 
     Returns
     -------
@@ -108,51 +122,40 @@ def bulk_law(
     Raises
     ------
     NotConverged
-        If a transform is not found.
+        If a transform or a rule is not found.
     """
     scale = problem.readout.second_moment
     if model == "isotropic" or step.bulk * scale == 0 or not math.isfinite(n_step):
         return isotropic(len(groups.weight))
-    a = (groups.readout * math.sqrt(scale))[:, None]
-    a_square = (groups.readout_square * scale)[:, None]
-    joint, largest = groups.resolved, float(a_square.max())
-    if problem.readout.kind == "gaussian":
-        # Those beyond 2.5 standard deviations are too few to be felt.
-        largest = min(largest, 6 * scale)
+    a, a_square = groups.readout * math.sqrt(scale), groups.readout_square * scale
     law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
-    ratio = d / n_step
+    ratio, square = d / n_step, law.residual**2 / law.square
     linear_variance = step.curvature**2 * ratio * law.square
+    # Variances of the groups as polynomials of an eigenvalue.
     if linear_variance <= _NEGLIGIBLE * step.bulk:
-        samples = WeightedSamples(law, law.residual**2 / law.square, ratio)
-        # The fit divides by a mixture of the groups' variances: its poles lie beyond that of the largest group.
-        nearest = 1 / max(step.bulk * largest, 0.1)
-        poles = -nearest * 4.0 ** np.arange(3) * (1 - 0.5j)
-
-        def variance(nodes: Array) -> Array:
-            return np.asarray((1 + step.drift * a) ** 2 + step.bulk * a_square * nodes)
+        samples = WeightedSamples(law, square, ratio)
+        variance = np.stack([(1 + step.drift * a) ** 2, step.bulk * a_square, 0 * a])
     else:
         samples = WeightedSamples(law, law.residual, ratio)
-        k, rest = step.curvature, step.bulk - linear_variance
-        width = math.sqrt(ratio * law.square)
-        # A group's variance vanishes, or nearly so, at -1 / (k a).
-        reach = 1 / (abs(k) * math.sqrt(largest))
-        near = max(reach, 0.5 * width) * np.array([-1.0, 1.0])
-        # Real and imaginary parts must both be resolved where the poles are far from the law.
-        height = max(width, 0.25 * reach)
-        at = ((1, 0.4j), (1, 1.5j), (2, 1.5j), (6, 3j))
-        poles = np.concatenate([times * near + above * height for times, above in at])
-        diagonal = samples.diagonal(law.residual**2 / law.square)
-
-        def variance(nodes: Array) -> Array:
-            return np.asarray(1 + 2 * k * a * nodes + a_square * (k**2 * nodes**2 + rest * diagonal(nodes)))
-
-    (values, share), (special, overlap) = _rules(samples, poles, step.alignment, joint=joint)
-    profile, special_profile = variance(values), variance(special)
-    mean = (profile @ share)[:, None]
-    profile, special_profile = np.maximum(profile / mean, 1e-12), np.maximum(special_profile / mean, 1e-12)
+        k, rest = step.curvature, (step.bulk - linear_variance) * samples.diagonal(square)
+        variance = np.stack([1 + rest[0] * a_square, 2 * k * a + rest[1] * a_square, (k**2 + rest[2]) * a_square])
+    moments = samples.moments()
+    variance /= moments[:3] @ variance
+    felt = (np.abs(variance[1:]) > _LEAST).any(axis=0)
+    if problem.readout.kind == "gaussian":
+        # What is beyond 2.5 standard deviations is too rare to be felt.
+        felt &= a_square <= 6 * scale
+    if not felt.any():
+        return isotropic(len(a))
+    points, level = _poles(variance[:, felt], a[felt], moments, refine)
+    tolerance = _TOLERANCE * 100.0 ** (1 - refine)
+    (values, share), (special, overlap) = _rules(
+        samples, points, 1 + level, step.alignment, tolerance, joint=groups.resolved
+    )
+    profile, special_profile = (np.maximum(polyval(nodes, variance), _LEAST) for nodes in (values, special))
     spike, teacher = overlap.T
     pull = np.zeros_like(special_profile)
-    if joint:
+    if groups.resolved:
         # Given its projection on v, a row's mean off v is the regression on it.
         regression = spike * special_profile
         regression /= (regression @ spike)[:, None]
@@ -160,23 +163,62 @@ def bulk_law(
     return Bulk(share, profile, teacher, spike, special_profile, pull)
 
 
-def _rules(samples: WeightedSamples, poles: Complex, alignment: float, *, joint: bool) -> tuple[Rule, Rule]:
+def _poles(variance: Array, readout: Array, moments: Array, refine: int) -> tuple[Complex, Array]:
+    """Return where the fit has poles in an eigenvalue, as a rule: at which the variance of a group is minus a level.
+
+    Parameters
+    ----------
+    variance : ndarray, shape (3, groups)
+        Coefficients of the variances, of mean one.
+    readout : ndarray, shape (groups,)
+        Of which a few are taken.
+    moments : ndarray, shape (powers,)
+        Of the law, from power zero.
+    refine : int
+
+    Returns
+    -------
+    points : ndarray, shape (points,)
+        In the upper half-plane, none near another.
+    level : ndarray, shape (points,)
+    """
+    even = np.linspace(readout.min(), readout.max(), _READOUTS)
+    taken = np.unique(np.abs(readout - even[:, None]).argmin(axis=1))
+    constant, linear, quadratic = variance[:, taken, None]
+    level = 10.0 ** np.linspace(*_LEVELS, 8 * refine + 1)
+    width = math.sqrt(moments[2] - moments[1] ** 2)
+    if quadratic.any():
+        height = np.sqrt((4 * quadratic * (constant + level) - linear**2).astype(complex)).real
+        points = (-linear + 1j * height) / (2 * quadratic)
+        # Where the parabola would leave a variance below zero.
+        points.imag = np.maximum(points.imag, _LEAST_HEIGHT * width)
+    else:
+        points = -(constant + level) / linear * (1 - 0.5j)
+    cell = np.round(np.log((points.ravel() - moments[1]) / width) / (_CELL / refine))
+    _, first = np.unique(cell, return_index=True)
+    return points.ravel()[first], np.tile(level, len(points))[first]
+
+
+def _rules(
+    samples: WeightedSamples, points: Complex, importance: Array, alignment: float, tolerance: float, *, joint: bool
+) -> tuple[Rule, Rule]:
     """Return the rules of the spectral law, and of the spike direction and the teacher's rest.
 
     With `joint` both are resolved together; otherwise the teacher's rest alone, in the complement of the spike.
     """
-    m = samples.transform(poles)
+    m = samples.transform(points)
     slope = samples.transform_slope(m)
     one = np.ones((1, 1))
-    values, share = rational_rule(poles, m[:, None, None], slope[:, None, None], samples.law.mean(samples.weight) * one)
+    mean = samples.law.mean(samples.weight) * one
+    values, share = sparse_rule(points, m[:, None, None], slope[:, None, None], mean, importance, tolerance)
     law = values, share[:, 0] ** 2
-    resolvent, turn = samples.resolvent(poles, m, slope, alignment)
+    resolvent, turn = samples.resolvent(points, m, slope, alignment)
     mean = samples.mean(alignment)
     if joint:
-        return law, rational_rule(poles, resolvent, turn, mean)
+        return law, sparse_rule(points, resolvent, turn, mean, importance, tolerance)
     (spike, cross), rest = resolvent[:, 0].T, resolvent[:, 1, 1]
     (d_spike, d_cross), d_rest = turn[:, 0].T, turn[:, 1, 1]
-    alone = rest - cross**2 / spike
-    d_alone = d_rest - 2 * cross * d_cross / spike + cross**2 * d_spike / spike**2
-    special, overlap = rational_rule(poles, alone[:, None, None], d_alone[:, None, None], mean[1, 1] * one)
+    alone = (rest - cross**2 / spike)[:, None, None]
+    d_alone = (d_rest - 2 * cross * d_cross / spike + cross**2 * d_spike / spike**2)[:, None, None]
+    special, overlap = sparse_rule(points, alone, d_alone, mean[1, 1] * one, importance, tolerance)
     return law, (special, np.concatenate([0 * overlap, overlap], axis=1))

@@ -68,7 +68,7 @@ TOLERANCE = 1e-9
 """Largest residual of the equations that is ever returned."""
 
 _GOAL = 1e-11
-_MAXIMUM_SWEEPS = 200
+_MAXIMUM_SWEEPS = 400
 _MEMORY = 8
 _LARGEST_MOVE = 2.0
 _GROWTH = 10.0
@@ -262,7 +262,7 @@ def _model(
         ridge=ridge,
         shrinkage=shrinkage,
         groups=groups,
-        bulk=bulk_law(problem, step, groups, sized, n_step, bulk),
+        bulk=bulk_law(problem, step, groups, sized, n_step, bulk, refine),
         kappa=kappa,
         weight=weight / weight.sum(),
         mean=row.mean,

@@ -121,7 +121,7 @@ def tables_of(
     odd = problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
     features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, sizes.d)
-    return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model))
+    return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine))
 
 
 def stacked(members: Sequence[Tables]) -> Tables:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from gradstep.errors import NotConverged
+from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import REGISTERED, expectation, hermite_coefficients, moments, scalar_function
 
 ROOT_TWO_OVER_PI = math.sqrt(2 / math.pi)
@@ -109,3 +109,23 @@ def test_the_mean_derivative_lacks_what_the_function_jumps(formula):
 def test_a_jump_that_is_only_touched_counts_for_nothing(name):
     assert moments(f"{name}(x**2)").mean == pytest.approx(1, abs=1e-14)
     assert moments(f"{name}(1 - cos(x))").mean == pytest.approx(1, abs=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("formula", "kinks", "mean_square"),
+    [
+        ("sign(relu(x))", (0.0,), 0.5),
+        ("sign(x - abs(x))", (0.0,), 0.5),
+        ("sign(x - hardtanh(x))", (-1.0, 1.0), math.erfc(2**-0.5)),
+        ("relu(x)**1.5", (0.0,), math.sqrt(2 / math.pi)),
+    ],
+)
+def test_a_level_that_is_held_on_an_interval_has_kinks_at_its_ends_only(formula, kinks, mean_square):
+    assert scalar_function(formula).kinks == kinks
+    assert moments(formula).second_moment == pytest.approx(mean_square, abs=1e-12)
+
+
+def test_what_vanishes_on_an_interval_is_no_denominator():
+    for formula in ("1/relu(x)", "1/(x - hardtanh(x))", "relu(x)**0.5"):
+        with pytest.raises(InvalidInput, match="at x ="):
+            scalar_function(formula)

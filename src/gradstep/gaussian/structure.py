@@ -181,7 +181,9 @@ def _zeros(function: Callable[[Any], Any], tangent: bool) -> list[float]:
         found.extend(0.5 * (left + right))
     if tangent:
         size = np.abs(values)
-        dip = 1 + np.flatnonzero((size[1:-1] <= size[:-2]) & (size[1:-1] <= size[2:]))
+        # Not where it vanishes on an interval: its ends are kinks of its own.
+        apart = (size[:-2] > 0) & (size[2:] > 0)
+        dip = 1 + np.flatnonzero((size[1:-1] <= size[:-2]) & (size[1:-1] <= size[2:]) & apart)
         ratio = 0.5 * (math.sqrt(5.0) - 1.0)
         left, right = _PROBE[dip - 1].copy(), _PROBE[dip + 1].copy()
         for _ in range(80):
@@ -227,10 +229,12 @@ def _kinks(expression: Expression) -> list[float]:
             inner = _kinks(base)
             if exponent > 0 and exponent.is_integer():
                 return inner
-            zeros = _zeros(compile_expression(base), tangent=True)
-            if exponent < 1 and zeros:
+            function = compile_expression(base)
+            zeros = _zeros(function, tangent=True)
+            everywhere = zeros or list(_PROBE[np.asarray(function(_PROBE)) == 0])
+            if exponent < 1 and everywhere:
                 what = "division by zero" if exponent < 0 else "an infinite derivative"
-                raise refuse(text(expression), f"{what} at x = {round(zeros[0], 6):g}")
+                raise refuse(text(expression), f"{what} at x = {round(everywhere[0], 6):g}")
             return inner + zeros
         case Apply(name, argument):
             return _kinks(argument) + _level_crossings(ELEMENTARY[name], argument)

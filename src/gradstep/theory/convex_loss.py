@@ -68,7 +68,7 @@ TOLERANCE = 1e-9
 """Largest residual of the equations that is ever returned."""
 
 _GOAL = 1e-11
-_MAXIMUM_SWEEPS = 400
+_MAXIMUM_SWEEPS = 200
 _MEMORY = 8
 _LARGEST_MOVE = 2.0
 _GROWTH = 10.0
@@ -366,7 +366,8 @@ def _pack(state: _State, unit: float) -> Array:
             output.slope / unit,
             np.log(output.variance),
             np.log(output.leverage),
-            state.field / np.sqrt(state.power),
+            # On one scale for all: the power of a field that a penalty holds down may vanish.
+            state.field / np.sqrt(state.power.max()),
             np.log(state.power),
             np.log(state.curvature),
         ]
@@ -381,7 +382,7 @@ def _unpack(vector: Array, like: _State, unit: float) -> _State:
         like.output, mean=unit * mean, slope=unit * slope, variance=np.exp(variance), leverage=np.exp(leverage)
     )
     return replace(
-        like, output=output, field=field * np.exp(power / 2), power=np.exp(power), curvature=np.exp(curvature)
+        like, output=output, field=field * np.exp(power.max() / 2), power=np.exp(power), curvature=np.exp(curvature)
     )
 
 

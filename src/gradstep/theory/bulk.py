@@ -44,8 +44,8 @@ _NEGLIGIBLE = 1e-3
 #: Decades of the levels that a pole of the fit may have, in units of the mean variance: below, poles stay where they
 #: are; above, the mean tells all. Readouts for which they are looked at.
 _LEVELS, _READOUTS = (-2, 3), 4
-#: Largest error of the rules at them; those of the predictions are as large at most.
-_TOLERANCE = 1e-5
+#: Largest error of the rules at them: what is left jumps with the poles, which a search over the step must not feel.
+_TOLERANCE = 1e-8
 #: Least height of a pole over the law's standard deviation, and least variance (and change of it).
 _LEAST_HEIGHT, _LEAST = 0.02, 1e-12
 #: Poles of one cell of this size are as one: in logarithms of size and in angles, seen from the law's mean.

@@ -74,6 +74,27 @@ def test_only_the_step_may_see_infinitely_many_samples(field: str) -> None:
     assert Problem(**FINITE | {"n_step": math.inf}).n_step == math.inf
 
 
+@pytest.mark.parametrize("field", ["d", "width", "n_step", "n"])
+def test_sizes_are_stored_in_64_bits(field: str) -> None:
+    assert getattr(Problem(**FINITE | {field: 10**18}), field) == 10**18
+    assert "at most 1e+18" in str(refused(lambda: Problem(**FINITE | {field: 10**19}), field))
+
+
+def test_a_step_is_judged_with_its_factor() -> None:
+    Problem(**FINITE | {"eta": Step(1e20, exponent=1.0)})
+    refused(lambda: Problem(**FINITE | {"eta": Step(1e20, exponent=1.0), "width": 10**12}), "eta")
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize("value", [10**5000, Unprintable(), "x" * 10**6, list(range(10**4))], ids=type)
+def test_messages_show_values_at_no_length(value: object) -> None:
+    assert len(str(refused(lambda: Problem(**FINITE | {"d": value}), "d"))) < 400
+
+
 def test_input_dimension_is_at_least_two() -> None:
     assert "2" in refused(lambda: Problem(**FINITE | {"d": 1}), "d").allowed
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: Characters of a value that a message shows.
+_SHOWN = 300
+
 
 class GradstepError(Exception):
     """Base class of every error raised on purpose by gradstep."""
@@ -31,7 +34,17 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
 
     def __str__(self) -> str:
         reason = f", {self.reason}" if self.reason else ""
-        return f"{self.field}: got {self.value!r}{reason}; allowed: {self.allowed}"
+        return f"{self.field}: got {_shown(self.value)}{reason}; allowed: {self.allowed}"
+
+
+def _shown(value: object) -> str:
+    """Return a value as a message shows it: not at any length, and whatever its own `repr` does."""
+    try:
+        text = repr(value)
+    except Exception:  # an integer of thousands of digits, a class of the user's own
+        return f"<{type(value).__name__}>"
+    half = _SHOWN // 2
+    return text if len(text) <= _SHOWN else f"{text[:half]} ... {text[-half:]}"
 
 
 class NotConverged(GradstepError, RuntimeError):  # noqa: N818

@@ -40,8 +40,10 @@ OutputScale = Literal["1/N", "1/sqrt(N)"]
 _FINITE = "a finite real number"
 _SIZE = "an integer >= 1"
 _RATIO = "a finite number > 0"
-#: Fourth powers of labels enter the theory; beyond this they overflow.
-LARGEST_NUMBER = 1e50
+#: Fourth powers of labels and of steps enter the theory together; beyond this they overflow.
+LARGEST_NUMBER = 1e30
+#: Sizes are 64-bit integers wherever they are stored.
+_LARGEST_SIZE = 10**18
 
 
 def _real(name: str, value: object, allowed: str = _FINITE) -> float:
@@ -77,8 +79,8 @@ def _non_negative(name: str, value: object, allowed: str = "a finite number >= 0
 def _size(name: str, value: object, minimum: int = 1) -> int:
     allowed = _SIZE if minimum == 1 else f"an integer >= {minimum}"
     number = _real(name, value, allowed)
-    if not number.is_integer() or number < minimum:
-        raise InvalidInput(name, value, allowed)
+    if not number.is_integer() or not minimum <= number <= _LARGEST_SIZE:
+        raise InvalidInput(name, value, f"{allowed}, at most {_LARGEST_SIZE:g}" if number > minimum else allowed)
     return int(cast(Any, value))
 
 
@@ -347,6 +349,8 @@ class Problem:
             raise InvalidInput("origin", origin, "a string")
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        if not infinite and self.eta.size(float(self.width)) > LARGEST_NUMBER:  # type: ignore[arg-type]
+            raise InvalidInput("eta", eta, f"a step of at most {LARGEST_NUMBER:g}, after the factor width**exponent")
 
     @property
     def output_factor(self) -> float:

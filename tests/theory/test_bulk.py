@@ -103,6 +103,17 @@ def test_diagonal_in_the_other_eigenbasis_has_the_moments_of_drawn_matrices():
     assert np.all(np.abs(mean) < 4 * error + 0.03)
 
 
+@pytest.mark.parametrize("ratio", [10.0, 1.0, 1e-4, 1e-11])
+def test_diagonal_keeps_its_digits_where_the_law_is_nearly_a_point(ratio):
+    # A' = A has the eigenvalues themselves, at any ratio; the moments with powers of l - mean tell any other parabola.
+    law = residual_law(gs.gaussian.scalar_function("relu"), 0.1, 0.3)
+    samples = WeightedSamples(law, law.residual, ratio)
+    constant, linear, quadratic = samples.diagonal(law.residual)
+    centre, sd = law.mean(law.residual), math.sqrt(ratio * law.square)
+    value, slope = constant + linear * centre + quadratic * centre**2, linear + 2 * quadratic * centre
+    np.testing.assert_allclose([value, slope * sd, quadratic * sd**2], [centre, sd, 0], atol=1e-10)
+
+
 @pytest.mark.parametrize("readout", ["gaussian", "constant", {0.5: 0.5, 2.0: 0.5}])
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_classes_have_the_groups_mean_variance(activation, readout):

@@ -501,3 +501,47 @@ def test_models_and_problems_of_a_wrong_type_are_named() -> None:
     with pytest.raises(InvalidInput, match="problems"):
         gs.predict_many(BASE)
     assert gs.predict(BASE, refine=np.int64(2)).test_error == gs.predict(BASE, refine=2).test_error
+
+
+@pytest.mark.parametrize("kind", ["constant", "gaussian", {1: 0.5, -2: 0.5}])
+@pytest.mark.parametrize("activation", ["tanh", "relu", "x + x**2", "cos"])
+def test_what_is_far_out_of_range_is_an_error_of_ours_or_a_number(activation, kind):
+    # Warnings are errors in the tests; sizes, penalties and steps are drawn with a fixed seed.
+    draw = np.random.default_rng(7).choice
+    told = 0
+    for _ in range(12):
+        d, width, n, n_step = (int(draw([2, 3, 1000, 10**6, 10**18])) for _ in range(4))
+        try:
+            found = gs.predict(
+                gs.Problem(
+                    activation=activation, teacher="sin", d=d, width=width, n=n, n_step=n_step, readout=kind,
+                    ridge=draw([1e-300, 1e-30, 1.0, 1e30]), noise=draw([0.0, 0.1, 1e10, 1e30]),
+                    eta=gs.Step(draw([0.0, 1e-30, 1.0, 1e10]), exponent=draw([0.0, 0.5])),
+                )
+            )  # fmt: skip
+        except NotConverged:
+            continue
+        told += 1
+        assert found.test_error >= 0
+        assert found.residual <= 1e-10
+    assert told > 0
+
+
+def test_a_test_error_hidden_by_the_label_noise_is_refused():
+    given = {"activation": "tanh", "teacher": "sin", "d": 200, "width": 300, "n": 400, "n_step": 400, "eta": 1.0}
+    with pytest.raises(NotConverged, match="less label noise"):
+        gs.predict(gs.Problem(**given, ridge=1e12, noise=1e9))
+    # Not where the fit follows the noise, nor where labels are as large.
+    assert gs.predict(gs.Problem(**given, ridge=1.0, noise=1e9)).test_error > 1e15
+    loud = gs.predict(gs.Problem(**given | {"teacher": "1e9*sin(x)"}, ridge=1e12, noise=1e9)).test_error
+    quiet = gs.predict(gs.Problem(**given, ridge=1e12, noise=1.0)).test_error
+    assert loud == pytest.approx(1e18 * quiet, rel=1e-6)
+
+
+def test_nodes_beyond_the_memory_are_refused_before_they_are_made():
+    problem = gs.Problem(
+        activation="tanh", teacher="sin", d=3, width=10, n=30, n_step=10**17, eta=gs.Step(1e5, exponent=1.0), ridge=1.0,
+        readout="constant",
+    )  # fmt: skip
+    with pytest.raises(NotConverged, match=r"resolution .* would take .* nodes.*smaller step"):
+        gs.predict(problem)

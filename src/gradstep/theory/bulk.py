@@ -41,6 +41,8 @@ BulkModel = Literal["structured", "isotropic"]
 
 #: Share of the bulk below which its linear part is left to the other law.
 _NEGLIGIBLE = 1e-3
+#: Dimensions for each sample of the step below which its law is a point, to rounding.
+_POINT = 1e-12
 #: Decades of the levels that a pole of the fit may have, in units of the mean variance: below, poles stay where they
 #: are; above, the mean tells all. Readouts for which they are looked at.
 _LEVELS, _READOUTS = (-2, 3), 4
@@ -125,7 +127,7 @@ def bulk_law(
         If a transform or a rule is not found.
     """
     scale = problem.readout.second_moment
-    if model == "isotropic" or step.bulk * scale == 0 or not math.isfinite(n_step):
+    if model == "isotropic" or step.bulk * scale == 0 or d <= _POINT * n_step:
         return isotropic(len(groups.weight))
     a, a_square = groups.readout * math.sqrt(scale), groups.readout_square * scale
     law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)

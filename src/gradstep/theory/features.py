@@ -72,8 +72,9 @@ _RANGE = 7.6
 _MIXED_STEP, _ALIKE_STEP = 0.6, 0.5
 #: Share of the readout's power in groups so steep that they need no resolution of their own (a Gaussian law's tail).
 _UNRESOLVED = 0.05
-#: Numbers in the largest table. Steps of any use take a tenth; far beyond, the memory would not suffice.
-_LARGEST_TABLE = 2**21
+#: Numbers in the largest table, and nodes that are kept (each pair of them has numbers too). Steps of any use take a
+#: tenth; far beyond, the memory would not suffice.
+_LARGEST_TABLE, _MOST_NODES = 2**21, 2**12
 
 
 def _teacher_breakpoints(teacher: ScalarFunction, alignment: float, scale: float) -> list[float]:
@@ -127,6 +128,8 @@ def kappa_rule(
     kink_step = 0.8 * scale if teacher.kinks else np.inf
     pole_step = 0.2 * np.hypot(teacher.pole_distance / max(abs(alignment), 1e-12), 3 * scale)
     step = min(step, pole_step)
+    # Before the nodes are made: an estimate that is too small by a few units at most.
+    _check_resolution(_RANGE / step, groups, activation)
     if kink_step >= 0.6 * step:
         nodes, weights = trapezoidal_rule(min(step, kink_step) / refine, _RANGE, thinning=not alike)
     else:
@@ -137,10 +140,17 @@ def kappa_rule(
             points += [-p for p in points]
         points += list(np.arange(-np.floor(_RANGE / panel), np.floor(_RANGE / panel) + 1) * panel)
         nodes, weights = gaussian_rule(breakpoints=tuple(sorted(points)), resolution=panel / refine, order=10)
-    if (numbers := len(nodes) * len(groups.weight)) > _LARGEST_TABLE:
-        advice = "Use a smaller step, or more samples for it."
-        raise NotConverged("resolution of the features along the spike", numbers, _LARGEST_TABLE, advice)
+    _check_resolution(len(nodes), groups, activation)
     return nodes, weights
+
+
+def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction) -> None:
+    """Refuse a table that the memory would not take."""
+    most = min(_MOST_NODES * (2 if activation.parity == "odd" else 1), _LARGEST_TABLE / len(groups.weight))
+    if not nodes <= most:
+        advice = "Use a smaller step."
+        reason = f"would take {nodes:.3g} nodes, at most {most:.0f} are possible"
+        raise NotConverged("resolution of the features along the spike", nodes, most, advice, reason)
 
 
 def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.float64]) -> Smoothed:

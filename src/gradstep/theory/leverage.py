@@ -459,15 +459,14 @@ def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -
         If any member of the batch does not reach `tolerance`.
     """
     # Lost digits, and numbers that leave their range, show in the residual.
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        try:
-            return _newton(equations, tolerance, stable=False)
-        except (NotConverged, np.linalg.LinAlgError):
-            pass
-        try:
-            return _newton(equations, tolerance, stable=True)
-        except np.linalg.LinAlgError as error:
-            raise NotConverged(_NAME, math.inf, tolerance, _ADVICE) from error
+    try:
+        return _newton(equations, tolerance, stable=False)
+    except (NotConverged, np.linalg.LinAlgError):
+        pass
+    try:
+        return _newton(equations, tolerance, stable=True)
+    except np.linalg.LinAlgError as error:
+        raise NotConverged(_NAME, math.inf, tolerance, _ADVICE) from error
 
 
 def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> tuple[Leverage, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput
+from gradstep.errors import InvalidInput, NotConverged
 from gradstep.problem import Problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
@@ -24,6 +25,9 @@ from gradstep.theory.uniform import UniformSolution, solve
 
 __all__ = ["predict", "predict_many"]
 
+#: Largest rounding of a test error, beside itself or beside the labels' power: it is a difference of two numbers of the
+#: size of the label noise's.
+_ROUNDING = 1e-6
 #: Members of a batch solved together; larger batches gain nothing.
 _BATCH = 256
 #: Numbers in the largest stack of matrices: a megabyte, so that a stack is still in the cache when it is used next.
@@ -217,10 +221,16 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
     if len(kappa) > len(learned):
         learned = _mirrored(learned)
     freedom = float(solution.degrees_of_freedom[index])
+    test_error = float(solution.test_error[index])
+    labels, rounding = float(prepared.tables.label_square), problem.noise**2 * sys.float_info.epsilon
+    # Labels of zero have nothing to hide.
+    if labels > 0 and not rounding <= _ROUNDING * max(test_error, labels):
+        rounding /= max(test_error, labels)
+        raise NotConverged("the test error", rounding, _ROUNDING, "Use less label noise: it hides the labels.")
     return Prediction(
         problem=problem,
         method="uniform equivalent",
-        test_error=float(solution.test_error[index]),
+        test_error=test_error,
         train_error=float(solution.train_error[index]),
         train_loss=float(solution.train_loss[index]),
         alignment=prepared.alignment,

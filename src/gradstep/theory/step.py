@@ -255,9 +255,8 @@ def step_statistics(
         along_square = to_teacher**2 + to_gradient**2 + to_rest
         third = (phi0 * law.mean(r**4) + linear * law.mean(r**3 * u)) / gradient_norm
         norm_slope_third = e**3 * phi0**2 * psi.psi3 * third
-        fourth = (
-            e**4 * phi0**3 * law.mean(r**4) * psi.psi2_variance + 2 * (e**2 * phi0 * residual_square * psi.psi2) ** 2
-        )
+        of_mean = e**2 * phi0 * residual_square * psi.psi2
+        fourth = e**4 * phi0**3 * law.mean(r**4) * psi.psi2_variance + 2 * of_mean * of_mean
     else:
         gain, norm_slope_third, fourth = 1.0, 0.0, 0.0
         along = law.mean(r * u**2)

@@ -234,6 +234,8 @@ def _joint_fit(
     return _Fit(unknowns, pull * (mean if preset is None else mean + preset[:, None]) + root * rest, rest)
 
 
+# Extreme members leave the range of numbers on the way: what then means nothing is told by the residual and the errors.
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")
 def solve(
     tables: Tables,
     *,

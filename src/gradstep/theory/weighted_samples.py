@@ -133,11 +133,15 @@ class WeightedSamples:
         ``(1/d) tr(A' A^k)``.
         """
         omega, ratio, mean = self.weight, self.ratio, self.law.mean
-        powers = self.moments()
-        first, second = ratio * mean(other * omega), ratio**2 * mean(other * omega**2)
+        # From the law's mean, where nothing is lost of a law that is nearly a point.
+        centre, *(k2, k3, k4) = (ratio ** (k - 1) * mean(omega**k) for k in range(1, 5))
         total = mean(other)
-        target = [total, total * powers[1] + first, total * powers[2] + 2 * first * powers[1] + second]
-        return np.asarray(np.linalg.solve(hankel(powers[:3], powers[2:]), target))
+        target = [total, ratio * mean(other * omega), total * k2 + ratio**2 * mean(other * omega**2)]
+        # In units of its standard deviation.
+        units = k2 ** (-0.5 * np.arange(3))
+        moments = hankel([1, 0, k2], [k2, k3, k4 + 2 * k2**2]) * units * units[:, None]
+        c0, c1, c2 = units * np.linalg.solve(moments, units * target)
+        return np.array([c0 - c1 * centre + c2 * centre**2, c1 - 2 * c2 * centre, c2])
 
 
 def _reciprocal(values: Complex) -> Complex:

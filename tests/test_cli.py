@@ -749,6 +749,33 @@ def test_lists_in_a_settings_file_are_ranges(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_list_in_a_settings_file_holds_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "problem.toml"
+    path.write_text("[problem]\neta = [{coefficient = 1.0, exponent = 0.5}, {coefficient = 2.0, exponent = 0.5}]\n")
+    result = run("predict", "--settings", str(path))
+    assert result.exit_code == 2
+    assert "1,2N^0.5" in result.stderr
+    path.write_text('[problem]\neta = "1,2N^0.5"\n')
+    steps = [r["problem"]["eta"] for r in run_json("predict", "--settings", str(path))["predictions"]]
+    assert steps == [{"coefficient": c, "exponent": 0.5} for c in (1.0, 2.0)]
+
+
+def test_sizes_of_a_sweep_may_be_multiples_of_its_dimension(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    text = (
+        '[problem]\nactivation = "erf"\nteacher = "erf"\nd = 8\neta = 1.0\n'
+        'width = "1.5d"\nn_step = "2d"\nridge = "0.1d"\n'
+    )
+    path.write_text(text + "[over]\nn = [9, 16]\n[run]\nseeds = 0\n")
+    assert run("sweep", str(path), "--out", str(tmp_path / "out")).exit_code == 0
+    problem = json.loads((tmp_path / "out" / "sweep.json").read_text())["design"]["base"]
+    assert [problem[name] for name in ("width", "n_step", "ridge")] == [12, 16, 0.8]
+    path.write_text(text + "n = 9\n[over]\nd = [8, 16]\n")
+    result = run("sweep", str(path), "--out", str(tmp_path / "other"))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: width: got '1.5d'")
+
+
 def test_what_is_too_much_is_named() -> None:
     result = run("simulate", "--d", "10000", "--width", "10000", "--n-step", "1000000000000", "--n", "100")
     assert result.exit_code == 2

@@ -364,6 +364,8 @@ def test_toml_text_and_file(tmp_path: Path) -> None:
         path.write_text(TOML, encoding="utf-8")
         assert Problem.from_toml(path) == expected
         assert Problem.from_toml(str(path)) == expected
+    refused(lambda: Problem.from_toml("noise = 0.5\n" + TOML), "settings file")
+    assert Problem.from_toml(TOML + "\n[run]\nseeds = 3\n") == expected
     bare = 'activation="tanh"\nteacher="sin"\nd=32\nwidth=24\nn_step=40\nn=50\neta=1.5\nridge=0.1'
     assert Problem.from_toml(bare) == Problem(**FINITE)
 

@@ -17,7 +17,7 @@ from scipy.special import erf, ndtr
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
-from gradstep.problem import Problem
+from gradstep.problem import Problem, check_problem
 
 __all__ = ["Channel", "Labels", "labels_of"]
 
@@ -87,6 +87,7 @@ def labels_of(problem: Problem, channel: Channel = "real", flip: float = 0.0) ->
     InvalidInput
         On an unknown channel, a flip out of range or with real labels, or noise with the logistic channel.
     """
+    check_problem(problem)
     if channel not in ("real", "sign", "logistic"):
         raise InvalidInput("channel", channel, "'real', 'sign' or 'logistic'")
     if isinstance(flip, bool) or not isinstance(flip, (int, float)) or not 0 <= flip < 0.5:

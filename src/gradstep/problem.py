@@ -399,6 +399,11 @@ class Problem:
             ``n_step/d`` when the step uses another number of samples than the fit.
         centre_teacher : bool
             Subtract ``E f*`` from the teacher, as the assumption ``mu0* = 0`` of the paper asks.
+
+        Raises
+        ------
+        InvalidInput
+            On a parameter outside its range.
         """
         psi1, psi2 = _positive("psi1", psi1), _positive("psi2", psi2)
         lam = _positive("lam", lam)
@@ -459,6 +464,11 @@ class Problem:
         residual : {"y - f", "y"}
             Their literal residual, or the one in which the initial output is negligible: smaller by ``sqrt(N)``, as
             in the canonical network. Their formulas for the step are for the second.
+
+        Raises
+        ------
+        InvalidInput
+            On a parameter outside its range.
         """
         phi, psi = _positive("phi", phi), _positive("psi", psi)
         lam, c = _positive("lam", lam), _non_negative("c", c)
@@ -526,6 +536,11 @@ class Problem:
             Standard deviation of the label noise (zero in the paper).
         readout : str, mapping or Readout
             Constant in the main text, a finite vocabulary in their Appendix D.
+
+        Raises
+        ------
+        InvalidInput
+            On a parameter outside its range.
         """
         lam, beta = _positive("lam", lam), _positive("beta", beta)
         eta_tilde = _non_negative("eta_tilde", eta_tilde)
@@ -590,7 +605,9 @@ class Problem:
 
     @classmethod
     def from_toml(cls, source: str | Path) -> Self:
-        """Build a problem from a TOML file (a path) or TOML text; a ``[problem]`` table is used where there is one.
+        """Build a problem from a TOML file (a path) or TOML text.
+
+        Of a file with a ``[problem]`` table, such as that of a sweep, this table is read.
 
         Parameters
         ----------
@@ -600,7 +617,7 @@ class Problem:
         Raises
         ------
         InvalidInput
-            On a file that cannot be read, on invalid TOML, and as `from_dict`.
+            On a file that cannot be read, on invalid TOML, on parameters outside the table, and as `from_dict`.
         """
         if not isinstance(source, str | Path):
             raise InvalidInput("settings file", source, "a path or TOML text")
@@ -611,7 +628,11 @@ class Problem:
             raise InvalidInput("settings file", str(source), f"a readable TOML file ({error.strerror})") from None
         except ValueError as error:  # not TOML, not text, or not even the name of a file
             raise InvalidInput("settings file", str(source), f"valid TOML ({error})") from None
-        return cls.from_dict(settings.get("problem", settings))
+        problem = settings.get("problem", settings)
+        stray = [name for name, value in settings.items() if not isinstance(value, dict | list)]
+        if problem is not settings and stray:
+            raise InvalidInput("settings file", ", ".join(stray), "parameters below [problem], not above it")
+        return cls.from_dict(problem)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that `from_dict` reads back to an equal problem.
@@ -724,6 +745,12 @@ class _Shifted:
 
     def __call__(self, x: Any) -> Any:
         return self.function(x) - self.shift
+
+
+def check_problem(value: object) -> None:
+    """Refuse what is no `Problem`, in everything that takes one."""
+    if not isinstance(value, Problem):
+        raise InvalidInput("problem", value, "a gradstep.Problem")
 
 
 def _varying(activation: ScalarFunction) -> ScalarFunction:

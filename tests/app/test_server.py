@@ -218,12 +218,21 @@ def test_regimes_have_words():
         assert regime.title
         assert regime.text.endswith(".")
     assert keys == ["initial", "small", "between", "few", "large", "infinite"]
+    beyond = regime_of(problem_of(changed(eta={"coefficient": 1, "exponent": 0.9})), 0.5)
+    assert "N^0.9" in beyond.title
+    assert "order one" not in beyond.text
     prediction = gs.predict(problem_of(DEFAULT))
     error = prediction.test_error
     assert "50 % below" in verdict(prediction, 2 * error)
     assert "25 % above" in verdict(prediction, error / 1.25)
     assert "3.0 times" in verdict(prediction, error / 3)
     assert "at the kernel bound" in verdict(prediction, error)
+
+
+def test_a_readout_law_has_a_bounded_number_of_values(api):
+    law = {str(k + 1): 1.0 for k in range(51)}
+    found = api.post("/api/learned", json={"problem": changed(readout=law)})
+    assert (found.status_code, found.json()["error"]["field"]) == (422, "readout")
 
 
 # --- presets -------------------------------------------------------------------------------------------------------
@@ -520,11 +529,17 @@ def test_parts_of_an_answer_that_fails_are_not_begun():
     assert not begun
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "0", "0.0", "0x0", "::0"])
 def test_all_addresses_at_once_are_refused(host):
     with pytest.raises(InvalidInput) as raised:
         serve(host=host, browser=False)
     assert raised.value.field == "host"
+
+
+@pytest.mark.parametrize("port", [70000, -1, "80", True, None])
+def test_ports_are_numbers_of_ports(port):
+    with pytest.raises(InvalidInput, match=r"port: .*65535"):
+        serve(port=port, browser=False)
 
 
 def test_an_address_of_another_machine_is_named():

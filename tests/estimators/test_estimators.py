@@ -74,6 +74,24 @@ def test_split_rows_serve_one_purpose(single_index):
     assert abs(model.step_samples_ - 420) < 5 * np.sqrt(600 * 0.7 * 0.3)
 
 
+@pytest.mark.parametrize("state", [None, 3, "generator"])
+def test_a_diagnosis_splits_the_rows_as_the_fit_did(single_index, state):
+    X, y = single_index
+    random_state = np.random.RandomState(3) if state == "generator" else state
+    model = gs.OneStepRegressor(width=30, sample_split=True, random_state=random_state)
+    splits, split = [], model._table
+
+    def noted(*arguments):
+        found = split(*arguments)
+        splits.append(found[0].step_rows)
+        return found
+
+    model._table = noted
+    model.fit(X, y).diagnose(X, y)
+    assert len(splits) == 2
+    np.testing.assert_array_equal(*splits)
+
+
 def test_units_of_targets_and_inputs_do_not_matter(single_index):
     X, y = single_index
     plain = gs.OneStepRegressor(width=30, random_state=0, eta=20.0).fit(X, y)
@@ -222,6 +240,7 @@ def test_huge_and_tiny_scales(single_index, size):
         ("dtype", "float16"),
         ("device", "tpu"),
         ("activation", 3),
+        ("activation", "1"),
         ("eta", 1e51),
         ("offset", 1e51),
     ],

@@ -119,6 +119,18 @@ def test_refusal_names_the_token(source, token):
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
+@pytest.mark.parametrize("pattern", ["max({}, x**2)", "min({}, 1)", "max(x, min({}, 3*x))"])
+def test_nested_choices_do_not_grow_without_end(pattern):
+    source = "tanh(x)"
+    for _ in range(30):
+        source = pattern.format(source)
+    with pytest.raises(InvalidInput, match="too deep or too long"):
+        scalar_function(source)
+    x = np.linspace(-3, 3, 7)
+    few = scalar_function("max(max(max(tanh(x), x**2), 1), 2*x)")
+    np.testing.assert_allclose(few(x), np.max([np.tanh(x), x**2, np.ones(7), 2 * x], axis=0))
+
+
 @pytest.mark.parametrize(
     ("source", "reason"),
     [

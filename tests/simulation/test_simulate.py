@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -307,3 +309,14 @@ def test_measurement_summaries() -> None:
 def test_a_letter_that_no_neuron_gets_is_refused():
     with pytest.raises(InvalidInput, match="all of whose 30 neurons get the letter 0"):
         simulate(small(width=30, readout={0.0: 0.99, 1.0: 0.01}), 2)
+
+
+def test_measurements_can_be_sent_and_copied() -> None:
+    measured = simulate(small(), seeds=2, ridge=[0.1, 1.0])
+    for twin in (pickle.loads(pickle.dumps(measured)), copy.deepcopy(measured)):
+        assert (twin.problem, twin.seeds, twin.ridge, dict(twin.versions)) == (
+            measured.problem, measured.seeds, measured.ridge, dict(measured.versions)
+        )  # fmt: skip
+        assert twin.values.keys() == measured.values.keys()
+        np.testing.assert_array_equal(twin["test_error"], measured["test_error"])
+        assert not twin["test_error"].flags.writeable

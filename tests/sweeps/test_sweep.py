@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import sys
 
 import numpy as np
 import pandas as pd
@@ -266,6 +267,13 @@ def test_bad_input_is_named_before_any_work(change, field, tmp_path):
     with pytest.raises(gs.InvalidInput, match=field):
         gs.sweep(PROBLEM, store=tmp_path, **change)
     assert not list(tmp_path.glob("??/*.json"))
+
+
+def test_a_missing_library_is_named_before_any_work(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(gs.InvalidInput, match=r"gradstep\[sweeps\]"):
+        gs.sweep(PROBLEM, over={"n": [30]}, seeds=2, store=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_directory_without_a_sweep_is_named(tmp_path):

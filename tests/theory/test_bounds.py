@@ -84,5 +84,8 @@ def test_best_linear_error() -> None:
 def test_unusable_arguments_are_named() -> None:
     with pytest.raises(InvalidInput, match="bound"):
         best_step("tanh", "tanh", bound="middle")
+    for strength in (0.0, 0.01, -1.0, np.nan, np.inf):
+        with pytest.raises(InvalidInput, match="largest_strength"):
+            best_step("tanh", "tanh", largest_strength=strength)
     with pytest.raises(InvalidInput, match="linear part"):
         best_step("tanh", "cos")

@@ -54,6 +54,12 @@ def regime_of(problem: Problem, alignment: float) -> Regime:
             f"As N grows, {reach} on the learned direction become features (Moniri et al. 2024). At finite sizes the "
             "stairs are a ramp.",
         )
+    if exponent > 0.5:
+        return Regime(
+            "large",
+            f"Beyond √N, η growing like N^{exponent:g}",
+            "As N grows every neuron moves without bound and its activation saturates or follows its largest power.",
+        )
     if problem.n_step == math.inf:
         return Regime(
             "infinite",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import json
 import math
 import os
@@ -401,10 +402,8 @@ def serve(
     InvalidInput
         If the address cannot be listened on, or stands for all addresses: the page is answered under its own only.
     """
-
-    if host in ("", "0.0.0.0", "::"):
-        allowed = "one address of this machine, under which others ask for the page (hostname -I lists them)"
-        raise InvalidInput("host", host, allowed)
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
+        raise InvalidInput("port", port, "an integer from 0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -415,6 +414,12 @@ def serve(
         allowed = f"an address of this machine that is free ({error.strerror}); --port 0 takes any port"
         field = "port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
         raise InvalidInput(field, f"{host}:{port}", allowed) from None
+    # Judged by what it is bound to: there are many ways to write it.
+    bound = ipaddress.ip_address(listening.getsockname()[0].partition("%")[0])
+    if bound.is_unspecified:
+        listening.close()
+        allowed = "one address of this machine, under which others ask for the page (hostname -I lists them)"
+        raise InvalidInput("host", host, allowed)
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
 

@@ -151,7 +151,7 @@ def build_grid(given: Mapping[str, Any]) -> Grid:
     named = {**DEFAULTS, **given} if convention == "canonical" else dict(given)
     fixed: dict[str, Any] = {}
     axes: list[Axis] = []
-    per_d = frozenset(name for name, value in named.items() if _is_per_d(name, value))
+    per_d = frozenset(name for name, value in named.items() if is_per_d(name, value))
     for name, value in named.items():
         for part, choices in _read(name, value, multiple=name in per_d).items():
             if len(choices) > 1:
@@ -170,7 +170,8 @@ def build_grid(given: Mapping[str, Any]) -> Grid:
     return Grid(tuple(axes), points, problems)
 
 
-def _is_per_d(name: str, value: Any) -> bool:
+def is_per_d(name: str, value: Any) -> bool:
+    """Return whether a value is a multiple of the dimension, as in ``1.5d``."""
     return name in _PER_D and isinstance(value, str) and value.endswith("d")
 
 
@@ -185,6 +186,9 @@ def _read(name: str, value: Any, *, multiple: bool) -> dict[str, tuple[Any, ...]
 
 def _choices(name: str, value: Any, whole: bool) -> dict[str, tuple[Any, ...]]:
     if isinstance(value, list) and value and name not in _TEXT:
+        if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in value):
+            other = "; steps with an exponent are text such as '1,2N^0.5'" if name == "eta" else ""
+            raise InvalidInput(name, value, f"numbers in a list{other}")
         return {name: tuple(value)}
     if not isinstance(value, str):
         return {name: (value,)}
@@ -202,17 +206,26 @@ def _choices(name: str, value: Any, whole: bool) -> dict[str, tuple[Any, ...]]:
     return {name: parse_numbers(name, value, whole=whole and name in _WHOLE)}
 
 
+def multiple_of_d(name: str, ratio: float, d: Any) -> Any:
+    """Return a multiple of the dimension, as `Problem.from_dict` takes it.
+
+    Raises
+    ------
+    InvalidInput
+        If the multiple is not positive and finite.
+    """
+    if not 0 < ratio < math.inf:
+        raise InvalidInput(name, f"{ratio:g}d", "a positive multiple of d")
+    if not isinstance(d, int | float) or not math.isfinite(d):
+        return {"per_d": ratio}
+    return ratio * d if name == "ridge" else max(1, round(ratio * d))
+
+
 def _settings(values: dict[str, Any], per_d: frozenset[str]) -> dict[str, Any]:
     d = values.get("d", math.nan)
     infinite = d in (math.inf, "inf", "infinity")
     for name in sorted(per_d):
-        ratio = values[name]
-        if not 0 < ratio < math.inf:
-            raise InvalidInput(name, f"{ratio:g}d", "a positive multiple of d")
-        if infinite or not isinstance(d, int | float) or not math.isfinite(d):
-            values[name] = {"per_d": ratio}
-        else:
-            values[name] = ratio * d if name == "ridge" else max(1, round(ratio * d))
+        values[name] = multiple_of_d(name, values[name], d)
     for name in _WHOLE:
         if isinstance(values.get(name), int | float) and _LARGEST < values[name] < math.inf:
             raise InvalidInput(name, float(values[name]), f"an integer <= {_LARGEST:.0e}, or inf for the limit")

@@ -17,7 +17,7 @@ import typer
 from gradstep.cli import output
 from gradstep.cli.failure import interrupted
 from gradstep.cli.failure import report as report_failure
-from gradstep.cli.grid import read_toml
+from gradstep.cli.grid import is_per_d, multiple_of_d, read_toml
 from gradstep.cli.ranges import parse_numbers, parse_step
 from gradstep.cli.termination import terminable
 from gradstep.errors import InvalidInput
@@ -67,7 +67,7 @@ def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
             raise InvalidInput("zipped", group, "tables: [[zipped]], then one line a parameter")
     zipped = [{name: _axis(name, values) for name, values in group.items()} for group in tables["zipped"]]
     given = {name: value for name, value in changes.items() if value is not None}
-    problem = {name: _value(name, value) for name, value in tables["problem"].items()}
+    problem = {name: _value(name, value, tables) for name, value in tables["problem"].items()}
     return design_of(problem, over, zipped=zipped, **{**tables["run"], **given})
 
 
@@ -81,8 +81,13 @@ def _axis(name: str, values: Any) -> Any:
     return list(parse_numbers(name, values, whole=name in _WHOLE))
 
 
-def _value(name: str, value: Any) -> Any:
-    """Return a value that all points share; a step size may be text."""
+def _value(name: str, value: Any, tables: Mapping[str, Any]) -> Any:
+    """Return a value that all points share; a step size may be text, and a size a multiple of the dimension."""
+    if is_per_d(name, value):
+        ratios = parse_numbers(name, value[:-1], whole=False)
+        if len(ratios) != 1 or any("d" in table for table in (tables["over"], *tables["zipped"])):
+            raise InvalidInput(name, value, "one multiple of a d under [problem]; with a swept d give the sizes")
+        return multiple_of_d(name, ratios[0], tables["problem"].get("d"))
     if name not in ("eta", "eta_tilde") or not isinstance(value, str):
         return value
     values = _axis(name, value)

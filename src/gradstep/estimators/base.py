@@ -222,8 +222,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             raise ValueError("Sample weights must contain at least one non-zero number.")
         unit = 2.0 ** (np.frexp(weights.max())[1] - 1)  # weights of any size, and none is rounded
         weights = weights / unit
-        random = check_random_state(self.random_state)
-        multipliers = random.randint(2**62, size=X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        if standard is None:
+            random = check_random_state(self.random_state)
+            self._multipliers = random.randint(2**62, size=X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        # Rows of a later table are split as those of the fit were, whatever the source of random numbers does.
+        multipliers = self._multipliers
         measured, hashes = standardisation(X, weights, whiten=settings.whiten, multipliers=multipliers)
         y, centre, scale = standardised_targets(targets, weights)
         columns = max(settings.width, X.shape[1])

@@ -84,9 +84,12 @@ def checked_flag(name: str, value: Any) -> bool:
 def checked_activation(value: Any) -> ScalarFunction:
     """Return the function."""
     try:
-        return scalar_function(value)
+        function = scalar_function(value)
     except InvalidInput as error:
         raise InvalidInput("activation", error.value, error.allowed, error.reason) from None
+    if np.ptp(function(np.linspace(-8, 8, 257))) == 0:
+        raise InvalidInput("activation", value, "a function that is not constant")
+    return function
 
 
 def checked_backend(device: Any, dtype: Any) -> Backend:

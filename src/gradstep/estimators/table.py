@@ -16,6 +16,7 @@ __all__ = [
     "columns_without_numbers",
     "is_only_sliced",
     "row_hashes",
+    "rows_per_block",
     "standardisation",
     "standardised_targets",
 ]

@@ -2,7 +2,7 @@
 
 from gradstep.gaussian.functions import REGISTERED, ScalarFunction, scalar_function
 from gradstep.gaussian.hermite import hermite_coefficients
-from gradstep.gaussian.moments import Moments, moments
+from gradstep.gaussian.moments import Moments, is_continuous, moments
 from gradstep.gaussian.quadrature import Estimate, expectation, gaussian_rule, trapezoidal_rule
 from gradstep.gaussian.smoothing import Smoothed, hermite_smoothed, hermite_values, smoothed
 
@@ -17,6 +17,7 @@ __all__ = [
     "hermite_coefficients",
     "hermite_smoothed",
     "hermite_values",
+    "is_continuous",
     "moments",
     "scalar_function",
     "smoothed",

@@ -129,15 +129,19 @@ class _Parser:
         count = 2 if name in ("max", "min") else 1
         if node.keywords or len(node.args) != count:
             raise refuse(self.token(node), f"{name} takes {count} argument{'s' if count > 1 else ''}")
-        arguments = [self.translate(argument, depth + 1) for argument in node.args]
+        before = self.nodes
+        first = self.translate(node.args[0], depth + 1)
         if name == "linear":
-            return arguments[0]
+            return first
+        if count == 1:
+            return apply(name, first)
+        # What the tree holds twice counts twice: nested, it would grow without end.
+        self.nodes += self.nodes - before
+        second = self.translate(node.args[1], depth + 1)
         if name == "max":
-            return add(arguments[0], apply("relu", add(arguments[1], multiply(Constant(-1.0), arguments[0]))))
-        if name == "min":
-            difference = add(arguments[0], multiply(Constant(-1.0), arguments[1]))
-            return add(arguments[0], multiply(Constant(-1.0), apply("relu", difference)))
-        return apply(name, arguments[0])
+            return add(first, apply("relu", add(second, multiply(Constant(-1.0), first))))
+        difference = add(first, multiply(Constant(-1.0), second))
+        return add(first, multiply(Constant(-1.0), apply("relu", difference)))
 
 
 def parse(source: str) -> Expression:

@@ -8,16 +8,19 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.quadrature import expectation, gaussian_density
 from gradstep.gaussian.smoothing import hermite_smoothed, smoothed
 
-__all__ = ["Moments", "moments"]
+__all__ = ["Moments", "is_continuous", "moments"]
 
 #: Largest difference of E f' (with the jumps of f) and E z f, over the size of a function.
 _STEIN = 1e-6
+#: Rounding of a moment, over the size of a function.
+_ROUNDING = 1e-14
 #: Distance from a kink, relative, at which the two sides of a jump are looked up.
 _BESIDE = 1e-7
 
@@ -75,13 +78,34 @@ def moments(function: ScalarFunction | str | Any) -> Moments:
     return _moments(scalar_function(function))
 
 
-def _mean_jump(function: ScalarFunction) -> float:
-    """Return the sum of all jumps of a function, each times the density of a standard normal there."""
+def _jumps(function: ScalarFunction) -> NDArray[np.float64]:
+    """Return how much a function jumps at each of its kinks."""
     kinks = np.array(function.kinks)
     beside = _BESIDE * np.maximum(np.abs(kinks), 1.0)
     near, far = (np.asarray(function(kinks + k * beside) - function(kinks - k * beside)) for k in (1, 2))
     # Without what the slopes on the two sides add.
-    return float(np.sum((2 * near - far) * gaussian_density(kinks)))
+    return np.asarray(2 * near - far, dtype=np.float64)
+
+
+def is_continuous(function: ScalarFunction) -> bool:
+    """Return whether a function has no jumps, so that ``E z f = E f'``.
+
+    Parameters
+    ----------
+    function : ScalarFunction
+
+    Returns
+    -------
+    bool
+        Closed forms of a gradient step take the one for the other; the step on the network follows the ordinary
+        derivative, to which jumps contribute nothing.
+    """
+    return bool((np.abs(_jumps(function)) <= _STEIN * math.sqrt(moments(function).second_moment)).all())
+
+
+def _rounded(value: Any, scale: float) -> float:
+    """Return a moment, or zero where it is rounding: a spike of 1e-17 would have a direction."""
+    return float(value) if abs(float(value)) > _ROUNDING * scale else 0.0
 
 
 @lru_cache(maxsize=512)
@@ -95,17 +119,18 @@ def _moments(function: ScalarFunction) -> Moments:
     first, second, z2 = expectation(integrands, kinks=function.kinks).value
     scale = max(math.sqrt(float(value.second_moment)), abs(float(value.slope)))
     # Stein: the two differ by what the function jumps.
-    apart = abs(float(first) + _mean_jump(function) - float(value.slope))
+    jumps = float(_jumps(function) @ gaussian_density(np.array(function.kinks)))
+    apart = abs(float(first) + jumps - float(value.slope))
     if not apart <= _STEIN * scale:
         advice = "Use a less steep function, or one with a kink or a jump in its place."
         raise NotConverged(f"the mean derivative of {function.name}", apart / scale, _STEIN, advice)
     spread = expectation(lambda z: (function.derivative(z) - first) ** 2, kinks=function.kinks).value
     return Moments(
         mean=float(value.mean),
-        linear=float(value.slope),
+        linear=_rounded(value.slope, scale),
         quadratic=float(hermite_smoothed(function, 0.0, 1.0, 2)[2]),
         second_moment=float(value.second_moment),
-        derivative_mean=float(first),
+        derivative_mean=_rounded(first, scale),
         derivative_second_moment=float(second),
         derivative_z2=float(z2),
         derivative_variance=float(spread),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.panels import legendre_rule
 
-__all__ = ["Estimate", "expectation", "gaussian_rule", "trapezoidal_rule"]
+__all__ = ["Estimate", "expectation", "gaussian_density", "gaussian_rule", "trapezoidal_rule"]
 
 HALF_RANGE = 8.5
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
@@ -55,8 +56,8 @@ def gaussian_density(z: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.exp(-0.5 * z * z) / _ROOT_TWO_PI
 
 
-def _positive(**numbers: float) -> None:
-    for name, number in numbers.items():
+def _positive(**values: float) -> None:
+    for name, number in values.items():
         if not 0 < number < math.inf:
             raise InvalidInput(name, number, "a positive finite number")
 
@@ -86,9 +87,11 @@ def gaussian_rule(
     Raises
     ------
     InvalidInput
-        If a parameter is not positive and finite, or a breakpoint is not a number.
+        If a parameter is not positive and finite, the order is no integer, or a breakpoint is not a number.
     """
-    _positive(resolution=resolution, half_range=half_range, order=order)
+    _positive(resolution=resolution, half_range=half_range)
+    if not isinstance(order, numbers.Integral) or order < 1:
+        raise InvalidInput("order", order, "an integer >= 1")
     inner = np.asarray(tuple(breakpoints), dtype=np.float64)
     if np.isnan(inner).any():
         raise InvalidInput("breakpoints", breakpoints, "numbers")

@@ -14,6 +14,7 @@ Which method a function gets:
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -85,9 +86,9 @@ def hermite_values(x: ArrayLike, order: int) -> Array:
     Raises
     ------
     InvalidInput
-        If `order` is negative.
+        If `order` is negative or no integer.
     """
-    if order < 0:
+    if not isinstance(order, numbers.Integral) or order < 0:
         raise InvalidInput("order", order, "an integer >= 0")
     points = np.asarray(x, dtype=np.float64)
     values = np.empty((order + 1, *points.shape))
@@ -155,7 +156,7 @@ def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike
         As `smoothed`, and if `order` is negative.
     """
     m, s, shape = _arguments(mean, scale)
-    if order < 0:
+    if not isinstance(order, numbers.Integral) or order < 0:
         raise InvalidInput("order", order, "an integer >= 0")
 
     def coefficients(values: Array, z: Array, weight: Array) -> Array:

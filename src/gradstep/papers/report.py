@@ -76,7 +76,9 @@ def write_section(result: FigureResult, out: Path) -> Section:
         canvas = draw(result)
         canvas.patch.set_alpha(1)
         for kind in ("png", "svg", "pdf"):
-            canvas.savefig(out / f"{result.figure.name}.{kind}", dpi=160)
+            drawn = io.BytesIO()
+            canvas.savefig(drawn, dpi=160, format=kind)
+            replace_file(out / f"{result.figure.name}.{kind}", drawn.getbuffer())
     return Section(result, _section(result, drawing))
 
 

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from gradstep.errors import InvalidInput
-from gradstep.problem import Problem
+from gradstep.problem import Problem, check_problem
 
 __all__ = ["chosen_seeds", "count", "finite_sizes"]
 
 
 def finite_sizes(problem: Problem) -> dict[str, int]:
     """Return ``d``, ``width``, ``n_step`` and ``n``, or raise `InvalidInput` if one of them is infinite."""
+    check_problem(problem)
     sizes = {}
     for name in ("d", "width", "n_step", "n"):
         size = getattr(problem, name)

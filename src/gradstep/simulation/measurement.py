@@ -73,6 +73,13 @@ class Measurement:
         object.__setattr__(self, "values", MappingProxyType(frozen))
         object.__setattr__(self, "versions", MappingProxyType(dict(self.versions)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy by the constructor: read-only views of mappings can be neither."""
+        return (
+            type(self),
+            (self.problem, self.seeds, self.ridge, dict(self.values), dict(self.versions), self.convention),
+        )
+
     def __getitem__(self, quantity: str) -> NDArray[np.float64]:
         """Return every seed's values of a quantity."""
         try:

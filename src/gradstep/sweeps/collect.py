@@ -7,6 +7,7 @@ import logging
 import math
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from gradstep.whole_file import replace_file
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Status", "check_file", "collect", "save", "status"]
+__all__ = ["Status", "check_collectable", "check_file", "collect", "save", "status"]
 
 Array = NDArray[Any]
 
@@ -47,6 +48,12 @@ _MEANING = {
 #: A table of every seed's value is made up to this size in bytes, and beyond it up to so many times what is there.
 _LARGE_TABLE, _FILL = 2**30, 4
 FORMATS = (".nc", ".csv", ".parquet")
+
+
+def check_collectable(folder: object) -> None:
+    """Refuse what only an installation with xarray can do, before any work."""
+    if find_spec("xarray") is None:
+        raise InvalidInput("collect", None if folder is None else str(folder), "an installation with gradstep[sweeps]")
 
 
 def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
@@ -74,10 +81,8 @@ def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
     InvalidInput
         If the directory holds no sweep, or xarray is not installed.
     """
-    try:
-        import xarray
-    except ImportError:
-        raise InvalidInput("collect", str(folder), "an installation with gradstep[sweeps]") from None
+    check_collectable(folder)
+    import xarray
 
     folder = Path(folder)
     design, store = manifest_of(folder), Store(folder)

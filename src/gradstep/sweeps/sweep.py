@@ -17,7 +17,7 @@ import numpy as np
 
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
-from gradstep.sweeps.collect import collect
+from gradstep.sweeps.collect import check_collectable, collect
 from gradstep.sweeps.design import DEVICE_AT_HAND, PREDICTED, SIMULATED, Design, design_of
 from gradstep.sweeps.execution import here, results_of
 from gradstep.sweeps.executors import Cluster, Executor
@@ -278,6 +278,7 @@ def sweep(
         device=device,
         dtype=dtype,
     )
+    check_collectable(store)
     place = (lambda: Cluster(cluster, workers)) if cluster is not None else None
     folder = nullcontext(str(store)) if store is not None else tempfile.TemporaryDirectory(prefix="gradstep-")
     with folder as name:

@@ -22,6 +22,9 @@ from gradstep.theory.spiked_features import ConditionalMoments, Spike, condition
 
 __all__ = ["BestStep", "best_linear_error", "best_step", "lower_bound", "upper_bound"]
 
+#: Where the search of the best step begins.
+_LEAST_STRENGTH = 0.01
+
 Array = NDArray[np.float64]
 
 
@@ -133,11 +136,16 @@ def best_step(
     bound : {"upper", "lower"}
         Which of (26) and (27).
     largest_strength : float
-        Spike strengths up to this value are searched.
+        Spike strengths from 0.01 up to this value are searched.
 
     Returns
     -------
     BestStep
+
+    Raises
+    ------
+    InvalidInput
+        On another bound, a strength out of range, an activation with jumps, or a pair without a linear part.
 
     Notes
     -----
@@ -147,6 +155,8 @@ def best_step(
     bounds = {"upper": upper_bound, "lower": lower_bound}
     if bound not in bounds:
         raise InvalidInput("bound", bound, "'upper' or 'lower'")
+    if not _LEAST_STRENGTH < largest_strength < np.inf:
+        raise InvalidInput("largest_strength", largest_strength, f"a finite number above {_LEAST_STRENGTH}")
     student, target = scalar_function(activation), scalar_function(teacher)
     unit = spike(student, target, step_size=1.0, step_sample_ratio=np.inf)
     per_step = float(unit.strength)
@@ -158,7 +168,7 @@ def best_step(
         model = Spike(strengths, np.ones_like(strengths), np.broadcast_to(unit.alignment, strengths.shape))
         return bounds[bound](conditional_moments(student, target, model, folded=True))
 
-    grid = np.geomspace(1e-2, largest_strength, 60)
+    grid = np.geomspace(_LEAST_STRENGTH, largest_strength, 60)
     values = error(grid)
     best = int(np.argmin(values))
     if best == grid.size - 1:

@@ -72,9 +72,9 @@ _RANGE = 7.6
 _MIXED_STEP, _ALIKE_STEP = 0.6, 0.5
 #: Share of the readout's power in groups so steep that they need no resolution of their own (a Gaussian law's tail).
 _UNRESOLVED = 0.05
-#: Numbers in the largest table, and nodes that are kept (each pair of them has numbers too). Steps of any use take a
-#: tenth; far beyond, the memory would not suffice.
-_LARGEST_TABLE, _MOST_NODES = 2**21, 2**12
+#: Numbers in the largest table, and nodes that are kept and groups (each pair of them has numbers too). Steps of any
+#: use take a tenth; far beyond, the memory would not suffice.
+_LARGEST_TABLE, _MOST_NODES, _MOST_GROUPS = 2**21, 2**12, 2**11
 
 
 def _teacher_breakpoints(teacher: ScalarFunction, alignment: float, scale: float) -> list[float]:
@@ -115,7 +115,7 @@ def kappa_rule(
     Raises
     ------
     NotConverged
-        If the features are so steep that resolving them would take the memory.
+        If the features are so steep, or the readout's values so many, that resolving them would take the memory.
     """
     slopes = np.abs(groups.projection) / np.sqrt(groups.variance)
     steepest = np.argsort(-slopes)
@@ -146,6 +146,10 @@ def kappa_rule(
 
 def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction) -> None:
     """Refuse a table that the memory would not take."""
+    if (count := len(groups.weight)) > _MOST_GROUPS:
+        reason = f"would take {count} groups of neurons, at most {_MOST_GROUPS} are possible"
+        advice = "Use a readout law with fewer values."
+        raise NotConverged("resolution of the readout law", count, _MOST_GROUPS, advice, reason)
     most = min(_MOST_NODES * (2 if activation.parity == "odd" else 1), _LARGEST_TABLE / len(groups.weight))
     if not nodes <= most:
         advice = "Use a smaller step."

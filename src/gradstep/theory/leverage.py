@@ -35,6 +35,7 @@ __all__ = [
     "LeverageTable",
     "Linearised",
     "couplings",
+    "evaluate",
     "inner",
     "linearised",
     "response",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+from gradstep.gaussian import is_continuous, moments
 from gradstep.problem import Problem
 from gradstep.theory.large_step import large_step
 from gradstep.theory.prediction import Prediction
-from gradstep.theory.small_step import small_step_of
+from gradstep.theory.small_step import gradient_norm_squared, small_step_of
 
 __all__ = ["limiting_prediction"]
 
@@ -18,11 +19,14 @@ def limiting_prediction(problem: Problem) -> Prediction | None:
     Notes
     -----
     Ba et al. 2022, Theorem 5, for a step of order one, an odd activation and any readout law of mean square one;
-    Cui et al. 2024, Result 3.3, for ``eta = c * width**0.5`` and a constant readout (any activation).
+    Cui et al. 2024, Result 3.3, for ``eta = c * width**0.5`` and a constant readout (any activation). Both for a step
+    along ``E z sigma``, which is that of the network but for activations with jumps.
     """
     if problem.output_scale != "1/N":
         return None
     still = problem.eta.coefficient == 0
+    if not still and not is_continuous(problem.activation):
+        return None
     odd = problem.activation.parity == "odd"
     if (still or problem.eta.exponent == 0) and odd and problem.readout.second_moment == 1:
         return _small(problem)
@@ -61,6 +65,14 @@ def _small(problem: Problem) -> Prediction:
     )
 
 
+def _alignment(problem: Problem) -> float:
+    """Return the alignment of the gradient, ``E z y / |g|``; that of a spike has the sign of ``E sigma'`` too."""
+    student, teacher = moments(problem.activation), moments(problem.teacher)
+    residual = teacher.second_moment - 2 * teacher.mean * student.mean + student.mean**2 + problem.noise**2
+    norm = math.sqrt(float(gradient_norm_squared(teacher.linear, residual, _step_ratio(problem))))
+    return teacher.linear / norm if norm else 0.0
+
+
 def _large(problem: Problem) -> Prediction:
     width = problem.ratio("width")
     penalty = problem.ratio("ridge") / width
@@ -80,7 +92,7 @@ def _large(problem: Problem) -> Prediction:
         test_error=float(result.test_error),
         train_error=float(result.train_error),
         train_loss=float(result.train_loss),
-        alignment=float(result.spike.alignment),
+        alignment=_alignment(problem),
         # Every neuron moves by a finite amount: the norm of the whole spike grows like sqrt(N).
         spike_strength=math.inf if result.spike.strength else 0.0,
         bulk_variance=float(result.spike.bulk_variance),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
-from gradstep.problem import Problem
+from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
 from gradstep.theory.groups import RowLaw
@@ -28,6 +28,8 @@ __all__ = ["predict", "predict_many"]
 #: Largest rounding of a test error, beside itself or beside the labels' power: it is a difference of two numbers of the
 #: size of the label noise's.
 _ROUNDING = 1e-6
+#: Problems whose tables are kept, of half a megabyte each as a rule: more than the curves of a page have.
+_REMEMBERED = 256
 #: Members of a batch solved together; larger batches gain nothing.
 _BATCH = 256
 #: Numbers in the largest stack of matrices: a megabyte, so that a stack is still in the cache when it is used next.
@@ -126,8 +128,7 @@ def predict_many(
     results: dict[int, dict[int, tuple[float, Prediction]]] = {}
     uniform: dict[tuple[int, ...], list[tuple[int, int, float, _Prepared]]] = {}
     for index, problem in enumerate(problems):
-        if not isinstance(problem, Problem):
-            raise InvalidInput("problem", problem, "a gradstep.Problem")
+        check_problem(problem)
         closed = problem.is_limit and rows != "network" and bulk != "structured"
         limit = limiting_prediction(problem) if closed else None
         if limit is not None:
@@ -175,7 +176,7 @@ def _without_fit(problem: Problem) -> Problem:
     return bare
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_REMEMBERED)
 def _prepared(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: int, constant: float | None = None
 ) -> _Prepared:

@@ -34,7 +34,14 @@ from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
 from gradstep.theory.arguments import nonnegative, positive
 
-__all__ = ["EquivalentMoments", "RandomFeatures", "equivalent_moments", "random_features", "random_features_of"]
+__all__ = [
+    "EquivalentMoments",
+    "RandomFeatures",
+    "bulk_resolvent",
+    "equivalent_moments",
+    "random_features",
+    "random_features_of",
+]
 
 Array = NDArray[np.float64]
 

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian.functions import ScalarFunction
+from gradstep.gaussian.functions import ScalarFunction, scalar_function
+from gradstep.gaussian.moments import is_continuous
 from gradstep.theory.arguments import finite, nonnegative, positive
 from gradstep.theory.random_features import (
     RandomFeatures,
@@ -253,8 +254,11 @@ def small_step_of(
     Raises
     ------
     InvalidInput, NotConverged
-        As :func:`small_step`.
+        As :func:`small_step`, and for an activation with jumps and a step: the step follows the ordinary derivative.
     """
+    function = scalar_function(activation)
+    if np.any(step_size) and not is_continuous(function):
+        raise InvalidInput("activation", function.name, "a function without jumps")
     equivalent = equivalent_moments(activation, teacher)
     return small_step(
         sample_ratio=sample_ratio,

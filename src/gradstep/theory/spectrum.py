@@ -26,7 +26,7 @@ from scipy.optimize import brentq
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian.hermite import hermite_values
-from gradstep.problem import Problem, Readout
+from gradstep.problem import Problem, Readout, check_problem
 from gradstep.readout import readout_polynomials
 from gradstep.theory.arguments import check_refine
 from gradstep.theory.features import ConditionalFeatures, conditional_features
@@ -360,6 +360,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
 
 def finite_step(problem: Problem, rows: RowLaw) -> tuple[StepStatistics, float, float]:
     """Return the limits of the step at the problem's own sizes, ``d`` and the width, or refuse the problem."""
+    check_problem(problem)
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite integer; for the proportional limit take a large one")
     if rows not in ("network", "isotropic"):

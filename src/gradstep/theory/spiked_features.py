@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
-from gradstep.gaussian.moments import moments
+from gradstep.gaussian.moments import is_continuous, moments
 from gradstep.gaussian.smoothing import smoothed
 from gradstep.theory.arguments import nonnegative
 
@@ -130,7 +130,7 @@ def spike(
     Raises
     ------
     InvalidInput
-        A negative argument.
+        A negative argument, or an activation with jumps and a step: the step follows the ordinary derivative.
 
     Notes
     -----
@@ -149,7 +149,10 @@ def spike(
     if not (alpha0 >= 0).all():
         raise InvalidInput("step_sample_ratio", step_sample_ratio, ">= 0, or inf")
     eta, alpha0, noise_sd = np.broadcast_arrays(eta, alpha0, nonnegative("noise", noise))
-    student, target = moments(scalar_function(activation)), moments(scalar_function(teacher))
+    function = scalar_function(activation)
+    if eta.any() and not is_continuous(function):
+        raise InvalidInput("activation", function.name, "a function without jumps")
+    student, target = moments(function), moments(scalar_function(teacher))
     residual_mean = float(target.mean - student.mean)
     residual_second_moment = float(target.second_moment - target.mean**2) + residual_mean**2 + noise_sd**2
     stepped = alpha0 > 0
@@ -209,6 +212,11 @@ def conditional_moments(
     Returns
     -------
     ConditionalMoments
+
+    Raises
+    ------
+    InvalidInput
+        On a negative strength or variance, or an alignment beyond one.
 
     Notes
     -----

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
-from gradstep.problem import Problem
+from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_labels
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.loss_covariance import SharedDraw, loss_covariance, square_variance
@@ -101,6 +101,7 @@ def predict_spread(problem: Problem) -> Spread:
     >>> print(f"{relative:.1%}")
     8.2%
     """
+    check_problem(problem)
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
     check_labels(problem)

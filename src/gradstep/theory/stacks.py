@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgels, dgesv, dposv, dpotrf
 
-__all__ = ["cholesky", "identity", "inverses", "least_squares", "solved"]
+__all__ = ["cholesky", "identity", "inverses", "least_squares", "solved", "solved_definite"]
 
 #: Size from which a call of LAPACK for each matrix is worth its overhead.
 _WORTH_A_CALL = 16

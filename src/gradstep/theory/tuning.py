@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
-from gradstep.problem import CONVENTION, Problem, Proportional, Step
+from gradstep.problem import CONVENTION, Problem, Proportional, Step, check_problem
 from gradstep.theory.arguments import check_labels
 from gradstep.theory.minimise import Axis, Bound, Minimum, minimise
 from gradstep.theory.predict import predict, predict_many
@@ -242,8 +242,7 @@ def tune(
     >>> best.prediction.test_error < best.before.test_error
     True
     """
-    if not isinstance(problem, Problem):
-        raise InvalidInput("problem", problem, "a gradstep.Problem")
+    check_problem(problem)
     if bounds is not None and not isinstance(bounds, Mapping):
         raise InvalidInput("bounds", bounds, "a mapping of parameter to (low, high)")
     check_labels(problem)

@@ -73,6 +73,11 @@ def penalty_window(n: int, N: int, epsilon: float) -> tuple[float, float]:
     -------
     tuple of float
         The ends, for :math:`\lambda` of (4.1).
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range.
     """
     if not 0 < epsilon < 0.5:
         raise InvalidInput("epsilon", epsilon, "in (0, 1/2)")

@@ -155,6 +155,11 @@ def R_linear(
     -------
     ndarray
 
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or no penalty with no more samples than dimensions.
+
     Notes
     -----
     With :math:`S=\mu_2^{*2}+\sigma_\epsilon^2` and the effective ridge :math:`k(1-\psi_1^{-1}/(1+k))=\ell`,

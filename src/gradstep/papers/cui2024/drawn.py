@@ -30,6 +30,7 @@ __all__ = [
     "sampled_error",
     "spiked_layer",
     "stepped_layer",
+    "train",
     "training_loss",
 ]
 
@@ -87,6 +88,11 @@ def spiked_layer(
     Returns
     -------
     FirstLayer
+
+    Raises
+    ------
+    InvalidInput
+        If more orthonormal rows are asked for than there are dimensions.
     """
     bulk = initial_weights(seed, width, d, "sphere")
     if orthogonal:

@@ -45,6 +45,7 @@ __all__ = [
     "Delta_by_matrix",
     "Direction",
     "Lambda",
+    "check_degree",
     "direction",
 ]
 

@@ -257,13 +257,13 @@ def predict(
 ) -> None:
     """Predict errors, alignment and spike from theory, in milliseconds."""
     from gradstep.cli import output, plots
-    from gradstep.cli.compute import predict_grid
-    from gradstep.theory import QUANTITIES, predict, predict_spread
+    from gradstep.cli.compute import predict_grid, spread_grid
+    from gradstep.theory import QUANTITIES, predict
 
     plots.check_plot_path(plot)
     plots.check_drawable(plot, grid)
     predictions = predict_grid(grid)
-    spreads = [predict_spread(problem) for problem in grid.problems] if spread else []
+    spreads = spread_grid(grid) if spread else []
     if plot is not None:
         single = len(predictions) == 1
         plots.save(

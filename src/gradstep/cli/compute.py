@@ -16,7 +16,7 @@ from gradstep.memory import check_fits
 if TYPE_CHECKING:
     from gradstep.problem import Problem
     from gradstep.simulation import Measurement
-    from gradstep.theory import Prediction
+    from gradstep.theory import Prediction, Spread
 
 #: Problems predicted between two reports of progress.
 _BATCH = 256
@@ -46,6 +46,27 @@ def predict_grid(grid: Grid) -> list[Prediction]:
                 predictions += predict_many(grid.problems[start : start + _BATCH])
                 report(len(predictions), total, "")
         return predictions
+
+
+def spread_grid(grid: Grid) -> list[Spread]:
+    """Predict the spread of every problem of a grid.
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        As `gradstep.theory.predict_spread`; NotConverged also where numbers leave the range of double precision.
+    """
+    from gradstep.theory import predict_spread
+
+    with _in_range("spread"), naming_the_size(grid):
+        if len(grid.problems) == 1:
+            return [predict_spread(grid.problems[0])]
+        spreads: list[Spread] = []
+        with progress("spreads predicted") as report:
+            for problem in grid.problems:
+                spreads.append(predict_spread(problem))
+                report(len(spreads), len(grid.problems), "")
+        return spreads
 
 
 @contextmanager

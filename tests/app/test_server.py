@@ -465,14 +465,17 @@ def test_an_address_in_use_is_named():
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
-def test_ctrl_c_says_what_has_ended():
+@pytest.mark.parametrize("presses", [1, 3])
+def test_ctrl_c_says_what_has_ended(presses):
     command = [sys.executable, "-m", "gradstep", "app", "--no-browser", "--port", "0", "--workers", "1"]
     hearing = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # tests in the background are deaf to Ctrl-C
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hearing
     ) as serving:
         assert "gradstep is at http" in serving.stdout.readline()
-        os.killpg(serving.pid, signal.SIGINT)
+        for _ in range(presses):
+            os.killpg(serving.pid, signal.SIGINT)
+            time.sleep(0.02)
         _, said = serving.communicate(timeout=30)
     assert (serving.returncode, said) == (130, "interrupted; the page is no longer served\n")
 

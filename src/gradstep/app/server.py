@@ -22,6 +22,7 @@ from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -372,6 +373,11 @@ class _Announcing(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End in good order, which takes a second at most, however often it is asked for."""
+        super().handle_exit(sig, frame)
+        self.force_exit = False
 
 
 def serve(

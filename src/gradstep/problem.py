@@ -43,7 +43,7 @@ _RATIO = "a finite number > 0"
 #: Fourth powers of labels and of steps enter the theory together; beyond this they overflow.
 LARGEST_NUMBER = 1e30
 #: Sizes are 64-bit integers wherever they are stored.
-_LARGEST_SIZE = 10**18
+_LARGEST_SIZE = 4 * 10**18
 
 
 def _real(name: str, value: object, allowed: str = _FINITE) -> float:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import gradstep as gs
 from gradstep.estimators.layer import draw
 from gradstep.estimators.leave_one_out import PATH, copies_of
 from gradstep.estimators.metric import HOST, measure
@@ -111,7 +112,30 @@ def test_the_small_step_yields_to_what_is_clearly_better(none, large, spread, ch
     sign = np.where(np.arange(400) % 2, 1.0, -1.0)
     squares = np.stack([none + spread * sign, np.ones(400), large + spread * sign])
     moves = (NO_STEP, Move(0.25, 1.0), Move(6.0, 1.0))
-    assert StepErrors(moves, squares, np.ones(400), np.arange(400)).chosen.scale == chosen
+    assert StepErrors(moves, squares, np.ones(400), np.arange(400), np.ones(3)).chosen.scale == chosen
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 100), (200, 20), (1000, 50)])
+def test_noise_is_not_fitted_through_the_step(n, d):
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        X, y = random.normal(size=(n, d)), random.normal(size=n)
+        model = gs.OneStepRegressor(random_state=seed).fit(X, y)
+        # The mean alone loses 1/n against the truth; the errors of the fit itself ask for a penalty of no use.
+        assert np.mean(model.predict(random.normal(size=(2000, d))) ** 2) < 8 / n + 0.02
+        by_fit = model.ridge_path_[np.argmin(model.ridge_errors_)]
+        leaky = gs.OneStepRegressor(random_state=seed, ridge=by_fit).fit(X, y)
+        assert leaky.ridge_ <= model.ridge_
+    assert np.mean(leaky.predict(random.normal(size=(2000, d))) ** 2) > 0.05
+
+
+def test_a_clear_signal_keeps_the_penalty_of_the_fit():
+    random = np.random.default_rng(1)
+    X = random.normal(size=(800, 20))
+    y = np.tanh(2 * X @ random.normal(size=20) / 20**0.5) + 0.2 * random.normal(size=800)
+    model = gs.OneStepRegressor(random_state=0).fit(X, y)
+    assert model.step_scale_ > 0
+    assert model.ridge_ == model.ridge_path_[np.argmin(model.ridge_errors_)]
 
 
 def test_one_distinct_row_is_not_stepped_on():

@@ -332,7 +332,13 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         scores = ridge.scores(
             backend, self._design(self._layer, table, backend, scored), table.targets, table.weights, copies, penalties
         )
-        best = float(penalties[scores.best])
+        place = scores.best
+        if given is None and self.eta_ > 0 and self.step_errors_ is not None and not settings.split:
+            honest = self.step_errors_.penalty * ridge.mean_square
+            nearest = int(np.abs(np.log(penalties / honest)).argmin())
+            # The honest errors are those of a smaller network on a coarser path: what is next to it is no difference.
+            place = nearest if nearest > place + 1 else place
+        best = float(penalties[place])
         self.ridge_path_, self.ridge_errors_ = penalties * training.unit, scores.errors
         self.ridge_ = best * training.unit
         self.degrees_of_freedom_ = ridge.degrees_of_freedom(best)

@@ -140,6 +140,11 @@ class Ridge:
         return np.maximum(PATH * (scale or 1.0), 10 * self.floor)
 
     @property
+    def mean_square(self) -> float:
+        """Mean squared length of a row of centred features; one where they do not vary."""
+        return float(self.eigenvalues.sum()) / self.total or 1.0
+
+    @property
     def floor(self) -> float:
         """Smallest penalty that double precision resolves."""
         return _FLOOR * float(self.eigenvalues[-1])

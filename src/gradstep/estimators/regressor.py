@@ -32,8 +32,9 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         See `OneStepFeatures`.
     ridge : "auto" or float
         ``Lambda``. ``"auto"`` takes the best of a path of 31 penalties by leave-one-out errors in closed form; the path
-        shares one factorisation. The step is not repeated without the row left out: `ridge_errors_` compare
-        penalties fairly, but are too good as estimates of the test error after a step on the same rows.
+        shares one factorisation. The step is not repeated without the row left out: after a step on the same rows
+        `ridge_errors_` are too good, most of all for small penalties. With ``eta="auto"`` a larger penalty is taken
+        where the errors of `step_errors_`, which are honest, ask for it.
 
     Attributes
     ----------

@@ -6,6 +6,9 @@ every fold is scored with the first layer that the other folds' gradient gives a
 errors. All of it happens on the first neurons of the network (`CHOICE_WIDTH` at most) and on `CHOICE_ROWS` rows at
 most, which keeps the choice cheaper than the fit it serves.
 
+The penalties that are best for these errors are honest too: those of the fit's own leave-one-out errors follow the
+labels that the step has carried into the features, and on noise are a thousand times too small.
+
 On many tables the errors of all steps are the same but for noise, and the least of them would be a draw among steps of
 which the large ones can do harm. So a small step is taken unless another choice is clearly better.
 """
@@ -115,12 +118,15 @@ class StepErrors:
     weights : ndarray, shape (rows,)
     groups : ndarray of int, shape (rows,)
         Equal for copies of one input, which are one observation for standard errors.
+    penalties : ndarray, shape (moves,)
+        The best penalty of each step, over the mean squared length of a row of centred features.
     """
 
     moves: tuple[Move, ...]
     squares: Host
     weights: Host
     groups: NDArray[np.intp]
+    penalties: Host
 
     @property
     def errors(self) -> Host:
@@ -151,6 +157,11 @@ class StepErrors:
         gains = [self.gain(move, over=usual) for move in moves]
         rivals = [place for place, (gain, error) in enumerate(gains) if gain >= CLEARLY * error]
         return moves[max(rivals, key=lambda place: gains[place][0])]
+
+    @property
+    def penalty(self) -> float:
+        """That of the chosen step."""
+        return float(self.penalties[self.moves.index(self.chosen)])
 
     def gain(self, move: Move, over: Move = NO_STEP) -> tuple[float, float]:
         """Return how much lower the error of one step is than that of another, with the standard error over rows.
@@ -199,22 +210,22 @@ def score_steps(layer: FirstLayer, sample: Sample, metric: Metric, moves: Sequen
     # One penalty for all folds of a step, as in the fit itself; penalties are relative, so folds can be compared.
     order = np.argsort(np.concatenate([np.flatnonzero(scored) for _, scored in folds]), kind="stable")
 
-    def squares_of(move: Move) -> Host:
+    def best_of(move: Move) -> tuple[Host, float]:
         if move.scale == 0:
             scores = _scores(layer, sample, sample.fit_rows)
-            return np.asarray(scores.squares[scores.best])
+            return np.asarray(scores.squares[scores.best]), float(scores.penalties[scores.best])
         parts = []
         for (seen, scored), gradient in zip(folds, gradients, strict=True):
             parts.append(_scores(_stepped(layer, gradient, sample, seen, metric, move, n_steps), sample, scored))
         scores = _joined(parts)
-        return np.asarray(scores.squares[scores.best][order])
+        return np.asarray(scores.squares[scores.best][order]), float(scores.penalties[scores.best])
 
-    squares = np.full((len(moves), len(order)), np.inf)
+    squares, penalties = np.full((len(moves), len(order)), np.inf), np.full(len(moves), np.nan)
     for place, move in enumerate(moves):
         with suppress(OutOfRange):
-            squares[place] = squares_of(move)
+            squares[place], penalties[place] = best_of(move)
     rows = sample.fit_rows
-    return StepErrors(tuple(moves), squares, sample.weights[rows], sample.copies.group[rows])
+    return StepErrors(tuple(moves), squares, sample.weights[rows], sample.copies.group[rows], penalties)
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:
@@ -266,4 +277,6 @@ def _scores(layer: FirstLayer, sample: Sample, scored: NDArray[np.bool_]) -> Sco
         yield features[scored[place]], np.flatnonzero(scored)
 
     ridge = factorise(HOST, all_rows, len(place), layer.width, sample.y, sample.weights)
-    return ridge.scores(HOST, some_rows, sample.y, sample.weights, sample.copies, ridge.path[::2])
+    scores = ridge.scores(HOST, some_rows, sample.y, sample.weights, sample.copies, ridge.path[::2])
+    # Networks of other widths have penalties of other sizes.
+    return Scores(scores.penalties / ridge.mean_square, scores.squares, scores.weights)

@@ -749,6 +749,14 @@ def test_lists_in_a_settings_file_are_ranges(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_terminal_without_greek_letters_shows_the_list() -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "gradstep", "reproduce", "--list"]
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=120)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"fig1" in done.stdout
+
+
 def test_a_list_in_a_settings_file_holds_numbers(tmp_path: Path) -> None:
     path = tmp_path / "problem.toml"
     path.write_text("[problem]\neta = [{coefficient = 1.0, exponent = 0.5}, {coefficient = 2.0, exponent = 0.5}]\n")

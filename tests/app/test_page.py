@@ -481,6 +481,33 @@ def test_best_of_both(watched):
     assert star["y"][0] <= min(watched.traces()["test"]["y"]) * (1 + 1e-6)
 
 
+def test_the_first_click_after_typing_counts(watched):
+    page = watched.open(FAST)
+    page.click("#activation")
+    watched.until("getComputedStyle(document.querySelector('#formulas')).display !== 'none'")
+    page.fill("#activation", "tanh(x) + x")
+    # With the mouse, button down and up at one place, as a hand does.
+    box = page.locator("#reset").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.up()
+    watched.until("document.querySelector('#activation').value === 'tanh'")
+    watched.until("getComputedStyle(document.querySelector('#formulas')).display === 'none'")
+    watched.settled()
+
+
+def test_what_takes_long_is_said_to_be_of_the_setting_before(watched):
+    page = watched.open(FAST)
+    held = []
+    page.route("**/api/curves", lambda route: held.append(route))
+    page.locator("#noise").press("ArrowRight")
+    watched.until("document.querySelector('#errors.stale.waiting') && document.querySelector('#regime.stale')")
+    page.unroute("**/api/curves")
+    held[0].continue_()
+    watched.settled()
+    assert page.locator("#errors.stale, #errors.waiting, #regime.stale").count() == 0
+
+
 def test_stale_requests_are_not_queued(watched):
     page = watched.open()
     watched.requests.clear()

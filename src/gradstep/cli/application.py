@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import inspect
+import io
 import math
 import os
 import shlex
@@ -94,6 +95,9 @@ def main() -> None:
     if sys.stdout is None:
         report_error(InvalidInput("standard output", "closed", _PRINTABLE), INVALID_INPUT, as_json)
         sys.exit(INVALID_INPUT)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Greek letters shows a question mark
     try:
         try:
             app()

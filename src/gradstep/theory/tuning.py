@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
@@ -247,9 +248,11 @@ def tune(
         raise InvalidInput("bounds", bounds, "a mapping of parameter to (low, high)")
     check_labels(problem)
     search = _Search(problem, _names(over), bounds or {})
-    found = minimise(search.errors, search.axes)
-    best = search.problem_at(found.point)
-    prediction, refined = predict(best), predict(best, refine=2)
+    # Matrices this small gain nothing by several threads, which beside other work wait for each other.
+    with threadpool_limits(1):
+        found = minimise(search.errors, search.axes)
+        best = search.problem_at(found.point)
+        prediction, refined = predict(best), predict(best, refine=2)
     discretisation = abs(refined.test_error / prediction.test_error - 1)
     return Tuned(
         problem=best,

@@ -134,7 +134,24 @@ export class Controls {
     return this.form.querySelector(`#${id}`);
   }
 
+  /** Show how formulas are written while one is; fields do not move under a pointer that is pressed on them. */
+  #help() {
+    let pressed = false;
+    const show = () => {
+      if (!pressed) this.byId("formulas").classList.toggle("shown", Boolean(document.activeElement?.closest(".formula")));
+    };
+    const press = (down) => () => {
+      pressed = down;
+      if (!down) setTimeout(show);
+    };
+    document.addEventListener("pointerdown", press(true), true);
+    for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, press(false), true);
+    this.form.addEventListener("focusin", show);
+    this.form.addEventListener("focusout", () => setTimeout(show));
+  }
+
   #listen() {
+    this.#help();
     const change = (how, id) => {
       const before = this.problem;
       this.problem = structuredClone(before);

@@ -12,6 +12,8 @@ const POINTS = 60;
 const MOST = 4;
 /** Milliseconds of rest, with all curves drawn, before what takes seconds is asked for. */
 const REST = 350;
+/** After so many milliseconds what is shown is said to be of the setting before. */
+const SLOW = 1000;
 
 const facts = await get("start").catch((error) => {
   say("regime-title", "No answer");
@@ -158,7 +160,19 @@ function showKey(curves) {
 
 /** Dim what the fields no longer say. */
 function dim(on) {
-  for (const id of ["errors", "learned", "spectrum", "numbers"]) byId(id).classList.toggle("stale", on);
+  for (const id of ["errors", "learned", "numbers", "regime"]) byId(id).classList.toggle("stale", on);
+  // The spectrum comes later than the curves, and says itself when it is there.
+  if (on) byId("spectrum").classList.add("stale");
+  else byId("errors").classList.remove("waiting");
+}
+
+/** Say that an answer takes its time, if it does; the function returned takes that back. */
+function patience() {
+  const timer = setTimeout(() => {
+    dim(true);
+    byId("errors").classList.add("waiting");
+  }, SLOW);
+  return () => clearTimeout(timer);
 }
 
 async function drawErrors() {
@@ -319,6 +333,7 @@ function refused(error) {
   say("regime-verdict", "");
   say("regime-text", told(error));
   dim(true);
+  byId("regime").classList.remove("stale");
   for (const waiting of document.querySelectorAll(".waiting")) waiting.classList.remove("waiting");
   failed = true;
 }
@@ -329,6 +344,8 @@ let failed = false;
 const curvesRequest = new Latest(
   async (signal) => {
     failed = false;
+    const answered = patience();
+    signal.addEventListener("abort", answered);
     const order = [state.active, ...state.slots.keys()].filter((k, j, all) => all.indexOf(k) === j);
     const others = [];
     for (const k of order) {
@@ -339,11 +356,17 @@ const curvesRequest = new Latest(
         if (!known.curves.has(key)) known.curves.keep(key, await post("curves", { problem, axis: axisRequest() }, signal));
       } catch (error) {
         // Only the setting at hand has fields to say it at.
-        if (k === state.active || error.name === "AbortError") throw error;
+        if (k === state.active || error.name === "AbortError") {
+          answered();
+          throw error;
+        }
         others.push(`Setting ${LETTERS[k]}: ${told(error)}`);
         continue;
       }
-      if (k === state.active) controls.clear();
+      if (k === state.active) {
+        answered();
+        controls.clear();
+      }
       await drawErrors();
       if (k === state.active) document.dispatchEvent(new CustomEvent("gradstep:drawn"));
     }

@@ -124,8 +124,9 @@ def test_refusals():
     extreme = BASE.replace(d=100, n=200, width=150, n_step=200, eta=gs.Step(1.0, 0.5))
     with pytest.raises(NotConverged, match=r"spread is \d.* times the error; above 2 times"):
         gs.predict_spread(extreme.replace(activation="H7/60"))
-    with pytest.raises(NotConverged, match=r"variance is -\d.* times the square of the error"):
-        gs.predict_spread(extreme.replace(activation="H6/30"))
+    # Where the differences are rounding, it decides which of the two it is.
+    with pytest.raises(NotConverged, match=r"variance is -\d.* times the square of the error|spread is \d"):
+        gs.predict_spread(extreme.replace(activation="H6/20"))
     with pytest.raises(NotConverged, match=r"covariance of the losses|spread is \d"):
         gs.predict_spread(extreme.replace(activation="H8/100"))
     # At the peak of double descent a network is nowhere near its mean.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import inspect
-import io
 import math
 import os
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,8 +96,8 @@ def main() -> None:
         report_error(InvalidInput("standard output", "closed", _PRINTABLE), INVALID_INPUT, as_json)
         sys.exit(INVALID_INPUT)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without Greek letters shows a question mark
+        with suppress(AttributeError, OSError):  # what is no stream of text, or has no reader any more
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # question marks for Greek letters
     try:
         try:
             app()

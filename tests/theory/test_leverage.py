@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from gradstep.errors import NotConverged
-from gradstep.theory.leverage import LeverageEquations, LeverageTable, evaluate, linearised, response, solve_leverage
+from gradstep.theory.leverage import (
+    LeverageEquations,
+    LeverageTable,
+    evaluate,
+    inner,
+    linearised,
+    response,
+    solve_leverage,
+    undamped,
+)
 
 
 def random_equations(batch, groups, nodes, classes, seed, *, samples=250.0, ridge=1e-2, population=None):
@@ -49,9 +58,10 @@ def test_first_guess_at_interpolation_without_a_ridge_ends(ridge):
 
 
 @pytest.mark.parametrize("classes", [1, 3])
-def test_solution_obeys_the_equations_as_they_are_stated(classes):
+@pytest.mark.parametrize(("groups", "nodes"), [(4, 7), (12, 5)])
+def test_solution_obeys_the_equations_as_they_are_stated(groups, nodes, classes):
     # In the matrices of the module's docstring, without the square roots and logarithms of its code.
-    equations = random_equations(1, 4, 7, classes, seed=classes)
+    equations = random_equations(1, groups, nodes, classes, seed=classes)
     point, _ = solve_leverage(equations)
     table, directions = equations.table, equations.directions[0]
     g1, g2, v, r = table.slope[0], table.variance[0], point.leverage[0], point.resolvent[0]
@@ -60,7 +70,7 @@ def test_solution_obeys_the_equations_as_they_are_stated(classes):
     inverse, leverage = equations.ridge[0] + g2 @ n_w, (neurons * r) @ g2
     for share, profile in zip(table.share[0], table.profile[0], strict=True):
         density = np.diag(profile * neurons * r / directions)
-        inverse = inverse + share * profile * np.diagonal(v1 @ np.linalg.inv(np.eye(4) + density @ v1))
+        inverse = inverse + share * profile * np.diagonal(v1 @ np.linalg.inv(np.eye(groups) + density @ v1))
         crowd = directions * share * np.linalg.inv(np.linalg.inv(density) + v1)
         leverage = leverage + np.einsum("gk,gh,hk->k", g1, crowd, g1)
     np.testing.assert_allclose(1 / r, inverse, rtol=1e-9)
@@ -124,3 +134,15 @@ def test_unreached_tolerance_is_an_error_that_says_what_to_change():
     equations = LeverageEquations(table, np.full(1, 9.0), np.full(1, 5.0), np.full(1, 7.0), np.ones(1))
     with pytest.raises(NotConverged, match="ridge"):
         solve_leverage(equations, tolerance=-1.0)
+
+
+@pytest.mark.parametrize("groups", [5, 60])  # in a matrix of the groups' size, and of the nodes'
+def test_undamped_is_the_inverse(groups):
+    rng = np.random.default_rng(groups)
+    slope, weight = rng.normal(size=(2, groups, 8)), 10.0 ** rng.uniform(-12, 3, (2, 8))
+    weight[0, 0] = 1e-300  # a node that weighs nothing
+    root = 10.0 ** rng.uniform(-3, 1, (2, 3, groups))
+    gain = (slope * weight[:, None]) @ slope.mT
+    found = undamped(gain, root, slope, weight)
+    np.testing.assert_allclose(inner(gain, root) @ found, np.broadcast_to(np.eye(groups), found.shape), atol=1e-9)
+    np.testing.assert_allclose(found, found.mT, atol=1e-14)

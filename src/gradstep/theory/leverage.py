@@ -40,6 +40,7 @@ __all__ = [
     "linearised",
     "response",
     "solve_leverage",
+    "undamped",
 ]
 
 #: Largest residual of a solution, relative.
@@ -55,6 +56,8 @@ _ROUNDING = 1e-14
 _NEAR = 1e-3
 _NAME = "the fixed point of the uniform equivalent"
 _ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
+#: Groups for each node from which matrices of the nodes' size are cheaper.
+_MANY_GROUPS = 1.5
 #: Unknowns from which OpenBLAS takes threads.
 _THREADED = 100
 
@@ -263,7 +266,7 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     if stable:
         inverse, dressed = _stably_dressed(columns, sample_weight)
     else:
-        inverse = inverses(inner(linear_gain, root))
+        inverse = undamped(linear_gain, root, slope, sample_weight)
         dressed = inverse @ columns
     # The part of a group in the leverage of a node is that of the node in the group's resolvent.
     variance = density[:, :, None] * table.variance
@@ -293,6 +296,30 @@ def inner(linear_gain: Array, root: Array) -> Array:
     matrix = root[..., :, None] * linear_gain[:, None] * root[..., None, :]
     matrix += identity(linear_gain.shape[1])
     return matrix
+
+
+def undamped(linear_gain: Array, root: Array, slope: Array, sample_weight: Array) -> Array:
+    """Return the inverse of `inner`: what is left of a group's rows when the fit has taken up theirs along the slopes.
+
+    Parameters
+    ----------
+    linear_gain : ndarray, shape (batch, groups, groups)
+        ``V1``, the slopes' products at the weighed nodes.
+    root : ndarray, shape (batch, classes, groups)
+        ``D^1/2``.
+    slope : ndarray, shape (1 or batch, groups, nodes)
+    sample_weight : ndarray, shape (batch, nodes)
+
+    Returns
+    -------
+    ndarray, shape (batch, classes, groups, groups)
+    """
+    groups, nodes = slope.shape[1:]
+    if groups < _MANY_GROUPS * nodes:
+        return inverses(inner(linear_gain, root))
+    # Many groups feel the slopes at few nodes: the same in a matrix of their size (as a kernel ridge regression is).
+    weighed = root[..., None] * (slope * np.sqrt(sample_weight)[:, None])[:, None]
+    return np.asarray(identity(groups) - weighed @ inverses(weighed.mT @ weighed + identity(nodes)) @ weighed.mT)
 
 
 def _stably_dressed(columns: Array, sample_weight: Array) -> tuple[Array, Array]:

@@ -25,8 +25,9 @@ from gradstep.theory.leverage import (
     linearised,
     response,
     solve_leverage,
+    undamped,
 )
-from gradstep.theory.stacks import cholesky, identity, inverses, least_squares, solved
+from gradstep.theory.stacks import cholesky, identity, least_squares, solved
 from gradstep.theory.tables import Tables
 
 __all__ = ["Fluctuations", "Preset", "UniformSolution", "solve"]
@@ -193,7 +194,7 @@ def _joint_fit(
     values: Array,
     level: Array,
     root: Array,
-    linear_gain: Array,
+    inverse: Array,
     spread: Array,
     bulk: Bulk,
     preset: Array | None,
@@ -208,13 +209,12 @@ def _joint_fit(
         (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu - V1 P_j m),
 
     and what is left is quadratic in the means: half its slope downwards is ``sum_j P_j D_j^-1/2 f_j``, the pull being
-    orthogonal to the spike. Parameters as in `_separate_fit`; `spread` turns unknowns into means, to which those of
-    `preset` add.
+    orthogonal to the spike. Parameters as in `_separate_fit`, with the matrix `inverse` of ``I + D_j^1/2 V1 D_j^1/2``;
+    `spread` turns unknowns into means, to which those of `preset` add.
     """
     batch, special, groups = root.shape
     pull, along = bulk.pull.mT, bulk.spike[..., None] * root
     ratio = pull / root
-    inverse = inverses(inner(linear_gain, root))
     # Per unit of each mean and without means; then per unit of each multiplier.
     free = np.empty((batch, special, groups, groups + 1))
     np.multiply(inverse - identity(groups), ratio[:, :, None], out=free[..., :groups])
@@ -222,16 +222,19 @@ def _joint_fit(
     if preset is not None:
         free[..., groups] += np.matvec(free[..., :groups], preset[:, None])
     by_multiplier = inverse * along[:, :, None]
-    # Sums over the directions, for each group.
-    of_multiplier, of_means = (np.vecmat(along.mT, part.swapaxes(1, 2)) for part in (by_multiplier, free))
-    free -= by_multiplier @ solved(of_multiplier, of_means)[:, None]
-    downwards = spread.mT @ np.vecmat(ratio.mT, free.swapaxes(1, 2))
+    # Sums over the directions, for each group: of the constraint, and of the slope downwards. There a multiplier counts
+    # as a mean does here.
+    constraint, of_multiplier = (np.vecmat(along.mT, part.swapaxes(1, 2)) for part in (free, by_multiplier))
+    multiplier = solved(of_multiplier, constraint)
+    downwards = np.vecmat(ratio.mT, free.swapaxes(1, 2)) - constraint[..., :groups].mT @ multiplier
+    downwards = spread.mT @ downwards
     factor = cholesky(identity(groups) - downwards[..., :groups] @ spread)
     target = solved(factor, downwards[..., groups:])[..., 0]
     unknowns = _penalised(spikes, values, factor.mT, target)
-    mean = np.matvec(spread, unknowns)[:, None]
-    rest = np.matvec(free[..., :groups], mean) + free[..., groups]
-    return _Fit(unknowns, pull * (mean if preset is None else mean + preset[:, None]) + root * rest, rest)
+    mean = np.matvec(spread, unknowns)
+    point = np.concatenate([mean, np.ones((batch, 1))], axis=1)
+    rest = np.matvec(free, point[:, None]) - np.matvec(by_multiplier, np.matvec(multiplier, point)[:, None])
+    return _Fit(unknowns, pull * (mean if preset is None else mean + preset)[:, None] + root * rest, rest)
 
 
 # Extreme members leave the range of numbers on the way: what then means nothing is told by the residual and the errors.
@@ -311,7 +314,8 @@ def solve(
     root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
     try:
         if tables.joint:
-            unknowns, overlap, free = _joint_fit(spikes, values, level, root, point.linear_gain, spread, bulk, fixed)
+            inverse = undamped(point.linear_gain, root, features.slope, sample_weight)
+            unknowns, overlap, free = _joint_fit(spikes, values, level, root, inverse, spread, bulk, fixed)
         else:
             unknowns, overlap, free = _separate_fit(spikes, values, level, root, point.linear_gain)
     except np.linalg.LinAlgError as singular:

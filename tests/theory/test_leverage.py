@@ -136,13 +136,21 @@ def test_unreached_tolerance_is_an_error_that_says_what_to_change():
         solve_leverage(equations, tolerance=-1.0)
 
 
-@pytest.mark.parametrize("groups", [5, 60])  # in a matrix of the groups' size, and of the nodes'
-def test_undamped_is_the_inverse(groups):
+@pytest.mark.parametrize(("groups", "nodes"), [(5, 8), (60, 8), (40, 50)])
+def test_undamped_is_the_inverse(groups, nodes):
+    # In matrices of the groups' size, of the nodes', and (rank seven) of neither.
     rng = np.random.default_rng(groups)
-    slope, weight = rng.normal(size=(2, groups, 8)), 10.0 ** rng.uniform(-12, 3, (2, 8))
+    slope, weight = rng.normal(size=(2, groups, nodes)), 10.0 ** rng.uniform(-12, 3, (2, nodes))
+    if nodes == 50:
+        slope = rng.normal(size=(2, groups, 7)) @ (rng.normal(size=(2, 7, nodes)) * 10.0 ** rng.uniform(-3, 3, nodes))
     weight[0, 0] = 1e-300  # a node that weighs nothing
-    root = 10.0 ** rng.uniform(-3, 1, (2, 3, groups))
+    table = LeverageTable(slope, np.ones_like(slope), np.full((1, nodes), 1 / nodes), np.full((1, groups), 1 / groups))
+    assert (table.factors is None) == (groups == 5)
+    if table.factors is not None:
+        assert table.factors[0].shape[2] == min(nodes, 50 if nodes == 8 else 7)
+    root = 10.0 ** rng.uniform(-3, 1, (2, 3, groups)) / np.sqrt(nodes)
     gain = (slope * weight[:, None]) @ slope.mT
-    found = undamped(gain, root, slope, weight)
-    np.testing.assert_allclose(inner(gain, root) @ found, np.broadcast_to(np.eye(groups), found.shape), atol=1e-9)
-    np.testing.assert_allclose(found, found.mT, atol=1e-14)
+    found, matrix = undamped(table, root, weight, gain), inner(gain, root)
+    one = np.broadcast_to(np.eye(groups), found.shape)
+    np.testing.assert_allclose(matrix @ found, one, atol=1e-14 * matrix.max())
+    np.testing.assert_allclose(found, found.mT, atol=1e-13)

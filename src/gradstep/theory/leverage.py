@@ -56,8 +56,10 @@ _ROUNDING = 1e-14
 _NEAR = 1e-3
 _NAME = "the fixed point of the uniform equivalent"
 _ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
-#: Groups for each node from which matrices of the nodes' size are cheaper.
-_MANY_GROUPS = 1.5
+#: Groups from which a product of slopes is looked for.
+_WORTH_FACTORS = 16
+#: Dimensions of the slopes over groups, below which matrices of their size are cheaper; size of one that counts.
+_FEW, _DIMENSION = 0.6, 1e-13
 #: Unknowns from which OpenBLAS takes threads.
 _THREADED = 100
 
@@ -122,6 +124,22 @@ class LeverageTable:
         averages = (((share @ part)[:, 0] * self.weight).sum(axis=1) for part in (common, rest))
         linear, nonlinear = np.broadcast_arrays(*averages)
         return _Average(common, rest, linear.tolist(), nonlinear.tolist())
+
+    @cached_property
+    def factors(self) -> tuple[Array, Array] | None:
+        """Slopes of many groups as a product, if they have few dimensions to rounding (polynomials have few).
+
+        Of shapes (1 or batch, groups, dimensions) and (1 or batch, dimensions, nodes).
+        """
+        groups = self.slope.shape[1]
+        if groups < _WORTH_FACTORS:
+            return None
+        scale = np.maximum(np.abs(self.slope).max(axis=1, keepdims=True), _SMALLEST)
+        left, singular, right = np.linalg.svd(self.slope / scale, full_matrices=False)
+        dimensions = int((singular > _DIMENSION * singular[:, :1]).sum(axis=1).max())
+        if dimensions > _FEW * groups:
+            return None
+        return left[..., :dimensions] * singular[:, None, :dimensions], right[:, :dimensions] * scale
 
     def mixed(self, values: Array) -> Array:
         """Return the mean over the directions of values of shape (batch, classes, rows, columns)."""
@@ -266,7 +284,7 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     if stable:
         inverse, dressed = _stably_dressed(columns, sample_weight)
     else:
-        inverse = undamped(linear_gain, root, slope, sample_weight)
+        inverse = undamped(table, root, sample_weight, linear_gain)
         dressed = inverse @ columns
     # The part of a group in the leverage of a node is that of the node in the group's resolvent.
     variance = density[:, :, None] * table.variance
@@ -298,28 +316,31 @@ def inner(linear_gain: Array, root: Array) -> Array:
     return matrix
 
 
-def undamped(linear_gain: Array, root: Array, slope: Array, sample_weight: Array) -> Array:
+def undamped(table: LeverageTable, root: Array, sample_weight: Array, linear_gain: Array) -> Array:
     """Return the inverse of `inner`: what is left of a group's rows when the fit has taken up theirs along the slopes.
 
     Parameters
     ----------
-    linear_gain : ndarray, shape (batch, groups, groups)
-        ``V1``, the slopes' products at the weighed nodes.
+    table : LeverageTable
     root : ndarray, shape (batch, classes, groups)
         ``D^1/2``.
-    slope : ndarray, shape (1 or batch, groups, nodes)
     sample_weight : ndarray, shape (batch, nodes)
+    linear_gain : ndarray, shape (batch, groups, groups)
+        ``V1``: products of the slopes at the nodes, weighed so.
 
     Returns
     -------
     ndarray, shape (batch, classes, groups, groups)
     """
-    groups, nodes = slope.shape[1:]
-    if groups < _MANY_GROUPS * nodes:
+    if table.factors is None:
         return inverses(inner(linear_gain, root))
-    # Many groups feel the slopes at few nodes: the same in a matrix of their size (as a kernel ridge regression is).
-    weighed = root[..., None] * (slope * np.sqrt(sample_weight)[:, None])[:, None]
-    return np.asarray(identity(groups) - weighed @ inverses(weighed.mT @ weighed + identity(nodes)) @ weighed.mT)
+    groups, (left, right) = root.shape[2], table.factors
+    # V1 is F F^T for F with as many columns as the slopes have dimensions.
+    triangle = np.linalg.qr((right * np.sqrt(sample_weight)[:, None]).mT, mode="r")
+    weighed = root[..., None] * (left @ triangle.mT)[:, None]
+    matrices = weighed.mT @ weighed
+    matrices += identity(matrices.shape[-1])
+    return np.asarray(identity(groups) - weighed @ inverses(matrices) @ weighed.mT)
 
 
 def _stably_dressed(columns: Array, sample_weight: Array) -> tuple[Array, Array]:

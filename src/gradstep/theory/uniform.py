@@ -314,7 +314,7 @@ def solve(
     root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
     try:
         if tables.joint:
-            inverse = undamped(point.linear_gain, root, features.slope, sample_weight)
+            inverse = undamped(tables.leverage_table, root, sample_weight, point.linear_gain)
             unknowns, overlap, free = _joint_fit(spikes, values, level, root, inverse, spread, bulk, fixed)
         else:
             unknowns, overlap, free = _separate_fit(spikes, values, level, root, point.linear_gain)

@@ -136,7 +136,7 @@ class LeverageTable:
             return None
         scale = np.maximum(np.abs(self.slope).max(axis=1, keepdims=True), _SMALLEST)
         left, singular, right = np.linalg.svd(self.slope / scale, full_matrices=False)
-        dimensions = int((singular > _DIMENSION * singular[:, :1]).sum(axis=1).max())
+        dimensions = max(1, int((singular > _DIMENSION * singular[:, :1]).sum(axis=1).max()))
         if dimensions > _FEW * groups:
             return None
         return left[..., :dimensions] * singular[:, None, :dimensions], right[:, :dimensions] * scale

@@ -149,9 +149,12 @@ def _ladder(
     hop[:, nodes:, :nodes] = draw.tables.features.variance + mixed(slope, profile[..., None])
     hop[:, :nodes, nodes:] = np.swapaxes(hop[:, nodes:, :nodes], 1, 2)
     hop[:, nodes:, nodes:] = mixed(own, profile[:, :, None] * profile[:, None, :]) / draw.directions
-    hop *= count[:, None, :]
+    # In the units in which it is symmetric, where nothing large hides what is small.
+    unit = np.sqrt(count)
+    hop *= unit[:, :, None] * unit[:, None, :]
     try:
-        return np.asarray(np.linalg.solve(identity(hop.shape[1]) - hop, hop @ source[..., None])[..., 0])
+        right = hop @ (unit * source)[..., None]
+        return np.asarray(np.linalg.solve(identity(hop.shape[1]) - hop, right)[..., 0] / unit)
     except np.linalg.LinAlgError as singular:
         # A few inputs of which the features are so large that they hide all others.
         advice = "Use a smaller step, or an activation that grows more slowly."

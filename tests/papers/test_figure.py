@@ -11,7 +11,7 @@ from gradstep.papers.drawing import LIGHT
 from gradstep.papers.experiments import learning_curves
 from gradstep.papers.figure import PAPERS, by_point, load_figures, point_seeds, run_figure, run_figures
 from gradstep.papers.outcome import Check, Comparison, Outcome, Verdict, compare, judge, median_bound
-from gradstep.papers.report import write_report, write_section
+from gradstep.papers.report import _measured, write_report, write_section
 
 HEADLINES = {"fig1": "B1", "fig3a": "B3", "fig3b": "B4", "fig3c": "B5", "fig2_tanh": "C5", "fig2_sin": "C5"}
 FIGURES = {figure.name: figure for figure in load_figures()}
@@ -204,3 +204,14 @@ def test_report_is_one_file_that_needs_nothing_else(tmp_path):
 def test_bad_input_is_named(call, field, tmp_path):
     with pytest.raises(InvalidInput, match=field):
         call(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "text"),
+    [
+        (0.0812345, 0.00123, "0.0812 ± 0.0012"), (12345.6, 78.9, "12346 ± 79"), (1.5, 0.0, "1.5 ± 0"),
+        (1.23456e9, 3.4e4, "1.23456e+09 ± 3.4e+04"), (2.0, 1e-9, "2 ± 1e-09"), (float("nan"), 1.0, "nan ± 1.0"),
+    ],
+)  # fmt: skip
+def test_a_mean_is_written_to_its_error(mean, error, text):
+    assert _measured(mean, error) == text

@@ -47,7 +47,7 @@ th.paper { padding-top: .9rem; color: var(--soft); } a { color: inherit; }
 .pass { color: var(--good); font-weight: 600; } .fail { color: var(--bad); font-weight: 600; }
 figure { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; margin: 1rem 0; padding: .8rem;
   width: fit-content; max-width: calc(100% - 1.6rem); }
-figure svg { max-width: 100%; height: auto; }
+figure { overflow-x: auto; } figure svg { max-width: 100%; min-width: 42rem; height: auto; }
 details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); }
 """
 
@@ -137,6 +137,14 @@ def _place(value: float | str) -> str:
     return escape(value) if isinstance(value, str) else f"{value:g}"
 
 
+def _measured(mean: float, error: float) -> str:
+    """Return a mean with its standard error, to the error's second digit."""
+    last = 1 - math.floor(math.log10(error)) if 0 < error < math.inf else -1
+    if not 0 <= last <= 6:
+        return f"{mean:.6g} ± {error:.2g}"
+    return f"{mean:.{last}f} ± {error:.{last}f}"
+
+
 def _points(result: FigureResult) -> str:
     compared = result.outcome.comparisons
     if not compared:
@@ -144,9 +152,9 @@ def _points(result: FigureResult) -> str:
     rows = "".join(
         f'<tr><td class="text">{escape(c.curve)}</td><td class="text">{escape(c.quantity)}</td>'
         f"<td>{_place(c.place)}</td>"
-        f"<td>{c.theory:.5g}</td><td>{c.mean:.5g} ± {c.standard_error:.2g}</td><td>{c.seeds}</td>"
-        f"<td>{f'{100 * (c.theory / c.mean - 1):+.1f} %' if c.mean else '–'}</td><td>{c.z:+.2f}</td>"
-        f"<td>{f'{100 * c.allowance:g} %' if c.allowance else '–'}</td></tr>"
+        f"<td>{c.theory:.5g}</td><td>{_measured(c.mean, c.standard_error)}</td><td>{c.seeds}</td>"
+        f"<td>{f'{100 * (c.mean / c.theory - 1):+.1f} %' if c.theory else '–'}</td><td>{c.plain_z:+.2f}</td>"
+        f"<td>{f'{100 * c.allowance:g} %, leaves {abs(c.z):.2f}' if c.allowance else '–'}</td></tr>"
         for c in compared
     )
     reasons = dict.fromkeys(c.reason for c in compared if c.reason)
@@ -154,7 +162,8 @@ def _points(result: FigureResult) -> str:
     return (
         f'<details><summary>All {len(compared)} comparisons</summary><div class="wide"><table><tr>'
         '<th class="text">curve</th><th class="text">quantity</th><th>at</th><th>theory</th><th>measured</th>'
-        f"<th>seeds</th><th>difference</th><th>z</th><th>allowance</th></tr>{rows}</table></div>{why}</details>"
+        f"<th>seeds</th><th>measured over theory</th><th>z</th><th>allowance</th></tr>{rows}</table></div>{why}"
+        f"</details>"
     )
 
 
@@ -230,8 +239,8 @@ def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: f
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{_COLOURS}{_STYLE}</style></head><body>"
         f"<h1>Theory over simulation of the real network</h1>"
-        f'<p class="note">Preset {escape(preset)}, {seconds:.0f} s, {versions}, '
-        f"Python {platform.python_version()}.</p>"
+        f'<p class="note">Preset {escape(preset)}; this run took {seconds:.0f} s, without what earlier ones had '
+        f"finished; {versions}, Python {platform.python_version()}.</p>"
         f"<p><strong>{passed} of {len(results)} figures meet their criterion.</strong> Points are measured, with "
         f"standard errors over the seeds: on real two-layer networks after one real gradient step, unless the figure "
         f"says on what else. Lines are computed; where a rate is fitted to points, it says so. z is the distance in "
@@ -240,7 +249,8 @@ def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: f
         f"{within}.</p>"
         f'{_coverage(results)}<p class="note">Convention: {escape(CONVENTION)}. An allowance is a relative error of '
         f"the theory that a documented limit of validity explains, named under the figure; the largest |z| counts only "
-        f"what exceeds it, the median has no allowance.</p>{body}</body></html>"
+        f"what exceeds it, the median has no allowance. Rows are numbered by paper: B for Ba et al. 2022, M for Moniri et "
+        f"al. 2024, C for Cui et al. 2024, U for what is in none of them.</p>{body}</body></html>"
     )
     path = out / "report.html"
     replace_file(path, text.encode("utf-8"))

@@ -47,7 +47,8 @@ th.paper { padding-top: .9rem; color: var(--soft); } a { color: inherit; }
 .pass { color: var(--good); font-weight: 600; } .fail { color: var(--bad); font-weight: 600; }
 figure { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; margin: 1rem 0; padding: .8rem;
   width: fit-content; max-width: calc(100% - 1.6rem); }
-figure { overflow-x: auto; } figure svg { max-width: 100%; min-width: 42rem; height: auto; }
+figure { overflow-x: auto; } figure svg { max-width: 100%; height: auto; }
+@media (max-width: 40rem) { figure svg { max-width: none; } }
 details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); }
 """
 

@@ -29,8 +29,8 @@ ARGUMENTS = [
 class Server:
     """The real program, its address and what it says."""
 
-    def __init__(self):
-        command = [sys.executable, "-m", "gradstep", "app", "--no-browser", "--port", "0", "--workers", "2"]
+    def __init__(self, port=0):
+        command = [sys.executable, "-m", "gradstep", "app", "--no-browser", "--port", str(port), "--workers", "2"]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -67,6 +67,20 @@ class Server:
         self._reader.join(10)
         self.process.stdout.close()
         self.process.stderr.close()
+
+
+@pytest.fixture
+def start_server():
+    """Return what starts a server of this test's own."""
+    started = []
+
+    def start(port=0):
+        started.append(Server(port))
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.close()
 
 
 @pytest.fixture(scope="session")

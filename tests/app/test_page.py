@@ -638,3 +638,24 @@ def test_colours_are_those_of_the_figures(api):
         assert re.search(rf"--{regime}: light-dark\({hue},", style), regime
         # A slider wears it: what is no text must stand out three to one.
         assert contrast(f"rgb({int(hue[1:3], 16)}, {int(hue[3:5], 16)}, {int(hue[5:], 16)})", "rgb(255, 255, 255)") >= 3
+
+
+def test_a_page_goes_on_when_its_server_is_started_again(browser, start_server):
+    server = start_server()
+    watched = Page(browser, server)
+    page = watched.open()
+    port = urllib.parse.urlsplit(server.address).port
+    page.fill("#seeds", "100")
+    page.click("#run")
+    watched.until("document.getElementById('simulation-status').textContent.includes('networks')")
+    server.process.kill()  # without a word of farewell
+    watched.until("document.getElementById('error-simulate').textContent.includes('does not answer')")
+    watched.write("noise-value", "0.4")
+    watched.until("document.getElementById('failure').textContent.includes('does not answer')")
+    assert page.locator("#regime-title").inner_text() == "No prediction for this setting"
+    start_server(port)
+    watched.until("document.getElementById('regime-title').textContent !== 'No prediction for this setting'")
+    assert page.locator("#failure").inner_text() == ""
+    assert watched.shown() == pytest.approx(gs.predict(problem_of({**DEFAULT, "noise": 0.4})).test_error, rel=1e-3)
+    watched.context.close()
+    assert all("ERR_" in complaint for complaint in watched.complaints)

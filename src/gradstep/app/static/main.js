@@ -3,7 +3,7 @@
 import { Controls, controlOf, nameOf, written } from "./controls.js";
 import * as downloads from "./downloads.js";
 import * as figures from "./figures.js";
-import { Latest, follow, get, post } from "./requests.js";
+import { Latest, Unreachable, follow, get, post } from "./requests.js";
 import { LETTERS, UNITS, copy, decode, differences, encode, fieldText, initial, keyOf, span } from "./state.js";
 
 const byId = (id) => document.getElementById(id);
@@ -356,7 +356,7 @@ const curvesRequest = new Latest(
         if (!known.curves.has(key)) known.curves.keep(key, await post("curves", { problem, axis: axisRequest() }, signal));
       } catch (error) {
         // Only the setting at hand has fields to say it at.
-        if (k === state.active || error.name === "AbortError") {
+        if (k === state.active || error.name === "AbortError" || error instanceof Unreachable) {
           answered();
           throw error;
         }

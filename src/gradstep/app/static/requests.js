@@ -10,11 +10,22 @@ export class Refused extends Error {
   }
 }
 
+/** The server has ended, or is being started again. */
+export class Unreachable extends Refused {
+  constructor() {
+    super({ message: "The server does not answer. Does gradstep app still run in its terminal?" });
+  }
+}
+
+/** Milliseconds until a server that did not answer is asked again. */
+const AGAIN = 2000;
+
+function lost(error) {
+  throw error.name === "AbortError" ? error : new Unreachable();
+}
+
 async function send(name, options = {}) {
-  const response = await fetch(`/api/${name}`, options).catch((error) => {
-    if (error.name === "AbortError") throw error;
-    throw new Refused({ message: "The server does not answer. Does gradstep app still run in its terminal?" });
-  });
+  const response = await fetch(`/api/${name}`, options).catch(lost);
   if (!response.ok) {
     const answer = await response.json().catch(() => null);
     throw new Refused(answer?.error ?? { message: `The server answered ${response.status}.` });
@@ -27,11 +38,11 @@ function posted(body, signal) {
 }
 
 export async function get(name) {
-  return (await send(name)).json();
+  return (await send(name)).json().catch(lost);
 }
 
 export async function post(name, body, signal) {
-  return (await send(name, posted(body, signal))).json();
+  return (await send(name, posted(body, signal))).json().catch(lost);
 }
 
 /** Yield the lines of an answer as they arrive. */
@@ -39,7 +50,7 @@ export async function* follow(name, body, signal) {
   const reader = (await send(name, posted(body, signal))).body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reader.read().catch(lost);
     if (done) return;
     const lines = (rest + value).split("\n");
     rest = lines.pop();
@@ -50,7 +61,7 @@ export async function* follow(name, body, signal) {
 /** Runs work for the newest call only: one at a time, and a newer call takes the place of the one that waits.
  *
  * While a slider is dragged every finished curve is drawn; work that has taken longer than the patience is aborted when
- * something newer is wanted.
+ * something newer is wanted. A server that does not answer is asked again until it does.
  */
 export class Latest {
   constructor(work, { patience = 400, failed = () => {}, idle = () => {} } = {}) {
@@ -63,6 +74,7 @@ export class Latest {
   }
 
   ask(...values) {
+    clearTimeout(this.again);
     this.wanted = values;
     if (!this.controller) this.#run();
     else if (performance.now() - this.began > this.patience) this.controller.abort();
@@ -70,6 +82,7 @@ export class Latest {
   }
 
   drop() {
+    clearTimeout(this.again);
     this.wanted = null;
     this.controller?.abort();
   }
@@ -88,7 +101,10 @@ export class Latest {
       try {
         await this.work(this.controller.signal, ...values);
       } catch (error) {
-        if (error.name !== "AbortError" && !this.wanted) this.failed(error);
+        if (error.name !== "AbortError" && !this.wanted) {
+          this.failed(error);
+          if (error instanceof Unreachable) this.again = setTimeout(() => this.ask(...values), AGAIN);
+        }
       }
       clearTimeout(this.timer);
       this.timer = null;

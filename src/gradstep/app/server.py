@@ -310,7 +310,7 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
         try:
             yield
         finally:
-            for pool in (theory, studies, networks):
+            for pool in app.state.pools:
                 pool.close()
             folder.cleanup()
 
@@ -321,7 +321,7 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
         "spectrum": (partial(study, "spectrum"), ("problem",)),
         "best": (partial(study, "best"), ("problem", "over")),
     }
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", page),
             Route("/api/start", start),
@@ -337,6 +337,8 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
         ],
         lifespan=lifespan,
     )
+    app.state.pools = theory, studies, networks
+    return app
 
 
 async def _lines(first: Any, messages: AsyncIterator[Any]) -> AsyncIterator[str]:
@@ -363,16 +365,23 @@ def _plotly() -> Path:
 
 
 class _Announcing(uvicorn.Server):
-    """Says so once the page can be reached."""
+    """Says so once the page can be reached, and ends what is at work when it is to end."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, app: Starlette, ready: Callable[[], None]) -> None:
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws="none")
         super().__init__(config)
-        self._ready = ready
+        self._app, self._ready = app, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Every answer then ends as one that failed, instead of being cut off.
+        for pool in self._app.state.pools:
+            pool.stop()
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End in good order, which takes a second at most, however often it is asked for."""
@@ -434,11 +443,5 @@ def serve(
         if browser:
             webbrowser.open(address)
 
-    config = uvicorn.Config(
-        create_app(workers=workers, hosts=tuple(dict.fromkeys((*LOOPBACK, name)))),
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=1,
-        ws="none",
-    )
-    _Announcing(config, ready).run(sockets=[listening])
+    app = create_app(workers=workers, hosts=tuple(dict.fromkeys((*LOOPBACK, name))))
+    _Announcing(app, ready).run(sockets=[listening])

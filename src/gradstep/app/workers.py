@@ -151,10 +151,14 @@ class Workers:
         for worker in self._all:
             worker.start()
 
-    def close(self) -> None:
-        """End all processes."""
+    def stop(self) -> None:
+        """End what is at work; whoever waits for it is told so by `Gone`."""
         for worker in self._all:
             worker.kill()
+
+    def close(self) -> None:
+        """End all processes."""
+        self.stop()
         self._threads.shutdown(wait=True)
         for worker in self._all:
             worker.end()

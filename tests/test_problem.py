@@ -403,6 +403,11 @@ def test_a_callable_cannot_be_written_down() -> None:
     refused(problem.to_dict, "teacher")
 
 
+def test_what_is_not_given_is_said_to_be_missing() -> None:
+    with pytest.raises(InvalidInput, match=r"^psi2: missing; give a value, which the convention 'ba2022' needs$"):
+        Problem.from_dict({"convention": "ba2022", "psi1": 2.0, "lam": 0.1})
+
+
 def test_the_convention_is_printed() -> None:
     text = str(Problem(**FINITE | {"eta": Step(1.5, 0.25)}))
     for part in ("tanh", "sin", "d = 32", "width = 24", "n_step = 40", "n = 50", "1.5 N^0.25", "ridge = 0.1", "1/N"):

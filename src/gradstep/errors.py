@@ -4,6 +4,8 @@ from __future__ import annotations
 
 #: Characters of a value that a message shows.
 _SHOWN = 300
+#: Reason of what was not given at all.
+MISSING = "missing"
 
 
 class GradstepError(Exception):
@@ -33,6 +35,8 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
         super().__init__(field, value, allowed, reason)
 
     def __str__(self) -> str:
+        if self.reason == MISSING:
+            return f"{self.field}: {MISSING}; give {self.allowed}"
         reason = f", {self.reason}" if self.reason else ""
         return f"{self.field}: got {_shown(self.value)}{reason}; allowed: {self.allowed}"
 

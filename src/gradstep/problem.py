@@ -25,7 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
-from gradstep.errors import InvalidInput
+from gradstep.errors import MISSING, InvalidInput
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
 
 CONVENTION = (
@@ -597,7 +597,7 @@ class Problem:
                 raise InvalidInput(name, values[name], f"one of the parameters {', '.join(sorted(known))}")
         for name in required:
             if name not in values:
-                raise InvalidInput(name, None, f"a value (required by the convention {convention!r})")
+                raise InvalidInput(name, None, f"a value, which the convention {convention!r} needs", MISSING)
         for name in ("d", "n", "n_step", "psi1_step", "alpha0"):
             if values.get(name) in ("inf", "infinity"):
                 values[name] = math.inf

@@ -483,8 +483,11 @@ def test_best_of_both(watched):
 
 def test_the_first_click_after_typing_counts(watched):
     page = watched.open(FAST)
-    page.click("#activation")
-    watched.until("getComputedStyle(document.querySelector('#formulas')).display !== 'none'")
+    for name in ("teacher", "activation"):
+        page.click(f"#{name}")
+        watched.until("getComputedStyle(document.querySelector('#formulas')).display !== 'none'")
+        below = page.locator("#formulas").bounding_box()["y"] - page.locator(f"#{name}").bounding_box()["y"]
+        assert 0 < below < 80
     page.fill("#activation", "tanh(x) + x")
     # With the mouse, button down and up at one place, as a hand does.
     box = page.locator("#reset").bounding_box()

@@ -43,6 +43,8 @@ _RANGES = (
 )
 
 _NOTES = f"{_RANGES} {_CONVENTION}"
+#: A spread is known to leading order.
+_SPREAD_DIGITS = 3
 
 
 #: What printing may raise: a full disk or quota, too large a file, a bad device, a closed pipe or file.
@@ -316,10 +318,10 @@ def _with_spreads(header: list[str], rows: list[list[str]], spreads: list[Spread
     of = ("test_error", "train_error")
     if len(spreads) > 1:
         heads = [f"spread of {name}" for name in of]
-        cells = [[output.number(getattr(spread, name)) for name in of] for spread in spreads]
+        cells = [[output.number(getattr(spread, name), _SPREAD_DIGITS) for name in of] for spread in spreads]
     else:
         heads = ["spread"]
-        cells = [[output.number(getattr(spreads[0], row[0])) if row[0] in of else ""] for row in rows]
+        cells = [[output.number(getattr(spreads[0], row[0]), _SPREAD_DIGITS) if row[0] in of else ""] for row in rows]
     return header + heads, [row + cell for row, cell in zip(rows, cells, strict=True)]
 
 

@@ -138,7 +138,10 @@ export class Controls {
   #help() {
     let pressed = false;
     const show = () => {
-      if (!pressed) this.byId("formulas").classList.toggle("shown", Boolean(document.activeElement?.closest(".formula")));
+      if (pressed) return;
+      const formula = document.activeElement?.matches("[list=functions]");
+      if (formula) document.activeElement.closest(".control").after(this.byId("formulas"));
+      this.byId("formulas").classList.toggle("shown", Boolean(formula));
     };
     const press = (down) => () => {
       pressed = down;

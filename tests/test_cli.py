@@ -235,7 +235,7 @@ def test_the_spread_over_draws_is_that_of_the_library(samples: str) -> None:
     assert [(s["test_error"], s["train_error"]) for s in found] == [(e.test_error, e.train_error) for e in expected]
     shown = run("predict", *SMALL, "--n", samples, "--spread").stdout
     for spread in expected:
-        assert f"{spread.test_error:.6g}" in shown
+        assert f" {spread.test_error:.3g}" in shown
 
 
 # --- simulate and compare -----------------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ def test_bad_input_is_one_line_and_exit_code_two(arguments: list[str], field: st
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     (line,) = result.stderr.splitlines()
-    assert line.startswith(f"error: {field}: got ")
+    assert line.startswith((f"error: {field}: got ", f"error: {field}: missing; "))
     assert "; allowed: " in line
 
 

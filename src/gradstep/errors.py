@@ -36,7 +36,7 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
 
     def __str__(self) -> str:
         if self.reason == MISSING:
-            return f"{self.field}: {MISSING}; give {self.allowed}"
+            return f"{self.field}: {MISSING}; allowed: {self.allowed}"
         reason = f", {self.reason}" if self.reason else ""
         return f"{self.field}: got {_shown(self.value)}{reason}; allowed: {self.allowed}"
 

@@ -597,7 +597,7 @@ class Problem:
                 raise InvalidInput(name, values[name], f"one of the parameters {', '.join(sorted(known))}")
         for name in required:
             if name not in values:
-                raise InvalidInput(name, None, f"a value, which the convention {convention!r} needs", MISSING)
+                raise InvalidInput(name, None, f"a value (the convention {convention!r} needs one)", MISSING)
         for name in ("d", "n", "n_step", "psi1_step", "alpha0"):
             if values.get(name) in ("inf", "infinity"):
                 values[name] = math.inf

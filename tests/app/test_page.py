@@ -308,8 +308,9 @@ def test_comparison_of_four_and_the_state_in_the_address(watched):
     assert again.page.input_value("#teacher") == "tanh(2*x)"
     assert again.page.get_by_role("button", name=re.compile("^D ")).get_attribute("aria-pressed") == "true"
     again.close()
-    # The address may be changed by hand.
-    page.evaluate("location.hash = '#axis=n&A.noise=0.5'")
+    # The address may be changed by hand; what it says in vain is named.
+    page.evaluate("location.hash = '#axis=n&A.noise=0.5&A.nosie=3&figure=fig99'")
+    watched.until("document.querySelector('#toast.shown')?.textContent.includes('A.nosie=3, figure=fig99')")
     watched.until("document.querySelectorAll('.chip').length === 0")
     watched.settled()
     assert watched.shown() == pytest.approx(error_at(changed(noise=0.5)), rel=1e-3)

@@ -4,7 +4,7 @@ import { Controls, controlOf, nameOf, written } from "./controls.js";
 import * as downloads from "./downloads.js";
 import * as figures from "./figures.js";
 import { Latest, Unreachable, follow, get, post } from "./requests.js";
-import { LETTERS, UNITS, copy, decode, differences, encode, fieldText, initial, keyOf, span } from "./state.js";
+import { LETTERS, UNITS, copy, decode, differences, encode, fieldText, initial, keyOf, span, unread } from "./state.js";
 
 const byId = (id) => document.getElementById(id);
 const element = (tag, properties) => Object.assign(document.createElement(tag), properties);
@@ -34,6 +34,8 @@ function stateOf(preset) {
 
 /** The state in an address; a figure alone stands for its settings. */
 function read(fragment) {
+  const lost = unread(fragment, facts);
+  if (lost.length) setTimeout(() => toast(`Not read in the address: ${lost.join(", ").slice(0, 200)}`));
   const found = decode(fragment, facts);
   const alone = found.preset && ![...new URLSearchParams(fragment).keys()].some((key) => key.includes("."));
   return alone ? stateOf(facts.presets.find((p) => p.name === found.preset)) : found;
@@ -86,7 +88,7 @@ function toast(text) {
   say("toast", text);
   byId("toast").classList.add("shown");
   clearTimeout(toastTimer);
-  toastTimer = setTimeout(() => byId("toast").classList.remove("shown"), 2500);
+  toastTimer = setTimeout(() => byId("toast").classList.remove("shown"), Math.max(2500, 60 * text.length));
 }
 
 const QUANTITIES = {

@@ -105,7 +105,7 @@ export function decode(fragment, facts) {
   const given = new URLSearchParams(fragment);
   const state = initial(facts);
   const name = given.get("axis");
-  if (name in facts.axes) {
+  if (Object.hasOwn(facts.axes, name)) {
     state.axis = { name, ...span(facts, name) };
     for (const end of ["from", "to"]) {
       if (given.has(end) && Number.isFinite(Number(given.get(end)))) state.axis[end] = Number(given.get(end));
@@ -123,4 +123,22 @@ export function decode(fragment, facts) {
   state.active = Math.min(Math.max(0, LETTERS.indexOf(given.get("active"))), state.slots.length - 1);
   state.preset = facts.presets.some((p) => p.name === given.get("figure")) ? given.get("figure") : "";
   return state;
+}
+
+/** The parts of an address that say nothing to this page. */
+export function unread(fragment, facts) {
+  const readable = {
+    figure: (value) => !value || facts.presets.some((p) => p.name === value),
+    axis: (value) => Object.hasOwn(facts.axes, value),
+    from: (value) => Number.isFinite(Number(value)),
+    to: (value) => Number.isFinite(Number(value)),
+    scale: (value) => ["log", "linear"].includes(value),
+    active: (value) => LETTERS.includes(value),
+  };
+  const known = ([key, value]) => {
+    const [letter, field, ...more] = key.split(".");
+    if (LETTERS.includes(letter)) return !more.length && (field === undefined || Object.hasOwn(FIELDS, field));
+    return Object.hasOwn(readable, key) && readable[key](value);
+  };
+  return [...new URLSearchParams(fragment)].filter((part) => !known(part)).map((part) => part.join("="));
 }

@@ -244,14 +244,14 @@ def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: f
         f"finished; {versions}, Python {platform.python_version()}.</p>"
         f"<p><strong>{passed} of {len(results)} figures meet their criterion.</strong> Points are measured, with "
         f"standard errors over the seeds: on real two-layer networks after one real gradient step, unless the figure "
-        f"says on what else. Lines are computed; where a rate is fitted to points, it says so. z is the distance in "
-        f"standard errors (Student's law for the seeds at hand, read on the normal scale). Points measured on the same "
-        f"networks err together, and count once in the median. Of all {z.size} comparisons, without allowances: "
-        f"{within}.</p>"
+        f"says on what else. Lines are computed; where a rate is fitted to points, it says so. z is what was "
+        f"measured less theory, in standard errors (Student's law for the seeds at hand, read on the normal scale). "
+        f"Points measured on the same networks err together, and count once in the median. Of all {z.size} "
+        f"comparisons, without allowances: {within}.</p>"
         f'{_coverage(results)}<p class="note">Convention: {escape(CONVENTION)}. An allowance is a relative error of '
         f"the theory that a documented limit of validity explains, named under the figure; the largest |z| counts only "
-        f"what exceeds it, the median has no allowance. Rows are numbered by paper: B for Ba et al. 2022, M for Moniri et "
-        f"al. 2024, C for Cui et al. 2024, U for what is in none of them.</p>{body}</body></html>"
+        f"what exceeds it, the median has no allowance. Rows are numbered by paper: B for Ba et al. 2022, M for "
+        f"Moniri et al. 2024, C for Cui et al. 2024, U for what is in none of them.</p>{body}</body></html>"
     )
     path = out / "report.html"
     replace_file(path, text.encode("utf-8"))

@@ -336,7 +336,7 @@ def undamped(table: LeverageTable, root: Array, sample_weight: Array, linear_gai
         return inverses(inner(linear_gain, root))
     groups, (left, right) = root.shape[2], table.factors
     # V1 is F F^T for F with as many columns as the slopes have dimensions.
-    triangle = np.linalg.qr((right * np.sqrt(sample_weight)[:, None]).mT, mode="r")
+    triangle = np.asarray(np.linalg.qr((right * np.sqrt(sample_weight)[:, None]).mT, mode="r"))
     weighed = root[..., None] * (left @ triangle.mT)[:, None]
     matrices = weighed.mT @ weighed
     matrices += identity(matrices.shape[-1])

@@ -1,14 +1,16 @@
 """Averages of Moreau envelopes: closed forms of the square loss and of soft thresholding, identities, Monte Carlo."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import gradstep as gs
 from gradstep.convex import loss, penalty
-from gradstep.gaussian import smoothed
+from gradstep.gaussian import scalar_function, smoothed
 from gradstep.labels import labels_of
-from gradstep.theory.proximal import OutputLaw, loss_averages, mean_losses, penalty_averages
+from gradstep.theory.proximal import OutputLaw, _chance, loss_averages, mean_losses, penalty_averages
 
 KAPPA = np.array([-1.7, 0.0, 0.4, 2.1])
 LAW = OutputLaw(
@@ -147,3 +149,18 @@ def test_general_penalty_against_monte_carlo():
     assert np.abs(scores((h - field) * b / power, response)).max() < 4.5
     spread = averages.excess + response**2 * power
     assert np.abs(scores((b - (averages.offset + response * field)) ** 2, spread)).max() < 4.5
+
+
+@pytest.mark.parametrize("text", ["erf(7*sin(x))", "tanh(0.5*(x + 0.5*x**2))", "0.8*erf(3*tanh(x))", "sign(sin(x))"])
+@pytest.mark.parametrize("rest", [1e-4, 1e-2, 0.1, 0.7, 1.0])
+def test_chances_on_one_grid_are_those_of_each_argument_alone(text, rest):
+    # The last function is not smooth, and the first rest needs too fine a grid: there it is the same by definition.
+    mean, rng = scalar_function(text), np.random.default_rng(1)
+    across, centre = 0.8, np.linspace(-3, 3, 4)
+    known = math.sqrt(1 - rest**2) * rng.uniform(-7.5, 7.5, (4, 2, 30))
+    rests = np.full((4, 1, 1), rest)
+    rests[2] *= 0.9
+    chance, slope = _chance(mean, centre, across, known, rests)
+    expected = smoothed(mean, centre[:, None, None] + across * known, across * rests)
+    np.testing.assert_allclose(chance, expected.mean, atol=1e-12)
+    np.testing.assert_allclose(slope, expected.slope, atol=1e-12)

@@ -219,12 +219,12 @@ def _chance(mean: ScalarFunction, centre: Array, across: float, known: Array, re
     shift = np.minimum(mean.pole_distance / scale, _WIDEST_SHIFT)
     step = 2 * math.pi * shift / (_DIGITS + 0.5 * shift**2 + 2 * shift) * rest[:, 0]
     reach = np.abs(known).max(axis=(1, 2))[:, None] + _TAIL * rest[:, 0]
-    count = math.ceil(float((reach / step).max())) if step.all() else math.inf
+    count = float(np.ceil(reach / np.maximum(step, 1e-300)).max())
     if mean.kinks or not count <= _MOST_COMMON:
         found = smoothed(mean, centre[:, None, None] + across * known, across * rest)
         return found.mean, found.slope
     # One grid of the coordinate for all arguments of a node, where the function is evaluated once.
-    grid = reach * np.linspace(-1, 1, 2 * count + 1)
+    grid = reach * np.linspace(-1, 1, 2 * int(count) + 1)
     values = np.asarray(mean(centre[:, None] + across * grid))
     distance = (grid[:, None, :] - known.reshape(len(known), -1, 1)) / rest
     kernel = np.exp(-0.5 * distance**2)

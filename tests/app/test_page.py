@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -657,9 +658,18 @@ def test_a_page_goes_on_when_its_server_is_started_again(browser, start_server):
     watched.write("noise-value", "0.4")
     watched.until("document.getElementById('failure').textContent.includes('does not answer')")
     assert page.locator("#regime-title").inner_text() == "No prediction for this setting"
-    start_server(port)
+    server = start_server(port)
     watched.until("document.getElementById('regime-title').textContent !== 'No prediction for this setting'")
     assert page.locator("#failure").inner_text() == ""
     assert watched.shown() == pytest.approx(gs.predict(problem_of({**DEFAULT, "noise": 0.4})).test_error, rel=1e-3)
+    # Ctrl-C while a curve is computed, which is then asked for again.
+    page.fill("#activation", "x**2 + 0.3*x")
+    page.wait_for_timeout(400)
+    server.process.send_signal(signal.SIGINT)
+    server.process.wait(30)
+    start_server(port)
+    expected = gs.predict(problem_of({**DEFAULT, "noise": 0.4, "activation": "x**2 + 0.3*x"})).test_error
+    watched.until(f"Math.abs(document.querySelector('#numbers dd').textContent / {expected!r} - 1) < 1e-3")
+    assert page.locator("#failure").inner_text() == ""
     watched.context.close()
-    assert all("ERR_" in complaint for complaint in watched.complaints)
+    assert all("ERR_" in complaint or "status of 503" in complaint for complaint in watched.complaints)

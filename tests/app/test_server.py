@@ -24,6 +24,7 @@ from gradstep.app.presets import elsewhere, presets
 from gradstep.app.regimes import regime_of, verdict
 from gradstep.app.server import _together, serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
+from gradstep.app.workers import Ended, _Worker
 from gradstep.errors import InvalidInput
 from gradstep.papers.figure import load_figures
 
@@ -511,6 +512,40 @@ def test_ctrl_c_ends_what_is_under_way(path, body):
     # What is being sent here is given a second.
     waited = "ERROR:    Cancel 1 running task(s), timeout graceful shutdown exceeded\n"
     assert said == ("" if path else waited) + "interrupted; the page is no longer served\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_ctrl_c_refuses_what_waits():
+    command = [sys.executable, "-m", "gradstep", "app", "--no-browser", "--port", "0", "--workers", "1"]
+    hearing = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hearing
+    ) as serving:
+        address = re.search(r"http://\S+/", serving.stdout.readline())[0]
+        bodies = [{"problem": changed(d=1000 + k, activation="relu"), "over": ["ridge", "eta"]} for k in range(3)]
+        with ThreadPoolExecutor(3) as threads:
+            asked = [threads.submit(httpx.post, f"{address}api/best", json=body, timeout=60) for body in bodies]
+            time.sleep(4)
+            os.killpg(serving.pid, signal.SIGINT)
+            answers = [found.result() for found in asked]
+        _, said = serving.communicate(timeout=60)
+    assert [answer.status_code for answer in answers] == [503] * 3
+    assert {answer.json()["error"]["message"] for answer in answers} == {"The server has ended."}
+    assert (serving.returncode, said) == (130, "interrupted; the page is no longer served\n")
+
+
+def test_a_process_that_is_stopped_while_it_starts_is_ended():
+    for delay in (0.0, 0.002, 0.004, 0.008, 0.02):
+        worker = _Worker(0, family=True)
+        with ThreadPoolExecutor(1) as threads:
+            ready = threads.submit(worker.ready)
+            time.sleep(delay)
+            worker.stop()
+            with pytest.raises(Ended):
+                ready.result(30)
+        worker.end()
+        with pytest.raises(Ended):
+            worker.start()
 
 
 def test_parts_of_an_answer_that_fails_are_not_begun():

@@ -210,7 +210,8 @@ def test_bad_input_is_named(call, field, tmp_path):
     ("mean", "error", "text"),
     [
         (0.0812345, 0.00123, "0.0812 ± 0.0012"), (12345.6, 78.9, "12346 ± 79"), (1.5, 0.0, "1.5 ± 0"),
-        (1.23456e9, 3.4e4, "1.23456e+09 ± 3.4e+04"), (2.0, 1e-9, "2 ± 1e-09"), (float("nan"), 1.0, "nan ± 1.0"),
+        (12345.678, 150.0, "12350 ± 150"), (1.23456e9, 3.4e4, "1.23456e+09 ± 3.4e+04"), (2.0, 1e-9, "2 ± 1e-09"),
+        (float("nan"), 1.0, "nan ± 1"),
     ],
 )  # fmt: skip
 def test_a_mean_is_written_to_its_error(mean, error, text):

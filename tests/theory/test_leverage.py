@@ -14,6 +14,7 @@ from gradstep.theory.leverage import (
     solve_leverage,
     undamped,
 )
+from gradstep.theory.stacks import inverses
 
 
 def random_equations(batch, groups, nodes, classes, seed, *, samples=250.0, ridge=1e-2, population=None):
@@ -134,6 +135,26 @@ def test_unreached_tolerance_is_an_error_that_says_what_to_change():
     equations = LeverageEquations(table, np.full(1, 9.0), np.full(1, 5.0), np.full(1, 7.0), np.ones(1))
     with pytest.raises(NotConverged, match="ridge"):
         solve_leverage(equations, tolerance=-1.0)
+
+
+def test_factors_keep_the_digits_of_small_slopes():
+    # Steep exponentials: groups of small slopes have large resolvents, and nodes of large slopes small weights.
+    rng = np.random.default_rng(2)
+    rows, columns = 10.0 ** rng.uniform(-20, 0, (1, 50, 1)), 10.0 ** rng.uniform(0, 10, (1, 1, 60))
+    slope = rows * (rng.normal(size=(1, 50, 6)) @ rng.normal(size=(1, 6, 60))) * columns
+    table = LeverageTable(slope, np.ones_like(slope), np.full((1, 60), 1 / 60), np.full((1, 50), 0.02))
+    assert table.factors is not None
+    assert table.factors[0].shape[2] == 6
+    weight, root = (
+        rng.uniform(0.1, 1, (1, 60)) / columns[:, 0] ** 2,
+        rng.uniform(0.1, 1, (1, 2, 50)) / rows[:, None, :, 0],
+    )
+    gain = (slope * weight[:, None]) @ slope.mT
+    expected = inverses(inner(gain, root))
+    np.testing.assert_allclose(undamped(table, root, weight, gain), expected, atol=1e-12)
+    # As many dimensions as there are groups are none to spare.
+    full = LeverageTable(rng.normal(size=slope.shape), np.ones_like(slope), table.weight, table.fraction)
+    assert full.factors is None
 
 
 @pytest.mark.parametrize(("groups", "nodes"), [(5, 8), (60, 8), (40, 50)])

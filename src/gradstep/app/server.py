@@ -36,7 +36,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gradstep.app.workers import Busy, Gone, TooLong, Workers
+from gradstep.app.workers import Busy, Ended, Gone, TooLong, Workers
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 
 __all__ = ["LOOPBACK", "create_app", "serve"]
@@ -110,6 +110,8 @@ def _explained(error: Exception) -> _Refused:
             return _Refused(429, "Too many requests at once: wait for one to end.")
         case TooLong():
             return _Refused(503, "This takes too long: use less extreme settings.")
+        case Ended():
+            return _Refused(503, "The server has ended.", ended=True)
         case Gone():
             return _Refused(503, "The process that worked on this has ended: try again.")
     return _Refused(500, "An error in gradstep; the terminal says more.")
@@ -156,7 +158,7 @@ class _Limits:
             await self._app(scope, counted, secured)
         except asyncio.CancelledError:  # the server ends
             if not begun:
-                await _Reply({"error": {"message": "The server has ended."}}, 503)(scope, receive, secured)
+                await _error_reply(Ended())(scope, receive, secured)
         except _Refused as refused:
             await _Reply(refused.body, refused.status)(scope, receive, secured)
 
@@ -378,7 +380,7 @@ class _Announcing(uvicorn.Server):
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Every answer then ends as one that failed, instead of being cut off.
+        # What is asked for is then refused, instead of being cut off.
         for pool in self._app.state.pools:
             pool.stop()
         await super().shutdown(sockets)

@@ -17,7 +17,7 @@ from typing import Any
 from gradstep.children import deaf_children, enter_child
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 
-__all__ = ["Busy", "Gone", "TooLong", "Workers"]
+__all__ = ["Busy", "Ended", "Gone", "TooLong", "Workers"]
 
 _CONTEXT = get_context("spawn")  # a fork inherits BLAS threads in an unusable state
 
@@ -42,6 +42,10 @@ class Gone(GradstepError):  # noqa: N818
     """A process ended before it answered."""
 
 
+class Ended(Gone):
+    """All processes are being ended."""
+
+
 class _Worker:
     """One process that calls functions of this package."""
 
@@ -49,19 +53,24 @@ class _Worker:
         self._niceness, self._family = niceness, family
         self._process: Any = None
         self._pipe: Connection | None = None
-        self._imported = False
+        self._imported = self._stopped = False
 
     def start(self) -> None:
         """Start the process, unless it runs."""
+        if self._stopped:
+            raise Ended
         if self._process is not None and self._process.is_alive():
             return
         self._pipe, theirs = _CONTEXT.Pipe()
         # Only a process that is no daemon may start processes of its own.
-        self._process = _CONTEXT.Process(target=_serve, args=(theirs, self._niceness), daemon=not self._family)
+        process = _CONTEXT.Process(target=_serve, args=(theirs, self._niceness), daemon=not self._family)
         with deaf_children():
-            self._process.start()
-        self._imported = False
+            process.start()
+        # From here on another thread can end it; what was to end before is ended now.
+        self._process, self._imported = process, False
         theirs.close()
+        if self._stopped:
+            process.kill()
 
     def ready(self) -> None:
         """Wait until the process can be called."""
@@ -76,7 +85,7 @@ class _Worker:
         try:
             kind, value = self._pipe.recv()
         except (EOFError, OSError):
-            raise Gone from None
+            raise self._lost() from None
         if kind == "error":
             raise value
         return kind, value
@@ -87,8 +96,16 @@ class _Worker:
         try:
             self._pipe.send((function, arguments))
         except OSError:
-            raise Gone from None
+            raise self._lost() from None
         return self.receive()
+
+    def _lost(self) -> Gone:
+        return Ended() if self._stopped else Gone()
+
+    def stop(self) -> None:
+        """End the process at once, and start no other."""
+        self._stopped = True
+        self.kill()
 
     def kill(self) -> None:
         """End the process at once; whoever waits for it hears of it."""
@@ -152,9 +169,9 @@ class Workers:
             worker.start()
 
     def stop(self) -> None:
-        """End what is at work; whoever waits for it is told so by `Gone`."""
+        """End what is at work, and what waits; both are told so by `Ended`."""
         for worker in self._all:
-            worker.kill()
+            worker.stop()
 
     def close(self) -> None:
         """End all processes."""

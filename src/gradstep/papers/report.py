@@ -46,8 +46,8 @@ th:first-child, td:first-child, td.text, th.text { text-align: left; }
 th.paper { padding-top: .9rem; color: var(--soft); } a { color: inherit; }
 .pass { color: var(--good); font-weight: 600; } .fail { color: var(--bad); font-weight: 600; }
 figure { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; margin: 1rem 0; padding: .8rem;
-  width: fit-content; max-width: calc(100% - 1.6rem); }
-figure { overflow-x: auto; } figure svg { max-width: 100%; height: auto; }
+  width: fit-content; max-width: calc(100% - 1.6rem); overflow-x: auto; }
+figure svg { max-width: 100%; height: auto; }
 @media (max-width: 40rem) { figure svg { max-width: none; } }
 details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); }
 """
@@ -140,10 +140,11 @@ def _place(value: float | str) -> str:
 
 def _measured(mean: float, error: float) -> str:
     """Return a mean with its standard error, to the error's second digit."""
-    last = 1 - math.floor(math.log10(error)) if 0 < error < math.inf else -1
-    if not 0 <= last <= 6:
+    if not (1e-5 <= error < 1e4 and math.isfinite(mean)):
         return f"{mean:.6g} ± {error:.2g}"
-    return f"{mean:.{last}f} ± {error:.{last}f}"
+    last = 1 - math.floor(math.log10(error))
+    digits = max(last, 0)
+    return f"{round(mean, last):.{digits}f} ± {round(error, last):.{digits}f}"
 
 
 def _points(result: FigureResult) -> str:
@@ -154,7 +155,8 @@ def _points(result: FigureResult) -> str:
         f'<tr><td class="text">{escape(c.curve)}</td><td class="text">{escape(c.quantity)}</td>'
         f"<td>{_place(c.place)}</td>"
         f"<td>{c.theory:.5g}</td><td>{_measured(c.mean, c.standard_error)}</td><td>{c.seeds}</td>"
-        f"<td>{f'{100 * (c.mean / c.theory - 1):+.1f} %' if c.theory else '–'}</td><td>{c.plain_z:+.2f}</td>"
+        f"<td>{f'{100 * (c.mean - c.theory) / abs(c.theory):+.1f} %' if c.theory else '–'}</td>"
+        f"<td>{c.plain_z:+.2f}</td>"
         f"<td>{f'{100 * c.allowance:g} %, leaves {abs(c.z):.2f}' if c.allowance else '–'}</td></tr>"
         for c in compared
     )

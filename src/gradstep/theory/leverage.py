@@ -56,9 +56,10 @@ _ROUNDING = 1e-14
 _NEAR = 1e-3
 _NAME = "the fixed point of the uniform equivalent"
 _ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
-#: Groups from which a product of slopes is looked for.
-_WORTH_FACTORS = 16
-#: Dimensions of the slopes over groups, below which matrices of their size are cheaper; size of one that counts.
+#: Groups from which a product of slopes is worth looking for.
+_WORTH_FACTORS = 40
+#: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that
+#: counts, over the largest.
 _FEW, _DIMENSION = 0.6, 1e-13
 #: Unknowns from which OpenBLAS takes threads.
 _THREADED = 100
@@ -129,17 +130,19 @@ class LeverageTable:
     def factors(self) -> tuple[Array, Array] | None:
         """Slopes of many groups as a product, if they have few dimensions to rounding (polynomials have few).
 
-        Of shapes (1 or batch, groups, dimensions) and (1 or batch, dimensions, nodes).
+        Of shapes (1 or batch, groups, dimensions) and (1 or batch, dimensions, nodes). Each slope is right to rounding
+        relative to its group's: a group of small slopes has a large resolvent, and counts as much as the others.
         """
         groups = self.slope.shape[1]
         if groups < _WORTH_FACTORS:
             return None
-        scale = np.maximum(np.abs(self.slope).max(axis=1, keepdims=True), _SMALLEST)
-        left, singular, right = np.linalg.svd(self.slope / scale, full_matrices=False)
+        rows = np.maximum(np.abs(self.slope).max(axis=2, keepdims=True), _SMALLEST)
+        columns = np.maximum(np.abs(self.slope / rows).max(axis=1, keepdims=True), _SMALLEST)
+        left, singular, right = np.linalg.svd(self.slope / rows / columns, full_matrices=False)
         dimensions = max(1, int((singular > _DIMENSION * singular[:, :1]).sum(axis=1).max()))
         if dimensions > _FEW * groups:
             return None
-        return left[..., :dimensions] * singular[:, None, :dimensions], right[:, :dimensions] * scale
+        return rows * left[..., :dimensions] * singular[:, None, :dimensions], right[:, :dimensions] * columns
 
     def mixed(self, values: Array) -> Array:
         """Return the mean over the directions of values of shape (batch, classes, rows, columns)."""
@@ -326,7 +329,7 @@ def undamped(table: LeverageTable, root: Array, sample_weight: Array, linear_gai
         ``D^1/2``.
     sample_weight : ndarray, shape (batch, nodes)
     linear_gain : ndarray, shape (batch, groups, groups)
-        ``V1``: products of the slopes at the nodes, weighed so.
+        ``V1``: products of the slopes at the nodes, weighed so; only used where the table has no `factors`.
 
     Returns
     -------

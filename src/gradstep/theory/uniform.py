@@ -222,8 +222,9 @@ def _joint_fit(
     if preset is not None:
         free[..., groups] += np.matvec(free[..., :groups], preset[:, None])
     by_multiplier = inverse * along[:, :, None]
-    # Sums over the directions, for each group: of the constraint, and of the slope downwards. There a multiplier counts
-    # as a mean does here.
+    # Sums over the directions, for each group: of the constraint, and of the slope downwards. The slope that
+    # a multiplier makes is the constraint of a mean, transposed: `inverse` is symmetric, the pull orthogonal to the
+    # spike.
     constraint, of_multiplier = (np.vecmat(along.mT, part.swapaxes(1, 2)) for part in (free, by_multiplier))
     multiplier = solved(of_multiplier, constraint)
     downwards = np.vecmat(ratio.mT, free.swapaxes(1, 2)) - constraint[..., :groups].mT @ multiplier

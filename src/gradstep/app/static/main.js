@@ -324,6 +324,12 @@ const brief = (text) => (text.length > 160 && text.includes(";") ? text.slice(0,
 const atField = ({ reason, allowed, message }) => brief(reason || (allowed ? `Allowed: ${allowed}` : message));
 
 function refused(error) {
+  failed = true;
+  // What is shown is of this setting: another one's curve is missing.
+  if (error instanceof Unreachable && known.curves.has(curveKey(mine().problem))) {
+    say("failure", error.message);
+    return;
+  }
   const id = controlOf(error.field);
   if (id) controls.fail(id, atField(error));
   else {
@@ -337,7 +343,6 @@ function refused(error) {
   dim(true);
   byId("regime").classList.remove("stale");
   for (const waiting of document.querySelectorAll(".waiting")) waiting.classList.remove("waiting");
-  failed = true;
 }
 
 /** Whether the last request for the setting's curve was refused. */

@@ -17,17 +17,19 @@ export class Unreachable extends Refused {
   }
 }
 
-/** Milliseconds until a server that did not answer is asked again. */
-const AGAIN = 2000;
+/** Milliseconds until a server that did not answer is asked again: at first, and at most. */
+const AGAIN = 2000, SELDOM = 30000;
 
 function lost(error) {
-  throw error.name === "AbortError" ? error : new Unreachable();
+  // What fetch and its bodies raise when the line is cut; an answer that is no JSON is another matter.
+  throw error instanceof TypeError ? new Unreachable() : error;
 }
 
 async function send(name, options = {}) {
   const response = await fetch(`/api/${name}`, options).catch(lost);
   if (!response.ok) {
     const answer = await response.json().catch(() => null);
+    if (answer?.error?.ended) throw new Unreachable();
     throw new Refused(answer?.error ?? { message: `The server answered ${response.status}.` });
   }
   return response;
@@ -75,6 +77,11 @@ export class Latest {
 
   ask(...values) {
     clearTimeout(this.again);
+    this.pause = AGAIN;
+    this.#want(values);
+  }
+
+  #want(values) {
     this.wanted = values;
     if (!this.controller) this.#run();
     else if (performance.now() - this.began > this.patience) this.controller.abort();
@@ -103,7 +110,8 @@ export class Latest {
       } catch (error) {
         if (error.name !== "AbortError" && !this.wanted) {
           this.failed(error);
-          if (error instanceof Unreachable) this.again = setTimeout(() => this.ask(...values), AGAIN);
+          if (error instanceof Unreachable) this.again = setTimeout(() => this.#want(values), this.pause);
+          this.pause = Math.min(1.5 * this.pause, SELDOM);
         }
       }
       clearTimeout(this.timer);

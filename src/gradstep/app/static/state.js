@@ -100,6 +100,8 @@ export function encode(state, facts) {
   return out.toString();
 }
 
+const isNumber = (text) => text.trim() !== "" && Number.isFinite(Number(text));
+
 /** The state in the fragment of an address; what cannot be read is left at its default. */
 export function decode(fragment, facts) {
   const given = new URLSearchParams(fragment);
@@ -108,7 +110,7 @@ export function decode(fragment, facts) {
   if (Object.hasOwn(facts.axes, name)) {
     state.axis = { name, ...span(facts, name) };
     for (const end of ["from", "to"]) {
-      if (given.has(end) && Number.isFinite(Number(given.get(end)))) state.axis[end] = Number(given.get(end));
+      if (given.has(end) && isNumber(given.get(end))) state.axis[end] = Number(given.get(end));
     }
     if (["log", "linear"].includes(given.get("scale"))) state.axis.scale = given.get("scale");
   }
@@ -130,15 +132,17 @@ export function unread(fragment, facts) {
   const readable = {
     figure: (value) => !value || facts.presets.some((p) => p.name === value),
     axis: (value) => Object.hasOwn(facts.axes, value),
-    from: (value) => Number.isFinite(Number(value)),
-    to: (value) => Number.isFinite(Number(value)),
+    from: isNumber,
+    to: isNumber,
     scale: (value) => ["log", "linear"].includes(value),
     active: (value) => LETTERS.includes(value),
   };
+  const given = new URLSearchParams(fragment);
   const known = ([key, value]) => {
     const [letter, field, ...more] = key.split(".");
     if (LETTERS.includes(letter)) return !more.length && (field === undefined || Object.hasOwn(FIELDS, field));
+    if (["from", "to", "scale"].includes(key) && !given.has("axis")) return false;
     return Object.hasOwn(readable, key) && readable[key](value);
   };
-  return [...new URLSearchParams(fragment)].filter((part) => !known(part)).map((part) => part.join("="));
+  return [...given].filter((part) => !known(part)).map((part) => part.join("="));
 }

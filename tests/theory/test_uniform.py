@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import gradstep as gs
@@ -358,8 +358,16 @@ def test_neurons_that_saturate_together_are_resolved_in_the_tails():
 # --- invariants ---
 
 
+#: Features of low rank, at their interpolation and almost without ridge.
+LOW_RANK = BASE.replace(
+    activation="linear", teacher="tanh", d=559, width=50_320, n_step=559, n=50_320, eta=1.0, ridge=1e-10, noise=0.0,
+    readout="gaussian", initial_weights="sphere",
+)  # fmt: skip
+
+
 @settings(max_examples=120, deadline=None)
 @given(problems())
+@example(LOW_RANK)
 def test_every_problem_is_solved_and_certified(problem):
     prediction = gs.predict(problem)
     assert prediction.residual <= 1e-10

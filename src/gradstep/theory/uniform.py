@@ -36,6 +36,8 @@ __all__ = ["Fluctuations", "Preset", "UniformSolution", "solve"]
 _LOST = 1e-6
 #: A mean square below the smallest is that of labels which are zero.
 _NOTHING = 1e-300
+#: Largest matrix of the normal equations in which the penalty, which is one, keeps enough digits.
+_STEEP = 1e8
 #: Least variance of a group's weights, over that without the tilt: along the readout at initialisation means and powers
 #: are known to leading order, which may differ by more in the tail of its law.
 _LEAST_SPREAD = 1e-2
@@ -168,15 +170,19 @@ class _Fit(NamedTuple):
     free: Array
 
 
-def _separate_fit(spikes: Array, values: Array, level: Array, root: Array, linear_gain: Array) -> _Fit:
+def _separate_fit(
+    spikes: Array, values: Array, slopes: Array, slope_values: Array, teacher: Array, root: Array, linear_gain: Array
+) -> _Fit:
     """Fit the teacher along the spike, and its rest by the bulk, which then know nothing of each other.
 
     Parameters
     ----------
     spikes, values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
         Means of the features, a unit of each unknown, and of the teacher at the weighed nodes.
-    level : ndarray, shape (batch, special, groups)
-        What the teacher's rest gives to each special direction.
+    slopes, slope_values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
+        Slopes of the features and of the teacher at the weighed nodes.
+    teacher : ndarray, shape (batch, special)
+        Components of the teacher's rest along the special directions.
     root : ndarray, shape (batch, special, groups)
         ``D_j^1/2``.
     linear_gain : ndarray, shape (batch, groups, groups)
@@ -185,7 +191,16 @@ def _separate_fit(spikes: Array, values: Array, level: Array, root: Array, linea
     batch, _, groups = spikes.shape
     one, zero = np.broadcast_to(identity(groups), (batch, groups, groups)), np.zeros((batch, groups))
     unknowns = _penalised(spikes, values, one, zero)
-    free = solved(inner(linear_gain, root), (root * level)[..., None])[..., 0]
+    matrix = inner(linear_gain, root)
+    if matrix.max() < _STEEP:
+        level = teacher[..., None] * np.vecmat(slope_values, slopes)[:, None]
+        free = solved(matrix, (root * level)[..., None])[..., 0]
+    else:
+        special = root.shape[1]
+        rows = np.concatenate([slopes * root[:, j, None] for j in range(special)])
+        targets = np.concatenate([slope_values * teacher[:, j, None] for j in range(special)])
+        costs, nothing = np.broadcast_to(one[:1], (len(rows), groups, groups)), np.zeros((len(rows), groups))
+        free = _penalised(rows, targets, costs, nothing).reshape(special, batch, groups).swapaxes(0, 1)
     return _Fit(unknowns, root * free, free)
 
 
@@ -209,8 +224,9 @@ def _joint_fit(
         (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu - V1 P_j m),
 
     and what is left is quadratic in the means: half its slope downwards is ``sum_j P_j D_j^-1/2 f_j``, the pull being
-    orthogonal to the spike. Parameters as in `_separate_fit`, with the matrix `inverse` of ``I + D_j^1/2 V1 D_j^1/2``;
-    `spread` turns unknowns into means, to which those of `preset` add.
+    orthogonal to the spike. Parameters as in `_separate_fit`, with what the teacher's rest gives to each
+    special direction, `level`, and the `inverse` of ``I + D_j^1/2 V1 D_j^1/2``; `spread` turns unknowns into means, to
+    which those of `preset` add.
     """
     batch, special, groups = root.shape
     pull, along = bulk.pull.mT, bulk.spike[..., None] * root
@@ -300,7 +316,8 @@ def solve(
     nodes, means = leverage.shape[1], features.shared_mean
     # Along the spike, and along the input's length where neurons feel it: the teacher does not.
     by_length = means.shape[2] > nodes
-    half_weight = np.sqrt(np.concatenate([sample_weight, sample_weight], axis=1) if by_length else sample_weight)
+    sample_half = np.sqrt(sample_weight)
+    half_weight = np.concatenate([sample_half, sample_half], axis=1) if by_length else sample_half
     spikes = (means * half_weight[:, None, :]).mT @ spread
     fixed = None
     if preset is not None:
@@ -311,14 +328,17 @@ def solve(
         fixed = np.sqrt(mass) * (given + tilt.excess * given_along)
     target = features.shared_target if fixed is None else features.shared_target - np.vecmat(fixed, means)
     values = half_weight * target
-    level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None, :]
     root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
     try:
         if tables.joint:
+            level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None]
             inverse = undamped(tables.leverage_table, root, sample_weight, point.linear_gain)
             unknowns, overlap, free = _joint_fit(spikes, values, level, root, inverse, spread, bulk, fixed)
         else:
-            unknowns, overlap, free = _separate_fit(spikes, values, level, root, point.linear_gain)
+            slopes = (sample_half[:, None] * features.slope).mT
+            unknowns, overlap, free = _separate_fit(
+                spikes, values, slopes, sample_half * features.teacher_slope, bulk.teacher, root, point.linear_gain
+            )
     except np.linalg.LinAlgError as singular:
         # Features of low rank almost without ridge.
         raise NotConverged("the fit of the means", math.inf, tolerance, "Raise the ridge.") from singular

@@ -119,6 +119,16 @@ def test_refusal_names_the_token(source, token):
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
+@pytest.mark.parametrize("c", [0.0, 0.3, 0.5, 1 / 3, 2.0])
+def test_a_number_in_max_and_min_leaves_no_rounding(c):
+    # Written as x + relu(c - x) a shifted relu is rounding where it should be constant, which no panel resolves.
+    x = np.linspace(-3, 3, 1001)
+    for first, second in (("x", repr(c)), (repr(c), "x")):
+        np.testing.assert_array_equal(scalar_function(f"max({first}, {second}) - {c!r}")(x[x < c]), 0)
+        np.testing.assert_array_equal(scalar_function(f"min({first}, {second}) - {c!r}")(x[x > c]), 0)
+    np.testing.assert_array_equal(scalar_function(f"max(2*x - {c!r}, 0)")(x[2 * x < c]), 0)
+
+
 @pytest.mark.parametrize("pattern", ["max({}, x**2)", "min({}, 1)", "max(x, min({}, 3*x))"])
 def test_nested_choices_do_not_grow_without_end(pattern):
     source = "tanh(x)"

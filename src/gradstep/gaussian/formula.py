@@ -93,7 +93,7 @@ class _Parser:
     def _binary(self, node: ast.BinOp, depth: int) -> Expression:
         # A sum (or product) of many terms is one level, however many operators Python nests to the left.
         chain = [node]
-        while isinstance(chain[-1].left, ast.BinOp) and _family(chain[-1].left.op) is _family(node.op) is not None:
+        while isinstance(chain[-1].left, ast.BinOp) and _family(chain[-1].left.op) == _family(node.op) is not None:
             chain.append(chain[-1].left)
         self.nodes += len(chain) - 1
         result = self.translate(chain[-1].left, depth + 1)
@@ -138,6 +138,9 @@ class _Parser:
         # What the tree holds twice counts twice: nested, it would grow without end.
         self.nodes += self.nodes - before
         second = self.translate(node.args[1], depth + 1)
+        if isinstance(second, Constant):
+            # A number comes first: what is constant must be so exactly, not a difference of two that grow.
+            first, second = second, first
         if name == "max":
             return add(first, apply("relu", add(second, multiply(Constant(-1.0), first))))
         difference = add(first, multiply(Constant(-1.0), second))

@@ -279,5 +279,5 @@ def test_fitted_bias_of_a_drawn_model() -> None:
 def test_unusable_arguments_are_named() -> None:
     with pytest.raises(InvalidInput, match="largest"):
         trained_bias("tanh", "sin", **SPIKE, **FIT, largest=-1.0)
-    with pytest.raises(InvalidInput, match="penalty"):
+    with pytest.raises(InvalidInput, match="lam"):
         biased_statistics("tanh", "sin", **SPIKE, b=0.0, alpha=1.0, lam=-1.0)

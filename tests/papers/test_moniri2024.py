@@ -111,12 +111,12 @@ def test_errors_before_the_step_of_the_real_network():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("phi", 0.0), ("psi", -1.0), ("lam", math.inf), ("lam", math.nan), ("activation", 0.0)]
+    ("name", "value"), [("phi", 0.0), ("psi", -1.0), ("lam", math.inf), ("lam", math.nan), ("linear_squared", 0.0)]
 )
 def test_traces_refuse_bad_values(name, value):
-    setting = {"phi": 0.5, "psi": 0.5, "lam": 0.1} | ({} if name == "activation" else {name: value})
+    setting = {"phi": 0.5, "psi": 0.5, "lam": 0.1} | ({} if name == "linear_squared" else {name: value})
     with pytest.raises(InvalidInput, match=name):
-        resolvent.traces(0.0 if name == "activation" else 0.3, 0.0, **setting)
+        resolvent.traces(0.0 if name == "linear_squared" else 0.3, 0.0, **setting)
 
 
 # --- the gradient's direction ---------------------------------------------------------------------------------------

@@ -101,6 +101,11 @@ def tangent_kernel(sigma: str | ScalarFunction) -> LinearEquivalent:
     Returns
     -------
     LinearEquivalent
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     values = moments(scalar_function(sigma))
     return LinearEquivalent(values.derivative_mean**2, values.derivative_variance)
@@ -124,6 +129,11 @@ def kernel_ridge_penalty(lam: ArrayLike, n: ArrayLike, *, published: bool = Fals
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     return nonnegative("lam", lam) * (1.0 if published else positive("n", n))
 
@@ -204,6 +214,11 @@ def R_ker(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     penalty = (nonnegative("ridge", ridge) + kernel.diagonal) / (kernel.linear * positive("psi1", psi1))
     return R_linear(sigma_star, penalty=penalty, psi1=psi1, sigma_eps=sigma_eps)
@@ -232,6 +247,11 @@ def R_NTK(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     ridge = nonnegative("lam", lam) * positive("psi1", psi1) / positive("psi2", psi2)
     return R_ker(tangent_kernel(sigma), sigma_star, ridge=ridge, psi1=psi1, sigma_eps=sigma_eps)

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.ba2022.coefficients import coefficients
+from gradstep.papers.notation import in_ba2022
 from gradstep.theory.small_step import (
     SmallStep,
     gain_many_samples,
@@ -28,6 +29,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
+@in_ba2022
 def R_0(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -56,10 +58,18 @@ def R_0(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
+    NotConverged
+        If the equations are not solved.
     """
     return _step(sigma, sigma_star, 0.0, lam, psi1, psi2, sigma_eps, None, centred).initial.test_error
 
 
+@in_ba2022
 def R_1(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -86,10 +96,18 @@ def R_1(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
+    NotConverged
+        If the equations are not solved.
     """
     return _step(sigma, sigma_star, eta, lam, psi1, psi2, sigma_eps, N, centred).test_error
 
 
+@in_ba2022
 def delta(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -113,6 +131,13 @@ def delta(
     -------
     ndarray
 
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
+    NotConverged
+        If the equations are not solved.
+
     Notes
     -----
     The theorem names :math:`\mu_1^*,\mu_1,\mu_2` as the parameters of (C.19). :math:`\delta` also depends on
@@ -121,6 +146,7 @@ def delta(
     return _step(sigma, sigma_star, eta, lam, psi1, psi2, sigma_eps, N, centred).gain
 
 
+@in_ba2022
 def delta_large_sample(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -140,6 +166,11 @@ def delta_large_sample(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     values = coefficients(sigma, sigma_star, centred=centred)
     return gain_many_samples(
@@ -152,6 +183,7 @@ def delta_large_sample(
     )
 
 
+@in_ba2022
 def delta_large_width(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -171,6 +203,11 @@ def delta_large_width(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     values = coefficients(sigma, sigma_star, centred=centred)
     coefficient = gain_wide_coefficient(
@@ -183,6 +220,7 @@ def delta_large_width(
     return np.asarray(coefficient / np.asarray(psi2))
 
 
+@in_ba2022
 def delta_large_step(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -203,6 +241,11 @@ def delta_large_step(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     return gain_unbounded_step(**_law(sigma, sigma_star, lam, psi1, psi2, sigma_eps, centred))
 
@@ -256,5 +299,10 @@ def kernel_lower_bound(sigma_star: str | ScalarFunction) -> float:
     Returns
     -------
     float
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     return coefficients(sigma_star, sigma_star).mu2_star_squared

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.ba2022.coefficients import coefficients
+from gradstep.papers.notation import in_ba2022
 from gradstep.theory.arguments import nonnegative
 from gradstep.theory.small_step import SpikeSpectrum, gradient_norm_squared, spike_spectrum
 
@@ -15,6 +16,7 @@ __all__ = ["outlier", "theta", "threshold"]
 Array = NDArray[np.float64]
 
 
+@in_ba2022
 def theta(
     sigma_star: str | ScalarFunction, *, psi1: ArrayLike, sigma_eps: ArrayLike = 0.0, centred: bool = True
 ) -> Array:
@@ -32,12 +34,18 @@ def theta(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     values = coefficients(sigma_star, sigma_star, centred=centred)
     variance = values.second_moment + np.square(nonnegative("sigma_eps", sigma_eps))
     return np.asarray(np.sqrt(gradient_norm_squared(values.mu1_star, variance, psi1)))
 
 
+@in_ba2022
 def outlier(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -61,6 +69,11 @@ def outlier(
     Returns
     -------
     SpikeSpectrum
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     values = coefficients(sigma, sigma_star, centred=centred)
     return spike_spectrum(
@@ -73,6 +86,7 @@ def outlier(
     )
 
 
+@in_ba2022
 def threshold(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -92,5 +106,10 @@ def threshold(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     return outlier(sigma, sigma_star, eta=0.0, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps, centred=centred).threshold

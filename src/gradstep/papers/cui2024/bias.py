@@ -13,6 +13,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction
 from gradstep.papers.cui2024.bounds import lower_bound
 from gradstep.papers.cui2024.spiked import equivalent_features
+from gradstep.papers.notation import in_cui2024
 from gradstep.theory.large_step import LargeStep, solve
 from gradstep.theory.spiked_features import Spike
 
@@ -36,6 +37,7 @@ def _minima(function: Callable[[ArrayLike], Array], largest: float) -> list[tupl
     return sorted(found)
 
 
+@in_cui2024
 def biased_statistics(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -65,6 +67,13 @@ def biased_statistics(
     Returns
     -------
     LargeStep
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
+    NotConverged
+        If the equations are not solved.
     """
     bias = np.asarray(b, dtype=np.float64)
     model = Spike(*(np.full(bias.shape, value) for value in (r, c, gamma)))

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
+from gradstep.papers.notation import in_cui2024
 from gradstep.theory import bounds as theory
 from gradstep.theory.large_step import solve
 from gradstep.theory.minimise import Axis, minimise
@@ -42,6 +43,11 @@ def best_linear(sigma_star: str | ScalarFunction) -> float:
     Returns
     -------
     float
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     return theory.best_linear_error(sigma_star)
 
@@ -66,6 +72,11 @@ def upper_bound(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     return theory.upper_bound(equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma))
 
@@ -93,6 +104,11 @@ def lower_bound(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     return theory.lower_bound(equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, b=b))
 
@@ -107,6 +123,13 @@ def best_upper_bound(sigma: str | ScalarFunction, sigma_star: str | ScalarFuncti
     Returns
     -------
     BestStep
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
+    NotConverged
+        If the equations are not solved.
     """
     return theory.best_step(sigma, sigma_star, bound="upper")
 
@@ -121,6 +144,13 @@ def best_lower_bound(sigma: str | ScalarFunction, sigma_star: str | ScalarFuncti
     Returns
     -------
     BestStep
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
+    NotConverged
+        If the equations are not solved.
     """
     return theory.best_step(sigma, sigma_star, bound="lower")
 
@@ -140,6 +170,7 @@ class BestPenalty(NamedTuple):
     test_error: float
 
 
+@in_cui2024
 def best_penalty(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -234,6 +265,11 @@ def realised_functions(
     -------
     Realised
         Of the shape of ``kappa``.
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
     root = np.sqrt(table.weights)

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
+from gradstep.papers.notation import in_cui2024
 from gradstep.theory import large_step as theory
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
+@in_cui2024
 def summary_statistics(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -54,6 +56,13 @@ def summary_statistics(
     LargeStep
         ``readout_mean``, ``bulk_overlap``, ``teacher_overlap``, ``bulk_norm`` and ``readout_norm`` are
         :math:`m,\theta,\psi,q_1,q_2`.
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
+    NotConverged
+        If the equations are not solved.
 
     Notes
     -----
@@ -93,6 +102,13 @@ def test_error(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
+    NotConverged
+        If the equations are not solved.
     """
     return summary_statistics(
         sigma,
@@ -110,6 +126,7 @@ def test_error(
 test_error.__test__ = False  # type: ignore[attr-defined]
 
 
+@in_cui2024
 def published_test_error(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -134,6 +151,13 @@ def published_test_error(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
+    NotConverged
+        If the equations are not solved.
     """
     spike = equivalent_srf(sigma, sigma_star, eta_tilde=eta_tilde, alpha0=alpha0, sigma_eps=sigma_eps)
     table = equivalent_features(sigma, sigma_star, r=spike.strength, c=spike.bulk_variance, gamma=spike.alignment)
@@ -169,6 +193,13 @@ def train_error(
     Returns
     -------
     ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
+    NotConverged
+        If the equations are not solved.
     """
     return summary_statistics(
         sigma,

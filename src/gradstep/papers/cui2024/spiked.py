@@ -6,11 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gradstep.gaussian.functions import ScalarFunction
+from gradstep.papers.notation import in_cui2024
 from gradstep.theory.spiked_features import ConditionalMoments, Spike, conditional_moments, spike
 
 __all__ = ["equivalent_features", "equivalent_srf"]
 
 
+@in_cui2024
 def equivalent_srf(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -35,10 +37,16 @@ def equivalent_srf(
     Returns
     -------
     Spike
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     return spike(sigma, sigma_star, step_size=eta_tilde, step_sample_ratio=alpha0, noise=sigma_eps)
 
 
+@in_cui2024
 def equivalent_features(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -63,6 +71,11 @@ def equivalent_features(
     -------
     ConditionalMoments
         ``slope`` is :math:`\sqrt c\,\mu_1` and ``variance`` is :math:`\mu_2^2`.
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range, or a function that is unknown.
     """
     model = Spike(*(np.asarray(value, dtype=np.float64) for value in (r, c, gamma)))
     return conditional_moments(sigma, sigma_star, model, bias=b)

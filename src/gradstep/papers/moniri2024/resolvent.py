@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
-from gradstep.theory.arguments import nonnegative
+from gradstep.theory.arguments import nonnegative, positive
 
 __all__ = ["L_te_0", "L_tr_0", "Traces", "limiting_traces", "published_system", "traces"]
 
@@ -113,15 +113,17 @@ def traces(
     NotConverged
         If the true residual exceeds 1e-12.
     """
-    for name, value in (("phi", phi), ("psi", psi), ("lam", lam)):
-        if not (np.isfinite(value).all() and (np.asarray(value) > 0).all()):
-            raise InvalidInput(name, value, "finite and > 0")
     b, a, e2, phi, psi, lam = np.broadcast_arrays(
-        *(np.asarray(v, dtype=np.float64) for v in (linear_squared, nonlinear_squared, product_squared, phi, psi, lam))
+        nonnegative("linear_squared", linear_squared),
+        nonnegative("nonlinear_squared", nonlinear_squared),
+        nonnegative("product_squared", product_squared),
+        positive("phi", phi),
+        positive("psi", psi),
+        positive("lam", lam),
     )
     total = a + b + e2
-    if not (np.minimum(np.minimum(a, b), e2) >= 0).all() or not (total > 0).all() or not np.isfinite(total).all():
-        raise InvalidInput("activation", (linear_squared, nonlinear_squared), "squares >= 0, not all zero")
+    if not (total > 0).all():
+        raise InvalidInput("linear_squared", linear_squared, "> 0 where the other squares are zero")
     ratio = phi / psi
     least, more_neurons, fewer_neurons = np.minimum(ratio, 1), np.maximum(ratio - 1, 0), np.maximum(1 - ratio, 0)
 

@@ -15,6 +15,7 @@ import hashlib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.resources import files
@@ -262,11 +263,13 @@ def run_figures(
         thread = ThreadPoolExecutor(1)
         try:
             futures: dict[int, Future[Finished]] = {}
-            for owner in completed():
-                futures[owner] = thread.submit(finished, owner)
-                for future in futures.values():
-                    if future.done():
-                        future.result()  # an error ends the run now, not after all that is left to measure
+            # The workers end with an error now, and not when its traceback is forgotten.
+            with closing(running):
+                for owner in completed():
+                    futures[owner] = thread.submit(finished, owner)
+                    for future in futures.values():
+                        if future.done():
+                            future.result()  # an error ends the run now, not after all that is left to measure
             for owner, figure in enumerate(figures):
                 yield futures[owner].result()
                 if progress is not None:

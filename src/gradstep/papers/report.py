@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
@@ -53,6 +53,10 @@ details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); }
 """
 
 
+#: What a file of each kind says of itself besides, without the time at which it was drawn.
+_UNDATED: Mapping[str, Mapping[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
 @dataclass(frozen=True)
 class Section:
     """A figure as it stands in the report."""
@@ -76,9 +80,10 @@ def write_section(result: FigureResult, out: Path) -> Section:
         drawing = f"<figure>{_inline(draw(result, title=False), result.figure.name)}</figure>"
         canvas = draw(result)
         canvas.patch.set_alpha(1)
-        for kind in ("png", "svg", "pdf"):
+        for kind, undated in _UNDATED.items():
             drawn = io.BytesIO()
-            canvas.savefig(drawn, dpi=160, format=kind)
+            with mpl.rc_context({"svg.hashsalt": result.figure.name}):
+                canvas.savefig(drawn, dpi=160, format=kind, metadata=undated)
             replace_file(out / f"{result.figure.name}.{kind}", drawn.getbuffer())
     return Section(result, _section(result, drawing))
 

@@ -177,10 +177,28 @@ def test_measurements_of_no_network_are_refused(field, changes):
     assert convex_measurement(problem, 2, test_samples=10).seeds == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("features", "labels", "said"),
+    [
+        (np.empty((0, 3)), np.empty(0), r"features: got .*shape \(0, 3\).*; allowed: .* at least one row"),
+        (np.empty((3, 0)), np.ones(3), "features: .*at least one row and one column"),
+        (np.ones(3), np.ones(3), "features: .*a table"),
+        (np.array([[1.0], [math.nan]]), np.ones(2), "features: got nan; allowed: finite numbers"),
+        (np.array([[1.0], [-math.inf]]), np.ones(2), "features: got -inf; allowed: finite numbers"),
+        (np.ones((2, 1)), np.array([1.0, math.nan]), "labels: got nan; allowed: finite numbers"),
+    ],
+)
+@pytest.mark.parametrize("name", ["square", "absolute"])
+def test_nothing_to_fit_and_what_is_no_number_are_refused(features, labels, said, name):
+    with pytest.raises(InvalidInput, match=said):
+        fit_convex(features, labels, loss=name, ridge=1.0)
+
+
 def test_labels_that_do_not_fit_are_refused(features):
     for field, options in (
         ("labels", {"labels": np.ones(3), "ridge": 1.0}),
         ("ridge", {"labels": features[1], "ridge": "a"}),
+        ("ridge", {"labels": features[1], "ridge": True}),
     ):
         with pytest.raises(InvalidInput) as raised:
             fit_convex(features[0], loss="square", **options)

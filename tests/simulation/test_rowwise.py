@@ -31,6 +31,23 @@ def test_an_error_in_a_thread_is_raised() -> None:
         for_rows(work, 10 * CHUNK_ROWS, 2)
 
 
+@pytest.mark.parametrize("threads", [None, 1, 2])
+def test_the_callers_handling_of_overflow_holds_in_threads(threads: int | None) -> None:
+    large = np.full(10 * CHUNK_ROWS, 1e300)
+    told = []
+
+    def work(part: slice) -> None:
+        large[part] * large[part]
+
+    with np.errstate(all="ignore"):
+        for_rows(work, len(large), threads)
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        for_rows(work, len(large), threads)
+    with np.errstate(over="call", call=lambda *what: told.append(what)):
+        for_rows(work, len(large), threads)
+    assert told
+
+
 def test_a_worker_limited_to_one_thread_uses_one() -> None:
     with threadpool_limits(1, user_api="blas"):
         assert blas_threads() == 1

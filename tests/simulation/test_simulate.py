@@ -264,6 +264,7 @@ def test_torch_agrees_with_numpy() -> None:
         ({"test_samples": 1.5}, "test_samples"),
         ({"kernel_tolerance": 0.0}, "kernel_tolerance"),
         ({"kernel_tolerance": math.nan}, "kernel_tolerance"),
+        ({"kernel_tolerance": True}, "kernel_tolerance"),
     ],
 )
 def test_bad_options_are_refused_by_name(options: dict[str, Any], field: str) -> None:

@@ -63,6 +63,20 @@ def test_features_agree_with_a_singular_value_decomposition(n: int) -> None:
                 assert overlap[degree] == pytest.approx(expected, abs=1e-10)
 
 
+@pytest.mark.parametrize("n", [12, 32])
+def test_leading_vectors_end_at_the_rank(n: int) -> None:
+    # Four inputs through linear neurons leave four eigenvalues; the rest is rounding, some of it negative.
+    problem = PROBLEM.replace(activation="linear", d=4, width=16, n=n)
+    measured = measure_features(problem, 0, leading=16)
+    assert len(measured.leading) == 4
+    assert [found.eigenvalue for found in measured.leading] == pytest.approx(measured.eigenvalues[:-5:-1])
+    np.testing.assert_allclose(measured.eigenvalues[:12], 0, atol=1e-12 * measured.eigenvalues[-1])
+    assert all(found.sample_overlap.max() <= 1 + 1e-12 for found in measured.leading)
+    # Neurons that say nothing at these few inputs have no direction at all.
+    silent = PROBLEM.replace(activation="relu(x - 6)", d=4, width=16, n=n, eta=0.01)
+    assert measure_features(silent, 0).leading == ()
+
+
 def test_spike_direction_is_free_of_the_own_output() -> None:
     # The part of the gradient along the sum of the rows is the network's own output; the labels do not know of it.
     for scale, power in (("1/N", 1.0), ("1/sqrt(N)", 0.5)):

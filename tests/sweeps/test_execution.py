@@ -1,6 +1,7 @@
 """Tasks: carried out once, stored whole, the same for any number of workers and any kill."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,8 +11,8 @@ import time
 import pytest
 
 from gradstep.errors import InvalidInput
-from gradstep.papers.figure import load_figures
-from gradstep.sweeps import Store, Task, execute
+from gradstep.papers.figure import Figure, load_figures, run_figure
+from gradstep.sweeps import InProcess, Store, Task, TaskFailed, execute
 
 MEASURE = "gradstep.papers.experiments.learning_curves:measure"
 PROBLEM = {
@@ -137,3 +138,46 @@ def test_bad_number_of_workers_is_named_before_any_work(tmp_path, workers):
     with pytest.raises(InvalidInput, match="workers"):
         execute(some(), Store(tmp_path / "never"), workers=workers)
     assert not (tmp_path / "never").exists()
+
+
+class Place(InProcess):
+    """A place to run that knows whether it is open."""
+
+    open = True
+
+    def close(self):
+        self.open = False
+
+
+def test_a_place_to_run_is_closed_whatever_happens(tmp_path):
+    place = Place()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput):
+        execute(some(), Store(tmp_path / "file" / "never"), executor=place)
+    assert not place.open
+
+    place = Place()
+    never_asked = execute(some(), Store(tmp_path / "results"), executor=place)
+    assert place.open
+    never_asked.close()
+    assert not place.open
+
+    place = Place()
+    execute(some(), Store(tmp_path / "results"), executor=place)  # forgotten at once
+    assert not place.open
+
+    place = Place()
+    begun = execute(some(), Store(tmp_path / "results"), executor=place)
+    assert next(begun)[0] == 0
+    begun.close()
+    assert not place.open
+
+
+def test_a_figure_that_fails_leaves_no_worker_behind(tmp_path, monkeypatch):
+    (figure,) = load_figures(["fig3a"])
+    wrong = [Task("gradstep.sweeps.task:missing", {}, seed) for seed in range(20)]
+    monkeypatch.setattr(Figure, "tasks", lambda self, preset: wrong)
+    with pytest.raises(TaskFailed) as held:  # and with it the traceback, as a notebook does
+        run_figure(figure, "quick", cache=tmp_path, workers=2)
+    assert not multiprocessing.active_children()
+    assert "missing" in str(held.value)

@@ -70,8 +70,9 @@ def fit_convex(
     Parameters
     ----------
     features : ndarray, shape (n, N)
+        Finite; at least one row and one column.
     labels : ndarray, shape (n,)
-        Real numbers, or -1 and 1.
+        Finite numbers, or -1 and 1.
     loss, penalty : str, Loss or Penalty
         See :mod:`gradstep.convex`.
     ridge : float
@@ -88,7 +89,8 @@ def fit_convex(
     Raises
     ------
     InvalidInput
-        A ridge that is not positive; labels other than -1 and 1 with a margin loss.
+        Features or labels that are none, or not finite; a ridge that is not positive; labels other than -1 and 1 with
+        a margin loss.
     NotConverged
         If the residual stays above the tolerance.
 
@@ -99,11 +101,16 @@ def fit_convex(
     copies of outputs and weights, certifies the minimum.
     """
     chosen, priced = parse_loss(loss), parse_penalty(penalty)
-    if not isinstance(ridge, Real) or not 0 < ridge < math.inf:
+    if isinstance(ridge, bool) or not isinstance(ridge, Real) or not 0 < ridge < math.inf:
         raise InvalidInput("ridge", ridge, "a finite number > 0")
     features, labels = np.asarray(features, dtype=np.float64), np.asarray(labels, dtype=np.float64)
-    if features.ndim != 2 or labels.shape != features.shape[:1]:
+    if features.ndim != 2 or features.size == 0:
+        raise InvalidInput("features", f"shape {features.shape}", "a table with at least one row and one column")
+    if labels.shape != features.shape[:1]:
         raise InvalidInput("labels", f"shape {labels.shape}", f"one for each row of features {features.shape}")
+    for name, given in (("features", features), ("labels", labels)):
+        if not (known := np.isfinite(given)).all():
+            raise InvalidInput(name, float(given[~known][0]), "finite numbers")
     if chosen.kind == "margin" and not np.isin(labels, (-1.0, 1.0)).all():
         raise InvalidInput("labels", "other numbers", "-1 and 1 with a margin loss")
     n, width = features.shape

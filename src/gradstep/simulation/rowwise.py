@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 from threadpoolctl import threadpool_info  # type: ignore[import-untyped, unused-ignore]
 
 CHUNK_ROWS = 64
@@ -16,7 +17,7 @@ def blas_threads() -> int:
 
 
 def for_rows(work: Callable[[slice], None], rows: int, threads: int | None) -> None:
-    """Call ``work(slice)`` for consecutive slices that cover `rows` rows.
+    """Call ``work(slice)`` for consecutive slices that cover `rows` rows, under the caller's `numpy.errstate`.
 
     Parameters
     ----------
@@ -35,6 +36,13 @@ def for_rows(work: Callable[[slice], None], rows: int, threads: int | None) -> N
         for part in slices:
             work(part)
         return
+    # Threads do not take it over by themselves.
+    handling, called = np.geterr(), np.geterrcall()
+
+    def handled(part: slice) -> None:
+        with np.errstate(call=called, **handling):  # type: ignore[arg-type]  # what geterrcall returns
+            work(part)
+
     with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(work, slices):
+        for _ in pool.map(handled, slices):
             pass

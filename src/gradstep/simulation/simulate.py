@@ -99,7 +99,8 @@ def simulate(
     chosen = chosen_seeds(seeds)
     penalties, is_path = _penalties(problem, ridge)
     fresh = count("test_samples", test_samples)
-    if not isinstance(kernel_tolerance, numbers.Real) or not 0 < kernel_tolerance < math.inf:
+    is_number = isinstance(kernel_tolerance, numbers.Real) and not isinstance(kernel_tolerance, bool)
+    if not is_number or not 0 < kernel_tolerance < math.inf:
         raise InvalidInput("kernel_tolerance", kernel_tolerance, "a finite number > 0")
     engine = backend(device, dtype)
     step_blocks = block_count(sizes["n_step"]) if problem.step_size > 0 else 0

@@ -181,7 +181,7 @@ def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> Measur
         With finite sizes.
     seed : int
     leading : int
-        How many of the largest eigenvalues to look at, at most as many as there are.
+        How many of the largest eigenvalues to look at, at most as many as there are above rounding.
 
     Returns
     -------
@@ -202,8 +202,10 @@ def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> Measur
     along = _unit(hermite_values(inputs @ _unit(spike_direction(problem, layer)), _DEGREE))
     target = _unit(hermite_values(inputs[:, TEACHER_AXIS], _DEGREE))
     by_neuron = _unit(readout_polynomials(problem.readout, layer.readout, _DEGREE))
+    # Zeros come out as rounding of either sign, and the vectors that belong to them as anything.
+    rank = int((values > values[-1] * max(features.shape) * np.finfo(float).eps).sum())
     found = []
-    for index in range(len(values))[: -leading - 1 : -1]:
+    for index in range(len(values))[::-1][: min(leading, rank)]:
         size = math.sqrt(values[index])
         left = vectors[:, index] if wide else features @ vectors[:, index] / size
         right = features.T @ vectors[:, index] / size if wide else vectors[:, index]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 
 from gradstep.sweeps.executors import Executor, InProcess, Processes
@@ -11,11 +11,15 @@ from gradstep.sweeps.task import Failure, Result, Task
 
 __all__ = ["execute", "here", "results_of"]
 
+_READY: tuple[int, Result] = (-1, {})
+
 
 def execute(
     tasks: Iterable[Task], store: Store, *, workers: int | None = None, executor: Executor | None = None
-) -> Iterator[tuple[int, Result | Failure]]:
+) -> Generator[tuple[int, Result | Failure]]:
     """Yield each task's index and result as it is known: from the store, or carried out now and stored.
+
+    What runs ends with the last result, with an error, or when the generator is closed or forgotten.
 
     Parameters
     ----------
@@ -27,7 +31,7 @@ def execute(
         Processes on this machine (default: one per core; with one, this process does the work). Results do not depend
         on it.
     executor : Executor, optional
-        Another place to run; closed at the end, whatever happens.
+        Another place to run; closed at the end, whatever happens, and even if no result is asked for.
 
     Yields
     ------
@@ -39,14 +43,18 @@ def execute(
     InvalidInput
         On a bad number of workers, or a store that cannot be written; before any work.
     """
-    executor = executor or here(workers)
-    store.prepare()
+    place = executor or here(workers)
 
-    def results() -> Iterator[tuple[int, Result | Failure]]:
-        with closing(executor):
-            yield from results_of(tasks, store, executor)
+    def results() -> Generator[tuple[int, Result | Failure]]:
+        with closing(place):
+            store.prepare()
+            yield _READY
+            yield from results_of(tasks, store, place)
 
-    return results()
+    found = results()
+    # A generator that was never begun does not end either: closing it would leave the place open.
+    next(found)
+    return found
 
 
 def here(workers: int | None) -> Executor:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import gradstep as gs
 from gradstep.errors import NotConverged
 from gradstep.theory.leverage import (
     LeverageEquations,
@@ -40,6 +41,17 @@ def test_first_guess_is_exact_for_one_neuron_and_one_input():
     point, steps = solve_leverage(equations)
     assert point.residual.max() <= 1e-10
     assert steps <= 2
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "softplus"])
+@pytest.mark.parametrize("n", [500, 2000, 4000])
+def test_neurons_that_are_alike_take_two_steps(activation, n):
+    # The first guess knows how the inputs differ; with the crowd of an average input kinks took a third step.
+    sizes = {"d": 1000, "width": 2000, "n_step": 4000, "n": n, "eta": gs.Step(1.0, 0.5), "ridge": 2.0}
+    problem = gs.Problem(activation=activation, teacher="sin", **sizes, noise=0.1, readout="constant")
+    prediction = gs.predict(problem, bulk="isotropic")
+    assert prediction.iterations <= 2
+    assert prediction.residual <= 1e-10
 
 
 @pytest.mark.parametrize("ridge", [1e-10, 1e-34, 1e-60, 1e-155, 1e-250])

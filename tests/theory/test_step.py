@@ -80,11 +80,23 @@ def test_spike_alignment_and_bulk_match_a_real_step(changes):
 
 
 # The variance of the norms is to first order in the cubic part of a non-odd activation's derivative.
+@pytest.mark.parametrize("initial_weights", ["gaussian", "sphere"])
 @pytest.mark.parametrize(
-    ("activation", "teacher", "beyond"), [("tanh", "sin", 0.05), ("softplus", "tanh(x) + 0.3*x**2", 0.2)]
+    ("activation", "teacher", "eta", "beyond"),
+    [
+        ("tanh", "sin", 3.0, 0.05),
+        ("softplus", "tanh(x) + 0.3*x**2", 3.0, 0.2),
+        # The spike follows the initial length as much as the projection does by itself.
+        ("sin(2*x)", "3*x", 0.3, 0.1),
+    ],
 )
-def test_row_norms_fluctuate_and_follow_the_projection_as_predicted(activation, teacher, beyond):
-    changes = {"activation": activation, "teacher": teacher, "eta": gs.Step(3.0, 0.5)}
+def test_row_norms_fluctuate_and_follow_the_projection_as_predicted(activation, teacher, eta, beyond, initial_weights):
+    changes = {
+        "activation": activation,
+        "teacher": teacher,
+        "eta": gs.Step(eta, 0.5),
+        "initial_weights": initial_weights,
+    }
     problem = BASE.replace(d=400, n_step=1600, width=2000, **changes)
     theory = statistics(problem)
     slopes, variances, gains = [], [], []
@@ -99,12 +111,13 @@ def test_row_norms_fluctuate_and_follow_the_projection_as_predicted(activation, 
         gains.append(problem.d * np.mean(offset**2))
         fitted = slope / gains[-1] * offset
         variances.append(problem.d * np.var(rest - fitted))
-    expected_gain = 1 + sum(theory.projection_variance)
+    expected_gain = 1 + sum(theory.projection_variance) + theory.spike_variance
+    covariance = sum(theory.norm_covariance)
     for values, expected, allowance in (
         (gains, expected_gain, 0.05),
-        (slopes, theory.norm_slope + theory.norm_slope_third, 0.05),
-        # The norm follows <w(0), v>, of which the projection tells only a part.
-        (variances, sum(theory.norm_variance) + theory.norm_slope**2 * (1 - 1 / expected_gain), beyond),
+        (slopes, covariance, 0.05),
+        # The norm follows <w(0), v> and the initial length, of which the projection tells only a part.
+        (variances, sum(theory.norm_variance) + theory.norm_slope**2 - covariance**2 / expected_gain, beyond),
     ):
         error = np.std(values, ddof=1) / math.sqrt(len(values))
         assert abs(np.mean(values) - expected) < 4 * error + allowance * abs(expected), (

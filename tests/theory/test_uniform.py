@@ -121,8 +121,7 @@ def test_joint_fit_is_one_least_squares_problem(activation, readout):
     off_spike = np.einsum("gk,gsu->ksgu", features.slope, overlaps)
     # What all neurons see of an input's length, and the teacher does not.
     by_length = np.zeros_like(along_spike)
-    if activation == "relu":
-        by_length[..., 0] = features.length_slope.T * means
+    by_length[..., 0] = features.length_slope.T * means
     design = np.concatenate([along_spike[:, None], by_length[:, None], off_spike], axis=1)
     design = design.reshape(len(half_weight), 2 + special, -1)
     labels = np.column_stack(
@@ -134,8 +133,7 @@ def test_joint_fit_is_one_least_squares_problem(activation, readout):
     fitted = design @ np.linalg.lstsq(rows, values)[0]
     np.testing.assert_allclose(solved.learned[0], fitted[:, 0], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(solved.rest_slope[0], fitted[:, 2:] @ bulk.teacher, rtol=1e-9, atol=1e-12)
-    if activation == "relu":
-        np.testing.assert_allclose(solved.length_slope[0], fitted[:, 1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(solved.length_slope[0], fitted[:, 1], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("bulk", ["structured", "isotropic"])

@@ -2,7 +2,7 @@ r"""The first layer: its draw, its features, and full gradient steps on it for o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -67,7 +67,7 @@ class FirstLayer:
         def activate(part: slice) -> None:
             values[part, :] = self.activation(values[part, :])
 
-        _for_rows(activate, z.shape[0], backend.threads)
+        for_rows(activate, z.shape[0], backend.threads)
         return values
 
     def gradient(self, backend: Backend, blocks: Iterable[tuple[Host, Host, Host]]) -> Host:
@@ -95,7 +95,7 @@ class FirstLayer:
                 residual = y[part, :] - (self.activation(u[part, :]) @ readout) / self.width
                 u[part, :] = self.activation.derivative(u[part, :]) * ((residual * w[part][:, None]) @ readout.T)
 
-            _for_rows(weigh_slopes, host_inputs.shape[0], backend.threads)
+            for_rows(weigh_slopes, host_inputs.shape[0], backend.threads)
             total += backend.double(u.T @ backend.data(host_inputs))
         return to_host(total)
 
@@ -103,17 +103,6 @@ class FirstLayer:
         values = backend.data(z) @ backend.data(self.weights).T
         values += backend.data(self.offsets)
         return values
-
-
-def _for_rows(work: Callable[[slice], None], rows: int, threads: int | None) -> None:
-    """Call `for_rows` with the caller's handling of overflow, which threads do not take over by themselves."""
-    handling = np.geterr()
-
-    def handled(part: slice) -> None:
-        with np.errstate(**handling):
-            work(part)
-
-    for_rows(handled, rows, threads)
 
 
 def draw(

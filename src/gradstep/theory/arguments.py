@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -18,25 +20,29 @@ Array = NDArray[np.float64]
 
 def positive(field: str, value: ArrayLike) -> Array:
     """Return ``value`` as floats, or raise `InvalidInput` unless all are finite and positive."""
-    array = np.asarray(value, dtype=np.float64)
-    if not (np.isfinite(array).all() and (array > 0).all()):
-        raise InvalidInput(field, value, "finite and > 0")
-    return array
+    return _floats(field, value, "finite and > 0", lambda array: array > 0)
 
 
 def nonnegative(field: str, value: ArrayLike) -> Array:
     """Return ``value`` as floats, or raise `InvalidInput` unless all are finite and non-negative."""
-    array = np.asarray(value, dtype=np.float64)
-    if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise InvalidInput(field, value, "finite and >= 0")
-    return array
+    return _floats(field, value, "finite and >= 0", lambda array: array >= 0)
 
 
 def finite(field: str, value: ArrayLike) -> Array:
     """Return ``value`` as floats, or raise `InvalidInput` unless all are finite."""
-    array = np.asarray(value, dtype=np.float64)
-    if not np.isfinite(array).all():
-        raise InvalidInput(field, value, "finite")
+    return _floats(field, value, "finite", np.isfinite)
+
+
+def _floats(field: str, value: ArrayLike, allowed: str, within: Callable[[Array], NDArray[np.bool_]]) -> Array:
+    """Return ``value`` as floats, at least one, that are finite and `within` what is allowed."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(field, value, f"numbers, {allowed}") from None
+    if array.size == 0:
+        raise InvalidInput(field, value, f"at least one number, {allowed}")
+    if not (np.isfinite(array) & within(array)).all():
+        raise InvalidInput(field, value, allowed)
     return array
 
 

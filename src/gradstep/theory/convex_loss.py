@@ -44,7 +44,13 @@ from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
 from gradstep.theory.arguments import check_labels, check_models, check_refine, models_for
 from gradstep.theory.bulk import Bulk, BulkModel, bulk_law
-from gradstep.theory.features import ConditionalFeatures, kappa_rule, length_response, row_features
+from gradstep.theory.features import (
+    ConditionalFeatures,
+    kappa_rule,
+    length_dimension,
+    length_response,
+    row_features,
+)
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows, output_constants
 from gradstep.theory.prediction import mean_curve, mean_of
@@ -255,6 +261,7 @@ def _model(
     groups = _finer(groups) if finer else groups
     kappa, weight = kappa_rule(problem.activation, problem.teacher, groups, step.alignment, refine)
     row = row_features(problem.activation, groups, kappa)
+    felt = length_dimension(problem.activation, rows, sized)
     return _Model(
         d=sized,
         width=width,
@@ -268,7 +275,7 @@ def _model(
         mean=row.mean,
         slope=row.slope,
         variance=row.residual_variance,
-        length_slope=length_response(problem.activation, groups, kappa, row.mean, sized),
+        length_slope=length_response(problem.activation, groups, kappa, row.mean, felt),
         alignment=step.alignment,
     )
 

@@ -15,9 +15,16 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, Smoothed, gaussian_rule, smoothed, trapezoidal_rule
-from gradstep.theory.groups import Groups
+from gradstep.theory.groups import Groups, RowLaw
 
-__all__ = ["ConditionalFeatures", "conditional_features", "kappa_rule", "length_response", "row_features"]
+__all__ = [
+    "ConditionalFeatures",
+    "conditional_features",
+    "kappa_rule",
+    "length_dimension",
+    "length_response",
+    "row_features",
+]
 
 
 @dataclass(frozen=True)
@@ -186,6 +193,15 @@ def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.f
         raise InvalidInput("activation", activation.name, allowed, reason) from None
 
 
+def length_dimension(activation: ScalarFunction, rows: RowLaw, dimension: float) -> float:
+    """Return the dimension for `length_response`: infinite where a model leaves the length out.
+
+    Spiked random features do, if the activation is odd (Cui et al. 2024): it adds an error of order ``1/d``, but so may
+    all of the error be after a large step. Otherwise it may be of leading order, and no model is without it.
+    """
+    return np.inf if rows == "isotropic" and activation.parity == "odd" else dimension
+
+
 def length_response(
     activation: ScalarFunction,
     groups: Groups,
@@ -212,10 +228,9 @@ def length_response(
     Returns
     -------
     ndarray, shape (groups, nodes) or (groups, 0)
-        Empty for an odd activation, whose mean features follow the length only where they follow kappa as much, and in
-        infinite dimension.
+        Empty in infinite dimension.
     """
-    if activation.parity == "odd" or dimension == np.inf:
+    if dimension == np.inf:
         return np.empty((len(mean), 0))
     longer = row_features(activation, replace(groups, variance=(1 + _CHANGE) * groups.variance), kappa).mean
     return np.asarray((longer - mean) * (np.sqrt(2 / (dimension - 1)) / _CHANGE))

@@ -55,8 +55,8 @@ class Groups:
     readout_square : ndarray, shape (groups,)
         Mean squared readout weight of the group, over that of all.
     offset : ndarray, shape (groups,)
-        ``s'`` less its mean given the readout; zero where the readout is not resolved (Gaussian law, if the
-        projection tells it or it changes no norm).
+        ``s'`` less its mean given the readout, without what its spike has of it; zero where the readout is not resolved
+        (Gaussian law, if the projection tells it or it changes no norm).
     """
 
     weight: NDArray[np.float64]
@@ -152,7 +152,7 @@ def neuron_groups(
         if rows == "isotropic":
             return np.asarray(((1 + step.drift * np.asarray(a)) ** 2 + step.bulk * np.asarray(a2)) / d)
         first, second = step.projection_variance
-        return np.asarray((1 + first * np.asarray(a) + second * np.asarray(a2)) / d)
+        return np.asarray((1 + first * np.asarray(a) + (second + step.spike_variance) * np.asarray(a2)) / d)
 
     # The bulk's own variance along v is felt only where the spike is large: take it at the part of E a^2 that the spike
     # explains.
@@ -170,8 +170,8 @@ def neuron_groups(
         weight = (letters[1][:, None] * z_weight).ravel()
         projection = total_spike * a + offset
         a_mean, a_square = a, a**2
-        # E[a (s' - a s) | s'] and E[a^3 (s' - a s) | s'] drive the part of the norm that follows the projection.
-        a_offset, a3_offset = a * offset, a**3 * offset
+        # E[a^k (s' - a s) | s'] drive the part of the norm that follows the projection.
+        a_offset, a2_offset, a3_offset = a * offset, a**2 * offset, a**3 * offset
         a_variance = np.zeros_like(a)
     else:
         z, weight = _readout_rule(abs(total_spike) + float(np.sqrt(step.bulk)) + d**-0.5, refine)
@@ -183,25 +183,31 @@ def neuron_groups(
         a_square = a_mean**2 + a_variance
         offset_mean = projection - total_spike * a_mean
         a_offset = a_mean * offset_mean - total_spike * a_variance
+        a2_offset = a_square * offset_mean - 2 * total_spike * a_mean * a_variance
         a3_offset = a_mean**3 * offset_mean
     mean = (1 + step.drift * a_mean) ** 2 + step.bulk * a_square
     floor = 0.1 * mean
     if rows == "network":
         spread_of_projection = d * projection_variance(a_square, a_mean)
+        one, two, three = step.norm_covariance
+        covariance = a_mean * (one + a_mean * (two + a_mean * three))
         # An initial output of order one tilts every row towards v before the step.
         mean = mean + step.norm_slope * step.initial_overlap * a_square
-        mean = mean + (step.norm_slope * a_offset + step.norm_slope_third * a3_offset) / spread_of_projection
+        mean = mean + (one * a_offset + two * a2_offset + three * a3_offset) / spread_of_projection
+        # The norm follows <w(0), v> and the initial length, of which s' tells only a part.
         independent = (
             sum(c * a_square ** (k // 2) * a_mean ** (k % 2) for k, c in enumerate(step.norm_variance))
-            # The norm follows <w(0), v>, of which s' tells only a part.
-            + step.norm_slope**2 * a_square * np.maximum(1 - 1 / spread_of_projection, 0.0)
+            + step.norm_slope**2 * a_square
+            - covariance**2 / spread_of_projection
         ) / d
         # Given s', the readout is uncertain by its variance and the offset moves against it.
         slope = (
             2 * step.bulk * a_mean
             + 2 * step.drift * (1 + step.drift * a_mean)
-            - total_spike * step.norm_slope * a_mean / spread_of_projection
+            - total_spike * covariance / spread_of_projection
         )
+        # The spike's own part of the projection tells nothing of the row's direction.
+        offset = offset * (1 - step.spike_variance * a_square / spread_of_projection)
         # At a handful of samples or dimensions the leading order may exceed the norm itself.
         mean = np.maximum(mean, floor)
         deviation = np.sqrt(np.maximum(independent, 0.0) + slope**2 * a_variance)

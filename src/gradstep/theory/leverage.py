@@ -46,6 +46,8 @@ __all__ = [
 #: Largest residual of a solution, relative.
 TOLERANCE = 1e-10
 _MAX_STEPS = 60
+#: How many times smaller a residual is asked for, at most, where the state is off by more than it.
+_MARGIN = 10
 #: Longest step of Newton's method in logarithms.
 _LONGEST_STEP = 4.0
 #: A variance below the smallest is none: the features of a saturated activation vanish, and a logarithm must not.
@@ -70,11 +72,14 @@ Array = NDArray[np.float64]
 class _Average(NamedTuple):
     """Squared slopes that all groups have in common, and what meets no crowd.
 
-    For each group and node, shape (1 or batch, groups, nodes), and averaged, a number for each member.
+    For each group and node, shape (1 or batch, groups, nodes), averaged over the neurons, shape (1 or batch, nodes),
+    and averaged over both, a number for each member.
     """
 
     common: Array
     rest: Array
+    mean_common: Array
+    mean_rest: Array
     linear: list[float]
     nonlinear: list[float]
 
@@ -122,9 +127,10 @@ class LeverageTable:
         power = np.maximum((weighed * mean).sum(axis=2, keepdims=True), _SMALLEST)
         shared = (self.slope @ weighed.mT) / power * mean
         common, rest = shared**2, (self.slope - shared) ** 2 + self.variance
-        averages = (((share @ part)[:, 0] * self.weight).sum(axis=1) for part in (common, rest))
+        mean_common, mean_rest = ((share @ part)[:, 0] for part in (common, rest))
+        averages = (np.vecdot(mean, self.weight) for mean in (mean_common, mean_rest))
         linear, nonlinear = np.broadcast_arrays(*averages)
-        return _Average(common, rest, linear.tolist(), nonlinear.tolist())
+        return _Average(common, rest, mean_common, mean_rest, linear.tolist(), nonlinear.tolist())
 
     @cached_property
     def factors(self) -> tuple[Array, Array] | None:
@@ -363,7 +369,7 @@ def _stably_dressed(columns: Array, sample_weight: Array) -> tuple[Array, Array]
 
 def _guess(equations: LeverageEquations) -> Array:
     """Return a state near the solution: that of one average neuron, spread over the nodes and then over the groups."""
-    table, average, ridge = equations.table, equations.table.average, equations.ridge
+    average, ridge = equations.table.average, equations.ridge
     count = len(ridge) // len(average.linear)
     sizes = (equations.width, equations.directions, equations.samples, ridge)
     rows = zip(average.linear * count, average.nonlinear * count, *(size.tolist() for size in sizes), strict=True)
@@ -371,9 +377,15 @@ def _guess(equations: LeverageEquations) -> Array:
         resolvent, damping = np.array([_average_neuron(*row) for row in rows]).T
     except (ArithmeticError, ValueError) as error:
         raise NotConverged(_NAME, math.inf, TOLERANCE, _ADVICE) from error
-    gain = average.common / damping[:, None, None] + average.rest
-    leverage = (equations.width * resolvent)[:, None] * np.vecmat(table.fraction, gain)
+    mass = (equations.width * resolvent)[:, None]
+    leverage = mass * (average.mean_common / damping[:, None] + average.mean_rest)
+    # Once more, with the crowd that the inputs' own leverages leave.
+    crowd = np.vecdot(average.mean_common, equations.weighed(1 / (1 + leverage)))[:, None]
+    damping = 1 + mass / equations.directions[:, None] * crowd
+    leverage = mass * (average.mean_common / damping + average.mean_rest)
+    gain = average.common / damping[..., None] + average.rest
     inverse = ridge[:, None] + np.matvec(gain, equations.weighed(1 / (1 + leverage)))
+    leverage = np.vecmat(equations.neurons / inverse, gain)
     return np.asarray(np.log(np.concatenate([leverage, 1 / inverse], axis=1)))
 
 
@@ -525,7 +537,8 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
     """Follow Newton's method with one way to evaluate the equations (see `solve_leverage`)."""
     state = _guess(equations)
     here = solution = evaluate(equations, state, stable=stable)
-    members, enough, nodes = np.arange(len(state)), tolerance / 10, here.leverage.shape[1]
+    members, nodes = np.arange(len(state)), here.leverage.shape[1]
+    enough = np.full(len(state), tolerance / _MARGIN)
     last, bound, near = here.residual, np.full(len(state), _LONGEST_STEP), None
     for count in range(_MAX_STEPS + 1):
         finished = here.residual <= enough
@@ -538,13 +551,15 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
                 return solution, count
             unfinished = ~finished
             equations, here, members = equations.take(unfinished), here.take(unfinished), members[unfinished]
-            state, last, bound = state[unfinished], last[unfinished], bound[unfinished]
+            state, last, bound, enough = (values[unfinished] for values in (state, last, bound, enough))
             near = None if near is None else near.take(unfinished)
         if count == _MAX_STEPS:
             break
         near = linearised(equations, here) if near is None else _renewed(near, equations, here, last)
         step = near.out * response(near.matrix, near.into * here.gap, nodes)
         longest = _largest(step)
+        # A state is off by more than its residual: the next one about as much more as this one.
+        enough = tolerance * np.minimum(np.maximum(here.residual / np.maximum(longest, _SMALLEST), 1 / _MARGIN), 1)
         if np.count_nonzero(longest > bound):
             step *= (bound / np.maximum(longest, bound))[:, None]
         next_state = state + step

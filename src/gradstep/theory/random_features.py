@@ -32,7 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
-from gradstep.theory.arguments import nonnegative, positive
+from gradstep.theory.arguments import finite, nonnegative, positive
 
 __all__ = [
     "EquivalentMoments",
@@ -275,9 +275,9 @@ def random_features(
         positive("sample_ratio", sample_ratio),
         positive("width_ratio", width_ratio),
         positive("penalty", penalty),
-        np.asarray(activation_linear, dtype=np.float64),
+        finite("activation_linear", activation_linear),
         nonnegative("activation_nonlinear", activation_nonlinear),
-        np.asarray(teacher_linear, dtype=np.float64),
+        finite("teacher_linear", teacher_linear),
         nonnegative("teacher_unlearned", teacher_unlearned),
         nonnegative("noise", noise),
     )

@@ -29,7 +29,7 @@ from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout, check_problem
 from gradstep.readout import readout_polynomials
 from gradstep.theory.arguments import check_refine
-from gradstep.theory.features import ConditionalFeatures, conditional_features
+from gradstep.theory.features import ConditionalFeatures, conditional_features, length_dimension
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows
 from gradstep.theory.step import StepStatistics, step_statistics
@@ -331,7 +331,8 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     # Folding would lose which letter of a vocabulary a group has.
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     groups = neuron_groups(step, problem.readout, d, odd=odd, rows=rows, refine=refine)
-    tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, d)
+    felt = length_dimension(problem.activation, rows, d)
+    tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, felt)
     told, direction = groups.readout_direction
     equations = FeatureEquations(
         tables.kappa,

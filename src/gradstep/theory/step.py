@@ -63,13 +63,19 @@ class StepStatistics:
     projection_gain : float
         ``v.S.v``, the variance along ``v`` of a bulk made of the step's samples, over its mean of all directions.
     projection_variance : tuple of float
-        ``d`` times the variance of the projection of a row on ``v``, less one: coefficients of ``a`` and ``a^2``.
+        ``d`` times the variance of the part along ``v`` of a row without its spike, less one: coefficients of ``a`` and
+        ``a^2``.
+    spike_variance : float
+        ``d`` times the variance of the spike of a neuron of readout one: it follows the length of the initial row, as
+        ``E sigma'`` does (zero for rows on the sphere).
     norm_slope : float
         Coefficient of ``a <w_i(0), v>`` in the squared norm of row ``i`` after the step.
-    norm_slope_third : float
-        The same for the part of order ``a^3``.
+    norm_covariance : tuple of float
+        ``d`` times the covariance of a row's projection on ``v`` with its squared norm: coefficients of ``a``, ``a^2``,
+        ``a^3``.
     norm_variance : tuple of float
-        ``d`` times the variance of the squared norm of a row, given its projection: coefficients of ``a^k``, k = 0..4.
+        ``d`` times the variance of the squared norm of a row, at a given ``<w_i(0), v>``: coefficients of ``a^k``,
+        k = 0..4.
     """
 
     alignment: float
@@ -85,8 +91,9 @@ class StepStatistics:
     readout_shrinkage: float
     projection_gain: float
     projection_variance: tuple[float, float]
+    spike_variance: float
     norm_slope: float
-    norm_slope_third: float
+    norm_covariance: tuple[float, float, float]
     norm_variance: tuple[float, ...]
 
     @property
@@ -230,8 +237,9 @@ def step_statistics(
             readout_shrinkage=1.0,
             projection_gain=1.0,
             projection_variance=(0.0, 0.0),
+            spike_variance=0.0,
             norm_slope=0.0,
-            norm_slope_third=0.0,
+            norm_covariance=(0.0, 0.0, 0.0),
             norm_variance=(2.0 if problem.initial_weights == "gaussian" else 0.0, 0.0, 0.0, 0.0, 0.0),
         )
     psi = _derivative_moments(problem.activation)
@@ -254,11 +262,11 @@ def step_statistics(
         to_rest = phi0 * (square - law.mean(r**2 * own) ** 2 / residual_square)
         along_square = to_teacher**2 + to_gradient**2 + to_rest
         third = (phi0 * law.mean(r**4) + linear * law.mean(r**3 * u)) / gradient_norm
-        norm_slope_third = e**3 * phi0**2 * psi.psi3 * third
+        samples_covariance = e**3 * phi0**2 * psi.psi3 * third
         of_mean = e**2 * phi0 * residual_square * psi.psi2
         fourth = e**4 * phi0**3 * law.mean(r**4) * psi.psi2_variance + 2 * of_mean * of_mean
     else:
-        gain, norm_slope_third, fourth = 1.0, 0.0, 0.0
+        gain, samples_covariance, fourth = 1.0, 0.0, 0.0
         along = law.mean(r * u**2)
         along_square = along**2
     # The part of the norm that is a quadratic form of the initial row, w(0)^T (1 + 2 a k1 B + a^2 k^2 B^2) w(0). On the
@@ -266,9 +274,14 @@ def step_statistics(
     first, second = 2 * (curvature + e * psi.z3 / 2), curvature**2
     power = WeightedSamples(law, r, phi0).moments()
     form = 2 * power * [1, 2 * first, first**2 + 2 * second, 2 * first * second, second**2]
+    mean_form = power[:3] * [1, first, second]
+    # E sigma' of a neuron changes by z2 / 2 times |w(0)|^2 - 1, and its spike with it.
+    following = e * psi.z2 * gradient_norm
+    norm_slope = 2 * following
     if problem.initial_weights == "sphere":
-        mean_form = power[:3] * [1, first, second]
         form = form - 2 * np.convolve(mean_form, mean_form)
+        following = 0.0
+    covariance = following * mean_form + [norm_slope, 0.0, samples_covariance]
     crossed = 4 * e**2 * phi0 * residual_square * max(psi.psi2_z2 - psi.z2**2 - psi.z3**2 / 2, 0.0)
     return StepStatistics(
         alignment=alignment,
@@ -285,7 +298,8 @@ def step_statistics(
         readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,
         projection_gain=gain,
         projection_variance=(2 * curvature * along, curvature**2 * along_square + rest * gain),
-        norm_slope=2 * e * psi.z2 * gradient_norm,
-        norm_slope_third=norm_slope_third,
+        spike_variance=following**2 / 2,
+        norm_slope=norm_slope,
+        norm_covariance=tuple(covariance.tolist()),
         norm_variance=tuple((form + np.array([0, 0, crossed, 0, fourth])).tolist()),
     )

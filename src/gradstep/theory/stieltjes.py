@@ -171,11 +171,6 @@ class Law:
         """Square roots of `eigenvalue`."""
         return np.sqrt(self.eigenvalue)
 
-    @property
-    def singular_density(self) -> Array:
-        """Density of the singular values."""
-        return np.asarray(2 * self.singular_value * self.density)
-
     def cumulative(self, x: ArrayLike) -> Array:
         """Return the share of the eigenvalues not above `x`; outliers are a share of zero."""
         x = np.asarray(x, dtype=np.float64)

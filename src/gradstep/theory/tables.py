@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
 from gradstep.theory.bulk import Bulk, BulkModel, bulk_law
-from gradstep.theory.features import ConditionalFeatures, conditional_features
+from gradstep.theory.features import ConditionalFeatures, conditional_features, length_dimension
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.leverage import LeverageTable
 from gradstep.theory.step import StepStatistics
@@ -120,7 +120,8 @@ def tables_of(
     """Return the tables of one problem, without a leading axis."""
     odd = problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
-    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, sizes.d)
+    felt = length_dimension(problem.activation, rows, sizes.d)
+    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, felt)
     return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine))
 
 

@@ -144,10 +144,11 @@ class Tuned:
     evaluations: int
 
     def __getitem__(self, name: str) -> TunedParameter:
+        """Return a parameter by its name, or raise `InvalidInput` with the names there are."""
         for parameter in self.parameters:
             if parameter.name == name:
                 return parameter
-        raise KeyError(name)
+        raise InvalidInput("parameter", name, ", ".join(parameter.name for parameter in self.parameters))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with the convention spelled out."""

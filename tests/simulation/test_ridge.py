@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gradstep.simulation import ridge
-from gradstep.simulation.ridge import dual_path, fit_ridge, primal_path, triangular_path
+from gradstep.simulation.ridge import ACCURACY, dual_path, fit_ridge, primal_path, triangular_path
 
 PENALTIES = (1e-3, 0.5, 20.0)
 Real = NDArray[np.float64]
@@ -77,7 +77,8 @@ def test_primal_dual_and_triangular_agree(rows: int, width: int) -> None:
         others.append(triangular_path(in_blocks(features, labels), PENALTIES))
     assert primal is not None
     for other in others:
-        np.testing.assert_allclose(primal.readouts, other.readouts, rtol=1e-9, atol=1e-11)
+        distance = np.linalg.norm(primal.readouts - other.readouts, axis=0)
+        assert (distance <= ACCURACY * np.linalg.norm(other.readouts, axis=0)).all()  # of the readout, not of each entry
         np.testing.assert_allclose(primal.squared_residual, other.squared_residual, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(primal.degrees_of_freedom, other.degrees_of_freedom, rtol=1e-10)
 

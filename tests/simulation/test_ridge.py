@@ -78,7 +78,7 @@ def test_primal_dual_and_triangular_agree(rows: int, width: int) -> None:
     assert primal is not None
     for other in others:
         distance = np.linalg.norm(primal.readouts - other.readouts, axis=0)
-        assert (distance <= ACCURACY * np.linalg.norm(other.readouts, axis=0)).all()  # of the readout, not of each entry
+        assert (distance <= ACCURACY * np.linalg.norm(other.readouts, axis=0)).all()  # not of each entry
         np.testing.assert_allclose(primal.squared_residual, other.squared_residual, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(primal.degrees_of_freedom, other.degrees_of_freedom, rtol=1e-10)
 

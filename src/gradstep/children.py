@@ -1,13 +1,25 @@
-"""Processes started by this one: deaf to Ctrl-C from their first instant, and ended with their parent."""
+"""Processes started by this one: how many pay, deaf to Ctrl-C from their first instant, ended with their parent."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing import parent_process, resource_tracker
+
+#: A pool of processes on Windows cannot wait for more.
+_MOST_ON_WINDOWS = 61
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may run on, which a batch system makes fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    cores = os.cpu_count() or 1
+    return min(cores, _MOST_ON_WINDOWS) if sys.platform == "win32" else cores
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from gradstep.cli.sweeping import read_design
 from gradstep.errors import InvalidInput
 from gradstep.sweeps import (
     Cluster,
+    Processes,
     State,
     Store,
     Task,
@@ -404,3 +405,40 @@ def test_the_help_names_the_tables_of_a_settings_file():
     for table in ("[problem]", "[over]", "[[zipped]]", "[run]"):
         assert shown.count(table) >= 2
     assert "in [problem] too: it varies all the same" in " ".join(shown.split())
+
+
+def test_a_cluster_gives_the_loggers_of_its_library_their_levels_back():
+    pytest.importorskip("distributed")
+    logger = logging.getLogger("distributed.comm")
+    before = logger.level
+    try:
+        logger.setLevel(logging.WARNING)
+        with pytest.raises(gs.InvalidInput, match="cluster"):
+            Cluster("tcp://127.0.0.1:1")
+        assert logger.level == logging.WARNING
+    finally:
+        logger.setLevel(before)
+
+
+def test_a_cluster_started_here_ends_with_a_client_that_cannot_connect(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    started = []
+
+    class Started(distributed.LocalCluster):
+        def __init__(self, **arguments):
+            super().__init__(**arguments)
+            started.append(self)
+
+    def refuse(*_, **__):
+        raise OSError("no route")
+
+    monkeypatch.setattr(distributed, "LocalCluster", Started)
+    monkeypatch.setattr(distributed, "Client", refuse)
+    with pytest.raises(gs.InvalidInput, match="no route"):
+        Cluster("local", 1)
+    assert started[0].status.name == "closed"
+
+
+def test_as_many_workers_as_cores_that_this_process_may_use(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
+    assert Processes().slots == 3 * Processes(1).slots

@@ -12,7 +12,6 @@ import errno
 import ipaddress
 import json
 import math
-import os
 import socket
 import tempfile
 import webbrowser
@@ -37,6 +36,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gradstep.app.workers import Busy, Ended, Gone, TooLong, Workers
+from gradstep.children import available_cores
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 
 __all__ = ["LOOPBACK", "create_app", "serve"]
@@ -236,7 +236,7 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
     hosts : sequence of str
         Names under which it may be addressed.
     """
-    cores = os.cpu_count() or 1
+    cores = available_cores()
     theory = Workers(workers or min(cores, _MOST_THEORY), limit=_CURVE_LIMIT)
     # What takes seconds goes second.
     studies = Workers(1, niceness=10, waiting=8, limit=_STUDY_LIMIT, disposable=True)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import os
 import queue
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
@@ -15,7 +14,7 @@ from multiprocessing import get_context
 from time import monotonic
 from typing import Any, Protocol
 
-from gradstep.children import deaf_children, enter_child
+from gradstep.children import available_cores, deaf_children, enter_child
 from gradstep.errors import GradstepError, InvalidInput
 from gradstep.sweeps.task import Failure, Result, Task, carry_out
 
@@ -171,13 +170,25 @@ def _count(workers: int | None) -> int:
     """Return a number of workers, one per core if none is given."""
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise InvalidInput("workers", workers, "an integer >= 1")
-    return workers or os.cpu_count() or 1
+    return workers or available_cores()
 
 
 async def _reach(library: Any, address: str) -> None:
     """Connect to a scheduler once, or raise OSError or ValueError."""
     connection = await library.comm.connect(address, timeout=10)
     await connection.close()
+
+
+def _quietened(library: str) -> dict[logging.Logger, int]:
+    """Silence a library's loggers, and return them with the levels that they had.
+
+    Lost connections are reported as one error of this package; the library's own log is a page of traceback.
+    """
+    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == library]
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL)
+    return levels
 
 
 class Cluster:
@@ -203,26 +214,28 @@ class Cluster:
         except ImportError:
             raise InvalidInput("cluster", address, "an installation with gradstep[cluster]") from None
         self._library = distributed
-        # Lost connections are reported as one error of this package; the library's own log is a page of traceback.
-        for name in [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "distributed"]:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self._client: Any = None
         self._local: Any = None
-        if address == "local":
-            self._local = distributed.LocalCluster(  # type: ignore[no-untyped-call]
-                n_workers=count,
-                threads_per_worker=1,
-                dashboard_address=None,
-                silence_logs=logging.CRITICAL,
-            )
-            address = self._local.scheduler_address
+        self._quiet = _quietened("distributed")
         try:
-            if self._local is None and ("://" not in address or address.startswith("tcp://")):
+            if address == "local":
+                self._local = distributed.LocalCluster(  # type: ignore[no-untyped-call]
+                    n_workers=count,
+                    threads_per_worker=1,
+                    dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                )
+                address = self._local.scheduler_address
+            elif "://" not in address or address.startswith("tcp://"):
                 # A client that never was connected would wait for its end when it is forgotten. In a thread: notebooks
                 # have a loop of their own in this one.
                 with ThreadPoolExecutor(1) as thread:
                     thread.submit(asyncio.run, _reach(distributed, address)).result()
-            self._client: Any = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
-        except (OSError, ValueError) as error:
+            self._client = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
+        except BaseException as error:
+            self._leave()
+            if not isinstance(error, (OSError, ValueError)):
+                raise
             reason = f"the address of a running scheduler such as tcp://host:8786, or local ({error})"
             raise InvalidInput("cluster", address, reason) from None
         self._slots, self._counted = 0, -math.inf
@@ -273,8 +286,14 @@ class Cluster:
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""
         self._running.clear()  # releases the futures: tasks in flight are cancelled
-        with contextlib.suppress(TimeoutError, OSError):
-            self._client.close(timeout=2)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._client is not None:
+            with contextlib.suppress(TimeoutError, OSError):
+                self._client.close(timeout=2)
         if self._local is not None:
             with contextlib.suppress(TimeoutError, OSError):
                 self._local.close(timeout=5)
+        for logger, level in self._quiet.items():
+            logger.setLevel(level)

@@ -366,9 +366,8 @@ def _split(field: str, text: object, allowed: str) -> tuple[str, float | None]:
     return found[1], parameter
 
 
-def _function(field: str, text: str, entry: object, parameter: float | None) -> tuple[str, ConvexFunction]:
-    """Return the canonical text and the function of a registered entry."""
-    name = _split(field, text, "a name")[0]
+def _function(field: str, text: str, name: str, parameter: float | None, entry: object) -> tuple[str, ConvexFunction]:
+    """Return the canonical text and the function of a registered entry; `text` is what was asked for."""
     if not callable(entry):
         if parameter is not None:
             raise InvalidInput(field, text, f"{name!r}, which has no parameter")
@@ -409,7 +408,7 @@ def loss(spec: str | Loss) -> Loss:
     if name not in _LOSSES:
         raise InvalidInput("loss", spec, _listed(_LOSSES))
     kind, entry = _LOSSES[name]
-    canonical, function = _function("loss", spec, entry, parameter)
+    canonical, function = _function("loss", spec, name, parameter, entry)
     return Loss(canonical, kind, function)
 
 
@@ -436,4 +435,4 @@ def penalty(spec: str | Penalty) -> Penalty:
     name, parameter = _split("penalty", spec, _listed(_PENALTIES))
     if name not in _PENALTIES:
         raise InvalidInput("penalty", spec, _listed(_PENALTIES))
-    return Penalty(*_function("penalty", spec, _PENALTIES[name], parameter))
+    return Penalty(*_function("penalty", spec, name, parameter, _PENALTIES[name]))

@@ -23,6 +23,7 @@ from gradstep.theory.minimise import Axis, Bound, Minimum, minimise
 from gradstep.theory.predict import predict, predict_many
 from gradstep.theory.prediction import Prediction
 from gradstep.theory.step import step_statistics
+from gradstep.theory.tables import sizes_of
 
 __all__ = ["PARAMETERS", "Tuned", "TunedParameter", "tune"]
 
@@ -451,10 +452,8 @@ def _ridge_bounds(problem: Problem, budget: float) -> tuple[float, float]:
 
 def _eta_bounds(problem: Problem, budget: float) -> tuple[float, float]:
     limit, exponent = problem.is_limit, problem.eta.exponent
-    d = 1e8 if limit else problem.d
-    width = problem.ratio("width") * d
-    n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * d
-    unit = step_statistics(problem.replace(eta=Step(1.0, 0.5)), d, width, n_step)
+    sizes = sizes_of(problem)
+    unit = step_statistics(problem.replace(eta=Step(1.0, 0.5)), sizes.d, sizes.width, sizes.n_step)
     moved = math.hypot(unit.spike, math.sqrt(unit.bulk))
     if not moved > 0:
         raise InvalidInput("over", "eta", "'ridge' or 'split' where no step moves a weight", "which changes nothing")
@@ -463,8 +462,8 @@ def _eta_bounds(problem: Problem, budget: float) -> tuple[float, float]:
     if limit:
         low, high = (_SMALLEST_SPIKE, 1e3) if exponent == 0 else (1e-3, _LARGEST_SPIKE)
         return low * one, high * one
-    power = width ** (0.5 - exponent)
-    return _SMALLEST_SPIKE * one * power / math.sqrt(width), _LARGEST_SPIKE * one * power
+    power = sizes.width ** (0.5 - exponent)
+    return _SMALLEST_SPIKE * one * power / math.sqrt(sizes.width), _LARGEST_SPIKE * one * power
 
 
 def _split_bounds(problem: Problem, budget: float) -> tuple[float, float]:

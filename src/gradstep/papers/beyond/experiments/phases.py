@@ -47,7 +47,7 @@ def _grid(figure: Figure, preset: Mapping[str, Any]) -> tuple[list[float], list[
     return list(map(float, columns)), list(map(float, rows))
 
 
-def _places(figure: Figure, preset: Mapping[str, Any]) -> list[tuple[int, float, float]]:
+def _places(preset: Mapping[str, Any]) -> list[tuple[int, float, float]]:
     return [(index, x, y) for index, points in enumerate(preset["points"]) for x, y in points]
 
 
@@ -61,7 +61,7 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
         for chart in settings["maps"]
         for y in rows
     ]
-    for index, x, y in _places(figure, preset):
+    for index, x, y in _places(preset):
         # The candidates of a place share their seeds, so that differences are paired.
         seeds = point_seeds(figure.name, str(index), (x, y), preset)
         for candidate in settings["maps"][index]["candidates"]:
@@ -104,7 +104,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     charts = settings["maps"]
     networks = iter(results[len(charts) * len(rows) :])
     comparisons, checks, dots = [], [], []
-    for index, x, y in _places(figure, preset):
+    for index, x, y in _places(preset):
         chart, place = charts[index], f"n/d = {x:g}, N/d = {y:g}"
         candidates = chart["candidates"]
         found = [next(networks) for _ in candidates]

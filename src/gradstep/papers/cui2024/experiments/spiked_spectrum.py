@@ -82,7 +82,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     panels: list[Panel] = []
     checks: list[Check] = []
     for r in map(float, settings["histograms"]):
-        panel, own = _histogram(figure, preset, r, drawn[r])
+        panel, own = _histogram(figure, r, drawn[r])
         panels.append(panel)
         checks += own
     comparisons = [
@@ -149,9 +149,7 @@ def _over_published(
     )
 
 
-def _histogram(
-    figure: Figure, preset: Mapping[str, Any], r: float, drawn: Sequence[Result]
-) -> tuple[Panel, tuple[Check, ...]]:
+def _histogram(figure: Figure, r: float, drawn: Sequence[Result]) -> tuple[Panel, tuple[Check, ...]]:
     law = _law(figure, r)
     pooled = np.sort(np.concatenate([np.asarray(own["bulk"]) for own in drawn]))
     ranks = (np.arange(pooled.size) + 0.5) / pooled.size

@@ -541,3 +541,10 @@ def test_what_varies_little_around_a_large_mean_is_not_constant() -> None:
 
 def test_files_that_no_system_names() -> None:
     refused(lambda: Problem.from_toml("a\0b"), "settings file")
+
+
+def test_a_ratio_is_that_of_a_size():
+    problem = Problem(activation="relu", teacher="H1", d=20, width=10, n_step=40, n=30, eta=1.0, ridge=1.0)
+    assert problem.ratio("n_step") == 2
+    with pytest.raises(InvalidInput, match="name: got 'noise'"):
+        problem.ratio("noise")

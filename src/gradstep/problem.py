@@ -191,7 +191,23 @@ class Readout:
 
     @classmethod
     def parse(cls, value: object) -> Readout:
-        """Read ``"gaussian"``, ``"constant"``, ``{value: weight}`` or a `Readout`."""
+        """Read a law in any of its forms.
+
+        Parameters
+        ----------
+        value : str, mapping or Readout
+            ``"gaussian"``, ``"constant"`` (all weights one), or ``{value: weight}``; values may be text, as the keys of
+            a settings file are.
+
+        Returns
+        -------
+        Readout
+
+        Raises
+        ------
+        InvalidInput
+            On anything else, and as the constructor.
+        """
         if isinstance(value, Readout):
             return value
         if isinstance(value, str) and value == "gaussian":
@@ -674,7 +690,22 @@ class Problem:
         }
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, validated again."""
+        """Return a copy with some fields changed, validated again.
+
+        Parameters
+        ----------
+        **changes : Any
+            New values of fields, in any form that the constructor takes.
+
+        Returns
+        -------
+        Problem
+
+        Raises
+        ------
+        InvalidInput
+            On an unknown field, and as the constructor.
+        """
         known = {f.name for f in dataclasses.fields(self)}
         for name, value in changes.items():
             if name not in known:
@@ -682,7 +713,22 @@ class Problem:
         return type(self)(**{**{name: getattr(self, name) for name in known}, **changes})
 
     def at_dimension(self, d: int) -> Self:
-        """Return the problem with sizes ``ratio * d`` (rounded) in place of a proportional limit."""
+        """Return the problem with sizes ``ratio * d`` (rounded) in place of a proportional limit.
+
+        Parameters
+        ----------
+        d : int
+            Input dimension, at least 2.
+
+        Returns
+        -------
+        Problem
+
+        Raises
+        ------
+        InvalidInput
+            If the problem is not in the proportional limit, or on a bad dimension.
+        """
         if not self.is_limit:
             raise InvalidInput("d", self.d, "a problem in the proportional limit (d = inf)")
         d = _size("d", d, 2)
@@ -706,7 +752,24 @@ class Problem:
         return self.eta.size(math.inf if isinstance(self.width, Proportional) else self.width)
 
     def ratio(self, name: Literal["width", "n_step", "n", "ridge"]) -> float:
-        """Return a size (or the ridge) divided by ``d``."""
+        """Return a size (or the ridge) divided by ``d``.
+
+        Parameters
+        ----------
+        name : {"width", "n_step", "n", "ridge"}
+
+        Returns
+        -------
+        float
+            Finite in the proportional limit, too (``n_step`` may be infinite).
+
+        Raises
+        ------
+        InvalidInput
+            On any other name.
+        """
+        if name not in ("width", "n_step", "n", "ridge"):
+            raise InvalidInput("name", name, "'width', 'n_step', 'n' or 'ridge'")
         value: int | float | Proportional = getattr(self, name)
         return value.ratio if isinstance(value, Proportional) else value / self.d
 

@@ -150,7 +150,7 @@ def _problem_options(
     readout: Annotated[
         str | None,
         typer.Option(
-            help="Readout law at initialisation: gaussian, constant, or VALUE:WEIGHT pairs such as -1:0.5,1:0.5 "
+            help="Readout law at initialisation: gaussian, constant, or VALUE:WEIGHT pairs such as -1:1,1:1 (proportions) "
             "(gaussian).",
             rich_help_panel=_NETWORK,
         ),

@@ -88,11 +88,33 @@ class Measurement:
             raise InvalidInput("quantity", quantity, f"one of {', '.join(sorted(self.values))}") from None
 
     def mean(self, quantity: str) -> NDArray[np.float64]:
-        """Return the mean over seeds: a scalar array, or one value per penalty."""
+        """Return the mean over seeds: a scalar array, or one value per penalty.
+
+        Parameters
+        ----------
+        quantity : str
+            Name of the quantity.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such quantity.
+        """
         return np.asarray(self[quantity].mean(axis=0))
 
     def standard_error(self, quantity: str) -> NDArray[np.float64]:
-        """Return the standard error of the mean over seeds; nan for a single seed."""
+        """Return the standard error of the mean over seeds; nan for a single seed.
+
+        Parameters
+        ----------
+        quantity : str
+            Name of the quantity.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such quantity.
+        """
         values = self[quantity]
         if len(self.seeds) < 2:
             return np.full(values.shape[1:], math.nan)
@@ -112,6 +134,11 @@ class Measurement:
         -------
         ndarray
             About standard normal (Student with seeds - 1 degrees of freedom) when the prediction is right.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such quantity.
         """
         difference = self.mean(quantity) - np.asarray(prediction, dtype=float)
         with np.errstate(divide="ignore", invalid="ignore"):

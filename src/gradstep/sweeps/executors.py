@@ -113,7 +113,13 @@ class Processes:
         self._running[future] = (index, task)
 
     def finished(self) -> Finished:
-        """Wait for at least one task; a lost worker's tasks are run again by new ones."""
+        """Wait for at least one task; a lost worker's tasks are run again by new ones.
+
+        Raises
+        ------
+        WorkerLost
+            If workers end before they begin.
+        """
         results: Finished = []
         while not results:
             done, _ = wait(self._running, return_when=FIRST_COMPLETED)
@@ -258,7 +264,13 @@ class Cluster:
         future.add_done_callback(self._done.put)
 
     def finished(self) -> Finished:
-        """Wait for a task; Dask itself repeats those of a lost worker."""
+        """Wait for a task; Dask itself repeats those of a lost worker.
+
+        Raises
+        ------
+        WorkerLost
+            If the scheduler is gone, or has dropped the task.
+        """
         while True:
             try:
                 future = self._done.get(timeout=_HEARTBEAT)

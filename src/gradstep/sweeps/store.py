@@ -125,7 +125,21 @@ class Store:
                 yield from os.scandir(shelf.path)
 
     def read(self, task: Task) -> Result | None:
-        """Return a stored result, or None; a file that is not whole is set aside and counts as missing."""
+        """Return a stored result, or None; a file that is not whole is set aside and counts as missing.
+
+        Parameters
+        ----------
+        task : Task
+
+        Returns
+        -------
+        dict or None
+
+        Raises
+        ------
+        StoreError
+            If the file is there and the system does not let it be read.
+        """
         path, key = self.path(task), self._key(task)
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))

@@ -150,8 +150,8 @@ def _problem_options(
     readout: Annotated[
         str | None,
         typer.Option(
-            help="Readout law at initialisation: gaussian, constant, or VALUE:WEIGHT pairs such as -1:1,1:1 (proportions) "
-            "(gaussian).",
+            help="Readout law at initialisation: gaussian, constant, or VALUE:WEIGHT pairs such as -1:1,1:1 "
+            "in any proportion (gaussian).",
             rich_help_panel=_NETWORK,
         ),
     ] = None,

@@ -119,3 +119,34 @@ def test_blocks_do_not_change_the_fit(monkeypatch):
     monkeypatch.setattr(table, "BLOCK_BYTES", 8 * 30 * 16)
     blocks = gs.OneStepRegressor(width=30, sample_split=True, random_state=0).fit(X, y)
     np.testing.assert_allclose(blocks.predict(X), whole.predict(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e306, -1.7e308])
+@pytest.mark.parametrize("given", [{}, {"whiten": True}, {"sample_split": True}])
+def test_rows_of_weight_zero_may_hold_any_number(values, size, given):
+    """The first row, where a pilot or a first element would be read, and one in the middle; nothing even warns."""
+    y, weights = np.sin(values[:, 0]), np.ones(40)
+    weights[[0, 7]] = 0
+    usual = gs.OneStepRegressor(width=12, random_state=0, **given).fit(values, y, weights)
+    wild, targets = values.copy(), y.copy()
+    wild[0, 1], wild[7, 2], targets[0], targets[7] = size, -size, size, -size
+    model = gs.OneStepRegressor(width=12, random_state=0, **given).fit(wild, targets, weights)
+    np.testing.assert_array_equal(model.predict(values), usual.predict(values))
+    assert str(model.diagnose(wild, targets, weights)) == str(usual.diagnose(values, y, weights))
+
+
+@pytest.mark.parametrize("kind", [gs.OneStepRegressor, gs.OneStepClassifier, gs.OneStepFeatures])
+def test_the_index_of_a_series_does_not_matter(values, kind):
+    pd = pytest.importorskip("pandas")
+    y, weights = np.sin(values[:, 0]), np.arange(40.0)
+    y = y if kind is gs.OneStepRegressor else np.where(y > 0, "a", "b")
+    labels = np.random.default_rng(2).permutation(40) + 3  # none is 0
+    usual = kind(width=12, random_state=0)
+    other = kind(width=12, random_state=0)
+    fitted = {"sample_weight": pd.Series(weights, index=labels[::-1])}
+    usual.fit(values, y, weights)
+    other.fit(pd.DataFrame(values, index=labels).to_numpy(), pd.Series(y, index=labels), **fitted)
+    np.testing.assert_array_equal(other.weights_, usual.weights_)
+    if kind is not gs.OneStepFeatures:
+        series = pd.Series(y, index=labels)
+        assert str(other.diagnose(values, series, **fitted)) == str(usual.diagnose(values, y, weights))

@@ -172,7 +172,7 @@ def standardisation(
     hashes = np.empty(inputs.shape[0], dtype=np.uint64)
     for part, block in raw_blocks(inputs, rows):
         hashes[part] = row_hashes(block, multipliers)
-        block = block[weights[part] > 0]
+        block, _ = _weighted(block, weights[part])
         lowest = np.minimum(lowest, block.min(axis=0, initial=np.inf))
         highest = np.maximum(highest, block.max(axis=0, initial=-np.inf))
     middle, half_range = lowest / 2 + highest / 2, highest / 2 - lowest / 2
@@ -180,14 +180,16 @@ def standardisation(
     half_range[constant] = np.inf
     mean, square = np.zeros(d), np.zeros(d)
     for part, block in raw_blocks(inputs, rows):
-        mean += weights[part] @ ((block - middle) / half_range)
+        block, w = _weighted(block, weights[part])
+        mean += w @ ((block - middle) / half_range)
     mean /= weights.sum()
     covariance = np.zeros((d, d)) if whiten else None
     for part, block in raw_blocks(inputs, rows):
+        block, w = _weighted(block, weights[part])
         z = (block - middle) / half_range - mean
-        square += weights[part] @ z**2
+        square += w @ z**2
         if covariance is not None:
-            covariance += (z * weights[part][:, None]).T @ z
+            covariance += (z * w[:, None]).T @ z
     square /= weights.sum()
     deviation = np.sqrt(np.where(constant, 1.0, square))
     centre, scale = middle + np.where(constant, 0.0, half_range) * mean, half_range * deviation
@@ -200,10 +202,20 @@ def standardisation(
     return Standardisation(centre, scale, vectors[:, kept] / np.sqrt(values[kept])), hashes
 
 
+def _weighted(block: Array, weights: Array) -> tuple[Array, Array]:
+    """Return the rows of positive weight: values of the others are of any size, and zero times infinity is no zero."""
+    present = weights > 0
+    return (block, weights) if present.all() else (block[present], weights[present])
+
+
 def standardised_targets(targets: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """Return targets of mean zero and variance one, with what was subtracted and divided; constants become zero."""
+    """Return targets of mean zero and variance one, with what was subtracted and divided.
+
+    Constants become zero, and so do targets of weight zero, which may be of any size.
+    """
     standard, _ = standardisation(targets, weights, whiten=False, multipliers=np.ones(targets.shape[1], np.uint64))
-    return standard(targets), standard.centre, np.where(np.isfinite(standard.scale), standard.scale, 0.0)
+    values = standard(np.where(weights[:, None] > 0, targets, standard.centre))
+    return values, standard.centre, np.where(np.isfinite(standard.scale), standard.scale, 0.0)
 
 
 def row_hashes(block: Array, multipliers: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -42,6 +42,9 @@ FORMULAS = [
     "exp(-50*x**2)",
     "1/(1+100*x**2)",
     "relu(sin(x))",
+    "sin(2*x) + 0.3*cos(x)",
+    "x - 2 + cos(3*x - 1)/2",
+    "2*(sin(x) - 0.5*sin(2*x) + cos(x/3)) - sin(3*x)",
 ]
 MEANS, SCALES = np.meshgrid([-10.0, -1.0, 0.0, 0.3, 2.0, 10.0], [0.01, 0.3, 1.0, 8.0, 30.0])
 NAMES = [*REGISTERED, *FORMULAS]
@@ -331,3 +334,18 @@ def test_poles_of_higher_order_are_resolved(formula, scale):
     assert float(found.mean) == pytest.approx(weight @ values, abs=1e-11 * size)
     assert float(found.slope) == pytest.approx(weight @ (z * values), abs=1e-11 * size)
     assert float(found.second_moment) == pytest.approx(size**2, rel=1e-11)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "sin(2*x) + 0.3*cos(x)", "x - 2 + cos(3*x - 1)/2"])
+def test_residual_variance_of_waves_at_a_small_scale(name):
+    """What is left of f beside its tangent is f'' s^2 (z^2 - 1) / 2, of variance (f'' s^2)^2 / 2."""
+    function, mean, scale = scalar_function(name), 0.3, 1e-4
+    curvature = compile_expression(differentiate(differentiate(function.expression)))(np.array(mean))
+    got = smoothed(function, mean, scale).residual_variance
+    assert got == pytest.approx(curvature**2 * scale**4 / 2, rel=1e-6)
+
+
+def test_two_waves_of_nearly_one_frequency_at_a_large_scale():
+    """Beats: cos(50 z) and cos(50.01 z) damp each other's mean, not each other."""
+    value = smoothed(scalar_function("cos(50*x) - cos(50.01*x)"), 0.0, 1.0)
+    assert value.second_moment == pytest.approx(1 - math.exp(-(0.01**2) / 2), rel=1e-9)

@@ -41,6 +41,7 @@ _DIGITS = 32.0  # -ln of the relative error aimed at in the trapezoidal rule
 _WIDEST_SHIFT = 8.0
 _TRAPEZOID_LIMIT = 500
 _CHUNK = 1 << 17
+_MOST_SINES = 8  # in a closed form, which takes every pair of them
 _ONE_BUCKET = 20_000
 _LARGEST_RANGE = 60.0
 # Gauss-Legendre with 24 nodes resolves the square of sin(t x), whose effective strip is 16 / t, on a panel this wide.
@@ -206,10 +207,8 @@ def _closed_form(function: ScalarFunction, m: Array, s: Array) -> Array | None:
     kind, data = _plan(function)
     if kind == "piecewise_linear":
         return _piecewise_linear(data, m, s)
-    if kind in ("sin", "cos"):
-        slope, intercept = data
-        shift = intercept + (math.pi / 2 if kind == "cos" else 0.0)
-        return _sine(slope * m + shift, slope * s)
+    if kind == "waves":
+        return _waves(data, m, s)
     if kind == "erf":
         slope, intercept = data
         if np.min(np.abs(slope) * s, initial=np.inf) >= 2.0:
@@ -228,10 +227,11 @@ def _plan(function: ScalarFunction) -> tuple[str, Any]:
         return ("polynomial", degree)
     if structure.is_piecewise_linear(expression):
         return ("piecewise_linear", _segments(function))
+    found = structure.waves(expression)
+    if found is not None and len(found.sines) <= _MOST_SINES:
+        return ("waves", found)
     if isinstance(expression, Apply):
         line = structure.affine(expression.argument)
-        if line is not None and expression.name in ("sin", "cos"):
-            return (expression.name, line)
         if line is not None and expression.name in ("erf", "erf_scaled"):
             # In units in which the function is 2 Phi(y) - 1.
             unit = math.sqrt(2.0) if expression.name == "erf" else 1.0
@@ -283,15 +283,31 @@ def _piecewise_linear(segments: tuple[Array, Array, Array], m: Array, s: Array) 
     return np.stack([mean, slope, residual])
 
 
-def _sine(m: Array, s: Array) -> Array:
-    u = s * s
-    damping = np.exp(-0.5 * u)
-    series = u**3 / 6 * (1 + u**2 / 20 * (1 + u**2 / 42 * (1 + u**2 / 72 * (1 + u**2 / 110)))) * np.exp(-u)
-    with np.errstate(over="ignore"):
-        odd = np.where(u < 0.5, series, -0.5 * np.expm1(-2 * u) - u * np.exp(-u))
-    even = 0.5 * np.expm1(-u) ** 2
-    sine, cosine = np.sin(m), np.cos(m)
-    return np.stack([damping * sine, s * damping * cosine, even * sine**2 + odd * cosine**2])
+def _waves(function: structure.Waves, m: Array, s: Array) -> Array:
+    """With ``p = u_j u_k``, ``u_j = f_j s``, two sines have ``cosh p`` and ``sinh p`` less what mean and slope take."""
+    mean, slope, residual = function.slope * m + function.intercept, function.slope * s, np.zeros_like(m)
+    drawn = []
+    for amplitude, frequency, phase in function.sines:
+        u, angle = frequency * s, frequency * m + phase
+        damping, sine, cosine = np.exp(-0.5 * u * u), amplitude * np.sin(angle), amplitude * np.cos(angle)
+        mean += damping * sine
+        slope = slope + u * damping * cosine
+        drawn.append((u, sine, cosine))
+    for j, (u, sine, cosine) in enumerate(drawn):
+        for other, other_sine, other_cosine in drawn[: j + 1]:
+            even, odd = _hyperbolic(u, other)
+            residual += (1.0 if other is u else 2.0) * (even * sine * other_sine + odd * cosine * other_cosine)
+    return np.stack([mean, slope, residual])
+
+
+def _hyperbolic(u: Array, v: Array) -> tuple[Array, Array]:
+    """Return ``cosh(u v) - 1`` and ``sinh(u v) - u v``, both times ``exp(-(u^2 + v^2) / 2)``, to the last digits."""
+    p, damping = u * v, np.exp(-0.5 * (u * u + v * v))
+    near, far = 0.5 * np.exp(-0.5 * (u - v) ** 2), 0.5 * np.exp(-0.5 * (u + v) ** 2)
+    small, q = np.abs(p) < 0.5, np.clip(p, -0.5, 0.5)
+    series = q**3 / 6 * (1 + q**2 / 20 * (1 + q**2 / 42 * (1 + q**2 / 72 * (1 + q**2 / 110))))
+    even = np.where(small, 2 * np.sinh(q / 2) ** 2 * damping, near + far - damping)
+    return even, np.where(small, series * damping, near - far - p * damping)
 
 
 def _error_function(m: Array, s: Array) -> Array:

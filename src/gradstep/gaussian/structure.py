@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from gradstep.gaussian.expression import (
     text,
 )
 
-__all__ = ["affine", "degree", "growth", "is_piecewise_linear", "kinks", "parity", "strip"]
+__all__ = ["Waves", "affine", "degree", "growth", "is_piecewise_linear", "kinks", "parity", "strip", "waves"]
 
 MAXIMUM_KINKS = 256
 #: How much nearer a pole seems for each order above the first: the error of a trapezoidal rule has powers of the number
@@ -61,6 +61,41 @@ def affine(expression: Expression) -> tuple[float, float] | None:
         return None
     zero, one = compile_expression(expression)(np.array([0.0, 1.0]))
     return float(one - zero), float(zero)
+
+
+class Waves(NamedTuple):
+    """The function ``slope x + intercept + sum_j a_j sin(f_j x + p_j)``, with `sines` the ``(a_j, f_j, p_j)``."""
+
+    slope: float
+    intercept: float
+    sines: tuple[tuple[float, float, float], ...]
+
+
+def waves(expression: Expression) -> Waves | None:
+    """Return a sum of an affine function, sines and cosines of affine functions; None for anything else."""
+    line = affine(expression)
+    if line is not None:
+        return Waves(*line, ())
+    match expression:
+        case Apply("sin" | "cos" as name, argument):
+            inner = affine(argument)
+            quarter = math.pi / 2 if name == "cos" else 0.0
+            return None if inner is None else Waves(0.0, 0.0, ((1.0, inner[0], inner[1] + quarter),))
+        case Product((Constant(factor), other)):
+            one = waves(other)
+            if one is None:
+                return None
+            sines = tuple((factor * a, f, p) for a, f, p in one.sines)
+            return Waves(factor * one.slope, factor * one.intercept, sines)
+        case Sum(terms):
+            several = [waves(term) for term in terms]
+            found = [one for one in several if one is not None]
+            if len(found) < len(several):
+                return None
+            sines = tuple(sine for one in found for sine in one.sines)
+            return Waves(math.fsum(one.slope for one in found), math.fsum(one.intercept for one in found), sines)
+        case _:
+            return None
 
 
 def is_piecewise_linear(expression: Expression) -> bool:

@@ -116,7 +116,7 @@ def test_rounding_is_no_verdict():
         assert "hurts" not in text
         assert "pays" not in text
         assert "-0.0000" not in text
-    assert "explains none of the variance, the network none" in text
+    assert "explains none of the variance, the 8 neurons none" in text
 
 
 def test_two_rows_are_too_few_to_tell():
@@ -163,7 +163,53 @@ def test_the_theory_of_another_network_is_named(known):
     assert "plain network" not in str(diagnosis)
     usual = gs.OneStepRegressor(width=32, random_state=0).fit(X, y).diagnose(X, y)
     line = next(line for line in str(usual).splitlines() if "->" in line and "theory" in line)
-    assert "theory      of a plain network (no offsets, no damping, fresh rows for the readout): isotropic" in line
+    assert (
+        "theory      of a plain network (no offsets, no damping, fresh rows for the readout), not of the one fitted"
+        in line
+    )
+
+
+def lines_of(diagnosis):
+    """Return the lines of the text by their first word."""
+    return {line.split()[0]: line for line in str(diagnosis).splitlines()[2:]}
+
+
+def test_the_text_says_which_networks_are_measured(known):
+    X, y, _, _ = known
+    wide = gs.OneStepRegressor(width=300, random_state=0).fit(X, y)
+    lines = lines_of(wide.diagnose(X, y))
+    assert "of 256 neurons drawn anew (the fit has 300), after a step on 2/3 of the rows" in lines["errors"]
+    assert "the variance, the 256 neurons " in lines["one"]
+    assert "256 neurons: gain" in lines["larger"]
+    assert "256 -> 512 neurons (at most 256 are doubled): gain" in lines["more"]
+    lines = lines_of(known[-1])  # of the fit's own width, split
+    assert "of 100 neurons drawn anew, after a step on" in lines["errors"]
+    assert f"after a step on {known[2].step_samples_} rows;" in lines["errors"]
+    assert "100 -> 200 neurons: gain" in lines["more"]
+
+
+def test_a_function_without_a_linear_part_is_said_to_have_none(known):
+    """With many rows for each input the fit finds the direction of an even function, and theory by what little is linear."""
+    X = np.random.default_rng(0).standard_normal((1500, 12))
+    diagnosis = gs.OneStepRegressor(width=64, random_state=0).fit(X, X[:, 0] ** 2).diagnose(X, X[:, 0] ** 2)
+    assert diagnosis.alignment > 0.9
+    assert diagnosis.theory.after.alignment < 0.7
+    assert diagnosis.link.linear < 0.01
+    assert "the step of the theory sees its linear part only, 0." in lines_of(diagnosis)["theory"]
+    assert "blurred by its alignment" in lines_of(diagnosis)["one"]
+    assert "linear part" not in str(known[-1])
+    assert known[-1].link.linear > 0.8
+
+
+@pytest.mark.parametrize(("activation", "found"), [("relu", "nodes, at most"), ("exp(x/2)", "did not converge")])
+def test_no_advice_about_a_step_that_was_chosen(activation, found):
+    X = np.random.default_rng(0).standard_normal((60, 15))
+    y = np.exp(2 * X[:, 0])
+    note = gs.OneStepRegressor(60, activation=activation, random_state=0).fit(X, y).diagnose(X, y).theory_note
+    assert note.startswith("no theory for this step and ridge: ")
+    assert found in note
+    assert "smaller step" not in note
+    assert note.endswith("; the fit is not affected")
 
 
 def test_repr_is_the_text(known):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import GradstepError
+from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import HOST, Metric, measure
@@ -340,6 +340,16 @@ def _spectrum(fitted: Fitted, sample: Sample, metric: Metric, random: np.random.
     return Spectrum(*shares)
 
 
+def _finding(error: GradstepError) -> str:
+    """Return what the theory found, without its advice: steps and ridges are mostly chosen here, not by the user."""
+    advice = ""
+    if isinstance(error, NotConverged):
+        advice = f". {error.advice}"
+    elif isinstance(error, InvalidInput) and error.reason:
+        advice = f"; allowed: {error.allowed}"
+    return str(error).removesuffix(advice)
+
+
 def _theory(fitted: Fitted, link: Link, alignment: float) -> tuple[Theory | None, str]:
     notes = []
     if np.any(fitted.initial.offsets):
@@ -373,5 +383,5 @@ def _theory(fitted: Fitted, link: Link, alignment: float) -> tuple[Theory | None
         )
         before, after = predict_many([problem.replace(eta=0.0), problem])
     except GradstepError as error:
-        return None, f"no theory: {error}"
+        return None, f"no theory for this step and ridge: {_finding(error)}; the fit is not affected"
     return Theory(noise, before, after), f"of a plain network ({', '.join(notes)})" if notes else ""

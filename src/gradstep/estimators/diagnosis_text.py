@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradstep.estimators.step_choice import CLEARLY
+from gradstep.estimators.step_choice import CLEARLY, FOLDS
 
 if TYPE_CHECKING:
     from gradstep.estimators.diagnosis import Diagnosis
@@ -18,6 +18,8 @@ __all__ = ["describe"]
 _NO_GAIN = 5e-5
 #: With fewer distinct rows than this, standard errors mean nothing.
 _FEW = 10
+#: Shares of the function below which its linear part is worth a word: the step of the theory sees nothing else.
+_HARDLY_LINEAR = 0.1
 
 
 def describe(diagnosis: Diagnosis) -> str:
@@ -39,31 +41,52 @@ def describe(diagnosis: Diagnosis) -> str:
         return f"{head}\n\nThe targets of these rows do not vary: there is nothing to learn."
     function, share = ("a function", "") if outputs == 1 else ("functions", f" of all {outputs} outputs")
     step = "twice the step" if scale > 0 else f"a step of scale {min(size for size in steps.scales if size > 0):g}"
+    one = outputs == 1
+    less = width < diagnosis.width
+    fitted = f" (the fit has {diagnosis.width})" if less else ""
     lines = [
         head,
         "",
         f"step        eta = {diagnosis.eta:.4g}, damping = {diagnosis.damping:.3g}: pre-activations changed by "
         f"{scale:.3g} times their size; ridge = {diagnosis.ridge:.4g}",
+        f"errors      of {width} neurons drawn anew{fitted}, after a step on {_seen(diagnosis)}; no row is scored by "
+        "a fit that has seen it",
         f"gain        leave-one-out error of {width} neurons {steps.errors[0]:.4f} -> "
         f"{steps.errors[steps.scales.index(scale)]:.4f} ({_verdict(diagnosis, diagnosis.gain, diagnosis.gain_error)})",
-        f"direction   two halves of the rows agree to {diagnosis.halves:.3f}; alignment {diagnosis.alignment:.3f}",
-        f"one index   {function} of this direction alone explain{'s' if outputs == 1 else ''} "
-        f"{_share(diagnosis.single_index)} of the variance{share}, the network {_share(diagnosis.network)}",
+        f"direction   two halves of the rows agree to {diagnosis.halves:.3f}; alignment with that of infinitely many "
+        f"rows {diagnosis.alignment:.3f}",
+        f"one index   {function} of this direction alone, blurred by its alignment, explain{'s' if one else ''} "
+        f"{_share(diagnosis.single_index)} of the variance{share}, the {width} neurons {_share(diagnosis.network)}",
         f"spectrum    {diagnosis.spectrum.outliers} outlier(s) above a step on shuffled targets; leading share "
         f"{diagnosis.spectrum.initial[0]:.3f} -> {diagnosis.spectrum.stepped[0]:.3f}",
         _theory(diagnosis),
-        f"larger step {step}: {_verdict(diagnosis, diagnosis.larger, diagnosis.larger_error)}",
-        f"more width  {width} -> {2 * width} neurons: {_verdict(diagnosis, diagnosis.wider, diagnosis.wider_error)}",
+        f"larger step {step}, {width} neurons: {_verdict(diagnosis, diagnosis.larger, diagnosis.larger_error)}",
+        f"more width  {width} -> {2 * width} neurons{f' (at most {width} are doubled)' if less else ''}: "
+        f"{_verdict(diagnosis, diagnosis.wider, diagnosis.wider_error)}",
     ]
     return "\n".join(lines)
+
+
+def _seen(diagnosis: Diagnosis) -> str:
+    """Say which rows the steps behind the errors have seen."""
+    fit = len(diagnosis.steps.weights)
+    if fit < diagnosis.rows:
+        return f"{diagnosis.rows - fit} rows"
+    parts = min(FOLDS, len(np.unique(diagnosis.steps.groups)))
+    return f"{parts - 1}/{parts} of the rows"
 
 
 def _theory(diagnosis: Diagnosis) -> str:
     if diagnosis.theory is None:
         return f"            ({diagnosis.theory_note})"
     before, after = diagnosis.theory.unexplained
-    network = f"{diagnosis.theory_note}: " if diagnosis.theory_note else ""
-    return f"theory      {network}isotropic single-index data of these sizes {before:.4f} -> {after:.4f}"
+    network = f"{diagnosis.theory_note}, not of the one fitted: " if diagnosis.theory_note else ""
+    linear = diagnosis.link.linear
+    sees = f"; the step of the theory sees its linear part only, {linear:.1%} of it" if linear < _HARDLY_LINEAR else ""
+    return (
+        f"theory      {network}isotropic data that follow this function, with these sizes, eta and ridge "
+        f"{before:.4f} -> {after:.4f}{sees}"
+    )
 
 
 def _share(explained: float) -> str:

@@ -41,6 +41,12 @@ class Link:
     coefficients: Host
     noise: float
 
+    @property
+    def linear(self) -> float:
+        """Share of the curve's variance that is linear in the projection; zero for a curve that is constant."""
+        powers = self.coefficients[1:] ** 2
+        return float(powers[0] / (powers.sum() or 1.0))
+
     def seen_through(self, alignment: float) -> tuple[str, float]:
         """Return the link on the index itself, when this one was fitted on a projection that has `alignment` with it.
 

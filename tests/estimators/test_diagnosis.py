@@ -189,7 +189,7 @@ def test_the_text_says_which_networks_are_measured(known):
 
 
 def test_a_function_without_a_linear_part_is_said_to_have_none(known):
-    """With many rows for each input the fit finds the direction of an even function, and theory by what little is linear."""
+    """With many rows for each input the fit finds the direction of an even function, and theory hardly."""
     X = np.random.default_rng(0).standard_normal((1500, 12))
     diagnosis = gs.OneStepRegressor(width=64, random_state=0).fit(X, X[:, 0] ** 2).diagnose(X, X[:, 0] ** 2)
     assert diagnosis.alignment > 0.9

@@ -66,6 +66,19 @@ def test_clone_and_pickle(table):
     np.testing.assert_array_equal(fitted.predict(X), pickle.loads(pickle.dumps(fitted)).predict(X))
 
 
+def test_which_activations_can_be_pickled(table):
+    """As the documentation of `activation` says: what a module defines anywhere, a lambda by joblib's pickler."""
+    X, y = table
+    for activation in ("tanh(x) + x**2/4", np.tanh):
+        fitted = gs.OneStepRegressor(width=8, activation=activation, random_state=0).fit(X, y)
+        np.testing.assert_array_equal(fitted.predict(X), pickle.loads(pickle.dumps(fitted)).predict(X))
+    fitted = gs.OneStepRegressor(width=8, activation=lambda x: np.tanh(x), random_state=0).fit(X, y)
+    cloudpickle = pytest.importorskip("cloudpickle")  # joblib has a copy of its own
+    np.testing.assert_array_equal(fitted.predict(X), pickle.loads(cloudpickle.dumps(fitted)).predict(X))
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(fitted)
+
+
 def test_pipeline_and_grid_search(table):
     X, y = table
     pipeline = make_pipeline(StandardScaler(), gs.OneStepRegressor(width=20, random_state=0))

@@ -41,7 +41,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         Number of neurons ``N``, and of features.
     activation : str, callable or ScalarFunction
         ``sigma``: a name (``"relu"``, ``"tanh"``, ``"erf"``, ...), a formula in x or a function, as everywhere in
-        gradstep.
+        gradstep. Names and formulas can be pickled, functions where Python can: those that a module defines. A lambda
+        goes through ``n_jobs=2`` (joblib has a pickler of its own), but not through ``pickle.dump`` or ``joblib.dump``.
     eta : "auto", float or Step
         Step size. ``"auto"`` takes a step that changes the pre-activations by a quarter of their own size (root mean
         square), unless none or one of six times their size has a clearly lower error, by two standard errors. These

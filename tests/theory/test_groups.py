@@ -65,7 +65,7 @@ def test_both_descriptions_meet_where_one_takes_over():
     """A small jump, not the 5 % that the other description is off where there is no spike."""
     base = SPIKELESS["odd"].replace(n_step=300)
     errors = {}
-    for slope in (0.40, 0.44, 0.48, 0.50, 0.52, 0.54):
+    for slope in (0.34, 0.36, 0.38, 0.40, 0.44, 0.50, 0.54):
         problem = base.replace(activation=f"sin(x)-{slope}*x")
         step = step_statistics(problem, 150.0, 225.0, 300.0)
         resolved = neuron_groups(step, problem.readout, 150.0, odd=True).resolved

@@ -35,7 +35,7 @@ _READOUT_RANGE = 5.75
 _LETTER_RANGE = 4.5
 #: What a readout adds to the norm by its square, times the power 3/2 of its variance given the projection, from which
 #: it is resolved: below, errors are off by about half a per cent at most.
-_UNTOLD = 0.009
+_UNTOLD = 0.005
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, expectation, moments
 from gradstep.problem import Problem
-from gradstep.theory.residual import residual_law
+from gradstep.theory.residual import Residual, residual_law
 from gradstep.theory.weighted_samples import WeightedSamples
 
 __all__ = ["StepStatistics", "step_statistics"]
@@ -119,10 +119,13 @@ class _DerivativeMoments:
     z2: float  # E psi z^2
     z3: float  # E psi z^3
     psi2: float  # E psi^2
-    psi2_z2: float  # E psi^2 z^2
     psi3: float  # E psi^3
-    psi2_variance: float  # Var psi^2
     slope: float  # E z sigma'
+    bend: float  # E psi^2 (z^2 - 1) / 2, the coefficient of z^2 - 1 in psi^2
+    # (Co)variances of what z psi and psi^2 have beyond second degree.
+    higher_product: float
+    higher_cross: float
+    higher_square: float
 
 
 @lru_cache(maxsize=256)
@@ -132,10 +135,24 @@ def _derivative_moments(activation: ScalarFunction) -> _DerivativeMoments:
 
     def integrand(z: NDArray[np.float64]) -> NDArray[np.float64]:
         psi = activation.derivative(z) - mean - slope * z
-        return np.stack([psi * z**2, psi * z**3, psi**2, psi**2 * z**2, psi**3, psi**4])
+        square = psi**2
+        powers = [psi * z**2, psi * z**3, square, square * z, square * z**2, square * psi, square * psi * z, square**2]
+        return np.stack(powers)
 
-    z2, z3, psi2, psi2_z2, psi3, psi4 = np.asarray(expectation(integrand, kinks=activation.kinks).value).tolist()
-    return _DerivativeMoments(z2, z3, psi2, psi2_z2, psi3, max(psi4 - psi2**2, 0.0), slope)
+    means = np.asarray(expectation(integrand, kinks=activation.kinks).value).tolist()
+    z2, z3, psi2, psi2_z, psi2_z2, psi3, psi3_z, psi4 = means
+    bend = (psi2_z2 - psi2) / 2
+    return _DerivativeMoments(
+        z2=z2,
+        z3=z3,
+        psi2=psi2,
+        psi3=psi3,
+        slope=slope,
+        bend=bend,
+        higher_product=max(psi2_z2 - z2**2 - z3**2 / 2, 0.0),
+        higher_cross=psi3_z - z2 * psi2_z - z3 * bend,
+        higher_square=max(psi4 - psi2**2 - psi2_z**2 - 2 * bend**2, 0.0),
+    )
 
 
 def step_statistics(
@@ -263,18 +280,11 @@ def step_statistics(
         along_square = to_teacher**2 + to_gradient**2 + to_rest
         third = (phi0 * law.mean(r**4) + linear * law.mean(r**3 * u)) / gradient_norm
         samples_covariance = e**3 * phi0**2 * psi.psi3 * third
-        of_mean = e**2 * phi0 * residual_square * psi.psi2
-        fourth = e**4 * phi0**3 * law.mean(r**4) * psi.psi2_variance + 2 * of_mean * of_mean
     else:
-        gain, samples_covariance, fourth = 1.0, 0.0, 0.0
+        gain, samples_covariance = 1.0, 0.0
         along = law.mean(r * u**2)
         along_square = along**2
-    # The part of the norm that is a quadratic form of the initial row, w(0)^T (1 + 2 a k1 B + a^2 k^2 B^2) w(0). On the
-    # sphere only what is not constant over directions fluctuates.
-    first, second = 2 * (curvature + e * psi.z3 / 2), curvature**2
-    power = WeightedSamples(law, r, phi0).moments()
-    form = 2 * power * [1, 2 * first, first**2 + 2 * second, 2 * first * second, second**2]
-    mean_form = power[:3] * [1, first, second]
+    form, mean_form, higher = _norm_fluctuations(psi, law, e, phi0)
     # E sigma' of a neuron changes by z2 / 2 times |w(0)|^2 - 1, and its spike with it.
     following = e * psi.z2 * gradient_norm
     norm_slope = 2 * following
@@ -282,7 +292,6 @@ def step_statistics(
         form = form - 2 * np.convolve(mean_form, mean_form)
         following = 0.0
     covariance = following * mean_form + [norm_slope, 0.0, samples_covariance]
-    crossed = 4 * e**2 * phi0 * residual_square * max(psi.psi2_z2 - psi.z2**2 - psi.z3**2 / 2, 0.0)
     return StepStatistics(
         alignment=alignment,
         gradient_norm=gradient_norm,
@@ -301,5 +310,64 @@ def step_statistics(
         spike_variance=following**2 / 2,
         norm_slope=norm_slope,
         norm_covariance=tuple(covariance.tolist()),
-        norm_variance=tuple((form + np.array([0, 0, crossed, 0, fourth])).tolist()),
+        norm_variance=tuple((form + higher).tolist()),
     )
+
+
+def _norm_fluctuations(
+    psi: _DerivativeMoments, law: Residual, e: float, phi0: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the fluctuations of the squared norm of a row of Gaussian initial weights, as polynomials of its readout.
+
+    With ``B`` and ``R`` the samples weighted by ``r`` and ``r^2`` over `n_step`, ``k`` the curvature and ``z_mu`` the
+    pre-activations, the norm is ``|(1 + a k B) w(0)|^2`` and, from ``psi(z_mu)``, what follows ``w(0)`` as well: at
+    second degree another quadratic form, beyond it terms as good as independent, of one sample each or of two.
+
+    Parameters
+    ----------
+    psi : _DerivativeMoments
+    law : Residual
+        Of the residual ``r`` of the step.
+    e, phi0 : float
+        ``eta / sqrt(N)`` and ``d / n_step``.
+
+    Returns
+    -------
+    form : ndarray, shape (5,)
+        ``d`` times the variance of the quadratic form ``w(0)^T M w(0)``, ``2 tr M^2 / d``.
+    mean_form : ndarray, shape (3,)
+        ``tr M / d``.
+    higher : ndarray, shape (5,)
+        ``d`` times the variance of the rest.
+    """
+    r = law.residual
+    m2, m3, m4 = (float(law.mean(r**power)) for power in (2, 3, 4))
+    # tr B^k / d, and the same with R among the factors.
+    _, b1, b2, b3, b4 = WeightedSamples(law, r, phi0).moments().tolist()
+    rb, rr = phi0 * m3 + m2 * b1, phi0 * m4 + m2**2
+    rbb = m2 * b2 + 2 * phi0 * b1 * m3 + phi0**2 * m4
+    k = e * psi.slope
+    # M = 1 + a first B + a^2 (k^2 B^2 + also B + bent R).
+    first, also = 2 * k + e * psi.z3, k * e * psi.z3 * b1
+    bent = phi0 * (k * e * psi.z3 + e**2 * psi.bend)
+    second = k**2 * b2 + also * b1 + bent * m2
+    second_first = k**2 * b3 + also * b2 + bent * rb
+    second_second = k**4 * b4 + also**2 * b2 + bent**2 * rr
+    second_second += 2 * (k**2 * also * b3 + k**2 * bent * rbb + also * bent * rb)
+    form = [1.0, 2 * first * b1, first**2 * b2 + 2 * second, 2 * first * second_first, second_second]
+    # A sample's pre-activation after the step's linear part is alpha z + N(0, a^2 k^2 phi0 m2), alpha = 1 + a k (b1 +
+    # phi0 r); it meets 2 a e r psi, and a^2 e^2 phi0 r^2 psi^2 comes with it.
+    product, cross = 4 * e**2 * psi.higher_product, 4 * e**3 * phi0 * psi.higher_cross
+    square = e**4 * phi0**2 * psi.higher_square
+    alone = [
+        product * m2,
+        product * 2 * k * (b1 * m2 + phi0 * m3) + cross * m3,
+        product * k**2 * (b1**2 * m2 + 2 * b1 * phi0 * m3 + phi0**2 * m4)
+        + cross * k * (b1 * m3 + phi0 * m4)
+        + square * m4
+        + 4 * e**2 * k**2 * phi0 * m2**2 * psi.psi2,
+    ]
+    pairs = 2 * (e**2 * phi0 * m2 * psi.psi2) ** 2
+    higher = phi0 * np.array([0.0, 0.0, *alone])
+    higher[4] += pairs
+    return 2 * np.array(form), np.array([1.0, first * b1, second]), higher

@@ -30,7 +30,7 @@ def test_steps_that_overflow_are_not_chosen():
     moves = (NO_STEP, Move(0.25, 1.0), Move(6.0, 1.0))
 
     def chosen(*levels):
-        return StepErrors(moves, np.outer(levels, np.ones(9)), np.ones(9), np.arange(9), np.ones(3)).chosen.scale
+        return StepErrors(moves, np.outer(levels, np.ones(9)), np.ones(9), np.arange(9), (None,) * 3).chosen.scale
 
     assert chosen(1.0, 2.0, np.inf) == 0.0
     assert chosen(2.0, 1.0, np.inf) == 0.25

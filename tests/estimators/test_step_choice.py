@@ -13,6 +13,7 @@ from gradstep.estimators.step_choice import (
     FOLDS,
     NO_STEP,
     Move,
+    PenaltyPath,
     Sample,
     StepErrors,
     candidates,
@@ -56,13 +57,17 @@ def two(z, random):
 @pytest.mark.parametrize("damping", [math.inf, 0.4])
 @pytest.mark.parametrize(("target", "repeat", "step_share"), [(index, None, None), (two, 5, None), (two, None, 0.5)])
 def test_scores_are_those_of_unseen_rows(target, repeat, step_share, damping):
-    """Every fold, by hand: a step on the other folds, and for each row a ridge fit without it and its copies."""
+    """Every fold, by hand: a step on the other folds, and for each row a ridge fit without it and its copies.
+
+    The next fold is scored, too: its rows are left out of the same fits, but the step has seen them.
+    """
     sample, hashes = sample_of(24, target, 3, repeat, step_share)
     layer = layer_of("tanh", 5, 3, sample.y.shape[1])
     metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
     scores = score_steps(layer, sample, metric, [Move(2.0, damping)], 1)
     fitted = np.flatnonzero(sample.fit_rows)
-    line = np.zeros((len(PATH[::2]), len(fitted)))
+    line, seen = np.zeros((2, len(PATH[::2]), len(fitted)))
+    after = 1 if step_share is None else 0
     for k in range(FOLDS):
         rows = sample.step_rows & ((hashes % FOLDS != k) if step_share is None else True)
         z, y = sample.z[rows], sample.y[rows]
@@ -70,15 +75,19 @@ def test_scores_are_those_of_unseen_rows(target, repeat, step_share, damping):
         eta = 2.0 / metric.movement(layer.weights, gradient) * math.sqrt(5)
         features = layer.moved(gradient, eta, metric).features(HOST, sample.z)
         penalties = PATH[::2] * np.trace(np.cov(features[fitted].T, bias=True) * len(fitted)) / 5
-        for place in np.flatnonzero(hashes[fitted] % FOLDS == k):
+        scored = [(line, place) for place in np.flatnonzero(hashes[fitted] % FOLDS == k)]
+        scored += [(seen, place) for place in np.flatnonzero(hashes[fitted] % FOLDS == (k + after) % FOLDS)]
+        for squares, place in scored:
             i = fitted[place]
             kept = fitted[hashes[fitted] != hashes[i]]
             f, t = features[kept] - features[kept].mean(axis=0), sample.y[kept] - sample.y[kept].mean(axis=0)
             for p, penalty in enumerate(penalties):
                 b = np.linalg.solve(f.T @ f + penalty * np.eye(5), f.T @ t)
                 prediction = sample.y[kept].mean(axis=0) + (features[i] - features[kept].mean(axis=0)) @ b
-                line[p, place] = np.mean((sample.y[i] - prediction) ** 2)
+                squares[p, place] = np.mean((sample.y[i] - prediction) ** 2)
     np.testing.assert_allclose(scores.squares[0], line[line.mean(axis=1).argmin()], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(scores.path.unseen, line.mean(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(scores.path.seen, seen.mean(axis=1), rtol=1e-6)
 
 
 def test_noise_is_noise_and_a_single_index_is_found():
@@ -112,7 +121,7 @@ def test_the_small_step_yields_to_what_is_clearly_better(none, large, spread, ch
     sign = np.where(np.arange(400) % 2, 1.0, -1.0)
     squares = np.stack([none + spread * sign, np.ones(400), large + spread * sign])
     moves = (NO_STEP, Move(0.25, 1.0), Move(6.0, 1.0))
-    assert StepErrors(moves, squares, np.ones(400), np.arange(400), np.ones(3)).chosen.scale == chosen
+    assert StepErrors(moves, squares, np.ones(400), np.arange(400), (None,) * 3).chosen.scale == chosen
 
 
 @pytest.mark.parametrize(("n", "d"), [(300, 100), (200, 20), (1000, 50)])
@@ -127,6 +136,36 @@ def test_noise_is_not_fitted_through_the_step(n, d):
         leaky = gs.OneStepRegressor(random_state=seed, ridge=by_fit).fit(X, y)
         assert leaky.ridge_ <= model.ridge_
     assert np.mean(leaky.predict(random.normal(size=(2000, d))) ** 2) > 0.05
+
+
+def test_what_the_step_saves_is_added_to_the_errors_of_the_fit():
+    penalties = np.array([0.01, 0.1, 1.0, 10.0])
+    errors = np.array([0.5, 0.4, 0.45, 0.9])
+    unseen = np.array([0.9, 0.6, 0.5, 1.0])
+
+    def best(unseen, seen, errors=errors, least=1):
+        return PenaltyPath(penalties, unseen, np.asarray(seen)).best(penalties, errors, least)
+
+    assert best(unseen, unseen) == 1  # nothing saved, although these errors ask for the next one
+    assert best(unseen, [0.5, 0.4, 0.45, 1.0]) == 2  # 0.2 saved against 0.05
+    assert best(unseen, [0.1, 0.6, 0.5, 1.0], errors=np.array([0.3, 0.4, 0.45, 0.9])) == 1
+    assert best(np.array([1.3, 1.2, 1.1, 1.0]), [1.3, 1.2, 1.1, 1.0]) == 3  # hardly any fit is better: noise
+    assert best(unseen, unseen, errors=np.ones(4)) == 3
+
+
+def test_the_penalty_is_not_that_of_a_smaller_network():
+    """The narrow network after steps on fewer rows needs a penalty with which the fit would lose a fifth of all."""
+    losses = []
+    for seed in range(4):
+        random = np.random.default_rng(100 + seed)
+        X, fresh = random.standard_normal((400, 8)), random.standard_normal((3000, 8))
+        y, truth = (np.sin(2 * inputs[:, :4]).sum(axis=1) for inputs in (X, fresh))
+        y = y + 0.3 * random.standard_normal(400)
+        auto = gs.OneStepRegressor(random_state=seed).fit(X, y)
+        given = (auto.set_params(ridge=ridge) for ridge in auto.ridge_path_[10:25:2])
+        chosen = auto.score(fresh, truth)
+        losses.append(max(model.fit(X, y).score(fresh, truth) for model in given) - chosen)
+    assert max(losses) < 0.06
 
 
 def test_a_clear_signal_keeps_the_penalty_of_the_fit():

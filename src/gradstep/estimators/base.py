@@ -334,10 +334,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         )
         place = scores.best
         if given is None and self.eta_ > 0 and self.step_errors_ is not None and not settings.split:
-            honest = self.step_errors_.penalty * ridge.mean_square
-            nearest = int(np.abs(np.log(penalties / honest)).argmin())
-            # The honest errors are those of a smaller network on a coarser path: what is next to it is no difference.
-            place = nearest if nearest > place + 1 else place
+            place = self.step_errors_.path.best(penalties / ridge.mean_square, scores.errors, place)
         best = float(penalties[place])
         self.ridge_path_, self.ridge_errors_ = penalties * training.unit, scores.errors
         self.ridge_ = best * training.unit

@@ -15,7 +15,8 @@ over blocks, and the leverages are measured on at most `SCORED_ROWS` rows in a s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -96,6 +97,10 @@ class Scores:
     def errors(self) -> Host:
         """Weighted mean squares, shape (P,)."""
         return np.asarray(self.squares @ self.weights / self.weights.sum())
+
+    def of(self, rows: NDArray[np.bool_]) -> Self:
+        """Return those of some of the scored rows."""
+        return replace(self, squares=self.squares[:, rows], weights=self.weights[rows])
 
     @property
     def best(self) -> int:

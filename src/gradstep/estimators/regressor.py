@@ -33,8 +33,8 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
     ridge : "auto" or float
         ``Lambda``. ``"auto"`` takes the best of a path of 31 penalties by leave-one-out errors in closed form; the path
         shares one factorisation. The step is not repeated without the row left out: after a step on the same rows
-        `ridge_errors_` are too good, most of all for small penalties. With ``eta="auto"`` a larger penalty is taken
-        where the errors of `step_errors_`, which are honest, ask for it.
+        `ridge_errors_` are too good, most of all for small penalties. With ``eta="auto"`` what seeing a row's label
+        saves is measured on the networks of `step_errors_`, and added to them before the best is taken.
 
     Attributes
     ----------

@@ -6,8 +6,9 @@ every fold is scored with the first layer that the other folds' gradient gives a
 errors. All of it happens on the first neurons of the network (`CHOICE_WIDTH` at most) and on `CHOICE_ROWS` rows at
 most, which keeps the choice cheaper than the fit it serves.
 
-The penalties that are best for these errors are honest too: those of the fit's own leave-one-out errors follow the
-labels that the step has carried into the features, and on noise are a thousand times too small.
+The fit's own leave-one-out errors are too good, for small penalties most of all: on noise they ask for penalties a
+thousand times too small. By how much is seen here, on rows that the same step and the same readout have met as rows of
+the step and as rows left out of it (`PenaltyPath`).
 
 On many tables the errors of all steps are the same but for noise, and the least of them would be a draw among steps of
 which the large ones can do harm. So a small step is taken unless another choice is clearly better.
@@ -34,6 +35,7 @@ __all__ = [
     "NO_STEP",
     "SCALES",
     "Move",
+    "PenaltyPath",
     "Sample",
     "StepErrors",
     "candidates",
@@ -106,6 +108,50 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class PenaltyPath:
+    """Leave-one-out errors of the readout after one move along its penalties, in units of the variance of the targets.
+
+    Parameters
+    ----------
+    penalties : ndarray, shape (P,)
+        Increasing, over the mean squared length of a row of centred features.
+    unseen, seen : ndarray, shape (P,)
+        Each row scored with a step that has not seen it, and with one that has. The same where no row of the fit is one
+        of the step, or no step is taken.
+    """
+
+    penalties: Host
+    unseen: Host
+    seen: Host
+
+    def best(self, penalties: Host, errors: Host, least: int) -> int:
+        """Choose a penalty for a fit with the same kind of step, whose own errors have seen it.
+
+        They are corrected by what seeing the step saves here. The path itself is of no use for that: fewer neurons
+        after a step on fewer rows need a larger penalty, whether or not anything was seen. But a penalty that makes
+        them worse than hardly any fit does fits noise.
+
+        Parameters
+        ----------
+        penalties : ndarray, shape (Q,)
+            Relative, increasing.
+        errors : ndarray, shape (Q,)
+            Of the fit.
+        least : int
+            Place of the smallest penalty allowed: that the errors of the fit ask for.
+
+        Returns
+        -------
+        int
+            Place of the penalty with the least corrected error; of equal ones, the largest.
+        """
+        unseen, seen = (np.interp(np.log(penalties), np.log(self.penalties), line) for line in (self.unseen, self.seen))
+        corrected = np.where(unseen <= self.unseen[-1], errors + unseen - seen, np.inf)
+        corrected[:least] = np.inf
+        return len(corrected) - 1 - int(np.argmin(corrected[::-1]))
+
+
+@dataclass(frozen=True)
 class StepErrors:
     """Honest leave-one-out errors of several steps.
 
@@ -118,15 +164,15 @@ class StepErrors:
     weights : ndarray, shape (rows,)
     groups : ndarray of int, shape (rows,)
         Equal for copies of one input, which are one observation for standard errors.
-    penalties : ndarray, shape (moves,)
-        The best penalty of each step, over the mean squared length of a row of centred features.
+    paths : tuple of PenaltyPath or None
+        Of each move; None after a step whose features overflow.
     """
 
     moves: tuple[Move, ...]
     squares: Host
     weights: Host
     groups: NDArray[np.intp]
-    penalties: Host
+    paths: tuple[PenaltyPath | None, ...]
 
     @property
     def errors(self) -> Host:
@@ -159,9 +205,11 @@ class StepErrors:
         return moves[max(rivals, key=lambda place: gains[place][0])]
 
     @property
-    def penalty(self) -> float:
+    def path(self) -> PenaltyPath:
         """That of the chosen step."""
-        return float(self.penalties[self.moves.index(self.chosen)])
+        path = self.paths[self.moves.index(self.chosen)]
+        assert path is not None  # moves whose features overflow are not chosen
+        return path
 
     def gain(self, move: Move, over: Move = NO_STEP) -> tuple[float, float]:
         """Return how much lower the error of one step is than that of another, with the standard error over rows.
@@ -210,22 +258,30 @@ def score_steps(layer: FirstLayer, sample: Sample, metric: Metric, moves: Sequen
     # One penalty for all folds of a step, as in the fit itself; penalties are relative, so folds can be compared.
     order = np.argsort(np.concatenate([np.flatnonzero(scored) for _, scored in folds]), kind="stable")
 
-    def best_of(move: Move) -> tuple[Host, float]:
+    def best_of(move: Move) -> tuple[Host, PenaltyPath]:
         if move.scale == 0:
             scores = _scores(layer, sample, sample.fit_rows)
-            return np.asarray(scores.squares[scores.best]), float(scores.penalties[scores.best])
-        parts = []
-        for (seen, scored), gradient in zip(folds, gradients, strict=True):
-            parts.append(_scores(_stepped(layer, gradient, sample, seen, metric, move, n_steps), sample, scored))
-        scores = _joined(parts)
-        return np.asarray(scores.squares[scores.best][order]), float(scores.penalties[scores.best])
+            return np.asarray(scores.squares[scores.best]), PenaltyPath(scores.penalties, scores.errors, scores.errors)
+        unseen, seen = [], []
+        for k, ((rows, scored), gradient) in enumerate(zip(folds, gradients, strict=True)):
+            stepped = _stepped(layer, gradient, sample, rows, metric, move, n_steps)
+            # The next fold, if there is one that the step has seen: so every row is scored once in either way.
+            _, met = folds[(k + 1) % len(folds)]
+            both = _scores(stepped, sample, scored | met)
+            place = np.flatnonzero(scored | met)
+            unseen.append(both.of(scored[place]))
+            seen.append(both.of(met[place]))
+        scores = _joined(unseen)
+        path = PenaltyPath(scores.penalties, scores.errors, _joined(seen).errors)
+        return np.asarray(scores.squares[scores.best][order]), path
 
-    squares, penalties = np.full((len(moves), len(order)), np.inf), np.full(len(moves), np.nan)
+    squares = np.full((len(moves), len(order)), np.inf)
+    paths: list[PenaltyPath | None] = [None] * len(moves)
     for place, move in enumerate(moves):
         with suppress(OutOfRange):
-            squares[place], penalties[place] = best_of(move)
+            squares[place], paths[place] = best_of(move)
     rows = sample.fit_rows
-    return StepErrors(tuple(moves), squares, sample.weights[rows], sample.copies.group[rows], penalties)
+    return StepErrors(tuple(moves), squares, sample.weights[rows], sample.copies.group[rows], tuple(paths))
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:

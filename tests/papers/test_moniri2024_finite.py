@@ -64,7 +64,7 @@ def test_test_error_is_the_derivative_of_the_training_loss(residual, dressed):
 def _dressed_trace(problem: Problem) -> float:
     """The bulk after the step by brute force: Gauss-Hermite in kappa, a and u."""
     step = step_statistics(problem, problem.d, problem.width, problem.n_step)
-    added = step.bulk + step.norm_slope * step.initial_overlap
+    added = step.bulk + step.fluctuations.norm_slope[0] * step.initial_overlap
     z, w = np.polynomial.hermite_e.hermegauss(60)
     w = w / w.sum()
     kappa, a, u = z[:, None, None], z[None, :, None], z[None, None, :]

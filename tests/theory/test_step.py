@@ -64,7 +64,7 @@ def test_spike_alignment_and_bulk_match_a_real_step(changes):
         slope = projection @ readout / (readout @ readout)
         curvature = np.polyfit(readout**2, rest, 1)[0] if problem.readout.kind == "gaussian" else rest.mean() - 1
         measured.append([v @ beta, norm, slope, curvature])
-    tilted = theory.bulk + theory.norm_slope * theory.initial_overlap
+    tilted = theory.bulk + theory.fluctuations.norm_slope[0] * theory.initial_overlap
     constant = (1 + theory.drift) ** 2 + theory.bulk - 1
     expected = [
         theory.alignment,
@@ -115,13 +115,14 @@ def test_row_norms_fluctuate_and_follow_the_projection_as_predicted(
         gains.append(problem.d * np.mean(offset**2))
         fitted = slope / gains[-1] * offset
         variances.append(problem.d * np.var(rest - fitted))
-    expected_gain = 1 + sum(theory.projection_variance) + theory.spike_variance
-    covariance = sum(theory.norm_covariance)
+    law = theory.fluctuations
+    expected_gain = sum(law.projection_variance) + law.spike_variance
+    covariance = sum(law.covariance)
     for values, expected, allowance in (
         (gains, expected_gain, 0.05),
         (slopes, covariance, 0.05),
         # The norm follows <w(0), v> and the initial length, of which the projection tells only a part.
-        (variances, sum(theory.norm_variance) + theory.norm_slope**2 - covariance**2 / expected_gain, beyond),
+        (variances, sum(law.norm_variance) + sum(law.norm_slope) ** 2 - covariance**2 / expected_gain, beyond),
     ):
         error = np.std(values, ddof=1) / math.sqrt(len(values))
         assert abs(np.mean(values) - expected) < 4 * error + allowance * abs(expected), (

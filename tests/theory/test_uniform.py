@@ -102,8 +102,9 @@ def solution_of(problem, *, bulk="structured", **changes):
 @pytest.mark.parametrize("readout", ["constant", {0.5: 0.5, 2.0: 0.5}])
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_joint_fit_is_one_least_squares_problem(activation, readout):
-    # All unknowns at once: the means, and every group's overlap with every special direction. The covariance of a row
-    # off the spike, given its projection on it, has no component along the spike.
+    # All unknowns at once: the means, and every group's overlap with every special direction. A projection is the sum
+    # of the row's component along the spike and of a part that is not due to the row; given the sum, what is left is
+    # the conditional covariance, of which inputs off the spike feel what is off the spike.
     problem = BASE.replace(activation=activation, readout=readout, teacher="tanh(x) + 0.5*H2")
     tables, solved = solution_of(problem, shrinkage=1.0)
     features, bulk, point = tables.features, tables.bulk, solved.point
@@ -112,11 +113,12 @@ def test_joint_fit_is_one_least_squares_problem(activation, readout):
     special = len(bulk.spike)
     overlaps = []
     for group, variance in enumerate(bulk.special_profile):
-        along = np.sqrt(variance) * bulk.spike
-        free = np.eye(special) - np.outer(along, along) / (along @ along)
-        root = np.sqrt(density[group] * variance)[:, None] * free
+        along = np.append(np.sqrt(variance) * bulk.spike, np.sqrt(bulk.untold[group]))
+        free = np.eye(special + 1) - np.outer(along, along) / (along @ along)
+        root = np.sqrt(density[group] * variance)[:, None] * free[:-1]
+        root -= np.outer(bulk.spike, bulk.spike @ root)
         overlaps.append(np.column_stack([means[group] * bulk.pull[group], root]))
-    along_spike = np.zeros((len(half_weight), len(density), 1 + special))
+    along_spike = np.zeros((len(half_weight), len(density), 2 + special))
     along_spike[..., 0] = features.mean.T * means
     off_spike = np.einsum("gk,gsu->ksgu", features.slope, overlaps)
     # What all neurons see of an input's length, and the teacher does not.

@@ -78,6 +78,9 @@ class Bulk:
     pull : ndarray, shape (groups, special)
         Mean components of a group's normalised rows there, which follow their projection on the spike; orthogonal to
         the spike.
+    untold : ndarray, shape (groups,)
+        Variance of the part of a projection that is not due to the row's own component along the spike, in units of
+        the mean variance of all directions.
     """
 
     share: Array
@@ -86,12 +89,13 @@ class Bulk:
     spike: Array
     special_profile: Array
     pull: Array
+    untold: Array
 
 
 def isotropic(groups: int) -> Bulk:
     """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
     one, column = np.ones(1), np.ones((groups, 1))
-    return Bulk(one, column, one, 0 * one, column, 0 * column)
+    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups))
 
 
 def bulk_law(
@@ -142,7 +146,8 @@ def bulk_law(
         k, rest = step.curvature, (step.bulk - linear_variance) * samples.diagonal(square)
         variance = np.stack([1 + rest[0] * a_square, 2 * k * a + rest[1] * a_square, (k**2 + rest[2]) * a_square])
     moments = samples.moments()
-    variance /= moments[:3] @ variance
+    mean_variance = moments[:3] @ variance
+    variance /= mean_variance
     felt = (np.abs(variance[1:]) > _LEAST).any(axis=0)
     if problem.readout.kind == "gaussian":
         # What is beyond 2.5 standard deviations is too rare to be felt.
@@ -162,7 +167,7 @@ def bulk_law(
         regression = spike * special_profile
         regression /= (regression @ spike)[:, None]
         pull = (groups.offset / np.sqrt(groups.variance))[:, None] * (regression - spike)
-    return Bulk(share, profile, teacher, spike, special_profile, pull)
+    return Bulk(share, profile, teacher, spike, special_profile, pull, groups.untold / mean_variance)
 
 
 def _poles(variance: Array, readout: Array, moments: Array, refine: int) -> tuple[Complex, Array]:

@@ -12,7 +12,9 @@ decides the norm and is told by neither: then it has nodes of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Literal
 
@@ -23,19 +25,28 @@ from gradstep.gaussian import trapezoidal_rule
 from gradstep.problem import Readout
 from gradstep.theory.step import StepStatistics
 
-__all__ = ["Groups", "RowLaw", "neuron_groups"]
+__all__ = ["UNRESOLVED", "Groups", "RowLaw", "neuron_groups"]
 
 #: Law of the first layer's rows: the network's, or that of spiked random features (Cui et al. 2024).
 RowLaw = Literal["network", "isotropic"]
 
+Array = NDArray[np.float64]
+_Values = Array | float
+
 _PROJECTION_NODES = 3
+#: Least squared norm over its mean: at a handful of samples or dimensions the leading order may exceed the norm itself.
+_LEAST_NORM = 0.1
 #: Standard deviations of a Gaussian readout that are covered; what is beyond changes errors by about 1e-8.
 _READOUT_RANGE = 5.75
 #: The same where each costs most.
 _LETTER_RANGE = 4.5
-#: What a readout adds to the norm by its square, times the power 3/2 of its variance given the projection, from which
-#: it is resolved: below, errors are off by about half a per cent at most.
-_UNTOLD = 0.005
+#: What a readout adds to the norm by its square, times the power 3/2 of its variance given the projection. Below the
+#: first value the projection is enough, and errors are off by about half a per cent at most; above the second the
+#: readout has nodes of its own. Between them a growing share of the neurons has: predictions must not jump where a
+#: search over the step passes by.
+_UNTOLD = (0.0035, 0.007)
+#: Stands for an infinite variance.
+UNRESOLVED = 1e8
 
 
 @dataclass(frozen=True)
@@ -55,8 +66,12 @@ class Groups:
     readout_square : ndarray, shape (groups,)
         Mean squared readout weight of the group, over that of all.
     offset : ndarray, shape (groups,)
-        ``s'`` less its mean given the readout, without what its spike has of it; zero where the readout is not resolved
-        (Gaussian law, if the projection tells it or it changes no norm).
+        Part of ``s'`` that is due to the row's own component along ``v``, as far as ``s'`` tells it at a given
+        readout; zero where the readout is not resolved (Gaussian law, if the projection tells it or it changes no
+        norm).
+    untold : ndarray, shape (groups,)
+        ``d`` times the variance of the part of ``s'`` that is not due to that component: the spike follows the length
+        of the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` tells nothing of the row.
     """
 
     weight: NDArray[np.float64]
@@ -65,6 +80,7 @@ class Groups:
     readout: NDArray[np.float64]
     readout_square: NDArray[np.float64]
     offset: NDArray[np.float64]
+    untold: NDArray[np.float64]
 
     @cached_property
     def resolved(self) -> bool:
@@ -146,101 +162,159 @@ def neuron_groups(
     nodes in ``s'`` for each value of a finite vocabulary, or each node of a Gaussian readout that ``s'`` does not tell;
     the full Gaussian law of ``s'`` for one that it tells; and two nodes in ``c`` given ``s'``. This project.
     """
-    total_spike = step.spike + step.initial_overlap
-
-    def projection_variance(a2: NDArray[np.float64] | float, a: NDArray[np.float64] | float) -> NDArray[np.float64]:
-        if rows == "isotropic":
-            return np.asarray(((1 + step.drift * np.asarray(a)) ** 2 + step.bulk * np.asarray(a2)) / d)
-        first, second = step.projection_variance
-        return np.asarray((1 + first * np.asarray(a) + (second + step.spike_variance) * np.asarray(a2)) / d)
-
-    # The bulk's own variance along v is felt only where the spike is large: take it at the part of E a^2 that the spike
-    # explains.
-    spread = projection_variance(total_spike**2 / (total_spike**2 + 1 / d), 0.0)
-    untold = float(spread / (total_spike**2 + spread)) ** 1.5 * (step.bulk + step.drift**2)
-    letters: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     if readout.kind == "vocabulary":
         letters = np.asarray(readout.values), np.asarray(readout.weights)
-    elif untold > _UNTOLD:
-        letters = _letters(abs(step.drift) + float(np.sqrt(step.bulk)), refine)
-    if letters is not None:
-        a = np.repeat(letters[0], _PROJECTION_NODES)
-        z, z_weight = _hermite_rule(_PROJECTION_NODES)
-        offset = np.tile(z, len(letters[0])) * np.sqrt(projection_variance(a**2, a))
-        weight = (letters[1][:, None] * z_weight).ravel()
-        projection = total_spike * a + offset
-        a_mean, a_square = a, a**2
-        # E[a^k (s' - a s) | s'] drive the part of the norm that follows the projection.
-        a_offset, a2_offset, a3_offset = a * offset, a**2 * offset, a**3 * offset
-        a_variance = np.zeros_like(a)
-    else:
-        z, weight = _readout_rule(abs(total_spike) + float(np.sqrt(step.bulk)) + d**-0.5, refine)
-        projection = z * np.sqrt(total_spike**2 + spread)
-        offset = np.zeros_like(projection)
-        share = total_spike / (total_spike**2 + spread)
-        a_variance = np.broadcast_to(spread / (total_spike**2 + spread), projection.shape)
-        a_mean = share * projection
-        a_square = a_mean**2 + a_variance
-        offset_mean = projection - total_spike * a_mean
-        a_offset = a_mean * offset_mean - total_spike * a_variance
-        a2_offset = a_square * offset_mean - 2 * total_spike * a_mean * a_variance
-        a3_offset = a_mean**3 * offset_mean
-    mean = (1 + step.drift * a_mean) ** 2 + step.bulk * a_square
-    floor = 0.1 * mean
+        return _groups_of_letters(step, letters, d, odd=odd, rows=rows, scale=readout.second_moment)
+    total_spike = step.spike + step.initial_overlap
+    # The bulk's own variance along v is felt only where the spike is large: take it at the part of E a^2 that the spike
+    # explains.
+    spread = float(_projection_variance(step, d, rows, 0.0, total_spike**2 / (total_spike**2 + 1 / d)))
+    untold = (spread / (total_spike**2 + spread)) ** 1.5 * (step.bulk + step.drift**2)
+    share = _smooth_step(math.log(max(untold, 1e-300) / _UNTOLD[0]) / math.log(_UNTOLD[1] / _UNTOLD[0]))
+    parts = []
+    if share < 1:
+        parts.append((1 - share, _groups_of_projections(step, spread, d, odd=odd, rows=rows, refine=refine)))
+    if share > 0:
+        letters = _letters(abs(step.drift) + math.sqrt(step.bulk), refine)
+        parts.append((share, _groups_of_letters(step, letters, d, odd=odd, rows=rows)))
+    return _mixture(parts)
+
+
+def _smooth_step(x: float) -> float:
+    """Return a rise from zero at zero to one at one with a continuous slope."""
+    x = min(max(x, 0.0), 1.0)
+    return x * x * (3 - 2 * x)
+
+
+def _mixture(parts: Sequence[tuple[float, Groups]]) -> Groups:
+    """Return the groups of neurons of which given shares are described by given groups."""
+    if len(parts) == 1:
+        return parts[0][1]
+    weight = np.concatenate([share * groups.weight for share, groups in parts])
+    rest = (np.concatenate([getattr(groups, f.name) for _, groups in parts]) for f in fields(Groups)[1:])
+    return Groups(weight, *rest)
+
+
+def _projection_variance(step: StepStatistics, d: float, rows: RowLaw, a: _Values, a_square: _Values) -> Array:
+    """Return the variance of ``s'`` without what it has of its spike's mean, from the means of ``a`` and ``a^2``."""
+    a, a_square = np.asarray(a), np.asarray(a_square)
+    if rows == "isotropic":
+        return np.asarray((1 + 2 * step.drift * a + (step.drift**2 + step.bulk) * a_square) / d)
+    law = step.fluctuations
+    constant, first, second = law.projection_variance
+    return np.asarray((constant + first * a + (second + law.spike_variance) * a_square) / d)
+
+
+def _groups_of_letters(
+    step: StepStatistics, letters: tuple[Array, Array], d: float, *, odd: bool, rows: RowLaw, scale: float = 1.0
+) -> Groups:
+    """Return the groups of a readout with given values and proportions, of mean square `scale`."""
+    z, z_weight = _hermite_rule(_PROJECTION_NODES)
+    a = np.repeat(letters[0], _PROJECTION_NODES)
+    weight = (letters[1][:, None] * z_weight).ravel()
+    variance = _projection_variance(step, d, rows, a, a**2)
+    offset = np.tile(z, len(letters[0])) * np.sqrt(variance)
+    projection = (step.spike + step.initial_overlap) * a + offset
+    mean, deviation = _mean_norm(step, a, a**2), np.zeros_like(a)
+    untold = np.zeros_like(a)
     if rows == "network":
-        spread_of_projection = d * projection_variance(a_square, a_mean)
-        one, two, three = step.norm_covariance
-        covariance = a_mean * (one + a_mean * (two + a_mean * three))
-        # An initial output of order one tilts every row towards v before the step.
-        mean = mean + step.norm_slope * step.initial_overlap * a_square
-        mean = mean + (one * a_offset + two * a2_offset + three * a3_offset) / spread_of_projection
+        law = step.fluctuations
+        covariance = _polynomial(law.covariance, a) * a
+        floor = _LEAST_NORM * mean
+        mean = np.maximum(mean + _tilt(step, a, a**2) + covariance * offset / (d * variance), floor)
         # The norm follows <w(0), v> and the initial length, of which s' tells only a part.
-        independent = (
-            sum(c * a_square ** (k // 2) * a_mean ** (k % 2) for k, c in enumerate(step.norm_variance))
-            + step.norm_slope**2 * a_square
-            - covariance**2 / spread_of_projection
-        ) / d
-        # Given s', the readout is uncertain by its variance and the offset moves against it.
-        slope = (
-            2 * step.bulk * a_mean
-            + 2 * step.drift * (1 + step.drift * a_mean)
-            - total_spike * covariance / spread_of_projection
+        independent = _norm_variance(step, a, a**2) - covariance**2 / (d * variance)
+        deviation = np.sqrt(np.maximum(independent, 0.0) / d)
+        untold = law.spike_variance * a**2
+        offset = offset * (1 - untold / (d * variance))
+    if odd and len(letters[0]) > 1:
+        # Merge opposite letters, whose features differ by a sign only.
+        flip = np.sign(np.where(a == 0, 1.0, a))
+        projection, a, offset = flip * projection, flip * a, flip * offset
+        keys = np.stack([np.round(projection, 14), np.round(mean, 14), np.round(deviation, 14)])
+        _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        merged = np.asarray(np.bincount(inverse.ravel(), weights=weight), dtype=np.float64)
+        projection, mean, deviation = projection[first], mean[first], deviation[first]
+        # Without a step letters of different sizes are alike.
+        a, a_square, offset, untold = (
+            np.bincount(inverse.ravel(), weights=weight * value) / merged for value in (a, a**2, offset, untold)
         )
-        # The spike's own part of the projection tells nothing of the row's direction.
-        offset = offset * (1 - step.spike_variance * a_square / spread_of_projection)
-        # At a handful of samples or dimensions the leading order may exceed the norm itself.
-        mean = np.maximum(mean, floor)
-        deviation = np.sqrt(np.maximum(independent, 0.0) + slope**2 * a_variance)
+        weight = merged
     else:
-        deviation = np.zeros_like(mean)
+        a_square = a**2
+    return _with_norms(weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, untold)
+
+
+def _groups_of_projections(
+    step: StepStatistics, spread: float, d: float, *, odd: bool, rows: RowLaw, refine: int
+) -> Groups:
+    """Return the groups of a Gaussian readout that ``s'`` tells; `spread` is the variance of ``s'`` at a readout."""
+    total_spike = step.spike + step.initial_overlap
+    z, weight = _readout_rule(abs(total_spike) + math.sqrt(step.bulk) + d**-0.5, refine)
+    projection = z * math.sqrt(total_spike**2 + spread)
     if odd:
-        if letters is None:
-            keep = projection > 0
-            weight, projection = 2 * weight[keep], projection[keep]
-            mean, deviation, a_mean, a_square = mean[keep], deviation[keep], a_mean[keep], a_square[keep]
-            offset = offset[keep]
-        elif len(letters[0]) > 1:
-            # Merge opposite letters, whose features differ by a sign only.
-            flip = np.sign(np.where(a_mean == 0, 1.0, a_mean))
-            projection, a_mean, offset = flip * projection, flip * a_mean, flip * offset
-            keys = np.stack([np.round(projection, 14), np.round(mean, 14), np.round(deviation, 14)])
-            _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-            merged = np.asarray(np.bincount(inverse.ravel(), weights=weight), dtype=np.float64)
-            projection, mean, deviation = projection[first], mean[first], deviation[first]
-            # Without a step letters of different sizes are alike.
-            a_mean, a_square, offset = (
-                np.bincount(inverse.ravel(), weights=weight * value) / merged for value in (a_mean, a_square, offset)
-            )
-            weight = merged
-    deviation = np.minimum(deviation, 0.9 * mean)
-    relative, square = a_mean / np.sqrt(readout.second_moment), a_square / readout.second_moment
+        projection, weight = projection[z > 0], 2 * weight[z > 0]
+    share = total_spike / (total_spike**2 + spread)
+    a_variance = spread / (total_spike**2 + spread)
+    a = share * projection
+    a_square = a**2 + a_variance
+    mean, deviation = _mean_norm(step, a, a_square), np.zeros_like(a)
+    if rows == "network":
+        law = step.fluctuations
+        variance = d * _projection_variance(step, d, rows, a, a_square)
+        covariance = _polynomial(law.covariance, a) * a
+        # E[a^k (s' - a s) | s'] drive the part of the norm that follows the projection.
+        offset = projection - total_spike * a
+        one, two, three = law.covariance
+        following = one * (a * offset - total_spike * a_variance)
+        following = following + two * (a_square * offset - 2 * total_spike * a * a_variance) + three * a**3 * offset
+        floor = _LEAST_NORM * mean
+        mean = np.maximum(mean + _tilt(step, a, a_square) + following / variance, floor)
+        independent = (_norm_variance(step, a, a_square) - covariance**2 / variance) / d
+        # Given s', the readout is uncertain by its variance and the offset moves against it.
+        slope = 2 * step.bulk * a + 2 * step.drift * (1 + step.drift * a) - total_spike * covariance / variance
+        deviation = np.sqrt(np.maximum(independent, 0.0) + slope**2 * a_variance)
+    return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, np.full_like(a, UNRESOLVED))
+
+
+def _with_norms(
+    weight: Array,
+    projection: Array,
+    mean: Array,
+    deviation: Array,
+    readout: Array,
+    readout_square: Array,
+    offset: Array,
+    untold: Array,
+) -> Groups:
+    """Return two groups for each, whose squared norms are a standard deviation below and above the mean."""
+    deviation = np.minimum(deviation, (1 - _LEAST_NORM) * mean)
     if not np.any(deviation):
-        return Groups(weight, projection, mean, relative, square, offset)
-    return Groups(
-        np.concatenate([weight, weight]) / 2,
-        np.concatenate([projection, projection]),
-        np.concatenate([mean - deviation, mean + deviation]),
-        np.concatenate([relative, relative]),
-        np.concatenate([square, square]),
-        np.concatenate([offset, offset]),
-    )
+        return Groups(weight, projection, mean, readout, readout_square, offset, untold)
+    twice = (np.concatenate([column, column]) for column in (readout, readout_square, offset, untold))
+    norm = np.concatenate([mean - deviation, mean + deviation])
+    return Groups(np.concatenate([weight, weight]) / 2, np.concatenate([projection, projection]), norm, *twice)
+
+
+def _polynomial(coefficients: Sequence[float], a: Array) -> Array:
+    return np.asarray(np.polynomial.polynomial.polyval(a, coefficients))
+
+
+def _mean_norm(step: StepStatistics, a: Array, a_square: Array) -> Array:
+    """Return the mean squared norm of the rest of a row, from the means of ``a`` and ``a^2``."""
+    return (1 + step.drift * a) ** 2 + step.bulk * a_square
+
+
+def _tilt(step: StepStatistics, a: Array, a_square: Array) -> Array:
+    """Return what an initial output of order one adds to the norm: it tilts every row towards ``v`` before the step."""
+    one, two = step.fluctuations.norm_slope
+    return step.initial_overlap * (one + two * a) * a_square
+
+
+def _norm_variance(step: StepStatistics, a: Array, a_square: Array) -> Array:
+    """Return ``d`` times the variance of the squared norm."""
+    law = step.fluctuations
+    one, two = law.norm_slope
+    powers = (a_square ** (k // 2) * a ** (k % 2) for k in range(len(law.norm_variance)))
+    across = sum(c * power for c, power in zip(law.norm_variance, powers, strict=True))
+    return np.asarray(across + a_square * (one + two * a) ** 2)

@@ -95,8 +95,9 @@ class UniformSolution(NamedTuple):
     weight_field : ndarray, shape (batch, groups)
         ``(N_g A_g)^1/2`` times a neuron's mean weight. It differs along the readout at initialisation, where the bulk
         is smaller.
-    free_overlap : ndarray, shape (batch, special, groups)
-        Overlaps of the groups with the special directions beyond what follows the means, over ``D_j^1/2``.
+    free_overlap : ndarray, shape (batch, special, groups) or (batch, special + 1, groups)
+        Overlaps of the groups with the special directions beyond what follows the means, over ``D_j^1/2``; of a joint
+        fit also with the part of the projections that is not due to the rows.
     conditional_error : ndarray, shape (batch, nodes)
         ``E[(y - f_hat)^2 | kappa]``.
     point : Leverage
@@ -163,7 +164,10 @@ def _penalised(rows: Array, values: Array, root: Array, target: Array) -> Array:
 
 
 class _Fit(NamedTuple):
-    """Unknowns of the means, overlaps of the groups with the special directions, their free part over ``D_j^1/2``."""
+    """Unknowns of the means, overlaps of the groups with the special directions, their free part over ``D_j^1/2``.
+
+    A joint fit has one more free part, that of the projections which is not due to the rows.
+    """
 
     unknowns: Array
     overlap: Array
@@ -211,6 +215,7 @@ def _joint_fit(
     root: Array,
     inverse: Array,
     spread: Array,
+    point: Leverage,
     bulk: Bulk,
     preset: Array | None,
 ) -> _Fit:
@@ -218,8 +223,9 @@ def _joint_fit(
 
     In special direction ``j`` the rows, weighed by the fit, overlap with the inputs by ``P_j m + D_j^1/2 f_j``
     (groups): the pull times the means ``m = spread @ unknowns``, and a rest that is free at the price ``f_j^2``. But
-    ``sum_j spike_j D_j^1/2 f_j = 0``: beyond its projection a row has no component along the spike. At given means a
-    multiplier ``mu`` of this constraint leaves each direction alone,
+    ``sum_j spike_j D_j^1/2 f_j + y = 0``: a row's projection on the spike is given, and what is left is shared by the
+    row's component along the spike and by the part ``y`` of the projection that is not due to the row, of the variance
+    `untold` of the bulk. At given means a multiplier ``mu`` of this constraint leaves each direction alone,
 
         (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu - V1 P_j m),
 
@@ -242,16 +248,26 @@ def _joint_fit(
     # a multiplier makes is the constraint of a mean, transposed: `inverse` is symmetric, the pull orthogonal to the
     # spike.
     constraint, of_multiplier = (np.vecmat(along.mT, part.swapaxes(1, 2)) for part in (free, by_multiplier))
-    multiplier = solved(of_multiplier, constraint)
+    # The part of a projection that is not due to the row adds y = U l to the sum of the constraint, at the price l^T U
+    # l. The row's component along the spike is then -y, which no input off the spike feels, so that mu = (I - V1 U) l.
+    untold = point.density * bulk.untold
+    felt = identity(groups) - point.linear_gain * untold[:, None]
+    of_price = of_multiplier @ felt
+    of_price += untold[..., None] * identity(groups)
+    price = solved(of_price, constraint)
+    multiplier = felt @ price
     downwards = np.vecmat(ratio.mT, free.swapaxes(1, 2)) - constraint[..., :groups].mT @ multiplier
     downwards = spread.mT @ downwards
     factor = cholesky(identity(groups) - downwards[..., :groups] @ spread)
     target = solved(factor, downwards[..., groups:])[..., 0]
     unknowns = _penalised(spikes, values, factor.mT, target)
     mean = np.matvec(spread, unknowns)
-    point = np.concatenate([mean, np.ones((batch, 1))], axis=1)
-    rest = np.matvec(free, point[:, None]) - np.matvec(by_multiplier, np.matvec(multiplier, point)[:, None])
-    return _Fit(unknowns, pull * (mean if preset is None else mean + preset)[:, None] + root * rest, rest)
+    state = np.concatenate([mean, np.ones((batch, 1))], axis=1)
+    rest = np.matvec(free, state[:, None]) - np.matvec(by_multiplier, np.matvec(multiplier, state)[:, None])
+    overlap = pull * (mean if preset is None else mean + preset)[:, None] + root * rest
+    overlap -= bulk.spike[..., None] * np.vecmat(bulk.spike, overlap)[:, None]
+    not_of_rows = np.sqrt(untold) * np.matvec(price, state)
+    return _Fit(unknowns, overlap, np.concatenate([rest, not_of_rows[:, None]], axis=1))
 
 
 # Extreme members leave the range of numbers on the way: what then means nothing is told by the residual and the errors.
@@ -333,7 +349,7 @@ def solve(
         if tables.joint:
             level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None]
             inverse = undamped(tables.leverage_table, root, sample_weight, point.linear_gain)
-            unknowns, overlap, free = _joint_fit(spikes, values, level, root, inverse, spread, bulk, fixed)
+            unknowns, overlap, free = _joint_fit(spikes, values, level, root, inverse, spread, point, bulk, fixed)
         else:
             slopes = (sample_half[:, None] * features.slope).mT
             unknowns, overlap, free = _separate_fit(

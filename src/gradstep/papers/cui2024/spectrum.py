@@ -58,7 +58,10 @@ def spectral_law(
     """
     one = np.ones(1)
     table = conditional_features(
-        scalar_function(sigma), scalar_function(sigma_star), Groups(one, r * one, c * one, one, one, 0 * one), gamma
+        scalar_function(sigma),
+        scalar_function(sigma_star),
+        Groups(one, r * one, c * one, one, one, 0 * one, 0 * one),
+        gamma,
     )
     equations = FeatureEquations(
         table.kappa, table.mean, table.slope, table.variance, table.weight, beta * one, 1.0, float(alpha)

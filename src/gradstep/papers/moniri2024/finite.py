@@ -174,7 +174,7 @@ def _errors(problem: Problem, step: StepStatistics, dressed: bool, order: int) -
         loss, slope = initial, initial_slope
     else:
         # A row tilted towards the spike before the step changes its norm by it.
-        added = step.bulk + (step.norm_slope * step.initial_overlap if dressed else 0.0)
+        added = step.bulk + (step.fluctuations.norm_slope[0] * step.initial_overlap if dressed else 0.0)
         smooth = _smoothed_features(problem.activation, step.spike, added, order)
         c_1, nonlinear, product = student.linear, student.nonlinear_second_moment, 0.0
         if dressed:
@@ -234,7 +234,7 @@ def _spikes(
     C = np.zeros((size + 3, size + 4))
     C[:size, :size] = smooth.table
     C[size, 0] = c_2 * math.sqrt(2 / d)
-    C[0, size] = c_2 * math.sqrt(step.norm_variance[0] / d)
+    C[0, size] = c_2 * math.sqrt(step.fluctuations.norm_variance[0] / d)
     j = np.zeros(size + 3)
     j[:size] = target * gamma ** np.arange(size)
     is_linear = np.zeros(size + 3, dtype=bool)
@@ -248,9 +248,9 @@ def _spikes(
     C[[0, 2, 1, size + 1], size + 1] = scale * np.array([1, math.sqrt(2), m * gamma**2, m * gamma * across])
     C[[size + 2, 1, size + 1], size + 2] = scale * np.array([1, m * gamma * across, m * across**2])
     gaussian_moments = [1, 0, 1, 0, 3]  # of the readout
-    C[0, size] = c_2 * math.sqrt(np.dot(step.norm_variance, gaussian_moments) / d)
-    C[0, size + 1] += c_2 * step.norm_slope / math.sqrt(d)
-    C[1, size + 3] = smooth.linear * math.sqrt(step.bulk * step.projection_gain / d)
+    C[0, size] = c_2 * math.sqrt(np.dot(step.fluctuations.norm_variance, gaussian_moments) / d)
+    C[0, size + 1] += c_2 * step.fluctuations.norm_slope[0] / math.sqrt(d)
+    C[1, size + 3] = smooth.linear * math.sqrt(step.bulk * step.fluctuations.sample_gain / d)
     return C, j, is_linear
 
 

@@ -33,8 +33,8 @@ _ROUNDING = 1e-6
 #: have a quarter of it as a rule; after a step so strong that the features are steep one table has as much.
 _REMEMBERED = 2.0**26
 #: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps;
-#: bytes of all that is smaller.
-_ARRAYS, _SMALL = 10, 2.0**14
+#: arrays over groups and special directions; bytes of all that is smaller.
+_BY_NODE, _BY_DIRECTION, _SMALL = 10, 4, 2.0**14
 #: Members of a batch solved together; larger batches gain nothing.
 _BATCH = 256
 #: Numbers in the largest stack of matrices: a megabyte, so that a stack is still in the cache when it is used next.
@@ -62,8 +62,10 @@ class _Prepared:
 
     @property
     def memory(self) -> float:
-        """Bytes that the tables take."""
-        return _ARRAYS * self.tables.features.mean.nbytes + _SMALL
+        """Bytes that the tables take, about and at most."""
+        features, special = self.tables.features.mean, self.tables.bulk.special_profile
+        by_node = _BY_NODE * features.nbytes + special.shape[1] * features.shape[1] * features.itemsize
+        return by_node + _BY_DIRECTION * special.nbytes + _SMALL
 
 
 class _Waiting(NamedTuple):

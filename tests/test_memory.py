@@ -117,6 +117,6 @@ def test_a_batch_holds_few_tables_at_a_time(monkeypatch):
     assert found == pytest.approx(expected, rel=1e-9)
     assert len(waited) > 4
     assert sum(waited) > 15 * size
-    # What is kept, what waits, and what the solver works with.
-    assert peak < 4 * most
+    # What is kept, what waits, and what the solver works with; all together would take 14 times as much.
+    assert peak < 7 * most
     assert predict_module._prepared.cache_info().held <= most

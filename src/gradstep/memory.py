@@ -23,7 +23,7 @@ class _Info(NamedTuple):
     hits: int
     misses: int
     held: float
-    count: int
+    kept: int
 
 
 class Remembered(Generic[_P, _T]):

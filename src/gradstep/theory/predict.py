@@ -60,12 +60,12 @@ class _Prepared:
     kappa: Array
     target: Array
 
-    @property
-    def memory(self) -> float:
-        """Bytes that the tables take, about and at most."""
-        features, special = self.tables.features.mean, self.tables.bulk.special_profile
-        by_node = _BY_NODE * features.nbytes + special.shape[1] * features.shape[1] * features.itemsize
-        return by_node + _BY_DIRECTION * special.nbytes + _SMALL
+
+def _memory(prepared: _Prepared) -> float:
+    """Return the bytes that tables take, about and at most."""
+    (groups, nodes), special = prepared.tables.features.mean.shape, len(prepared.tables.bulk.teacher)
+    numbers = _BY_NODE * groups * nodes + special * (nodes + _BY_DIRECTION * groups)
+    return 8.0 * numbers + _SMALL
 
 
 class _Waiting(NamedTuple):
@@ -74,7 +74,7 @@ class _Waiting(NamedTuple):
     `share` is the probability of the constant.
     """
 
-    index: int
+    problem: int
     place: int
     share: float
     prepared: _Prepared
@@ -164,7 +164,7 @@ def predict_many(
             prepared = _prepared(bare, *models, refine, constant)
             waiting.append(_Waiting(index, place, share, prepared))
             if id(prepared) not in held:
-                held[id(prepared)] = prepared.memory
+                held[id(prepared)] = _memory(prepared)
                 if sum(held.values()) > _REMEMBERED:
                     _solve_all(problems, waiting, results)
                     waiting.clear()
@@ -185,9 +185,9 @@ def _solve_all(
         size = _batch_size(members[0].prepared)
         for start in range(0, len(members), size):
             batch = members[start : start + size]
-            solved = _solve([problems[member.index] for member in batch], [member.prepared for member in batch])
+            solved = _solve([problems[member.problem] for member in batch], [member.prepared for member in batch])
             for member, prediction in zip(batch, solved, strict=True):
-                results.setdefault(member.index, {})[member.place] = member.share, prediction
+                results.setdefault(member.problem, {})[member.place] = member.share, prediction
 
 
 def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
@@ -217,7 +217,7 @@ def _without_fit(problem: Problem) -> Problem:
     return bare
 
 
-@remembered(_REMEMBERED, lambda prepared: prepared.memory)
+@remembered(_REMEMBERED, _memory)
 def _prepared(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: int, constant: float | None = None
 ) -> _Prepared:

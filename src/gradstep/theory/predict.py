@@ -65,7 +65,7 @@ def _memory(prepared: _Prepared) -> float:
     """Return the bytes that tables take, about and at most."""
     (groups, nodes), special = prepared.tables.features.mean.shape, len(prepared.tables.bulk.teacher)
     numbers = _BY_NODE * groups * nodes + special * (nodes + _BY_DIRECTION * groups)
-    return 8.0 * numbers + _SMALL
+    return float(8 * numbers + _SMALL)
 
 
 class _Waiting(NamedTuple):

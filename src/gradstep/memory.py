@@ -1,11 +1,91 @@
-"""Whether arrays can be held in memory, before any work."""
+"""Memory: whether arrays can be held before any work, and how much of it results may keep afterwards."""
 
 from __future__ import annotations
 
 import math
 import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, NamedTuple, ParamSpec, TypeVar
 
 from gradstep.errors import InvalidInput
+
+__all__ = ["Remembered", "check_fits", "remembered"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class _Info(NamedTuple):
+    """What a `Remembered` function has found and keeps; `held` in bytes."""
+
+    hits: int
+    misses: int
+    held: float
+    kept: int
+
+
+class Remembered(Generic[_P, _T]):
+    """A function that keeps its results up to so many bytes together: see `remembered`."""
+
+    def __init__(self, function: Callable[_P, _T], most: float, size: Callable[[_T], float]) -> None:
+        self._function, self._most, self._size = function, most, size
+        self._lock = threading.Lock()
+        self.cache_clear()
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        key = (args, *sorted(kwargs.items()))
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None:
+                self._hits += 1
+                self._known.move_to_end(key)
+                return known[0]
+            self._misses += 1
+        value = self._function(*args, **kwargs)
+        size = self._size(value)
+        with self._lock:
+            # Another thread may have found the same meanwhile.
+            if size <= self._most and key not in self._known:
+                self._known[key] = value, size
+                self._held += size
+            while self._held > self._most:
+                _, (_, forgotten) = self._known.popitem(last=False)
+                self._held -= forgotten
+        return value
+
+    def cache_clear(self) -> None:
+        """Forget all results."""
+        with self._lock:
+            self._known: OrderedDict[Hashable, tuple[_T, float]] = OrderedDict()
+            self._hits = self._misses = 0
+            self._held = 0.0
+
+    def cache_info(self) -> _Info:
+        """Return how often a result was known, how often not, and what is kept."""
+        with self._lock:
+            return _Info(self._hits, self._misses, self._held, len(self._known))
+
+
+def remembered(most: float, size: Callable[[_T], float]) -> Callable[[Callable[_P, _T]], Remembered[_P, _T]]:
+    """Let a function keep its results for the same arguments to come; the least recently used are forgotten first.
+
+    Unlike `functools.lru_cache` it bounds their memory, not their number: results may differ a thousandfold in size.
+
+    Parameters
+    ----------
+    most : float
+        Bytes that all results kept may take together; a larger result is returned and not kept.
+    size : callable
+        Returns the bytes that a result takes.
+
+    Returns
+    -------
+    callable
+        A decorator for functions of hashable arguments.
+    """
+    return lambda function: Remembered(function, most, size)
 
 
 def check_fits(width: int, needed: float, sizes: str) -> None:

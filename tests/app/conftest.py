@@ -61,6 +61,14 @@ class Server:
                 return
             assert time.monotonic() < deadline, "the server goes on computing"
 
+    def memory(self):
+        """Return the bytes that each of the server's processes holds."""
+        held = {}
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                held[process.pid] = process.memory_info().rss
+        return held
+
     def close(self):
         self.process.terminate()
         self.process.wait(20)
@@ -85,10 +93,12 @@ def start_server():
 
 @pytest.fixture(scope="session")
 def server():
-    """Start the server; at the end see that it has said nothing."""
+    """Start the server; at the end see that it has said nothing, and keeps little of what it was asked for."""
     running = Server()
     yield running
+    held = running.memory()
     running.close()
+    assert max(held.values()) < 300 * 2**20
     # The last is what a fuzzer gets for what is no HTTP.
     assert [line for line in running.errors if "Invalid HTTP request" not in line] == []
 

@@ -24,7 +24,7 @@ from gradstep.app.presets import elsewhere, presets
 from gradstep.app.regimes import regime_of, verdict
 from gradstep.app.server import _together, serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
-from gradstep.app.workers import Ended, _Worker
+from gradstep.app.workers import Ended, TooLong, Workers, _Worker
 from gradstep.errors import InvalidInput
 from gradstep.papers.figure import load_figures
 
@@ -359,6 +359,76 @@ def test_simulations_are_bounded_and_end_with_their_reader(server, api):
         with pytest.raises(AssertionError, match="goes on"):
             server.wait_until_idle(0)
     server.wait_until_idle()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a signal that stops a process")
+def test_an_abandoned_curve_does_not_hold_up_the_next(start_server):
+    server = start_server()
+    body = json.dumps({"problem": changed(activation="cos", output_scale="1/sqrt(N)"), "axis": {"name": "eta"}})
+    head = "POST /api/curves HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+    with httpx.Client(base_url=server.address, timeout=60) as client:
+        assert client.post("/api/curves", json=request()).status_code == 200
+        server.wait_until_idle()
+        before = server.used()
+        with socket.create_connection(("127.0.0.1", client.base_url.port)) as asking:
+            asking.sendall(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
+            # Once they are at it, both processes that compute curves stop: no answer will ever come from them.
+            while len(busy := [pid for pid, used in server.used().items() if used > before[pid] + 0.1]) < 2:
+                time.sleep(0.02)
+            for pid in busy:
+                psutil.Process(pid).suspend()
+        assert client.post("/api/curves", json=request()).status_code == 200
+
+
+async def _called(workers, *, work):
+    """Ask for work, and return the task once a process has been called for it."""
+    worker, calling = workers._all[0], asyncio.Event()
+    loop, call = asyncio.get_running_loop(), worker.call
+
+    def called(*arguments):
+        loop.call_soon_threadsafe(calling.set)
+        return call(*arguments)
+
+    worker.call = called
+    task = asyncio.ensure_future(workers.ask(*work))
+    await calling.wait()
+    worker.call = call
+    return task
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a signal that stops a process")
+def test_who_waits_no_more_leaves_a_process_that_answers():
+    work = ("answers:code", {"problems": [DEFAULT], "axis": AXIS})
+
+    async def run():
+        workers = Workers(1)
+        try:
+            first = await workers.ask(*work)
+            process = workers._all[0]._process
+            # One that would have answered in time is kept.
+            (await _called(workers, work=work)).cancel()
+            assert await workers.ask(*work) == first
+            assert workers._all[0]._process is process
+            # One that would not is replaced, and so is one whose time is over.
+            for limit in (20.0, 0.2):
+                workers._limit = limit
+                process = workers._all[0]._process
+                psutil.Process(process.pid).suspend()
+                task = await _called(workers, work=work)
+                if limit == 20.0:
+                    task.cancel()
+                else:
+                    with pytest.raises(TooLong):
+                        await task
+                workers._limit = 20.0
+                assert await workers.ask(*work) == first
+                assert workers._all[0]._process is not process
+                assert not process.is_alive()
+        finally:
+            workers.close()
+
+    with ThreadPoolExecutor(1) as thread:  # the browser's tests leave a loop running in this one
+        thread.submit(lambda: asyncio.run(asyncio.wait_for(run(), 100))).result()
 
 
 # --- what the server refuses ---------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """The server of the page: static files and a small JSON interface, for this machine only.
 
 Every number is computed in a worker process; the event loop only passes messages. What a request may cost is bounded:
-the size of its body, the number of places, the time an answer may take, the requests that may wait, the simulations
-that may run. A request whose sender has gone is dropped, and with it the process that worked for it alone.
+the size of its body, the number of places, the time that it may take to arrive, to be answered and to be read, the
+requests that may wait, the simulations that may run. A request whose sender has gone is dropped, and the process that
+worked for it is replaced unless it finishes within a moment.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gradstep.app.connections import LimitedProtocol
 from gradstep.app.workers import Busy, Ended, Gone, TooLong, Workers
 from gradstep.children import available_cores
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
@@ -239,7 +241,7 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
     cores = available_cores()
     theory = Workers(workers or min(cores, _MOST_THEORY), limit=_CURVE_LIMIT)
     # What takes seconds goes second.
-    studies = Workers(1, niceness=10, waiting=8, limit=_STUDY_LIMIT, disposable=True)
+    studies = Workers(1, niceness=10, waiting=8, limit=_STUDY_LIMIT)
     networks = Workers(_SIMULATIONS, niceness=10, waiting=0, limit=_NETWORK_LIMIT, family=True)
     network_processes = max(1, cores - 1)
     folder = tempfile.TemporaryDirectory(prefix="gradstep-app-")
@@ -370,7 +372,9 @@ class _Announcing(uvicorn.Server):
     """Says so once the page can be reached, and ends what is at work when it is to end."""
 
     def __init__(self, app: Starlette, ready: Callable[[], None]) -> None:
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws="none")
+        config = uvicorn.Config(
+            app, http=LimitedProtocol, ws="none", log_level="warning", access_log=False, timeout_graceful_shutdown=1
+        )
         super().__init__(config)
         self._app, self._ready = app, ready
 

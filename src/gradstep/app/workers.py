@@ -26,7 +26,8 @@ _CONTEXT = get_context("spawn")  # a fork inherits BLAS threads in an unusable s
 _START_LIMIT = 120.0
 
 
-#: Seconds for an answer that nobody waits for any more: a new process costs about as much.
+#: Seconds for an answer that nobody waits for any more: a new process costs about as much, so that what a moving slider
+#: leaves behind is mostly worth waiting for.
 _GRACE = 1.5
 
 
@@ -121,6 +122,11 @@ class _Worker:
                 self._pipe.close()
             self._process = self._pipe = None
 
+    def renew(self) -> None:
+        """End the process, and start the next one, which is ready the sooner."""
+        self.end()
+        self.start()
+
 
 class Workers:
     """Some processes of one kind, each at work for one request at a time.
@@ -134,8 +140,6 @@ class Workers:
         Requests that may wait for a process; beyond, `Busy` is raised.
     limit : float
         Seconds that one answer may take; beyond, the process is ended and `TooLong` raised.
-    disposable : bool
-        Whether a process is ended with the request that it works for; otherwise it finishes first.
     family : bool
         Whether the processes start processes of their own.
     """
@@ -147,7 +151,6 @@ class Workers:
         niceness: int = 0,
         waiting: int = 32,
         limit: float = 20.0,
-        disposable: bool = False,
         family: bool = False,
     ) -> None:
         self._all = [_Worker(niceness, family) for _ in range(count)]
@@ -157,7 +160,7 @@ class Workers:
         for worker in reversed(self._all):
             self._idle.put_nowait(worker)
         self._waiting, self._most_waiting = 0, waiting
-        self._limit, self._disposable = limit, disposable
+        self._limit = limit
         self._retiring: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -183,6 +186,8 @@ class Workers:
     async def ask(self, function: str, *arguments: Any) -> Any:
         """Call a function in a process.
 
+        If the caller is cancelled, the process has a moment to finish, and is then replaced.
+
         Parameters
         ----------
         function : str
@@ -198,25 +203,20 @@ class Workers:
         """
         worker = await self._take()
         answer: asyncio.Future[Any] = self._threaded(worker.ready)
-        unwanted = True
+        # A process that starts serves the next request, if not this one.
+        grace = _START_LIMIT
         try:
             async with asyncio.timeout(_START_LIMIT):
                 await asyncio.shield(answer)
-            answer = self._threaded(worker.call, function, arguments)
+            answer, grace = self._threaded(worker.call, function, arguments), _GRACE
             async with asyncio.timeout(self._limit):
                 _, value = await asyncio.shield(answer)
-            unwanted = False
             return value
         except TimeoutError:
+            grace = 0.0
             raise TooLong from None
-        except asyncio.CancelledError:
-            unwanted = self._disposable
-            raise
-        except Exception as error:
-            unwanted = isinstance(error, Gone)
-            raise
         finally:
-            self._retire(worker, answer, unwanted, _GRACE)
+            self._retire(worker, answer, grace)
 
     async def follow(self, function: str, *arguments: Any) -> AsyncIterator[Any]:
         """Yield what a function yields in a process; the process is ended with the caller.
@@ -229,7 +229,7 @@ class Workers:
         """
         worker = await self._take()
         waiting: asyncio.Future[Any] = self._threaded(worker.ready)
-        unwanted = True
+        ended = False
         try:
             async with asyncio.timeout(_START_LIMIT):
                 await asyncio.shield(waiting)
@@ -238,17 +238,18 @@ class Workers:
                 async with asyncio.timeout(self._limit):
                     kind, value = await asyncio.shield(waiting)
                 if kind == "end":
-                    unwanted = False
+                    ended = True
                     return
                 yield value
                 waiting = self._threaded(worker.receive)
         except TimeoutError:
             raise TooLong from None
         except (InvalidInput, NotConverged):
-            unwanted = False
+            ended = True
             raise
         finally:
-            self._retire(worker, waiting, unwanted)
+            # What has yielded a value goes on to the next one: there is no answer to wait for.
+            self._retire(worker, waiting, 0.0 if ended else None)
 
     async def _take(self) -> _Worker:
         if self._idle.empty() and self._waiting >= self._most_waiting:
@@ -265,21 +266,18 @@ class Workers:
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         return answer
 
-    def _retire(self, worker: _Worker, answer: asyncio.Future[Any], unwanted: bool, grace: float = 0.0) -> None:
-        """Make a worker free again once its thread has let go of it; an unwanted answer ends its process."""
+    def _retire(self, worker: _Worker, answer: asyncio.Future[Any], grace: float | None) -> None:
+        """Make a worker free again, with a new process unless it answers within some seconds; None ends it anyway."""
 
         async def retire() -> None:
-            ended = False
-            if unwanted:
-                await asyncio.wait([answer], timeout=grace)
-                # With an answer at hand it can be called again, unless it waits to be asked for more.
-                ended = not answer.done() or grace == 0
-            if ended:
+            await asyncio.wait([answer], timeout=grace or 0.0)
+            killed = grace is None or not answer.done()
+            if killed:
                 worker.kill()
+            # Its thread lets go of it: with the answer, or because the process is gone.
             await asyncio.wait([answer])
-            gone = isinstance(answer.exception(), Gone)
-            if ended or gone:
-                await self._threaded(worker.end)
+            if killed or isinstance(answer.exception(), Gone):
+                await asyncio.wait([self._threaded(worker.renew)])
             self._idle.put_nowait(worker)
 
         task = asyncio.get_running_loop().create_task(retire())

@@ -6,12 +6,13 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
+from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
@@ -28,8 +29,12 @@ __all__ = ["predict", "predict_many"]
 #: Largest rounding of a test error, beside itself or beside the labels' power: it is a difference of two numbers of the
 #: size of the label noise's.
 _ROUNDING = 1e-6
-#: Problems whose tables are kept, of half a megabyte each as a rule: more than the curves of a page have.
-_REMEMBERED = 256
+#: Bytes of tables that are kept, and that problems hold while they wait to be solved together. The curves of a page
+#: have a quarter of it as a rule; after a step so strong that the features are steep one table has as much.
+_REMEMBERED = 2.0**26
+#: Arrays over groups and nodes in the tables of one problem, with those that the solver derives from them and keeps;
+#: arrays over groups and special directions; bytes of all that is smaller.
+_BY_NODE, _BY_DIRECTION, _SMALL = 10, 4, 2.0**14
 #: Members of a batch solved together; larger batches gain nothing.
 _BATCH = 256
 #: Numbers in the largest stack of matrices: a megabyte, so that a stack is still in the cache when it is used next.
@@ -54,6 +59,25 @@ class _Prepared:
     bulk_variance: float
     kappa: Array
     target: Array
+
+
+def _memory(prepared: _Prepared) -> float:
+    """Return the bytes that tables take, about and at most."""
+    (groups, nodes), special = prepared.tables.features.mean.shape, len(prepared.tables.bulk.teacher)
+    numbers = _BY_NODE * groups * nodes + special * (nodes + _BY_DIRECTION * groups)
+    return float(8 * numbers + _SMALL)
+
+
+class _Waiting(NamedTuple):
+    """A problem that waits to be solved: its place among the problems, and that of its initial output's constant.
+
+    `share` is the probability of the constant.
+    """
+
+    problem: int
+    place: int
+    share: float
+    prepared: _Prepared
 
 
 def predict(
@@ -126,7 +150,8 @@ def predict_many(
     check_models(rows, bulk)
     check_refine(refine)
     results: dict[int, dict[int, tuple[float, Prediction]]] = {}
-    uniform: dict[tuple[int, ...], list[tuple[int, int, float, _Prepared]]] = {}
+    waiting: list[_Waiting] = []
+    held: dict[int, float] = {}
     for index, problem in enumerate(problems):
         check_problem(problem)
         closed = problem.is_limit and rows != "network" and bulk != "structured"
@@ -137,16 +162,32 @@ def predict_many(
         bare, models = _without_fit(problem), models_for(problem, rows, bulk)
         for place, (share, constant) in enumerate(output_constants(problem, refine)):
             prepared = _prepared(bare, *models, refine, constant)
-            uniform.setdefault(prepared.shape, []).append((index, place, share, prepared))
-    for members in uniform.values():
-        size = _batch_size(members[0][3])
-        for start in range(0, len(members), size):
-            batch = members[start : start + size]
-            solved = _solve([problems[index] for index, *_ in batch], [prepared for *_, prepared in batch])
-            for (index, place, share, _), prediction in zip(batch, solved, strict=True):
-                results.setdefault(index, {})[place] = share, prediction
+            waiting.append(_Waiting(index, place, share, prepared))
+            if id(prepared) not in held:
+                held[id(prepared)] = _memory(prepared)
+                if sum(held.values()) > _REMEMBERED:
+                    _solve_all(problems, waiting, results)
+                    waiting.clear()
+                    held.clear()
+    _solve_all(problems, waiting, results)
     # In the order of the constants, whatever else was solved with them.
     return [_mean([parts for _, parts in sorted(results[index].items())]) for index in range(len(problems))]
+
+
+def _solve_all(
+    problems: Sequence[Problem], waiting: Sequence[_Waiting], results: dict[int, dict[int, tuple[float, Prediction]]]
+) -> None:
+    """Solve what waits, tables of equal shapes together, and add it to the results."""
+    alike: dict[tuple[int, ...], list[_Waiting]] = {}
+    for member in waiting:
+        alike.setdefault(member.prepared.shape, []).append(member)
+    for members in alike.values():
+        size = _batch_size(members[0].prepared)
+        for start in range(0, len(members), size):
+            batch = members[start : start + size]
+            solved = _solve([problems[member.problem] for member in batch], [member.prepared for member in batch])
+            for member, prediction in zip(batch, solved, strict=True):
+                results.setdefault(member.problem, {})[member.place] = member.share, prediction
 
 
 def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
@@ -176,7 +217,7 @@ def _without_fit(problem: Problem) -> Problem:
     return bare
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@remembered(_REMEMBERED, _memory)
 def _prepared(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: int, constant: float | None = None
 ) -> _Prepared:

@@ -1,0 +1,122 @@
+"""Results that are kept: bounded in bytes, the least recently used forgotten first."""
+
+import tracemalloc
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.memory import remembered
+
+# The package has a function of this name.
+predict_module = import_module("gradstep.theory.predict")
+
+
+def test_results_are_kept_up_to_a_bound_in_bytes():
+    called = []
+
+    @remembered(100, len)
+    def zeros(count, *, letter="a"):
+        called.append((count, letter))
+        return letter * count
+
+    assert zeros(40) is zeros(40)
+    assert zeros(40, letter="b") == "b" * 40
+    assert called == [(40, "a"), (40, "b")]
+    assert zeros.cache_info() == (1, 2, 80, 2)
+    # The one that was used last stays.
+    zeros(40)
+    zeros(30)
+    assert zeros.cache_info().held == 70
+    zeros(40)
+    assert called == [(40, "a"), (40, "b"), (30, "a")]
+    # What is larger than all that may be kept pushes nothing out.
+    assert [len(zeros(101)), len(zeros(101))] == [101, 101]
+    assert called[3:] == [(101, "a")] * 2
+    assert zeros.cache_info().held == 70
+    zeros.cache_clear()
+    assert zeros.cache_info() == (0, 0, 0, 0)
+
+
+def test_a_failure_is_not_kept():
+    @remembered(100, len)
+    def fails():
+        raise ValueError("no")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            fails()
+    assert fails.cache_info().kept == 0
+
+
+def held_by(value, seen):
+    """Return the bytes of all arrays that can be reached, each once."""
+    if id(value) in seen:
+        return 0
+    seen[id(value)] = value
+    if isinstance(value, np.ndarray):
+        return held_by(value.base, seen) if isinstance(value.base, np.ndarray) else value.nbytes
+    if isinstance(value, tuple | list):
+        return sum(held_by(part, seen) for part in value)
+    if is_dataclass(value) or hasattr(value, "_asdict"):
+        # With what `cached_property` has added.
+        parts = vars(value).values() if is_dataclass(value) else value
+        return sum(held_by(part, seen) for part in [*parts, *(getattr(value, f.name) for f in fields(value))])
+    return 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"activation": "relu", "readout": {0.5: 0.5, 2.0: 0.5}},
+        {"activation": "exp(0.1*x)", "output_scale": "1/sqrt(N)", "readout": {-1.0: 0.5, 1.0: 0.5}},
+        {"activation": "abs(x)", "n_step": 100},
+        {"activation": "tanh(x)+0.3*x**2", "readout": {k / 10: 1.0 for k in range(1, 21)}},
+        {"n_step": np.inf, "eta": gs.Step(5.0, 0.5)},
+    ],
+)
+def test_tables_take_no_more_than_is_counted(changes):
+    base = {"activation": "tanh", "teacher": "sin", "d": 200, "width": 300, "n_step": 800, "n": 600, "ridge": 10.0}
+    problem = gs.Problem(**base | {"eta": gs.Step(2.0, 0.5)} | changes)
+    cache = predict_module._prepared
+    cache.cache_clear()
+    gs.predict(problem)
+    kept = [prepared for prepared, _ in cache._known.values()]
+    assert kept
+    for prepared in kept:
+        assert held_by(prepared, {}) < predict_module._memory(prepared)
+
+
+def test_a_batch_holds_few_tables_at_a_time(monkeypatch):
+    problem = gs.Problem(
+        activation="relu", teacher="sin", d=200, width=300, n_step=np.inf, n=400, eta=gs.Step(2.0, 0.5), ridge=1.0
+    )
+    problems = [problem.replace(eta=gs.Step(2.0 + k / 100, 0.5)) for k in range(20)]
+    expected = [prediction.test_error for prediction in gs.predict_many(problems)]
+    size = predict_module._memory(predict_module._prepared(problem, "network", "structured", 1))
+    most = 3 * size
+    monkeypatch.setattr(predict_module, "_REMEMBERED", most)
+    monkeypatch.setattr(predict_module._prepared, "_most", most)
+    predict_module._prepared.cache_clear()
+    solve, waited = predict_module._solve, []
+
+    def watched(problems, prepared):
+        waited.append(sum(map(predict_module._memory, prepared)))
+        return solve(problems, prepared)
+
+    monkeypatch.setattr(predict_module, "_solve", watched)
+    tracemalloc.start()
+    try:
+        found = [prediction.test_error for prediction in gs.predict_many(problems)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == pytest.approx(expected, rel=1e-9)
+    assert len(waited) > 4
+    assert sum(waited) > 15 * size
+    # What is kept, what waits, and what the solver works with; all together would take 14 times as much.
+    assert peak < 7 * most
+    assert predict_module._prepared.cache_info().held <= most

@@ -25,8 +25,9 @@ tables = {
 # %%
 # Two diagnoses
 # -------------
-# With one index, a function of the step's direction explains almost what the network explains. With two it falls
-# short, and the network knows more than one direction.
+# With one index, a function of the direction along which the network varies most explains as much as the network, or
+# more, since the network has more to learn than one function. With two it falls short: the network knows more than one
+# direction.
 
 figures = []
 for name, y in tables.items():

@@ -21,7 +21,6 @@ import pytest
 
 import gradstep as gs
 from gradstep.app.presets import elsewhere, presets
-from gradstep.app.regimes import regime_of, verdict
 from gradstep.app.server import _together, serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
 from gradstep.app.workers import Ended, TooLong, Workers, _Worker
@@ -202,32 +201,6 @@ def test_code_gives_the_numbers_of_the_page(api, capsys, name, setting):
     printed = [float(row.split("test ")[1].split()[0]) for row in capsys.readouterr().out.splitlines()]
     shown = api.post("/api/curves", json={"problem": setting, "axis": line}).json()["curve"]["test_error"]
     assert printed == pytest.approx(shown * 2, rel=1e-5)
-
-
-def test_regimes_have_words():
-    keys = []
-    for setting in (
-        changed(eta=0),
-        changed(eta=1),
-        changed(eta={"coefficient": 1, "exponent": 0.3}),
-        changed(n_step={"per_d": 1}),
-        changed(),
-        changed(n_step="inf"),
-    ):
-        regime = regime_of(problem_of(setting), 0.5)
-        keys.append(regime.key)
-        assert regime.title
-        assert regime.text.endswith(".")
-    assert keys == ["initial", "small", "between", "few", "large", "infinite"]
-    beyond = regime_of(problem_of(changed(eta={"coefficient": 1, "exponent": 0.9})), 0.5)
-    assert "N^0.9" in beyond.title
-    assert "order one" not in beyond.text
-    prediction = gs.predict(problem_of(DEFAULT))
-    error = prediction.test_error
-    assert "50 % below" in verdict(prediction, 2 * error)
-    assert "25 % above" in verdict(prediction, error / 1.25)
-    assert "3.0 times" in verdict(prediction, error / 3)
-    assert "at the kernel bound" in verdict(prediction, error)
 
 
 def test_a_readout_law_has_a_bounded_number_of_values(api):

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from gradstep.app.code import code_of
-from gradstep.app.regimes import regime_of, verdict
+from gradstep.app.regimes import OUT_OF_RANGE, describe
 from gradstep.app.settings import Axis, coefficient_in, penalty_in, problem_of
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import InvalidInput
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.problem import Problem
 from gradstep.theory import Prediction, predict, predict_many
@@ -23,8 +23,6 @@ from gradstep.theory.tuning import tune
 
 __all__ = ["best", "code", "curve_part", "here", "learned", "spectrum"]
 
-#: What linear algebra and arithmetic raise on numbers out of range.
-_OUT_OF_RANGE = (NotConverged, ArithmeticError, np.linalg.LinAlgError)
 #: The spectrum's outliers grow with the sizes, so that it has no picture in the limit: this dimension stands for it.
 _SPECTRUM_DIMENSION = 1000
 _MOST_OUTLIERS = 6
@@ -66,14 +64,14 @@ def _predictions(problems: Sequence[Problem]) -> tuple[list[Prediction | None], 
     """Predict what can be; return with it the first error."""
     try:
         return list(predict_many(problems)), None
-    except (InvalidInput, *_OUT_OF_RANGE):
+    except (InvalidInput, *OUT_OF_RANGE):
         pass
     found: list[Prediction | None] = []
     failure: Exception | None = None
     for problem in problems:
         try:
             found.append(predict(problem))
-        except (InvalidInput, *_OUT_OF_RANGE) as error:
+        except (InvalidInput, *OUT_OF_RANGE) as error:
             found.append(None)
             failure = failure or error
     return found, failure
@@ -84,15 +82,14 @@ def here(request: Mapping[str, Any]) -> dict[str, Any]:
     setting, axis = _setting(request), _axis(request)
     problem = problem_of(setting)
     prediction = predict(problem)
-    kernel = kernel_lower_bound(problem.teacher)
     return {
         "x": _finite(axis.place(setting, problem)),
         **{name: _finite(getattr(prediction, name)) for name in QUANTITIES},
         "method": prediction.method,
         "residual": _finite(prediction.residual),
-        "kernel_bound": kernel,
+        "kernel_bound": kernel_lower_bound(problem.teacher),
         "best_linear": best_linear_error(problem.teacher),
-        "regime": {**asdict(regime_of(problem, prediction.alignment)), "verdict": verdict(prediction, kernel)},
+        "regime": asdict(describe(prediction)),
         "problem": problem.to_dict(),
         "description": str(problem),
     }

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
+from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors
+from gradstep.estimators.index import QUARTERS, correlation, find_index, implied_alignment
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import HOST, Metric, measure
@@ -28,8 +30,6 @@ Host = NDArray[np.float64]
 #: Neurons on which leave-one-out errors are compared, and those whose spectrum is taken, at most.
 _WIDTH = 256
 _SPECTRUM_WIDTH = 1024
-#: Parts of the rows from which halves are made, in three ways; copies stay together.
-_QUARTERS = 4
 #: Inputs, neurons and rows for which the limit of many of each is worth solving.
 _MANY = 10
 #: Variances of standardised targets that are smaller are rounding.
@@ -109,18 +109,26 @@ class Diagnosis:
         The correlation ``sqrt(2 halves / (1 + halves))`` that it implies between the projection on the direction of a
         step on all of its rows and that of a step on infinitely many (Spearman and Brown).
     spectrum : Spectrum
+    index : ndarray, shape (inputs of the first layer,)
+        The direction of the standardised inputs along which networks fitted after the step vary most: the leading
+        direction of their average gradient outer product, scaled to projections of variance one. In the coordinates of
+        the columns of `weights_`. Zero for networks that are constant.
+    index_alignment : float
+        The correlation between the projection on it and on that of a network fitted to infinitely many rows, which the
+        agreement of networks fitted to halves of the rows implies.
     single_index, network : float
-        Shares of the variance of all outputs that functions of the projection on the leading direction explain, one an
-        output, and that the network with the step explains by its leave-one-out error. NaN for constant targets.
+        Shares of the variance of all outputs that functions of the projection on the index explain, one an output, and
+        that the network with the step explains by its leave-one-out error. NaN for constant targets.
     combination : ndarray, shape (outputs,)
-        The combination of standardised outputs, of norm one, that moved the neurons along the leading direction.
+        The combination of standardised outputs, of norm one, that moved the neurons along the step's leading direction.
     link : Link
-        This combination along that direction, every row on a direction that has not seen it; a function of the normal
-        scores of the projections (the increasing map that makes them Gaussian, as the index of the theory is).
+        This combination along the index, every row on the index of a network that has not seen it; a function of the
+        normal scores of the projections (the increasing map that makes them Gaussian, as the index of the theory is).
     bins : Bins
-        The same combination of the targets and of the fitted network's outputs along that direction.
+        The same combination of the targets and of the fitted network's outputs along the index.
     theory : Theory or None
-        For the combination. None where `theory_note` says why there is none.
+        For the combination. None where `theory_note` says why there is none: too few rows, columns that are no
+        isotropic Gaussian ones, or errors measured here that are not those of the theory.
     theory_note : str
         How the network of the theory differs from the one fitted, or why there is no theory.
     """
@@ -143,6 +151,8 @@ class Diagnosis:
     halves: float
     alignment: float
     spectrum: Spectrum
+    index: Host
+    index_alignment: float
     single_index: float
     network: float
     combination: Host
@@ -184,6 +194,8 @@ class Fitted:
         Rows of the step and of the ridge fit.
     split : bool
         Whether these are different rows.
+    whitened : bool
+        Whether the inputs were made uncorrelated.
     outputs : ndarray, shape (n, k)
         Of the fitted network on the sample, standardised like its targets.
     redraw : callable
@@ -201,6 +213,7 @@ class Fitted:
     n_step: int
     n_fit: int
     split: bool
+    whitened: bool
     outputs: Host
     redraw: Callable[[int], FirstLayer]
 
@@ -242,36 +255,34 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     doubled = score_steps(wide, sample, metric, [taken], fitted.n_steps)
     gain, larger, wider = steps.gain(taken), steps.gain(following, over=taken), doubled.gain_over(steps, taken)
 
-    quarter = sample.copies.group % _QUARTERS
-    pieces = [step_on(step & (quarter == k), mean=False) for k in range(_QUARTERS)]
+    quarter = sample.copies.group % QUARTERS
+    pieces = [step_on(step & (quarter == k), mean=False) for k in range(QUARTERS)]
     total, overlaps = np.sum(pieces, axis=0), []
-    for k in range(1, _QUARTERS):
+    for k in range(1, QUARTERS):
         one, other = (z @ metric.leading(half)[0] for half in (pieces[0] + pieces[k], total - pieces[0] - pieces[k]))
-        overlaps.append(abs(_correlation(one, other, w)))
+        overlaps.append(abs(correlation(one, other, w)))
     # A gradient of nothing has no direction to agree on.
     halves = sum(overlaps) / len(overlaps) if np.any(everything) else 0.0
-    disorder = (1 / max(halves, 1e-6) - 1) / 2  # a step on a share s of its rows has alignment (1 + disorder / s)^-1/2
-    direction, side = metric.leading(change if np.any(change) else everything)
-    combination = _combination(layer.readout, side)
+
+    path = steps.paths[steps.moves.index(taken)]
+    penalty = float(path.penalties[np.argmin(path.unseen)]) if path is not None else 1.0
+    combination = _combination(layer.readout, metric.leading(change if np.any(change) else everything)[1])
     target = y @ combination
-    projection, kappa = z @ direction, np.empty(len(z))
-    projection *= np.copysign(1.0, _correlation(projection, target, w))
-    # Every row of the fit on a direction that has not seen it, and the share of the step's rows that this one has seen.
-    share = 1.0 if fitted.split else 1 - 1 / _QUARTERS
-    parts = [(total, fit)] if fitted.split else [(total - pieces[k], quarter == k) for k in range(_QUARTERS)]
-    for seen, rows in parts:
-        if rows.any():
-            away = z @ metric.leading(seen)[0] if not rows.all() else projection
-            kappa[rows] = np.copysign(1.0, _correlation(away, projection, w)) * away[rows]
+    draws = narrow, wide.beyond(narrow.width)
+    index = find_index(draws, sample, metric, taken, fitted.n_steps, penalty, target)
     y, w, target = y[fit], w[fit], target[fit]
-    kappa = normal_scores(kappa[fit], w)
+    kappa = normal_scores(index.projections[fit], w)
     size = math.sqrt(_variances(target[:, None], w)[0]) or 1.0
     link = fit_link(kappa, target / size, w)
     variance = float(_variances(y, w).sum())
     varies = variance > _ROUNDING
     unexplained = sum(fit_link(kappa, output, w).noise ** 2 for output in y.T)
     error = y.shape[1] * steps.errors[steps.moves.index(taken)]
-    theory, note = _theory(fitted, link, (1 + disorder / share) ** -0.5)
+    theory, note = _theory(fitted, link, index.blur, broken_by_columns(sample, fitted.varying, fitted.whitened))
+    if theory is not None:
+        squares = (target - index.outputs[fit] @ combination) ** 2 / size**2
+        if broken := broken_by_errors(theory.unexplained[1], squares, w, sample.copies.group[fit]):
+            theory, note = None, broken
     return Diagnosis(
         rows=len(z),
         inputs=fitted.varying,
@@ -289,8 +300,10 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         wider=wider[0],
         wider_error=wider[1],
         halves=halves,
-        alignment=(1 + disorder) ** -0.5,
+        alignment=implied_alignment(halves),
         spectrum=_spectrum(fitted, sample, metric, random),
+        index=index.direction,
+        index_alignment=index.alignment,
         single_index=1 - unexplained / variance if varies else math.nan,
         network=1 - error / variance if varies else math.nan,
         combination=combination,
@@ -311,11 +324,6 @@ def _combination(readout: Host, side: Host) -> Host:
 def _variances(values: Host, weights: Host) -> Host:
     share = weights / weights.sum()
     return np.asarray(share @ (values - share @ values) ** 2)
-
-
-def _correlation(a: Host, b: Host, weights: Host) -> float:
-    size = math.sqrt((weights @ a**2) * (weights @ b**2))
-    return float(weights @ (a * b)) / size if size > 0 else 0.0
 
 
 def _spectrum(fitted: Fitted, sample: Sample, metric: Metric, random: np.random.RandomState) -> Spectrum:
@@ -350,7 +358,8 @@ def _finding(error: GradstepError) -> str:
     return str(error).removesuffix(advice)
 
 
-def _theory(fitted: Fitted, link: Link, alignment: float) -> tuple[Theory | None, str]:
+def _theory(fitted: Fitted, link: Link, alignment: float, broken: str) -> tuple[Theory | None, str]:
+    """Predict networks of the fit's sizes on the link; return None and the reason where there is nothing to say."""
     notes = []
     if np.any(fitted.initial.offsets):
         notes.append("no offsets")
@@ -365,9 +374,11 @@ def _theory(fitted: Fitted, link: Link, alignment: float) -> tuple[Theory | None
     least = min(fitted.varying, fitted.initial.width, fitted.n_step, fitted.n_fit)
     if least < _MANY:
         return None, f"no theory: it is for many inputs, neurons and rows, not for {least}"
+    if broken:
+        return None, broken
     formula, noise = link.seen_through(alignment)
     if not formula:
-        return None, "no theory: the targets show no function of the leading direction"
+        return None, "no theory: the targets show no function of one direction"
     try:
         problem = Problem(
             activation=fitted.initial.activation,

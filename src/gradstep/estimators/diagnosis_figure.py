@@ -51,7 +51,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     curve.plot(grid, diagnosis.link.curve(grid), color=_BLUE, label="fitted link")
     curve.plot(bins.kappa, bins.learned, color=_RED, label="network")
     curve.set(
-        xlabel="projection on the leading direction (normal score)",
+        xlabel="projection on the index (normal score)",
         ylabel="standardised target",
         title=f"One direction explains {1 - diagnosis.link.noise**2:.0%}{of_what}",
     )

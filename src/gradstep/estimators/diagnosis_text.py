@@ -53,10 +53,11 @@ def describe(diagnosis: Diagnosis) -> str:
         "a fit that has seen it",
         f"gain        leave-one-out error of {width} neurons {steps.errors[0]:.4f} -> "
         f"{steps.errors[steps.scales.index(scale)]:.4f} ({_verdict(diagnosis, diagnosis.gain, diagnosis.gain_error)})",
-        f"direction   two halves of the rows agree to {diagnosis.halves:.3f}; alignment with that of infinitely many "
-        f"rows {diagnosis.alignment:.3f}",
-        f"one index   {function} of this direction alone, blurred by its alignment, explain{'s' if one else ''} "
-        f"{_share(diagnosis.single_index)} of the variance{share}, the {width} neurons {_share(diagnosis.network)}",
+        f"direction   steps on two halves of the rows agree to {diagnosis.halves:.3f}; alignment of the step with that "
+        f"on infinitely many rows {diagnosis.alignment:.3f}",
+        f"one index   {function} of one direction alone explain{'s' if one else ''} {_share(diagnosis.single_index)} "
+        f"of the variance{share}, the {width} neurons {_share(diagnosis.network)}; it is the direction along which "
+        f"fitted networks vary most, and known to an alignment of {diagnosis.index_alignment:.3f}",
         f"spectrum    {diagnosis.spectrum.outliers} outlier(s) above a step on shuffled targets; leading share "
         f"{diagnosis.spectrum.initial[0]:.3f} -> {diagnosis.spectrum.stepped[0]:.3f}",
         _theory(diagnosis),

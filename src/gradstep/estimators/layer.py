@@ -47,7 +47,14 @@ class FirstLayer:
 
     def narrowed(self, width: int) -> Self:
         """Return the first neurons only."""
-        return replace(self, weights=self.weights[:width], offsets=self.offsets[:width], readout=self.readout[:width])
+        return self._neurons(slice(width))
+
+    def beyond(self, width: int) -> Self:
+        """Return the other neurons."""
+        return self._neurons(slice(width, None))
+
+    def _neurons(self, part: slice) -> Self:
+        return replace(self, weights=self.weights[part], offsets=self.offsets[part], readout=self.readout[part])
 
     def moved(self, gradient: Host, eta: float, metric: Metric) -> Self:
         """Return the layer after ``w_i <- w_i + (eta / sqrt N) G_i``, with offsets that keep pace.
@@ -69,6 +76,10 @@ class FirstLayer:
 
         for_rows(activate, z.shape[0], backend.threads)
         return values
+
+    def slopes(self, z: Host) -> Host:
+        """Return the derivatives of the activation, ``sigma'(z W^T + offsets)``, shape (rows, N)."""
+        return np.asarray(self.activation.derivative(z @ self.weights.T + self.offsets))
 
     def gradient(self, backend: Backend, blocks: Iterable[tuple[Host, Host, Host]]) -> Host:
         """Sum the weighted gradient over blocks of rows.

@@ -118,6 +118,7 @@ class OneStepReadout(OneStep):
                 n_step=self.step_samples_,
                 n_fit=self.fit_samples_,
                 split=settings.split > 0,
+                whitened=settings.whiten,
                 outputs=(outputs - centre) / np.where(scale > 0, scale, 1.0),
                 redraw=redraw,
             )

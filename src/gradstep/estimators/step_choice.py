@@ -41,8 +41,10 @@ __all__ = [
     "candidates",
     "choice_width",
     "eta_of",
+    "fit_on",
     "gradient_on",
     "score_steps",
+    "standard_error",
 ]
 
 Host = NDArray[np.float64]
@@ -227,8 +229,13 @@ class StepErrors:
         if not math.isfinite(gain):
             return gain, 0.0
         difference = theirs - ours
-        mean = float(share @ difference)
-        return mean, float(np.linalg.norm(np.bincount(self.groups, share * (difference - mean))))
+        return float(share @ difference), standard_error(difference, self.weights, self.groups)
+
+
+def standard_error(values: Host, weights: Host, groups: NDArray[np.intp]) -> float:
+    """Return the standard error over rows of a weighted mean; copies of a row, equal in `groups`, count as one."""
+    share = weights / weights.sum()
+    return float(np.linalg.norm(np.bincount(groups, share * (values - share @ values))))
 
 
 def choice_width(width: int, rows: int) -> int:
@@ -313,6 +320,48 @@ def _stepped(
             change = metric.damped(gradient_on(layer, sample, rows), move.damping)
         layer = layer.moved(change, eta, metric)
     return layer
+
+
+def fit_on(
+    layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_], metric: Metric, move: Move, n_steps: int, penalty: float
+) -> tuple[FirstLayer, Host, Host]:
+    """Take a step and fit the readout on some of the rows.
+
+    Parameters
+    ----------
+    layer : FirstLayer
+        As drawn.
+    sample : Sample
+    rows : ndarray of bool, shape (n,)
+        The rows to use, those of the step for the step and those of the fit for the readout.
+    metric : Metric
+    move : Move
+    n_steps : int
+    penalty : float
+        Relative to the mean squared length of a row of centred features.
+
+    Returns
+    -------
+    layer : FirstLayer
+        After the step.
+    coefficients : ndarray, shape (N, k)
+    intercepts : ndarray, shape (k,)
+
+    Raises
+    ------
+    OutOfRange
+        If features overflow.
+    """
+    if move.scale > 0:
+        seen = sample.step_rows & rows
+        layer = _stepped(layer, gradient_on(layer, sample, seen), sample, seen, metric, move, n_steps)
+    place = np.flatnonzero(sample.fit_rows & rows)
+
+    def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
+        yield layer.features(HOST, sample.z[place]), place
+
+    ridge = factorise(HOST, blocks, len(place), layer.width, sample.y, sample.weights)
+    return layer, *ridge.fitted(max(penalty * ridge.mean_square, ridge.floor))
 
 
 def eta_of(move: Move, layer: FirstLayer, change: Host, metric: Metric, n_steps: int) -> float:

@@ -66,8 +66,8 @@ def summary_statistics(
 
     Notes
     -----
-    The overlap :math:`\theta` is kept at its limit, which does not vanish; the numbers printed with the paper's code
-    have :math:`\theta\approx0`, which changes the test error by up to 3 per cent.
+    The overlap :math:`\theta` is kept at its limit, which does not vanish. The source of the paper's notebook has it,
+    too; only the outputs stored there, of an earlier state of that source, have :math:`\theta\approx0`.
     """
     return theory.large_step(
         sigma,
@@ -138,10 +138,12 @@ def published_test_error(
     beta: ArrayLike = 1.0,
     sigma_eps: ArrayLike = 0.0,
 ) -> Array:
-    r"""Test error (25) with :math:`\theta=0`, as in the numbers printed with the paper's code.
+    r"""Test error (25) with :math:`\theta=0`, as in the outputs stored in the paper's notebook.
 
-    The overlap of the readout with the bulk's component along the spike does not vanish in the limit: leaving it out
-    overstates the error by up to 3 per cent. Use :func:`test_error`.
+    The overlap of the readout with the bulk's component along the spike does not vanish in the limit, and neither
+    Result 3.3 nor the notebook's source leaves it out; the stored outputs do, and overstate the error by up to 3 per
+    cent. (They also have the bulk variance of an earlier version, which takes half a per cent off.) Use
+    :func:`test_error`.
 
     Parameters
     ----------

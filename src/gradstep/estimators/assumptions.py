@@ -1,0 +1,137 @@
+"""Whether the theory of isotropic Gaussian inputs says anything about a table: where it would not, it is withheld."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from gradstep.estimators.step_choice import CLEARLY, Sample, standard_error
+
+__all__ = ["broken_by_columns", "broken_by_errors"]
+
+Host = NDArray[np.float64]
+
+#: Mean over columns of the squared correlations with all others, above what chance gives, that are too large.
+_CORRELATED = 0.05
+#: Mean over columns of the squared correlation of a column with its normal scores, below which columns are not
+#: Gaussian: .64 for a fair coin, .82 for exponential numbers, .95 for uniform ones.
+_GAUSSIAN = 0.9
+#: Share of the measured error by which a theory may miss it, on top of what is clear of its standard error.
+_SHARE = 0.2
+
+
+def broken_by_columns(sample: Sample, varying: int, whitened: bool) -> str:
+    """Say which assumption about the inputs fails; empty where none is seen to.
+
+    Parameters
+    ----------
+    sample : Sample
+        With standardised inputs.
+    varying : int
+        Number of inputs that vary.
+    whitened : bool
+        Whether they were made uncorrelated: in this sample they then are, and in fresh rows they are not.
+
+    Returns
+    -------
+    str
+    """
+    if whitened:
+        return "no theory: it is for inputs that are independent by themselves, not whitened by the sample"
+    z, w = sample.z, sample.weights / sample.weights.sum()
+    if (excess := correlation_excess(z, w, varying)) > _CORRELATED:
+        return (
+            "no theory: it is for uncorrelated columns, and the squared correlations of a column here with all others "
+            f"add up to {excess:.2g} on average, chance not counted"
+        )
+    if (gaussian := gaussianity(z, w)) < _GAUSSIAN:
+        return (
+            "no theory: it is for Gaussian columns, and those here have a squared correlation of "
+            f"{gaussian:.2f} on average with Gaussian numbers in the same order"
+        )
+    return ""
+
+
+def correlation_excess(z: Host, share: Host, varying: int) -> float:
+    r"""Return the sum of squared correlations of a column with all others, mean over columns, less that of chance.
+
+    For independent columns each squared correlation is :math:`\sum\omega^2` by chance, the inverse number of rows.
+
+    Parameters
+    ----------
+    z : ndarray, shape (n, d)
+        Standardised; constant columns are zero.
+    share : ndarray, shape (n,)
+        Weights that add up to one.
+    varying : int
+
+    Returns
+    -------
+    float
+    """
+    root = np.sqrt(share)[:, None] * z
+    gram = root @ root.T if len(root) < root.shape[1] else root.T @ root
+    # The trace of the square is the sum over all pairs of columns, each with itself included.
+    own = float(np.sum((root**2).sum(axis=0) ** 2))
+    return (float(np.sum(gram**2)) - own) / varying - (varying - 1) * float(share @ share)
+
+
+def gaussianity(z: Host, share: Host) -> float:
+    """Return the squared correlation of a column with Gaussian numbers in the same order, mean over columns that vary.
+
+    It is one for a Gaussian column of many rows. (Shapiro and Francia's statistic; where values are equal, they stand
+    beside different Gaussian numbers, so that a column of few values is not Gaussian.)
+
+    Parameters
+    ----------
+    z : ndarray, shape (n, d)
+    share : ndarray, shape (n,)
+        Weights that add up to one.
+
+    Returns
+    -------
+    float
+        One, if no column varies.
+    """
+    found = []
+    for column in z.T:
+        values, place = np.unique(column, return_inverse=True)
+        mass = np.bincount(place, share)
+        variance = float(mass @ (values - mass @ values) ** 2)
+        if variance > 0:
+            edges = ndtri(np.clip(np.append(0.0, np.cumsum(mass)), 0.0, 1.0))
+            # A Gaussian number between two edges has this mean, times the mass between them.
+            means = -np.diff(np.exp(-(edges**2) / 2)) / math.sqrt(2 * math.pi)
+            found.append(float(values @ means) ** 2 / variance)
+    return float(np.mean(found)) if found else 1.0
+
+
+def broken_by_errors(predicted: float, squares: Host, weights: Host, groups: NDArray[np.intp]) -> str:
+    """Say that the theory is not about this network, where its error is not the one that was measured.
+
+    Parameters
+    ----------
+    predicted : float
+        Error of the theory with the step. (Without one there is nothing to compare: the theory has the penalty that
+        was chosen after the step, and a measurement would have one of its own.)
+    squares : ndarray, shape (n,)
+        Squared errors, in the same units, of networks that have not seen the row.
+    weights : ndarray, shape (n,)
+    groups : ndarray of int, shape (n,)
+        Equal for copies of one input.
+
+    Returns
+    -------
+    str
+        Empty where the errors agree.
+    """
+    measured = float(weights @ squares / weights.sum())
+    if abs(predicted - measured) <= CLEARLY * standard_error(squares, weights, groups) + _SHARE * measured:
+        return ""
+    return (
+        f"no theory: that of a plain network on isotropic Gaussian data has the error {predicted:.4f}, far from the "
+        f"{measured:.4f} of networks on held-out rows, so that it is not about them"
+    )

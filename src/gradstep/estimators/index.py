@@ -1,0 +1,179 @@
+r"""The direction of the inputs that a fitted network looks at: where its output varies most.
+
+A function of one projection, :math:`f(z)=g(\langle\beta,z\rangle)`, has the gradient :math:`g'\,\beta` everywhere, so
+that its average gradient outer product :math:`E\,\nabla f\,\nabla f^\top` is a multiple of :math:`\beta\beta^\top`,
+whatever the function is. The gradient *step* need not point there: an even function has no correlation with the
+inputs, so that after few samples the step's direction is noise, while the network fitted after it may have found the
+function all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.estimators.layer import FirstLayer
+from gradstep.estimators.leave_one_out import OutOfRange
+from gradstep.estimators.metric import HOST, Metric
+from gradstep.estimators.step_choice import Move, Sample, fit_on
+
+__all__ = ["QUARTERS", "Index", "average_gradients", "correlation", "find_index", "implied_alignment"]
+
+Host = NDArray[np.float64]
+Rows = NDArray[np.bool_]
+
+#: Parts of the rows from which halves are made, in three ways; copies stay together.
+QUARTERS = 4
+#: Gradients that are averaged, over rows and outputs, at most, but those of so many rows at least.
+_GRADIENTS, _FEWEST_ROWS = 2048, 256
+
+
+@dataclass(frozen=True)
+class Index:
+    """The leading direction of the average gradient outer product.
+
+    Parameters
+    ----------
+    direction : ndarray, shape (d,)
+        Of the standardised inputs, scaled to projections of variance one; zero where the network is constant.
+    projections : ndarray, shape (n,)
+        Of every row, those of the fit on the direction of a network that has not seen them.
+    outputs : ndarray, shape (n, k)
+        Those of the same networks: every row of the fit by one that has not seen it.
+    alignment : float
+        The correlation between the projection on `direction` and that of a network fitted to infinitely many rows, as
+        implied by the agreement of networks fitted to halves of the rows.
+    blur : float
+        The same for `projections`, whose networks have seen three quarters of the rows.
+    """
+
+    direction: Host
+    projections: Host
+    outputs: Host
+    alignment: float
+    blur: float
+
+
+def average_gradients(layer: FirstLayer, coefficients: Host, z: Host, weights: Host) -> Host:
+    """Return a matrix R with ``R^T R`` equal to the average gradient outer product of a network over some rows.
+
+    Parameters
+    ----------
+    layer : FirstLayer
+    coefficients : ndarray, shape (N, k)
+        Of the readout; the outer products are added over its outputs.
+    z : ndarray, shape (n, d)
+    weights : ndarray, shape (n,)
+
+    Returns
+    -------
+    ndarray, shape (n k, d)
+        Rows in the order of the inputs, the outputs of one input together.
+    """
+    slopes = layer.slopes(z) * np.sqrt(weights / weights.sum())[:, None]
+    gradients = [(slopes * column) @ layer.weights for column in coefficients.T]
+    return np.stack(gradients, axis=1).reshape(-1, z.shape[1])
+
+
+def find_index(
+    layers: tuple[FirstLayer, FirstLayer],
+    sample: Sample,
+    metric: Metric,
+    move: Move,
+    n_steps: int,
+    penalty: float,
+    target: Host,
+) -> Index:
+    """Fit networks to all rows, to three quarters of them and to halves, and find the index of each.
+
+    Parameters
+    ----------
+    layers : tuple of FirstLayer
+        Two independent draws: what two halves agree on is then not what their networks have in common. The first also
+        serves all other fits.
+    sample : Sample
+    metric : Metric
+    move : Move
+        The step that each of the networks takes on the rows it sees.
+    n_steps : int
+    penalty : float
+        Of the ridge fits, relative to the mean squared length of a row of centred features.
+    target : ndarray, shape (n,)
+        The sign of the direction is such that its projections do not correlate negatively with this.
+
+    Returns
+    -------
+    Index
+    """
+    quarter = sample.copies.group % QUARTERS
+    nowhere, constant = np.zeros(sample.z.shape[1]), np.zeros(sample.y.shape)
+
+    def fitted(layer: FirstLayer, rows: Rows) -> tuple[Host, Host]:
+        """Return the index of a network fitted to some rows, and its outputs on all rows."""
+        seen = np.flatnonzero(rows & sample.fit_rows)
+        if not len(seen):
+            return nowhere, constant
+        try:
+            stepped, coefficients, intercepts = fit_on(layer, sample, rows, metric, move, n_steps, penalty)
+        except OutOfRange:
+            return nowhere, constant
+        outputs = stepped.features(HOST, sample.z) @ coefficients + intercepts
+        # Numbers of groups are in the order of the rows' hashes, which is random.
+        order = np.argsort(sample.copies.group[seen], kind="stable")
+        seen = seen[order[: max(_GRADIENTS // sample.y.shape[1], _FEWEST_ROWS)]]
+        gradients = average_gradients(stepped, coefficients, sample.z[seen], sample.weights[seen])
+        if not np.isfinite(gradients).all() or not gradients.any():
+            return nowhere, outputs
+        return metric.leading(gradients)[0], outputs
+
+    squares = []
+    for other in range(1, QUARTERS):
+        half = (quarter == 0) | (quarter == other)
+        one, rest = (sample.z @ fitted(layer, rows)[0] for layer, rows in zip(layers, (half, ~half), strict=True))
+        squares.append(correlation(one, rest, sample.weights) ** 2)
+    # Two random directions of few inputs agree to some degree, too.
+    chance = float(np.sum(metric.eigenvalues**2) / np.sum(metric.eigenvalues) ** 2) if metric.eigenvalues.any() else 0.0
+    halves = math.sqrt(max(sum(squares) / len(squares) - chance, 0.0) / (1 - chance)) if chance < 1 else 1.0
+
+    direction, outputs = fitted(layers[0], np.ones(len(sample.z), dtype=bool))
+    outputs = outputs.copy()
+    direction = direction * np.copysign(1.0, correlation(sample.z @ direction, target, sample.weights))
+    reference = sample.z @ direction
+    projections = reference.copy()
+    for number in range(QUARTERS):
+        left_out = (quarter == number) & sample.fit_rows
+        if left_out.any():
+            away, held_out = fitted(layers[0], ~left_out)
+            away = sample.z @ away
+            projections[left_out] = np.copysign(1.0, correlation(away, reference, sample.weights)) * away[left_out]
+            outputs[left_out] = held_out[left_out]
+    blur = implied_alignment(halves, 1 - 1 / QUARTERS)
+    return Index(direction, projections, outputs, implied_alignment(halves), blur)
+
+
+def implied_alignment(halves: float, share: float = 1.0) -> float:
+    r"""Return the alignment with the direction of infinitely many rows that the agreement of two halves implies.
+
+    Parameters
+    ----------
+    halves : float
+        Correlation q between the projections on two directions, each of one half of the rows.
+    share : float
+        Share s of the rows that the direction in question has seen.
+
+    Returns
+    -------
+    float
+        :math:`(1+(1/q-1)/(2s))^{-1/2}`, for errors independent between rows; with all rows it is
+        :math:`\sqrt{2q/(1+q)}` (Spearman and Brown).
+    """
+    return float((1 + (1 / max(halves, 1e-6) - 1) / (2 * share)) ** -0.5)
+
+
+def correlation(a: Host, b: Host, weights: Host) -> float:
+    """Return the correlation of two projections of mean zero; zero where one of them does not vary."""
+    size = math.sqrt((weights @ a**2) * (weights @ b**2))
+    return float(weights @ (a * b)) / size if size > 0 else 0.0

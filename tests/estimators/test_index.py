@@ -1,0 +1,36 @@
+"""Gradients of a network, and what halves imply."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gradstep.estimators.index import average_gradients, implied_alignment
+from gradstep.estimators.layer import draw
+from gradstep.estimators.metric import HOST
+from gradstep.gaussian import scalar_function
+from gradstep.problem import Readout
+
+
+def test_average_gradients_are_those_of_the_outputs():
+    """Against differences of the outputs themselves."""
+    random = np.random.RandomState(0)
+    layer = draw(scalar_function("tanh"), 7, 4, 4, 2, offset=1.0, law=Readout.parse("gaussian"), random=random)
+    z, coefficients, weights = random.standard_normal((5, 4)), random.standard_normal((7, 2)), np.arange(1.0, 6.0)
+    found = average_gradients(layer, coefficients, z, weights)
+
+    def outputs(rows):
+        return layer.features(HOST, rows) @ coefficients
+
+    step = 1e-5 * np.eye(4)
+    slopes = np.stack([(outputs(z + e) - outputs(z - e)) / 2e-5 for e in step], axis=2)  # rows, outputs, inputs
+    expected = np.einsum("r,rki,rkj->ij", weights / weights.sum(), slopes, slopes)
+    np.testing.assert_allclose(found.T @ found, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(("error", "share"), [(0.1, 1.0), (0.5, 0.75), (2.0, 0.5)])
+def test_alignment_of_independent_errors(error, share):
+    """Directions ``v + e`` with an error of variance ``error / share`` on a share of the rows."""
+    halves = 1 / (1 + 2 * error)
+    assert implied_alignment(halves, share) == pytest.approx(1 / math.sqrt(1 + error / share))
+    assert implied_alignment(halves) == pytest.approx(math.sqrt(2 * halves / (1 + halves)))

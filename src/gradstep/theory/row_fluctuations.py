@@ -1,7 +1,8 @@
 """The joint law of a row's projection on the spike and of its squared norm, at a given readout.
 
-Given the samples of the step, a row after it is a function of the initial row ``w0`` alone. Write ``z_mu = <w0, x_mu>``,
-split the derivative as ``sigma' = s_1 + s_2 z + psi(z)``, and put ``k = e s_2``. A row of readout ``a`` becomes
+Given the samples of the step, a row after it is a function of the initial row ``w0`` alone. Write
+``z_mu = <w0, x_mu>``, split the derivative as ``sigma' = s_1 + s_2 z + psi(z)``, and put ``k = e s_2``. A row of
+readout ``a`` becomes
 
     w = L w0 + a e s_1 g + a e xi,      L = 1 + a k B,      xi = (1/n) sum_mu r_mu psi(z_mu) x_mu.
 
@@ -14,7 +15,7 @@ to leading order, which is ``1/d``. Both are sorted by their degree in the Gauss
 different degree are uncorrelated:
 
 * degree one: ``<w0, L v>`` in ``p``, and ``<w0, l>`` in ``c``;
-* degree two: quadratic forms ``w0^T C w0`` in ``p`` and ``w0^T M w0`` in ``c``, with the covariance ``2 tr(C M) / d^2``;
+* degree two: quadratic forms ``w0^T C w0`` in ``p`` and ``w0^T M w0`` in ``c``, of covariance ``2 tr(C M) / d^2``;
 * higher degrees: functions of the pre-activation of one sample each, which are as good as independent between samples,
   and products of two of them.
 

@@ -12,6 +12,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.papers.moniri2024 import finite, finite_errors
 from gradstep.simulation.instance import initial_readout
+from gradstep.theory import own_output
 from gradstep.theory.own_output import given_own_output, output_constants
 from gradstep.theory.step import step_statistics
 
@@ -22,17 +23,40 @@ BASE = gs.Problem(
 
 
 @pytest.mark.parametrize("readout", ["gaussian", "constant", {-1.0: 0.5, 2.0: 0.5}])
-def test_the_network_before_a_step_is_the_same_with_its_output_set_apart(readout):
-    # A vanishing step resolves the rows along their own sum, which is no more than another way to write them: the two
-    # descriptions differ by fluctuations of that sum, of relative order 1/d.
+def test_the_network_before_a_step_is_the_same_with_its_output_set_apart(readout, monkeypatch):
+    # Rows that are resolved along their own sum are no more than another way to write them: the two descriptions differ
+    # by fluctuations of that sum, of relative order 1/d.
     distances = []
     for d in (300, 3000, 30_000):
         sizes = dict(zip(("d", "width", "n_step", "n"), np.array([1, 1.5, 2, 3]) * d, strict=True))
         problem = BASE.replace(**{k: int(v) for k, v in sizes.items()}, ridge=0.03 * d, readout=readout)
         before = gs.predict(problem.replace(eta=0.0)).test_error
-        distances.append(gs.predict(problem.replace(eta=1e-9)).test_error / before - 1)
+        # A vanishing step resolves nothing.
+        assert gs.predict(problem.replace(eta=1e-9)).test_error == pytest.approx(before, rel=1e-8)
+        with monkeypatch.context() as patched:
+            patched.setattr(own_output, "_ALL", 0.0)
+            distances.append(gs.predict(problem.replace(eta=2e-9)).test_error / before - 1)
     assert abs(distances[0]) < 0.01
     assert np.array(distances[:-1]) / distances[1:] == pytest.approx(10, rel=0.05)
+
+
+@pytest.mark.parametrize(("activation", "share"), [("tanh", 0.3), ("erf", 1.0), ("tanh(x) + 0.2*H2", 2.0)])
+def test_both_ways_to_resolve_a_step_agree(activation, share, monkeypatch):
+    # At any share of the output that the step takes back, up to 1/d; and where it takes back all of it, exactly.
+    distances = []
+    for d in (300, 3000):
+        problem = BASE.replace(activation=activation, d=d, width=2 * d, n_step=4 * d, n=3 * d, ridge=0.1 * d)
+        eta = share / moments(problem.activation).linear ** 2
+        errors = []
+        for most, change in ((math.inf, 1e-13), (0.0, -1e-13)):
+            monkeypatch.setattr(own_output, "_ALL", most)
+            errors.append(gs.predict(problem.replace(eta=eta * (1 + change))).test_error)
+        distances.append(abs(errors[1] / errors[0] - 1))
+    if share == 1:
+        assert max(distances) < 1e-9
+    else:
+        assert distances[0] < 0.01
+        assert distances[1] < 0.2 * distances[0]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.2, 0.3])
@@ -81,8 +105,12 @@ def test_a_small_initial_output_changes_nothing():
     problem = BASE.replace(output_scale="1/N")
     step = step_statistics(problem, 300, 450, 600)
     assert given_own_output(problem, step, 450) is step
-    without = step_statistics(BASE.replace(eta=0.0), 300, 450, 600)
-    assert given_own_output(BASE.replace(eta=0.0), without, 450) is without
+
+
+def test_rows_without_a_step_are_independent_of_their_output():
+    still = BASE.replace(eta=0.0)
+    found = given_own_output(still, step_statistics(still, 300, 450, 600), 450)
+    assert (found.spike, found.initial_overlap, found.readout_shrinkage) == pytest.approx((0, 0, 1), abs=1e-12)
 
 
 def test_an_output_that_diverges_is_refused():

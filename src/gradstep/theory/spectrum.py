@@ -381,13 +381,14 @@ def _law(equations: FeatureEquations, group_weight: Array) -> tuple[FeatureEquat
 
 
 def _without_tails(equations: FeatureEquations, group_weight: Array, shares: tuple[float, float]) -> tuple[Array, Array]:
-    """Return ``g1`` and ``g2`` averaged over the neurons, then the inputs, with extreme noise."""
+    """Return ``g1`` and ``g2`` averaged over the neurons, then the inputs, of extreme variance."""
     slope, variance = equations.slope, equations.variance
     laws = (group_weight, equations.weight), (equations.weight, group_weight)
     for (own, other), share in zip(laws, shares, strict=True):
-        # A linear activation has no noise: then the slope decides.
-        size = (1e-3 * slope**2 + variance) @ other
-        slope, variance = (averaged_tail(own, size, table, share).T for table in (slope, variance))
+        size = (slope**2 + variance) @ other
+        # Squares, as the slopes of opposite neurons, or inputs, are opposite.
+        square, variance = (averaged_tail(own, size, table, share).T for table in (slope**2, variance))
+        slope = np.copysign(np.sqrt(square), slope.T)
     return slope, variance
 
 

@@ -43,8 +43,7 @@ FINE = (0.04, 0.013)
 #: Stride to an edge, relative, below which a gap that it would miss is narrower than any that is resolved.
 _FINEST = 1e-3
 _NODES = (64, 192, 576, 1728, 5184)
-#: Largest coefficients of a density's series that are left out, of its mean: an edge has all others by then.
-_TAIL = 1e-6
+_TAIL = 3e-6
 _MASS_TOLERANCE = 1e-6
 _DETOUR = 0.1
 #: Longest step towards an edge, relative to the spacing of the search.

@@ -79,18 +79,18 @@ def test_leading_vectors_end_at_the_rank(n: int) -> None:
 
 def test_spike_direction_is_free_of_the_own_output() -> None:
     # The part of the gradient along the sum of the rows is the network's own output; the labels do not know of it.
-    for scale, power in (("1/N", 1.0), ("1/sqrt(N)", 0.5)):
-        problem = gs.Problem(activation="linear", teacher="linear", d=40, width=60, n_step=20_000, n=40, eta=30.0,
+    for scale, power, eta in (("1/N", 1.0, 30.0), ("1/sqrt(N)", 0.5, 0.9), ("1/sqrt(N)", 0.5, 30.0)):
+        problem = gs.Problem(activation="linear", teacher="linear", d=40, width=60, n_step=20_000, n=40, eta=eta,
                              ridge=1.0, readout="constant", output_scale=scale)  # fmt: skip
         layer = first_layer(problem, 1)
         rows = layer.readout @ layer.before
         labels = layer.linear + rows / 60**power  # X^T X / n is the identity at so many samples
         assert abs(labels[1:]).max() < 0.05
         found = spike_direction(problem, layer)
-        if scale == "1/N":
+        if scale == "1/N" or eta < 1:
             np.testing.assert_allclose(found, labels)
         else:
-            # All rows after the step have this part in common, however large the own output.
+            # A step that takes back more of an output of order one than there was: this part all rows have in common.
             np.testing.assert_allclose(found, layer.readout @ layer.after / (layer.readout @ layer.readout))
 
 

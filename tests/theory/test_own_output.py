@@ -12,8 +12,12 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.papers.moniri2024 import finite, finite_errors
 from gradstep.simulation.instance import initial_readout
+from gradstep.theory import own_output
+from gradstep.theory.convex_loss import convex_prediction
 from gradstep.theory.own_output import given_own_output, output_constants
+from gradstep.theory.spectrum import feature_spectrum
 from gradstep.theory.step import step_statistics
+from gradstep.theory.weights_spectrum import weight_spectrum
 
 BASE = gs.Problem(
     activation="tanh", teacher="sin", d=300, width=450, n_step=600, n=900, eta=gs.Step(1.0, 0.5), ridge=9.0,
@@ -22,17 +26,40 @@ BASE = gs.Problem(
 
 
 @pytest.mark.parametrize("readout", ["gaussian", "constant", {-1.0: 0.5, 2.0: 0.5}])
-def test_the_network_before_a_step_is_the_same_with_its_output_set_apart(readout):
-    # A vanishing step resolves the rows along their own sum, which is no more than another way to write them: the two
-    # descriptions differ by fluctuations of that sum, of relative order 1/d.
+def test_the_network_before_a_step_is_the_same_with_its_output_set_apart(readout, monkeypatch):
+    # Rows that are resolved along their own sum are no more than another way to write them: the two descriptions differ
+    # by fluctuations of that sum, of relative order 1/d.
     distances = []
     for d in (300, 3000, 30_000):
         sizes = dict(zip(("d", "width", "n_step", "n"), np.array([1, 1.5, 2, 3]) * d, strict=True))
         problem = BASE.replace(**{k: int(v) for k, v in sizes.items()}, ridge=0.03 * d, readout=readout)
         before = gs.predict(problem.replace(eta=0.0)).test_error
-        distances.append(gs.predict(problem.replace(eta=1e-9)).test_error / before - 1)
+        # A vanishing step resolves nothing.
+        assert gs.predict(problem.replace(eta=1e-9)).test_error == pytest.approx(before, rel=1e-8)
+        with monkeypatch.context() as patched:
+            patched.setattr(own_output, "_ALL", 0.0)
+            distances.append(gs.predict(problem.replace(eta=2e-9)).test_error / before - 1)
     assert abs(distances[0]) < 0.01
     assert np.array(distances[:-1]) / distances[1:] == pytest.approx(10, rel=0.05)
+
+
+@pytest.mark.parametrize(("activation", "share"), [("tanh", 0.3), ("erf", 1.0), ("tanh(x) + 0.2*H2", 2.0)])
+def test_both_ways_to_resolve_a_step_agree(activation, share, monkeypatch):
+    # At any share of the output that the step takes back, up to 1/d; and where it takes back all of it, exactly.
+    distances = []
+    for d in (300, 3000):
+        problem = BASE.replace(activation=activation, d=d, width=2 * d, n_step=4 * d, n=3 * d, ridge=0.1 * d)
+        eta = share / moments(problem.activation).linear ** 2
+        errors = []
+        for most, change in ((math.inf, 1e-13), (0.0, -1e-13)):
+            monkeypatch.setattr(own_output, "_ALL", most)
+            errors.append(gs.predict(problem.replace(eta=eta * (1 + change))).test_error)
+        distances.append(abs(errors[1] / errors[0] - 1))
+    if share == 1:
+        assert max(distances) < 1e-9
+    else:
+        assert distances[0] < 0.01
+        assert distances[1] < 0.2 * distances[0]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 0.2, 0.3])
@@ -81,8 +108,12 @@ def test_a_small_initial_output_changes_nothing():
     problem = BASE.replace(output_scale="1/N")
     step = step_statistics(problem, 300, 450, 600)
     assert given_own_output(problem, step, 450) is step
-    without = step_statistics(BASE.replace(eta=0.0), 300, 450, 600)
-    assert given_own_output(BASE.replace(eta=0.0), without, 450) is without
+
+
+def test_rows_without_a_step_are_independent_of_their_output():
+    still = BASE.replace(eta=0.0)
+    found = given_own_output(still, step_statistics(still, 300, 450, 600), 450)
+    assert (found.spike, found.initial_overlap, found.readout_shrinkage) == pytest.approx((0, 0, 1), abs=1e-12)
 
 
 def test_an_output_that_diverges_is_refused():
@@ -285,3 +316,62 @@ def test_labels_smaller_than_the_initial_output_can_be(changes):
     for quantity, bias in (("spike_strength", 0.03), ("test_error", 0.03), ("train_error", 0.03)):
         off = network.mean(quantity) - getattr(theory, quantity)
         assert abs(off) < 3 * network.standard_error(quantity) + bias * getattr(theory, quantity), quantity
+
+
+SIGNS = BASE.replace(readout={-1.0: 0.5, 1.0: 0.5}, width=300, n_step=150, n=600, eta=20.0, ridge=2.0, noise=0.1)
+
+
+def _mirrored(problem):
+    """Return the same networks in three other ways: all signs of the layers, of the rows, and of the teacher's axis."""
+    activation, teacher = problem.activation.name, problem.teacher.name
+    values = problem.readout.values
+    opposite = dict(zip((-v for v in values), problem.readout.weights, strict=True)) if values else "gaussian"
+    yield problem.replace(activation=f"-({activation})", readout=opposite)
+    yield problem.replace(activation=activation.replace("x", "(-x)"))
+    yield problem.replace(activation=activation.replace("x", "(-x)"), teacher=teacher.replace("x", "(-x)"))
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        SIGNS.replace(activation="tanh(1.2*x)", teacher="sin(1.2*x)"),
+        SIGNS.replace(activation="tanh(x) + 0.3*(x**2-1)", teacher="sin(x) + 1", readout={-2.0: 0.3, 1.0: 0.7}),
+        SIGNS.replace(activation="sign(x) - 0.3*x - 0.2*(x**2-1)", teacher="sin(x) + 1"),
+        SIGNS.replace(activation="softplus(x) + 1", teacher="sin(x) + 1", readout="gaussian", eta=2.0),
+    ],
+    ids=lambda problem: problem.activation.name,
+)
+def test_signs_of_the_same_network_change_nothing(problem):
+    def errors(case):
+        found, convex = gs.predict(case), convex_prediction(case)
+        return [found.test_error, found.train_error, found.degrees_of_freedom, found.spike_strength, convex.test_error]
+
+    expected = errors(problem)
+    for other in _mirrored(problem):
+        assert errors(other) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("eta", "readout"), [(1.0, {-1.0: 0.5, 1.0: 0.5}), (20.0, "constant")])
+def test_signs_change_neither_the_spread_nor_the_spectra(eta, readout):
+    problem = SIGNS.replace(activation="tanh(1.2*x)", teacher="sin(1.2*x)", eta=eta, readout=readout)
+
+    def numbers(case):
+        spread, weights, features = gs.predict_spread(case), weight_spectrum(case), feature_spectrum(case)
+        outlier = weights.outlier
+        found = [spread.test_error, spread.train_error, weights.after.edge, features.bulk.edge]
+        found += [0.0] if outlier is None else list(asdict(outlier).values())
+        return found + [x for o in features.outliers for x in (o.eigenvalue, *o.sample_overlap, *o.teacher_overlap)]
+
+    expected = numbers(problem)
+    for other in _mirrored(problem):
+        # Differences of losses have these digits.
+        assert numbers(other) == pytest.approx(expected, rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize("readout", ["constant", "gaussian", {-1.0: 0.5, 1.0: 0.5}])
+@pytest.mark.parametrize("activation", ["cos(x) - exp(-0.5) + 0.3*H3", "sign(x) + 0.3*(x**2-1) + 0.2*H3"])
+def test_errors_are_continuous_where_the_spike_vanishes(activation, readout):
+    # All that the step adds to the rows is there without it, and is told along the gradient.
+    problem = BASE.replace(teacher="x - 1", d=300, width=300, n_step=900, ridge=20.0, readout=readout, noise=0.1)
+    at = [gs.predict(problem.replace(activation=f"{activation} + ({t})*x")).test_error for t in (-1e-9, 0, 1e-9)]
+    assert at == pytest.approx([at[1]] * 3, rel=1e-6)

@@ -18,7 +18,7 @@ from gradstep.papers.outcome import compare
 from gradstep.simulation.spectra import measure_features, measure_weights
 from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
-from gradstep.theory.spectrum import FeatureEquations, feature_spectrum, outliers_above
+from gradstep.theory.spectrum import FeatureEquations, _without_tails, feature_spectrum, outliers_above
 from gradstep.theory.step import step_statistics
 from gradstep.theory.stieltjes import Law, advance, around, averaged_tail, find_law, start
 from gradstep.theory.weights_spectrum import weight_spectrum
@@ -189,6 +189,45 @@ def test_a_tail_of_single_neurons_is_averaged() -> None:
     np.testing.assert_allclose(low, [1.6, 1.6, 30, 50])
     assert weight @ averaged == pytest.approx(weight @ size)
     assert weight_spectrum(problem(eta=gs.Step(2.0, exponent=0.5), n_step=100)).after.weight.sum() == pytest.approx(1)
+
+
+def test_a_tail_of_single_inputs_is_averaged() -> None:
+    """Few inputs whose features follow the bulk most have bands too light to be found, at opposite slopes too."""
+    case = problem(activation="tanh(x)+0.3*x**2", d=300, width=360, n_step=210, n=500, readout="constant",
+                   teacher="tanh(2*x)", eta=gs.Step(0.6, exponent=0.5))  # fmt: skip
+    bulk = feature_spectrum(case).bulk
+    assert bulk.weight.sum() + bulk.atom == pytest.approx(1, abs=1e-6)
+    # One of an inner and two of outer inputs, whose slopes are opposite.
+    inner = features(0.5, 1.0, 1.0, 0.5, 0.5)
+    kappa, weight = np.array([-4.0, 0.0, 4.0]), np.array([4e-4, 0.9992, 4e-4])
+    equations = replace(
+        inner,
+        kappa=kappa,
+        weight=weight,
+        shared=np.zeros((1, 3)),
+        slope=np.array([[-30.0, 0.7, 40.0]]),
+        variance=np.array([[0.5, 0.6, 0.1]]),
+    )
+    slope, variance = _without_tails(equations, np.ones(1), (5e-3, 1e-3))
+    np.testing.assert_allclose(slope[0, [0, 2]], np.sqrt(1250) * np.array([-1, 1]))
+    np.testing.assert_allclose(variance[0], [0.3, 0.6, 0.3])
+    np.testing.assert_allclose((slope**2 + variance) @ weight, (equations.slope**2 + equations.variance) @ weight)
+
+
+def test_a_singular_matrix_on_the_way_is_a_step_that_fails() -> None:
+    class Singular(FeatureEquations):
+        calls = 0
+
+        def linearise(self, z: complex, state: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            Singular.calls += 1
+            if Singular.calls % 5 == 0:
+                raise np.linalg.LinAlgError("Singular matrix")
+            return super().linearise(z, state)
+
+    equations = features(0.5, 1.0, 1.0, 0.5, 0.5)
+    expected = find_law(equations)
+    found = find_law(Singular(**{field.name: getattr(equations, field.name) for field in fields(equations)}))
+    assert found.edge == pytest.approx(expected.edge, rel=1e-6)
 
 
 def test_bad_input_is_refused() -> None:

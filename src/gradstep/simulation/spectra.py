@@ -157,18 +157,18 @@ def first_layer(problem: Problem, seed: int) -> FirstLayer:
 def spike_direction(problem: Problem, layer: FirstLayer) -> Array:
     """Return the direction along which theory takes the spike, shape (d,), of any length.
 
-    The gradient holds the network's own output, which is along the sum of the rows. Where that output is small, theory
-    has the spike along what is left, and takes the sum of the rows for a part of their bulk (`readout_shrinkage` of
-    `gradstep.theory.step.StepStatistics`). Where it is of order one (``output_scale="1/sqrt(N)"``) the spike is along
-    both together (`gradstep.theory.own_output`).
+    The gradient holds the network's own output, which is along the sum of the rows. Until the step takes back all that
+    the rows have of it, theory has the spike along what is left of the gradient, and takes the sum of the rows for a part
+    of their bulk (`readout_shrinkage` of `gradstep.theory.step.StepStatistics`). In output scale ``"1/sqrt(N)"`` a larger
+    step may take back more: then the spike is along the sum of the rows after the step (`gradstep.theory.own_output`).
     """
     width, activation = len(layer.readout), moments(problem.activation)
-    rows = layer.readout @ layer.before
-    if problem.output_scale == "1/N":
-        return np.asarray(layer.linear + activation.linear / width * rows)
-    gain = problem.step_size / math.sqrt(width) * activation.derivative_mean
-    if gain == 0:
-        return np.asarray(layer.linear)
+    rows, gain = layer.readout @ layer.before, problem.step_size / math.sqrt(width) * activation.derivative_mean
+    small = problem.output_scale == "1/N"
+    output = activation.linear / (width if small else math.sqrt(width))
+    taken = gain * output * width * problem.readout.second_moment
+    if small or abs(taken) <= 1:
+        return np.asarray(layer.linear + output * rows)
     return np.asarray(gain * layer.linear + rows / (layer.readout @ layer.readout))
 
 

@@ -9,9 +9,18 @@ Given ``b`` the rows are independent again::
 ``G`` being a copy of the first layer that knows nothing of ``b``. With ``e = eta / sqrt(N)`` and ``g = g' - mu_1 b``,
 where ``g'`` has the teacher and the step's samples, the rank-one part of the step is ``e E[sigma'] a g^T``. Together::
 
-    W_1 = a u^T + (1 - a a^T / |a|^2) G + ...,      u = (1 / (sqrt(N) E a^2) - e E[sigma'] mu_1) b + e E[sigma'] g':
+    W_1 = a u^T + (1 - a a^T / |a|^2) G + ...,      u = (1 - q) b / (sqrt(N) E a^2) + e E[sigma'] g',
 
-one spike, along ``u``, on rows whose component along the readout is gone.
+where ``q = eta E[sigma'] mu_1 E a^2`` is the share of the output that the step takes back. All errors follow from here
+in one of two ways, of which either is exact for the rank-one part alone:
+
+* for a small ``q`` the spike is along ``g'``, and what is left of ``b`` is the rows' own, ``1 - q`` times as much as
+  before. The spike is independent of the rows;
+* for a large ``q`` what is left of ``b`` is a large spike as well: there is one spike, along ``u``, and the rows'
+  component along the readout is gone. By then ``u`` is along ``g``, and so is all that the step adds to the rows beside
+  the spike.
+
+At ``q = 1`` there is nothing left of ``b``, and both are the same.
 
 Of an activation with a mean the output has a constant too, ``E[sigma] sum_i a_i / sqrt(N)``: it is of order one,
 another in each draw of a Gaussian readout, and the step takes it for a mean of the labels. Errors are averaged over it.
@@ -21,7 +30,7 @@ This project.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +40,7 @@ from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.step import StepStatistics
 
-__all__ = ["given_own_output", "independent_rows", "left_of_output", "output_constants"]
+__all__ = ["MeanRow", "given_own_output", "independent_rows", "output_constants"]
 
 Array = NDArray[np.float64]
 
@@ -41,6 +50,8 @@ _NODES, _MORE_NODES = 5, 9
 _RANGE = 6.0
 #: A mean of the activation below the smallest is rounding.
 _NO_MEAN = 1e-12
+#: Share of the output up to which rows keep what the step leaves of it: all of it, where both ways are the same.
+_ALL = 1.0
 
 
 def output_constants(problem: Problem, refine: int = 1) -> list[tuple[float, float | None]]:
@@ -102,14 +113,93 @@ def independent_rows(
     return step, step.readout_shrinkage if rows == "network" or step is not literal else 1.0
 
 
-def left_of_output(problem: Problem, step: StepStatistics, width: float) -> float:
-    """Return the component of ``u`` along ``b``, over ``b``: what was there, less what the step takes back."""
-    before = 1 / (math.sqrt(width) * problem.readout.second_moment)
-    return before - step.spike / step.gradient_norm * moments(problem.activation).linear
+@dataclass(frozen=True)
+class MeanRow:
+    """The mean row of the first layer for each unit of readout, and the gradient that changed it.
+
+    Vectors have components along the teacher, along ``b`` and along the samples of the step (``X_perp^T r``).
+
+    Attributes
+    ----------
+    taught : ndarray, shape (3,)
+        ``g'``, the gradient without the network's own output.
+    output : ndarray, shape (3,)
+        ``b``.
+    slope : float
+        ``mu_1``: the gradient is ``g' - mu_1 b``.
+    gain : float
+        ``e E[sigma']``, what the step adds for each unit of the gradient.
+    before : float
+        The mean row before the step, over ``b``.
+    """
+
+    taught: Array
+    output: Array
+    slope: float
+    gain: float
+    before: float
+
+    @classmethod
+    def of(cls, problem: Problem, step: StepStatistics, width: float) -> MeanRow:
+        """Return the mean row of a network after the step itself; a small output has no part in it."""
+        power, slope = problem.readout.second_moment, moments(problem.activation).linear
+        if problem.output_scale == "1/N":
+            slope = 0.0
+        linear = step.alignment * step.gradient_norm
+        sampled = math.sqrt(max(step.gradient_norm**2 - linear**2 - slope**2 * power, 0.0))
+        gain = step.spike / step.gradient_norm if step.spike else 0.0
+        taught, output = np.array([linear, 0.0, sampled]), np.array([0.0, math.sqrt(power), 0.0])
+        return cls(taught, output, slope, gain, 1 / (math.sqrt(width) * power))
+
+    @property
+    def taken(self) -> float:
+        """``q``, the share of the output that the step takes back."""
+        return self.gain * self.slope / self.before
+
+    @property
+    def independent(self) -> bool:
+        """Whether the spike is independent of the rows."""
+        return abs(self.taken) <= _ALL
+
+    @property
+    def left(self) -> float:
+        """The component of the mean row along ``b``, over ``b``, after the step."""
+        return self.before - self.gain * self.slope
+
+    @property
+    def after(self) -> Array:
+        """``u``, the mean row after the step."""
+        return self.gain * self.taught + self.left * self.output
+
+    def resolved(self, step: StepStatistics) -> StepStatistics:
+        """Return the step in the form that holds for independent rows."""
+        gradient = self.taught - self.slope * self.output
+        direction = self.taught if self.independent else math.copysign(1.0, self.gain) * self.after
+        length, whole = float(np.linalg.norm(direction)), float(np.linalg.norm(gradient))
+        if length == 0:
+            return step
+        v = direction / length
+        total, overlap = float(self.after @ v), self.before * float(self.output @ v)
+        rest = float(np.linalg.norm(self.after - total * v) / (self.before * np.linalg.norm(self.output)))
+        # What the step adds to the norms is told along the gradient: the share that is not along v is independent.
+        turn = float(gradient @ v) / whole if whole > 0 else 1.0
+        variance = list(step.norm_variance)
+        variance[2] += (1 - turn**2) * step.norm_slope**2
+        return replace(
+            step,
+            alignment=float(v[0]),
+            spike=total - overlap,
+            initial_overlap=overlap,
+            readout_shrinkage=rest,
+            spike_variance=turn**2 * step.spike_variance,
+            norm_slope=turn * step.norm_slope,
+            norm_covariance=tuple(turn * c for c in step.norm_covariance),
+            norm_variance=tuple(variance),
+        )
 
 
 def given_own_output(problem: Problem, step: StepStatistics, width: float) -> StepStatistics:
-    """Return the step in the form that holds for independent rows: a spike along ``u``.
+    """Return the step in the form that holds for independent rows: a spike along ``g'`` or ``u``.
 
     Parameters
     ----------
@@ -121,22 +211,8 @@ def given_own_output(problem: Problem, step: StepStatistics, width: float) -> St
     Returns
     -------
     StepStatistics
-        With the `alignment` of ``u``, a `spike` and an `initial_overlap` that sum to ``|u|``, and a `readout_shrinkage`
-        of zero; `step` itself where the initial output is small or the step has no spike. What concerns the bulk is
-        left as it is along the gradient: it matters once the step is of order ``sqrt(N)``, and then ``u`` is along it.
+        Of a `spike` and an `initial_overlap` along one direction, whose overlap with the teacher is the `alignment`,
+        and the `readout_shrinkage` of what is left of the rows along the readout; `step` itself where the initial
+        output is small. What the step adds to the directions off the spike is left as it is along the gradient.
     """
-    if problem.output_scale == "1/N" or step.spike == 0:
-        return step
-    activation, power = moments(problem.activation), problem.readout.second_moment
-    gain = step.spike / step.gradient_norm
-    along_output = left_of_output(problem, step, width)
-    without_output = step.gradient_norm**2 - activation.linear**2 * power
-    norm = math.sqrt(along_output**2 * power + gain**2 * without_output)
-    overlap = along_output / (math.sqrt(width) * norm)
-    return replace(
-        step,
-        alignment=gain * step.alignment * step.gradient_norm / norm,
-        spike=norm - overlap,
-        initial_overlap=overlap,
-        readout_shrinkage=0.0,
-    )
+    return step if problem.output_scale == "1/N" else MeanRow.of(problem, step, width).resolved(step)

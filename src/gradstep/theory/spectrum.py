@@ -33,7 +33,7 @@ from gradstep.theory.features import ConditionalFeatures, conditional_features, 
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows
 from gradstep.theory.step import StepStatistics, step_statistics
-from gradstep.theory.stieltjes import FINE, Law, Point, around, averaged_tail, find_law, start
+from gradstep.theory.stieltjes import COARSE, FINE, Law, Point, around, averaged_tail, find_law, start
 
 __all__ = ["FeatureEquations", "Outlier", "Spectrum", "feature_spectrum", "finite_step", "outliers_above"]
 
@@ -42,10 +42,9 @@ ComplexArray = NDArray[np.complex128]
 
 #: Degrees of the functions of kappa and of the readout that outliers are compared with.
 _DEGREE = 4
-#: Share of the neurons whose bulk is averaged where the tail of the readout's law splits into bands of single neurons.
-_TAIL = 5e-3
-#: The same of the inputs far out along the spike.
-_INPUT_TAIL = 1e-3
+#: Shares of the neurons, and of the inputs far out along the spike, whose bulk is averaged, one pair after the other,
+#: where the tails of their laws split into bands of single ones.
+_TAILS = ((5e-3, 1e-3), (1e-2, 4e-3), (2e-2, 1.2e-2))
 #: Outliers nearer to the bulk than this share of its edge are part of it at any size that fits a computer.
 _EDGE_MARGIN = 1e-6
 
@@ -347,13 +346,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
         float(told[0]),
         1 - shrinkage**2,
     )
-    try:
-        bulk = find_law(equations)
-    except NotConverged:
-        # g0 keeps the whole law of the readout, which outliers need.
-        slope, variance = _without_tails(groups.weight, tables)
-        equations = replace(equations, slope=slope, variance=variance)
-        bulk = find_law(equations, FINE)
+    equations, bulk = _law(equations, groups.weight)
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
     outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not groups.resolved)
     return Spectrum(bulk, outliers, step.alignment)
@@ -370,13 +363,32 @@ def finite_step(problem: Problem, rows: RowLaw) -> tuple[StepStatistics, float, 
     return step_statistics(problem, d, width, n_step, own_output=rows == "network"), d, width
 
 
-def _without_tails(group_weight: Array, tables: ConditionalFeatures) -> tuple[Array, Array]:
-    """Return ``g1`` and ``g2`` averaged over the neurons, then the inputs, with extreme noise."""
-    slope, variance = tables.slope, tables.variance
-    for own, other, share in ((group_weight, tables.weight, _TAIL), (tables.weight, group_weight, _INPUT_TAIL)):
-        # A linear activation has no noise: then the slope decides.
-        size = (1e-3 * slope**2 + variance) @ other
-        slope, variance = (averaged_tail(own, size, table, share).T for table in (slope, variance))
+def _law(equations: FeatureEquations, group_weight: Array) -> tuple[FeatureEquations, Law]:
+    """Return the law, and the equations that it was found with."""
+    try:
+        return equations, find_law(equations, COARSE[:1])
+    except NotConverged as error:
+        failure = error
+    for shares in _TAILS:
+        # g0 keeps the whole law of the readout, which outliers need.
+        slope, variance = _without_tails(equations, group_weight, shares)
+        rounded = replace(equations, slope=slope, variance=variance)
+        try:
+            return rounded, find_law(rounded, FINE if shares == _TAILS[-1] else FINE[:1])
+        except NotConverged as error:
+            failure = error
+    raise failure
+
+
+def _without_tails(equations: FeatureEquations, group_weight: Array, shares: tuple[float, float]) -> tuple[Array, Array]:
+    """Return ``g1`` and ``g2`` averaged over the neurons, then the inputs, of extreme variance."""
+    slope, variance = equations.slope, equations.variance
+    laws = (group_weight, equations.weight), (equations.weight, group_weight)
+    for (own, other), share in zip(laws, shares, strict=True):
+        size = (slope**2 + variance) @ other
+        # Squares, as the slopes of opposite neurons, or inputs, are opposite.
+        square, variance = (averaged_tail(own, size, table, share).T for table in (slope**2, variance))
+        slope = np.copysign(np.sqrt(square), slope.T)
     return slope, variance
 
 

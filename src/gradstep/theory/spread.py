@@ -24,7 +24,7 @@ from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_labels
 from gradstep.theory.features import ConditionalFeatures
 from gradstep.theory.loss_covariance import SharedDraw, loss_covariance, square_variance
-from gradstep.theory.own_output import given_own_output, left_of_output, output_constants
+from gradstep.theory.own_output import MeanRow, given_own_output, output_constants
 from gradstep.theory.residual import residual_law
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.tables import Tables, sizes_of, tables_of
@@ -226,12 +226,8 @@ class _Numbers:
         ``E r u`` and ``E r^2``.
     sampled : float
         ``d / n_step``.
-    gain : float
-        Shift of a neuron of readout one along the gradient, over the gradient.
-    output, length : float
-        ``mu_1`` and ``|b|`` of an initial output of order one; zero of a small one.
-    before, left : float
-        Mean component of such a neuron along ``b``, over ``b``, before and after the step.
+    row : MeanRow
+        Of which a small output has no part.
     """
 
     step: StepStatistics
@@ -239,11 +235,7 @@ class _Numbers:
     linear: float
     square: float
     sampled: float
-    gain: float
-    output: float
-    length: float
-    before: float
-    left: float
+    row: MeanRow
 
     @classmethod
     def of(cls, problem: Problem, step: StepStatistics) -> _Numbers:
@@ -253,9 +245,8 @@ class _Numbers:
         r, u = law.residual, law.projection
         mean, linear = law.mean(r), law.mean(r * u)
         order_one = problem.output_scale != "1/N"
-        output = activation.linear if order_one else 0.0
-        length = math.sqrt(readout.second_moment) if order_one else 0.0
-        own = output * length
+        row = MeanRow.of(problem, step, width)
+        own = row.slope * math.sqrt(readout.second_moment)
         # Given a residual, t is known as well as its share in what counts as noise.
         noise = np.asarray(problem.teacher(u)) - step.residual_offset - r
         known = own * noise / max(step.residual_noise, 1e-300)
@@ -271,31 +262,22 @@ class _Numbers:
         if readout.kind == "gaussian" and not order_one:
             moved = np.array([0, -2 * mean, -1]) * activation.mean
             covariance[:3, :3] += np.outer(moved, moved) * readout.second_moment / width
-        gain, before = step.spike / step.gradient_norm, 1 / (math.sqrt(width) * readout.second_moment)
-        left = left_of_output(problem, step, width)
-        return cls(step, covariance, linear, law.square, d / n_step, gain, output, length, before, left)
+        return cls(step, covariance, linear, law.square, d / n_step, row)
 
     def shifted(self, change: Array) -> StepStatistics:
         """Return the step, for independent rows, of numbers that are off by `change`."""
         by_linear, by_square, by_mean, by_own, by_norm, overlap, by_length = change.tolist()
-        by_square += self.output * (self.output * self.length**2 * by_length - 2 * overlap * self.linear)
+        row = self.row
+        by_square += row.slope * (row.slope * float(row.output @ row.output) * by_length - 2 * overlap * self.linear)
         square = max(self.square + by_square, 0.05 * self.square)
-        taught, own, before = self.gain * (self.linear + by_linear), 0.0, 0.0
-        norm = self.gain * math.sqrt(self.sampled * square * max(1 + by_norm, 0.05))
-        if self.length == 0:
-            norm = math.copysign(math.hypot(taught, norm), self.gain)
-        else:
-            length = self.length * math.sqrt(max(1 + by_length, 0.05))
-            taught += self.left * overlap
-            own = self.left * length + self.gain * by_own
-            norm = math.hypot(taught, own, norm)
-            before = self.before * (overlap * taught + length * own) / norm
-        return replace(
+        sampled = math.sqrt(self.sampled * square * max(1 + by_norm, 0.05))
+        taught, output = np.array([self.linear + by_linear, by_own, sampled]), row.output
+        if not row.independent:
+            # Rows that hold their own b have its fluctuations like all others of theirs.
+            output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, 0.05)), 0.0])
+        step = replace(
             self.step,
-            alignment=taught / norm,
-            spike=norm - before,
-            initial_overlap=before,
-            readout_shrinkage=0.0 if self.length else self.step.readout_shrinkage,
             bulk=self.step.bulk * square / self.square,
             drift=self.step.drift + self.step.curvature * by_mean,
         )
+        return replace(row, taught=taught, output=output).resolved(step)

@@ -20,7 +20,7 @@ from scipy.fft import dct
 
 from gradstep.errors import NotConverged
 
-__all__ = ["FINE", "Band", "Equations", "Law", "Point", "advance", "around", "averaged_tail", "find_law", "start"]
+__all__ = ["COARSE", "FINE", "Band", "Equations", "Law", "Point", "advance", "around", "averaged_tail", "find_law", "start"]
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -36,13 +36,14 @@ _SMALLEST_STEP = 1e-11
 _MOST_STEPS = 300
 #: Next to an edge Im m is the root of the distance; what is below this is rounding, beyond the edge.
 _SMALLEST_IMAGINARY = 1e-8
-_COARSE = (0.12, 0.04)
+#: Distances of neighbours, in log x, of a search for bands.
+COARSE = (0.12, 0.04)
 #: Spacings of a search that must not miss a narrow band.
 FINE = (0.04, 0.013)
 #: Stride to an edge, relative, below which a gap that it would miss is narrower than any that is resolved.
 _FINEST = 1e-3
 _NODES = (64, 192, 576, 1728, 5184)
-_TAIL = 1e-5
+_TAIL = 3e-6
 _MASS_TOLERANCE = 1e-6
 _DETOUR = 0.1
 #: Longest step towards an edge, relative to the spacing of the search.
@@ -244,11 +245,11 @@ def _has_density(equations: Equations, point: Point) -> bool:
 def _newton(equations: Equations, z: complex, state: ComplexArray, before: ComplexArray) -> Point | None:
     """Return the solution next to a guess, or None: not found, on the wrong sheet, or too far from `before`."""
     for _ in range(_NEWTON_STEPS):
-        with np.errstate(all="ignore"):
-            gap, matrix, drift = equations.linearise(z, state)
-        if not np.isfinite(gap).all():
-            return None
         try:
+            with np.errstate(all="ignore"):
+                gap, matrix, drift = equations.linearise(z, state)
+            if not np.isfinite(gap).all():
+                return None
             step, tangent = np.linalg.solve(matrix, np.stack([gap, drift], axis=1)).T
         except np.linalg.LinAlgError:
             return None
@@ -288,7 +289,7 @@ def averaged_tail(weight: Array, size: Array, values: Array, share: float) -> Ar
     return result
 
 
-def find_law(equations: Equations, spacings: Sequence[float] = _COARSE) -> Law:
+def find_law(equations: Equations, spacings: Sequence[float] = COARSE) -> Law:
     """Find the support and the density on it.
 
     Parameters
@@ -345,19 +346,32 @@ def _search(equations: Equations, spacing: float) -> list[Band]:
     return bands
 
 
+class _Interrupted(NotConverged):
+    """No density on the way to the upper (1) or the lower (-1) edge: that edge belongs to another band."""
+
+    def __init__(self, error: NotConverged, side: int) -> None:
+        super().__init__(error.solver, error.residual, error.tolerance, error.advice)
+        self.side = side
+
+
 def _band(equations: Equations, centre: Point, spacing: float, ceiling: float) -> Band:
     """Resolve the band around a point, which ends below `ceiling`."""
-    stride = spacing
+    strides, edges = {1: spacing, -1: spacing}, dict[int, float]()
+    side = 1
     while True:
         try:
-            upper, lower = (_edge(equations, centre, sign * stride) for sign in (1, -1))
-            if upper < ceiling or stride < _FINEST:
-                return _resolve(equations, centre, lower, upper)
-        except NotConverged:
-            if stride < _FINEST:
+            for side in [side for side in strides if side not in edges]:
+                edges[side] = _edge(equations, centre, side * strides[side])
+            side = 1
+            if edges[1] < ceiling or strides[1] < _FINEST:
+                return _resolve(equations, centre, edges[-1], edges[1])
+        except NotConverged as error:
+            side = error.side if isinstance(error, _Interrupted) else side
+            if strides[side] < _FINEST:
                 raise
-        # A stride over the gap to another band.
-        stride /= 4
+        # A stride over the gap to another band. The other edge is as good as before, and small strides take long.
+        strides[side] /= 4
+        edges.pop(side, None)
 
 
 def _edge(equations: Equations, point: Point, spacing: float) -> float:
@@ -410,8 +424,11 @@ def _along(equations: Equations, centre: Point, x: Array) -> list[Point]:
     """Solve at decreasing real `x`, walking from the centre both ways."""
     above = int(np.sum(x > centre.z.real))
     solved: dict[int, Point] = {}
-    for walk in (range(above - 1, -1, -1), range(above, len(x))):
+    for side, walk in ((1, range(above - 1, -1, -1)), (-1, range(above, len(x)))):
         point = centre
         for index in walk:
-            point = solved[index] = advance(equations, point, complex(x[index]), inside=True)
+            try:
+                point = solved[index] = advance(equations, point, complex(x[index]), inside=True)
+            except NotConverged as error:
+                raise _Interrupted(error, side) from error
     return [solved[index] for index in range(len(x))]

@@ -40,7 +40,7 @@ from gradstep.errors import NotConverged
 from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
-from gradstep.theory.own_output import given_own_output, left_of_output
+from gradstep.theory.own_output import MeanRow
 from gradstep.theory.spectrum import finite_step
 from gradstep.theory.step import StepStatistics
 from gradstep.theory.stieltjes import FINE, Law, advance, around, averaged_tail, find_law, start
@@ -313,19 +313,20 @@ def _law(equations: WeightEquations) -> tuple[WeightEquations, Law]:
 
 def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:
     """Return the spike of the step."""
-    linear, power, norm = moments(problem.activation).linear, problem.readout.second_moment, step.gradient_norm
-    taught, given = step.alignment * norm, given_own_output(problem, step, width)
-    if given is step:
-        gradient = _Direction(np.array([taught / norm, 0.0]), 1 / norm)
-        return _Spike(step.spike**2 * width * power, gradient, gradient, 1 - step.readout_shrinkage)
-    # -mu_1 b is the initial output's part of the gradient; the spike holds b as it was before, less that.
-    length, gain, total = math.sqrt(power), step.spike / norm, given.spike + given.initial_overlap
-    left = left_of_output(problem, step, width)
+    norm = step.gradient_norm
+    if problem.output_scale == "1/N" or step.spike == 0:
+        gradient = _Direction(np.array([step.alignment, 0.0]), 1 / norm)
+        strength = step.spike**2 * width * problem.readout.second_moment
+        return _Spike(strength, gradient, gradient, 1 - step.readout_shrinkage)
+    # The spike is all of the mean row, and nothing of the initial weights is left along the readout.
+    row = MeanRow.of(problem, step, width)
+    total = float(np.linalg.norm(row.after))
+    whole = row.taught - row.slope * row.output
     return _Spike(
-        total**2 * width * power,
-        _Direction(np.array([gain * taught, left * length]) / total, gain / total),
-        _Direction(np.array([taught, -linear * length]) / norm, 1 / norm),
-        1 - given.readout_shrinkage,
+        total**2 * width * problem.readout.second_moment,
+        _Direction(row.after[:2] / total, row.gain / total),
+        _Direction(whole[:2] / norm, 1 / norm),
+        1.0,
     )
 
 

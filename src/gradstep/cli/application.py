@@ -533,7 +533,7 @@ def tune(
 
 @app.command(
     epilog="Examples: [bold]gradstep citation > gradstep.bib[/bold] · [bold]gradstep citation 'large step' "
-    "fig3a[/bold] · [bold]gradstep citation predict --d inf --readout constant[/bold]."
+    "fig3a[/bold] · [bold]gradstep citation predict --eta N^0.25[/bold]."
 )
 @_takes_problem
 def citation(

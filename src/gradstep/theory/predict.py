@@ -16,7 +16,6 @@ from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
 from gradstep.theory.groups import RowLaw
-from gradstep.theory.limits import limiting_prediction
 from gradstep.theory.own_output import independent_rows, output_constants
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
 from gradstep.theory.step import step_statistics
@@ -24,6 +23,9 @@ from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, t
 from gradstep.theory.uniform import UniformSolution, solve
 
 __all__ = ["predict", "predict_many"]
+
+#: Models of rows and bulk to what a prediction is called: of the real network, and of the model of Cui et al. 2024.
+_METHODS = {("network", "structured"): "uniform equivalent", ("isotropic", "isotropic"): "spiked random features"}
 
 #: Largest rounding of a test error, beside itself or beside the labels' power: it is a difference of two numbers of the
 #: size of the label noise's.
@@ -42,6 +44,7 @@ Array = NDArray[np.float64]
 class _Prepared:
     """All of a prediction that is independent of the ridge fit."""
 
+    method: str
     #: Of the whole gradient with the teacher.
     alignment: float
     tables: Tables
@@ -61,10 +64,14 @@ def predict(
 ) -> Prediction:
     """Predict what the network does after one step and a ridge fit.
 
-    At finite sizes the uniform equivalent of this project is solved: one set of equations for every step size, readout
-    law and activation. In the proportional limit (``d = inf``) the limiting equations are used: Ba et al. 2022 for a
-    step of order one and an odd activation, Cui et al. 2024 for a step ``c * width**0.5`` and a constant readout, the
-    uniform equivalent at ``d = 1e8`` otherwise.
+    The uniform equivalent of this project is solved: one set of equations for every step size, readout law and
+    activation. They are about the real network, at every dimension: in the proportional limit (``d = inf``) they are
+    solved at a dimension so large that finite sizes are not felt.
+
+    The model that stands for the network in Cui et al. 2024, spiked random features, leaves out how the rows of the
+    network fluctuate and which directions its step prefers, and after a large step from few samples the limit of its
+    error is another. ``rows="isotropic", bulk="isotropic"`` asks for it; the closed equations of the papers are the
+    functions of `gradstep.papers`.
 
     All results are means over draws. Where the initial output has a constant of order one, another in each draw
     (``output_scale="1/sqrt(N)"``, an activation with a mean), the equations are solved for several of these.
@@ -73,14 +80,13 @@ def predict(
     ----------
     problem : Problem
     rows : {"network", "isotropic"}, optional
-        Law of the rows after the step: the real network's fluctuating projections and norms (default at finite sizes),
-        or those of the spiked random features model of Cui et al. 2024 (default in the limit, the model of the papers).
+        Law of the rows after the step: the real network's fluctuating projections and norms (default), or those of the
+        spiked random features model of Cui et al. 2024.
     bulk : {"structured", "isotropic"}, optional
         Directions of the rows off the spike: those of the step's own samples, as in the real network (default with
         ``rows="network"``), or all alike, as in the spiked random features model (default otherwise).
     refine : int, optional
-        Multiplies the number of quadrature nodes; compare with 1 to see the discretisation error. The papers' limiting
-        equations are closed, or refine themselves to 1e-10 and better: it changes nothing there.
+        Multiplies the number of quadrature nodes; compare with 1 to see the discretisation error.
 
     Returns
     -------
@@ -125,16 +131,12 @@ def predict_many(
     problems = list(problems)
     check_models(rows, bulk)
     check_refine(refine)
+    models = models_for(rows, bulk)
     results: dict[int, dict[int, tuple[float, Prediction]]] = {}
     uniform: dict[tuple[int, ...], list[tuple[int, int, float, _Prepared]]] = {}
     for index, problem in enumerate(problems):
         check_problem(problem)
-        closed = problem.is_limit and rows != "network" and bulk != "structured"
-        limit = limiting_prediction(problem) if closed else None
-        if limit is not None:
-            results[index] = {0: (1.0, limit)}
-            continue
-        bare, models = _without_fit(problem), models_for(problem, rows, bulk)
+        bare = _without_fit(problem)
         for place, (share, constant) in enumerate(output_constants(problem, refine)):
             prepared = _prepared(bare, *models, refine, constant)
             uniform.setdefault(prepared.shape, []).append((index, place, share, prepared))
@@ -154,8 +156,7 @@ def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
     if len(parts) == 1:
         return parts[0][1]
     mean = mean_of(parts, QUANTITIES, ("residual", "iterations"))
-    assert mean.curve is not None
-    kappa, curves = mean.curve.kappa, [(share, p.curve) for share, p in parts if p.curve is not None]
+    kappa, curves = mean.curve.kappa, [(share, p.curve) for share, p in parts]
     learned = mean_curve([(share, c.kappa, c.learned) for share, c in curves], kappa)
     target = mean_curve([(share, c.kappa, c.target) for share, c in curves], kappa)
     return replace(mean, curve=Curve(kappa, learned, target))
@@ -184,7 +185,9 @@ def _prepared(
     own = rows == "network"
     literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=own)
     step, shrinkage = independent_rows(problem, literal, sizes.width, rows)
-    tables = tables_of(problem, step, sizes, rows, model, refine)
+    # In the limit a step of order one leaves the bulk of every row as it was.
+    felt: BulkModel = "isotropic" if problem.is_limit and problem.eta.exponent == 0 else model
+    tables = tables_of(problem, step, sizes, rows, felt, refine)
     features, bulk = tables.features, tables.bulk
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint), features.length_slope.size)
     spike_strength = abs(literal.whole_spike) * math.sqrt(sizes.width * problem.readout.second_moment)
@@ -198,7 +201,10 @@ def _prepared(
         kappa, target = _mirrored(kappa), _mirrored(target)
     # All predictions that share these tables hand them out.
     kappa.flags.writeable = target.flags.writeable = False
-    return _Prepared(literal.whole_alignment, tables, shrinkage, shape, spike_strength, bulk_variance, kappa, target)
+    method = _METHODS.get((rows, model), f"uniform equivalent, {rows} rows, {model} bulk")
+    return _Prepared(
+        method, literal.whole_alignment, tables, shrinkage, shape, spike_strength, bulk_variance, kappa, target
+    )
 
 
 def _solve(problems: Sequence[Problem], prepared: Sequence[_Prepared]) -> list[Prediction]:
@@ -230,7 +236,7 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
         raise NotConverged("the test error", rounding, _ROUNDING, "Use less label noise: it hides the labels.")
     return Prediction(
         problem=problem,
-        method="uniform equivalent",
+        method=prepared.method,
         test_error=test_error,
         train_error=float(solution.train_error[index]),
         train_loss=float(solution.train_loss[index]),

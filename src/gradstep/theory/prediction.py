@@ -58,7 +58,8 @@ class Prediction:
     ----------
     problem : Problem
     method : str
-        Which equations were solved.
+        Which equations were solved: ``"uniform equivalent"`` for the real network, ``"spiked random features"`` for the
+        model of Cui et al. 2024, or the first with the rows and the bulk that were asked for.
     test_error : float
         ``E (f_hat - f*)^2`` over fresh inputs; label noise not included.
     train_error : float
@@ -78,8 +79,8 @@ class Prediction:
         True residual of the equations at the solution.
     iterations : int
         Newton steps taken (the most, of several solutions).
-    curve : Curve or None
-        Learned function along the spike, where the equations give one.
+    curve : Curve
+        Learned function along the spike.
     """
 
     problem: Problem
@@ -93,13 +94,12 @@ class Prediction:
     degrees_of_freedom: float
     residual: float
     iterations: int
-    curve: Curve | None = None
+    curve: Curve
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with the convention spelled out."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "curve")}
-        if self.curve is not None:
-            values["curve"] = {f.name: getattr(self.curve, f.name).tolist() for f in fields(self.curve)}
+        values["curve"] = {f.name: getattr(self.curve, f.name).tolist() for f in fields(self.curve)}
         return {"convention": CONVENTION, "problem": self.problem.to_dict(), **values}
 
     def __str__(self) -> str:

@@ -53,8 +53,8 @@ def generic_errors(
     -----
     The paper's (97) minimises over all N weights at once. For a separable penalty and Gaussian rows of the bulk it
     reduces to one weight in a Gaussian field (this project). The model is the paper's, spiked random features; for the
-    network itself see :func:`~gradstep.theory.convex_loss.convex_prediction`. The overlap :math:`\theta` is kept at its limit, as in
-    :func:`~gradstep.papers.cui2024.summary_statistics`.
+    network itself see :func:`~gradstep.theory.convex_loss.convex_prediction`. The overlap :math:`\theta` is kept at
+    its limit, as in :func:`~gradstep.papers.cui2024.summary_statistics`.
     """
     problem = Problem.cui2024(
         alpha=alpha,

@@ -89,6 +89,7 @@ def here(request: Mapping[str, Any]) -> dict[str, Any]:
         "x": _finite(axis.place(setting, problem)),
         **{name: _finite(getattr(prediction, name)) for name in QUANTITIES},
         "method": prediction.method,
+        "caveats": [asdict(caveat) for caveat in prediction.caveats],
         "residual": _finite(prediction.residual),
         "kernel_bound": kernel,
         "best_linear": best_linear_error(problem.teacher),
@@ -148,6 +149,7 @@ def best(request: Mapping[str, Any]) -> dict[str, Any]:
         "before": tuned.before.test_error,
         "values": {name: units[name](setting, tuned.problem) for name in over},
         "meanings": {parameter.name: parameter.meaning for parameter in tuned.parameters},
+        "caveats": [asdict(caveat) for caveat in tuned.prediction.caveats],
     }
 
 

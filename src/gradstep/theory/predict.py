@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -15,6 +15,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
+from gradstep.theory.caveats import caveats_of, fit_indicators, step_indicators
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.own_output import independent_rows, output_constants
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
@@ -57,6 +58,8 @@ class _Prepared:
     bulk_variance: float
     kappa: Array
     target: Array
+    #: Of what the equations leave out, see `gradstep.theory.caveats`.
+    indicators: Mapping[str, float]
 
 
 def predict(
@@ -203,7 +206,16 @@ def _prepared(
     kappa.flags.writeable = target.flags.writeable = False
     method = _METHODS.get((rows, model), f"uniform equivalent, {rows} rows, {model} bulk")
     return _Prepared(
-        method, literal.whole_alignment, tables, shrinkage, shape, spike_strength, bulk_variance, kappa, target
+        method,
+        literal.whole_alignment,
+        tables,
+        shrinkage,
+        shape,
+        spike_strength,
+        bulk_variance,
+        kappa,
+        target,
+        step_indicators(problem, literal),
     )
 
 
@@ -234,6 +246,7 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
     if labels > 0 and not rounding <= _ROUNDING * max(test_error, labels):
         rounding /= max(test_error, labels)
         raise NotConverged("the test error", rounding, _ROUNDING, "Use less label noise: it hides the labels.")
+    freedom = freedom / LARGE_DIMENSION if problem.is_limit else freedom
     return Prediction(
         problem=problem,
         method=prepared.method,
@@ -243,8 +256,9 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
         alignment=prepared.alignment,
         spike_strength=prepared.spike_strength,
         bulk_variance=prepared.bulk_variance,
-        degrees_of_freedom=freedom / LARGE_DIMENSION if problem.is_limit else freedom,
+        degrees_of_freedom=freedom,
         residual=float(solution.residual[index]),
         iterations=solution.iterations,
         curve=Curve(kappa, learned, target),
+        caveats=caveats_of({**prepared.indicators, **fit_indicators(problem, freedom)}),
     )

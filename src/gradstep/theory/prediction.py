@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.problem import CONVENTION, Problem
+from gradstep.theory.caveats import Caveat
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -81,6 +82,8 @@ class Prediction:
         Newton steps taken (the most, of several solutions).
     curve : Curve
         Learned function along the spike.
+    caveats : tuple of Caveat
+        What the equations leave out and may be felt here, the largest first; empty where nothing is known.
     """
 
     problem: Problem
@@ -95,11 +98,13 @@ class Prediction:
     residual: float
     iterations: int
     curve: Curve
+    caveats: tuple[Caveat, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with the convention spelled out."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "curve")}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "curve", "caveats")}
         values["curve"] = {f.name: getattr(self.curve, f.name).tolist() for f in fields(self.curve)}
+        values["caveats"] = [asdict(caveat) for caveat in self.caveats]
         return {"convention": CONVENTION, "problem": self.problem.to_dict(), **values}
 
     def __str__(self) -> str:
@@ -110,6 +115,7 @@ class Prediction:
                 str(self.problem),
                 f"convention  {CONVENTION}",
                 *lines,
+                *(f"caveat      {caveat}" for caveat in self.caveats),
             ]
         )
 

@@ -188,9 +188,7 @@ def _prepared(
     own = rows == "network"
     literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=own)
     step, shrinkage = independent_rows(problem, literal, sizes.width, rows)
-    # In the limit a step of order one leaves the bulk of every row as it was.
-    felt: BulkModel = "isotropic" if problem.is_limit and problem.eta.exponent == 0 else model
-    tables = tables_of(problem, step, sizes, rows, felt, refine)
+    tables = tables_of(problem, step, sizes, rows, model, refine)
     features, bulk = tables.features, tables.bulk
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint), features.length_slope.size)
     spike_strength = abs(literal.whole_spike) * math.sqrt(sizes.width * problem.readout.second_moment)

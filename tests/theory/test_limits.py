@@ -7,10 +7,12 @@ import pytest
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import gaussian_rule
 from gradstep.papers import cui2024
 from gradstep.theory import QUANTITIES
 from gradstep.theory.convex_loss import convex_prediction
 from gradstep.theory.large_step import large_step as closed_large_step
+from gradstep.theory.large_step import learned_along_teacher
 from gradstep.theory.small_step import small_step_of
 from gradstep.theory.spiked_features import spike
 
@@ -64,6 +66,24 @@ def test_model_of_the_papers_is_their_closed_equations(activation, teacher):
     assert found.bulk_variance == pytest.approx(float(expected.spike.bulk_variance), rel=1e-6)
     freedom = 0.7 * (1 - 0.1 * float(expected.readout_response))
     assert found.degrees_of_freedom == pytest.approx(freedom, rel=1e-6)
+
+
+@pytest.mark.parametrize(("activation", "teacher"), [("tanh", "sin"), ("relu", "tanh(x) + 0.3*x**2"), ("erf", "relu")])
+def test_function_along_the_teacher_is_that_of_the_closed_equations(activation, teacher):
+    expected = closed_large_step(
+        activation, teacher, step_size=1.0, step_sample_ratio=3.0, sample_ratio=2.0, width_ratio=0.7, penalty=0.1
+    )
+    found = gs.predict(large_step(activation, teacher), **PAPERS)
+    t = np.linspace(-3, 3, 13)
+    # Between the nodes of kappa the function is interpolated.
+    along = found.curve.along_teacher(t, found.alignment)
+    np.testing.assert_allclose(along, learned_along_teacher(activation, expected, t), atol=3e-4)
+    # Of the whole input both see the same part of the teacher: E[f t] needs no direction to look along.
+    z, weight = gaussian_rule()
+    kappa, slope = found.curve.kappa, found.curve.slope
+    mean = np.interp(z, kappa, found.curve.learned) @ (weight * z) * found.alignment
+    across = math.sqrt(1 - found.alignment**2) * (np.interp(z, kappa, slope) @ weight)
+    assert found.curve.along_teacher(z, found.alignment) @ (weight * z) == pytest.approx(mean + across, rel=2e-3)
 
 
 @pytest.mark.parametrize("eta", [0.0, 1.5])

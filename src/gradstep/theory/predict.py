@@ -162,7 +162,8 @@ def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
     kappa, curves = mean.curve.kappa, [(share, p.curve) for share, p in parts]
     learned = mean_curve([(share, c.kappa, c.learned) for share, c in curves], kappa)
     target = mean_curve([(share, c.kappa, c.target) for share, c in curves], kappa)
-    return replace(mean, curve=Curve(kappa, learned, target))
+    slope = mean_curve([(share, c.kappa, c.slope) for share, c in curves], kappa)
+    return replace(mean, curve=Curve(kappa, learned, target, slope))
 
 
 def _batch_size(prepared: _Prepared) -> int:
@@ -234,9 +235,11 @@ def _mirrored(half: Array) -> Array:
 
 
 def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution, index: int) -> Prediction:
-    kappa, target, learned = prepared.kappa, prepared.target, solution.learned[index]
+    kappa, target = prepared.kappa, prepared.target
+    learned, slope = solution.learned[index], solution.rest_slope[index]
     if len(kappa) > len(learned):
-        learned = _mirrored(learned)
+        # The slope of an odd function is even.
+        learned, slope = _mirrored(learned), np.concatenate([slope[::-1], slope])
     freedom = float(solution.degrees_of_freedom[index])
     test_error = float(solution.test_error[index])
     labels, rounding = float(prepared.tables.label_square), problem.noise**2 * sys.float_info.epsilon
@@ -257,6 +260,6 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
         degrees_of_freedom=freedom,
         residual=float(solution.residual[index]),
         iterations=solution.iterations,
-        curve=Curve(kappa, learned, target),
+        curve=Curve(kappa, learned, target, slope),
         caveats=caveats_of({**prepared.indicators, **fit_indicators(problem, freedom)}),
     )

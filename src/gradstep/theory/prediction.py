@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from gradstep.gaussian import gaussian_rule
 from gradstep.problem import CONVENTION, Problem
 from gradstep.theory.caveats import Caveat
 
@@ -44,11 +46,36 @@ class Curve:
         Mean of the trained network's output given kappa.
     target : ndarray, shape (nodes,)
         Mean of the teacher given kappa.
+    slope : ndarray, shape (nodes,)
+        Slope of the output, given kappa, along what of the teacher's direction is orthogonal to the spike.
     """
 
     kappa: NDArray[np.float64]
     learned: NDArray[np.float64]
     target: NDArray[np.float64]
+    slope: NDArray[np.float64]
+
+    def along_teacher(self, t: ArrayLike, alignment: float) -> NDArray[np.float64]:
+        """Return the mean of the trained network's output given the projection on the teacher's direction.
+
+        Parameters
+        ----------
+        t : array_like
+            Projections.
+        alignment : float
+            Overlap of the spike direction with the teacher.
+
+        Returns
+        -------
+        ndarray
+        """
+        across = math.sqrt(max(1 - alignment**2, 0.0))
+        z, weight = gaussian_rule()
+        along = np.asarray(t, dtype=np.float64)[..., None]
+        # x has the components kappa along the spike and the rest, orthogonal to it, in the plane of the two directions.
+        kappa, rest = alignment * along + across * z, across * along - alignment * z
+        mean, slope = (mean_curve([(1.0, self.kappa, values)], kappa) for values in (self.learned, self.slope))
+        return np.asarray((mean + slope * rest) @ weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +130,7 @@ class Prediction:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with the convention spelled out."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "curve", "caveats")}
-        values["curve"] = {f.name: getattr(self.curve, f.name).tolist() for f in fields(self.curve)}
+        values["curve"] = {f.name: getattr(self.curve, f.name).tolist() for f in fields(Curve)}
         values["caveats"] = [asdict(caveat) for caveat in self.caveats]
         return {"convention": CONVENTION, "problem": self.problem.to_dict(), **values}
 

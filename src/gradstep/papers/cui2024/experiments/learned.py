@@ -3,9 +3,7 @@
 Settings
 --------
 base : activation, teacher, eta_tilde, alpha, beta, lam.
-curves : label, regime, alpha0 (0 and inf allowed), and ``allowance``, the documented relative difference of the network
-    from the paper's model along the target's direction; without one nothing is drawn at random.
-reason : why there is an allowance.
+curves : label, regime, alpha0 (0 and inf allowed); ``theory_only`` draws nothing at random.
 range : the projection runs from minus to plus this.
 """
 
@@ -65,7 +63,7 @@ def conditional_mean(
 
 def _draws(figure: Figure) -> Iterator[tuple[Mapping[str, Any], str]]:
     for curve in figure.settings["curves"]:
-        if "allowance" in curve:
+        if not curve.get("theory_only", False):
             yield curve, "network"
             yield curve, "srf"
 
@@ -113,11 +111,12 @@ def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]
     }
 
 
-def _along_spike(figure: Figure, curve: Mapping[str, Any], points: Any) -> Array:
-    """Return what the network learns along the spike, in its own limit."""
-    problem = Problem.cui2024(**figure.settings["base"], alpha0=float(curve["alpha0"]))
-    found = predict(problem).curve
-    return mean_curve([(1.0, found.kappa, found.learned)], np.asarray(points, dtype=np.float64))
+def _of_network(figure: Figure, curve: Mapping[str, Any], name: str, points: Any) -> Array:
+    """Return what the network learns along a direction, in its own limit."""
+    found = predict(Problem.cui2024(**figure.settings["base"], alpha0=float(curve["alpha0"])))
+    if name == "target":
+        return found.curve.along_teacher(points, found.alignment)
+    return mean_curve([(1.0, found.curve.kappa, found.curve.learned)], np.asarray(points, dtype=np.float64))
 
 
 def _statistics(figure: Figure, curve: Mapping[str, Any]) -> LargeStep:
@@ -139,10 +138,9 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             # Without a step there is no spike to look along.
             if name == "spike" and float(curve["alpha0"]) == 0:
                 continue
-            own_theory = network and name == "spike"
             theory = (
-                _along_spike(figure, curve, points)
-                if own_theory
+                _of_network(figure, curve, name, points)
+                if network
                 else function(base["activation"], solutions[curve["label"]], points)
             )
             comparisons[name, curve["label"], model] = [
@@ -152,8 +150,6 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
                     curve=f"{curve['label']}, {'network' if network else 'sRF'}, {_DIRECTIONS[name]}",
                     place=t,
                     quantity="mean output",
-                    allowance=curve["allowance"] if network and not own_theory else 0.0,
-                    reason=settings["reason"] if network and not own_theory else "",
                     sample=f"{curve['label']}/{model}",
                 )
                 for place, (t, value) in enumerate(zip(points, theory, strict=True))
@@ -167,21 +163,18 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         for curve in settings["curves"]:
             label, regime = curve["label"], curve["regime"]
             if name == "target" or float(curve["alpha0"]) > 0:
-                values = function(base["activation"], solutions[label], grid)
-                if name == "spike":
-                    lines.append(Line(grid.tolist(), _along_spike(figure, curve, grid).tolist(), label, regime))
-                    lines.append(Line(grid.tolist(), values.tolist(), "", regime, style="dashed"))
-                else:
-                    lines.append(Line(grid.tolist(), values.tolist(), label, regime))
+                own = _of_network(figure, curve, name, grid)
+                model = function(base["activation"], solutions[label], grid)
+                lines.append(Line(grid.tolist(), own.tolist(), label, regime))
+                lines.append(Line(grid.tolist(), model.tolist(), "", regime, style="dashed"))
             own_comparisons = comparisons.get((name, label, "network"), [])
             if own_comparisons:
                 drawn.append(points_of(own_comparisons, label, regime))
         panels.append(Panel(_DIRECTIONS[name], "projection of the input", "mean output", lines=lines, points=drawn))
     d = int(preset["d"])
     notes = (
-        "Lines along the target and dashes along the spike: Result 3.3, the paper's model. Lines along the spike: the "
-        "network's own theory (the uniform equivalent at infinite d). Points: exact conditional means of networks, of "
-        f"one curve from the same networks, extrapolated from d = {d // 2} and {d}; spiked random features, not drawn, "
-        "are compared as well."
+        "Lines: the network's theory (the uniform equivalent at infinite d); dashes: Result 3.3, the paper's model. "
+        "Points: exact conditional means of networks, those of one curve from the same networks, extrapolated from "
+        f"d = {d // 2} and {d}; spiked random features, not drawn, are compared with their own theory as well."
     )
     return Outcome(tuple(panels), tuple(c for own in comparisons.values() for c in own), notes=notes)

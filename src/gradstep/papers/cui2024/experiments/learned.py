@@ -163,10 +163,10 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         for curve in settings["curves"]:
             label, regime = curve["label"], curve["regime"]
             if name == "target" or float(curve["alpha0"]) > 0:
-                own = _of_network(figure, curve, name, grid)
-                model = function(base["activation"], solutions[label], grid)
-                lines.append(Line(grid.tolist(), own.tolist(), label, regime))
-                lines.append(Line(grid.tolist(), model.tolist(), "", regime, style="dashed"))
+                learned = _of_network(figure, curve, name, grid)
+                published = function(base["activation"], solutions[label], grid)
+                lines.append(Line(grid.tolist(), learned.tolist(), label, regime))
+                lines.append(Line(grid.tolist(), published.tolist(), "", regime, style="dashed"))
             own_comparisons = comparisons.get((name, label, "network"), [])
             if own_comparisons:
                 drawn.append(points_of(own_comparisons, label, regime))

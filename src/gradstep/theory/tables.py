@@ -28,8 +28,9 @@ Array = NDArray[np.float64]
 _Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
 
 #: Dimension that stands for the proportional limit. What is left of finite size falls like 1/d, or like 1/sqrt(d) where
-#: the network's own output or an even part of the activation is felt: at most 1e-5 of an error in hundreds of random
-#: problems. Rounding grows with the dimension, and convex losses miss their tolerance from 1e14 on.
+#: the network's own output or an even part of the activation is felt: at most 3e-6 of an error in 151 of 153 random
+#: problems, the others having an exponential for which there is no limit. Rounding grows with the dimension, and convex
+#: losses miss their tolerance from 1e14 on.
 LARGE_DIMENSION = 1e12
 
 

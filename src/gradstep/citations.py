@@ -74,8 +74,8 @@ ENTRIES: Mapping[str, tuple[str, Mapping[str, str]]] = {
 #: Method to the papers it rests on.
 METHODS: Mapping[str, tuple[str, ...]] = {
     "uniform equivalent": ("ba2022", "cui2024"),
-    "small step, proportional limit": ("ba2022", "mei2022"),
-    "large step, proportional limit": ("cui2024",),
+    "small step": ("ba2022", "mei2022"),
+    "large step": ("cui2024",),
     "random features": ("ba2022", "mei2022"),
     "spiked random features": ("cui2024",),
     "convex loss": ("cui2024",),
@@ -137,7 +137,7 @@ def _papers(of: object) -> set[str]:
     if isinstance(of, Tuned):
         return _papers(of.prediction)
     if isinstance(of, Prediction):
-        return set(METHODS[of.method]) | _regime(of.problem)
+        return set(METHODS[of.method.partition(",")[0]]) | _regime(of.problem)
     if isinstance(of, Measurement):
         return _regime(of.problem)
     if isinstance(of, FigureResult):

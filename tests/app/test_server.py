@@ -1,6 +1,7 @@
 """The interface behind the page: its numbers are the library's, and what it refuses."""
 
 import asyncio
+import dataclasses
 import json
 import math
 import os
@@ -135,6 +136,7 @@ def test_curves_are_predictions(api, d):
     assert found["failure"] is None
     here = gs.predict(problem_of(changed(d=d)))
     assert found["here"]["test_error"] == pytest.approx(here.test_error, rel=1e-12)
+    assert found["here"]["caveats"] == [dataclasses.asdict(caveat) for caveat in here.caveats]
     assert found["here"]["regime"]["key"] == "large"
 
 

@@ -7,12 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 
+import gradstep as gs
 from gradstep.gaussian import scalar_function
 from gradstep.papers import cui2024
 from gradstep.papers.cui2024.drawn import feature_eigenvalues, spiked_layer
 from gradstep.papers.cui2024.experiments import drawn_curves, vocabulary
 from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.cui2024.letters import stepped_letters
+from gradstep.papers.experiments import learning_curves
 from gradstep.papers.figure import Figure, load_figures
 from gradstep.papers.outcome import compare
 from gradstep.simulation.instance import fit_sample
@@ -97,3 +99,39 @@ def test_a_wrong_order_of_the_widths_is_seen() -> None:
 
     assert judged(list(curves)) == [True, True, True]
     assert judged(list(curves)[::-1]) == [False, False, False]
+
+
+def test_lines_over_networks_are_the_networks_and_those_over_drawn_models_the_papers() -> None:
+    own = figure("fig5_width")
+    preset = own.presets["quick"]
+    outcome = drawn_curves.assemble(
+        own, preset, [{"test_error": 0.1 + k % 5 / 100} for k in range(len(own.tasks("quick")))]
+    )
+    base = own.settings["base"]
+    for panel, model in zip(outcome.panels, ("srf", "network"), strict=True):
+        for line, curve in zip(panel.lines, own.settings["curves"], strict=True):
+            beta = curve["parameters"]["beta"]
+            step = {"eta_tilde": base["eta_per_d"] / beta, "alpha0": base["alpha0"], "lam": base["lam"], "beta": beta}
+            if model == "srf":
+                expected = cui2024.test_error("tanh", "tanh", alpha=line.x, **step)
+                np.testing.assert_allclose(line.y, expected, rtol=1e-9)
+            else:
+                # Terms of order 1/d are left at a finite size.
+                problems = [gs.Problem.cui2024(alpha=x, d=10**7, **step) for x in line.x[::13]]
+                expected = [p.test_error for p in gs.predict_many(problems)]
+                np.testing.assert_allclose(line.y[::13], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["fig2_tanh", "fig2_sin"])
+def test_dashes_are_the_papers_model(name: str) -> None:
+    own = figure(name)
+    base = own.settings["base"]
+    shared = {"eta_tilde": base["eta_tilde"], "lam": base["lam"], "beta": base["beta"]}
+    results = [{"test_error": 0.1 + k % 5 / 100} for k in range(len(own.tasks("quick")))]
+    lines = learning_curves.assemble(own, own.presets["quick"], results).panels[0].lines
+    dashed = [line for line in lines if line.style == "dashed"]
+    shown = [float(curve["parameters"]["alpha0"]) for curve in own.settings["curves"] if curve.get("limit")]
+    assert len(dashed) == len(shown) >= 3
+    for line, alpha0 in zip(dashed, shown, strict=True):
+        expected = cui2024.test_error("tanh", base["teacher"], alpha=line.x, alpha0=alpha0, **shared)
+        np.testing.assert_allclose(line.y, expected, rtol=1e-6)

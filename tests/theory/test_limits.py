@@ -1,4 +1,4 @@
-"""The papers' limiting equations against the finite theory at a large size, for all kinds of functions."""
+"""The proportional limit: the network's, the papers' closed equations, and the finite theory at a large size."""
 
 import math
 
@@ -7,11 +7,22 @@ import pytest
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import gaussian_rule
+from gradstep.papers import cui2024
 from gradstep.theory import QUANTITIES
+from gradstep.theory.convex_loss import convex_prediction
+from gradstep.theory.large_step import large_step as closed_large_step
+from gradstep.theory.large_step import learned_along_teacher
 from gradstep.theory.small_step import small_step_of
 from gradstep.theory.spiked_features import spike
 
 LARGE = 200_000
+PAPERS = {"rows": "isotropic", "bulk": "isotropic"}
+TEACHERS = ["sin + 0.3*x**2", "relu", "-tanh(x)"]
+SMOOTH = ["tanh", "-tanh(x)", "relu", "-relu(x)", "abs", "cos", "x**3 - 3*x"]
+JUMPS = ["sign", "sign(x) + tanh(x)", "heaviside(x)"]
+#: A large step from few samples, in the letters of Cui et al. 2024.
+FEW = {"alpha": 2.0, "alpha0": 0.25, "eta_tilde": 3.0, "lam": 0.01}
 
 
 def large_step(activation: str, teacher: str = "sin + 0.3*x**2") -> gs.Problem:
@@ -24,15 +35,13 @@ def small_step(activation: str, teacher: str = "sin + 0.3*x**2") -> gs.Problem:
     return gs.Problem.ba2022(psi1=2.0, psi2=1.5, eta=1.5, lam=0.01, activation=activation, teacher=teacher)
 
 
-@pytest.mark.parametrize("teacher", ["sin + 0.3*x**2", "relu", "-tanh(x)"])
+@pytest.mark.parametrize("model", [{}, PAPERS])
+@pytest.mark.parametrize("teacher", TEACHERS)
 @pytest.mark.parametrize("problem", [large_step, small_step])
-@pytest.mark.parametrize(
-    "activation",
-    ["tanh", "-tanh(x)", "relu", "-relu(x)", "abs", "cos", "x**3 - 3*x", "sign", "sign(x) + tanh(x)", "heaviside(x)"],
-)
-def test_limit_is_that_of_the_finite_theory(activation, problem, teacher):
-    limit = gs.predict(problem(activation, teacher))
-    finite = gs.predict(limit.problem.at_dimension(LARGE), rows="isotropic")
+@pytest.mark.parametrize("activation", [*SMOOTH, *JUMPS])
+def test_limit_is_that_of_the_finite_theory(activation, problem, teacher, model):
+    limit = gs.predict(problem(activation, teacher), **model)
+    finite = gs.predict(limit.problem.at_dimension(LARGE), **model)
     for quantity in QUANTITIES:
         expected = getattr(finite, quantity)
         if quantity == "degrees_of_freedom":
@@ -40,7 +49,57 @@ def test_limit_is_that_of_the_finite_theory(activation, problem, teacher):
         if quantity == "spike_strength" and math.isinf(limit.spike_strength):
             assert expected > 50
         else:
-            assert getattr(limit, quantity) == pytest.approx(expected, rel=2e-3, abs=2e-5), quantity
+            # The network's own output is felt like 1/sqrt(N).
+            rel = 2e-3 if model else 6e-3
+            assert getattr(limit, quantity) == pytest.approx(expected, rel=rel, abs=2e-5), quantity
+
+
+@pytest.mark.parametrize("teacher", TEACHERS)
+@pytest.mark.parametrize("activation", SMOOTH)
+def test_model_of_the_papers_is_their_closed_equations(activation, teacher):
+    expected = closed_large_step(
+        activation, teacher, step_size=1.0, step_sample_ratio=3.0, sample_ratio=2.0, width_ratio=0.7, penalty=0.1
+    )
+    found = gs.predict(large_step(activation, teacher), **PAPERS)
+    for name in ("test_error", "train_error", "train_loss"):
+        assert getattr(found, name) == pytest.approx(float(getattr(expected, name)), rel=1e-6), name
+    assert found.bulk_variance == pytest.approx(float(expected.spike.bulk_variance), rel=1e-6)
+    freedom = 0.7 * (1 - 0.1 * float(expected.readout_response))
+    assert found.degrees_of_freedom == pytest.approx(freedom, rel=1e-6)
+
+
+@pytest.mark.parametrize(("activation", "teacher"), [("tanh", "sin"), ("relu", "tanh(x) + 0.3*x**2"), ("erf", "relu")])
+def test_function_along_the_teacher_is_that_of_the_closed_equations(activation, teacher):
+    expected = closed_large_step(
+        activation, teacher, step_size=1.0, step_sample_ratio=3.0, sample_ratio=2.0, width_ratio=0.7, penalty=0.1
+    )
+    found = gs.predict(large_step(activation, teacher), **PAPERS)
+    t = np.linspace(-3, 3, 13)
+    # Between the nodes of kappa the function is interpolated.
+    along = found.curve.along_teacher(t, found.alignment)
+    np.testing.assert_allclose(along, learned_along_teacher(activation, expected, t), atol=3e-4)
+    # Of the whole input both see the same part of the teacher: E[f t] needs no direction to look along.
+    z, weight = gaussian_rule()
+    kappa, slope = found.curve.kappa, found.curve.slope
+    mean = np.interp(z, kappa, found.curve.learned) @ (weight * z) * found.alignment
+    across = math.sqrt(1 - found.alignment**2) * (np.interp(z, kappa, slope) @ weight)
+    assert found.curve.along_teacher(z, found.alignment) @ (weight * z) == pytest.approx(mean + across, rel=2e-3)
+
+
+@pytest.mark.parametrize("eta", [0.0, 1.5])
+@pytest.mark.parametrize("teacher", TEACHERS)
+@pytest.mark.parametrize("activation", ["tanh", "-erf(x)", "x**3 - 3*x", "x", "sin(2*x)"])
+def test_small_step_of_the_network_is_the_closed_equations(activation, teacher, eta):
+    problem = small_step(activation, teacher).replace(eta=eta)
+    sizes = {"sample_ratio": 2.0, "width_ratio": 1.5, "penalty": 0.01, "step_size": eta}
+    # The convention of that paper takes the teacher's mean off.
+    expected = small_step_of(activation, problem.teacher, **sizes)
+    found = gs.predict(problem)
+    for name in ("test_error", "train_error", "train_loss", "alignment", "spike_strength"):
+        value = float(getattr(expected, name))
+        assert getattr(found, name) == pytest.approx(value, rel=1e-5, abs=1e-9), name
+    freedom = 2.0 * float(expected.initial.degrees_of_freedom_per_sample)
+    assert found.degrees_of_freedom == pytest.approx(freedom, rel=1e-5)
 
 
 @pytest.mark.parametrize("activation", ["-tanh(x)", "abs", "sign"])
@@ -52,6 +111,31 @@ def test_alignment_and_error_of_the_network(activation):
         error = network.standard_error(quantity)
         # The network is of finite size: corrections of order 1/d.
         assert abs(network.mean(quantity) - getattr(limit, quantity)) < 4 * error + 6 / 300, quantity
+
+
+def test_limit_after_a_large_step_from_few_samples_is_the_networks():
+    problem = gs.Problem.cui2024(**FEW, activation="tanh", teacher="sin")
+    network = gs.simulate(problem.at_dimension(200), seeds=16)
+    measured = network.mean("test_error")
+    # The network is of finite size: corrections of order 1/d.
+    allowed = 4 * network.standard_error("test_error") + 1 / 200
+    model = float(cui2024.test_error("tanh", "sin", **FEW))
+    assert gs.predict(problem, **PAPERS).test_error == pytest.approx(model, rel=1e-6)
+    assert abs(gs.predict(problem).test_error - measured) < allowed
+    assert abs(convex_prediction(problem).test_error - measured) < allowed
+    assert abs(model - measured) > allowed
+
+
+def test_generic_losses_of_the_paper_are_about_its_model():
+    found = cui2024.generic_errors("tanh", "sin", **FEW)
+    assert found.test_error == pytest.approx(float(cui2024.test_error("tanh", "sin", **FEW)), rel=1e-6)
+
+
+def test_a_prediction_says_which_model_it_is_about():
+    problem = large_step("tanh")
+    assert gs.predict(problem).method == gs.predict(problem.at_dimension(100)).method == "uniform equivalent"
+    assert gs.predict(problem, **PAPERS).method == "spiked random features"
+    assert gs.predict(problem, rows="isotropic", bulk="structured").method.endswith("isotropic rows, structured bulk")
 
 
 @pytest.mark.parametrize("activation", ["sign", "sign(x) + tanh(x)", "heaviside(x + 1) - heaviside(x - 1)"])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
+from gradstep.papers.cui2024 import summary_statistics
 from gradstep.theory.small_step import small_step_of
 from gradstep.theory.uniform import solve
 
@@ -213,11 +214,11 @@ def test_a_batch_of_huge_problems_keeps_the_digits_of_each():
 @pytest.mark.parametrize(("psi1", "psi2", "lam", "eta"), [(0.5, 2, 1e-3, 0.0), (4, 1, 1e-4, 2.0), (2, 2, 1e-2, 4.0)])
 def test_small_step_limit_is_the_independent_one(activation, psi1, psi2, lam, eta):
     problem = gs.Problem.ba2022(psi1=psi1, psi2=psi2, lam=lam, eta=eta, sigma_eps=0.2, activation=activation)
-    limit = gs.predict(problem)
-    assert limit.method.startswith("small step")
-    uniform = gs.predict(problem.at_dimension(10**8), rows="isotropic")
-    for name in ("test_error", "train_error", "train_loss"):
-        assert getattr(uniform, name) == pytest.approx(getattr(limit, name), rel=1e-5)
+    sizes = {"sample_ratio": psi1, "width_ratio": psi2, "penalty": lam, "step_size": eta, "noise": 0.2}
+    limit = small_step_of(problem.activation, problem.teacher, **sizes)
+    for uniform in (gs.predict(problem), gs.predict(problem, rows="isotropic", bulk="isotropic")):
+        for name in ("test_error", "train_error", "train_loss"):
+            assert getattr(uniform, name) == pytest.approx(float(getattr(limit, name)), rel=1e-5)
 
 
 def test_a_batch_with_and_without_a_step_is_the_sum_of_its_parts():
@@ -254,18 +255,16 @@ def test_finite_width_correction_is_the_independent_one(psi1, psi2, eta):
     teacher=st.sampled_from(["tanh", "sin", "relu"]),
 )
 def test_large_step_limit_is_the_independent_one(**parameters):
-    problem = gs.Problem.cui2024(**parameters)
-    limit = gs.predict(problem)
-    assert limit.method.startswith("large step")
-    # Finite-size terms are (constant) / d, and the constant grows like 1/ridge.
-    uniform = gs.predict(problem.at_dimension(10**11), rows="isotropic")
+    uniform = gs.predict(gs.Problem.cui2024(**parameters), rows="isotropic", bulk="isotropic")
+    names = {"activation": "sigma", "teacher": "sigma_star", "noise": "sigma_eps"}
+    limit = summary_statistics(**{names.get(name, name): value for name, value in parameters.items()})
     for name in ("test_error", "train_error", "train_loss"):
-        assert getattr(uniform, name) == pytest.approx(getattr(limit, name), rel=1e-5)
+        assert getattr(uniform, name) == pytest.approx(float(getattr(limit, name)), rel=1e-5)
 
 
 def test_distance_to_the_limit_is_one_over_d():
     problem = gs.Problem.cui2024(alpha=1.5, alpha0=3, eta_tilde=1.5, lam=0.05, teacher="sin")
-    limit = gs.predict(problem).test_error
+    limit = float(summary_statistics("tanh", "sin", alpha=1.5, alpha0=3, eta_tilde=1.5, lam=0.05).test_error)
     gaps = [gs.predict(problem.at_dimension(d), rows="isotropic").test_error - limit for d in (10**5, 10**6, 10**7)]
     assert gaps[0] / gaps[1] == pytest.approx(10, rel=0.02)
     assert gaps[1] / gaps[2] == pytest.approx(10, rel=0.02)
@@ -494,7 +493,7 @@ def test_a_structured_bulk_that_is_asked_for_in_the_limit_is_solved() -> None:
     asked = gs.predict(limit, rows="isotropic", bulk="structured")
     large = gs.predict(limit.at_dimension(10**8), rows="isotropic", bulk="structured")
     assert asked.test_error == pytest.approx(large.test_error, rel=1e-6)
-    assert abs(asked.test_error / gs.predict(limit).test_error - 1) > 1e-3
+    assert abs(asked.test_error / gs.predict(limit, rows="isotropic").test_error - 1) > 1e-3
 
 
 def test_models_and_problems_of_a_wrong_type_are_named() -> None:

@@ -86,6 +86,7 @@ def here(request: Mapping[str, Any]) -> dict[str, Any]:
         "x": _finite(axis.place(setting, problem)),
         **{name: _finite(getattr(prediction, name)) for name in QUANTITIES},
         "method": prediction.method,
+        "caveats": [asdict(caveat) for caveat in prediction.caveats],
         "residual": _finite(prediction.residual),
         "kernel_bound": kernel_lower_bound(problem.teacher),
         "best_linear": best_linear_error(problem.teacher),
@@ -99,11 +100,6 @@ def learned(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mean output of the trained network, and of the teacher, given the projection on the spike."""
     problem = problem_of(_setting(request))
     curve = predict(problem).curve
-    if curve is None:
-        # The papers' limits state errors only; the equations for every step size are the same there.
-        curve = predict(problem, rows="network").curve
-    if curve is None:
-        raise InvalidInput("d", problem.d, "a finite dimension: these equations give no learned function")
     return {"kappa": curve.kappa.tolist(), "learned": curve.learned.tolist(), "teacher": curve.target.tolist()}
 
 
@@ -150,6 +146,7 @@ def best(request: Mapping[str, Any]) -> dict[str, Any]:
         "before": tuned.before.test_error,
         "values": {name: units[name](setting, tuned.problem) for name in over},
         "meanings": {parameter.name: parameter.meaning for parameter in tuned.parameters},
+        "caveats": [asdict(caveat) for caveat in tuned.prediction.caveats],
     }
 
 

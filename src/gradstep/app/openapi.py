@@ -90,7 +90,21 @@ _CURVE = _object(
         "curve": _object(
             {"x": _NUMBERS, "test_error": _NUMBERS, "train_error": _NUMBERS}, ["x", "test_error", "train_error"]
         ),
-        "here": _object({"test_error": _NULLABLE, "kernel_bound": _NUMBER, "regime": {"type": "object"}}, ["regime"]),
+        "here": _object(
+            {
+                "test_error": _NULLABLE,
+                "kernel_bound": _NUMBER,
+                "regime": {"type": "object"},
+                "caveats": {
+                    "type": "array",
+                    "items": _object(
+                        {"name": {"type": "string"}, "size": _NUMBER, "page": {"type": "string"}},
+                        ["name", "size", "page"],
+                    ),
+                },
+            },
+            ["regime", "caveats"],
+        ),
         "failure": {"anyOf": [_WHY, {"type": "null"}]},
     },
     ["curve", "here"],

@@ -107,7 +107,9 @@ def _learning_curves(figure: Figure) -> dict[str, Any] | None:
         for curve in settings["curves"]
     ]
     span = {"from": axis["from"], "to": axis["to"], "scale": axis.get("scale", "linear")}
-    return _made({"name": _AXES[base["convention"], axis["parameter"]], **span}, curves)
+    dashed = any(curve.get("limit", False) for curve in settings["curves"])
+    note = "The network and its theory, without the paper's limit (dashed in the figure)." if dashed else ""
+    return _made({"name": _AXES[base["convention"], axis["parameter"]], **span}, curves, note=note)
 
 
 def _drawn_curves(figure: Figure) -> dict[str, Any] | None:
@@ -127,7 +129,7 @@ def _drawn_curves(figure: Figure) -> dict[str, Any] | None:
         given = {"convention": "cui2024", "d": preset["d"], "alpha": float(np.median(preset["points"])), **values}
         curves.append((curve["label"], _setting(given)))
     span = {"from": settings["axis"]["from"], "to": settings["axis"]["to"], "scale": "linear"}
-    return _made({"name": "n", **span}, curves, note="The network, without the drawn models.")
+    return _made({"name": "n", **span}, curves, note="The network and its theory, without the drawn models.")
 
 
 def _vocabulary(figure: Figure) -> dict[str, Any]:
@@ -138,7 +140,7 @@ def _vocabulary(figure: Figure) -> dict[str, Any]:
         given = {"convention": "cui2024", "d": preset["d"], "alpha": 3.0, "readout": letters, **settings["base"]}
         curves.append((curve["label"], _setting(given)))
     span = {"from": settings["axis"]["from"], "to": settings["axis"]["to"], "scale": "linear"}
-    return _made({"name": "n", **span}, curves, note="The network, without the drawn models.")
+    return _made({"name": "n", **span}, curves, note="The network and its theory, without the drawn models.")
 
 
 def _learned(figure: Figure) -> dict[str, Any]:
@@ -150,7 +152,7 @@ def _learned(figure: Figure) -> dict[str, Any]:
         )
         for curve in settings["curves"]
     ]
-    return _made({"name": "n"}, curves, shows="learned")
+    return _made({"name": "n"}, curves, shows="learned", note="Along the spike, in the theory of the network.")
 
 
 def _exponents(figure: Figure) -> dict[str, Any]:

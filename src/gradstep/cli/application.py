@@ -307,6 +307,7 @@ def predict(
     methods = ", ".join(dict.fromkeys(prediction.method for prediction in predictions))
     worst = max(prediction.residual for prediction in predictions)
     output.print_lines("", f"method: {methods}; largest residual of the equations {worst:.1e}")
+    output.print_lines(*output.caveat_lines(predictions))
     if plot is not None:
         output.print_lines(f"figure: {plot}")
 
@@ -481,6 +482,7 @@ def compare(
         output.print_lines(
             f"worst z: {cells[worst]['z']:+.2f} ({cells[worst]['quantity']}{where}); {beyond} of {len(judged)} beyond 3"
         )
+    output.print_lines(*output.caveat_lines(predictions))
     if plot is not None:
         output.print_lines(f"figure: {plot}")
 
@@ -533,7 +535,7 @@ def tune(
 
 @app.command(
     epilog="Examples: [bold]gradstep citation > gradstep.bib[/bold] · [bold]gradstep citation 'large step' "
-    "fig3a[/bold] · [bold]gradstep citation predict --d inf --readout constant[/bold]."
+    "fig3a[/bold] · [bold]gradstep citation predict --eta N^0.25[/bold]."
 )
 @_takes_problem
 def citation(

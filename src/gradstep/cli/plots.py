@@ -105,18 +105,8 @@ def draw_curves(
 
 
 def draw_learned_function(prediction: Prediction) -> Figure:
-    """Draw what the network learns along the spike, beside the mean of the teacher there.
-
-    Raises
-    ------
-    InvalidInput
-        If the equations used give no such function.
-    """
+    """Draw what the network learns along the spike, beside the mean of the teacher there."""
     curve = prediction.curve
-    if curve is None:
-        raise InvalidInput(
-            "plot", prediction.method, "equations that give the learned function, or a range to draw over"
-        )
     figure = _figure(6.4, 4.4)
     panel = figure.subplots()
     visible = abs(curve.kappa) <= 4  # beyond, one input in 16,000 falls

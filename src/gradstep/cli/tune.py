@@ -120,4 +120,4 @@ def _footer(tuned: Sequence[Tuned]) -> list[str]:
     worst = max(best.discretisation for best in tuned)
     if worst > _VISIBLE:
         lines.append(f"largest relative discretisation error of the theory at an optimum: {worst:.0e}")
-    return lines
+    return lines + output.caveat_lines([best.prediction for best in tuned])

@@ -66,7 +66,7 @@ def check_labels(problem: Problem) -> None:
         raise InvalidInput("teacher", problem.teacher.name, "one that is not zero everywhere, or label noise")
 
 
-def models_for(problem: Problem, rows: RowLaw | None, bulk: BulkModel | None) -> tuple[RowLaw, BulkModel]:
-    """Return the models of rows and bulk; the network's at finite sizes and the papers' in the limit, if not given."""
-    law: RowLaw = rows or ("isotropic" if problem.is_limit else "network")
+def models_for(rows: RowLaw | None, bulk: BulkModel | None) -> tuple[RowLaw, BulkModel]:
+    """Return the models of rows and bulk: the network's if not given, at every dimension."""
+    law: RowLaw = rows or "network"
     return law, bulk or ("structured" if law == "network" else "isotropic")

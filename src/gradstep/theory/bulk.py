@@ -131,7 +131,9 @@ def bulk_law(
         If a transform or a rule is not found.
     """
     scale = problem.readout.second_moment
-    if model == "isotropic" or step.bulk * scale == 0 or d <= _POINT * n_step:
+    # In the proportional limit a step of order one leaves the bulk of every row as it was.
+    unchanged = problem.is_limit and problem.eta.exponent == 0
+    if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
         return isotropic(len(groups.weight))
     a, a_square = groups.readout * math.sqrt(scale), groups.readout_square * scale
     law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)

@@ -79,8 +79,6 @@ _MEMORY = 8
 _LARGEST_MOVE = 2.0
 _GROWTH = 10.0
 _PROJECTION_NODES = 9
-#: Dimension that stands for the proportional limit; what is left of finite size is 1/d.
-_LARGE_DIMENSION = 1e11
 #: Smallest curvature of the loss's envelope relative to the largest: below it a sample does not pull.
 _LEAST_CURVATURE = 1e-12
 #: Least response of a training output to the output without it: below it a sample is interpolated.
@@ -161,8 +159,8 @@ def convex_prediction(
     flip : float
         Share of the classes that are wrong.
     rows : {"network", "isotropic"}, optional
-        As in :func:`gradstep.predict`: rows of the real network (default at finite sizes), or of the spiked random
-        features model of Cui et al. 2024 (default in the proportional limit, ``d=math.inf``).
+        As in :func:`gradstep.predict`: rows of the real network (default), or of the spiked random features model of
+        Cui et al. 2024.
     bulk : {"structured", "isotropic"}, optional
         As in :func:`gradstep.predict`: directions of the rows off the spike as the step's samples make them (default
         with ``rows="network"``), or all alike (default otherwise).
@@ -208,7 +206,7 @@ def convex_prediction(
         raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
     check_models(rows, bulk)
     check_refine(refine)
-    law, kind = models_for(problem, rows, bulk)
+    law, kind = models_for(rows, bulk)
     finer = problem.readout.kind == "vocabulary" and not _is_ridge(priced)
     stepped = problem.replace(teacher=labels.mean, noise=labels.noise)
     check_labels(stepped)
@@ -253,7 +251,7 @@ def _model(
     problem: Problem, rows: RowLaw, bulk: BulkModel, refine: int, constant: float | None, *, finer: bool
 ) -> _Model:
     """Return the model of a problem whose teacher and noise are the labels' mean and noise."""
-    sized, width, n_step, n, ridge = sizes_of(problem, _LARGE_DIMENSION)
+    sized, width, n_step, n, ridge = sizes_of(problem)
     literal = step_statistics(problem, sized, width, n_step, constant, own_output=rows == "network")
     step, shrinkage = independent_rows(problem, literal, width, rows)
     odd = problem.activation.parity == "odd" and not finer

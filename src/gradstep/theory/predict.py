@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,8 +16,8 @@ from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
+from gradstep.theory.caveats import caveats_of, fit_indicators, step_indicators
 from gradstep.theory.groups import RowLaw
-from gradstep.theory.limits import limiting_prediction
 from gradstep.theory.own_output import independent_rows, output_constants
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
 from gradstep.theory.step import step_statistics
@@ -25,6 +25,9 @@ from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, t
 from gradstep.theory.uniform import UniformSolution, solve
 
 __all__ = ["predict", "predict_many"]
+
+#: Models of rows and bulk to what a prediction is called: of the real network, and of the model of Cui et al. 2024.
+_METHODS = {("network", "structured"): "uniform equivalent", ("isotropic", "isotropic"): "spiked random features"}
 
 #: Largest rounding of a test error, beside itself or beside the labels' power: it is a difference of two numbers of the
 #: size of the label noise's.
@@ -47,6 +50,7 @@ Array = NDArray[np.float64]
 class _Prepared:
     """All of a prediction that is independent of the ridge fit."""
 
+    method: str
     #: Of the whole gradient with the teacher.
     alignment: float
     tables: Tables
@@ -59,6 +63,8 @@ class _Prepared:
     bulk_variance: float
     kappa: Array
     target: Array
+    #: Of what the equations leave out, see `gradstep.theory.caveats`.
+    indicators: Mapping[str, float]
 
 
 def _memory(prepared: _Prepared) -> float:
@@ -85,10 +91,14 @@ def predict(
 ) -> Prediction:
     """Predict what the network does after one step and a ridge fit.
 
-    At finite sizes the uniform equivalent of this project is solved: one set of equations for every step size, readout
-    law and activation. In the proportional limit (``d = inf``) the limiting equations are used: Ba et al. 2022 for a
-    step of order one and an odd activation, Cui et al. 2024 for a step ``c * width**0.5`` and a constant readout, the
-    uniform equivalent at ``d = 1e8`` otherwise.
+    The uniform equivalent of this project is solved: one set of equations for every step size, readout law and
+    activation. They are about the real network, at every dimension: in the proportional limit (``d = inf``) they are
+    solved at a dimension so large that finite sizes are not felt.
+
+    The model that stands for the network in Cui et al. 2024, spiked random features, leaves out how the rows of the
+    network fluctuate and which directions its step prefers, and after a large step from few samples the limit of its
+    error is another. ``rows="isotropic", bulk="isotropic"`` asks for it; the closed equations of the papers are the
+    functions of `gradstep.papers`.
 
     All results are means over draws. Where the initial output has a constant of order one, another in each draw
     (``output_scale="1/sqrt(N)"``, an activation with a mean), the equations are solved for several of these.
@@ -97,14 +107,13 @@ def predict(
     ----------
     problem : Problem
     rows : {"network", "isotropic"}, optional
-        Law of the rows after the step: the real network's fluctuating projections and norms (default at finite sizes),
-        or those of the spiked random features model of Cui et al. 2024 (default in the limit, the model of the papers).
+        Law of the rows after the step: the real network's fluctuating projections and norms (default), or those of the
+        spiked random features model of Cui et al. 2024.
     bulk : {"structured", "isotropic"}, optional
         Directions of the rows off the spike: those of the step's own samples, as in the real network (default with
         ``rows="network"``), or all alike, as in the spiked random features model (default otherwise).
     refine : int, optional
-        Multiplies the number of quadrature nodes; compare with 1 to see the discretisation error. The papers' limiting
-        equations are closed, or refine themselves to 1e-10 and better: it changes nothing there.
+        Multiplies the number of quadrature nodes; compare with 1 to see the discretisation error.
 
     Returns
     -------
@@ -149,17 +158,13 @@ def predict_many(
     problems = list(problems)
     check_models(rows, bulk)
     check_refine(refine)
+    models = models_for(rows, bulk)
     results: dict[int, dict[int, tuple[float, Prediction]]] = {}
     waiting: list[_Waiting] = []
     held: dict[int, float] = {}
     for index, problem in enumerate(problems):
         check_problem(problem)
-        closed = problem.is_limit and rows != "network" and bulk != "structured"
-        limit = limiting_prediction(problem) if closed else None
-        if limit is not None:
-            results[index] = {0: (1.0, limit)}
-            continue
-        bare, models = _without_fit(problem), models_for(problem, rows, bulk)
+        bare = _without_fit(problem)
         for place, (share, constant) in enumerate(output_constants(problem, refine)):
             prepared = _prepared(bare, *models, refine, constant)
             waiting.append(_Waiting(index, place, share, prepared))
@@ -195,11 +200,11 @@ def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
     if len(parts) == 1:
         return parts[0][1]
     mean = mean_of(parts, QUANTITIES, ("residual", "iterations"))
-    assert mean.curve is not None
-    kappa, curves = mean.curve.kappa, [(share, p.curve) for share, p in parts if p.curve is not None]
+    kappa, curves = mean.curve.kappa, [(share, p.curve) for share, p in parts]
     learned = mean_curve([(share, c.kappa, c.learned) for share, c in curves], kappa)
     target = mean_curve([(share, c.kappa, c.target) for share, c in curves], kappa)
-    return replace(mean, curve=Curve(kappa, learned, target))
+    slope = mean_curve([(share, c.kappa, c.slope) for share, c in curves], kappa)
+    return replace(mean, curve=Curve(kappa, learned, target, slope))
 
 
 def _batch_size(prepared: _Prepared) -> int:
@@ -239,7 +244,19 @@ def _prepared(
         kappa, target = _mirrored(kappa), _mirrored(target)
     # All predictions that share these tables hand them out.
     kappa.flags.writeable = target.flags.writeable = False
-    return _Prepared(literal.whole_alignment, tables, shrinkage, shape, spike_strength, bulk_variance, kappa, target)
+    method = _METHODS.get((rows, model), f"uniform equivalent, {rows} rows, {model} bulk")
+    return _Prepared(
+        method,
+        literal.whole_alignment,
+        tables,
+        shrinkage,
+        shape,
+        spike_strength,
+        bulk_variance,
+        kappa,
+        target,
+        step_indicators(problem, literal),
+    )
 
 
 def _solve(problems: Sequence[Problem], prepared: Sequence[_Prepared]) -> list[Prediction]:
@@ -259,9 +276,11 @@ def _mirrored(half: Array) -> Array:
 
 
 def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution, index: int) -> Prediction:
-    kappa, target, learned = prepared.kappa, prepared.target, solution.learned[index]
+    kappa, target = prepared.kappa, prepared.target
+    learned, slope = solution.learned[index], solution.rest_slope[index]
     if len(kappa) > len(learned):
-        learned = _mirrored(learned)
+        # The slope of an odd function is even.
+        learned, slope = _mirrored(learned), np.concatenate([slope[::-1], slope])
     freedom = float(solution.degrees_of_freedom[index])
     test_error = float(solution.test_error[index])
     labels, rounding = float(prepared.tables.label_square), problem.noise**2 * sys.float_info.epsilon
@@ -269,17 +288,19 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
     if labels > 0 and not rounding <= _ROUNDING * max(test_error, labels):
         rounding /= max(test_error, labels)
         raise NotConverged("the test error", rounding, _ROUNDING, "Use less label noise: it hides the labels.")
+    freedom = freedom / LARGE_DIMENSION if problem.is_limit else freedom
     return Prediction(
         problem=problem,
-        method="uniform equivalent",
+        method=prepared.method,
         test_error=test_error,
         train_error=float(solution.train_error[index]),
         train_loss=float(solution.train_loss[index]),
         alignment=prepared.alignment,
         spike_strength=prepared.spike_strength,
         bulk_variance=prepared.bulk_variance,
-        degrees_of_freedom=freedom / LARGE_DIMENSION if problem.is_limit else freedom,
+        degrees_of_freedom=freedom,
         residual=float(solution.residual[index]),
         iterations=solution.iterations,
-        curve=Curve(kappa, learned, target),
+        curve=Curve(kappa, learned, target, slope),
+        caveats=caveats_of({**prepared.indicators, **fit_indicators(problem, freedom)}),
     )

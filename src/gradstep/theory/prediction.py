@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from gradstep.gaussian import gaussian_rule
 from gradstep.problem import CONVENTION, Problem
+from gradstep.theory.caveats import Caveat
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -43,11 +46,36 @@ class Curve:
         Mean of the trained network's output given kappa.
     target : ndarray, shape (nodes,)
         Mean of the teacher given kappa.
+    slope : ndarray, shape (nodes,)
+        Slope of the output, given kappa, along what of the teacher's direction is orthogonal to the spike.
     """
 
     kappa: NDArray[np.float64]
     learned: NDArray[np.float64]
     target: NDArray[np.float64]
+    slope: NDArray[np.float64]
+
+    def along_teacher(self, t: ArrayLike, alignment: float) -> NDArray[np.float64]:
+        """Return the mean of the trained network's output given the projection on the teacher's direction.
+
+        Parameters
+        ----------
+        t : array_like
+            Projections.
+        alignment : float
+            Overlap of the spike direction with the teacher.
+
+        Returns
+        -------
+        ndarray
+        """
+        across = math.sqrt(max(1 - alignment**2, 0.0))
+        z, weight = gaussian_rule()
+        along = np.asarray(t, dtype=np.float64)[..., None]
+        # x has the components kappa along the spike and the rest, orthogonal to it, in the plane of the two directions.
+        kappa, rest = alignment * along + across * z, across * along - alignment * z
+        mean, slope = (mean_curve([(1.0, self.kappa, values)], kappa) for values in (self.learned, self.slope))
+        return np.asarray((mean + slope * rest) @ weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +86,8 @@ class Prediction:
     ----------
     problem : Problem
     method : str
-        Which equations were solved.
+        Which equations were solved: ``"uniform equivalent"`` for the real network, ``"spiked random features"`` for the
+        model of Cui et al. 2024, or the first with the rows and the bulk that were asked for.
     test_error : float
         ``E (f_hat - f*)^2`` over fresh inputs; label noise not included.
     train_error : float
@@ -78,8 +107,10 @@ class Prediction:
         True residual of the equations at the solution.
     iterations : int
         Newton steps taken (the most, of several solutions).
-    curve : Curve or None
-        Learned function along the spike, where the equations give one.
+    curve : Curve
+        Learned function along the spike.
+    caveats : tuple of Caveat
+        What the equations leave out and may be felt here, the largest first; empty where nothing is known.
     """
 
     problem: Problem
@@ -93,13 +124,14 @@ class Prediction:
     degrees_of_freedom: float
     residual: float
     iterations: int
-    curve: Curve | None = None
+    curve: Curve
+    caveats: tuple[Caveat, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with the convention spelled out."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "curve")}
-        if self.curve is not None:
-            values["curve"] = {f.name: getattr(self.curve, f.name).tolist() for f in fields(self.curve)}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "curve", "caveats")}
+        values["curve"] = {f.name: getattr(self.curve, f.name).tolist() for f in fields(Curve)}
+        values["caveats"] = [asdict(caveat) for caveat in self.caveats]
         return {"convention": CONVENTION, "problem": self.problem.to_dict(), **values}
 
     def __str__(self) -> str:
@@ -110,6 +142,7 @@ class Prediction:
                 str(self.problem),
                 f"convention  {CONVENTION}",
                 *lines,
+                *(f"caveat      {caveat}" for caveat in self.caveats),
             ]
         )
 

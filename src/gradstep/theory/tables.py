@@ -27,8 +27,11 @@ __all__ = ["LARGE_DIMENSION", "Sizes", "Tables", "sizes_of", "stacked", "tables_
 Array = NDArray[np.float64]
 _Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
 
-#: Dimension that stands for the proportional limit where no closed limit is at hand: finite-size terms are 1/d.
-LARGE_DIMENSION = 1e8
+#: Dimension that stands for the proportional limit. What is left of finite size falls like 1/d, or like 1/sqrt(d) where
+#: the network's own output or an even part of the activation is felt: at most 3e-6 of an error in 151 of 153 random
+#: problems, the others having an exponential for which there is no limit. Rounding grows with the dimension, and convex
+#: losses miss their tolerance from 1e14 on.
+LARGE_DIMENSION = 1e12
 
 
 class Sizes(NamedTuple):
@@ -41,14 +44,14 @@ class Sizes(NamedTuple):
     ridge: float
 
 
-def sizes_of(problem: Problem, large: float = LARGE_DIMENSION) -> Sizes:
+def sizes_of(problem: Problem) -> Sizes:
     """Return the sizes of a problem; a large dimension stands for the proportional limit, or the problem is refused."""
     if not problem.is_limit:
         ridge = float(problem.ridge)  # type: ignore[arg-type]
         return Sizes(problem.d, float(problem.width), float(problem.n_step), float(problem.n), ridge)  # type: ignore[arg-type]
     if problem.eta.exponent not in (0, 0.5) and problem.eta.coefficient > 0:
         raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or 1/2 when d is infinite")
-    d = large
+    d = LARGE_DIMENSION
     n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * d
     return Sizes(d, problem.ratio("width") * d, n_step, problem.ratio("n") * d, problem.ratio("ridge") * d)
 

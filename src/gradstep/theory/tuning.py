@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -159,6 +159,7 @@ class Tuned:
             "test_error": self.prediction.test_error,
             "test_error_before": self.before.test_error,
             "method": self.prediction.method,
+            "caveats": [asdict(caveat) for caveat in self.prediction.caveats],
             "parameters": {
                 p.name: {
                     "value": p.value,
@@ -195,6 +196,7 @@ class Tuned:
             + f", test error {error:.6g}"
             for values, error in self.others
         ]
+        lines += [f"caveat: {caveat}" for caveat in self.prediction.caveats]
         return "\n".join(lines)
 
 

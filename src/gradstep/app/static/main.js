@@ -190,6 +190,8 @@ async function drawErrors() {
   say("regime-title", here.regime.title);
   say("regime-verdict", here.regime.verdict);
   say("regime-text", here.regime.text);
+  const caveats = here.caveats.map((c) => `${c.name} (the network may be off by about ${Math.round(100 * c.size)} %)`);
+  say("caveats", caveats.length ? `Caveats: ${caveats.join("; ")}. The docs' page on the limits of validity has a section for each.` : "");
   byId("errors").setAttribute("aria-label",
     `Test and training error against ${axisLabel()}. At ${written(here.x)}: test error ${written(here.test_error)}, training error ` +
     `${written(here.train_error)}; kernel bound ${written(here.kernel_bound)}. The data is below.`);

@@ -52,8 +52,9 @@ def generic_errors(
     Notes
     -----
     The paper's (97) minimises over all N weights at once. For a separable penalty and Gaussian rows of the bulk it
-    reduces to one weight in a Gaussian field (this project). The overlap :math:`\theta` is kept at its limit, as in
-    :func:`~gradstep.papers.cui2024.summary_statistics`.
+    reduces to one weight in a Gaussian field (this project). The model is the paper's, spiked random features; for the
+    network itself see :func:`~gradstep.theory.convex_loss.convex_prediction`. The overlap :math:`\theta` is kept at
+    its limit, as in :func:`~gradstep.papers.cui2024.summary_statistics`.
     """
     problem = Problem.cui2024(
         alpha=alpha,
@@ -67,4 +68,6 @@ def generic_errors(
         noise=sigma_eps,
         readout=readout,
     )
-    return convex_prediction(problem, loss=loss, penalty=penalty, channel=channel, flip=flip)
+    return convex_prediction(
+        problem, loss=loss, penalty=penalty, channel=channel, flip=flip, rows="isotropic", bulk="isotropic"
+    )

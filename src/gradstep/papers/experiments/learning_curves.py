@@ -4,8 +4,9 @@ Settings
 --------
 axis : parameter on the horizontal axis, its label, the range of the lines (``from``, ``to``, ``count``), its scale.
 base : parameters shared by all curves, in the paper's convention.
-curves : label, regime, changed parameters; ``limit`` draws the proportional limit as dashes, ``theory_only`` simulates
-    nothing, ``allowance`` is a documented error of the theory: ``relative``, ``reason``, and ``up_to`` on the axis.
+curves : label, regime, changed parameters; ``limit`` draws the paper's model in the proportional limit as dashes,
+    ``theory_only`` simulates nothing, ``allowance`` is a documented error of the theory: ``relative``, ``reason``, and
+    ``up_to`` on the axis.
 guides : reference lines: label and kind (``kernel_lower_bound``, ``best_linear``, ``rate`` with its height at one).
 paired, claims : optional; see `gradstep.papers.experiments.paired_gains`.
 """
@@ -100,7 +101,8 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         finite[label] = _errors(figure, curve, grid, preset["d"])
         lines.append(Line(grid, finite[label], label, regime))
         if curve.get("limit", False):
-            lines.append(Line(grid, _errors(figure, curve, grid, "inf"), "", regime, style="dashed"))
+            limit = _errors(figure, curve, grid, "inf", rows="isotropic", bulk="isotropic")
+            lines.append(Line(grid, limit, "", regime, style="dashed"))
         own = [c for c in comparisons if c.curve == label]
         if own:
             points.append(points_of(own, label, regime))
@@ -114,7 +116,10 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         points=points,
         guides=[_guide(guide, settings["base"]["teacher"], grid) for guide in settings.get("guides", ())],
     )
-    notes = f"Lines: uniform equivalent at d = {preset['d']}; dashes: the paper's limit; points: the real network."
+    notes = (
+        f"Lines: theory of the network (the uniform equivalent) at d = {preset['d']}; points: the real network; "
+        "dashes: the paper's model in the proportional limit."
+    )
     checks = claim_checks(settings, comparisons, measured)
     if "paired" not in settings:
         return Outcome((panel,), tuple(comparisons), tuple(checks), notes)
@@ -123,8 +128,10 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     return Outcome(panels, (*comparisons, *gains), tuple(checks), notes)
 
 
-def _errors(figure: Figure, curve: Mapping[str, Any], grid: Sequence[float], d: float | str) -> list[float]:
-    return [p.test_error for p in predict_many([_problem(figure, curve, x, d) for x in grid])]
+def _errors(
+    figure: Figure, curve: Mapping[str, Any], grid: Sequence[float], d: float | str, **models: Any
+) -> list[float]:
+    return [p.test_error for p in predict_many([_problem(figure, curve, x, d) for x in grid], **models)]
 
 
 def _guide(guide: Mapping[str, Any], teacher: str, grid: Sequence[float]) -> Guide:

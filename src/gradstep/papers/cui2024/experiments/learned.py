@@ -3,9 +3,7 @@
 Settings
 --------
 base : activation, teacher, eta_tilde, alpha, beta, lam.
-curves : label, regime, alpha0 (0 and inf allowed), and ``allowance``, the documented relative error of the theory on
-    the network; without one nothing is drawn at random.
-reason : why there is an allowance.
+curves : label, regime, alpha0 (0 and inf allowed); ``theory_only`` draws nothing at random.
 range : the projection runs from minus to plus this.
 """
 
@@ -28,7 +26,9 @@ from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.sweeps import Result, Task
+from gradstep.theory import predict
 from gradstep.theory.large_step import LargeStep
+from gradstep.theory.prediction import mean_curve
 
 __all__ = ["assemble", "conditional_mean", "measure", "tasks"]
 
@@ -63,7 +63,7 @@ def conditional_mean(
 
 def _draws(figure: Figure) -> Iterator[tuple[Mapping[str, Any], str]]:
     for curve in figure.settings["curves"]:
-        if "allowance" in curve:
+        if not curve.get("theory_only", False):
             yield curve, "network"
             yield curve, "srf"
 
@@ -111,6 +111,14 @@ def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]
     }
 
 
+def _of_network(figure: Figure, curve: Mapping[str, Any], name: str, points: Any) -> Array:
+    """Return what the network learns along a direction, in its own limit."""
+    found = predict(Problem.cui2024(**figure.settings["base"], alpha0=float(curve["alpha0"])))
+    if name == "target":
+        return found.curve.along_teacher(points, found.alignment)
+    return mean_curve([(1.0, found.curve.kappa, found.curve.learned)], np.asarray(points, dtype=np.float64))
+
+
 def _statistics(figure: Figure, curve: Mapping[str, Any]) -> LargeStep:
     base = dict(figure.settings["base"])
     return summary_statistics(base.pop("activation"), base.pop("teacher"), alpha0=float(curve["alpha0"]), **base)
@@ -130,7 +138,11 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             # Without a step there is no spike to look along.
             if name == "spike" and float(curve["alpha0"]) == 0:
                 continue
-            theory = function(base["activation"], solutions[curve["label"]], points)
+            theory = (
+                _of_network(figure, curve, name, points)
+                if network
+                else function(base["activation"], solutions[curve["label"]], points)
+            )
             comparisons[name, curve["label"], model] = [
                 compare(
                     float(value),
@@ -138,8 +150,6 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
                     curve=f"{curve['label']}, {'network' if network else 'sRF'}, {_DIRECTIONS[name]}",
                     place=t,
                     quantity="mean output",
-                    allowance=curve["allowance"] if network else 0.0,
-                    reason=settings["reason"] if network else "",
                     sample=f"{curve['label']}/{model}",
                 )
                 for place, (t, value) in enumerate(zip(points, theory, strict=True))
@@ -153,15 +163,18 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         for curve in settings["curves"]:
             label, regime = curve["label"], curve["regime"]
             if name == "target" or float(curve["alpha0"]) > 0:
-                values = function(base["activation"], solutions[label], grid)
-                lines.append(Line(grid.tolist(), values.tolist(), label, regime))
+                learned = _of_network(figure, curve, name, grid)
+                published = function(base["activation"], solutions[label], grid)
+                lines.append(Line(grid.tolist(), learned.tolist(), label, regime))
+                lines.append(Line(grid.tolist(), published.tolist(), "", regime, style="dashed"))
             own_comparisons = comparisons.get((name, label, "network"), [])
             if own_comparisons:
                 drawn.append(points_of(own_comparisons, label, regime))
         panels.append(Panel(_DIRECTIONS[name], "projection of the input", "mean output", lines=lines, points=drawn))
     d = int(preset["d"])
     notes = (
-        "Lines: Result 3.3. Points: exact conditional means of networks, those of one curve from the same networks, "
-        f"extrapolated from d = {d // 2} and {d}; spiked random features, not drawn, are compared as well."
+        "Lines: the network's theory (the uniform equivalent at infinite d); dashes: Result 3.3, the paper's model. "
+        "Points: exact conditional means of networks, those of one curve from the same networks, extrapolated from "
+        f"d = {d // 2} and {d}; spiked random features, not drawn, are compared with their own theory as well."
     )
     return Outcome(tuple(panels), tuple(c for own in comparisons.values() for c in own), notes=notes)

@@ -6,7 +6,6 @@ base : activation, teacher, eta_tilde, alpha0, beta, lam.
 axis : range of the lines in alpha (``from``, ``to``); presets have the count of their points, ``line``.
 curves : label, regime, ``values`` and ``weights`` of the readout, from few values to many. The values are scaled to a
     mean square of one, so that every vocabulary makes a step of the same strength.
-allowance : documented error of the theory on the network: ``relative``, ``reason``.
 """
 
 from __future__ import annotations
@@ -107,9 +106,9 @@ def _letters(parameters: Mapping[str, Any]) -> Letters:
 
 
 def _theory(model: str, parameters: Mapping[str, Any], alphas: Sequence[float], d: float) -> list[float]:
-    """Errors of the equations with letters; for the network, of the uniform equivalent with the network's rows."""
+    """Errors of the equations with letters; for the network, of the uniform equivalent."""
     if model == "network":
-        return [p.test_error for p in predict_many([_problem(parameters, a, d) for a in alphas], rows="network")]
+        return [p.test_error for p in predict_many([_problem(parameters, a, d) for a in alphas])]
     letters = _letters(parameters)
     return [
         letter_statistics(
@@ -128,17 +127,14 @@ def _theory(model: str, parameters: Mapping[str, Any], alphas: Sequence[float], 
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
     """Put the theory of each model under the models drawn."""
-    settings, d = figure.settings, int(preset["d"])
+    d = int(preset["d"])
     found: dict[str, list[tuple[str, Comparison]]] = {model: [] for model in _MODELS}
     for (model, curve, alpha), own in zip(_places(figure, preset), by_point(results, preset), strict=True):
-        allowance = settings["allowance"] if model == "network" else {}
         comparison = compare(
             _theory(model, _parameters(figure, curve), [alpha], d)[0],
             [r["test_error"] for r in own],
             curve=f"{curve['label']}, {_MODELS[model]}",
             place=alpha,
-            allowance=allowance.get("relative", 0.0),
-            reason=allowance.get("reason", ""),
         )
         found[model].append((curve["label"], comparison))
     panels = tuple(_panel(figure, preset, model, own) for model, own in found.items())

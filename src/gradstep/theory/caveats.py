@@ -1,0 +1,210 @@
+"""Where a prediction stands on thin ice: which of the things that the equations leave out may be felt, and by how much.
+
+Each indicator is a number that costs nothing beside a prediction, is zero where its cause is absent, and grows with it.
+What it means for the test error is one line of a table below: a factor and a power. They are read off the measurements
+on the docs' page of the limits of validity, and are estimates: a caveat asks for a look at the network, no more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gradstep.gaussian import ScalarFunction, expectation, moments
+from gradstep.problem import Problem
+from gradstep.theory.step import StepStatistics, step_statistics
+from gradstep.theory.tables import sizes_of
+
+if TYPE_CHECKING:
+    from gradstep.theory.prediction import Prediction
+
+__all__ = ["Caveat", "caveats_of", "fit_indicators", "indicators", "step_indicators"]
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """Something that the equations leave out and that may be felt.
+
+    Attributes
+    ----------
+    name : str
+        What it is, in a few words.
+    size : float
+        Estimated relative deviation of the network's test error, in (0, 1].
+    page : str
+        Place in the docs that tells more.
+    """
+
+    name: str
+    size: float
+    page: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: the network may be off by about {100 * self.size:.0f} % ({self.page})"
+
+
+class _Rule(NamedTuple):
+    """What an indicator ``x`` stands for: a relative deviation of ``factor * x**power``, told under a name."""
+
+    name: str
+    factor: float
+    power: float
+
+
+#: Indicator to what it stands for. All numbers of this module that are fitted to measurements are here.
+_RULES: Mapping[str, _Rule] = {
+    "growth": _Rule("features that grow fast", 0.8, 1.0),
+    "interpolation": _Rule("near interpolation", 0.045, 0.4),
+    "few_step_samples": _Rule("few step samples after a strong step", 1.0, 1.0),
+    "mixed_bulk": _Rule("strong step, activation not odd", 0.2, 1.0),
+    "stretch": _Rule("rows stretched along the teacher", 1.2, 1.0),
+    "shared_sign": _Rule("constant readout, activation not odd", 1.5, 1.0),
+    "own_output": _Rule("initial output of order one", 2.0, 1.0),
+    "sizes": _Rule("small sizes", 1.0, 1.0),
+}
+#: What a stretch of the whole row counts for beside one along the teacher.
+_AS_A_WHOLE = 0.2
+#: Least size that is told, and the largest: an estimate beyond it only says that the theory does not hold.
+_LEAST, _MOST = 0.025, 1.0
+#: A number beyond says no more.
+_OUT_OF_RANGE = 1e100
+#: The docs' page that has a section for each name.
+_PAGE = "theory/limits_of_validity.html"
+
+
+def caveats_of(found: Mapping[str, float]) -> tuple[Caveat, ...]:
+    """Return the caveats that some indicators ask for, the largest first.
+
+    Parameters
+    ----------
+    found : mapping
+        From `indicators`, or from `step_indicators` and `fit_indicators` together.
+
+    Returns
+    -------
+    tuple of Caveat
+    """
+    sizes = {key: _size(key, value) for key, value in found.items() if not value <= 0}
+    told = sorted((key for key, size in sizes.items() if size >= _LEAST), key=lambda key: -sizes[key])
+    return tuple(Caveat(_RULES[key].name, sizes[key], _page(_RULES[key].name)) for key in told)
+
+
+def _size(key: str, value: float) -> float:
+    _, factor, power = _RULES[key]
+    # A number that is not known is no reassurance.
+    return _MOST if math.isnan(value) else min(factor * min(value, _OUT_OF_RANGE) ** power, _MOST)
+
+
+def _page(name: str) -> str:
+    return f"{_PAGE}#{name.replace(',', '').replace(' ', '-')}"
+
+
+def indicators(prediction: Prediction) -> dict[str, float]:
+    """Return all indicators of a prediction, for instance to compare them with measured deviations.
+
+    Parameters
+    ----------
+    prediction : Prediction
+
+    Returns
+    -------
+    dict
+        Indicator to value, at least zero; `fit_indicators` and `step_indicators` say what each is.
+    """
+    problem = prediction.problem
+    d, width, n_step, *_ = sizes_of(problem)
+    step = step_statistics(problem, d, width, n_step)
+    return step_indicators(problem, step) | fit_indicators(problem, prediction.degrees_of_freedom)
+
+
+def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
+    r"""Return the indicators that do not depend on the samples and the penalty of the fit.
+
+    Parameters
+    ----------
+    problem : Problem
+    step : StepStatistics
+
+    Returns
+    -------
+    dict
+        With :math:`t` the strength of the step, the mean square of what it adds to a row over the whole row's,
+
+        * ``growth``: :math:`(2k)^2/(2d\,(1-t)^{(k-1)/2})`, the relative variance of the features' power that the length
+          of an input makes, if this power grows like that of a polynomial of degree :math:`k`. A step lengthens the
+          rows, which makes it larger for all but straight functions (:math:`k\le1`);
+        * ``few_step_samples``: :math:`t_b^2\,(d/n_{\text{step}})/\sqrt d`, of the bulk's part :math:`t_b` of the
+          strength;
+        * ``mixed_bulk``: the product of the shares of the two matrices that the bulk is made of if the activation is
+          not odd, of which the equations know one exactly. It does not fall with the dimension;
+        * ``stretch``: :math:`e|E z\sigma'|(|E r|/5+|E r(u^2-1)|)/\sqrt d`, by how much rows are stretched as a whole,
+          which matters less, and along the teacher;
+        * ``shared_sign``: share of the features' power that is quadratic, times that of the readout's mean, times the
+          strength of the spike in the weights' spectrum, over :math:`\sqrt d`;
+        * ``own_output``: share of the features' power that is not linear, times the strength, over :math:`\sqrt d`, for
+          an initial output of order one.
+    """
+    d = math.inf if problem.is_limit else float(problem.d)
+    width = math.inf if problem.is_limit else float(problem.width)  # type: ignore[arg-type]
+    activation, teacher, power = moments(problem.activation), moments(problem.teacher), problem.readout.second_moment
+    varying = activation.second_moment - activation.mean**2
+    per_sample = 0.0 if problem.n_step == math.inf else 1 / problem.ratio("n_step")
+    offset = step.residual_offset
+    residual = teacher.second_moment - 2 * teacher.mean * offset + offset * offset + step.residual_noise
+    # Products, not powers: Python's powers raise where numbers are out of range.
+    spike, bulk = (min(part, _OUT_OF_RANGE) for part in (step.spike * step.spike * power, step.bulk * power))
+    strength, bulk_strength = ((part / (1 + spike + bulk)) for part in (spike + bulk, bulk))
+    linear_bulk = min(step.curvature * step.curvature * per_sample * residual * power, bulk) if per_sample else 0.0
+    stretched = _AS_A_WHOLE * abs(teacher.mean - offset) + abs(math.sqrt(2) * teacher.quadratic)
+    whole_spike = spike * width if spike > 0 else 0.0
+    shared = problem.readout.mean**2 / power * activation.quadratic**2 / varying
+    nonlinear = activation.nonlinear_second_moment / varying if problem.output_scale != "1/N" else 0.0
+    growth = _growth(problem.activation)
+    longer = max(growth / 2 - 1, 0.0) / 2 * math.log(1 + spike + bulk)
+    return {
+        "growth": growth**2 / (2 * d) * math.exp(min(longer, math.log(_OUT_OF_RANGE))),
+        "few_step_samples": bulk_strength**2 * per_sample / math.sqrt(d),
+        "mixed_bulk": linear_bulk * (bulk - linear_bulk) / (1 + bulk) ** 2,
+        "stretch": abs(step.curvature) * math.sqrt(power) * stretched / math.sqrt(d),
+        "shared_sign": shared * (1 - 1 / (1 + whole_spike)) / math.sqrt(d),
+        "own_output": nonlinear * strength / math.sqrt(d),
+    }
+
+
+@lru_cache(maxsize=256)
+def _growth(activation: ScalarFunction) -> float:
+    """Return by which power of the inputs' length the variance of a feature grows."""
+    known = moments(activation)
+    # By parts, which holds for jumps too.
+    with np.errstate(all="ignore"):
+        slope = expectation(lambda z: (activation(z) - known.mean) ** 2 * (z * z - 1), kinks=activation.kinks)
+    return abs(float(slope.value)) / (known.second_moment - known.mean * known.mean)
+
+
+def fit_indicators(problem: Problem, degrees_of_freedom: float) -> dict[str, float]:
+    r"""Return the indicators that know the samples and the penalty of the fit.
+
+    Parameters
+    ----------
+    problem : Problem
+    degrees_of_freedom : float
+        As in `Prediction`, over `d` in the proportional limit.
+
+    Returns
+    -------
+    dict
+        * ``interpolation``: :math:`1/(d\,x^2)`, where :math:`x` is the share of the larger of ``n`` and ``width`` that
+          the fit leaves free: small where as many neurons as samples are used up;
+        * ``sizes``: one over the smallest of the sizes.
+    """
+    larger = max(problem.ratio("n"), problem.ratio("width"))
+    if problem.is_limit:
+        return {"interpolation": 0.0, "sizes": 0.0}
+    free = 1 - degrees_of_freedom / (larger * problem.d)
+    smallest = min(float(problem.d), float(problem.n), float(problem.width))  # type: ignore[arg-type]
+    return {"interpolation": 1 / (problem.d * max(free, 1e-3) ** 2), "sizes": 1 / smallest}

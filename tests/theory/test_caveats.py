@@ -1,0 +1,155 @@
+"""Caveats of predictions: what each indicator says, where it is silent, and where it is shown."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import gradstep as gs
+from gradstep.cli import app
+from gradstep.theory import Caveat, caveats
+from gradstep.theory.caveats import caveats_of, indicators
+
+ROOT = Path(__file__).parents[2]
+#: A setting that the validation table finds within a per cent.
+GOOD = gs.Problem(
+    activation="tanh", teacher="sin", d=300, width=450, n_step=1200, n=900, eta=gs.Step(1.0, 0.5), ridge=9.0, noise=0.2
+)  # fmt: skip
+
+
+def names(problem: gs.Problem) -> set[str]:
+    return {caveat.name for caveat in gs.predict(problem).caveats}
+
+
+def of(problem: gs.Problem) -> dict[str, float]:
+    return indicators(gs.predict(problem))
+
+
+def scaled(problem: gs.Problem, factor: int) -> gs.Problem:
+    sizes = {name: factor * getattr(problem, name) for name in ("d", "width", "n_step", "n", "ridge")}
+    return problem.replace(**sizes)
+
+
+@pytest.mark.parametrize(
+    ("expected", "changes"),
+    [
+        # Each is off by more than 3 per cent, as the page of the limits of validity has it.
+        ("features that grow fast", {"activation": "x**5", "d": 200, "width": 300, "n": 600, "eta": 0.0}),
+        ("features that grow fast", {"activation": "hermite5", "n": 600, "n_step": 600}),
+        ("near interpolation", {"n": 450, "ridge": 0.01}),
+        ("few step samples after a strong step", {"eta": gs.Step(3.0, 0.5), "n_step": 30, "activation": "relu"}),
+        ("strong step, activation not odd",
+         {"activation": "relu", "teacher": "3*x", "eta": gs.Step(2.5, 0.5), "n_step": 320, "noise": 0.5}),
+        ("rows stretched along the teacher", {"activation": "abs", "teacher": "x**2 - 1"}),
+        ("initial output of order one",
+         {"activation": "H1 + 0.5*H3", "output_scale": "1/sqrt(N)", "d": 120, "readout": {-1.0: 0.5, 1.0: 0.5}}),
+        ("small sizes", {"width": 20}),
+    ],
+)  # fmt: skip
+def test_settings_that_are_known_to_be_off_carry_a_caveat(expected, changes):
+    assert expected in names(GOOD.replace(**changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"eta": 0.0},
+        {"eta": 1.0},
+        {"activation": "erf", "teacher": "tanh", "readout": "constant"},
+        {"activation": "relu", "teacher": "tanh", "eta": 0.0},
+        {"activation": "relu", "teacher": "relu", "eta": gs.Step(1.0, 0.25)},
+        {"activation": "softplus", "teacher": "relu", "eta": gs.Step(1.0, 0.25)},
+        {"width": 1500, "n": 600},
+    ],
+)
+def test_settings_that_are_known_to_be_right_carry_none(changes):
+    assert gs.predict(GOOD.replace(**changes)).caveats == ()
+
+
+def test_growth_is_the_power_of_the_length():
+    """For a polynomial of one degree the power of the features grows like twice that power of the length."""
+    for activation, power in (("x", 2), ("x**3", 6), ("2*x**5", 10), ("relu(x) - relu(-x)", 2)):
+        found = of(GOOD.replace(activation=activation, eta=0.0))["growth"]
+        assert found == pytest.approx(power**2 / (2 * 300), rel=1e-9)
+    assert of(GOOD.replace(activation="sign", eta=0.0))["growth"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_odd_activations_and_absent_steps_have_no_indicator_of_the_others():
+    still = of(GOOD.replace(activation="relu", readout="constant", eta=0.0))
+    odd = of(GOOD.replace(readout="constant"))
+    for name in ("mixed_bulk", "stretch", "shared_sign"):
+        assert still[name] == 0
+        assert odd[name] < 1e-12
+    assert of(GOOD.replace(activation="relu", n_step=math.inf))["few_step_samples"] == 0
+    assert odd["own_output"] == 0
+
+
+def test_what_is_of_finite_size_falls_with_it_and_is_gone_in_the_limit():
+    hard = GOOD.replace(
+        activation="relu", teacher="relu", eta=gs.Step(2.0, 0.5), n_step=150, n=450, ridge=1.0, readout="constant"
+    )
+    small, large = of(hard), of(scaled(hard, 4))
+    for name, value in small.items():
+        if name not in ("mixed_bulk", "own_output"):
+            assert large[name] < value, name
+    assert large["mixed_bulk"] == pytest.approx(small["mixed_bulk"], rel=0.05)
+    limit = gs.Problem.cui2024(alpha=1.5, alpha0=0.5, beta=1.5, eta_tilde=2.0, lam=0.01, activation="relu")
+    assert {name for name, value in of(limit).items() if value > 0} == {"mixed_bulk"}
+    assert names(limit) <= {"strong step, activation not odd"}
+
+
+def test_indicators_are_those_that_a_prediction_uses():
+    for problem in (
+        GOOD.replace(activation="hermite3", n=450, ridge=0.1),
+        gs.Problem.cui2024(alpha=1.0, alpha0=0.5, eta_tilde=3.0, lam=0.01, activation="relu", teacher="3*x"),
+    ):
+        prediction = gs.predict(problem)
+        assert prediction.caveats == caveats_of(indicators(prediction))
+
+
+def test_caveats_are_ordered_and_of_a_readable_size():
+    found = caveats_of({"growth": 1e300, "sizes": 0.04, "interpolation": math.nan, "stretch": 0.0})
+    assert [caveat.size for caveat in found] == [1.0, 1.0, 0.04]
+    assert isinstance(found[0], Caveat)
+
+
+def test_every_caveat_has_its_section():
+    page = (ROOT / "docs" / "theory" / "limits_of_validity.md").read_text(encoding="utf-8")
+    headings = {re.sub(r"[^a-z0-9 ]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", page, re.M)}
+    for rule in caveats._RULES.values():
+        name, anchor = caveats._page(rule.name).split("#")
+        assert name == "theory/limits_of_validity.html"
+        assert anchor in headings, anchor
+
+
+TUNE = ["tune", "--over", "ridge", "--bounds", "ridge=0.01:0.1"]
+HARD = ["--activation", "hermite3", "--d", "60", "--n", "90", "--width", "90", "--ridge", "0.01"]
+
+
+def test_caveats_are_printed_and_written():
+    problem = GOOD.replace(activation="hermite3", n=450, ridge=0.1)
+    prediction = gs.predict(problem)
+    assert "caveat      features that grow fast: the network may be off by about" in str(prediction)
+    written = json.loads(json.dumps(prediction.to_dict()))["caveats"]
+    assert [caveat["name"] for caveat in written] == [caveat.name for caveat in prediction.caveats]
+    tuned = gs.tune(problem, over="ridge")
+    assert [caveat["name"] for caveat in tuned.to_dict()["caveats"]] == [c.name for c in tuned.prediction.caveats]
+    assert "caveat: features that grow fast" in str(tuned)
+
+
+@pytest.mark.parametrize("command", [["predict"], ["compare", "--seeds", "2"], TUNE])
+def test_caveats_on_the_command_line(command):
+    shown = CliRunner().invoke(app, [*command, *HARD])
+    assert shown.exit_code == 0
+    assert "caveat: features that grow fast: the network may be off by about" in shown.stdout
+    told = json.loads(CliRunner().invoke(app, [*command, *HARD, "--json"]).stdout)
+    assert "features that grow fast" in json.dumps(told)
+
+
+def test_caveats_of_a_grid_are_counted():
+    shown = CliRunner().invoke(app, ["predict", *HARD[:2], "--d", "60,6000"])
+    assert "caveat at 1 of 2, the largest: features that grow fast" in shown.stdout

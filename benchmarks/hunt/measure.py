@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict
 from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from benchmarks.hunt.settings import DIMENSION, Setting
-from gradstep import Problem
+from gradstep import Problem, simulate
+from gradstep.errors import GradstepError
 from gradstep.gaussian import moments
-from gradstep.sweeps.execution import execute
 from gradstep.sweeps.measure import predicted
 from gradstep.sweeps.store import Store, write_whole
 from gradstep.sweeps.task import Failure, Task, carry_out
 
-__all__ = ["ERRORS", "LEAST", "STEP", "Search", "size_of_errors", "theory_of"]
+__all__ = ["ERRORS", "LEAST", "STEP", "Search", "network", "size_of_errors", "theory_of"]
 
 #: What a setting is judged by, at each of its penalties; and what is told of its step.
 ERRORS = ("test_error", "train_error")
@@ -29,6 +33,9 @@ STEP = ("alignment", "spike_strength", "bulk_variance")
 #: Networks of a first look; each further one doubles their number.
 FIRST = 4
 
+#: Seconds of one processor that a network may take, at the design's dimension.
+LONGEST = 15.0
+
 #: Errors below this share of the labels' power count as this share.
 LEAST = 0.01
 
@@ -36,14 +43,38 @@ Array = np.ndarray
 
 
 def simulation(setting: Setting, seed: int, d: int) -> Task:
-    """Return the task of one network."""
-    parameters = {
-        "problem": Problem.from_dict(setting.problem(d)).to_dict(),
-        "ridge": setting.penalties(d),
-        "device": None,
-        "dtype": "float64",
-    }
-    return Task("gradstep.sweeps.measure:simulated", parameters, seed)
+    """Return what names one network in the store."""
+    parameters = {"problem": Problem.from_dict(setting.problem(d)).to_dict(), "ridge": setting.penalties(d)}
+    return Task("benchmarks.hunt.measure:network", parameters, seed)
+
+
+def network(task: Task) -> dict[str, Any]:
+    """Measure one network; one that takes too long has a `failure` in place of its values.
+
+    Where the population's kernel has no closed form it can take minutes, of kinked activations after a large step. So
+    -sigma is measured as sigma with the readout -a, which is the same network and has a closed form more often.
+    """
+    settings = dict(task.parameters["problem"])
+    if settings["activation"].startswith("-(") and settings["activation"].endswith(")"):
+        settings["activation"] = settings["activation"][2:-1]
+        law = Problem.from_dict(settings).readout
+        settings["readout"] = {-v: w for v, w in zip(law.values, law.weights, strict=True)} or "gaussian"
+    problem = Problem.from_dict(settings)
+
+    def too_long(*_: object) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST * (settings["d"] / DIMENSION) ** 3)
+    try:
+        with threadpool_limits(1):
+            measured = simulate(problem, [task.seed], ridge=task.parameters["ridge"], kernel_tolerance=1e-4)
+    except (TimeoutError, GradstepError) as error:
+        return {"failure": type(error).__name__}
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    # One value for each penalty, or one for all of them.
+    return {name: np.atleast_1d(measured[name][0]).tolist() for name in (*ERRORS, *STEP)}
 
 
 @lru_cache(maxsize=4096)
@@ -110,6 +141,8 @@ class Search:
         """Return the networks measured so far, in the order of their seeds."""
         known = self._draws.setdefault((setting.name, d), [])
         while (result := self.store.read(simulation(setting, setting.first_seed + len(known), d))) is not None:
+            if "failure" in result:
+                break
             known.append(dict(result))
         return known
 
@@ -141,18 +174,32 @@ class Search:
         return float(np.nanmax(sure, initial=-1.0))
 
     def simulate(self, wanted: Iterable[tuple[Setting, int, int]]) -> None:
-        """Measure: (setting, d, networks) in this order, until the time is over."""
+        """Measure: (setting, d, networks) in this order, until the time is over; a failure ends its setting."""
 
         def tasks() -> Iterator[Task]:
             for setting, d, networks in wanted:
                 for seed in range(setting.first_seed + len(self.draws(setting, d)), setting.first_seed + networks):
-                    if time.monotonic() > self.end:
-                        return
-                    yield simulation(setting, seed, d)
+                    task = simulation(setting, seed, d)
+                    if not self.over and self.store.read(task) is None:
+                        yield task
+                    if "failure" in (self.store.read(task) or {}):
+                        break
 
-        for _, result in execute(tasks(), self.store, workers=self.workers):
-            if isinstance(result, Failure):
-                print("a network failed:", result, flush=True)
+        if self.workers == 1:
+            for task in tasks():
+                self.store.write(task, network(task))
+            return
+        with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
+            running: dict[Future[dict[str, Any]], Task] = {}
+            for task in tasks():
+                running[pool.submit(network, task)] = task
+                if len(running) == 2 * self.workers:
+                    self._finish(running, wait(running, return_when=FIRST_COMPLETED).done)
+            self._finish(running, set(running))
+
+    def _finish(self, running: dict[Future[dict[str, Any]], Task], done: set[Future[dict[str, Any]]]) -> None:
+        for future in done:
+            self.store.write(running.pop(future), future.result())
 
     @property
     def over(self) -> bool:

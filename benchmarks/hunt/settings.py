@@ -26,7 +26,7 @@ ACTIVATIONS = {
     "even": ("cos(x)", "H2", "tanh(x)**2", "H2+0.1*H4", "cos(2*x)+0.3"),
     "mixed": ("softplus(x)", "gelu(x)", "H1+0.4*H2", "sigmoid(2*x)", "sin(x+0.6)"),
     "drift": ("tanh(x)+0.3*x**2", "H1+0.4*H2+0.3*H3", "sin(x)-0.4*H2", "tanh(2*x)+0.5*cos(x)", "silu(x)+0.2*H3"),
-    "kinked": ("relu", "leaky_relu", "abs(x)", "sign(x)-0.4", "max(x,-0.5)"),
+    "kinked": ("relu", "leaky_relu", "abs(x)", "sign(x)-0.4"),
 }
 CENTRED = {
     "odd": ACTIVATIONS["odd"],

@@ -7,7 +7,6 @@ teachers with and without a mean, a linear, a quadratic and a cubic part, every 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -54,9 +53,10 @@ Random = dict[str, Any]
 def _random_problems(count: int) -> list[Random]:
     rng = np.random.default_rng(2023)
     found = []
-    # Each function, readout and step in turn, so that a few problems have them all.
-    turns = zip(*(itertools.cycle(c) for c in (ACTIVATIONS, TEACHERS, READOUTS, STEPS)), strict=True)
-    for number, (activation, teacher, readout, step) in enumerate(itertools.islice(turns, count)):
+    for number in range(count):
+        # Each in turn, so that a few problems have them all; steps and readouts in every pair.
+        activation, teacher = ACTIVATIONS[number % len(ACTIVATIONS)], TEACHERS[number % len(TEACHERS)]
+        readout, step = READOUTS[number % 5], STEPS[(number + number // 5 + 3) % 5]
         d = int(rng.integers(60, 400))
         scale = "1/sqrt(N)" if number % 3 == 1 else "1/N"
         if scale == "1/sqrt(N)" and readout in WITH_MEAN and activation not in WITHOUT_MEAN:
@@ -81,7 +81,7 @@ def _random_problems(count: int) -> list[Random]:
 _RATIOS = {"width": (0.5, 3.0), "n_step": (0.5, 4.0), "n": (0.5, 3.0)}
 RANDOM = _random_problems(20)
 NAMES = [f"{number}" for number in range(len(RANDOM))]
-#: Enough for functions that take long: every activation once.
+#: Every activation once.
 FEW = NAMES[:8]
 
 
@@ -205,7 +205,7 @@ def test_predictions(random: Random, symmetry: str) -> None:
     assert_allclose(abs(found.alignment), abs(expected.alignment), rtol=1e-6)
 
 
-@pairs(["1", "3"], list(SYMMETRIES))
+@pairs(["0", "4", "7"], list(SYMMETRIES))
 def test_deviations_over_draws(random: Random, symmetry: str) -> None:
     changed, square, _ = other(random, symmetry)
     expected, found = gs.predict_spread(problem_of(random)), gs.predict_spread(changed)
@@ -214,7 +214,7 @@ def test_deviations_over_draws(random: Random, symmetry: str) -> None:
         assert_allclose(getattr(found, quantity), square * getattr(expected, quantity), rtol=1e-4)
 
 
-@pairs(FEW, ["turned_activation", "turned_inputs", "units_of_labels", "units_of_features"])
+@pairs(["0", "4", "7"], ["turned_activation", "turned_inputs", "units_of_labels"])
 def test_spectra_of_features(random: Random, symmetry: str) -> None:
     changed, _, features = other(random, symmetry)
     expected, found = feature_spectrum(problem_of(random)), feature_spectrum(changed)
@@ -225,7 +225,7 @@ def test_spectra_of_features(random: Random, symmetry: str) -> None:
         assert_allclose(one.teacher_overlap, two.teacher_overlap, atol=1e-5)
 
 
-@pairs(FEW, list(SYMMETRIES))
+@pairs(["0", "4", "7"], list(SYMMETRIES))
 def test_spectra_of_weights(random: Random, symmetry: str) -> None:
     expected, found = weight_spectrum(problem_of(random)), weight_spectrum(other(random, symmetry)[0])
     assert_allclose(found.after.edge, expected.after.edge, rtol=1e-6)
@@ -235,7 +235,7 @@ def test_spectra_of_weights(random: Random, symmetry: str) -> None:
         assert_allclose(found.outlier.teacher_overlap, expected.outlier.teacher_overlap, rtol=1e-6, atol=1e-9)
 
 
-@pairs(["3"], ["turned_activation", "turned_inputs", "units_of_features", "split_letters"])
+@pairs(["4", "7"], ["turned_activation", "turned_inputs", "units_of_features", "split_letters"])
 def test_fits_of_classes(random: Random, symmetry: str) -> None:
     classes = {"loss": "logistic", "channel": "sign"}
     changed, *_ = other(random, symmetry)
@@ -311,11 +311,16 @@ def test_the_discretisation(name: str) -> None:
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_without_a_step_only_the_features_matter(activation: str) -> None:
-    """Neither the readout at initialisation, nor the samples of a step that is none, nor the scale of the output."""
-    still = {**RANDOM[0], "activation": activation, "teacher": TEACHERS[3], "eta": gs.Step(0.0)}
+    """Neither the readout at initialisation, nor the samples of a step that is none, nor the scale of the output.
+
+    Terms of order 1/d that are left out depend on the direction that features are resolved along.
+    """
+    d = 10**7
+    sizes = {"d": d, "width": 2 * d, "n": 3 * d, "n_step": d, "ridge": 0.1 * d}
+    still = {**RANDOM[0], **sizes, "activation": activation, "teacher": TEACHERS[3], "eta": gs.Step(0.0)}
     expected = errors(gs.predict(problem_of(still)))
     for changes in (
-        {"n_step": 77},
+        {"n_step": d // 3},
         *({"readout": readout} for readout in READOUTS),
         {"output_scale": "1/sqrt(N)", "readout": READOUTS[2]},
         {"eta": gs.Step(0.0, 0.5)},

@@ -57,7 +57,10 @@ def main() -> None:
         for d, networks in LARGER:
             search.measure(off, min(networks, options.networks), options.precision, d)
     if "report" in wanted:
-        rows = [measured_row(search, s) for s in measured]
+        # Of the local search, what it has found.
+        rows = [
+            r for r in (measured_row(search, s) for s in measured) if "." not in r["name"] or is_off(with_theory(r))
+        ]
         larger = [measured_row(search, s, d) for d, _ in LARGER for s in search.measured(measured, d)]
         print(json.dumps(write(options.table, rows, larger), indent=1))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from benchmarks.hunt.measure import Search
 from benchmarks.hunt.settings import DIMENSION, Setting, neighbours
 

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.hunt.settings import DIMENSION, Setting
 from threadpoolctl import threadpool_limits
 
-from benchmarks.hunt.settings import DIMENSION, Setting
 from gradstep import Problem, simulate
 from gradstep.errors import GradstepError
 from gradstep.gaussian import moments
-from gradstep.sweeps.measure import predicted
 from gradstep.sweeps.store import Store, write_whole
 from gradstep.sweeps.task import Failure, Task, carry_out
 
@@ -33,7 +32,7 @@ STEP = ("alignment", "spike_strength", "bulk_variance")
 #: Networks of a first look; each further one doubles their number.
 FIRST = 4
 
-#: Seconds of one processor that a network may take, at the design's dimension.
+#: Seconds of one processor that a network may take at the design's dimension, and in cubes of it at a larger one.
 LONGEST = 15.0
 
 #: Errors below this share of the labels' power count as this share.
@@ -65,7 +64,7 @@ def network(task: Task) -> dict[str, Any]:
         raise TimeoutError
 
     signal.signal(signal.SIGVTALRM, too_long)
-    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST * (settings["d"] / DIMENSION) ** 3)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST * max(1.0, (settings["d"] / DIMENSION) ** 3))
     try:
         with threadpool_limits(1):
             measured = simulate(problem, [task.seed], ridge=task.parameters["ridge"], kernel_tolerance=1e-4)
@@ -79,7 +78,9 @@ def network(task: Task) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _predicted(problem: str, penalties: tuple[float, ...]) -> dict[str, Any]:
-    found = carry_out(Task("gradstep.sweeps.measure:predicted", {"problem": json.loads(problem), "ridge": penalties}, 0))
+    found = carry_out(
+        Task("gradstep.sweeps.measure:predicted", {"problem": json.loads(problem), "ridge": penalties}, 0)
+    )
     if isinstance(found, Failure):
         return {"failure": str(found)}
     values = {name: [float(v) for v in found[name]] for name in (*ERRORS, *STEP)}

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import qmc
-
 from benchmarks.hunt.covering import covering_array
+from scipy.stats import qmc
 
 __all__ = ["COUNT", "DIMENSION", "FACTORS", "PENALTIES", "Setting", "design", "neighbours"]
 

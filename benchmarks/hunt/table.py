@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-import gradstep
 from benchmarks.hunt.measure import ERRORS, STEP, Search, size_of_errors, theory_of
 from benchmarks.hunt.settings import DIMENSION, PENALTIES, Setting
+
+import gradstep
 from gradstep.sweeps.statistics import student_z
 
-__all__ = ["OFF", "SIGMA", "is_off", "measured_row", "read", "with_theory", "write"]
+__all__ = ["OFF", "SIGMA", "is_off", "measured_row", "off_table", "read", "with_theory", "write"]
 
 #: A setting is off where some error is, by more than this share of the network's and this many standard errors.
 OFF, SIGMA = 0.02, 3.0
@@ -136,6 +136,38 @@ def _falls(sizes: Sequence[Mapping[str, Any]]) -> bool:
     first, last = abs(sizes[0]["percent"]), sizes[-1]
     sure = abs(last["percent"]) - SIGMA * last["percent_error"]
     return bool(sure <= max(2 * first / 3 - SIGMA * last["percent_error"], 0) or abs(last["percent"]) <= 100 * OFF)
+
+
+def off_table(table: Mapping[str, Any]) -> str:
+    """Return the settings that are off, in Markdown."""
+    lines = [
+        "| activation | teacher | readout | $N$, $n_{step}$, $n$ over $d$ | step | other | error, ridge | theory "
+        "| network | off, per cent | at larger sizes |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in filter(is_off, table["rows"]):
+        problem, worst = row["problem"], row["worst"]
+        step, readout = problem["eta"], problem["readout"]
+        letters = readout if isinstance(readout, str) else ", ".join(f"{k}: {v:g}" for k, v in readout.items())
+        ratios = ", ".join(f"{problem[name] / problem['d']:.2f}" for name in ("width", "n_step", "n"))
+        eta = f"{step['coefficient']:g} N^{step['exponent']:g}" if step["coefficient"] else "none"
+        other = f"{problem['output_scale']}, {problem['initial_weights']}, noise {problem['noise']:g}"
+        sizes = [f"{s['percent']:+.1f} ± {s['percent_error']:.1f} (d = {s['d']})" for s in row["sizes"][1:]]
+        cells = (
+            f"`{problem['activation']}`",
+            f"`{problem['teacher']}`",
+            letters,
+            ratios,
+            eta,
+            other,
+            f"{worst['of'].split('_')[0]}, {worst['penalty']:g}",
+            f"{worst['theory']:.4g}",
+            f"{worst['mean']:.4g} ± {worst['error']:.2g}",
+            f"{worst['percent']:+.1f}",
+            "; ".join(sizes) or "–",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def read(path: Path) -> dict[str, Any]:

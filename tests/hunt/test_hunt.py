@@ -101,14 +101,14 @@ def test_a_network_is_that_of_its_problem(readout: str) -> None:
     setting = replace(chosen(activation="odd"), levels={**levels, "output scale": "1/N"}, member=2)
     assert setting.problem()["activation"] == "-(sin(x))"
     problem = gs.Problem.from_dict(setting.problem(D))
-    found = [network(simulation(setting, seed, D)) for seed in range(40)]
-    expected = gs.simulate(problem, seeds=range(40), ridge=setting.penalties(D))
+    found = [network(simulation(setting, seed, D)) for seed in range(24)]
+    expected = gs.simulate(problem, seeds=range(24), ridge=setting.penalties(D))
     for name in ERRORS:
         values = np.array([v[name] for v in found])
         if readout == "constant":  # the same draws
             np.testing.assert_allclose(values, expected[name], rtol=1e-3)
             continue
-        scatter = np.hypot(values.std(axis=0), expected[name].std(axis=0)) / 40**0.5
+        scatter = np.hypot(values.std(axis=0), expected[name].std(axis=0)) / 24**0.5
         assert np.all(np.abs(values.mean(axis=0) - expected.mean(name)) < 4 * scatter)
 
 
@@ -163,13 +163,13 @@ def test_the_local_search_goes_where_deviations_are_larger(tmp_path: Path, monke
     monkeypatch.setattr(Search, "doubt", lambda self, setting, d=0: setting.point[5])
     search = Search(tmp_path)
     search.simulate([(start, 200, 4)])
-    climb(search, [start], starts=1, tries=120)
+    climb(search, [start], starts=1, tries=60)
     found = search.found()
-    assert [s.name for s in found] == [f"{start.name}.{k}" for k in range(1, 121)]
+    assert [s.name for s in found] == [f"{start.name}.{k}" for k in range(1, 61)]
     assert {s.first_seed for s in found} == {start.first_seed}
-    assert max(s.point[5] for s in found) > 0.6
+    assert max(s.point[5] for s in found) > 0.25
     # A second run tries nothing anew.
-    climb(Search(tmp_path), [start], starts=1, tries=120)
+    climb(Search(tmp_path), [start], starts=1, tries=60)
     assert Search(tmp_path).found() == found
 
 
@@ -184,7 +184,10 @@ def test_the_table(tmp_path: Path) -> None:
         "mean": {**row["mean"], **{name: [getattr(p, name) for p in theory] for name in ERRORS}},
     }
     assert not is_off(with_theory(exact))
-    wrong = {**exact, "mean": {**exact["mean"], "train_error": [1.5 * theory[0].train_error, *exact["mean"]["train_error"][1:]]}}
+    wrong = {
+        **exact,
+        "mean": {**exact["mean"], "train_error": [1.5 * theory[0].train_error, *exact["mean"]["train_error"][1:]]},
+    }
     sure = {**wrong, "error": {**wrong["error"], "train_error": [0.01 * theory[0].train_error] * 3}}
     told = with_theory(sure)
     assert is_off(told)

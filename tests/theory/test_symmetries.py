@@ -1,8 +1,9 @@
 """Exact symmetries of the network and identities of the fit, over random problems: no simulation is needed.
 
-Two problems that describe the same network, or the same one in other units, must have the same predictions. The problems
-are drawn with a fixed seed from all that a problem can be: activations by the parity and smoothness of their parts,
-teachers with and without a mean, a linear, a quadratic and a cubic part, every law of the readout, either output scale.
+Two problems that describe the same network, or the same one in other units, must have the same predictions. The
+problems are drawn with a fixed seed from all that a problem can be: activations by the parity and smoothness of their
+parts, teachers with and without a mean, a linear, a quadratic and a cubic part, every law of the readout, either output
+scale.
 """
 
 from __future__ import annotations
@@ -97,9 +98,9 @@ def letters(random: Random, factor: float = 1.0) -> dict[float, float]:
     return {factor * letter: weight for letter, weight in law.items()}
 
 
-# --- problems that describe the same network -----------------------------------------------------------------------------
-# Each returns the other problem and the factor of its squared errors, its features and its ridge; None where the
-# symmetry does not apply.
+# --- problems that describe the same network --------------------------------------------------------------------------
+# Each returns the other problem, the factor of its squared errors and that of its features; None where the symmetry
+# does not apply.
 
 Units = tuple[gs.Problem, float, float]
 
@@ -244,7 +245,7 @@ def test_fits_of_classes(random: Random, symmetry: str) -> None:
         assert_allclose(getattr(found, quantity), getattr(expected, quantity), rtol=1e-6)
 
 
-# --- identities of the fit -----------------------------------------------------------------------------------------------
+# --- identities of the fit --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FEW)

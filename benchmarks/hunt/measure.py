@@ -99,7 +99,7 @@ def size_of_errors(problem: dict[str, Any], mean: Array) -> Array:
     Fits that all but interpolate have training errors of 1e-10, of which no share says anything.
     """
     read = Problem.from_dict(problem)
-    return np.maximum(mean, LEAST * (moments(read.teacher).second_moment + read.noise**2))
+    return np.asarray(np.maximum(mean, LEAST * (moments(read.teacher).second_moment + read.noise**2)))
 
 
 class Search:

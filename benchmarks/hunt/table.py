@@ -178,12 +178,12 @@ def read(path: Path) -> dict[str, Any]:
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], larger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Write a table of measured rows, with the theory of today; return its summary."""
-    rows, larger = [with_theory(r) for r in rows], [with_theory(r) for r in larger]
-    for row in rows:
+    told, again = [with_theory(r) for r in rows], [with_theory(r) for r in larger]
+    for row in told:
         if "worst" in row:
-            row["sizes"] = _sizes(row, larger)
+            row["sizes"] = _sizes(row, again)
             row["falls"] = _falls(row["sizes"]) if is_off(row) and len(row["sizes"]) > 1 else None
-    rows.sort(key=lambda r: 2 * r["worst"]["percent_error"] - abs(r["worst"]["percent"]) if "worst" in r else -np.inf)
+    told.sort(key=lambda r: 2 * r["worst"]["percent_error"] - abs(r["worst"]["percent"]) if "worst" in r else -np.inf)
     content = {
         "settings": {
             "command": "make hunt",
@@ -193,11 +193,11 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], larger: Sequence[Mappin
             "d": DIMENSION,
             "penalties": f"{', '.join(f'{p:g}' for p in PENALTIES)} times the ridge",
         },
-        "summary": summary(rows, larger),
+        "summary": summary(told, again),
     }
     # A setting a line: readable, and small in a history of versions.
     parts = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items()]
-    for key, listed in (("rows", rows), ("larger", larger)):
+    for key, listed in (("rows", told), ("larger", again)):
         parts.append(f' "{key}": [\n' + ",\n".join(json.dumps(r) for r in listed) + "\n ]")
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
     return dict(content["summary"])

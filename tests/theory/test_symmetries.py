@@ -80,7 +80,24 @@ def _random_problems(count: int) -> list[Random]:
 
 
 _RATIOS = {"width": (0.5, 3.0), "n_step": (0.5, 4.0), "n": (0.5, 3.0)}
-RANDOM = _random_problems(20)
+#: Found by a wider search: where a step begins, where E sigma' passes zero, cubes along a large spike.
+FOUND: list[Random] = [
+    {"activation": WITHOUT_MEAN[1], "teacher": TEACHERS[0], "eta": gs.Step(0.0), "readout": "constant"},
+    {"activation": WITHOUT_MEAN[2], "teacher": TEACHERS[0], "eta": gs.Step(0.5, 0.5), "readout": READOUTS[4]},
+    {
+        "activation": "hermite1({x}) + 0.3*hermite3({x})",
+        "teacher": f"0.6*({TEACHERS[3]})",
+        "eta": gs.Step(1.06, 0.5),
+        "readout": "gaussian",
+        "width": 402,
+        "n_step": 252,
+        "n": 174,
+        "ridge": 51.0,
+        "output_scale": "1/N",
+    },
+]
+_SHARED = {"d": 200, "width": 200, "n_step": 400, "n": 400, "ridge": 10.0, "noise": 0.2, "initial_weights": "sphere"}
+RANDOM = [*_random_problems(16), *({**_SHARED, "output_scale": "1/sqrt(N)", **random} for random in FOUND)]
 NAMES = [f"{number}" for number in range(len(RANDOM))]
 #: Every activation once.
 FEW = NAMES[:8]
@@ -206,7 +223,7 @@ def test_predictions(random: Random, symmetry: str) -> None:
     assert_allclose(abs(found.alignment), abs(expected.alignment), rtol=1e-6)
 
 
-@pairs(["0", "4", "7"], list(SYMMETRIES))
+@pairs(["4", "7"], list(SYMMETRIES))
 def test_deviations_over_draws(random: Random, symmetry: str) -> None:
     changed, square, _ = other(random, symmetry)
     expected, found = gs.predict_spread(problem_of(random)), gs.predict_spread(changed)
@@ -215,7 +232,7 @@ def test_deviations_over_draws(random: Random, symmetry: str) -> None:
         assert_allclose(getattr(found, quantity), square * getattr(expected, quantity), rtol=1e-4)
 
 
-@pairs(["0", "4", "7"], ["turned_activation", "turned_inputs", "units_of_labels"])
+@pairs(["4", "7"], ["turned_activation", "turned_inputs", "units_of_labels"])
 def test_spectra_of_features(random: Random, symmetry: str) -> None:
     changed, _, features = other(random, symmetry)
     expected, found = feature_spectrum(problem_of(random)), feature_spectrum(changed)
@@ -226,7 +243,7 @@ def test_spectra_of_features(random: Random, symmetry: str) -> None:
         assert_allclose(one.teacher_overlap, two.teacher_overlap, atol=1e-5)
 
 
-@pairs(["0", "4", "7"], list(SYMMETRIES))
+@pairs(["4", "7"], list(SYMMETRIES))
 def test_spectra_of_weights(random: Random, symmetry: str) -> None:
     expected, found = weight_spectrum(problem_of(random)), weight_spectrum(other(random, symmetry)[0])
     assert_allclose(found.after.edge, expected.after.edge, rtol=1e-6)

@@ -28,7 +28,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce test test-statistical check bench docs clean
+.PHONY: help setup reproduce test test-statistical check bench hunt docs clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ check: .venv/.stamp-dev ## lock file, style, types, documentation
 
 bench: .venv/.stamp-bench ## print the timed comparisons
 	@$(BIN)/python -m benchmarks.run $(ARGS)
+
+hunt: .venv/.stamp-core ## search for settings at which theory and network differ (hours; goes on where it ended)
+	@$(one_blas_thread) $(BIN)/python -m benchmarks.hunt .gradstep/hunt benchmarks/results/hunt.json --workers $(WORKERS) $(ARGS)
 
 docs: .venv/.stamp-dev ## build the documentation into docs/_build/html
 	@rm -rf docs/api/generated docs/gallery

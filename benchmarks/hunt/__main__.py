@@ -1,0 +1,69 @@
+"""Search for settings at which theory and the real network differ.
+
+    python -m benchmarks.hunt FOLDER TABLE                 all of it; goes on where the folder ends
+    python -m benchmarks.hunt FOLDER TABLE --minutes 60    what an hour allows, the largest deviations first
+    python -m benchmarks.hunt FOLDER TABLE --only search   one stage: measure, search, larger or report
+    python -m benchmarks.hunt --theory TABLE               the predictions of a table again, by the theory of today
+
+Networks are measured by `gradstep.simulate` and kept in the folder one by one; no prediction is kept with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from benchmarks.hunt.climb import climb
+from benchmarks.hunt.measure import Search
+from benchmarks.hunt.settings import DIMENSION, design
+from benchmarks.hunt.table import is_off, measured_row, read, with_theory, write
+
+STAGES = ("measure", "search", "larger", "report")
+#: Sizes at which what is off is measured again, with the most networks there.
+LARGER = ((2 * DIMENSION, 32), (4 * DIMENSION, 16))
+
+
+def main() -> None:
+    """Run the search, or predict a table again."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", help="where networks are kept")
+    parser.add_argument("table", type=Path, nargs="?", help="results file that is written")
+    parser.add_argument("--theory", type=Path, metavar="TABLE")
+    parser.add_argument("--only", choices=STAGES)
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--networks", type=int, default=64, help="at most so many for a setting (default: 64)")
+    parser.add_argument("--precision", type=float, default=0.01, help="wanted relative standard error (default: 0.01)")
+    parser.add_argument("--starts", type=int, default=50, help="settings the local search begins from (default: 50)")
+    parser.add_argument("--tries", type=int, default=12, help="neighbours it tries from each (default: 12)")
+    options = parser.parse_args()
+    if options.theory is not None:
+        table = read(options.theory)
+        print(json.dumps(write(options.theory, table["rows"], table["larger"]), indent=1))
+        return
+    if options.table is None:
+        parser.error("a folder and a table are needed")
+    search, settings = Search(options.folder, options.workers, options.minutes), design()
+    wanted = STAGES if options.only is None else (options.only,)
+    if "measure" in wanted:
+        search.measure(settings, options.networks, options.precision)
+    if "search" in wanted:
+        climb(search, settings, options.starts, options.tries)
+    measured = search.measured([*settings, *search.found()])
+    if "larger" in wanted:
+        off = [s for s in measured if is_off(with_theory(measured_row(search, s)))]
+        off.sort(key=lambda s: -search.doubt(s))
+        for d, networks in LARGER:
+            search.measure(off, min(networks, options.networks), options.precision, d)
+    if "report" in wanted:
+        # Of the local search, what it has found.
+        rows = [
+            r for r in (measured_row(search, s) for s in measured) if "." not in r["name"] or is_off(with_theory(r))
+        ]
+        larger = [measured_row(search, s, d) for d, _ in LARGER for s in search.measured(measured, d)]
+        print(json.dumps(write(options.table, rows, larger), indent=1))
+
+
+if __name__ == "__main__":
+    main()

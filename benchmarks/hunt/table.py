@@ -1,0 +1,203 @@
+"""The table of the search: what was measured, what theory says of it today, and what is off."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks.hunt.measure import ERRORS, STEP, Search, size_of_errors, theory_of
+from benchmarks.hunt.settings import DIMENSION, PENALTIES, Setting
+
+import gradstep
+from gradstep.sweeps.statistics import student_z
+
+__all__ = ["OFF", "SIGMA", "is_off", "measured_row", "off_table", "read", "with_theory", "write"]
+
+#: A setting is off where some error is, by more than this share of the network's and this many standard errors.
+OFF, SIGMA = 0.02, 3.0
+
+Row = dict[str, Any]
+
+#: What a row holds that is measured, or was set.
+MEASURED = ("name", "d", "levels", "problem", "first_seed", "networks", "mean", "error")
+
+
+def _rounded(values: Iterable[float], digits: int = 5) -> list[float]:
+    return [float(f"{v:.{digits}g}") for v in values]
+
+
+def measured_row(search: Search, setting: Setting, d: int = DIMENSION) -> Row:
+    """Return what was measured of a setting, with all that is needed to measure it again."""
+    means, errors = {}, {}
+    networks = len(search.draws(setting, d))
+    for name in (*ERRORS, *STEP):
+        values = search.values(setting, name, d)
+        # The step is the same for all penalties.
+        values = values if name in ERRORS else values[:, :1]
+        means[name] = _rounded(values.mean(axis=0))
+        errors[name] = _rounded(values.std(axis=0, ddof=1) / networks**0.5, 3)
+    return {
+        "name": setting.name,
+        "d": d,
+        "levels": list(setting.levels.values()),
+        "problem": setting.problem(d),
+        "first_seed": setting.first_seed,
+        "networks": networks,
+        "mean": means,
+        "error": errors,
+    }
+
+
+def with_theory(row: Mapping[str, Any]) -> Row:
+    """Return a row with what theory says today, and how far off it is.
+
+    `worst` is the error and the penalty whose deviation, less two standard errors, is largest; `is_off` says whether
+    any is beyond `OFF` and `SIGMA`.
+    """
+    new = {key: row[key] for key in MEASURED}
+    theory = theory_of(row["problem"], [factor * row["problem"]["ridge"] for factor in PENALTIES])
+    if "failure" in theory:
+        new["failure"] = theory["failure"]
+    if any(name not in theory for name in ERRORS):
+        return {**new, "is_off": False}
+    new["theory"] = {name: _rounded(theory[name] if name in ERRORS else theory[name][:1]) for name in (*ERRORS, *STEP)}
+    mean, error = (np.array([row[key][name] for name in ERRORS]) for key in ("mean", "error"))
+    predicted, size = np.array([theory[name] for name in ERRORS]), size_of_errors(row["problem"], mean)
+    off = (predicted - mean) / size
+    # Positive where theory is above the network.
+    z = -student_z(predicted, mean, error, row["networks"])
+    sure = np.nan_to_num(np.abs(off) - 2 * error / size, nan=-1.0)
+    cell = np.unravel_index(int(sure.argmax()), sure.shape)
+    new["worst"] = {
+        "of": ERRORS[cell[0]],
+        "penalty": PENALTIES[cell[1]],
+        "theory": float(f"{predicted[cell]:.5g}"),
+        "mean": mean[cell],
+        "error": error[cell],
+        "percent": round(100 * float(off[cell]), 2),
+        "percent_error": round(100 * float(error[cell] / size[cell]), 2),
+        "z": round(float(z[cell]), 2),
+    }
+    with np.errstate(invalid="ignore"):
+        new["is_off"] = bool(np.any((np.abs(off) > OFF) & (np.abs(z) > SIGMA)))
+    # Of all errors and penalties, for the summary.
+    new["middle_percent"] = round(100 * float(off[0, 1]), 2)
+    new["beyond"] = int(np.count_nonzero(np.abs(z) > SIGMA))
+    return new
+
+
+def is_off(row: Mapping[str, Any]) -> bool:
+    """Whether theory misses some error of a row by more than `OFF` and `SIGMA`."""
+    return bool(row["is_off"])
+
+
+def _sizes(row: Mapping[str, Any], larger: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return the deviation of a row's worst error and penalty at each size, in per cent."""
+    worst = row["worst"]
+    place = PENALTIES.index(worst["penalty"])
+    found = [{"d": row["d"], "percent": worst["percent"], "percent_error": worst["percent_error"]}]
+    for other in sorted((r for r in larger if r["name"] == row["name"] and "theory" in r), key=lambda r: int(r["d"])):
+        predicted, mean, error = (other[key][worst["of"]][place] for key in ("theory", "mean", "error"))
+        size = float(size_of_errors(other["problem"], np.array(mean)))
+        percent = {"percent": 100 * (predicted - mean) / size, "percent_error": 100 * error / size}
+        found.append({"d": other["d"], **{key: round(value, 2) for key, value in percent.items()}})
+    return found
+
+
+def summary(rows: Sequence[Row], larger: Sequence[Row]) -> dict[str, Any]:
+    """Return what the rows say together; deviations in per cent of the network."""
+    told = [r for r in rows if "worst" in r]
+    off = [r for r in told if is_off(r)]
+    sure = np.array([abs(r["worst"]["percent"]) - 2 * r["worst"]["percent_error"] for r in off])
+    again = [r for r in off if len(r["sizes"]) > 1]
+    return {
+        "settings": len(rows),
+        "design": sum("." not in r["name"] for r in rows),
+        "networks": sum(r["networks"] for r in [*rows, *larger]),
+        "least_networks": min((r["networks"] for r in rows), default=0),
+        "refused": len(rows) - len(told),
+        "off": len(off),
+        "off_by_five": int(np.count_nonzero(sure > 5)),
+        "off_by_twenty": int(np.count_nonzero(sure > 20)),
+        "median_percent": round(float(np.median([abs(r["middle_percent"]) for r in told])), 2) if told else None,
+        "beyond_three": sum(r["beyond"] for r in told),
+        "values": len(told) * len(ERRORS) * len(PENALTIES),
+        "measured_again": len(again),
+        "fallen": sum(r["falls"] for r in again),
+    }
+
+
+def _falls(sizes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a deviation is at most two thirds at the largest size, or within `OFF` or `SIGMA` there."""
+    first, last = abs(sizes[0]["percent"]), sizes[-1]
+    sure = abs(last["percent"]) - SIGMA * last["percent_error"]
+    return bool(sure <= max(2 * first / 3 - SIGMA * last["percent_error"], 0) or abs(last["percent"]) <= 100 * OFF)
+
+
+def off_table(table: Mapping[str, Any]) -> str:
+    """Return the settings that are off, in Markdown."""
+    lines = [
+        "| activation | teacher | readout | $N$, $n_{step}$, $n$ over $d$ | step | other | error, ridge | theory "
+        "| network | off, per cent | at larger sizes |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in filter(is_off, table["rows"]):
+        problem, worst = row["problem"], row["worst"]
+        step, readout = problem["eta"], problem["readout"]
+        letters = readout if isinstance(readout, str) else ", ".join(f"{k}: {v:g}" for k, v in readout.items())
+        ratios = ", ".join(f"{problem[name] / problem['d']:.2f}" for name in ("width", "n_step", "n"))
+        eta = f"{step['coefficient']:g} N^{step['exponent']:g}" if step["coefficient"] else "none"
+        other = f"{problem['output_scale']}, {problem['initial_weights']}, noise {problem['noise']:g}"
+        sizes = [f"{s['percent']:+.1f} ± {s['percent_error']:.1f} (d = {s['d']})" for s in row["sizes"][1:]]
+        cells = (
+            f"`{problem['activation']}`",
+            f"`{problem['teacher']}`",
+            letters,
+            ratios,
+            eta,
+            other,
+            f"{worst['of'].split('_')[0]}, {worst['penalty']:g}",
+            f"{worst['theory']:.4g}",
+            f"{worst['mean']:.4g} ± {worst['error']:.2g}",
+            f"{worst['percent']:+.1f}",
+            "; ".join(sizes) or "–",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return a table."""
+    table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return table
+
+
+def write(path: Path, rows: Sequence[Mapping[str, Any]], larger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Write a table of measured rows, with the theory of today; return its summary."""
+    told, again = [with_theory(r) for r in rows], [with_theory(r) for r in larger]
+    for row in told:
+        if "worst" in row:
+            row["sizes"] = _sizes(row, again)
+            row["falls"] = _falls(row["sizes"]) if is_off(row) and len(row["sizes"]) > 1 else None
+    told.sort(key=lambda r: 2 * r["worst"]["percent_error"] - abs(r["worst"]["percent"]) if "worst" in r else -np.inf)
+    content = {
+        "settings": {
+            "command": "make hunt",
+            "gradstep": gradstep.__version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "d": DIMENSION,
+            "penalties": f"{', '.join(f'{p:g}' for p in PENALTIES)} times the ridge",
+        },
+        "summary": summary(told, again),
+    }
+    # A setting a line: readable, and small in a history of versions.
+    parts = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items()]
+    for key, listed in (("rows", told), ("larger", again)):
+        parts.append(f' "{key}": [\n' + ",\n".join(json.dumps(r) for r in listed) + "\n ]")
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+    return dict(content["summary"])

@@ -1,0 +1,206 @@
+"""The search for deviations: its design covers what it says, what is measured is kept, the table follows from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.hunt.climb import climb
+from benchmarks.hunt.covering import covering_array, uncovered
+from benchmarks.hunt.measure import ERRORS, Search, network, simulation
+from benchmarks.hunt.settings import FACTORS, PENALTIES, Setting, design, neighbours
+from benchmarks.hunt.table import is_off, measured_row, read, with_theory, write
+
+import gradstep as gs
+from gradstep.theory.own_output import output_constants
+
+LEVELS = [len(levels) for levels in FACTORS.values()]
+DESIGN = design()
+#: Small enough to be simulated in milliseconds.
+D = 20
+
+
+def chosen(**levels: str) -> Setting:
+    """Return the first setting of the design with these levels."""
+    wanted = {name.replace("_", " "): level for name, level in levels.items()}
+    return next(s for s in DESIGN if wanted.items() <= s.levels.items())
+
+
+def row_of(setting: Setting) -> tuple[int, ...]:
+    return tuple(levels.index(setting.levels[name]) for name, levels in FACTORS.items())
+
+
+@pytest.mark.parametrize(("levels", "strength"), [([3, 4, 2, 3], 2), ([2, 3, 2, 4, 2], 3), ([2, 2], 2)])
+def test_a_covering_array_has_every_combination(levels: list[int], strength: int) -> None:
+    rows = covering_array(levels, 100, strength=strength)
+    needed = next(n for n in range(101) if not uncovered(rows[:n], levels, strength))
+    most = np.prod(sorted(levels)[-strength:])
+    assert most <= needed <= 2 * most
+    assert all(0 <= value < count for row in rows for value, count in zip(row, levels, strict=True))
+    # From there on all of them once more.
+    assert not uncovered(rows[needed:], levels, strength)
+
+
+def test_a_missing_combination_is_found() -> None:
+    rows = [row for row in np.ndindex(2, 2, 2) if row != (1, 0, 1)]
+    assert uncovered(rows, [2, 2, 2], 3) == {((0, 1), (1, 0), (2, 1))}
+    assert not uncovered(rows, [2, 2, 2], 2)
+
+
+def test_the_design_covers_all_triples_twice() -> None:
+    assert len(DESIGN) >= 400
+    assert len({s.name for s in DESIGN}) == len({s.first_seed for s in DESIGN}) == len(DESIGN)
+    rows = [row_of(s) for s in DESIGN]
+    once = next(n for n in range(150, len(DESIGN)) if not uncovered(rows[:n], LEVELS))
+    assert not uncovered(rows[once:], LEVELS)
+    assert design(10) == DESIGN[:10]
+
+
+def test_continuous_values_fill_their_ranges() -> None:
+    points = np.array([s.point for s in DESIGN])
+    counts = np.array([np.histogram(column, bins=8, range=(0, 1))[0] for column in points.T])
+    assert np.all(np.abs(counts - len(DESIGN) / 8) < 4)
+
+
+def test_every_setting_is_a_problem_that_theory_knows() -> None:
+    for setting in DESIGN:
+        problem = gs.Problem.from_dict(setting.problem())
+        assert gs.Problem.from_dict(problem.to_dict()) == problem
+        output_constants(problem)
+        larger = gs.Problem.from_dict(setting.problem(4 * 200))
+        for name in ("width", "n", "n_step", "ridge"):
+            assert larger.ratio(name) == pytest.approx(problem.ratio(name))
+        assert max(problem.ratio(name) for name in ("width", "n", "n_step")) <= 5
+
+
+def test_the_sign_of_the_activation_is_that_of_its_derivative() -> None:
+    one = chosen(activation="odd", sign_of_the_activation="+")
+    other = replace(one, levels={**one.levels, "sign of the activation": "-"})
+    slopes = [gs.Problem.from_dict(s.problem()).activation.derivative(0.1) for s in (one, other)]
+    assert slopes[0] == -slopes[1] > 0
+
+
+def test_neighbours_differ_in_one_thing() -> None:
+    setting = chosen(step="1/2")
+    for other in neighbours(setting, "5.1"):
+        assert other.name == "5.1"
+        moved = sum(a != b for a, b in zip(other.point, setting.point, strict=True))
+        changed = sum(other.levels[name] != setting.levels[name] for name in FACTORS)
+        assert moved + changed + (other.member != setting.member) == 1
+        assert all(0 <= value <= 1 for value in other.point)
+        gs.Problem.from_dict(other.problem())
+
+
+@pytest.mark.parametrize("readout", ["constant", "mixed letters"])
+def test_a_network_is_that_of_its_problem(readout: str) -> None:
+    """-sigma is measured as sigma with the readout -a."""
+    levels = {**chosen(activation="odd", step="1/2").levels, "readout": readout, "sign of the activation": "-"}
+    setting = replace(chosen(activation="odd"), levels={**levels, "output scale": "1/N"}, member=2)
+    assert setting.problem()["activation"] == "-(sin(x))"
+    problem = gs.Problem.from_dict(setting.problem(D))
+    found = [network(simulation(setting, seed, D)) for seed in range(24)]
+    expected = gs.simulate(problem, seeds=range(24), ridge=setting.penalties(D))
+    for name in ERRORS:
+        values = np.array([v[name] for v in found])
+        if readout == "constant":  # the same draws
+            np.testing.assert_allclose(values, expected[name], rtol=1e-3)
+            continue
+        scatter = np.hypot(values.std(axis=0), expected[name].std(axis=0)) / 24**0.5
+        assert np.all(np.abs(values.mean(axis=0) - expected.mean(name)) < 4 * scatter)
+
+
+def test_what_is_measured_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = chosen(activation="odd", step="1/2", output_scale="1/N")
+    first = Search(tmp_path)
+    first.measure([setting], most=6, precision=1e-9, d=D)
+    values = first.values(setting, "test_error", D)
+    assert values.shape == (6, len(PENALTIES))
+    # Another run reads them and draws no network again.
+    monkeypatch.setattr("benchmarks.hunt.measure.network", lambda task: pytest.fail("drawn again"))
+    again = Search(tmp_path)
+    again.measure([setting], most=6, precision=1e-9, d=D)
+    np.testing.assert_array_equal(again.values(setting, "test_error", D), values)
+    mean, error = again.means(setting, D)
+    np.testing.assert_allclose(mean[0], values.mean(axis=0))
+    np.testing.assert_allclose(error[0], values.std(axis=0, ddof=1) / 6**0.5)
+
+
+def test_precise_settings_get_no_more_networks(tmp_path: Path) -> None:
+    setting = chosen(activation="odd", step="1/2", output_scale="1/N")
+    search = Search(tmp_path)
+    search.measure([setting], most=64, precision=10.0, d=D)
+    assert len(search.draws(setting, D)) == 4
+
+
+def test_a_failure_ends_its_setting_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = chosen(activation="odd", step="none")
+    tried: list[int] = []
+
+    def fails(task: object) -> dict[str, str]:
+        tried.append(1)
+        return {"failure": "TimeoutError"}
+
+    monkeypatch.setattr("benchmarks.hunt.measure.network", fails)
+    for _ in range(2):
+        search = Search(tmp_path)
+        search.measure([setting], most=8, precision=0.01, d=D)
+        assert search.measured([setting], D) == []
+    assert len(tried) == 1
+
+
+def test_the_local_search_goes_where_deviations_are_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a theory that is off by the noise: the search must find more noise."""
+    start = chosen(activation="odd", step="none")
+    start = replace(start, point=(*start.point[:5], 0.1, start.point[6]))
+
+    def measured(task: object) -> dict[str, list[float]]:
+        return {"test_error": [1.0] * 3, "train_error": [1.0] * 3}
+
+    monkeypatch.setattr("benchmarks.hunt.measure.network", measured)
+    monkeypatch.setattr(Search, "doubt", lambda self, setting, d=0: setting.point[5])
+    search = Search(tmp_path)
+    search.simulate([(start, 200, 4)])
+    climb(search, [start], starts=1, tries=60)
+    found = search.found()
+    assert [s.name for s in found] == [f"{start.name}.{k}" for k in range(1, 61)]
+    assert {s.first_seed for s in found} == {start.first_seed}
+    assert max(s.point[5] for s in found) > 0.25
+    # A second run tries nothing anew.
+    climb(Search(tmp_path), [start], starts=1, tries=60)
+    assert Search(tmp_path).found() == found
+
+
+def test_the_table(tmp_path: Path) -> None:
+    setting = chosen(activation="odd", step="1/2", output_scale="1/N")
+    search = Search(tmp_path)
+    search.measure([setting], most=8, precision=1e-9, d=D)
+    row = measured_row(search, setting, D)
+    theory = gs.predict_many([gs.Problem.from_dict({**row["problem"], "ridge": r}) for r in setting.penalties(D)])
+    exact = {
+        **row,
+        "mean": {**row["mean"], **{name: [getattr(p, name) for p in theory] for name in ERRORS}},
+    }
+    assert not is_off(with_theory(exact))
+    wrong = {
+        **exact,
+        "mean": {**exact["mean"], "train_error": [1.5 * theory[0].train_error, *exact["mean"]["train_error"][1:]]},
+    }
+    sure = {**wrong, "error": {**wrong["error"], "train_error": [0.01 * theory[0].train_error] * 3}}
+    told = with_theory(sure)
+    assert is_off(told)
+    assert told["worst"]["of"] == "train_error"
+    assert told["worst"]["penalty"] == PENALTIES[0]
+    assert told["worst"]["percent"] == pytest.approx(-100 / 3, abs=0.01)
+    assert told["worst"]["z"] < -5
+    # Half as far off at twice the size.
+    half = {**sure, "d": 2 * D, "mean": {**exact["mean"], "train_error": [1.2 * theory[0].train_error] * 3}}
+    table = tmp_path / "table.json"
+    summary = write(table, [sure], [half])
+    assert (summary["off"], summary["measured_again"], summary["fallen"]) == (1, 1, 1)
+    # Predicted again: what was measured stays what it was.
+    before = read(table)
+    write(table, before["rows"], before["larger"])
+    assert read(table) == before == json.loads(table.read_text())

@@ -1,0 +1,347 @@
+"""Exact symmetries of the network and identities of the fit, over random problems: no simulation is needed.
+
+Two problems that describe the same network, or the same one in other units, must have the same predictions. The
+problems are drawn with a fixed seed from all that a problem can be: activations by the parity and smoothness of their
+parts, teachers with and without a mean, a linear, a quadratic and a cubic part, every law of the readout, either output
+scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import gradstep as gs
+from gradstep.gaussian import moments
+from gradstep.theory.convex_loss import convex_prediction
+from gradstep.theory.spectrum import feature_spectrum
+from gradstep.theory.weights_spectrum import weight_spectrum
+
+Array = np.ndarray
+
+#: Functions of a variable that stands in braces, so that its sign can be turned. None has a mean but the last three.
+ACTIVATIONS = (
+    "tanh({x})",
+    "hermite1({x}) + 0.4*hermite2({x}) + 0.2*hermite3({x})",
+    "cos({x}) - exp(-0.5)",
+    "abs({x}) - 0.5*{x} - sqrt(2/pi)",
+    "sin({x} + 0.6) - exp(-0.5)*sin(0.6)",
+    "tanh({x}) + 0.3*{x}**2",
+    "log(1 + exp({x}))",
+    "sign({x}) - 0.4",
+)
+WITHOUT_MEAN = ACTIVATIONS[:5]
+TEACHERS = (
+    "{x} - 1",
+    "sin({x})",
+    "{x} + 0.6*hermite2({x})",
+    "0.5 + 0.8*{x} + 0.4*hermite2({x}) - 0.3*hermite3({x})",
+    "max({x}, 0)",
+    "hermite2({x})",
+)
+READOUTS: tuple[Any, ...] = ("gaussian", "constant", {-1.0: 0.5, 1.0: 0.5}, {0.5: 0.5, 2.0: 0.5}, {-1.0: 0.3, 2.0: 0.7})
+WITH_MEAN = READOUTS[1:2] + READOUTS[3:]
+STEPS = (gs.Step(0.0), gs.Step(2.0), gs.Step(1.0, 0.25), gs.Step(0.7, 0.5), gs.Step(1.5, 0.5))
+
+Random = dict[str, Any]
+
+
+def _random_problems(count: int) -> list[Random]:
+    rng = np.random.default_rng(2023)
+    found = []
+    for number in range(count):
+        # Each in turn, so that a few problems have them all; steps and readouts in every pair.
+        activation, teacher = ACTIVATIONS[number % len(ACTIVATIONS)], TEACHERS[number % len(TEACHERS)]
+        readout, step = READOUTS[number % 5], STEPS[(number + number // 5 + 3) % 5]
+        d = int(rng.integers(60, 400))
+        scale = "1/sqrt(N)" if number % 3 == 1 else "1/N"
+        if scale == "1/sqrt(N)" and readout in WITH_MEAN and activation not in WITHOUT_MEAN:
+            activation = WITHOUT_MEAN[number % len(WITHOUT_MEAN)]
+        found.append(
+            {
+                "activation": f"{rng.choice([-1, 1])}*({activation})",
+                "teacher": f"{rng.uniform(0.5, 1.5):.2f}*({teacher})",
+                "d": d,
+                **{name: int(d * rng.uniform(*limits)) for name, limits in _RATIOS.items()},
+                "eta": step,
+                "ridge": float(d * 10 ** rng.uniform(-2, 0)),
+                "noise": float(rng.choice([0.0, 0.3])),
+                "readout": readout,
+                "initial_weights": str(rng.choice(["gaussian", "sphere"])),
+                "output_scale": scale,
+            }
+        )
+    return found
+
+
+_RATIOS = {"width": (0.5, 3.0), "n_step": (0.5, 4.0), "n": (0.5, 3.0)}
+#: Found by a wider search: where a step begins, where E sigma' passes zero, cubes along a large spike.
+FOUND: list[Random] = [
+    {"activation": WITHOUT_MEAN[1], "teacher": TEACHERS[0], "eta": gs.Step(0.0), "readout": "constant"},
+    {"activation": WITHOUT_MEAN[2], "teacher": TEACHERS[0], "eta": gs.Step(0.5, 0.5), "readout": READOUTS[4]},
+    {
+        "activation": "hermite1({x}) + 0.3*hermite3({x})",
+        "teacher": f"0.6*({TEACHERS[3]})",
+        "eta": gs.Step(1.06, 0.5),
+        "readout": "gaussian",
+        "width": 402,
+        "n_step": 252,
+        "n": 174,
+        "ridge": 51.0,
+        "output_scale": "1/N",
+    },
+]
+_SHARED = {"d": 200, "width": 200, "n_step": 400, "n": 400, "ridge": 10.0, "noise": 0.2, "initial_weights": "sphere"}
+RANDOM = [*_random_problems(16), *({**_SHARED, "output_scale": "1/sqrt(N)", **random} for random in FOUND)]
+NAMES = [f"{number}" for number in range(len(RANDOM))]
+#: Every activation once.
+FEW = NAMES[:8]
+
+
+def problem_of(random: Random, sign: str = "", **changes: Any) -> gs.Problem:
+    """Return a problem; with the sign "-" of the inputs turned."""
+    functions = {name: random[name].format(x=f"({sign}x)") for name in ("activation", "teacher")}
+    return gs.Problem(**{**random, **functions, **changes})
+
+
+def letters(random: Random, factor: float = 1.0) -> dict[float, float]:
+    """Return a vocabulary, each letter times a factor."""
+    law = {1.0: 1.0} if random["readout"] == "constant" else random["readout"]
+    return {factor * letter: weight for letter, weight in law.items()}
+
+
+# --- problems that describe the same network --------------------------------------------------------------------------
+# Each returns the other problem, the factor of its squared errors and that of its features; None where the symmetry
+# does not apply.
+
+Units = tuple[gs.Problem, float, float]
+
+
+def turned_activation(random: Random) -> Units:
+    """sigma -> -sigma with a -> -a: the same output, the same step."""
+    readout = "gaussian" if random["readout"] == "gaussian" else letters(random, -1)
+    return problem_of({**random, "activation": f"-({random['activation']})"}, readout=readout), 1.0, 1.0
+
+
+def turned_labels(random: Random) -> Units:
+    """f* -> -f* with a -> -a: a times the residual is the same."""
+    readout = "gaussian" if random["readout"] == "gaussian" else letters(random, -1)
+    return problem_of({**random, "teacher": f"-({random['teacher']})"}, readout=readout), 1.0, 1.0
+
+
+def turned_inputs(random: Random) -> Units:
+    """x -> -x in the data: sigma(-x) and f*(-x) on the same data."""
+    return problem_of(random, "-"), 1.0, 1.0
+
+
+def units_of_labels(random: Random) -> Units:
+    """Labels, noise and features in other units: the step is c^2 times as large, and so is the penalty's worth."""
+    c, step = 1.7, random["eta"]
+    changed = {
+        **random,
+        "activation": f"{c}*({random['activation']})",
+        "teacher": f"{c}*({random['teacher']})",
+        "noise": c * random["noise"],
+        "eta": gs.Step(step.coefficient / c**2, step.exponent),
+        "ridge": c**2 * random["ridge"],
+    }
+    return problem_of(changed), c**2, c
+
+
+def units_of_features(random: Random) -> Units | None:
+    """sigma -> c sigma with a -> a / c: only the features of the fit are larger."""
+    if random["readout"] == "gaussian":
+        return None
+    c = 0.4
+    changed = {**random, "activation": f"{c}*({random['activation']})", "ridge": c**2 * random["ridge"]}
+    return problem_of(changed, readout=letters(random, 1 / c)), 1.0, c
+
+
+def split_letters(random: Random) -> Units | None:
+    """A letter in two, a hair apart, that keep its mean; in another order."""
+    if random["readout"] == "gaussian":
+        return None
+    law, hair = letters(random), 1e-9
+    letter, weight = law.popitem()
+    law = {letter * (1 + hair): weight / 2, **law, letter * (1 - hair): weight / 2}
+    return problem_of(random, readout=law), 1.0, 1.0
+
+
+def step_in_numbers(random: Random) -> Units:
+    """c N^alpha as a number."""
+    return problem_of(random, eta=random["eta"].size(random["width"])), 1.0, 1.0
+
+
+SYMMETRIES: dict[str, Callable[[Random], Units | None]] = {
+    f.__name__: f
+    for f in (
+        turned_activation,
+        turned_labels,
+        turned_inputs,
+        units_of_labels,
+        units_of_features,
+        split_letters,
+        step_in_numbers,
+    )
+}
+
+
+def pairs(names: list[str], symmetries: list[str]) -> pytest.MarkDecorator:
+    """Parametrise by the problems, and by the symmetries that apply to them."""
+    found = [
+        pytest.param(RANDOM[int(name)], symmetry, id=f"{symmetry}-{name}")
+        for symmetry in symmetries
+        for name in names
+        if SYMMETRIES[symmetry](RANDOM[int(name)]) is not None
+    ]
+    return pytest.mark.parametrize(("random", "symmetry"), found)
+
+
+def other(random: Random, symmetry: str) -> Units:
+    found = SYMMETRIES[symmetry](random)
+    assert found is not None
+    return found
+
+
+def errors(prediction: Any) -> Array:
+    return np.array([prediction.test_error, prediction.train_error, prediction.train_loss])
+
+
+@pairs(NAMES, list(SYMMETRIES))
+def test_predictions(random: Random, symmetry: str) -> None:
+    changed, square, _ = other(random, symmetry)
+    expected, found = gs.predict(problem_of(random)), gs.predict(changed)
+    assert_allclose(errors(found), square * errors(expected), rtol=1e-6)
+    for quantity in ("bulk_variance", "degrees_of_freedom"):
+        assert_allclose(getattr(found, quantity), getattr(expected, quantity), rtol=1e-6)
+    assert_allclose(found.spike_strength, expected.spike_strength, rtol=1e-6, atol=1e-6)
+    assert_allclose(abs(found.alignment), abs(expected.alignment), rtol=1e-6)
+
+
+@pairs(["4", "7"], list(SYMMETRIES))
+def test_deviations_over_draws(random: Random, symmetry: str) -> None:
+    changed, square, _ = other(random, symmetry)
+    expected, found = gs.predict_spread(problem_of(random)), gs.predict_spread(changed)
+    # Differences of losses stand for derivatives there.
+    for quantity in ("test_error", "train_error", "squared_error"):
+        assert_allclose(getattr(found, quantity), square * getattr(expected, quantity), rtol=1e-4)
+
+
+@pairs(["4", "7"], ["turned_activation", "turned_inputs", "units_of_labels"])
+def test_spectra_of_features(random: Random, symmetry: str) -> None:
+    changed, _, features = other(random, symmetry)
+    expected, found = feature_spectrum(problem_of(random)), feature_spectrum(changed)
+    assert_allclose(found.bulk.edge, features**2 * expected.bulk.edge, rtol=1e-5)
+    assert len(found.outliers) == len(expected.outliers)
+    for one, two in zip(found.outliers, expected.outliers, strict=True):
+        assert_allclose(one.eigenvalue, features**2 * two.eigenvalue, rtol=1e-5)
+        assert_allclose(one.teacher_overlap, two.teacher_overlap, atol=1e-5)
+
+
+@pairs(["4", "7"], list(SYMMETRIES))
+def test_spectra_of_weights(random: Random, symmetry: str) -> None:
+    expected, found = weight_spectrum(problem_of(random)), weight_spectrum(other(random, symmetry)[0])
+    assert_allclose(found.after.edge, expected.after.edge, rtol=1e-6)
+    assert (found.outlier is None) == (expected.outlier is None)
+    if found.outlier is not None and expected.outlier is not None:
+        assert_allclose(found.outlier.singular_value, expected.outlier.singular_value, rtol=1e-6)
+        assert_allclose(found.outlier.teacher_overlap, expected.outlier.teacher_overlap, rtol=1e-6, atol=1e-9)
+
+
+@pairs(["4", "7"], ["turned_activation", "turned_inputs", "units_of_features", "split_letters"])
+def test_fits_of_classes(random: Random, symmetry: str) -> None:
+    classes = {"loss": "logistic", "channel": "sign"}
+    changed, *_ = other(random, symmetry)
+    expected, found = (convex_prediction(p, **classes) for p in (problem_of(random), changed))
+    for quantity in ("test_error", "train_error", "train_loss", "classification_error"):
+        assert_allclose(getattr(found, quantity), getattr(expected, quantity), rtol=1e-6)
+
+
+# --- identities of the fit --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_the_square_loss_is_the_prediction(name: str) -> None:
+    problem = problem_of(RANDOM[int(name)])
+    assert_allclose(errors(convex_prediction(problem)), errors(gs.predict(problem)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_penalty(name: str) -> None:
+    """The loss is a minimum: concave in the ridge, its derivative is |b|^2 / n, and doing nothing is no better."""
+    problem = problem_of(RANDOM[int(name)])
+    hair = 1e-3
+    factors = np.array([1e-3, 0.1, 1 - hair, 1.0, 1 + hair, 10.0, 1e3, 1e14])
+    path = gs.predict_many([problem.replace(ridge=float(problem.ridge * f)) for f in factors])  # type: ignore[operator]
+    test, train, loss = np.array([errors(p) for p in path]).T
+    teacher = moments(problem.teacher)
+    power = teacher.second_moment + problem.noise**2
+    assert np.all(np.diff(train) > 0)
+    assert np.all(np.diff(loss) > 0)
+    slopes = np.diff(loss) / np.diff(factors)
+    assert np.all(np.diff(slopes) <= 1e-9 * slopes[:-1])
+    assert_allclose((loss[4] - loss[2]) / (2 * hair), loss[3] - train[3], rtol=10 * hair**2)
+    assert np.all(loss <= power * (1 + 1e-9))
+    assert np.all(train <= loss)
+    assert np.all(test > 0)
+    # Nothing is learned in the end.
+    assert_allclose([test[-1], train[-1], loss[-1]], [teacher.second_moment, power, power], rtol=1e-6)
+    most = min(int(problem.n), int(problem.width))  # type: ignore[arg-type]
+    freedom = np.array([p.degrees_of_freedom for p in path])
+    assert np.all(np.diff(freedom) < 0)
+    assert freedom[0] < most
+
+
+CHANGES: dict[str, Callable[[Random, float], Random]] = {
+    "ridge": lambda r, h: {"ridge": r["ridge"] * (1 + h)},
+    "noise": lambda r, h: {"noise": r["noise"] + h},
+    "step": lambda r, h: {"eta": gs.Step(r["eta"].coefficient + h, r["eta"].exponent)},
+    "exponent": lambda r, h: {"eta": gs.Step(r["eta"].coefficient, r["eta"].exponent + h)},
+    "activation": lambda r, h: {"activation": f"(1+{h})*({r['activation']}) + {h}*{{x}} + {h}*hermite3({{x}})"},
+    "parity": lambda r, h: {"activation": f"{r['activation']} + {h}*hermite2({{x}}) - {h}*hermite4({{x}})"},
+    "teacher": lambda r, h: {"teacher": f"{r['teacher']} + {h}*({{x}} + hermite2({{x}}) + 1)"},
+    "letters": lambda r, h: {"readout": letters(r, 1 + h)},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("parameter", CHANGES)
+def test_no_jumps(name: str, parameter: str) -> None:
+    """A billionth of change in any real parameter changes no error by a millionth."""
+    random = RANDOM[int(name)]
+    if parameter == "letters" and random["readout"] == "gaussian":
+        pytest.skip("a Gaussian readout has no letters")
+    changed = {**random, **CHANGES[parameter](random, 1e-9)}
+    assert_allclose(errors(gs.predict(problem_of(changed))), errors(gs.predict(problem_of(random))), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_discretisation(name: str) -> None:
+    """Twice the nodes change a prediction by less than the tenth of a per cent that the docs allow."""
+    problem = problem_of(RANDOM[int(name)])
+    assert_allclose(errors(gs.predict(problem, refine=2)), errors(gs.predict(problem)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_without_a_step_only_the_features_matter(activation: str) -> None:
+    """Neither the readout at initialisation, nor the samples of a step that is none, nor the scale of the output.
+
+    Terms of order 1/d that are left out depend on the direction that features are resolved along.
+    """
+    d = 10**7
+    sizes = {"d": d, "width": 2 * d, "n": 3 * d, "n_step": d, "ridge": 0.1 * d}
+    still = {**RANDOM[0], **sizes, "activation": activation, "teacher": TEACHERS[3], "eta": gs.Step(0.0)}
+    expected = errors(gs.predict(problem_of(still)))
+    for changes in (
+        {"n_step": d // 3},
+        *({"readout": readout} for readout in READOUTS),
+        {"output_scale": "1/sqrt(N)", "readout": READOUTS[2]},
+        {"eta": gs.Step(0.0, 0.5)},
+        {"n_step": math.inf},
+    ):
+        assert_allclose(errors(gs.predict(problem_of(still, **changes))), expected, rtol=1e-6, err_msg=str(changes))

@@ -120,7 +120,7 @@ def _letters(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[n
 
     Each is as costly as one of a vocabulary; the equations bend where a readout makes `spread` times it of order one.
     """
-    nodes, weights = trapezoidal_rule(0.6 / max(1.0, min(spread, 4.0) / 1.5) / refine, _LETTER_RANGE, thinning=False)
+    nodes, weights = trapezoidal_rule(0.4 / max(1.0, min(spread, 4.0) / 1.5) / refine, _LETTER_RANGE, thinning=False)
     weights = weights / weights.sum()
     return nodes / np.sqrt(weights @ nodes**2), weights
 
@@ -312,9 +312,7 @@ def _tilt(step: StepStatistics, a: Array, a_square: Array) -> Array:
 
 
 def _norm_variance(step: StepStatistics, a: Array, a_square: Array) -> Array:
-    """Return ``d`` times the variance of the squared norm."""
+    """Return ``d`` times the variance of the squared norm, from the means of ``a`` and ``a^2``."""
     law = step.fluctuations
-    one, two = law.norm_slope
-    powers = (a_square ** (k // 2) * a ** (k % 2) for k in range(len(law.norm_variance)))
-    across = sum(c * power for c, power in zip(law.norm_variance, powers, strict=True))
-    return np.asarray(across + a_square * (one + two * a) ** 2)
+    coefficients = (across + along for across, along in zip(law.norm_variance, law.slope_square, strict=True))
+    return np.asarray(sum(c * a_square ** (k // 2) * a ** (k % 2) for k, c in enumerate(coefficients)))

@@ -24,7 +24,7 @@ The derivation is in the documentation, on the page "One equivalent for every st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -65,6 +65,26 @@ class RowFluctuations:
     covariance: tuple[float, float, float]
     norm_variance: tuple[float, ...]
     sample_gain: float
+
+    @property
+    def slope_square(self) -> tuple[float, ...]:
+        """The square of the slope of ``c``, a polynomial of the readout like `norm_variance`."""
+        one, two = self.norm_slope
+        return (0.0, 0.0, one**2, 2 * one * two, two**2)
+
+    def turned(self, cosine: float) -> RowFluctuations:
+        """Return the law of the projection on another direction, which has this overlap with ``v``.
+
+        What ``c`` follows along ``v`` and not along that direction is independent of the projection.
+        """
+        off = (1 - cosine**2) * np.array(self.slope_square)
+        return replace(
+            self,
+            spike_variance=cosine**2 * self.spike_variance,
+            norm_slope=(cosine * self.norm_slope[0], cosine * self.norm_slope[1]),
+            covariance=tuple(cosine * c for c in self.covariance),
+            norm_variance=tuple((np.array(self.norm_variance) + off).tolist()),
+        )
 
 
 @dataclass(frozen=True)

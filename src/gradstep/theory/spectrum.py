@@ -380,7 +380,9 @@ def _law(equations: FeatureEquations, group_weight: Array) -> tuple[FeatureEquat
     raise failure
 
 
-def _without_tails(equations: FeatureEquations, group_weight: Array, shares: tuple[float, float]) -> tuple[Array, Array]:
+def _without_tails(
+    equations: FeatureEquations, group_weight: Array, shares: tuple[float, float]
+) -> tuple[Array, Array]:
     """Return ``g1`` and ``g2`` averaged over the neurons, then the inputs, of extreme variance."""
     slope, variance = equations.slope, equations.variance
     laws = (group_weight, equations.weight), (equations.weight, group_weight)

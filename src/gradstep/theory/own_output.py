@@ -183,7 +183,7 @@ class MeanRow:
         rest = float(np.linalg.norm(self.after - total * v) / (self.before * np.linalg.norm(self.output)))
         # What the step adds to the norms is told along the gradient: the share that is not along v is independent.
         turn = float(gradient @ v) / whole if whole > 0 else 1.0
-        variance = list(step.norm_variance)
+        (one, two, three), variance = step.norm_covariance, list(step.norm_variance)
         variance[2] += (1 - turn**2) * step.norm_slope**2
         return replace(
             step,
@@ -193,7 +193,7 @@ class MeanRow:
             readout_shrinkage=rest,
             spike_variance=turn**2 * step.spike_variance,
             norm_slope=turn * step.norm_slope,
-            norm_covariance=tuple(turn * c for c in step.norm_covariance),
+            norm_covariance=(turn * one, turn * two, turn * three),
             norm_variance=tuple(variance),
         )
 

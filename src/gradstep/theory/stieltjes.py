@@ -20,7 +20,19 @@ from scipy.fft import dct
 
 from gradstep.errors import NotConverged
 
-__all__ = ["COARSE", "FINE", "Band", "Equations", "Law", "Point", "advance", "around", "averaged_tail", "find_law", "start"]
+__all__ = [
+    "COARSE",
+    "FINE",
+    "Band",
+    "Equations",
+    "Law",
+    "Point",
+    "advance",
+    "around",
+    "averaged_tail",
+    "find_law",
+    "start",
+]
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]

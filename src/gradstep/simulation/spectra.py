@@ -158,9 +158,10 @@ def spike_direction(problem: Problem, layer: FirstLayer) -> Array:
     """Return the direction along which theory takes the spike, shape (d,), of any length.
 
     The gradient holds the network's own output, which is along the sum of the rows. Until the step takes back all that
-    the rows have of it, theory has the spike along what is left of the gradient, and takes the sum of the rows for a part
-    of their bulk (`readout_shrinkage` of `gradstep.theory.step.StepStatistics`). In output scale ``"1/sqrt(N)"`` a larger
-    step may take back more: then the spike is along the sum of the rows after the step (`gradstep.theory.own_output`).
+    the rows have of it, theory has the spike along what is left of the gradient, and takes the sum of the rows for a
+    part of their bulk (`readout_shrinkage` of `gradstep.theory.step.StepStatistics`). In output scale ``"1/sqrt(N)"`` a
+    larger step may take back more: then the spike is along the sum of the rows after the step
+    (`gradstep.theory.own_output`).
     """
     width, activation = len(layer.readout), moments(problem.activation)
     rows, gain = layer.readout @ layer.before, problem.step_size / math.sqrt(width) * activation.derivative_mean

@@ -29,7 +29,7 @@ from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout, check_problem
 from gradstep.readout import readout_polynomials
 from gradstep.theory.arguments import check_refine
-from gradstep.theory.features import ConditionalFeatures, conditional_features, length_dimension
+from gradstep.theory.features import conditional_features, length_dimension
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows
 from gradstep.theory.step import StepStatistics, step_statistics
@@ -321,8 +321,8 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     Notes
     -----
     Directions off the spike are all alike here, as with ``bulk="isotropic"`` in `gradstep.predict`. With
-    ``output_scale="1/sqrt(N)"`` the spike is along the gradient and the common part of all rows together
-    (`gradstep.theory.own_output`).
+    ``output_scale="1/sqrt(N)"`` and a large step the spike is along the gradient and the common part of all rows
+    together (`gradstep.theory.own_output`).
     """
     check_refine(refine)
     literal, d, width = finite_step(problem, rows)

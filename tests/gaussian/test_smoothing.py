@@ -349,10 +349,3 @@ def test_two_waves_of_nearly_one_frequency_at_a_large_scale():
     """Beats: cos(50 z) and cos(50.01 z) damp each other's mean, not each other."""
     value = smoothed(scalar_function("cos(50*x) - cos(50.01*x)"), 0.0, 1.0)
     assert value.second_moment == pytest.approx(1 - math.exp(-(0.01**2) / 2), rel=1e-9)
-
-
-@pytest.mark.parametrize(("mean", "scale"), [(20.0, 1.0), (100.0, 1.0), (1e4, 3.0), (100.0, 50.0)])
-def test_a_function_that_decays_is_averaged_however_far_out(mean, scale):
-    width = 1 + 2 * scale**2
-    found = smoothed(scalar_function("exp(-x**2)"), mean, scale)
-    np.testing.assert_allclose(found.mean, np.exp(-(mean**2) / width) / np.sqrt(width), rtol=1e-10, atol=1e-300)

@@ -189,3 +189,22 @@ def test_a_jump_of_a_callable_is_its_kink_and_no_part_of_its_derivative(place):
     assert found.derivative_mean == pytest.approx(0.5 * above, abs=1e-11)
     assert found.derivative_second_moment == pytest.approx(0.25 * above, abs=1e-11)
     assert found.linear == pytest.approx(0.5 * above + (0.5 * place + 1) * density, abs=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("formula", "same"),
+    [
+        ("log(1+exp(20*x))/20", "softplus(20*x)/20"),
+        ("1/(1+exp(-20*x))", "sigmoid(20*x)"),
+        ("x/(1+exp(-x))", "x*sigmoid(x)"),
+        ("(exp(x)+1)**-2", "sigmoid(-x)**2"),
+    ],
+)
+def test_a_softplus_or_sigmoid_that_is_spelled_out_does_not_overflow(formula, same):
+    assert scalar_function(formula) == scalar_function(same)
+
+
+def test_a_spelled_out_softplus_may_have_factors():
+    function, x = scalar_function("log(2+3*exp(x))"), np.linspace(-30, 30, 61)
+    np.testing.assert_allclose(function(x), np.log(2 + 3 * np.exp(x)), rtol=1e-14)
+    np.testing.assert_allclose(function.derivative(x), 3 / (2 * np.exp(-x) + 3), rtol=1e-13)

@@ -82,3 +82,23 @@ def test_letters_that_no_step_tells_apart(letters):
     )
     expected, found = gs.predict(problem), gs.predict(problem.replace(readout=letters))
     assert found.test_error == pytest.approx(expected.test_error, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # No projection tells the readout, and the features are of a high degree in it.
+        {"activation": "hermite3", "teacher": "sin", "eta": gs.Step(1.0, exponent=0.5), "ridge": 3000.0, "noise": 1.0},
+        # Nearly all neurons saturate: the few whose readout is nearly zero do not.
+        {
+            "activation": "abs(x-0.5)-abs(x+0.5)", "teacher": "1e6*x", "d": 317308, "width": 205907, "n_step": 3899579,
+            "n": 126155, "noise": 1.0, "eta": 1.0, "ridge": 2031.0,
+        },
+        {"activation": "tanh", "teacher": "sin", "eta": gs.Step(7.0, exponent=0.5), "ridge": 30.0, "noise": 0.1},
+    ],
+)  # fmt: skip
+def test_a_gaussian_readout_is_resolved(changes):
+    problem = gs.Problem(**{"d": 300, "width": 600, "n_step": 1200, "n": 900, "readout": "gaussian"} | changes)
+    coarse, fine = (gs.predict(problem, refine=refine) for refine in (1, 2))
+    assert coarse.test_error == pytest.approx(fine.test_error, rel=1e-5)
+    assert coarse.train_error == pytest.approx(fine.train_error, rel=1e-5)

@@ -13,6 +13,7 @@ import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.papers.cui2024 import summary_statistics
+from gradstep.theory import uniform
 from gradstep.theory.small_step import small_step_of
 from gradstep.theory.uniform import solve
 
@@ -552,3 +553,19 @@ def test_nodes_beyond_the_memory_are_refused_before_they_are_made():
     )  # fmt: skip
     with pytest.raises(NotConverged, match=r"resolution .* would take .* nodes.*smaller step"):
         gs.predict(problem)
+
+
+def test_errors_that_contradict_the_means_are_refused(monkeypatch):
+    problem = gs.Problem(activation="tanh", teacher="sin", d=100, width=150, n_step=400, n=300, eta=2.0, ridge=10.0)
+    found = gs.predict(problem)
+    right = uniform.response
+
+    def wrong(matrix, sources, nodes):
+        # One part in ten thousand, which the residual of the fixed point does not know of.
+        return right(matrix, sources, nodes) * (1 + 1e-4)
+
+    monkeypatch.setattr(uniform, "response", wrong)
+    with pytest.raises(NotConverged, match="training loss"):
+        gs.predict(problem)
+    monkeypatch.undo()
+    assert gs.predict(problem).test_error == found.test_error

@@ -128,7 +128,26 @@ def power(base: Expression, exponent: float) -> Expression:
         if isinstance(value, complex):
             raise ValueError("complex")
         return Constant(value)
+    if exponent < 0 and (found := _logistic(base)):
+        factor, argument = found
+        return multiply(
+            Constant(factor**exponent), power(apply("sigmoid", multiply(Constant(-1.0), argument)), -exponent)
+        )
     return Power(base, exponent)
+
+
+def _logistic(expression: Expression) -> tuple[float, Expression] | None:
+    """Return ``c`` and ``u`` of an expression ``c (1 + exp(u))`` with a positive constant, None for anything else.
+
+    Its logarithm and its powers are those of softplus and sigmoid, which do not overflow where the exponential does.
+    """
+    match expression:
+        case Sum((Apply("exp", argument, False), Constant(c))) if c > 0:
+            return c, add(argument, Constant(-math.log(c)))
+        case Sum((Product((Constant(k), Apply("exp", argument, False))), Constant(c))) if c > 0 and k > 0:
+            return c, add(argument, Constant(math.log(k / c)))
+        case _:
+            return None
 
 
 def apply(name: str, argument: Expression, derivative: bool = False) -> Expression:
@@ -139,6 +158,9 @@ def apply(name: str, argument: Expression, derivative: bool = False) -> Expressi
             return Constant(float(kernel(np.asarray(argument.value))))
     if name == "hermite1" and not derivative:
         return argument
+    if name == "log" and not derivative and (found := _logistic(argument)):
+        factor, exponent = found
+        return add(apply("softplus", exponent), Constant(math.log(factor)))
     return Apply(name, argument, derivative)
 
 

@@ -39,7 +39,7 @@ _START = (
     38.0,
 )
 _ORDER = 20
-#: Scale beyond which the nodes of the trapezoidal rule thin out.
+#: Scale beyond which the nodes of the trapezoidal rule thin out, as a rule.
 _THINNING = 4.0
 _SMALLEST_PANEL = 1e-14
 
@@ -106,7 +106,7 @@ def gaussian_rule(
 
 
 def trapezoidal_rule(
-    step: float, half_range: float, *, thinning: bool = True
+    step: float, half_range: float, *, thinning: float = _THINNING
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a trapezoidal rule for expectations under N(0, 1) of functions that are smooth on the scale of a step.
 
@@ -118,9 +118,9 @@ def trapezoidal_rule(
         Distance of the nodes next to zero, which lie at plus and minus half of it.
     half_range : float
         The outermost nodes lie there or beyond.
-    thinning : bool, optional
-        The rule is taken in ``t`` with ``z = 4 sinh(t/4)``: in the tails, where little depends on them, the nodes are
-        fewer. Otherwise in ``z`` itself.
+    thinning : float, optional
+        The rule is taken in ``t`` with ``z = thinning * sinh(t / thinning)``: beyond this scale, where little depends
+        on them, the nodes are fewer. Infinite: in ``z`` itself.
 
     Returns
     -------
@@ -133,10 +133,13 @@ def trapezoidal_rule(
         If a parameter is not positive and finite.
     """
     _positive(step=step, half_range=half_range)
-    reach = _THINNING * math.asinh(half_range / _THINNING) if thinning else half_range
+    if not thinning > 0:
+        raise InvalidInput("thinning", thinning, "a positive number")
+    thins = thinning < math.inf
+    reach = thinning * math.asinh(half_range / thinning) if thins else half_range
     count = math.ceil(reach / step + 0.5)
     t = np.asarray((np.arange(-count, count) + 0.5) * step, dtype=np.float64)
-    nodes, density = (_THINNING * np.sinh(t / _THINNING), np.cosh(t / _THINNING)) if thinning else (t, np.ones_like(t))
+    nodes, density = (thinning * np.sinh(t / thinning), np.cosh(t / thinning)) if thins else (t, np.ones_like(t))
     weights = density * np.exp(-0.5 * nodes**2)
     return nodes, weights / weights.sum()
 

@@ -216,8 +216,8 @@ def _zeros(function: Callable[[Any], Any], tangent: bool) -> list[float]:
         found.extend(0.5 * (left + right))
     if tangent:
         size = np.abs(values)
-        # Not where it vanishes on an interval: its ends are kinks of its own.
-        apart = (size[:-2] > 0) & (size[2:] > 0)
+        # Not where it vanishes on an interval, whose ends are kinks of its own, nor where it overflows.
+        apart = (size[:-2] > 0) & (size[2:] > 0) & np.isfinite(size[1:-1])
         dip = 1 + np.flatnonzero((size[1:-1] <= size[:-2]) & (size[1:-1] <= size[2:]) & apart)
         ratio = 0.5 * (math.sqrt(5.0) - 1.0)
         left, right = _PROBE[dip - 1].copy(), _PROBE[dip + 1].copy()

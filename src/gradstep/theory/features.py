@@ -77,6 +77,8 @@ _RANGE = 7.6
 #: Step of the trapezoidal rule for integrands as smooth as the Gaussian weight itself, with neurons of all slopes and
 #: with neurons that are nearly alike: these may all saturate together, so that what is left to a fit turns sharply.
 _MIXED_STEP, _ALIKE_STEP = 0.6, 0.5
+#: Scale beyond which the nodes thin out where neurons have all slopes.
+_THINNING = 4.0
 #: Share of the readout's power in groups so steep that they need no resolution of their own (a Gaussian law's tail).
 _UNRESOLVED = 0.05
 #: Numbers in the largest table, and nodes that are kept and groups (each pair of them has numbers too). Steps of any
@@ -138,7 +140,8 @@ def kappa_rule(
     # Before the nodes are made: an estimate that is too small by a few units at most.
     _check_resolution(_RANGE / step, groups, activation)
     if kink_step >= 0.6 * step:
-        nodes, weights = trapezoidal_rule(min(step, kink_step) / refine, _RANGE, thinning=not alike)
+        thinning = np.inf if alike else _THINNING
+        nodes, weights = trapezoidal_rule(min(step, kink_step) / refine, _RANGE, thinning=thinning)
     else:
         points = _teacher_breakpoints(teacher, alignment, scale)
         panel = 2.5 * step

@@ -39,7 +39,9 @@ _LEAST_NORM = 0.1
 #: Standard deviations of a Gaussian readout that are covered; what is beyond changes errors by about 1e-8.
 _READOUT_RANGE = 5.75
 #: The same where each costs most.
-_LETTER_RANGE = 4.5
+_LETTER_RANGE = 5.5
+#: Spreads beyond which no finer nodes are taken, of the two rules: neurons of so small a readout are too few.
+_LARGEST_SPREAD, _LARGEST_LETTER_SPREAD = 1e6, 1e2
 #: What a readout adds to the norm by its square, times the power 3/2 of its variance given the projection. Below the
 #: first value the projection is enough, and errors are off by about half a per cent at most; above the second the
 #: readout has nodes of its own. Between them a growing share of the neurons has: predictions must not jump where a
@@ -106,21 +108,24 @@ def _hermite_rule(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a symmetric rule of even length for the Gaussian law of the projections.
 
-    A neuron's equations bend once its spike is of order one: then the trapezoidal rule, which assumes nothing beyond
-    smoothness, needs far fewer nodes than a Gaussian rule. For small spikes a few Gaussian nodes are exact.
+    A neuron's equations bend where `spread` times its readout is of order one, perhaps very near zero; beyond, they
+    follow powers of the readout. So the nodes are spaced evenly near zero and by ratios beyond: a trapezoidal rule
+    needs few of them. For small spikes a few Gaussian nodes are exact.
     """
     if spread < 0.2:
         return _hermite_rule(8 * refine)
-    step = 6 / (9 + 8 * min(spread, 4.0))
-    return trapezoidal_rule(step / refine, _READOUT_RANGE + 0.5 * (refine - 1))
+    bend = 1 / min(spread, _LARGEST_SPREAD)
+    step = min(5.5 / (9 + 8 / bend), 0.18 * bend)
+    return trapezoidal_rule(step / refine, _READOUT_RANGE + 0.5 * (refine - 1), thinning=min(4.0, bend))
 
 
 def _letters(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return letters and proportions that stand for a Gaussian readout to a tenth of a per cent of the errors.
 
-    Each is as costly as one of a vocabulary; the equations bend where a readout makes `spread` times it of order one.
+    Each is as costly as one of a vocabulary; where the equations bend, see `_readout_rule`.
     """
-    nodes, weights = trapezoidal_rule(0.4 / max(1.0, min(spread, 4.0) / 1.5) / refine, _LETTER_RANGE, thinning=False)
+    bend = 1 / min(max(spread, 0.1), _LARGEST_LETTER_SPREAD)
+    nodes, weights = trapezoidal_rule(min(0.6, 0.3 * bend) / refine, _LETTER_RANGE, thinning=bend)
     weights = weights / weights.sum()
     return nodes / np.sqrt(weights @ nodes**2), weights
 

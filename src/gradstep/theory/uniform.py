@@ -34,6 +34,8 @@ __all__ = ["Fluctuations", "Preset", "UniformSolution", "solve"]
 
 #: Largest share of the error that a node of kappa may contribute where it should contribute none.
 _LOST = 1e-6
+#: Largest difference of the two ways to the training loss, over itself, and rounding of either, over the labels' power.
+_ON_SHELL, _LABEL_ROUNDING = 1e-6, 1e-12
 #: A mean square below the smallest is that of labels which are zero.
 _NOTHING = 1e-300
 #: Largest matrix of the normal equations in which the penalty, which is one, keeps enough digits.
@@ -270,6 +272,30 @@ def _joint_fit(
     return _Fit(unknowns, overlap, np.concatenate([rest, not_of_rows[:, None]], axis=1))
 
 
+def _check_loss(loss: Array, on_shell: Array, label_power: Array) -> None:
+    """Refuse errors whose training loss is not the one that the fit's means imply.
+
+    The training loss is the mean of ``(y - f)^2`` plus the penalty, which the response of the errors gives. At the
+    minimum it is the mean of ``y (y - f)`` too, which the means give alone, and no more than ``E y^2``. The residual of
+    the fixed point sees neither.
+
+    Parameters
+    ----------
+    loss, on_shell, label_power : ndarray, shape (batch,)
+        The first, the second, and ``E y^2``.
+
+    Raises
+    ------
+    NotConverged
+        If the two differ, or exceed the bound, by more than rounding.
+    """
+    allowed = _ON_SHELL * np.abs(loss) + _LABEL_ROUNDING * label_power
+    apart = np.maximum(np.abs(loss - on_shell), loss - label_power)
+    if not (apart <= allowed).all():
+        relative = float(np.max(apart / np.maximum(np.abs(loss), _NOTHING)))
+        raise NotConverged("the training loss", relative, _ON_SHELL, "Raise the ridge, or use a smaller step.")
+
+
 # Extreme members leave the range of numbers on the way: what then means nothing is told by the residual and the errors.
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")
 def solve(
@@ -405,9 +431,15 @@ def solve(
     train_error = train_part.sum(axis=1)
     readout_power = direct + mass * changes[:, nodes:]
     readout_norm = readout_power.sum(axis=1)
+    train_loss = train_error + ridge / samples * readout_norm
+    label_power = tables.label_square + noise_square
+    if preset is None and population is None:
+        explained = features.teacher_mean * learned + np.vecdot(tables.teacher_slopes.mT, slopes.mT)
+        unexplained = features.teacher_square + noise_square[:, None] - explained
+        _check_loss(train_loss, np.vecdot(weight, point.remaining * unexplained), label_power)
     # A mean square below zero is rounding, and much of it at the last nodes of kappa is an average cut off: both happen
     # with features of which a few inputs are so large that they hide all others.
-    scale = np.abs(part).sum(axis=1) + tables.label_square + noise_square
+    scale = np.abs(part).sum(axis=1) + label_power
     lost = float((np.maximum(-part, tables.outermost * part).max(axis=1) / np.maximum(scale, _NOTHING)).max())
     # On the way to a convex loss a mean square may be below zero, and is judged at the end by the losses.
     if preset is None and not lost <= _LOST:
@@ -416,7 +448,7 @@ def solve(
     return UniformSolution(
         test_error=part.sum(axis=1) - noise_square,
         train_error=train_error,
-        train_loss=train_error + ridge / samples * readout_norm,
+        train_loss=train_loss,
         degrees_of_freedom=samples * np.vecdot(weight, leverage * point.remaining),
         residual=point.residual,
         readout_norm=readout_norm,

@@ -259,7 +259,7 @@ SOURCES = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(SOURCES)
 def test_generated_formulas_are_finite_or_refused(source):
     try:
@@ -274,7 +274,7 @@ def test_generated_formulas_are_finite_or_refused(source):
     assert again.name == function.name
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(SOURCES)
 def test_canonical_text_is_a_fixed_point(source):
     try:
@@ -285,7 +285,7 @@ def test_canonical_text_is_a_fixed_point(source):
     differentiate(tree)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.text(max_size=40), st.text(alphabet="x0123456789.+-*/()e tanhsiglmpr_,'[]:", max_size=40)))
 def test_fuzz(source):
     try:

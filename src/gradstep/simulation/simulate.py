@@ -12,7 +12,7 @@ import numpy as np
 
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
-from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes
+from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes, threads_of
 from gradstep.simulation.backend import Array, Backend, backend, to_host
 from gradstep.simulation.instance import (
     TEACHER_AXIS,
@@ -113,7 +113,8 @@ def simulate(
         if progress is not None:
             progress(done, total)
 
-    each = [_one_seed(problem, seed, penalties, engine, fresh, kernel_tolerance, advance) for seed in chosen]
+    with threads_of(problem):
+        each = [_one_seed(problem, seed, penalties, engine, fresh, kernel_tolerance, advance) for seed in chosen]
     values = {}
     for name in each[0]:
         stacked = np.stack([np.asarray(seed[name], dtype=float) for seed in each])

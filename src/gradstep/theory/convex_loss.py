@@ -65,6 +65,7 @@ from gradstep.theory.proximal import (
 from gradstep.theory.step import step_statistics
 from gradstep.theory.tables import Tables, sizes_of
 from gradstep.theory.uniform import Preset, solve
+from gradstep.threads import one_thread
 
 __all__ = ["ConvexPrediction", "convex_prediction"]
 
@@ -132,6 +133,7 @@ class ConvexPrediction:
     sweeps: int
 
 
+@one_thread()
 def convex_prediction(
     problem: Problem,
     *,

@@ -22,6 +22,7 @@ from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve
 from gradstep.theory.step import step_statistics
 from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
+from gradstep.threads import one_thread
 
 __all__ = ["predict", "predict_many"]
 
@@ -99,6 +100,7 @@ def predict(
     return predict_many([problem], rows=rows, bulk=bulk, refine=refine)[0]
 
 
+@one_thread()
 def predict_many(
     problems: Iterable[Problem], *, rows: RowLaw | None = None, bulk: BulkModel | None = None, refine: int = 1
 ) -> list[Prediction]:

@@ -34,6 +34,7 @@ from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.stieltjes import FINE, Law, Point, around, averaged_tail, find_law, start
+from gradstep.threads import one_thread
 
 __all__ = ["FeatureEquations", "Outlier", "Spectrum", "feature_spectrum", "finite_step", "outliers_above"]
 
@@ -295,6 +296,7 @@ class FeatureEquations:
         return float(d_missing * (self._readout @ vector) ** 2 - by_nodes - by_weight)
 
 
+@one_thread()
 def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int = 1) -> Spectrum:
     r"""Predict the spectrum of :math:`F^\top F/n` on fresh samples after the step.
 

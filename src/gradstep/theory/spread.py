@@ -29,6 +29,7 @@ from gradstep.theory.residual import residual_law
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.tables import Tables, sizes_of, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
+from gradstep.threads import one_thread
 
 __all__ = ["Spread", "predict_spread"]
 
@@ -68,6 +69,7 @@ class Spread:
     squared_error: float
 
 
+@one_thread()
 def predict_spread(problem: Problem) -> Spread:
     """Predict the standard deviation of the errors over draws, at finite sizes.
 

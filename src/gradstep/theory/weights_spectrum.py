@@ -44,6 +44,7 @@ from gradstep.theory.own_output import given_own_output, left_of_output
 from gradstep.theory.spectrum import finite_step
 from gradstep.theory.step import StepStatistics
 from gradstep.theory.stieltjes import FINE, Law, advance, around, averaged_tail, find_law, start
+from gradstep.threads import one_thread
 
 __all__ = ["WeightOutlier", "WeightSpectrum", "weight_spectrum"]
 
@@ -241,6 +242,7 @@ class WeightEquations:
         return along, complex(left[0]), overlap
 
 
+@one_thread()
 def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpectrum:
     """Predict the singular values of the first layer before and after the step.
 

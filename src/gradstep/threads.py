@@ -45,7 +45,7 @@ def _libraries() -> list[Any]:
 
 def blas_threads() -> int:
     """Return the number of threads BLAS is allowed to use now."""
-    return max((int(library.num_threads) for library in _libraries()), default=1)
+    return max((int(library.num_threads or 1) for library in _libraries()), default=1)
 
 
 @contextmanager

@@ -8,8 +8,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
+
+from gradstep.versions import versions
+
+__all__ = ["Report", "Table", "number", "plain", "print_json", "print_lines", "print_table", "progress", "versions"]
 
 #: Called as ``progress(done, total, label)``.
 Report = Callable[[int, int, str], None]
@@ -68,11 +71,6 @@ def print_table(table: Table) -> None:
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON document: numbers in full precision, null for nan and infinities."""
     print(json.dumps(plain(value), indent=2, allow_nan=False))
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of the packages behind a number."""
-    return {name: version(name) for name in ("gradstep", "numpy", "scipy")}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 from array_api_compat import is_torch_array
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput
+from gradstep.errors import InvalidInput, missing_extra
 from gradstep.threads import blas_threads
 
 Array: TypeAlias = Any
@@ -89,7 +89,7 @@ def backend(device: str | None, dtype: str) -> Backend:
         import array_api_compat.torch as torch_namespace
         import torch
     except ImportError:
-        raise InvalidInput("device", device, "None, unless PyTorch is installed (extra 'torch')") from None
+        raise missing_extra("device", "torch") from None
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from numbers import Real
 
 import numpy as np
@@ -25,6 +24,7 @@ from gradstep.simulation.population import population_risk
 from gradstep.simulation.step import gradient
 from gradstep.simulation.streams import Purpose, normal_blocks
 from gradstep.threads import one_thread
+from gradstep.versions import versions
 
 __all__ = ["ConvexFit", "convex_measurement", "fit_convex"]
 
@@ -224,7 +224,7 @@ def convex_measurement(
         seeds=numbers,
         ridge=float(problem.ridge),  # type: ignore[arg-type]
         values={name: np.array([one[name] for one in each]) for name in each[0]},
-        versions={name: version(name) for name in ("gradstep", "numpy", "scipy")},
+        versions=versions(),
         convention=_CONVENTION,
     )
 

@@ -33,6 +33,7 @@ from gradstep.estimators.parameters import (
     checked_real,
     checked_size,
     checked_split,
+    checked_steps,
 )
 from gradstep.estimators.step_choice import (
     CHOICE_ROWS,
@@ -168,7 +169,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             checked_eta(self.eta, width),
             checked_damping(self.damping),
             checked_real("ridge", ridge, positive=True, auto=True),
-            checked_size("n_steps", self.n_steps),
+            checked_steps(self.n_steps),
             offset,
             checked_split(self.sample_split),
             checked_flag("whiten", self.whiten),

@@ -143,7 +143,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         X = self._inputs(X)
         check_consistent_length(X, y)
         targets = target_matrix(y)
-        with self._threads(X.shape[0], settings.width):
+        with self._threads(len(targets), settings.width):
             training, _, _ = self._training(X, targets, sample_weight, settings, readout=False)
             with self._in_range():
                 self._take_step(training, settings)

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from gradstep.convex import Loss, Penalty
 from gradstep.convex import loss as parse_loss
 from gradstep.convex import penalty as parse_penalty
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import smoothed
 from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
@@ -134,6 +134,7 @@ class ConvexPrediction:
 
 
 @one_thread()
+@within_range("the prediction")
 def convex_prediction(
     problem: Problem,
     *,

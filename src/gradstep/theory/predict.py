@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
@@ -101,6 +101,7 @@ def predict(
 
 
 @one_thread()
+@within_range("the prediction")
 def predict_many(
     problems: Iterable[Problem], *, rows: RowLaw | None = None, bulk: BulkModel | None = None, refine: int = 1
 ) -> list[Prediction]:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout, check_problem
 from gradstep.readout import readout_polynomials
@@ -297,6 +297,7 @@ class FeatureEquations:
 
 
 @one_thread()
+@within_range("the spectrum")
 def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int = 1) -> Spectrum:
     r"""Predict the spectrum of :math:`F^\top F/n` on fresh samples after the step.
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_labels
@@ -70,6 +70,7 @@ class Spread:
 
 
 @one_thread()
+@within_range("the spread")
 def predict_spread(problem: Problem) -> Spread:
     """Predict the standard deviation of the errors over draws, at finite sizes.
 

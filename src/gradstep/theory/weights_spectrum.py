@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from gradstep.errors import NotConverged
+from gradstep.errors import NotConverged, within_range
 from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
@@ -243,6 +243,7 @@ class WeightEquations:
 
 
 @one_thread()
+@within_range("the spectrum")
 def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpectrum:
     """Predict the singular values of the first layer before and after the step.
 

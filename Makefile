@@ -38,11 +38,13 @@ setup: .venv/.stamp-dev ## install everything a developer needs (the other targe
 reproduce: .venv/.stamp-core ## draw theory over simulation of the real network; ends with the path of the report
 	@$(BIN)/gradstep reproduce --preset $(PRESET) --out $(OUT)
 
+# The same examples in every run (tests/conftest.py), so that it does not depend on luck.
 test: .venv/.stamp-test ## run the tests (a few minutes)
 	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) -m "not statistical" $(ARGS)
 
-test-statistical: .venv/.stamp-test ## run the slow comparisons of theory with the real network
-	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) -m statistical $(ARGS)
+test-statistical: .venv/.stamp-test ## run the slow comparisons with the real network, and properties on random examples
+	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) -m "statistical or hypothesis" --hypothesis-profile random \
+	  $(ARGS)
 
 check: .venv/.stamp-dev ## lock file, style, types, documentation
 	$(UV) lock --check --offline

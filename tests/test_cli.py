@@ -31,6 +31,17 @@ from gradstep.problem import CONVENTION, Problem, Proportional, Step
 from gradstep.simulation import simulate
 from gradstep.theory import QUANTITIES, predict, predict_spread
 
+SETTINGS = """
+[problem]
+activation = "erf"
+teacher = "erf"
+d = 8
+width = 8
+n_step = 8
+n = 8
+eta = 1.0
+ridge = 1.0
+"""
 SMALL = ["--d", "20", "--width", "16", "--n-step", "40", "--n", "30"]
 
 
@@ -347,6 +358,11 @@ BAD = [
     (["predict", "--n", "10:20"], "n"),
     (["predict", "--n", "-1d"], "n"),
     (["predict", "--d", "1e300"], "d"),
+    (["predict", "--d", "1e400"], "d"),
+    (["predict", "--n-step", "100,1e400"], "n_step"),
+    (["predict", "--activation", "1e154*x"], "activation"),
+    (["predict", "--teacher", "1e300*tanh(x)"], "teacher"),
+    (["predict", "--settings", "/dev/zero"], "settings"),
     (["predict", "--d", "inf", "--n", "100"], "n"),
     (["predict", "--ridge", "0"], "ridge"),
     (["predict", "--noise", "-1"], "noise"),
@@ -413,6 +429,55 @@ def test_a_paper_s_problem_without_a_size_is_told_which_to_give(
     if command == "predict":
         assert run(command, "--convention", convention, *given, f"--{size}", "100").exit_code == 0
         assert "give a finite" not in run("predict", "--d", "inf", "--eta", "N^0.25").stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = " + "[" * 100_000, "nested too deeply"),
+        ("d = 1e400", "1e400 is too large"),
+        ("d = " + "9" * 5000, "valid TOML"),
+    ],
+)
+def test_settings_that_no_reader_takes_are_one_clear_line(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(text)
+    for result in (run("predict", "--settings", str(path)), run("sweep", str(path), "--out", str(tmp_path / "never"))):
+        assert result.exit_code == 2
+        assert result.stderr.startswith("error: settings: got ")
+        assert said in result.stderr
+        assert result.stderr.count("\n") == 1
+    with pytest.raises(InvalidInput, match=said):
+        Problem.from_toml(path)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="directories in use cannot be deleted there")
+def test_a_deleted_working_directory_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, settings = tmp_path / "gone", tmp_path / "settings.toml"
+    settings.write_text(SETTINGS)
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    result = run("sweep", str(settings), "--out", str(tmp_path / "results"))
+    assert result.stderr.startswith("error: working directory: got 'deleted'; allowed: a directory that exists")
+    result = run("predict", *SMALL, "--plot", "figure.png")
+    assert result.stderr == "error: plot: got 'figure.png'; allowed: a file in a directory that exists\n"
+    assert run("predict", *SMALL).exit_code == 0
+
+
+@pytest.mark.parametrize("extra", ["app", "torch", "cluster"])
+def test_a_missing_part_is_told_how_to_install(extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "settings.toml"
+    settings.write_text(SETTINGS)
+    command, missing = {
+        "app": (["app"], "uvicorn"),
+        "torch": (["simulate", *SMALL, "--device", "cpu"], "torch"),
+        "cluster": (["sweep", str(settings), "--out", str(tmp_path / "never"), "--cluster", "local"], "distributed"),
+    }[extra]
+    monkeypatch.setitem(sys.modules, missing, None)
+    result = run(*command)
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f'a part of gradstep that is not installed; run: pip install "gradstep[{extra}]"\n')
 
 
 def test_a_multiple_of_the_dimension_that_cannot_be_read_is_shown_as_it_was_given() -> None:

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterator
 from multiprocessing import parent_process, resource_tracker
 
+from gradstep.errors import InvalidInput
+
 #: A pool of processes on Windows cannot wait for more.
 _MOST_ON_WINDOWS = 61
 
@@ -20,6 +22,20 @@ def available_cores() -> int:
         return len(os.sched_getaffinity(0))
     cores = os.cpu_count() or 1
     return min(cores, _MOST_ON_WINDOWS) if sys.platform == "win32" else cores
+
+
+def check_directory() -> None:
+    """Refuse to start processes from a working directory that was deleted: they would begin there.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        allowed = "a directory that exists: change to one and run the same command again"
+        raise InvalidInput("working directory", "deleted", allowed) from None
 
 
 @contextlib.contextmanager

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 #: Characters of a value that a message shows.
 _SHOWN = 300
 #: Reason of what was not given at all.
 MISSING = "missing"
+#: Reason of what an optional part of the package is needed for.
+NOT_INSTALLED = "not installed"
 
 
 class GradstepError(Exception):
@@ -37,8 +43,15 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
     def __str__(self) -> str:
         if self.reason == MISSING:
             return f"{self.field}: {MISSING}; allowed: {self.allowed}"
+        if self.reason == NOT_INSTALLED:
+            return f"{self.field}: needs a part of gradstep that is not installed; run: {self.allowed}"
         reason = f", {self.reason}" if self.reason else ""
         return f"{self.field}: got {_shown(self.value)}{reason}; allowed: {self.allowed}"
+
+
+def missing_extra(field: str, extra: str) -> InvalidInput:
+    """Return the error for what only an installation with an optional part can do: it says what to run."""
+    return InvalidInput(field, NOT_INSTALLED, f'pip install "gradstep[{extra}]"', NOT_INSTALLED)
 
 
 def _shown(value: object) -> str:
@@ -80,3 +93,23 @@ class NotConverged(GradstepError, RuntimeError):  # noqa: N818
     def __str__(self) -> str:
         reason = self.reason or f"did not converge: residual {self.residual:.2e} above {self.tolerance:.0e}"
         return f"{self.solver} {reason}. {self.advice}"
+
+
+@contextmanager
+def within_range(work: str) -> Iterator[None]:
+    """Turn what linear algebra and arithmetic raise on numbers out of range into `NotConverged`; also a decorator.
+
+    Parameters
+    ----------
+    work : str
+        What is under way, for the message.
+    """
+    try:
+        yield
+    except Exception as error:
+        from numpy.linalg import LinAlgError  # here: the command line shows its help without NumPy
+
+        if not isinstance(error, LinAlgError | ArithmeticError):
+            raise
+        advice = f"Numbers left the range of double precision ({error}): use less extreme settings."
+        raise NotConverged(work, math.nan, 1e-10, advice) from None

@@ -18,7 +18,6 @@ import dataclasses
 import inspect
 import math
 import numbers
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,6 +26,7 @@ from typing import Any, Literal, Self, cast
 
 from gradstep.errors import MISSING, InvalidInput
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
+from gradstep.reading import parsed_toml, read_toml
 
 CONVENTION = (
     "canonical: w += (eta/sqrt N) G with G averaged over n_step samples; ridge on the sum of squares over raw "
@@ -338,8 +338,8 @@ class Problem:
     ) -> None:
         infinite = _is_infinite(d)
         values: dict[str, object] = {
-            "activation": _varying(_function("activation", activation)),
-            "teacher": _function("teacher", teacher),
+            "activation": _varying(_moderate("activation", _function("activation", activation))),
+            "teacher": _moderate("teacher", _function("teacher", teacher)),
             "d": math.inf if infinite else _size("d", d, 2),
             "width": _extent("width", width, infinite),
             "n_step": math.inf if _is_infinite(n_step) else _extent("n_step", n_step, infinite),
@@ -639,7 +639,7 @@ class Problem:
             raise InvalidInput("settings file", source, "a path or TOML text")
         is_text = isinstance(source, str) and ("\n" in source or ("=" in source and not source.endswith(".toml")))
         try:
-            settings = tomllib.loads(str(source) if is_text else Path(source).read_text(encoding="utf-8"))
+            settings = parsed_toml(str(source)) if is_text else read_toml(Path(source))
         except OSError as error:
             raise InvalidInput("settings file", str(source), f"a readable TOML file ({error.strerror})") from None
         except ValueError as error:  # not TOML, not text, or not even the name of a file
@@ -814,6 +814,19 @@ def check_problem(value: object) -> None:
     """Refuse what is no `Problem`, in everything that takes one."""
     if not isinstance(value, Problem):
         raise InvalidInput("problem", value, "a gradstep.Problem")
+
+
+def _moderate(name: str, function: ScalarFunction) -> ScalarFunction:
+    """Refuse a function that is too large; where that is not so, its moments are known from now on."""
+    try:
+        known = moments(function)
+        square = max(known.second_moment, known.derivative_second_moment)
+    except InvalidInput:
+        square = math.inf
+    if not square <= LARGEST_NUMBER**2:
+        allowed = f"a function that is at most {LARGEST_NUMBER:g} in root mean square under N(0, 1), as is its slope"
+        raise InvalidInput(name, function.name, allowed)
+    return function
 
 
 def _varying(activation: ScalarFunction) -> ScalarFunction:

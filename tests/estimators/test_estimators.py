@@ -232,6 +232,7 @@ def test_huge_and_tiny_scales(single_index, size):
         ("ridge", 0.0),
         ("ridge", "none"),
         ("n_steps", 0),
+        ("n_steps", 10**12),
         ("offset", -1.0),
         ("sample_split", 1.0),
         ("sample_split", "half"),

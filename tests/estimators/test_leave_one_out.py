@@ -81,14 +81,14 @@ def test_any_array_library(width):
     """Only the array standard is used: a stricter namespace gives the same numbers."""
     strict = pytest.importorskip("array_api_strict")
     features, y, weights = problem(20, width)
-    engine = Backend(strict, None, "float64", None)
+    engine = Backend(strict, None, "float64")
 
     def blocks():
         for block, index in passes(features, 8)():
             yield strict.asarray(block), index
 
     ours = factorise(engine, blocks, 20, width, y, weights)
-    expected = factorise(Backend(numpy_namespace, None, "float64", 1), passes(features), 20, width, y, weights)
+    expected = factorise(Backend(numpy_namespace, None, "float64"), passes(features), 20, width, y, weights)
     np.testing.assert_allclose(ours.fitted(0.5)[0], expected.fitted(0.5)[0], atol=1e-10)
     copies = Copies(weights, y, np.arange(20))
     np.testing.assert_allclose(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import REGISTERED, ScalarFunction, scalar_function
-from gradstep.gaussian.expression import differentiate, text
+from gradstep.gaussian.expression import differentiate, size, text
 from gradstep.gaussian.formula import parse
 
 X = np.linspace(-3.0, 3.0, 101)
@@ -241,6 +241,22 @@ def test_parity(source, parity):
     assert scalar_function(source).parity == parity
 
 
+@pytest.mark.parametrize("factor", ["tanh(x)", "sin(x)*cos(x)", "(1 + 0.1*x)*sigmoid(2*x)"])
+def test_equal_factors_are_evaluated_once(factor):
+    """A product of equal factors is a power, and its slope has about as many terms as that of one of them."""
+    product, single = scalar_function("*".join([factor] * 20)), scalar_function(factor)
+    x = np.linspace(-2, 2, 101)
+    np.testing.assert_allclose(product(x), single(x) ** 20, rtol=1e-12)
+    slope = 20 * single(x) ** 19 * single.derivative(x)
+    np.testing.assert_allclose(product.derivative(x), slope, rtol=1e-11, atol=1e-300)
+    assert size(differentiate(product.expression)) <= 4 * size(differentiate(single.expression))
+
+
+def test_products_of_many_different_factors_are_refused():
+    with pytest.raises(InvalidInput, match="products of too many different factors"):
+        scalar_function("*".join(f"sin(x+{k})" for k in range(70)))
+
+
 NUMBERS = st.floats(-5, 5, allow_nan=False).map(lambda v: repr(round(v, 3)))
 SOURCES = st.recursive(
     st.one_of(st.just("x"), NUMBERS, st.sampled_from(["pi", "tanh", "relu", "H3"])),
@@ -259,7 +275,7 @@ SOURCES = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(SOURCES)
 def test_generated_formulas_are_finite_or_refused(source):
     try:
@@ -274,7 +290,7 @@ def test_generated_formulas_are_finite_or_refused(source):
     assert again.name == function.name
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(SOURCES)
 def test_canonical_text_is_a_fixed_point(source):
     try:
@@ -285,7 +301,7 @@ def test_canonical_text_is_a_fixed_point(source):
     differentiate(tree)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.text(max_size=40), st.text(alphabet="x0123456789.+-*/()e tanhsiglmpr_,'[]:", max_size=40)))
 def test_fuzz(source):
     try:

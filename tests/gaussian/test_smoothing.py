@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import scipy.special
-from hypothesis import given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from gradstep.errors import InvalidInput
@@ -112,9 +112,13 @@ def test_parity(name):
 
 
 @given(st.sampled_from(NAMES), st.floats(-5, 5), st.floats(0, 10))
-@settings(max_examples=60, deadline=None)
+@example("sign", 0.0, 5e-324)
+@example("sign", 5e-324, 5e-324)
+@settings(max_examples=60)
 def test_bessel(name, mean, scale):
     """mean^2 + slope^2 <= E f^2, measured by itself, and the residual variance is what is missing."""
+    # Near its jumps at 1 and -1 the floats lie 2e-16 apart: they do not resolve a smaller scale.
+    assume(name != "sign(x**2-1)" or scale == 0 or scale > 1e-12)
     function, scale = scalar_function(name), min(scale, 3.0) if "exp" in name else scale
     value = smoothed(function, mean, scale)
     square = function(mean) ** 2 if scale == 0 else reference(function, mean, scale)[0][2]
@@ -125,7 +129,7 @@ def test_bessel(name, mean, scale):
 
 
 @given(st.floats(-3, 3), st.floats(-3, 3), st.floats(-2, 2), st.floats(0.05, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_linearity(a, b, mean, scale):
     both = scalar_function(f"{a!r}*tanh(x) + {b!r}*relu(x)")
     first, second = smoothed(scalar_function("tanh"), mean, scale), smoothed(scalar_function("relu"), mean, scale)

@@ -77,7 +77,7 @@ def test_rotations_change_nothing() -> None:
     assert ba2022.R_GE(ERF, Q @ W @ R, Q @ beta, **law) == pytest.approx(ba2022.R_GE(ERF, W, beta, **law), rel=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10**6),
     lam=st.floats(1e-6, 1e2),
@@ -140,7 +140,7 @@ def test_equivalent_follows_its_formula_where_the_network_does_not() -> None:
 # --- Theorem 5 ---
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     eta=st.floats(0.01, 30),
     psi1=st.floats(0.05, 200),

@@ -88,7 +88,7 @@ def test_risk_against_fresh_samples(activation: str, teacher: str) -> None:
     assert np.max(np.abs(z)) < 4
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**16), activation=st.sampled_from(["tanh", "relu", "erf", "sin"]))
 def test_rotation_and_reflection_change_nothing(seed: int, activation: str) -> None:
     sigma, link = scalar_function(activation), scalar_function("softplus")

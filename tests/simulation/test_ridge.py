@@ -174,7 +174,7 @@ def test_block_size_does_not_matter() -> None:
         np.testing.assert_allclose(whole.squared_residual, pieces.squared_residual, rtol=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.integers(1, 30),
     width=st.integers(1, 30),

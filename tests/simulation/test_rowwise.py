@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 from gradstep.problem import Problem
 from gradstep.simulation import simulate
-from gradstep.simulation.rowwise import CHUNK_ROWS, blas_threads, for_rows
+from gradstep.simulation.rowwise import CHUNK_ROWS, for_rows
 
 
 @pytest.mark.parametrize("threads", [None, 1, 3])
@@ -46,11 +45,6 @@ def test_the_callers_handling_of_overflow_holds_in_threads(threads: int | None) 
     with np.errstate(over="call", call=lambda *what: told.append(what)):
         for_rows(work, len(large), threads)
     assert told
-
-
-def test_a_worker_limited_to_one_thread_uses_one() -> None:
-    with threadpool_limits(1, user_api="blas"):
-        assert blas_threads() == 1
 
 
 def test_threads_do_not_change_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

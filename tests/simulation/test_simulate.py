@@ -158,7 +158,7 @@ def test_zero_step_leaves_the_initial_network() -> None:
     np.testing.assert_allclose(measured["bulk_variance"], 1, atol=0.1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     activation=st.sampled_from(["tanh", "relu", "erf", "softplus", "sin"]),
     teacher=st.sampled_from(["sin", "relu", "sign", "linear"]),

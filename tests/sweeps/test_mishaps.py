@@ -407,6 +407,43 @@ def test_the_help_names_the_tables_of_a_settings_file():
     assert "in [problem] too: it varies all the same" in " ".join(shown.split())
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("what", ["a named pipe", "nested brackets"])
+def test_a_result_that_no_reader_takes_is_set_aside_and_computed_again(what, tmp_path, caplog):
+    design = design_of(PROBLEM, {"n": [30]}, seeds=1)
+    run(design, tmp_path, workers=1)
+    whole = results(tmp_path)
+    path = sorted(tmp_path.glob("??/*.json"))[0]
+    path.unlink()
+    if what == "a named pipe":
+        os.mkfifo(path)
+    else:
+        path.write_text("[" * 100_000)
+    with caplog.at_level(logging.WARNING, "gradstep"):
+        assert run(design, tmp_path, workers=1).failed == 0
+    assert "set aside" in caplog.text
+    assert results(tmp_path) == whole
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_manifest_that_no_reader_takes_is_one_clear_error(tmp_path):
+    (tmp_path / "nested").mkdir()
+    (tmp_path / "nested" / "sweep.json").write_text("[" * 100_000)
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe" / "sweep.json")
+    for folder, said in (("nested", "nested too deeply"), ("pipe", "no plain file")):
+        for look in (status, collect):
+            with pytest.raises(InvalidInput, match=said):
+                look(tmp_path / folder)
+
+
+@pytest.mark.parametrize("address", ["http://x", "foo bar", "tcp://", "tls://127.0.0.1:1"])
+def test_an_address_without_a_scheduler_is_one_clear_line(address, tmp_path):
+    pytest.importorskip("distributed")
+    with pytest.raises(InvalidInput, match="the address of a running scheduler"):
+        Cluster(address)
+
+
 def test_a_cluster_gives_the_loggers_of_its_library_their_levels_back():
     pytest.importorskip("distributed")
     logger = logging.getLogger("distributed.comm")

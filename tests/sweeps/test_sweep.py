@@ -271,7 +271,7 @@ def test_bad_input_is_named_before_any_work(change, field, tmp_path):
 
 def test_a_missing_library_is_named_before_any_work(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "xarray", None)
-    with pytest.raises(gs.InvalidInput, match=r"gradstep\[sweeps\]"):
+    with pytest.raises(gs.InvalidInput, match=r'run: pip install "gradstep\[sweeps\]"'):
         gs.sweep(PROBLEM, over={"n": [30]}, seeds=2, store=tmp_path)
     assert not list(tmp_path.iterdir())
 

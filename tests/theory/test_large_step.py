@@ -150,7 +150,7 @@ def test_bulk_traces(beta: float) -> None:
     assert beta * x * t**2 + (x + 1 - beta) * t == pytest.approx(1, abs=1e-13)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.floats(-10, 10), st.floats(-10, 10), st.floats(-2, 2), st.floats(-10, 10))
 def test_bulk_traces_are_derivatives(v1_hat: float, v2_hat: float, beta: float, lam: float) -> None:
     r""":math:`\partial(V_1,V_2)/\partial(\hat V_1,\hat V_2)` is minus the matrix of the second-order sums."""

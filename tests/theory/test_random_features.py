@@ -121,7 +121,7 @@ def test_wide_linear_network_is_ridge_on_the_input() -> None:
     np.testing.assert_allclose(result.test_error, expected - noise**2, rtol=1e-6)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.floats(-2, 2), st.floats(-2, 2), st.floats(-10, 10), st.floats(0, 2), st.floats(0, 2), st.floats(0, 1))
 def test_no_setting_beats_the_best_linear_predictor(
     samples: float, width: float, penalty: float, linear: float, unlearned: float, noise: float

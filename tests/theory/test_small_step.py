@@ -85,7 +85,7 @@ def test_loss_satisfies_the_envelope_theorem() -> None:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.floats(-2, 2),
     st.floats(-2, 2),

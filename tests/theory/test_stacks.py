@@ -12,7 +12,7 @@ SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 8), st.integers(1, 4), st.i
 
 
 @given(SHAPES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_solved(shape):
     batch, size, columns, seed = shape
     rng = np.random.default_rng(seed)
@@ -29,7 +29,7 @@ def test_solved(shape):
 
 
 @given(SHAPES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_least_squares(shape):
     batch, unknowns, more, seed = shape
     rng = np.random.default_rng(seed)
@@ -45,7 +45,7 @@ def test_least_squares(shape):
 
 
 @given(st.tuples(st.integers(1, 3), st.one_of(st.integers(1, 8), st.integers(15, 18)), st.integers(0, 2**32 - 1)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_inverses_and_triangular_factors(shape):
     batch, size, seed = shape
     rng = np.random.default_rng(seed)

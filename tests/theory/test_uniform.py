@@ -244,7 +244,7 @@ def test_finite_width_correction_is_the_independent_one(psi1, psi2, eta):
         assert getattr(network, name) - float(getattr(limit, name)) == pytest.approx(expected, rel=0.02)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     alpha=log_uniform(0.1, 10),
     alpha0=log_uniform(0.3, 30),
@@ -365,7 +365,7 @@ LOW_RANK = BASE.replace(
 )  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(problems())
 @example(LOW_RANK)
 def test_every_problem_is_solved_and_certified(problem):
@@ -381,7 +381,7 @@ def test_every_problem_is_solved_and_certified(problem):
     assert prediction.bulk_variance > 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(problems())
 def test_training_loss_increases_with_the_ridge(problem):
     low, high = gs.predict_many([problem, problem.replace(ridge=2 * problem.ridge)])

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from gradstep.cli.failure import interrupted
 from gradstep.cli.output import print_lines
-from gradstep.errors import InvalidInput
+from gradstep.errors import missing_extra
 
 __all__ = ["run_app"]
 
@@ -22,8 +22,11 @@ def run_app(host: str, port: int, workers: int | None, *, browser: bool) -> None
         With code 130 on Ctrl-C.
     """
     if any(find_spec(name) is None for name in ("plotly", "starlette", "uvicorn")):
-        raise InvalidInput("app", "not installed", "an installation with gradstep[app]")
+        raise missing_extra("app", "app")
     from gradstep.app.server import serve
+    from gradstep.children import check_directory
+
+    check_directory()
 
     def announce(address: str) -> None:
         print_lines(f"gradstep is at {address} (Ctrl-C ends it)")

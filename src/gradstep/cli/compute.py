@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gradstep.cli.grid import Grid
 from gradstep.cli.output import progress
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import InvalidInput, within_range
 from gradstep.memory import check_fits
 
 if TYPE_CHECKING:
@@ -85,15 +84,11 @@ def naming_the_size(grid: Grid) -> Iterator[None]:
 
 @contextmanager
 def _in_range(work: str) -> Iterator[None]:
-    """Turn what linear algebra and arithmetic raise on numbers out of range into `NotConverged`."""
+    """Let numbers out of range be one error, without NumPy's warnings before it."""
     import numpy as np
 
-    try:
-        with np.errstate(all="ignore"):
-            yield
-    except (np.linalg.LinAlgError, ArithmeticError) as error:
-        advice = f"Numbers left the range of double precision ({error}): use less extreme settings."
-        raise NotConverged(work, math.nan, 1e-10, advice) from None
+    with np.errstate(all="ignore"), within_range(work):
+        yield
 
 
 def simulate_grid(

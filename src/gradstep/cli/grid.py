@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradstep import reading
 from gradstep.cli.ranges import parse_numbers, parse_step
 from gradstep.errors import InvalidInput
 
@@ -82,10 +82,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         If it cannot be read or is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return reading.read_toml(path)
     except OSError as error:
         raise InvalidInput("settings", str(path), f"a readable TOML file ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise InvalidInput("settings", str(path), f"valid TOML ({error})") from None
 
 

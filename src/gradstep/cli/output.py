@@ -8,11 +8,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gradstep.theory import Caveat, Prediction
+
+from gradstep.versions import versions
+
+__all__ = ["Report", "Table", "number", "plain", "print_json", "print_lines", "print_table", "progress", "versions"]
 
 #: Called as ``progress(done, total, label)``.
 Report = Callable[[int, int, str], None]
@@ -85,11 +88,6 @@ def caveat_lines(predictions: Sequence[Prediction]) -> list[str]:
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON document: numbers in full precision, null for nan and infinities."""
     print(json.dumps(plain(value), indent=2, allow_nan=False))
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of the packages behind a number."""
-    return {name: version(name) for name in ("gradstep", "numpy", "scipy")}
 
 
 @contextmanager

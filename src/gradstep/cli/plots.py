@@ -35,7 +35,11 @@ def check_plot_path(path: Path | None) -> None:
         raise InvalidInput("plot", str(path), "a file, not a directory")
     if not path.parent.is_dir():
         raise InvalidInput("plot", str(path), f"a file in a directory that exists ({path.parent} does not)")
-    if not os.access(path.resolve().parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+    try:
+        folder = path.resolve().parent
+    except (OSError, RuntimeError):  # the working directory was deleted; a link to itself
+        raise InvalidInput("plot", str(path), "a file in a directory that exists") from None
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         raise InvalidInput("plot", str(path), "a file that may be written, in a directory that may be too")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from typing import NamedTuple
 
 from gradstep.errors import InvalidInput
@@ -129,6 +130,8 @@ def _number(field: str, piece: str, text: str) -> float:
         raise InvalidInput(field, text, NUMBERS) from None
     if math.isnan(value) or "_" in piece:
         raise InvalidInput(field, text, NUMBERS)
+    if math.isinf(value) and "inf" not in piece.lower():
+        raise InvalidInput(field, text, f"numbers up to {sys.float_info.max:.1e}; infinity is written inf")
     return value
 
 

@@ -4,8 +4,7 @@ try:
     import sklearn as _sklearn  # type: ignore[import-untyped, unused-ignore]  # noqa: F401
 except ImportError:
     raise ImportError(
-        "the estimators need scikit-learn 1.6 or newer: install the extra 'estimators', for instance "
-        "pip install 'gradstep[estimators]'"
+        'the estimators need scikit-learn 1.6 or newer, which is not installed; run: pip install "gradstep[estimators]"'
     ) from None
 
 from gradstep.estimators.classifier import OneStepClassifier

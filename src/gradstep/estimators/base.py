@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from gradstep.estimators.parameters import (
     checked_real,
     checked_size,
     checked_split,
+    checked_steps,
 )
 from gradstep.estimators.step_choice import (
     CHOICE_ROWS,
@@ -58,6 +59,7 @@ from gradstep.estimators.table import (
 from gradstep.gaussian import ScalarFunction
 from gradstep.problem import Readout
 from gradstep.simulation.backend import Array, Backend, to_host
+from gradstep.threads import threads_for_products
 
 __all__ = ["OneStep", "Settings", "Training"]
 
@@ -167,13 +169,18 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             checked_eta(self.eta, width),
             checked_damping(self.damping),
             checked_real("ridge", ridge, positive=True, auto=True),
-            checked_size("n_steps", self.n_steps),
+            checked_steps(self.n_steps),
             offset,
             checked_split(self.sample_split),
             checked_flag("whiten", self.whiten),
             Readout.parse(self.readout),
             checked_backend(self.device, self.dtype),
         )
+
+    def _threads(self, rows: int, width: int) -> AbstractContextManager[None]:
+        """Let BLAS use one thread inside where tables of so many rows make small products only."""
+        inputs = self.n_features_in_
+        return threads_for_products(min(rows, rows_per_block(max(width, inputs))), inputs, width)
 
     @contextmanager
     def _in_range(self) -> Iterator[None]:
@@ -279,7 +286,8 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         if eta is None:
             moves = candidates(settings.damping or metric.damping)
             narrow = layer.narrowed(choice_width(settings.width, len(sample.z)))
-            self.step_errors_ = score_steps(narrow, sample, metric, moves, settings.n_steps)
+            with threads_for_products(len(sample.z), sample.z.shape[1], narrow.width):
+                self.step_errors_ = score_steps(narrow, sample, metric, moves, settings.n_steps)
             move = self.step_errors_.chosen
         if move == NO_STEP:
             return
@@ -348,12 +356,13 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         backend, layer, n = checked_backend(self.device, self.dtype), self._layer, X.shape[0]
         table = Table(X, np.empty((n, 0)), np.ones(n), self.standardisation_, rows_per_block(max(layer.weights.shape)))
         parts = (finish(to_host(layer.features(backend, z))) for z, _ in table.blocks())
-        first = next(parts)
-        # Block after block into its place: all at once would take twice the memory.
-        result, done = np.empty((n, *first.shape[1:]), first.dtype), 0
-        for part in itertools.chain([first], parts):
-            result[done : done + len(part)] = part
-            done += len(part)
+        with self._threads(n, layer.width):
+            first = next(parts)
+            # Block after block into its place: all at once would take twice the memory.
+            result, done = np.empty((n, *first.shape[1:]), first.dtype), 0
+            for part in itertools.chain([first], parts):
+                result[done : done + len(part)] = part
+                done += len(part)
         return result
 
     @property

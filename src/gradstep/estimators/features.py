@@ -143,9 +143,10 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         X = self._inputs(X)
         check_consistent_length(X, y)
         targets = target_matrix(y)
-        training, _, _ = self._training(X, targets, sample_weight, settings, readout=False)
-        with self._in_range():
-            self._take_step(training, settings)
+        with self._threads(len(targets), settings.width):
+            training, _, _ = self._training(X, targets, sample_weight, settings, readout=False)
+            with self._in_range():
+                self._take_step(training, settings)
         self._n_features_out = settings.width
         return self
 

@@ -23,6 +23,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from gradstep.simulation.backend import Array, Backend, to_host
+from gradstep.threads import threads_for_factorisation
 
 __all__ = ["PATH", "Copies", "OutOfRange", "Ridge", "Scores", "copies_of", "factorise"]
 
@@ -270,7 +271,8 @@ def _eigh(matrix: Array) -> tuple[Host, Array]:
     linalg = array_namespace(matrix).linalg
     if not float(linalg.trace(matrix)) < _LARGEST:  # every feature that is not finite has its place on the diagonal
         raise OutOfRange
-    values, vectors = linalg.eigh(matrix)
+    with threads_for_factorisation(matrix.shape[0]):
+        values, vectors = linalg.eigh(matrix)
     return np.maximum(to_host(values), 0.0), vectors
 
 

@@ -22,13 +22,25 @@ __all__ = [
     "checked_real",
     "checked_size",
     "checked_split",
+    "checked_steps",
 ]
+
+
+#: Most gradient steps: each takes about as long as the first.
+_MOST_STEPS = 1000
 
 
 def checked_size(name: str, value: Any) -> int:
     """Return a positive integer."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
         raise InvalidInput(name, value, "an integer >= 1")
+    return int(value)
+
+
+def checked_steps(value: Any) -> int:
+    """Return a number of gradient steps."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not 1 <= int(value) <= _MOST_STEPS:
+        raise InvalidInput("n_steps", value, f"an integer from 1 to {_MOST_STEPS}")
     return int(value)
 
 

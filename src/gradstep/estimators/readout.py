@@ -60,10 +60,11 @@ class OneStepReadout(OneStep):
         self.ridge = ridge
 
     def _fit(self, X: Any, targets: Host, sample_weight: Any, settings: Settings) -> None:
-        training, centre, scale = self._training(X, targets, sample_weight, settings, readout=True)
-        with self._in_range():
-            self._take_step(training, settings)
-            coefficients, intercept = self._fit_readout(training, settings)
+        with self._threads(X.shape[0], settings.width):
+            training, centre, scale = self._training(X, targets, sample_weight, settings, readout=True)
+            with self._in_range():
+                self._take_step(training, settings)
+                coefficients, intercept = self._fit_readout(training, settings)
         self.coef_ = (coefficients * scale).T
         self.intercept_ = centre + intercept * scale
 
@@ -102,7 +103,7 @@ class OneStepReadout(OneStep):
             sizes = (width, initial.weights.shape[1], self.standardisation_.dimension, initial.readout.shape[1])
             return draw(initial.activation, *sizes, offset=settings.offset, law=settings.law, random=random)
 
-        with self._in_range():
+        with self._threads(len(sample.z), settings.width), self._in_range():
             outputs = self._layer.features(settings.backend, sample.z) @ np.atleast_2d(self.coef_).T + self.intercept_
             if not np.isfinite(outputs).all():
                 raise OutOfRange

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array  # type: ignore[import-untyped, unused-ignore]
 
+from gradstep.threads import threads_for_factorisation
+
 __all__ = [
     "Standardisation",
     "Table",
@@ -195,7 +197,8 @@ def standardisation(
     centre, scale = middle + np.where(constant, 0.0, half_range) * mean, half_range * deviation
     if covariance is None:
         return Standardisation(centre, scale), hashes
-    values, vectors = np.linalg.eigh(covariance / np.outer(deviation, deviation) / weights.sum())
+    with threads_for_factorisation(d):
+        values, vectors = np.linalg.eigh(covariance / np.outer(deviation, deviation) / weights.sum())
     kept = values > _RANK * max(values[-1], 1e-300)
     if not kept.any():
         return Standardisation(centre, scale), hashes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
     "multiply",
     "power",
     "refuse",
+    "size",
     "text",
 ]
 
@@ -201,10 +203,17 @@ def differentiate(expression: Expression) -> Expression:
         case Sum(terms):
             return add(*(differentiate(term) for term in terms))
         case Product(factors):
+            # Equal factors have equal terms: a product of a hundred of them would otherwise have ten thousand factors.
+            powers = Counter(factors)
             return add(
                 *(
-                    multiply(*factors[:i], differentiate(factor), *factors[i + 1 :])
-                    for i, factor in enumerate(factors)
+                    multiply(
+                        Constant(float(count)),
+                        differentiate(factor),
+                        power(factor, count - 1.0),
+                        *(power(other, float(times)) for other, times in powers.items() if other != factor),
+                    )
+                    for factor, count in powers.items()
                     if not isinstance(factor, Constant)
                 )
             )
@@ -212,6 +221,17 @@ def differentiate(expression: Expression) -> Expression:
             return multiply(Constant(exponent), power(base, exponent - 1.0), differentiate(base))
         case Apply(name, argument):
             return multiply(apply(name, argument, derivative=True), differentiate(argument))
+
+
+def size(expression: Expression) -> int:
+    """Return the number of nodes of an expression: how long an evaluation takes."""
+    match expression:
+        case Constant() | Variable():
+            return 1
+        case Apply(argument=inner) | Power(base=inner):
+            return 1 + size(inner)
+        case Product(parts) | Sum(parts):
+            return 1 + sum(size(part) for part in parts)
 
 
 def _integer_power(exponent: int) -> Callable[[Any], Any]:
@@ -256,7 +276,8 @@ def _compile(expression: Expression) -> Callable[[Any], Any]:
                 return (lambda x: raised(inner(x))) if exponent > 0 else (lambda x: 1.0 / raised(inner(x)))
             return lambda x: inner(x) ** exponent
         case Product(factors):
-            return _fold([_compile(factor) for factor in factors], lambda a, b: a * b)
+            parts = [_compile(power(factor, float(count))) for factor, count in Counter(factors).items()]
+            return _fold(parts, lambda a, b: a * b)
         case Sum(terms):
             return _fold([_compile(term) for term in terms], lambda a, b: a + b)
 

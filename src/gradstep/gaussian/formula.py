@@ -13,7 +13,18 @@ import warnings
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.elementary import ALIASES, ELEMENTARY, MAXIMUM_DEGREE
-from gradstep.gaussian.expression import VARIABLE, Constant, Expression, add, apply, multiply, power, refuse
+from gradstep.gaussian.expression import (
+    VARIABLE,
+    Constant,
+    Expression,
+    add,
+    apply,
+    differentiate,
+    multiply,
+    power,
+    refuse,
+    size,
+)
 from gradstep.gaussian.structure import degree
 
 __all__ = ["parse"]
@@ -21,6 +32,8 @@ __all__ = ["parse"]
 MAXIMUM_LENGTH = 1000
 MAXIMUM_NODES = 400
 MAXIMUM_DEPTH = 40
+#: Of the derivative: that of a product of many different factors holds all but one of them for each of them.
+MAXIMUM_DERIVATIVE_NODES = 10_000
 
 #: The filters of warnings belong to all threads: two that put back what each has found would leave the wrong one.
 _warnings = threading.Lock()
@@ -179,4 +192,6 @@ def parse(source: str) -> Expression:
     expression = _Parser(stripped).translate(tree.body)
     if (degree(expression) or 0) > MAXIMUM_DEGREE:
         raise refuse(stripped, f"a polynomial of a degree above {MAXIMUM_DEGREE}")
+    if size(differentiate(expression)) > MAXIMUM_DERIVATIVE_NODES:
+        raise refuse(stripped, "products of too many different factors")
     return expression

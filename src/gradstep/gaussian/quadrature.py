@@ -186,6 +186,7 @@ def expectation(
         return Estimate(value, np.zeros_like(value))
     x, w = legendre_rule(_ORDER)
     far, tail = _finite_range(integrand, mean, scale)
+    kinks = tuple(kinks)
     points = [(kink - mean) / scale for kink in kinks]
     edges = np.unique([z for z in (-far, *_START, *points, far) if abs(z) <= far])
 
@@ -193,8 +194,14 @@ def expectation(
         middle, half = 0.5 * (left + right), 0.5 * (right - left)
         z = middle[:, None] + half[:, None] * x
         weight = half[:, None] * w * gaussian_density(z)
+        argument = mean + scale * z.ravel()
+        # No node is a kink, but at a scale near the spacing of floats rounding may put its argument there, where a jump
+        # has the value of neither side: it goes back to its own.
+        for kink, point in zip(kinks, points, strict=True):
+            there = argument == kink
+            argument[there] = np.nextafter(kink, np.where(z.ravel()[there] > point, np.inf, -np.inf))
         with np.errstate(over="ignore", invalid="ignore"):
-            values = np.asarray(integrand(mean + scale * z.ravel()), dtype=np.float64)
+            values = np.asarray(integrand(argument), dtype=np.float64)
         terms = values.reshape(*values.shape[:-1], *z.shape) * weight
         return terms.sum(-1), np.abs(terms).sum(-1)
 

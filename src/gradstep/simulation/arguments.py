@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem, check_problem
+from gradstep.simulation.streams import BLOCK_ROWS
+from gradstep.threads import threads_for_products
 
-__all__ = ["chosen_seeds", "count", "finite_sizes"]
+__all__ = ["chosen_seeds", "count", "finite_sizes", "threads_of"]
 
 
 def finite_sizes(problem: Problem) -> dict[str, int]:
@@ -24,6 +27,13 @@ def finite_sizes(problem: Problem) -> dict[str, int]:
             raise InvalidInput(name, size, "a finite integer: only predictions can be made in a limit")
         sizes[name] = int(size)
     return sizes
+
+
+def threads_of(problem: Problem) -> AbstractContextManager[None]:
+    """Let BLAS use one thread inside where the network of a problem is small; all its sizes are finite."""
+    sizes = finite_sizes(problem)
+    rows = min(max(sizes["n_step"], sizes["n"]), BLOCK_ROWS)
+    return threads_for_products(rows, sizes["d"], sizes["width"])
 
 
 def chosen_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:

@@ -10,8 +10,8 @@ import numpy as np
 from array_api_compat import is_torch_array
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput
-from gradstep.simulation.rowwise import blas_threads
+from gradstep.errors import InvalidInput, missing_extra
+from gradstep.threads import blas_threads
 
 Array: TypeAlias = Any
 """An array of any array-API library; all arrays of one computation come from the same one."""
@@ -31,14 +31,16 @@ class Backend:
         Device of that library; None is its default.
     dtype : {"float64", "float32"}
         Precision of inputs, weights and features. Factorisations and the population risk are always done in double.
-    threads : int or None
-        Threads for elementwise work on the host; None leaves it to the library.
     """
 
     xp: Any
     device: Any = None
     dtype: Precision = "float64"
-    threads: int | None = None
+
+    @property
+    def threads(self) -> int | None:
+        """Threads for elementwise work: as many as BLAS may use now, or None where the library divides it itself."""
+        return blas_threads() if self.xp is numpy_namespace else None
 
     def data(self, values: NDArray[np.float64]) -> Array:
         """Move host values to the device in the precision of the data."""
@@ -79,7 +81,7 @@ def backend(device: str | None, dtype: str) -> Backend:
         raise InvalidInput("dtype", dtype, "'float64' or 'float32'")
     precision = cast(Precision, dtype)
     if device is None:
-        return Backend(numpy_namespace, None, precision, blas_threads())
+        return Backend(numpy_namespace, None, precision)
     allowed = "None (NumPy), or a PyTorch device: 'cpu', 'cuda' or 'cuda:k'"
     if not isinstance(device, str) or device.split(":")[0] not in ("cpu", "cuda"):
         raise InvalidInput("device", device, allowed)
@@ -87,7 +89,7 @@ def backend(device: str | None, dtype: str) -> Backend:
         import array_api_compat.torch as torch_namespace
         import torch
     except ImportError:
-        raise InvalidInput("device", device, "None, unless PyTorch is installed (extra 'torch')") from None
+        raise missing_extra("device", "torch") from None
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError):

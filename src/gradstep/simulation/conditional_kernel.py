@@ -31,6 +31,7 @@ from gradstep.errors import NotConverged
 from gradstep.gaussian import ScalarFunction, hermite_smoothed, smoothed
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.tiles import TILE_ROWS, map_symmetric, set_diagonal
+from gradstep.threads import threads_for_factorisation
 
 MAX_ORDER = 256
 MAX_NODES = 4000
@@ -164,7 +165,8 @@ def _hermite_table(
 
 def _compressed(factor: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
     """Return a factor with fewer columns and the same ``A A^T`` up to `tolerance` in spectral norm."""
-    eigenvalues, vectors = np.linalg.eigh(factor.T @ factor)
+    with threads_for_factorisation(factor.shape[1]):
+        eigenvalues, vectors = np.linalg.eigh(factor.T @ factor)
     kept: NDArray[np.float64] = factor @ vectors[:, np.searchsorted(eigenvalues, tolerance) :]
     return kept
 

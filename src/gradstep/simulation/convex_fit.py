@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from numbers import Real
 
 import numpy as np
@@ -17,13 +16,15 @@ from gradstep.convex import penalty as parse_penalty
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
-from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes
+from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes, threads_of
 from gradstep.simulation.backend import backend
 from gradstep.simulation.instance import TEACHER_AXIS, Sample, fit_sample, initial_readout, initial_weights, step_sample
 from gradstep.simulation.measurement import Measurement
 from gradstep.simulation.population import population_risk
 from gradstep.simulation.step import gradient
 from gradstep.simulation.streams import Purpose, normal_blocks
+from gradstep.threads import one_thread
+from gradstep.versions import versions
 
 __all__ = ["ConvexFit", "convex_measurement", "fit_convex"]
 
@@ -55,6 +56,7 @@ class ConvexFit:
     residual: float
 
 
+@one_thread()
 def fit_convex(
     features: Array,
     labels: Array,
@@ -215,13 +217,14 @@ def convex_measurement(
         raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
     finite_sizes(problem)
     numbers, fresh = chosen_seeds(seeds), count("test_samples", test_samples, 1)
-    each = [_one_seed(problem, seed, labels, chosen, priced, fresh, tolerance) for seed in numbers]
+    with threads_of(problem):
+        each = [_one_seed(problem, seed, labels, chosen, priced, fresh, tolerance) for seed in numbers]
     return Measurement(
         problem=problem,
         seeds=numbers,
         ridge=float(problem.ridge),  # type: ignore[arg-type]
         values={name: np.array([one[name] for one in each]) for name in each[0]},
-        versions={name: version(name) for name in ("gradstep", "numpy", "scipy")},
+        versions=versions(),
         convention=_CONVENTION,
     )
 

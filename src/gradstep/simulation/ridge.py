@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from gradstep.simulation.backend import Array, to_host
+from gradstep.threads import threads_for_factorisation
 
 ACCURACY = 1e-9
 """Relative error above which a cheap formula is replaced by a stable one."""
@@ -186,7 +187,8 @@ def triangular_path(blocks: Blocks, penalties: Sequence[float]) -> RidgePath:
         stacked = xp.concat([features, labels[:, None]], axis=1)
         if factor is not None:
             stacked = xp.concat([factor, stacked], axis=0)
-        factor = xp.linalg.qr(stacked).R
+        with threads_for_factorisation(min(stacked.shape)):
+            factor = xp.linalg.qr(stacked).R
     assert factor is not None
     width = factor.shape[1] - 1
     return _singular_path(factor[:width, :width], factor[:width, width], float(factor[width, width]) ** 2, penalties)
@@ -196,7 +198,8 @@ def _singular_path(features: Array, labels: Array, unexplained: float, penalties
     """Fit from a singular value decomposition; `unexplained` is a residual that no readout can reach."""
     xp = array_namespace(features)
     lam = _row(features, penalties)
-    left, singular, right = xp.linalg.svd(features, full_matrices=False)
+    with threads_for_factorisation(min(features.shape)):
+        left, singular, right = xp.linalg.svd(features, full_matrices=False)
     projected = (left.T @ labels)[:, None]
     square = (singular**2)[:, None]
     readouts = right.T @ (singular[:, None] * projected / (square + lam))
@@ -234,6 +237,11 @@ def _summed_residuals(blocks: Blocks, readouts: Array) -> NDArray[np.float64]:
 
 def _cholesky(gram: Array, right_side: Array, penalty: float) -> tuple[Array, float] | None:
     """Solve ``(gram + penalty) x = right_side``; return x and the degrees of freedom, or None when ill-conditioned."""
+    with threads_for_factorisation(gram.shape[0]):
+        return _by_cholesky(gram, right_side, penalty)
+
+
+def _by_cholesky(gram: Array, right_side: Array, penalty: float) -> tuple[Array, float] | None:
     shifted = gram.copy()
     size = shifted.shape[0]
     shifted.flat[:: size + 1] += penalty
@@ -252,7 +260,8 @@ def _cholesky(gram: Array, right_side: Array, penalty: float) -> tuple[Array, fl
 
 def _eigh(gram: Array) -> tuple[Array, Array]:
     xp = array_namespace(gram)
-    eigenvalues, vectors = xp.linalg.eigh(gram)
+    with threads_for_factorisation(gram.shape[0]):
+        eigenvalues, vectors = xp.linalg.eigh(gram)
     return xp.where(eigenvalues > 0, eigenvalues, 0 * eigenvalues), vectors
 
 

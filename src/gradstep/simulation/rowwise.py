@@ -6,14 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from threadpoolctl import threadpool_info  # type: ignore[import-untyped, unused-ignore]
 
 CHUNK_ROWS = 64
-
-
-def blas_threads() -> int:
-    """Return the number of threads BLAS is allowed to use now; 1 in a worker that was limited to one."""
-    return max((int(pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
 
 
 def for_rows(work: Callable[[slice], None], rows: int, threads: int | None) -> None:

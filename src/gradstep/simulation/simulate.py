@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from gradstep.errors import InvalidInput
+from gradstep.errors import InvalidInput, within_range
 from gradstep.problem import Problem
-from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes
+from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes, threads_of
 from gradstep.simulation.backend import Array, Backend, backend, to_host
 from gradstep.simulation.instance import (
     TEACHER_AXIS,
@@ -29,6 +28,7 @@ from gradstep.simulation.ridge import fit_ridge
 from gradstep.simulation.rowwise import for_rows
 from gradstep.simulation.step import gradient, measure_spike
 from gradstep.simulation.streams import block_count
+from gradstep.versions import versions
 
 Progress = Callable[[int, int], None]
 
@@ -113,18 +113,18 @@ def simulate(
         if progress is not None:
             progress(done, total)
 
-    each = [_one_seed(problem, seed, penalties, engine, fresh, kernel_tolerance, advance) for seed in chosen]
+    with threads_of(problem), within_range("the simulation"):
+        each = [_one_seed(problem, seed, penalties, engine, fresh, kernel_tolerance, advance) for seed in chosen]
     values = {}
     for name in each[0]:
         stacked = np.stack([np.asarray(seed[name], dtype=float) for seed in each])
         values[name] = stacked[:, 0] if name in _OF_THE_FIT and not is_path else stacked
-    packages = ["gradstep", "numpy", "scipy"] + (["torch"] if device is not None else [])
     return Measurement(
         problem=problem,
         seeds=chosen,
         ridge=penalties if is_path else penalties[0],
         values=values,
-        versions={name: version(name) for name in packages},
+        versions=versions() if device is None else versions("torch"),
     )
 
 

@@ -13,10 +13,11 @@ from gradstep.gaussian import moments
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem
 from gradstep.readout import readout_polynomials
-from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes
+from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes, threads_of
 from gradstep.simulation.backend import backend
 from gradstep.simulation.instance import TEACHER_AXIS, fit_sample, initial_readout, initial_weights, step_sample
 from gradstep.simulation.step import gradient
+from gradstep.threads import threads_for_factorisation
 
 __all__ = [
     "FeatureVector",
@@ -140,16 +141,17 @@ def first_layer(problem: Problem, seed: int) -> FirstLayer:
     d, width, n_step = sizes["d"], sizes["width"], sizes["n_step"]
     before = initial_weights(seed, width, d, problem.initial_weights)
     readout = initial_readout(seed, width, problem.readout)
-    step = gradient(
-        backend(None, "float64"),
-        problem.activation,
-        problem.teacher,
-        step_sample(seed, n_step, d),
-        before,
-        readout,
-        noise=problem.noise,
-        output_factor=problem.output_factor,
-    )
+    with threads_of(problem):
+        step = gradient(
+            backend(None, "float64"),
+            problem.activation,
+            problem.teacher,
+            step_sample(seed, n_step, d),
+            before,
+            readout,
+            noise=problem.noise,
+            output_factor=problem.output_factor,
+        )
     after = before + (problem.step_size / math.sqrt(width)) * step.rows
     return FirstLayer(before, after, step.rows, readout, step.linear)
 
@@ -197,9 +199,12 @@ def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> Measur
     layer = first_layer(problem, seed)
     n, d = int(problem.n), int(problem.d)  # type: ignore[arg-type]
     inputs = np.concatenate([x for x, _ in fit_sample(seed, n, d).blocks()])
-    features = np.asarray(problem.activation(inputs @ layer.after.T)) / math.sqrt(n)
-    wide = features.shape[0] < features.shape[1]
-    values, vectors = np.linalg.eigh(features @ features.T if wide else features.T @ features)
+    with threads_of(problem):
+        features = np.asarray(problem.activation(inputs @ layer.after.T)) / math.sqrt(n)
+        wide = features.shape[0] < features.shape[1]
+        gram = features @ features.T if wide else features.T @ features
+    with threads_for_factorisation(len(gram)):
+        values, vectors = np.linalg.eigh(gram)
     along = _unit(hermite_values(inputs @ _unit(spike_direction(problem, layer)), _DEGREE))
     target = _unit(hermite_values(inputs[:, TEACHER_AXIS], _DEGREE))
     by_neuron = _unit(readout_polynomials(problem.readout, layer.readout, _DEGREE))
@@ -242,7 +247,9 @@ def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> Measure
     """
     leading = count("leading", leading)
     layer = first_layer(problem, seed)
-    left, singular, right = np.linalg.svd(layer.after, full_matrices=False)
+    with threads_for_factorisation(min(layer.after.shape)):
+        left, singular, right = np.linalg.svd(layer.after, full_matrices=False)
+        before = np.asarray(np.linalg.svd(layer.before, compute_uv=False)[::-1])
     readout, common = _unit(layer.readout), _unit(layer.linear)
     top = tuple(
         WeightVector(
@@ -253,5 +260,4 @@ def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> Measure
         )
         for k in range(min(leading, len(singular)))
     )
-    before = np.asarray(np.linalg.svd(layer.before, compute_uv=False)[::-1])
     return MeasuredWeights(before, np.asarray(singular[::-1]), top)

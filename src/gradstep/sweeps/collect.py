@@ -6,7 +6,6 @@ import json
 import logging
 import math
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput
+from gradstep.errors import InvalidInput, missing_extra
 from gradstep.problem import CONVENTION
 from gradstep.sweeps.design import PREDICTED, Axis, Design
 from gradstep.sweeps.inventory import networks_of, take_stock
@@ -24,6 +23,7 @@ from gradstep.sweeps.statistics import student_z
 from gradstep.sweeps.store import RESULT_VERSION, Store
 from gradstep.sweeps.task import Result, Task
 from gradstep.theory.prediction import QUANTITIES
+from gradstep.versions import versions
 from gradstep.whole_file import replace_file
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ _LARGE_TABLE, _FILL = 2**30, 4
 FORMATS = (".nc", ".csv", ".parquet")
 
 
-def check_collectable(folder: object) -> None:
+def check_collectable() -> None:
     """Refuse what only an installation with xarray can do, before any work."""
     if find_spec("xarray") is None:
-        raise InvalidInput("collect", None if folder is None else str(folder), "an installation with gradstep[sweeps]")
+        raise missing_extra("collect", "sweeps")
 
 
 def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
@@ -81,7 +81,7 @@ def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
     InvalidInput
         If the directory holds no sweep, or xarray is not installed.
     """
-    check_collectable(folder)
+    check_collectable()
     import xarray
 
     folder = Path(folder)
@@ -89,7 +89,6 @@ def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
     gathered = _gather(design, store, every_seed)
     parts = [_coordinates(axis) for axis in design.axes]
     dataset = xarray.Dataset(_variables(xarray, design, gathered), {k: v for part in parts for k, v in part.items()})
-    packages = {name: version(name) for name in ("gradstep", "numpy", "scipy")}
     dataset.attrs = {
         "title": "one gradient step: theory and simulation",
         "convention": CONVENTION,
@@ -98,7 +97,7 @@ def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
         "tasks": design.task_count,
         "tasks_done": gathered.tasks_done,
         "tasks_damaged": len(gathered.damaged),
-        **{f"{name}_version": number for name, number in packages.items()},
+        **{f"{name}_version": number for name, number in versions().items()},
     }
     if gathered.precision_cost is not None:
         dataset.attrs["float32_relative_error"] = json.dumps(gathered.precision_cost)

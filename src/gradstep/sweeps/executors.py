@@ -14,8 +14,8 @@ from multiprocessing import get_context
 from time import monotonic
 from typing import Any, Protocol
 
-from gradstep.children import available_cores, deaf_children, enter_child
-from gradstep.errors import GradstepError, InvalidInput
+from gradstep.children import available_cores, check_directory, deaf_children, enter_child
+from gradstep.errors import GradstepError, InvalidInput, missing_extra
 from gradstep.sweeps.task import Failure, Result, Task, carry_out
 
 __all__ = ["Cluster", "Executor", "InProcess", "Processes", "WorkerLost"]
@@ -83,11 +83,12 @@ class Processes:
     Raises
     ------
     InvalidInput
-        On a bad number.
+        On a bad number, or if the working directory was deleted.
     """
 
     def __init__(self, workers: int | None = None) -> None:
         self._workers = _count(workers)
+        check_directory()
         self._pool: ProcessPoolExecutor | None = None
         self._running: dict[Future[Result | Failure], tuple[int, Task]] = {}
         self._attempts: dict[int, int] = {}
@@ -181,7 +182,8 @@ def _count(workers: int | None) -> int:
 
 async def _reach(library: Any, address: str) -> None:
     """Connect to a scheduler once, or raise OSError or ValueError."""
-    connection = await library.comm.connect(address, timeout=10)
+    security = library.Security().get_connection_args("client")
+    connection = await library.comm.connect(address, timeout=10, **security)
     await connection.close()
 
 
@@ -218,7 +220,7 @@ class Cluster:
         try:
             import distributed
         except ImportError:
-            raise InvalidInput("cluster", address, "an installation with gradstep[cluster]") from None
+            raise missing_extra("cluster", "cluster") from None
         self._library = distributed
         self._client: Any = None
         self._local: Any = None
@@ -232,7 +234,7 @@ class Cluster:
                     silence_logs=logging.CRITICAL,
                 )
                 address = self._local.scheduler_address
-            elif "://" not in address or address.startswith("tcp://"):
+            else:
                 # A client that never was connected would wait for its end when it is forgotten. In a thread: notebooks
                 # have a loop of their own in this one.
                 with ThreadPoolExecutor(1) as thread:
@@ -240,7 +242,7 @@ class Cluster:
             self._client = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
         except BaseException as error:
             self._leave()
-            if not isinstance(error, (OSError, ValueError)):
+            if not isinstance(error, (OSError, ValueError, TypeError)):  # the last where TLS is not configured
                 raise
             reason = f"the address of a running scheduler such as tcp://host:8786, or local ({error})"
             raise InvalidInput("cluster", address, reason) from None

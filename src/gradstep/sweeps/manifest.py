@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradstep.errors import InvalidInput
+from gradstep.reading import read_json
 from gradstep.sweeps.design import Design
 from gradstep.sweeps.inventory import take_stock
 from gradstep.sweeps.store import Store, set_aside, write_whole
@@ -37,7 +38,7 @@ def manifest_of(folder: Path) -> Design:
 
 def _read(folder: Path) -> Design | None:
     try:
-        return Design.from_dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["design"])
+        return Design.from_dict(read_json(folder / MANIFEST)["design"])
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gradstep.errors import GradstepError, InvalidInput
+from gradstep.reading import read_json
 from gradstep.sweeps.task import Result, Task, digest
 from gradstep.whole_file import replace_file
 
@@ -142,7 +143,7 @@ class Store:
         """
         path, key = self.path(task), self._key(task)
         try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
+            stored = read_json(path)
             result: Result = stored["result"]
             whole = isinstance(result, dict) and stored["checksum"] == digest(result)
             # Equal as JSON: a tuple is a list there. The plain comparison is cheap and almost always enough.

@@ -278,7 +278,7 @@ def sweep(
         device=device,
         dtype=dtype,
     )
-    check_collectable(store)
+    check_collectable()
     place = (lambda: Cluster(cluster, workers)) if cluster is not None else None
     folder = nullcontext(str(store)) if store is not None else tempfile.TemporaryDirectory(prefix="gradstep-")
     with folder as name:

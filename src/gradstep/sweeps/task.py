@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from gradstep.errors import GradstepError, InvalidInput
+from gradstep.threads import one_thread
 
 __all__ = ["Failure", "Result", "Task", "carry_out", "digest"]
 
@@ -88,7 +87,7 @@ class TaskFailed(GradstepError, RuntimeError):  # noqa: N818 - reads as what it 
 def carry_out(task: Task) -> Result | Failure:
     """Run a task on one BLAS thread; whatever it raises becomes a value, so that one failure does not end a sweep."""
     try:
-        with threadpool_limits(1):
+        with one_thread():
             return task.run()
     except Exception as error:
         return Failure(type(error).__name__, " ".join(str(error).split()))

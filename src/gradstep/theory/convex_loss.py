@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from gradstep.convex import Loss, Penalty
 from gradstep.convex import loss as parse_loss
 from gradstep.convex import penalty as parse_penalty
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import smoothed
 from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
@@ -65,6 +65,7 @@ from gradstep.theory.proximal import (
 from gradstep.theory.step import step_statistics
 from gradstep.theory.tables import Tables, sizes_of
 from gradstep.theory.uniform import Preset, solve
+from gradstep.threads import one_thread
 
 __all__ = ["ConvexPrediction", "convex_prediction"]
 
@@ -130,6 +131,8 @@ class ConvexPrediction:
     sweeps: int
 
 
+@one_thread()
+@within_range("the prediction")
 def convex_prediction(
     problem: Problem,
     *,

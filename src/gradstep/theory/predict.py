@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
@@ -23,6 +23,7 @@ from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve
 from gradstep.theory.step import step_statistics
 from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
+from gradstep.threads import one_thread
 
 __all__ = ["predict", "predict_many"]
 
@@ -132,6 +133,8 @@ def predict(
     return predict_many([problem], rows=rows, bulk=bulk, refine=refine)[0]
 
 
+@one_thread()
+@within_range("the prediction")
 def predict_many(
     problems: Iterable[Problem], *, rows: RowLaw | None = None, bulk: BulkModel | None = None, refine: int = 1
 ) -> list[Prediction]:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout, check_problem
 from gradstep.readout import readout_polynomials
@@ -34,6 +34,7 @@ from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.stieltjes import COARSE, FINE, Law, Point, around, averaged_tail, find_law, start
+from gradstep.threads import one_thread
 
 __all__ = ["FeatureEquations", "Outlier", "Spectrum", "feature_spectrum", "finite_step", "outliers_above"]
 
@@ -294,6 +295,8 @@ class FeatureEquations:
         return float(d_missing * (self._readout @ vector) ** 2 - by_nodes - by_weight)
 
 
+@one_thread()
+@within_range("the spectrum")
 def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int = 1) -> Spectrum:
     r"""Predict the spectrum of :math:`F^\top F/n` on fresh samples after the step.
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_labels
@@ -29,6 +29,7 @@ from gradstep.theory.residual import residual_law
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.tables import Tables, sizes_of, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
+from gradstep.threads import one_thread
 
 __all__ = ["Spread", "predict_spread"]
 
@@ -68,6 +69,8 @@ class Spread:
     squared_error: float
 
 
+@one_thread()
+@within_range("the spread")
 def predict_spread(problem: Problem) -> Spread:
     """Predict the standard deviation of the errors over draws, at finite sizes.
 

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from gradstep.errors import NotConverged
+from gradstep.errors import NotConverged, within_range
 from gradstep.gaussian import gaussian_rule, moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
@@ -44,6 +44,7 @@ from gradstep.theory.own_output import MeanRow
 from gradstep.theory.spectrum import finite_step
 from gradstep.theory.step import StepStatistics
 from gradstep.theory.stieltjes import FINE, Law, advance, around, averaged_tail, find_law, start
+from gradstep.threads import one_thread
 
 __all__ = ["WeightOutlier", "WeightSpectrum", "weight_spectrum"]
 
@@ -241,6 +242,8 @@ class WeightEquations:
         return along, complex(left[0]), overlap
 
 
+@one_thread()
+@within_range("the spectrum")
 def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpectrum:
     """Predict the singular values of the first layer before and after the step.
 

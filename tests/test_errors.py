@@ -1,0 +1,32 @@
+"""Errors say what to change, whatever was raised below."""
+
+from __future__ import annotations
+
+import pytest
+from numpy.linalg import LinAlgError
+
+import gradstep as gs
+from gradstep.errors import within_range
+
+
+@pytest.mark.parametrize(
+    "raised", [LinAlgError("Singular matrix"), OverflowError(34, "out of range"), ZeroDivisionError()]
+)
+def test_numbers_out_of_range_are_one_error_of_this_package(raised: Exception) -> None:
+    with pytest.raises(gs.NotConverged, match=r"the work did not converge.*double precision"), within_range("the work"):
+        raise raised
+
+
+@pytest.mark.parametrize("raised", [gs.InvalidInput("d", 0, "an integer >= 2"), KeyError("d"), MemoryError()])
+def test_other_errors_stay_what_they_are(raised: Exception) -> None:
+    with pytest.raises(type(raised)) as caught, within_range("the work"):
+        raise raised
+    assert caught.value is raised
+
+
+def test_a_prediction_beyond_double_precision_says_so() -> None:
+    problem = gs.Problem(
+        activation="1e29*tanh(x)", teacher="sin", d=100, width=150, n_step=400, n=300, eta=1e30, ridge=1.0
+    )
+    with pytest.raises(gs.NotConverged, match="use less extreme settings"):
+        gs.predict(problem)

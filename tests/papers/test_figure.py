@@ -148,8 +148,8 @@ def test_results_are_split_as_their_seeds_were_drawn():
 def test_a_shifted_theory_fails(tmp_path, monkeypatch):
     honest = learning_curves.predict_many
 
-    def shifted(problems):
-        return [dataclasses.replace(p, test_error=1.3 * p.test_error) for p in honest(problems)]
+    def shifted(problems, **models):
+        return [dataclasses.replace(p, test_error=1.3 * p.test_error) for p in honest(problems, **models)]
 
     monkeypatch.setattr(learning_curves, "predict_many", shifted)
     assert not run_figure(FIGURES["fig3a"], "quick", cache=tmp_path, workers=1).verdict.passed

@@ -95,12 +95,12 @@ def test_paired_curves_share_their_networks_and_others_do_not(name):
 def test_a_wrong_gain_fails_where_the_errors_pass(tmp_path, monkeypatch):
     honest = learning_curves.predict_many
 
-    def shifted(problems):
+    def shifted(problems, **models):
         problems = list(problems)
         # The error after the step is a twentieth of the initial one too low.
         return [
             dataclasses.replace(p, test_error=p.test_error * (0.95 if q.step_size else 1.0))
-            for p, q in zip(honest(problems), problems, strict=True)
+            for p, q in zip(honest(problems, **models), problems, strict=True)
         ]
 
     figure = FIGURES["fig3b"]

@@ -217,9 +217,9 @@ def test_small_step_limit_is_the_independent_one(activation, psi1, psi2, lam, et
     problem = gs.Problem.ba2022(psi1=psi1, psi2=psi2, lam=lam, eta=eta, sigma_eps=0.2, activation=activation)
     sizes = {"sample_ratio": psi1, "width_ratio": psi2, "penalty": lam, "step_size": eta, "noise": 0.2}
     limit = small_step_of(problem.activation, problem.teacher, **sizes)
-    for uniform in (gs.predict(problem), gs.predict(problem, rows="isotropic", bulk="isotropic")):
+    for found in (gs.predict(problem), gs.predict(problem, rows="isotropic", bulk="isotropic")):
         for name in ("test_error", "train_error", "train_loss"):
-            assert getattr(uniform, name) == pytest.approx(float(getattr(limit, name)), rel=1e-5)
+            assert getattr(found, name) == pytest.approx(float(getattr(limit, name)), rel=1e-5)
 
 
 def test_a_batch_with_and_without_a_step_is_the_sum_of_its_parts():

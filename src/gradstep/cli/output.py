@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gradstep.versions import versions
+
 if TYPE_CHECKING:
     from gradstep.theory import Caveat, Prediction
-
-from gradstep.versions import versions
 
 __all__ = ["Report", "Table", "number", "plain", "print_json", "print_lines", "print_table", "progress", "versions"]
 

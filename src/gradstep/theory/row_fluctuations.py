@@ -78,11 +78,12 @@ class RowFluctuations:
         What ``c`` follows along ``v`` and not along that direction is independent of the projection.
         """
         off = (1 - cosine**2) * np.array(self.slope_square)
+        one, two, three = self.covariance
         return replace(
             self,
             spike_variance=cosine**2 * self.spike_variance,
             norm_slope=(cosine * self.norm_slope[0], cosine * self.norm_slope[1]),
-            covariance=tuple(cosine * c for c in self.covariance),
+            covariance=(cosine * one, cosine * two, cosine * three),
             norm_variance=tuple((np.array(self.norm_variance) + off).tolist()),
         )
 

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.hunt.settings import DIMENSION, Setting
 from threadpoolctl import threadpool_limits
 
-from gradstep import Problem, simulate
+from gradstep import Problem, predict_many, simulate
 from gradstep.errors import GradstepError
 from gradstep.gaussian import moments
 from gradstep.sweeps.store import Store, write_whole
@@ -85,11 +85,15 @@ def _predicted(problem: str, penalties: tuple[float, ...]) -> dict[str, Any]:
         return {"failure": str(found)}
     values = {name: [float(v) for v in found[name]] for name in (*ERRORS, *STEP)}
     failures = [text for text in found.get("failure", ()) if text]
-    return {**values, "failure": failures[0]} if failures else values
+    if failures:
+        return {**values, "failure": failures[0]}
+    settings = json.loads(problem)
+    predictions = predict_many([Problem.from_dict({**settings, "ridge": ridge}) for ridge in penalties])
+    return {**values, "caveats": [[caveat.name for caveat in p.caveats] for p in predictions]}
 
 
 def theory_of(problem: dict[str, Any], penalties: Sequence[float]) -> dict[str, Any]:
-    """Return what theory says at each penalty, and under `failure` what it refuses."""
+    """Return what theory says at each penalty, with the names of its caveats, and under `failure` what it refuses."""
     return _predicted(json.dumps(problem), tuple(penalties))
 
 

@@ -19,6 +19,8 @@ __all__ = ["OFF", "SIGMA", "is_off", "measured_row", "off_table", "read", "with_
 
 #: A setting is off where some error is, by more than this share of the network's and this many standard errors.
 OFF, SIGMA = 0.02, 3.0
+#: For its caveats a test error is far off beyond the first, and right within the second.
+FAR, RIGHT = 0.03, 0.01
 
 Row = dict[str, Any]
 
@@ -85,6 +87,12 @@ def with_theory(row: Mapping[str, Any]) -> Row:
     with np.errstate(invalid="ignore"):
         new["is_off"] = bool(np.any((np.abs(off) > OFF) & (np.abs(z) > SIGMA)))
     # Of all errors and penalties, for the summary.
+    new["caveats"] = theory.get("caveats", [[] for _ in PENALTIES])
+    share, sure = np.abs(off[0]), np.abs(z[0]) > SIGMA
+    right = (share < RIGHT) & (error[0] / size[0] < RIGHT)
+    new["judged"] = [
+        "far" if far else "right" if near else "" for far, near in zip((share > FAR) & sure, right, strict=True)
+    ]
     new["middle_percent"] = round(100 * float(off[0, 1]), 2)
     new["beyond"] = int(np.count_nonzero(np.abs(z) > SIGMA))
     return new
@@ -126,8 +134,25 @@ def summary(rows: Sequence[Row], larger: Sequence[Row]) -> dict[str, Any]:
         "median_percent": round(float(np.median([abs(r["middle_percent"]) for r in told])), 2) if told else None,
         "beyond_three": sum(r["beyond"] for r in told),
         "values": len(told) * len(ERRORS) * len(PENALTIES),
+        **_caveats([*rows, *larger]),
         "measured_again": len(again),
         "fallen": sum(r["falls"] for r in again),
+    }
+
+
+def _caveats(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return how many test errors are far off and how many right, and the shares of each that carry a caveat."""
+    carry: dict[str, list[bool]] = {"far": [], "right": []}
+    for row in rows:
+        for judged, names in zip(row.get("judged", ()), row.get("caveats", ()), strict=True):
+            if judged:
+                carry[judged].append(bool(names))
+    shares = {kind: round(100 * float(np.mean(found)), 1) if found else None for kind, found in carry.items()}
+    return {
+        "far": len(carry["far"]),
+        "far_told": shares["far"],
+        "right": len(carry["right"]),
+        "right_told": shares["right"],
     }
 
 

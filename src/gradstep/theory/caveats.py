@@ -58,11 +58,11 @@ class _Rule(NamedTuple):
 
 #: Indicator to what it stands for. All numbers of this module that are fitted to measurements are here.
 _RULES: Mapping[str, _Rule] = {
-    "growth": _Rule("features that grow fast", 0.8, 1.0),
-    "interpolation": _Rule("near interpolation", 0.045, 0.4),
-    "few_step_samples": _Rule("few step samples after a strong step", 1.0, 1.0),
-    "mixed_bulk": _Rule("strong step, activation not odd", 0.2, 1.0),
-    "stretch": _Rule("rows stretched along the teacher", 1.2, 1.0),
+    "growth": _Rule("features that grow fast", 0.46, 1.0),
+    "interpolation": _Rule("near interpolation", 0.066, 0.4),
+    "few_step_samples": _Rule("few step samples after a strong step", 0.85, 1.0),
+    "mixed_bulk": _Rule("strong step, activation not odd", 0.127, 1.0),
+    "stretch": _Rule("rows stretched along the teacher", 0.82, 1.0),
     "shared_sign": _Rule("constant readout, activation not odd", 1.5, 1.0),
     "own_output": _Rule("initial output of order one", 2.0, 1.0),
     "sizes": _Rule("small sizes", 1.0, 1.0),

@@ -434,6 +434,7 @@ def test_listens_on_the_loopback_only(server):
         (b"{", 400),
         (b"[]", 400),
         (b'{"problem": NaN}', 400),
+        (b'{"problem": {"d": 1e400}}', 400),
         (b"[" * 20000, 400),
         (b"\xff", 400),
         (b'{"problem": {"d": ' + b"9" * 5000 + b"}}", 400),

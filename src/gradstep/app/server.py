@@ -169,12 +169,19 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+def _number(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise _Refused(400, f"{text[:50]} is too large a number; infinity is the text \"inf\".")
+    return number
+
+
 async def _body(request: Request, fields: Sequence[str]) -> Mapping[str, Any]:
     """Read a JSON object of some fields."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise _Refused(415, "Send application/json.")
     try:
-        document = json.loads(await request.body(), parse_constant=_no_constant)
+        document = json.loads(await request.body(), parse_constant=_no_constant, parse_float=_number)
     except (ValueError, RecursionError):
         raise _Refused(400, "The body is not JSON.") from None
     if not isinstance(document, dict):

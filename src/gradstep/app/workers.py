@@ -292,11 +292,12 @@ def _serve(pipe: Connection, niceness: int) -> None:
         os.nice(niceness)
     warnings.simplefilter("ignore")
     import numpy as np
-    from threadpoolctl import threadpool_limits
+
+    from gradstep.threads import one_thread
 
     import_module("gradstep.app.answers")
     pipe.send(("value", "ready"))
-    with threadpool_limits(1), np.errstate(all="ignore"):
+    with one_thread(), np.errstate(all="ignore"):
         while True:
             try:
                 function, arguments = pipe.recv()

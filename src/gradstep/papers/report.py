@@ -8,7 +8,6 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 
 import matplotlib as mpl
@@ -19,6 +18,7 @@ from gradstep.papers.drawing import DARK, LIGHT, draw
 from gradstep.papers.figure import PAPERS, FigureResult
 from gradstep.papers.panels import Table
 from gradstep.problem import CONVENTION
+from gradstep.versions import versions
 from gradstep.whole_file import replace_file
 
 __all__ = ["Section", "write_report", "write_section"]
@@ -241,14 +241,14 @@ def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: f
         f"<h2>{escape(PAPERS[paper])}</h2>" + "".join(s.html for s in sections if s.result.figure.paper == paper)
         for paper in papers
     )
-    versions = ", ".join(f"{name} {version(name)}" for name in ("gradstep", "numpy", "scipy"))
+    packages = ", ".join(f"{name} {number}" for name, number in versions().items())
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>gradstep: theory over simulation</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{_COLOURS}{_STYLE}</style></head><body>"
         f"<h1>Theory over simulation of the real network</h1>"
         f'<p class="note">Preset {escape(preset)}; this run took {seconds:.0f} s, without what earlier ones had '
-        f"finished; {versions}, Python {platform.python_version()}.</p>"
+        f"finished; {packages}, Python {platform.python_version()}.</p>"
         f"<p><strong>{passed} of {len(results)} figures meet their criterion.</strong> Points are measured, with "
         f"standard errors over the seeds: on real two-layer networks after one real gradient step, unless the figure "
         f"says on what else. Lines are computed; where a rate is fitted to points, it says so. z is what was "

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
@@ -24,6 +23,7 @@ from gradstep.theory.predict import predict, predict_many
 from gradstep.theory.prediction import Prediction
 from gradstep.theory.step import step_statistics
 from gradstep.theory.tables import sizes_of
+from gradstep.threads import one_thread
 
 __all__ = ["PARAMETERS", "Tuned", "TunedParameter", "tune"]
 
@@ -253,7 +253,7 @@ def tune(
     check_labels(problem)
     search = _Search(problem, _names(over), bounds or {})
     # Matrices this small gain nothing by several threads, which beside other work wait for each other.
-    with threadpool_limits(1):
+    with one_thread():
         found = minimise(search.errors, search.axes)
         best = search.problem_at(found.point)
         prediction, refined = predict(best), predict(best, refine=2)

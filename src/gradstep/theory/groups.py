@@ -125,7 +125,7 @@ def _letters(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[n
     Each is as costly as one of a vocabulary; where the equations bend, see `_readout_rule`.
     """
     bend = 1 / min(max(spread, 0.1), _LARGEST_LETTER_SPREAD)
-    nodes, weights = trapezoidal_rule(min(0.6, 0.3 * bend) / refine, _LETTER_RANGE, thinning=bend)
+    nodes, weights = trapezoidal_rule(min(0.6, 0.27 * bend) / refine, _LETTER_RANGE, thinning=bend)
     weights = weights / weights.sum()
     return nodes / np.sqrt(weights @ nodes**2), weights
 

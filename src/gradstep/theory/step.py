@@ -33,6 +33,10 @@ from gradstep.theory.step_samples import StepSamples
 
 __all__ = ["StepStatistics", "step_statistics"]
 
+#: Mean square of what a step adds to a row, times N, from which the direction of the spike follows the noise of the
+#: network's own output.
+_UNHEARD = 1e-6
+
 
 @dataclass(frozen=True)
 class StepStatistics:
@@ -175,10 +179,12 @@ def step_statistics(
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)
     tau = e**2 * phi0 * residual_square * activation.derivative_variance
-    if small and step_size == 0:
-        # Rows without a step do not know their readout, and need not hear of it.
-        plain = linear**2 + phi0 * (residual_square - output_variance)
-        gradient_norm, own_gradient = math.sqrt(plain), math.sqrt(own_square + phi0 * output_variance)
+    if small:
+        # Rows without a step do not know their readout, and need not hear of it; with a step they do, without a jump.
+        strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
+        unheard = phi0 * output_variance * _UNHEARD / (_UNHEARD + strength)
+        gradient_norm = math.sqrt(max(gradient_norm**2 - unheard, 0.0))
+        own_gradient = math.sqrt(own_square + unheard)
     alignment = linear / gradient_norm if gradient_norm > 0 else 1.0
 
     linear_gain = activation.linear * readout.second_moment

@@ -342,7 +342,9 @@ def test_round_trip_of_any_problem(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["activation", "teacher"])
-@pytest.mark.parametrize("function", ["1e154*x", "1e31*tanh(x)", "tanh(x) + 1e300", "1e200*relu(x)", "exp(0.2*x**2 + 80)"])
+@pytest.mark.parametrize(
+    "function", ["1e154*x", "1e31*tanh(x)", "tanh(x) + 1e300", "1e200*relu(x)", "exp(0.2*x**2 + 80)"]
+)
 def test_functions_that_leave_double_precision_are_refused(name: str, function: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Problem(**FINITE | {name: function})

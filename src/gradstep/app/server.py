@@ -172,7 +172,7 @@ def _no_constant(name: str) -> Any:
 def _number(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise _Refused(400, f"{text[:50]} is too large a number; infinity is the text \"inf\".")
+        raise _Refused(400, f'{text[:50]} is too large a number; infinity is the text "inf".')
     return number
 
 

@@ -2,12 +2,12 @@
 
 Given the samples of the step, a row after it is a function of the initial row ``w0`` alone. Write
 ``z_mu = <w0, x_mu>``, split the derivative as ``sigma' = s_1 + s_2 z + psi(z)``, and put ``k = e s_2``. A row of
-readout ``a`` becomes
+readout ``a`` becomes::
 
     w = L w0 + a e s_1 g + a e xi,      L = 1 + a k B,      xi = (1/n) sum_mu r_mu psi(z_mu) x_mu.
 
 Here ``B`` is the matrix of the samples weighted by their residuals ``r`` (`gradstep.theory.bulk`), and the spike is
-along ``v = g / |g|``. This module has the variances and the covariance of
+along ``v = g / |g|``. This module has the variances and the covariance of::
 
     p = <w, v>,      c = |w - p v|^2 = |L w0|^2 + 2 a e <L w0, xi> + a^2 e^2 |xi|^2
 

@@ -61,7 +61,9 @@ def main() -> None:
         rows = [
             r for r in (measured_row(search, s) for s in measured) if "." not in r["name"] or is_off(with_theory(r))
         ]
-        larger = [measured_row(search, s, d) for d, _ in LARGER for s in search.measured(measured, d)]
+        names = {r["name"] for r in rows}
+        again = [s for s in measured if s.name in names]
+        larger = [measured_row(search, s, d) for d, _ in LARGER for s in search.measured(again, d)]
         print(json.dumps(write(options.table, rows, larger), indent=1))
 
 

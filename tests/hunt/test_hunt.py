@@ -204,3 +204,19 @@ def test_the_table(tmp_path: Path) -> None:
     before = read(table)
     write(table, before["rows"], before["larger"])
     assert read(table) == before == json.loads(table.read_text())
+
+
+def test_the_committed_table_calibrates_the_caveats() -> None:
+    """Test errors that are far off carry a caveat, those that are right mostly do not."""
+    table = read(Path(__file__).parents[2] / "benchmarks" / "results" / "hunt.json")
+    summary = table["summary"]
+    assert summary["design"] >= 400
+    assert summary["far"] > 100
+    assert summary["far_told"] >= 90
+    assert summary["right"] > 100
+    assert summary["right_told"] <= 10
+    # What the table says of its first rows is what the theory says today.
+    for row in table["rows"][:20]:
+        again = with_theory(row)
+        assert again["caveats"] == row["caveats"]
+        np.testing.assert_allclose(again["theory"]["test_error"], row["theory"]["test_error"], rtol=1e-4)

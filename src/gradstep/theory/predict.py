@@ -305,5 +305,5 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
         residual=float(solution.residual[index]),
         iterations=solution.iterations,
         curve=Curve(kappa, learned, target, slope),
-        caveats=caveats_of({**prepared.indicators, **fit_indicators(problem, freedom)}),
+        caveats=caveats_of(fit_indicators(problem, freedom, prepared.indicators)),
     )

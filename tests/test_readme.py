@@ -26,8 +26,8 @@ def test_the_readme_quotes_the_validation_table() -> None:
     off = [abs(row["test_error"]["off"]) for row in rows]
     error = [100 * row["test_error"]["error"] / row["test_error"]["mean"] for row in rows]
     assert f"Over the {len(rows)} settings of the validation table" in text
-    assert f"off by {median(off):.1f} % in the median and by {max(off):.1f} % at worst" in text
-    assert f"standard error of {median(error):.1f} %" in text
+    assert f"off by {median(off):.1f} % in the median and by {max(off):.1f} % at most" in text
+    assert f"standard error of {median(error):.1f} % in the median" in text
 
 
 def test_settings_of_the_quickstart_describe_a_problem() -> None:

@@ -1,4 +1,7 @@
-"""Text from files that others have written: whatever they are, reading them ends."""
+"""Text from files that others have written: devices without an end and nested text without a bottom are refused.
+
+Settings may come through a pipe, for which reading waits until its writer has written.
+"""
 
 from __future__ import annotations
 
@@ -67,9 +70,10 @@ def read_json(path: Path) -> Any:
     """
     # Without this flag, which Windows lacks and has no named pipes to need, opening a pipe waits for its writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError("it is no plain file")
     with open(descriptor, encoding="utf-8") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("it is no plain file")
         try:
             return json.load(file)
         except RecursionError:

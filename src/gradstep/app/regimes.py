@@ -136,8 +136,9 @@ def _step_of(prediction: Prediction) -> _Step:
         taught_varies, taught_share = _nonlinear(kappa, prediction.curve.target)
         teacher = moments(problem.teacher)
         power = teacher.second_moment - teacher.mean**2
-        learned = share if varies > _NOTHING * power else None
-        taught = taught_share if taught_varies > _NOTHING * power else None
+        if power > _ROUNDING * teacher.second_moment:
+            learned = share if varies > _NOTHING * power else None
+            taught = taught_share if taught_varies > _NOTHING * power else None
     return _Step(strength, common, moved, abs(prediction.alignment), learned, taught)
 
 
@@ -173,6 +174,8 @@ def _outcome(problem: Problem, error: float, bound: float, change: float | None,
         return "a higher error"
     if error < (1 - _CLEAR) * bound and _is_nonlinear(activation):
         return "features are learned"
+    if change is None:
+        return "an error that is known, what the step does to it is not"
     if bound == 0:
         return "a better fit of a linear teacher"
     if error <= (1 + _CLEAR) * bound:

@@ -15,7 +15,18 @@ from gradstep.versions import versions
 if TYPE_CHECKING:
     from gradstep.theory import Caveat, Prediction
 
-__all__ = ["Report", "Table", "number", "plain", "print_json", "print_lines", "print_table", "progress", "versions"]
+__all__ = [
+    "Report",
+    "Table",
+    "caveat_lines",
+    "number",
+    "plain",
+    "print_json",
+    "print_lines",
+    "print_table",
+    "progress",
+    "versions",
+]
 
 #: Called as ``progress(done, total, label)``.
 Report = Callable[[int, int, str], None]

@@ -86,7 +86,7 @@ class Groups:
 
     @cached_property
     def resolved(self) -> bool:
-        """Whether each group has one readout weight."""
+        """Whether some groups have one readout weight each."""
         return bool(self.offset.any())
 
     @cached_property

@@ -16,7 +16,7 @@ from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
-from gradstep.theory.caveats import caveats_of, fit_indicators, step_indicators
+from gradstep.theory.caveats import Caveat, caveats_of, fit_indicators, step_indicators
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.own_output import independent_rows, output_constants
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
@@ -64,7 +64,7 @@ class _Prepared:
     bulk_variance: float
     kappa: Array
     target: Array
-    #: Of what the equations leave out, see `gradstep.theory.caveats`.
+    #: Of what the equations leave out, see `gradstep.theory.caveats`; none of a model, which is not the network.
     indicators: Mapping[str, float]
 
 
@@ -207,7 +207,12 @@ def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
     learned = mean_curve([(share, c.kappa, c.learned) for share, c in curves], kappa)
     target = mean_curve([(share, c.kappa, c.target) for share, c in curves], kappa)
     slope = mean_curve([(share, c.kappa, c.slope) for share, c in curves], kappa)
-    return replace(mean, curve=Curve(kappa, learned, target, slope))
+    sizes: dict[str, Caveat] = {}
+    for caveat in (caveat for _, part in parts for caveat in part.caveats):
+        if caveat.name not in sizes or caveat.size > sizes[caveat.name].size:
+            sizes[caveat.name] = caveat
+    caveats = tuple(sorted(sizes.values(), key=lambda caveat: -caveat.size))
+    return replace(mean, curve=Curve(kappa, learned, target, slope), caveats=caveats)
 
 
 def _batch_size(prepared: _Prepared) -> int:
@@ -258,7 +263,7 @@ def _prepared(
         bulk_variance,
         kappa,
         target,
-        step_indicators(problem, literal),
+        step_indicators(problem, literal) if own else {},
     )
 
 
@@ -305,5 +310,5 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
         residual=float(solution.residual[index]),
         iterations=solution.iterations,
         curve=Curve(kappa, learned, target, slope),
-        caveats=caveats_of(fit_indicators(problem, freedom, prepared.indicators)),
+        caveats=caveats_of(fit_indicators(problem, freedom, prepared.indicators)) if prepared.indicators else (),
     )

@@ -169,8 +169,8 @@ def row_fluctuations(
 
     Notes
     -----
-    All terms of order ``1/d``. Of products of pre-activations of different samples only those are left out that are
-    smaller by ``1/d``.
+    All terms of order ``1/d``. Products of pre-activations of different samples are left out where they are smaller by
+    ``1/d``.
     """
     psi, r = _derivative(activation), samples.residual
     mean = samples.mean

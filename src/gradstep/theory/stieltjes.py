@@ -380,7 +380,8 @@ def _band(equations: Equations, centre: Point, spacing: float, ceiling: float) -
         except NotConverged as error:
             side = error.side if isinstance(error, _Interrupted) else side
             if strides[side] < _FINEST:
-                raise
+                # The sides are told to nobody else.
+                raise (error.__cause__ if isinstance(error, _Interrupted) and error.__cause__ else error) from None
         # A stride over the gap to another band. The other edge is as good as before, and small strides take long.
         strides[side] /= 4
         edges.pop(side, None)

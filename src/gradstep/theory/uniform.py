@@ -289,7 +289,7 @@ def _check_loss(loss: Array, on_shell: Array, label_power: Array) -> None:
     NotConverged
         If the two differ, or exceed the bound, by more than rounding.
     """
-    allowed = _ON_SHELL * np.abs(loss) + _LABEL_ROUNDING * label_power
+    allowed = _ON_SHELL * np.maximum(np.abs(loss), _NOTHING) + _LABEL_ROUNDING * label_power
     apart = np.maximum(np.abs(loss - on_shell), loss - label_power)
     if not (apart <= allowed).all():
         relative = float(np.max(apart / np.maximum(np.abs(loss), _NOTHING)))

@@ -318,7 +318,8 @@ def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:
     """Return the spike of the step."""
     norm = step.gradient_norm
     if problem.output_scale == "1/N" or step.spike == 0:
-        gradient = _Direction(np.array([step.alignment, 0.0]), 1 / norm)
+        # Labels without a linear part leave a population step no gradient.
+        gradient = _Direction(np.array([step.alignment, 0.0]), 1 / norm if norm > 0 else 0.0)
         strength = step.spike**2 * width * problem.readout.second_moment
         return _Spike(strength, gradient, gradient, 1 - step.readout_shrinkage)
     # The spike is all of the mean row, and nothing of the initial weights is left along the readout.

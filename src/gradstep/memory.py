@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class _Info(NamedTuple):
-    """What a `Remembered` function has found and keeps; `held` in bytes."""
+    """Counts of a `Remembered` function: how often it found a result, and how many it keeps, of `held` bytes."""
 
     hits: int
     misses: int

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from gradstep.app.code import code_of
-from gradstep.app.regimes import OUT_OF_RANGE, describe
+from gradstep.app.regimes import describe
 from gradstep.app.settings import Axis, coefficient_in, penalty_in, problem_of
-from gradstep.errors import InvalidInput
+from gradstep.errors import InvalidInput, NotConverged
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.problem import Problem
 from gradstep.theory import Prediction, predict, predict_many
@@ -64,14 +64,14 @@ def _predictions(problems: Sequence[Problem]) -> tuple[list[Prediction | None], 
     """Predict what can be; return with it the first error."""
     try:
         return list(predict_many(problems)), None
-    except (InvalidInput, *OUT_OF_RANGE):
+    except (InvalidInput, NotConverged):
         pass
     found: list[Prediction | None] = []
     failure: Exception | None = None
     for problem in problems:
         try:
             found.append(predict(problem))
-        except (InvalidInput, *OUT_OF_RANGE) as error:
+        except (InvalidInput, NotConverged) as error:
             found.append(None)
             failure = failure or error
     return found, failure

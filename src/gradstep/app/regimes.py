@@ -1,4 +1,4 @@
-"""What the step does to a problem, in words that its numbers bear out.
+"""Words for what the step does to a problem, chosen by the numbers of its prediction.
 
 The keys are those of the colours in `gradstep.papers.drawing`.
 """
@@ -18,10 +18,7 @@ from gradstep.problem import Problem
 from gradstep.theory import Prediction, predict
 from gradstep.theory.tables import LARGE_DIMENSION
 
-__all__ = ["OUT_OF_RANGE", "Regime", "describe"]
-
-#: What the theory raises where it has no answer: linear algebra and arithmetic out of range among it.
-OUT_OF_RANGE = (NotConverged, ArithmeticError, np.linalg.LinAlgError)
+__all__ = ["Regime", "describe"]
 
 #: Samples of the step per dimension that are few: by the noise of their gradient neurons differ from each other.
 _FEW = 2.0
@@ -60,7 +57,7 @@ class Regime:
 
 @dataclass(frozen=True)
 class _Step:
-    """What the step does to the first layer.
+    """Numbers that say what the step does to the first layer.
 
     Parameters
     ----------
@@ -116,7 +113,7 @@ def describe(prediction: Prediction) -> Regime:
 def _known(problem: Problem) -> Prediction | None:
     try:
         return predict(problem)
-    except (InvalidInput, *OUT_OF_RANGE):
+    except (InvalidInput, NotConverged):
         return None
 
 
@@ -129,16 +126,14 @@ def _step_of(prediction: Prediction) -> _Step:
     width = math.inf if problem.is_limit else float(problem.width)  # type: ignore[arg-type]
     common = strength / math.sqrt(width) if math.isfinite(strength) else math.nan
     moved = math.hypot(common, math.sqrt(max(prediction.bulk_variance - 1, 0.0)))
+    teacher, curve = moments(problem.teacher), prediction.curve
+    power = teacher.second_moment - teacher.mean**2
     learned = taught = None
-    if prediction.curve is not None:
-        kappa = prediction.curve.kappa
-        varies, share = _nonlinear(kappa, prediction.curve.learned)
-        taught_varies, taught_share = _nonlinear(kappa, prediction.curve.target)
-        teacher = moments(problem.teacher)
-        power = teacher.second_moment - teacher.mean**2
-        if power > _ROUNDING * teacher.second_moment:
-            learned = share if varies > _NOTHING * power else None
-            taught = taught_share if taught_varies > _NOTHING * power else None
+    if power > _ROUNDING * teacher.second_moment:
+        varies, share = _nonlinear(curve.kappa, curve.learned)
+        learned = share if varies > _NOTHING * power else None
+        varies, share = _nonlinear(curve.kappa, curve.target)
+        taught = share if varies > _NOTHING * power else None
     return _Step(strength, common, moved, abs(prediction.alignment), learned, taught)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import traceback
 import warnings
@@ -15,7 +14,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from gradstep.children import deaf_children, enter_child
-from gradstep.errors import GradstepError, InvalidInput, NotConverged
+from gradstep.errors import GradstepError, InvalidInput, NotConverged, within_range
 
 __all__ = ["Busy", "Ended", "Gone", "TooLong", "Workers"]
 
@@ -248,7 +247,7 @@ class Workers:
             ended = True
             raise
         finally:
-            # What has yielded a value goes on to the next one: there is no answer to wait for.
+            # After each value the process computes the next one: there is no last answer to wait for.
             self._retire(worker, waiting, 0.0 if ended else None)
 
     async def _take(self) -> _Worker:
@@ -312,22 +311,18 @@ def _serve(pipe: Connection, niceness: int) -> None:
 
 def _answers(function: str, arguments: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
     """Yield what a function returns or yields, and what it raises."""
-    from numpy.linalg import LinAlgError
-
     module, _, name = function.partition(":")
     try:
-        result = getattr(import_module(f"gradstep.app.{module}"), name)(*arguments)
-        if isinstance(result, Iterator):
-            for value in result:
-                yield "value", value
-            yield "end", None
-        else:
-            yield "value", result
+        with within_range("these equations"):
+            result = getattr(import_module(f"gradstep.app.{module}"), name)(*arguments)
+            if isinstance(result, Iterator):
+                for value in result:
+                    yield "value", value
+                yield "end", None
+            else:
+                yield "value", result
     except (InvalidInput, NotConverged) as error:
         yield "error", error
-    except (LinAlgError, ArithmeticError) as error:
-        advice = f"Numbers left the range of double precision ({error}): use less extreme settings."
-        yield "error", NotConverged("these equations", math.nan, 1e-10, advice)
     except MemoryError:
         yield "error", InvalidInput("d", "too large", "sizes that fit in memory")
     except Exception as error:

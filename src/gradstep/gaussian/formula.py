@@ -32,7 +32,7 @@ __all__ = ["parse"]
 MAXIMUM_LENGTH = 1000
 MAXIMUM_NODES = 400
 MAXIMUM_DEPTH = 40
-#: Of the derivative: that of a product of many different factors holds all but one of them for each of them.
+#: Most nodes of a derivative. That of a product has one term for each factor, which holds all the other factors.
 MAXIMUM_DERIVATIVE_NODES = 10_000
 
 #: The filters of warnings belong to all threads: two that put back what each has found would leave the wrong one.

@@ -8,7 +8,7 @@ search (`benchmarks/hunt`), and are estimates: a caveat asks for a look at the n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,7 +23,7 @@ from gradstep.theory.tables import sizes_of
 if TYPE_CHECKING:
     from gradstep.theory.prediction import Prediction
 
-__all__ = ["Caveat", "caveats_of", "fit_indicators", "indicators", "step_indicators"]
+__all__ = ["Caveat", "caveats_of", "fit_indicators", "indicators", "largest_caveats", "step_indicators"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Caveat:
 
 
 class _Rule(NamedTuple):
-    """What an indicator ``x`` stands for: a relative deviation of ``factor * x**power``, told under a name."""
+    """The caveat of an indicator ``x``: its name, and its size as ``factor * x**power``."""
 
     name: str
     factor: float
@@ -67,7 +67,7 @@ _RULES: Mapping[str, _Rule] = {
     "own_output": _Rule("initial output of order one", 0.3, 0.5),
     "sizes": _Rule("small sizes", 1.0, 1.0),
 }
-#: What a stretch of the whole row counts for beside one along the teacher.
+#: Weight of a stretch of the whole row, where one along the teacher has weight one.
 _AS_A_WHOLE = 0.2
 #: Least size that is told, and the largest: an estimate beyond it only says that the theory does not hold.
 _LEAST, _MOST = 0.025, 1.0
@@ -92,6 +92,24 @@ def caveats_of(found: Mapping[str, float]) -> tuple[Caveat, ...]:
     sizes = {key: _size(key, value) for key, value in found.items() if not value <= 0}
     told = sorted((key for key, size in sizes.items() if size >= _LEAST), key=lambda key: -sizes[key])
     return tuple(Caveat(_RULES[key].name, sizes[key], _page(_RULES[key].name)) for key in told)
+
+
+def largest_caveats(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
+    """Return the largest caveat of each name, the largest first.
+
+    Parameters
+    ----------
+    caveats : iterable of Caveat
+        Of several solutions of which a prediction is the mean.
+
+    Returns
+    -------
+    tuple of Caveat
+    """
+    largest: dict[str, Caveat] = {}
+    for caveat in sorted(caveats, key=lambda caveat: -caveat.size):
+        largest.setdefault(caveat.name, caveat)
+    return tuple(largest.values())
 
 
 def _size(key: str, value: float) -> float:
@@ -140,8 +158,8 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
           rows, which makes it larger for all but straight functions (:math:`k\le1`);
         * ``few_step_samples``: :math:`t_b^2\,(d/n_{\text{step}})/\sqrt d`, of the bulk's part :math:`t_b` of the
           strength;
-        * ``mixed_bulk``: the product of the shares of the two matrices that the bulk is made of if the activation is
-          not odd, of which the equations know one exactly. It does not fall with the dimension;
+        * ``mixed_bulk``: if the activation is not odd the bulk is made of two matrices, of which the equations know
+          only one exactly. This is the product of their shares, and does not fall with the dimension;
         * ``stretch``: :math:`e|E z\sigma'|(|E r|/5+|E r(u^2-1)|)/\sqrt d`, by how much rows are stretched as a whole,
           which matters less, and along the teacher;
         * ``shared_sign``: share of the features' power that is quadratic, times that of the readout's mean, times the

@@ -7,7 +7,8 @@ spike, those of ``c`` open the direction ``d g0 / d c`` (Cui et al. 2024 leave t
 
 Both follow the readout. A Gaussian readout is as good as known from the projection where the spike is strong, and
 changes nothing but the spike where the step is weak. Where a strong step has hardly a spike (``E[sigma'] = 0``, say) it
-decides the norm and is told by neither: then it has nodes of its own.
+decides the norm and is told by neither: then it has nodes of its own. Between the two a share of the neurons is
+described in either way.
 """
 
 from __future__ import annotations

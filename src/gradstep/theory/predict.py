@@ -16,7 +16,7 @@ from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
-from gradstep.theory.caveats import Caveat, caveats_of, fit_indicators, step_indicators
+from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats, step_indicators
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.own_output import independent_rows, output_constants
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
@@ -207,11 +207,7 @@ def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
     learned = mean_curve([(share, c.kappa, c.learned) for share, c in curves], kappa)
     target = mean_curve([(share, c.kappa, c.target) for share, c in curves], kappa)
     slope = mean_curve([(share, c.kappa, c.slope) for share, c in curves], kappa)
-    sizes: dict[str, Caveat] = {}
-    for caveat in (caveat for _, part in parts for caveat in part.caveats):
-        if caveat.name not in sizes or caveat.size > sizes[caveat.name].size:
-            sizes[caveat.name] = caveat
-    caveats = tuple(sorted(sizes.values(), key=lambda caveat: -caveat.size))
+    caveats = largest_caveats(caveat for _, part in parts for caveat in part.caveats)
     return replace(mean, curve=Curve(kappa, learned, target, slope), caveats=caveats)
 
 

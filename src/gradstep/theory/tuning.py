@@ -52,8 +52,6 @@ _NEAR = 0.01
 #: Slope on a bound beyond which the bound is not the limit that it stands for.
 _STILL_FALLING = 0.01
 _OVER = "one or more of 'ridge', 'eta', 'split', each once"
-#: What a prediction raises where its numbers leave the range of double precision.
-_OUT_OF_RANGE = (NotConverged, ArithmeticError, np.linalg.LinAlgError)
 _UNITS = {"ridge": "ridge", "eta": "eta", "split": "n_step"}
 _AT_BOUND = {
     ("ridge", "lower"): "ridge -> 0: as little as possible",
@@ -324,7 +322,7 @@ class _Search:
         with np.errstate(all="ignore"):  # at the ends of the scan
             try:
                 values = np.array([p.test_error for p in predict_many(problems)])
-            except _OUT_OF_RANGE:
+            except NotConverged:
                 values = np.array([_error(problem) for problem in problems])
         return np.where(np.isfinite(values), values, np.inf)
 
@@ -390,7 +388,7 @@ class _Search:
 def _error(problem: Problem) -> float:
     try:
         return predict(problem).test_error
-    except _OUT_OF_RANGE:
+    except NotConverged:
         return math.inf
 
 

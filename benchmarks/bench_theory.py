@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.published_method_cui2024 import draw_bulk, published_evaluation
 
 import gradstep as gs
+from gradstep.papers.ba2022 import coefficients, small_step
 from gradstep.theory.large_step import LargeStep, large_step
-from gradstep.theory.small_step import small_step_of
 
 # The package's `predict` is the function; its module holds the tables that a cold call must not find.
 predict_module = importlib.import_module("gradstep.theory.predict")
@@ -197,7 +197,7 @@ def limits(rounds: int, dimension: int) -> list[Row]:
     steps = np.linspace(0.5, 4.0, points)
 
     def small() -> object:
-        return small_step_of("tanh", "sin", sample_ratio=small_ratios, width_ratio=1.5, penalty=0.1, step_size=1.0)
+        return small_step(coefficients("tanh", "sin"), psi1=small_ratios, psi2=1.5, lam=0.1, eta=1.0)
 
     bulk = draw_bulk(dimension, 1.0, seed=0)
     check = (0.2, 0.9, 1.6, 2.3, 3.0)

@@ -10,7 +10,6 @@ from gradstep.problem import Problem
 from gradstep.theory.bulk import isotropic
 from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
-from gradstep.theory.random_features import random_features_of
 from gradstep.theory.step import step_statistics
 from gradstep.theory.tables import Tables
 from gradstep.theory.uniform import solve
@@ -19,9 +18,9 @@ from gradstep.theory.uniform import solve
 @pytest.mark.parametrize(("phi", "psi", "lam"), [(0.4, 0.7, 0.03), (1.5, 0.5, 0.2), (0.3, 2.0, 1e-3)])
 def test_traces_are_the_effective_penalty_and_the_resolvent(phi: float, psi: float, lam: float) -> None:
     traces = moniri2024.limiting_traces("tanh", phi=phi, psi=psi, lam=lam)
-    initial = random_features_of("tanh", "sin", sample_ratio=1 / phi, width_ratio=1 / psi, penalty=lam)
-    np.testing.assert_allclose(traces.t * initial.effective_ridge, 1, rtol=1e-10)
-    expected = initial.shift * initial.bulk_resolvent / initial.effective_ridge
+    initial = ba2022.random_features(ba2022.coefficients("tanh", "sin"), psi1=1 / phi, psi2=1 / psi, lam=lam)
+    np.testing.assert_allclose(traces.t * initial.kappa, 1, rtol=1e-10)
+    expected = initial.q * initial.g / initial.kappa
     np.testing.assert_allclose(traces.s2, expected, rtol=1e-10)
     np.testing.assert_allclose(traces.unused, phi / psi - initial.degrees_of_freedom_per_sample, rtol=1e-9)
 
@@ -29,7 +28,9 @@ def test_traces_are_the_effective_penalty_and_the_resolvent(phi: float, psi: flo
 def test_first_gain_of_moniri_is_the_limit_of_the_gain_of_ba() -> None:
     teacher, noise, phi, psi, lam = "H1 + 0.3*H3", 0.2, 0.4, 0.7, 0.03
     first = moniri2024.Lambda(1, "tanh", teacher, phi=phi, psi=psi, lam=lam, sigma_eps=noise, residual="y")
-    limit = ba2022.delta_large_step("tanh", teacher, psi1=1 / phi, psi2=1 / psi, lam=lam, sigma_eps=noise)
+    limit = ba2022.delta_large_step(
+        ba2022.coefficients("tanh", teacher), psi1=1 / phi, psi2=1 / psi, lam=lam, sigma_eps=noise
+    )
     np.testing.assert_allclose(first, limit, rtol=1e-10)
 
 

@@ -7,14 +7,13 @@ import pytest
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import expectation, moments, scalar_function
-from gradstep.papers.ba2022 import network
+from gradstep.papers.ba2022 import coefficients, network, random_features
 from gradstep.papers.moniri2024 import gains, published, resolvent, staircase
 from gradstep.papers.moniri2024.experiments import sharp_spikes
 from gradstep.papers.outcome import judge
 from gradstep.problem import Problem
 from gradstep.simulation import simulate
 from gradstep.theory import predict
-from gradstep.theory.random_features import random_features_of
 from gradstep.theory.step import step_statistics
 
 SIGMA = "sin(1.2*x + 0.6) - 0.27484099773585186"
@@ -57,8 +56,8 @@ def test_traces_solve_the_published_system():
 def test_traces_agree_with_the_equations_of_random_features():
     grid = _wide()
     found = resolvent.limiting_traces("tanh", **grid)
-    expected = random_features_of(
-        "tanh", "tanh", sample_ratio=1 / grid["phi"], width_ratio=1 / grid["psi"], penalty=grid["lam"], noise=0.3
+    expected = random_features(
+        coefficients("tanh", "tanh"), psi1=1 / grid["phi"], psi2=1 / grid["psi"], lam=grid["lam"], sigma_eps=0.3
     )
     per_lambda = grid["psi"] / grid["phi"]  # their derivative is in lam n / N
     for mine, theirs in (

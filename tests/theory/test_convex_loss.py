@@ -14,11 +14,11 @@ import gradstep as gs
 from gradstep.convex import Loss, Penalty, PiecewiseQuadratic, loss
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.labels import labels_of
+from gradstep.papers import ba2022
 from gradstep.simulation.convex_fit import convex_measurement, fit_convex
 from gradstep.simulation.spectra import first_layer
 from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
 from gradstep.theory.large_step import large_step
-from gradstep.theory.random_features import random_features_of
 from gradstep.theory.spiked_features import spike
 
 QUANTITIES = ("test_error", "test_loss", "classification_error", "train_error", "train_loss", "active_fraction")
@@ -99,7 +99,8 @@ def test_square_loss_with_letters_in_the_limit():
 
 def test_square_loss_without_a_step_is_random_features():
     problem = cui(alpha0=0.0)
-    expected = random_features_of("tanh", "sin", sample_ratio=1.6, width_ratio=1.0, penalty=0.1 / 1.6, noise=0.3)
+    values = ba2022.coefficients("tanh", "sin")
+    expected = ba2022.random_features(values, psi1=1.6, psi2=1.0, lam=0.1 / 1.6, sigma_eps=0.3)
     result = convex_prediction(problem)
     assert_allclose(result.test_error, expected.test_error, rtol=1e-9)
     assert_allclose(result.train_error, expected.train_error, rtol=1e-9)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian.functions import scalar_function
+from gradstep.papers.ba2022 import coefficients, random_features
 from gradstep.theory import large_step as module
 from gradstep.theory.bounds import lower_bound
 from gradstep.theory.large_step import LargeStep, large_step, learned_function, solve
-from gradstep.theory.random_features import random_features_of
 from gradstep.theory.spiked_features import Spike, conditional_moments, spike
 
 
@@ -182,13 +182,12 @@ def test_without_a_step_it_is_random_features(activation: str, teacher: str) -> 
     no_step = {"step_size": 0.0, "step_sample_ratio": 2.0}
     result = large_step(activation, teacher, noise=0.3, **no_step, **ratios)
     aspect = ratios["width_ratio"] / ratios["sample_ratio"]
-    expected = random_features_of(
-        activation,
-        teacher,
-        sample_ratio=ratios["sample_ratio"],
-        width_ratio=ratios["width_ratio"],
-        penalty=ratios["penalty"] * aspect,
-        noise=0.3,
+    expected = random_features(
+        coefficients(activation, teacher, centred=False),
+        psi1=ratios["sample_ratio"],
+        psi2=ratios["width_ratio"],
+        lam=ratios["penalty"] * aspect,
+        sigma_eps=0.3,
     )
     np.testing.assert_allclose(result.test_error, expected.test_error, rtol=1e-7)
     np.testing.assert_allclose(result.train_error, expected.train_error, rtol=1e-7, atol=1e-18)

@@ -8,12 +8,11 @@ import pytest
 import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import gaussian_rule
-from gradstep.papers import cui2024
+from gradstep.papers import ba2022, cui2024
 from gradstep.theory import QUANTITIES
 from gradstep.theory.convex_loss import convex_prediction
 from gradstep.theory.large_step import large_step as closed_large_step
 from gradstep.theory.large_step import learned_along_teacher
-from gradstep.theory.small_step import small_step_of
 from gradstep.theory.spiked_features import spike
 
 LARGE = 200_000
@@ -91,9 +90,9 @@ def test_function_along_the_teacher_is_that_of_the_closed_equations(activation, 
 @pytest.mark.parametrize("activation", ["tanh", "-erf(x)", "x**3 - 3*x", "x", "sin(2*x)"])
 def test_small_step_of_the_network_is_the_closed_equations(activation, teacher, eta):
     problem = small_step(activation, teacher).replace(eta=eta)
-    sizes = {"sample_ratio": 2.0, "width_ratio": 1.5, "penalty": 0.01, "step_size": eta}
     # The convention of that paper takes the teacher's mean off.
-    expected = small_step_of(activation, problem.teacher, **sizes)
+    values = ba2022.coefficients(activation, problem.teacher, centred=False)
+    expected = ba2022.small_step(values, psi1=2.0, psi2=1.5, lam=0.01, eta=eta)
     found = gs.predict(problem)
     for name in ("test_error", "train_error", "train_loss", "alignment", "spike_strength"):
         value = float(getattr(expected, name))
@@ -142,8 +141,3 @@ def test_a_prediction_says_which_model_it_is_about():
 def test_closed_forms_of_a_step_refuse_jumps(activation):
     with pytest.raises(InvalidInput, match=r"activation: .*without jumps"):
         spike(activation, "sin", step_size=1.0, step_sample_ratio=2.0)
-    sizes = {"sample_ratio": 2.0, "width_ratio": 1.5, "penalty": 0.1}
-    with pytest.raises(InvalidInput, match=r"activation: .*without jumps"):
-        small_step_of(activation, "sin", **sizes, step_size=[0.0, 1.0])
-    # Without a step there is nothing that a jump would hide.
-    assert np.isfinite(small_step_of(activation, "sin", **sizes, step_size=0.0).test_error)

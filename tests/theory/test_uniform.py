@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
+from gradstep.papers.ba2022 import coefficients, small_step
 from gradstep.papers.cui2024 import summary_statistics
 from gradstep.theory import uniform
-from gradstep.theory.small_step import small_step_of
 from gradstep.theory.uniform import solve
 
 predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is the function
@@ -215,8 +215,8 @@ def test_a_batch_of_huge_problems_keeps_the_digits_of_each():
 @pytest.mark.parametrize(("psi1", "psi2", "lam", "eta"), [(0.5, 2, 1e-3, 0.0), (4, 1, 1e-4, 2.0), (2, 2, 1e-2, 4.0)])
 def test_small_step_limit_is_the_independent_one(activation, psi1, psi2, lam, eta):
     problem = gs.Problem.ba2022(psi1=psi1, psi2=psi2, lam=lam, eta=eta, sigma_eps=0.2, activation=activation)
-    sizes = {"sample_ratio": psi1, "width_ratio": psi2, "penalty": lam, "step_size": eta, "noise": 0.2}
-    limit = small_step_of(problem.activation, problem.teacher, **sizes)
+    values = coefficients(problem.activation, problem.teacher, centred=False)
+    limit = small_step(values, psi1=psi1, psi2=psi2, lam=lam, eta=eta, sigma_eps=0.2)
     for found in (gs.predict(problem), gs.predict(problem, rows="isotropic", bulk="isotropic")):
         for name in ("test_error", "train_error", "train_loss"):
             assert getattr(found, name) == pytest.approx(float(getattr(limit, name)), rel=1e-5)
@@ -232,13 +232,13 @@ def test_a_batch_with_and_without_a_step_is_the_sum_of_its_parts():
 @pytest.mark.parametrize(("psi1", "psi2", "eta"), [(4, 1, 2.0), (5, 2, 4.0), (2, 0.5, 1.0)])
 def test_finite_width_correction_is_the_independent_one(psi1, psi2, eta):
     # Of relative order 1/sqrt(N), while all else that is left out of the limit is of order 1/d.
-    parameters = {"sample_ratio": psi1, "width_ratio": psi2, "penalty": 1e-3, "step_size": eta, "noise": 0.1}
+    parameters = {"psi1": psi1, "psi2": psi2, "lam": 1e-3, "eta": eta, "sigma_eps": 0.1}
     d = 10**9
     problem = gs.Problem.ba2022(
         psi1=psi1, psi2=psi2, lam=1e-3, eta=eta, sigma_eps=0.1, d=d, activation="erf", teacher="erf"
     )
     network = gs.predict(problem)
-    limit, finite = (small_step_of("erf", "erf", **parameters, width=width) for width in (None, psi2 * d))
+    limit, finite = (small_step(coefficients("erf", "erf"), **parameters, N=N) for N in (None, psi2 * d))
     for name in ("test_error", "train_error"):
         expected = float(getattr(finite, name) - getattr(limit, name))
         assert getattr(network, name) - float(getattr(limit, name)) == pytest.approx(expected, rel=0.02)

@@ -8,20 +8,11 @@ from typing import ParamSpec, TypeVar
 
 from gradstep.errors import InvalidInput
 
-__all__ = ["in_ba2022", "in_cui2024"]
+__all__ = ["in_cui2024"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_BA2022 = {
-    "sample_ratio": "psi1",
-    "step_sample_ratio": "psi1",
-    "width_ratio": "psi2",
-    "penalty": "lam",
-    "step_size": "eta",
-    "width": "N",
-    "noise": "sigma_eps",
-}
 _CUI2024 = {
     "step_size": "eta_tilde",
     "step_sample_ratio": "alpha0",
@@ -33,22 +24,6 @@ _CUI2024 = {
     "bulk_variance": "c",
     "alignment": "gamma",
 }
-
-
-def in_ba2022(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function of Ba et al. 2022: errors about a field of the theory name the paper's parameter.
-
-    Parameters
-    ----------
-    function : callable
-        A function whose parameters have the paper's names.
-
-    Returns
-    -------
-    callable
-        The same function; fields for which the paper has no name keep theirs.
-    """
-    return _renaming(function, _BA2022)
 
 
 def in_cui2024(function: Callable[P, R]) -> Callable[P, R]:

@@ -15,6 +15,7 @@ from gradstep.papers.ba2022.gradient import (
     published_first_gradient,
     rank_one,
 )
+from gradstep.papers.ba2022.initialisation import RandomFeatures, random_features
 from gradstep.papers.ba2022.kernels import (
     R_NTK,
     LinearEquivalent,
@@ -28,13 +29,15 @@ from gradstep.papers.ba2022.kernels import (
 from gradstep.papers.ba2022.risk import (
     R_0,
     R_1,
+    SmallStep,
     delta,
     delta_large_sample,
     delta_large_step,
     delta_large_width,
     kernel_lower_bound,
+    small_step,
 )
-from gradstep.papers.ba2022.spike import outlier, theta, threshold
+from gradstep.papers.ba2022.spike import Outlier, outlier, theta, threshold
 from gradstep.papers.ba2022.student import TauStar, constructed_readout, constructed_risk, student_risk, tau_star
 
 __all__ = [
@@ -45,8 +48,11 @@ __all__ = [
     "Coefficients",
     "LinearEquivalent",
     "Norms",
+    "Outlier",
     "R_ker",
     "R_linear",
+    "RandomFeatures",
+    "SmallStep",
     "TauStar",
     "beats_kernels",
     "coefficients",
@@ -66,8 +72,10 @@ __all__ = [
     "outlier",
     "penalty_window",
     "published_first_gradient",
+    "random_features",
     "rank_one",
     "risk_bound",
+    "small_step",
     "smallest_constant",
     "student_risk",
     "tangent_kernel",

@@ -1,35 +1,204 @@
-r"""Prediction risk of ridge regression before and after one step with :math:`\eta=\Theta(1)` (section 4.2)."""
+r"""Prediction risk of ridge regression before and after one step with :math:`\eta=\Theta(1)` (section 4.2).
+
+The step adds a rank-one matrix of operator norm of order one to the first layer. The linear equivalent of the network
+survives it, and only the resolvent of :math:`W_1W_1^\top` along the teacher's direction changes. This gives the gain
+:math:`\delta` of Theorem 5 in closed form, for every sample ratio, width ratio and penalty; the closed form is a
+derivation of this project (documentation, page "Small step"), the paper states :math:`\delta` as (C.19). The readout at
+initialisation is Gaussian, :math:`a_i\sim N(0,1/N)`, and the ridge fit uses samples that the step has not seen.
+
+All functions take the same parameters, numbers or arrays that broadcast:
+
+* ``values``: the `coefficients` of the activation and the teacher;
+* ``eta``: the learning rate of (2.1), not negative;
+* ``lam``: the penalty of (4.1), positive;
+* ``psi1``, ``psi2``: :math:`n/d` and :math:`N/d`, positive;
+* ``sigma_eps``: the standard deviation of the label noise, which no risk includes.
+
+Each raises `InvalidInput` on an argument out of range, and for a step with an activation that has jumps, because the
+step follows the ordinary derivative. Each raises `NotConverged` if the equations are not solved.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction
-from gradstep.papers.ba2022.coefficients import coefficients
-from gradstep.papers.notation import in_ba2022
-from gradstep.theory.small_step import (
-    SmallStep,
-    gain_many_samples,
-    gain_unbounded_step,
-    gain_wide_coefficient,
-    small_step,
-)
+from gradstep.papers.ba2022.coefficients import Coefficients, coefficients
+from gradstep.papers.ba2022.initialisation import RandomFeatures, bulk_resolvent, random_features
+from gradstep.theory.arguments import finite, nonnegative, positive
 
 __all__ = [
     "R_0",
     "R_1",
+    "SmallStep",
     "delta",
     "delta_large_sample",
     "delta_large_step",
     "delta_large_width",
     "kernel_lower_bound",
+    "rotated_neuron",
+    "small_step",
+    "theta_squared",
 ]
 
 Array = NDArray[np.float64]
 
 
-@in_ba2022
+@dataclass(frozen=True)
+class SmallStep:
+    r"""Errors before and after one small step; every field has the broadcast shape of the arguments.
+
+    Attributes
+    ----------
+    initial : RandomFeatures
+        The same ridge regression at initialisation.
+    delta : ndarray
+        :math:`\delta = \mathcal R_0 - \mathcal R_1 \ge 0`.
+    test_error, train_error, train_loss : ndarray
+        After the step, with the conventions of `RandomFeatures`; the first is :math:`\mathcal R_1`.
+    theta_squared : ndarray
+        :math:`\theta^2 = \lim |X^\top y/n|^2`.
+    alignment : ndarray
+        Cosine between the gradient's direction and the teacher's.
+    spike_strength : ndarray
+        Operator norm :math:`\eta|\mu_1|\theta` of the rank-one part of the step.
+    """
+
+    initial: RandomFeatures
+    delta: Array
+    test_error: Array
+    train_error: Array
+    train_loss: Array
+    theta_squared: Array
+    alignment: Array
+    spike_strength: Array
+
+
+def theta_squared(values: Coefficients, psi1: ArrayLike, sigma_eps: ArrayLike = 0.0) -> Array:
+    r"""Squared norm of the gradient's direction, :math:`\theta^2=\mu_1^{*2}+E y^2/\psi_1` (Proposition 2).
+
+    Parameters
+    ----------
+    values : Coefficients
+    psi1 : array_like
+        Samples of the step per input dimension; ``inf`` for the population gradient.
+    sigma_eps : array_like
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    InvalidInput
+        On an argument out of range.
+    """
+    ratio = np.asarray(psi1, dtype=np.float64)
+    if not (ratio > 0).all():
+        raise InvalidInput("psi1", psi1, "> 0, or inf")
+    labels = values.second_moment + np.square(nonnegative("sigma_eps", sigma_eps))
+    return np.asarray(np.square(finite("mu1_star", values.mu1_star)) + labels / ratio)
+
+
+def rotated_neuron(eta: Array, mu1_squared: Array, theta2: Array, N: ArrayLike | None = None) -> Array:
+    r"""Squared norm :math:`\omega+\eta^2\mu_1^2\theta^2` of the neuron that the step moves, along the readout.
+
+    The network's own output in the residual :math:`y - f(x)` shrinks :math:`W_0` along the readout by
+    :math:`1-\eta\mu_1^2/\sqrt N`. Its square is :math:`\omega`, the leading finite-width correction. In the limit
+    (``N`` is None) it is one.
+    """
+    shrunk = np.ones_like(eta) if N is None else (1 - eta * mu1_squared / np.sqrt(positive("N", N))) ** 2
+    return np.asarray(shrunk + eta**2 * mu1_squared * theta2)
+
+
+def _captured(
+    g: Array, g_slope: Array, eta: Array, mu1_squared: Array, mu1_star: Array, neuron: Array
+) -> tuple[Array, Array]:
+    r"""Drop :math:`f(q)` of the resolvent along the teacher, and :math:`f'(q)` (Sherman-Morrison)."""
+    strength = eta**2 * mu1_squared**2 * mu1_star**2
+    denominator = 1 + mu1_squared * g * neuron
+    drop = strength * g**2 / denominator
+    slope = strength * g * g_slope * (1 + denominator) / denominator**2
+    return drop, slope
+
+
+def small_step(
+    values: Coefficients,
+    *,
+    eta: ArrayLike,
+    lam: ArrayLike,
+    psi1: ArrayLike,
+    psi2: ArrayLike,
+    sigma_eps: ArrayLike = 0.0,
+    psi1_step: ArrayLike | None = None,
+    N: ArrayLike | None = None,
+) -> SmallStep:
+    r"""Errors after one step of size :math:`\eta=\Theta(1)`, and the gain over random features (Theorem 5).
+
+    Parameters
+    ----------
+    values, eta, lam, psi1, psi2, sigma_eps
+        See the module.
+    psi1_step : array_like, optional
+        Samples of the step per input dimension, by default those of the ridge fit; ``inf`` is the population gradient.
+    N : array_like, optional
+        Width, for the leading finite-width correction of this project; by default the limit of the theorem.
+
+    Returns
+    -------
+    SmallStep
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        See the module.
+
+    Notes
+    -----
+    With :math:`g`, :math:`q`, :math:`\kappa` at initialisation,
+
+    .. math::
+        f(q) &= \frac{\eta^2\mu_1^4\mu_1^{*2} g^2}{1+\mu_1^2 g(\omega+\eta^2\mu_1^2\theta^2)}, \\
+        \delta &= \frac{d\kappa}{d\lambda}\,\mu_1^{*2}\,[\mu_2^2 f(q) - \kappa q f'(q)],
+
+    where :math:`\omega=1` in the limit and :math:`\omega=(1-\eta\mu_1^2/\sqrt N)^2` at width :math:`N`.
+
+    Examples
+    --------
+    >>> result = small_step(coefficients("tanh", "softplus"), eta=[0, 2, 4], lam=1e-4, psi1=5, psi2=2, sigma_eps=0.25)
+    >>> result.test_error.round(3)
+    array([0.104, 0.1  , 0.094])
+    """
+    eta, mu1, mu2_squared, mu1_star = np.broadcast_arrays(
+        nonnegative("eta", eta), values.mu1, values.mu2_squared, values.mu1_star
+    )
+    if values.jumps and eta.any():
+        raise InvalidInput("sigma", "an activation with jumps", "a function without jumps")
+    initial = random_features(values, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps)
+    theta2 = theta_squared(values, psi1 if psi1_step is None else psi1_step, sigma_eps)
+    g, q, kappa = initial.g, initial.q, initial.kappa
+    neuron = rotated_neuron(eta, mu1**2, theta2, N)
+    drop, drop_slope = _captured(g, initial.g_slope, eta, mu1**2, mu1_star, neuron)
+    gain = initial.kappa_slope * mu1_star**2 * (mu2_squared * drop - kappa * q * drop_slope)
+    kept = np.asarray(lam) / kappa
+    gain, theta2, eta, mu1, mu1_star = np.broadcast_arrays(gain, theta2, eta, mu1, mu1_star)
+    theta = np.sqrt(theta2)
+    return SmallStep(
+        initial=initial,
+        delta=gain,
+        test_error=initial.test_error - gain,
+        train_error=initial.train_error - kept**2 * gain,
+        train_loss=initial.train_loss - kept * mu1_star**2 * q * drop,
+        theta_squared=theta2,
+        alignment=mu1_star / np.where(theta > 0, theta, 1.0),
+        spike_strength=eta * np.abs(mu1) * theta,
+    )
+
+
 def R_0(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -46,12 +215,8 @@ def R_0(
     ----------
     sigma, sigma_star : str or ScalarFunction
         Activation and teacher.
-    lam : array_like
-        :math:`\lambda` of (4.1).
-    psi1, psi2 : array_like
-        :math:`n/d` and :math:`N/d`.
-    sigma_eps : array_like
-        Standard deviation of the label noise; the risk does not include it.
+    lam, psi1, psi2, sigma_eps
+        See the module.
     centred : bool
         See :func:`~gradstep.papers.ba2022.coefficients`.
 
@@ -61,15 +226,13 @@ def R_0(
 
     Raises
     ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
-    NotConverged
-        If the equations are not solved.
+    InvalidInput, NotConverged
+        See the module.
     """
-    return _step(sigma, sigma_star, 0.0, lam, psi1, psi2, sigma_eps, None, centred).initial.test_error
+    values = coefficients(sigma, sigma_star, centred=centred)
+    return random_features(values, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps).test_error
 
 
-@in_ba2022
 def R_1(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -86,12 +249,10 @@ def R_1(
 
     Parameters
     ----------
-    sigma, sigma_star, lam, psi1, psi2, sigma_eps, centred
+    sigma, sigma_star, centred
         As in :func:`R_0`.
-    eta : array_like
-        Learning rate of (2.1), of order one.
-    N : array_like, optional
-        Width, for the leading finite-width correction of this project; by default the limit of the theorem.
+    eta, lam, psi1, psi2, sigma_eps, N
+        As in :func:`small_step`.
 
     Returns
     -------
@@ -99,15 +260,13 @@ def R_1(
 
     Raises
     ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
-    NotConverged
-        If the equations are not solved.
+    InvalidInput, NotConverged
+        See the module.
     """
-    return _step(sigma, sigma_star, eta, lam, psi1, psi2, sigma_eps, N, centred).test_error
+    values = coefficients(sigma, sigma_star, centred=centred)
+    return small_step(values, eta=eta, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps, N=N).test_error
 
 
-@in_ba2022
 def delta(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -133,35 +292,28 @@ def delta(
 
     Raises
     ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
-    NotConverged
-        If the equations are not solved.
+    InvalidInput, NotConverged
+        See the module.
 
     Notes
     -----
     The theorem names :math:`\mu_1^*,\mu_1,\mu_2` as the parameters of (C.19). :math:`\delta` also depends on
     :math:`\mu_2^{*2}+\sigma_\epsilon^2` at finite :math:`\psi_1`, through the norm of the gradient.
     """
-    return _step(sigma, sigma_star, eta, lam, psi1, psi2, sigma_eps, N, centred).gain
+    values = coefficients(sigma, sigma_star, centred=centred)
+    return small_step(values, eta=eta, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps, N=N).delta
 
 
-@in_ba2022
-def delta_large_sample(
-    sigma: str | ScalarFunction,
-    sigma_star: str | ScalarFunction,
-    *,
-    eta: ArrayLike,
-    lam: ArrayLike,
-    psi2: ArrayLike,
-    centred: bool = True,
-) -> Array:
-    r"""Limit of :math:`\delta` as :math:`\psi_1\to\infty`, increasing in :math:`\eta` (large sample regime).
+def delta_large_sample(values: Coefficients, *, eta: ArrayLike, lam: ArrayLike, psi2: ArrayLike) -> Array:
+    r"""Limit of :math:`\delta` as :math:`\psi_1\to\infty`, in the step and in the fit, at fixed penalty.
+
+    The effective ridge becomes the penalty and the gradient the teacher's direction, so that the noise drops out.
+    Increasing in :math:`\eta` (large sample regime, after Theorem 5).
 
     Parameters
     ----------
-    sigma, sigma_star, eta, lam, psi2, centred
-        As in :func:`R_1`. The noise drops out.
+    values, eta, lam, psi2
+        See the module.
 
     Returns
     -------
@@ -169,36 +321,28 @@ def delta_large_sample(
 
     Raises
     ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
+    InvalidInput, NotConverged
+        See the module.
     """
-    values = coefficients(sigma, sigma_star, centred=centred)
-    return gain_many_samples(
-        width_ratio=psi2,
-        penalty=lam,
-        step_size=eta,
-        activation_linear=values.mu1,
-        activation_nonlinear=values.mu2_squared,
-        teacher_linear=values.mu1_star,
-    )
+    psi2, lam, eta = positive("psi2", psi2), positive("lam", lam), finite("eta", eta)
+    mu1_squared, mu1_star = np.square(values.mu1), values.mu1_star
+    q = lam + values.mu2_squared
+    g, g_slope = bulk_resolvent(q, mu1_squared, psi2)
+    neuron = rotated_neuron(eta, mu1_squared, mu1_star**2)
+    drop, drop_slope = _captured(g, g_slope, eta, mu1_squared, mu1_star, neuron)
+    return np.asarray(mu1_star**2 * (values.mu2_squared * drop - lam * q * drop_slope))
 
 
-@in_ba2022
-def delta_large_width(
-    sigma: str | ScalarFunction,
-    sigma_star: str | ScalarFunction,
-    *,
-    eta: ArrayLike,
-    psi1: ArrayLike,
-    psi2: ArrayLike,
-    centred: bool = True,
-) -> Array:
-    r"""Leading order of :math:`\delta\to0` as :math:`\psi_2\to\infty` (large width regime), of order :math:`1/\psi_2`.
+def delta_large_width(values: Coefficients, *, eta: ArrayLike, psi1: ArrayLike, psi2: ArrayLike) -> Array:
+    r"""Leading order of :math:`\delta\to0` as :math:`\psi_2\to\infty`, of order :math:`1/\psi_2`.
+
+    At fixed :math:`\lambda` a wide network is ridgeless, so that the penalty and the noise drop out (large width
+    regime, after Theorem 5).
 
     Parameters
     ----------
-    sigma, sigma_star, eta, psi1, psi2, centred
-        As in :func:`R_1`. The penalty and the noise drop out.
+    values, eta, psi1, psi2
+        See the module; ``mu2_squared`` is positive.
 
     Returns
     -------
@@ -206,37 +350,38 @@ def delta_large_width(
 
     Raises
     ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
+    InvalidInput, NotConverged
+        See the module.
     """
-    values = coefficients(sigma, sigma_star, centred=centred)
-    coefficient = gain_wide_coefficient(
-        sample_ratio=psi1,
-        step_size=eta,
-        activation_linear=values.mu1,
-        activation_nonlinear=values.mu2_squared,
-        teacher_linear=values.mu1_star,
-    )
-    return np.asarray(coefficient / np.asarray(psi2))
+    psi1, eta = positive("psi1", psi1), finite("eta", eta)
+    mu1_squared, mu2_squared = np.square(values.mu1), positive("mu2_squared", values.mu2_squared)
+    # kappa ~ psi2 k with psi1 = mu2^2/k + mu1^2/(k + mu1^2): the positive root of a quadratic in k.
+    half = (psi1 * mu1_squared - mu1_squared - mu2_squared) / (2 * psi1)
+    root = np.sqrt(half**2 + mu1_squared * mu2_squared / psi1)
+    k = np.where(half > 0, mu1_squared * mu2_squared / psi1 / (root + np.abs(half)), root + np.abs(half))
+    slope = (psi1 / k) / (mu2_squared / k**2 + mu1_squared / (k + mu1_squared) ** 2)
+    strength = eta**2 * mu1_squared**2 * values.mu1_star**4
+    return np.asarray(2 * strength * slope * k**2 / (k + mu1_squared) ** 3 / positive("psi2", psi2))
 
 
-@in_ba2022
 def delta_large_step(
-    sigma: str | ScalarFunction,
-    sigma_star: str | ScalarFunction,
+    values: Coefficients,
     *,
     lam: ArrayLike,
     psi1: ArrayLike,
     psi2: ArrayLike,
     sigma_eps: ArrayLike = 0.0,
-    centred: bool = True,
+    psi1_step: ArrayLike | None = None,
 ) -> Array:
     r"""Limit of :math:`\delta` as :math:`\eta\to\infty` after the proportional limit: its supremum over the step.
 
+    The gradient's direction is then fitted at no cost. It is also the test error's gain for
+    :math:`\eta=N^\alpha`, :math:`0<\alpha<1/4` (Moniri et al. 2024), a step that is large and learns no nonlinearity.
+
     Parameters
     ----------
-    sigma, sigma_star, lam, psi1, psi2, sigma_eps, centred
-        As in :func:`R_1`.
+    values, lam, psi1, psi2, sigma_eps, psi1_step
+        As in :func:`small_step`.
 
     Returns
     -------
@@ -244,49 +389,13 @@ def delta_large_step(
 
     Raises
     ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
+    InvalidInput, NotConverged
+        See the module.
     """
-    return gain_unbounded_step(**_law(sigma, sigma_star, lam, psi1, psi2, sigma_eps, centred))
-
-
-def _step(
-    sigma: str | ScalarFunction,
-    sigma_star: str | ScalarFunction,
-    eta: ArrayLike,
-    lam: ArrayLike,
-    psi1: ArrayLike,
-    psi2: ArrayLike,
-    sigma_eps: ArrayLike,
-    N: ArrayLike | None,
-    centred: bool,
-) -> SmallStep:
-    law = _law(sigma, sigma_star, lam, psi1, psi2, sigma_eps, centred)
-    return small_step(**law, step_size=eta, width=N)
-
-
-def _law(
-    sigma: str | ScalarFunction,
-    sigma_star: str | ScalarFunction,
-    lam: ArrayLike,
-    psi1: ArrayLike,
-    psi2: ArrayLike,
-    sigma_eps: ArrayLike,
-    centred: bool,
-) -> dict[str, ArrayLike]:
-    """Return the arguments of the theory's functions by the theory's names."""
-    values = coefficients(sigma, sigma_star, centred=centred)
-    return {
-        "sample_ratio": psi1,
-        "width_ratio": psi2,
-        "penalty": lam,
-        "activation_linear": values.mu1,
-        "activation_nonlinear": values.mu2_squared,
-        "teacher_linear": values.mu1_star,
-        "teacher_unlearned": values.unlearned,
-        "teacher_second_moment": values.second_moment,
-        "noise": sigma_eps,
-    }
+    initial = random_features(values, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps)
+    theta2 = theta_squared(values, psi1 if psi1_step is None else psi1_step, sigma_eps)
+    bias = values.mu2_squared * initial.g - initial.kappa * initial.q * initial.g_slope
+    return np.asarray(initial.kappa_slope * values.mu1_star**4 / theta2 * bias)
 
 
 def kernel_lower_bound(sigma_star: str | ScalarFunction) -> float:
@@ -303,6 +412,6 @@ def kernel_lower_bound(sigma_star: str | ScalarFunction) -> float:
     Raises
     ------
     InvalidInput
-        On an argument out of range, or a function that is unknown.
+        If the function is unknown.
     """
-    return coefficients(sigma_star, sigma_star).mu2_star_squared
+    return float(coefficients(sigma_star, sigma_star).mu2_star_squared)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.papers.ba2022 import network
+from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import (
     R_0,
     delta,
@@ -121,7 +122,7 @@ NOTES = (
 def _step_panel(base: Mapping[str, Any], d: int, own: Sequence[Comparison]) -> Panel:
     etas = np.linspace(0, 1.15 * max(float(c.place) for c in own), 60)
     rates = {k: base[k] for k in ("lam", "psi1", "psi2", "sigma_eps")}
-    supremum = float(delta_large_step(base["activation"], base["teacher"], **rates))
+    supremum = float(delta_large_step(coefficients(base["activation"], base["teacher"]), **rates))
     x, label = etas.tolist(), f"n/d = {base['psi1']:g}"
     lines = [
         Line(x, _theory(base, etas, base["psi2"] * d).tolist(), label, "small"),
@@ -136,11 +137,11 @@ def _sample_panel(
     settings: Mapping[str, Any], d: int, found: Mapping[tuple[str, float], Sequence[Comparison]]
 ) -> Panel:
     base, grid = settings["base"], np.geomspace(0.4, 200, 80)
-    limits = {k: base[k] for k in ("lam", "psi2")}
+    values = coefficients(base["activation"], base["teacher"])
     lines, points = [], []
     for eta in map(float, settings["etas"]):
         label, x = f"eta = {eta:g}", grid.tolist()
-        limit = float(delta_large_sample(base["activation"], base["teacher"], eta=eta, **limits))
+        limit = float(delta_large_sample(values, eta=eta, lam=base["lam"], psi2=base["psi2"]))
         lines.append(Line(x, _theory(base, eta, base["psi2"] * d, psi1=grid).tolist(), label, "small"))
         lines.append(Line(x, _theory(base, eta, psi1=grid).tolist(), "", "small", "dashed"))
         lines.append(Line([30.0, x[-1]], [limit, limit], "", "small", "dotted"))
@@ -150,11 +151,11 @@ def _sample_panel(
 
 def _width_panel(settings: Mapping[str, Any], d: int, found: Mapping[tuple[str, float], Sequence[Comparison]]) -> Panel:
     base, grid = settings["base"], np.geomspace(0.3, 3000, 100)
-    far = grid[grid > 30]
+    far, values = grid[grid > 30], coefficients(base["activation"], base["teacher"])
     lines, points = [], []
     for eta in map(float, settings["etas"]):
         label, x = f"eta = {eta:g}", grid.tolist()
-        tail = delta_large_width(base["activation"], base["teacher"], eta=eta, psi1=base["psi1"], psi2=far)
+        tail = delta_large_width(values, eta=eta, psi1=base["psi1"], psi2=far)
         lines.append(Line(x, _theory(base, eta, grid * d, psi2=grid).tolist(), label, "small"))
         lines.append(Line(x, _theory(base, eta, psi2=grid).tolist(), "", "small", "dashed"))
         lines.append(Line(far.tolist(), tail.tolist(), "", "small", "dotted"))
@@ -164,6 +165,7 @@ def _width_panel(settings: Mapping[str, Any], d: int, found: Mapping[tuple[str, 
 
 def _checks(base: Mapping[str, Any]) -> tuple[Check, ...]:
     sigma, sigma_star = base["activation"], base["teacher"]
+    values = coefficients(sigma, sigma_star)
     eta = np.geomspace(0.05, 50, 24)
     psi1, psi2, lam = (
         g[..., None]
@@ -174,9 +176,9 @@ def _checks(base: Mapping[str, Any]) -> tuple[Check, ...]:
     room = R_0(sigma, sigma_star, **rates) - kernel_lower_bound(sigma_star)
     growth = float((np.diff(table, axis=-1) / table[..., 1:]).min())
     many = float(delta(sigma, sigma_star, eta=2.0, psi1=1e7, psi2=base["psi2"], lam=base["lam"]))
-    many /= float(delta_large_sample(sigma, sigma_star, eta=2.0, psi2=base["psi2"], lam=base["lam"]))
+    many /= float(delta_large_sample(values, eta=2.0, psi2=base["psi2"], lam=base["lam"]))
     wide = float(delta(sigma, sigma_star, eta=2.0, psi1=base["psi1"], psi2=1e6, lam=base["lam"]))
-    wide /= float(delta_large_width(sigma, sigma_star, eta=2.0, psi1=base["psi1"], psi2=1e6))
+    wide /= float(delta_large_width(values, eta=2.0, psi1=base["psi1"], psi2=1e6))
     return (
         Check(
             "smallest delta on a grid of learning rates, ratios and penalties, above",

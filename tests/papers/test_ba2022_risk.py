@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,50 +11,55 @@ from hypothesis import strategies as st
 
 from gradstep.errors import InvalidInput
 from gradstep.papers import ba2022
-from gradstep.theory.small_step import (
-    gain_many_samples,
-    gain_unbounded_step,
-    gain_wide_coefficient,
-    gradient_norm_squared,
+from gradstep.papers.ba2022 import (
+    Coefficients,
+    coefficients,
+    delta_large_sample,
+    delta_large_step,
+    delta_large_width,
     small_step,
-    small_step_of,
-    spike_spectrum,
 )
+from gradstep.papers.ba2022.spike import spiked_law
 
 POINTS = 400
 
 
-def random_settings(seed: int, points: int = POINTS, penalty: tuple[float, float] = (-10, 10)) -> dict[str, np.ndarray]:
+def of(given_: dict[str, Any] | None = None, **others: Any) -> dict[str, Any]:
+    """Return arguments with the coefficients together; neither function has a mean."""
+    every = {**(given_ or {}), **others}
+    moments_ = {name: np.asarray(every.pop(name)) for name in ("mu1", "mu2_squared", "mu1_star", "mu2_star_squared")}
+    return {"values": Coefficients(mu0=np.zeros(()), mu0_star=np.zeros(()), **moments_), **every}
+
+
+def random_settings(seed: int, points: int = POINTS, lam: tuple[float, float] = (-10, 10)) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(seed)
 
     def logarithmic(low: float, high: float) -> np.ndarray:
         return 10 ** generator.uniform(low, high, points)
 
     return {
-        "sample_ratio": logarithmic(-2, 2),
-        "width_ratio": logarithmic(-2, 2),
-        "penalty": logarithmic(*penalty),
-        "step_size": logarithmic(-2, 2),
-        "activation_linear": logarithmic(-1, 0.5),
-        "activation_nonlinear": logarithmic(-3, 0.5),
-        "teacher_linear": logarithmic(-1, 0.5) * generator.choice([-1, 1], points),
-        "teacher_unlearned": logarithmic(-3, 0.5),
-        "noise": logarithmic(-2, 0.5),
-        "step_sample_ratio": logarithmic(-1, 3),
+        "psi1": logarithmic(-2, 2),
+        "psi2": logarithmic(-2, 2),
+        "lam": logarithmic(*lam),
+        "eta": logarithmic(-2, 2),
+        "mu1": logarithmic(-1, 0.5),
+        "mu2_squared": logarithmic(-3, 0.5),
+        "mu1_star": logarithmic(-1, 0.5) * generator.choice([-1, 1], points),
+        "mu2_star_squared": logarithmic(-3, 0.5),
+        "sigma_eps": logarithmic(-2, 0.5),
+        "psi1_step": logarithmic(-1, 3),
     }
 
 
 def gain_from_traces(given_: dict[str, np.ndarray]) -> np.ndarray:
     """The gain through m1 and m2 alone: the derivative of the drop in the training objective."""
-    initial = small_step(**given_).initial
+    initial = small_step(**of(given_)).initial
     m1, m2, slope1, slope2 = initial.m1, initial.m2, initial.m1_slope, initial.m2_slope
-    a, b, teacher, eta = (
-        given_[name] for name in ("activation_linear", "activation_nonlinear", "teacher_linear", "step_size")
-    )
-    labels = teacher**2 + given_["teacher_unlearned"] + given_["noise"] ** 2
-    theta_squared = teacher**2 + labels / given_["step_sample_ratio"]
+    a, b, teacher, eta = (given_[name] for name in ("mu1", "mu2_squared", "mu1_star", "eta"))
+    labels = teacher**2 + given_["mu2_star_squared"] + given_["sigma_eps"] ** 2
+    theta_squared = teacher**2 + labels / given_["psi1_step"]
     moved = a**2 + eta**2 * a**4 * theta_squared
-    denominator = given_["width_ratio"] / given_["sample_ratio"] + b * m1 + moved * m2
+    denominator = given_["psi2"] / given_["psi1"] + b * m1 + moved * m2
     denominator_slope = b * slope1 + moved * slope2
     numerator = 2 * m2 * slope2 * denominator - m2**2 * denominator_slope
     return np.asarray(-(teacher**4) * a**4 * eta**2 / m1**2 * numerator / denominator**2)
@@ -60,23 +67,23 @@ def gain_from_traces(given_: dict[str, np.ndarray]) -> np.ndarray:
 
 def test_closed_form_equals_the_derivative_of_the_traces() -> None:
     given_ = random_settings(1)
-    np.testing.assert_allclose(small_step(**given_).gain, gain_from_traces(given_), rtol=1e-9)
+    np.testing.assert_allclose(small_step(**of(given_)).delta, gain_from_traces(given_), rtol=1e-9)
 
 
 def test_generalised_cross_validation_holds_after_the_step() -> None:
     given_ = random_settings(2)
-    result = small_step(**given_)
-    kept = given_["penalty"] / result.initial.effective_ridge
+    result = small_step(**of(given_))
+    kept = given_["lam"] / result.initial.kappa
     np.testing.assert_allclose(
-        result.train_error, kept**2 * (result.test_error + given_["noise"] ** 2), rtol=1e-8, atol=1e-30
+        result.train_error, kept**2 * (result.test_error + given_["sigma_eps"] ** 2), rtol=1e-8, atol=1e-30
     )
 
 
 def test_loss_satisfies_the_envelope_theorem() -> None:
-    given_ = random_settings(3, penalty=(-3, 3))
+    given_ = random_settings(3, lam=(-3, 3))
     step = 1e-5
-    centre = small_step(**given_)
-    up, down = (small_step(**given_ | {"penalty": given_["penalty"] * (1 + sign * step)}) for sign in (1, -1))
+    centre = small_step(**of(given_))
+    up, down = (small_step(**of(given_ | {"lam": given_["lam"] * (1 + sign * step)})) for sign in (1, -1))
     np.testing.assert_allclose(
         (up.train_loss - down.train_loss) / (2 * step),
         centre.train_loss - centre.train_error,
@@ -109,37 +116,37 @@ def test_a_step_helps_more_when_larger_but_never_beats_the_linear_floor(
     noise: float,
 ) -> None:
     result = small_step(
-        sample_ratio=10**samples,
-        width_ratio=10**width,
-        penalty=10**penalty,
-        step_size=[eta, eta * (1 + growth) + growth],
-        activation_linear=0.7,
-        activation_nonlinear=nonlinear,
-        teacher_linear=linear,
-        teacher_unlearned=unlearned,
-        noise=noise,
+        **of(
+            psi1=10**samples,
+            psi2=10**width,
+            lam=10**penalty,
+            eta=[eta, eta * (1 + growth) + growth],
+            mu1=0.7,
+            mu2_squared=nonlinear,
+            mu1_star=linear,
+            mu2_star_squared=unlearned,
+            sigma_eps=noise,
+        )
     )
-    assert result.gain[0] >= 0
-    assert result.gain[1] > result.gain[0]
+    assert result.delta[0] >= 0
+    assert result.delta[1] > result.delta[0]
     assert (result.test_error >= unlearned).all()
 
 
-@pytest.mark.parametrize("absent", ["step_size", "activation_linear", "teacher_linear"])
+@pytest.mark.parametrize("absent", ["eta", "mu1", "mu1_star"])
 def test_no_gain_without_a_spike(absent: str) -> None:
-    result = small_step(**random_settings(4) | {absent: np.zeros(POINTS)})
-    assert (result.gain == 0).all()
+    result = small_step(**of(random_settings(4) | {absent: np.zeros(POINTS)}))
+    assert (result.delta == 0).all()
     np.testing.assert_array_equal(result.test_error, result.initial.test_error)
 
 
 def test_limit_of_many_samples() -> None:
-    given_ = random_settings(5, 100, penalty=(-2, 2)) | {"noise": np.full(100, 0.3)}
-    del given_["step_sample_ratio"], given_["sample_ratio"]
-    limit = gain_many_samples(
-        **{key: value for key, value in given_.items() if key not in ("noise", "teacher_unlearned")}
-    )
+    given_ = random_settings(5, 100, lam=(-2, 2)) | {"sigma_eps": np.full(100, 0.3)}
+    del given_["psi1_step"], given_["psi1"]
+    limit = delta_large_sample(**of({key: value for key, value in given_.items() if key != "sigma_eps"}))
     errors = []
     for ratio in (1e6, 1e8):
-        gain = small_step(sample_ratio=ratio, **given_).gain
+        gain = small_step(**of(given_, psi1=ratio)).delta
         errors.append(np.abs(gain / limit - 1).max())
     assert errors[1] < 1e-4
     # The distance to the limit is of order d/n.
@@ -147,45 +154,45 @@ def test_limit_of_many_samples() -> None:
 
 
 def test_limit_of_a_wide_network() -> None:
-    given_ = random_settings(6, 100, penalty=(-2, 2)) | {"sample_ratio": np.geomspace(0.1, 10, 100)}
-    del given_["step_sample_ratio"], given_["width_ratio"]
-    names = ("sample_ratio", "step_size", "activation_linear", "activation_nonlinear", "teacher_linear")
-    coefficient = gain_wide_coefficient(**{name: given_[name] for name in names})
-    errors = [np.abs(small_step(width_ratio=width, **given_).gain * width / coefficient - 1) for width in (1e8, 1e10)]
+    given_ = random_settings(6, 100, lam=(-2, 2)) | {"psi1": np.geomspace(0.1, 10, 100)}
+    del given_["psi1_step"], given_["psi2"]
+    tail = {key: value for key, value in given_.items() if key not in ("sigma_eps", "lam")}
+    coefficient = delta_large_width(**of(tail, psi2=1.0))
+    errors = [np.abs(small_step(**of(given_, psi2=width)).delta * width / coefficient - 1) for width in (1e8, 1e10)]
     assert errors[1].max() < 1e-3
     assert np.median(errors[1]) < 0.05 * np.median(errors[0])
 
 
 def test_limit_of_an_unbounded_step() -> None:
-    given_ = random_settings(7, penalty=(-10, 3))
-    limit = gain_unbounded_step(**{key: value for key, value in given_.items() if key != "step_size"})
-    gain = small_step(**given_ | {"step_size": np.full(POINTS, 1e9)}).gain
+    given_ = random_settings(7, lam=(-10, 3))
+    limit = delta_large_step(**of({key: value for key, value in given_.items() if key != "eta"}))
+    gain = small_step(**of(given_ | {"eta": np.full(POINTS, 1e9)})).delta
     np.testing.assert_allclose(gain, limit, rtol=1e-9)
 
 
 def test_training_loss_of_an_unbounded_step_agrees_with_moniri() -> None:
     r"""Moniri et al. 2024, one spike: the loss drops by :math:`(\psi/\phi)\lambda c_*^4 m_2/\theta^2`."""
-    given_ = random_settings(8, penalty=(-6, 3)) | {"step_size": np.full(POINTS, 1e9)}
-    result = small_step(**given_)
-    theta_squared = result.gradient_norm_squared
-    zeta = given_["penalty"] * given_["sample_ratio"] / given_["width_ratio"]
-    expected = zeta * given_["teacher_linear"] ** 4 * result.initial.m2 / theta_squared
+    given_ = random_settings(8, lam=(-6, 3)) | {"eta": np.full(POINTS, 1e9)}
+    result = small_step(**of(given_))
+    theta2 = result.theta_squared
+    zeta = given_["lam"] * given_["psi1"] / given_["psi2"]
+    expected = zeta * given_["mu1_star"] ** 4 * result.initial.m2 / theta2
     np.testing.assert_allclose(result.initial.train_loss - result.train_loss, expected, rtol=1e-5, atol=1e-9)
 
 
 def test_width_correction_vanishes_and_increases_the_gain() -> None:
-    given_ = random_settings(9) | {"step_size": np.full(POINTS, 0.5), "activation_linear": np.full(POINTS, 0.6)}
-    limit = small_step(**given_).gain
-    np.testing.assert_allclose(small_step(**given_, width=1e16).gain, limit, rtol=1e-6)
-    assert (small_step(**given_, width=100).gain > limit).all()
+    given_ = random_settings(9) | {"eta": np.full(POINTS, 0.5), "mu1": np.full(POINTS, 0.6)}
+    limit = small_step(**of(given_)).delta
+    np.testing.assert_allclose(small_step(**of(given_, N=1e16)).delta, limit, rtol=1e-6)
+    assert (small_step(**of(given_, N=100)).delta > limit).all()
 
 
 def test_a_population_gradient_points_at_the_teacher() -> None:
-    result = small_step_of(
-        "tanh", "softplus", sample_ratio=2, width_ratio=1, penalty=0.1, step_size=1, noise=1, step_sample_ratio=np.inf
+    result = small_step(
+        coefficients("tanh", "softplus", centred=False), psi1=2, psi2=1, lam=0.1, eta=1, sigma_eps=1, psi1_step=np.inf
     )
     assert float(result.alignment) == pytest.approx(1)
-    assert float(result.gradient_norm_squared) == pytest.approx(0.25)
+    assert float(result.theta_squared) == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize("uncentred", [False, True])
@@ -226,18 +233,20 @@ def test_gain_of_drawn_spiked_equivalents() -> None:
             risks.append(rest @ rest + mu2**2 * fit @ fit)
         measured.append(risks[0] - risks[1])
     result = small_step(
-        sample_ratio=psi1,
-        width_ratio=psi2,
-        penalty=penalty,
-        step_size=eta,
-        activation_linear=mu1,
-        activation_nonlinear=mu2**2,
-        teacher_linear=linear,
-        teacher_unlearned=unlearned,
-        noise=noise,
+        **of(
+            psi1=psi1,
+            psi2=psi2,
+            lam=penalty,
+            eta=eta,
+            mu1=mu1,
+            mu2_squared=mu2**2,
+            mu1_star=linear,
+            mu2_star_squared=unlearned,
+            sigma_eps=noise,
+        )
     )
     error = np.std(measured, ddof=1) / np.sqrt(len(measured))
-    assert abs(np.mean(measured) - float(result.gain)) / error < 4
+    assert abs(np.mean(measured) - float(result.delta)) / error < 4
 
 
 @pytest.mark.parametrize("psi2", [0.5, 2.0])
@@ -246,12 +255,12 @@ def test_outlier_of_a_drawn_spiked_matrix(psi2: float, strength: float) -> None:
     d, theta, linear = 600, 0.7, 0.6
     width = round(psi2 * d)
     threshold = psi2**0.25 / theta
-    predicted = spike_spectrum(
-        width_ratio=psi2,
-        step_size=strength * threshold,
-        activation_linear=1.0,
-        teacher_linear=linear,
-        gradient_norm_squared=theta**2,
+    predicted = spiked_law(
+        psi2=psi2,
+        eta=strength * threshold,
+        mu1=1.0,
+        mu1_star=linear,
+        theta2=theta**2,
     )
     assert float(predicted.threshold) == pytest.approx(threshold)
     generator = np.random.default_rng(13)
@@ -277,12 +286,12 @@ def test_outlier_of_a_drawn_spiked_matrix(psi2: float, strength: float) -> None:
 
 
 def test_no_outlier_below_the_threshold() -> None:
-    spectrum = spike_spectrum(
-        width_ratio=2.0,
-        step_size=[0.0, 2.5, 2.54],
-        activation_linear=1.0,
-        teacher_linear=0.5,
-        gradient_norm_squared=(2**0.25 / 2.533) ** 2,
+    spectrum = spiked_law(
+        psi2=2.0,
+        eta=[0.0, 2.5, 2.54],
+        mu1=1.0,
+        mu1_star=0.5,
+        theta2=(2**0.25 / 2.533) ** 2,
     )
     np.testing.assert_allclose(spectrum.singular_value[:2], 1 + np.sqrt(2))
     np.testing.assert_array_equal(spectrum.gradient_overlap[:2], 0)
@@ -369,12 +378,23 @@ def test_measured_gains_need_the_width_correction() -> None:
 
 
 def test_unusable_arguments_are_named() -> None:
-    with pytest.raises(InvalidInput, match="step_size"):
-        small_step(**random_settings(1, 1) | {"step_size": np.array([-1.0])})
-    with pytest.raises(InvalidInput, match="step_sample_ratio"):
-        gradient_norm_squared(1.0, 1.0, 0.0)
-    with pytest.raises(InvalidInput, match="width"):
-        small_step(**random_settings(1, 1), width=0)
-    for field, value in (("teacher_linear", np.nan), ("activation_nonlinear", -1.0), ("teacher_second_moment", -1.0)):
+    given_ = random_settings(1, 1)
+    with pytest.raises(InvalidInput, match="eta"):
+        small_step(**of(given_, eta=-1.0))
+    for psi1 in (0.0, np.nan):
+        with pytest.raises(InvalidInput, match="psi1"):
+            small_step(**of(given_, psi1_step=psi1))
+    with pytest.raises(InvalidInput, match="N"):
+        small_step(**of(given_, N=0))
+    for field, value in (("mu1_star", np.nan), ("mu2_squared", -1.0), ("mu2_star_squared", -1.0)):
         with pytest.raises(InvalidInput, match=field):
-            small_step(**random_settings(1, 1) | {field: np.array([value])})
+            small_step(**of(given_, **{field: value}))
+
+
+@pytest.mark.parametrize("activation", ["sign", "sign(x) + tanh(x)", "heaviside(x + 1) - heaviside(x - 1)"])
+def test_a_step_refuses_jumps(activation: str) -> None:
+    values, sizes = coefficients(activation, "sin"), {"psi1": 2.0, "psi2": 1.5, "lam": 0.1}
+    with pytest.raises(InvalidInput, match=r"sigma: .*without jumps"):
+        small_step(values, **sizes, eta=[0.0, 1.0])
+    # Without a step there is nothing that a jump would hide.
+    assert np.isfinite(small_step(values, **sizes, eta=0.0).test_error)

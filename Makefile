@@ -28,7 +28,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce test test-statistical check bench hunt docs clean
+.PHONY: help setup reproduce test test-statistical check package bench hunt docs clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,17 @@ check: .venv/.stamp-dev ## lock file, style, types, documentation
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict
 	@$(MAKE) --no-print-directory docs
+
+# The wheel is built from the source distribution, and installed beside the versions of uv.lock into an environment that
+# knows nothing of this folder.
+package: | $(UV) ## build the distributions, install them into a clean environment and run them there
+	@rm -rf dist .make/package
+	@$(UV) build --quiet --out-dir dist
+	@$(UV) export --quiet --frozen --no-default-groups --no-emit-project --no-hashes --output-file .make/constraints.txt
+	@$(UV) venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .make/package
+	@$(UV) pip install --quiet --python .make/package --constraints .make/constraints.txt dist/*.whl
+	@cd .make/package && bin/gradstep --version && \
+	  bin/python -I -c "import gradstep as gs; print(gs.predict(gs.Problem.cui2024(alpha=2, alpha0=1, eta_tilde=1, lam=0.1)))"
 
 bench: .venv/.stamp-bench ## print the timed comparisons
 	@$(BIN)/python -m benchmarks.run $(ARGS)

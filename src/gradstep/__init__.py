@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gradstep.theory import Prediction, Spread, predict, predict_many, predict_spread
     from gradstep.theory.tuning import Tuned, tune
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Names are imported at first use: SciPy takes most of a second, and `gradstep --help` needs none of it.
 _HOME = {

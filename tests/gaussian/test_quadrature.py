@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import expectation, gaussian_rule, scalar_function, trapezoidal_rule
+from gradstep.gaussian import expectation, gaussian_rule, hermite_rule, scalar_function, trapezoidal_rule
 
 
 @pytest.mark.parametrize("power", range(0, 21, 2))
@@ -150,3 +150,14 @@ def test_trapezoidal_rule():
 def test_trapezoidal_rule_refuses(step, half_range):
     with pytest.raises(InvalidInput):
         trapezoidal_rule(step, half_range)
+
+
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_hermite_rule_is_exact_for_polynomials(count):
+    nodes, weights = hermite_rule(count)
+    for degree in range(2 * count):
+        moment = 0.0 if degree % 2 else math.prod(range(1, degree, 2))
+        scale = max(1.0, float(weights @ np.abs(nodes) ** degree))
+        assert weights @ nodes**degree == pytest.approx(moment, abs=1e-12 * scale)
+    with pytest.raises(ValueError, match="read-only"):
+        nodes[0] = 0.0

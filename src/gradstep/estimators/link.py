@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 from scipy.interpolate import make_smoothing_spline
 from scipy.special import ndtri
 
-from gradstep.gaussian import hermite_values
+from gradstep.gaussian import hermite_rule, hermite_values
 
 __all__ = ["Bins", "Link", "binned", "fit_link", "normal_scores"]
 
@@ -100,8 +99,8 @@ def fit_link(kappa: Host, y: Host, weights: Host) -> Link:
         curve = make_smoothing_spline(means.kappa, means.target, means.weight / means.weight.mean())
     noise = math.sqrt(weights @ (y - curve(kappa)) ** 2 / weights.sum())
     # Projections on high polynomials are integrals of the curve: sums over data would be carried by the few farthest.
-    nodes, masses = hermegauss(100)
-    coefficients = hermite_values(nodes, _DEGREE) @ (masses / masses.sum() * curve(nodes))
+    nodes, masses = hermite_rule(100)
+    coefficients = hermite_values(nodes, _DEGREE) @ (masses * curve(nodes))
     return Link(curve, np.asarray(coefficients), noise)
 
 

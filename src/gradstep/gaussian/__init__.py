@@ -3,7 +3,7 @@
 from gradstep.gaussian.functions import REGISTERED, ScalarFunction, scalar_function
 from gradstep.gaussian.hermite import hermite_coefficients
 from gradstep.gaussian.moments import Moments, is_continuous, moments
-from gradstep.gaussian.quadrature import Estimate, expectation, gaussian_rule, trapezoidal_rule
+from gradstep.gaussian.quadrature import Estimate, expectation, gaussian_rule, hermite_rule, trapezoidal_rule
 from gradstep.gaussian.smoothing import Smoothed, hermite_smoothed, hermite_values, smoothed
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "expectation",
     "gaussian_rule",
     "hermite_coefficients",
+    "hermite_rule",
     "hermite_smoothed",
     "hermite_values",
     "is_continuous",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.panels import legendre_rule
 
-__all__ = ["Estimate", "expectation", "gaussian_density", "gaussian_rule", "trapezoidal_rule"]
+__all__ = ["Estimate", "expectation", "gaussian_density", "gaussian_rule", "hermite_rule", "trapezoidal_rule"]
 
 HALF_RANGE = 8.5
 _ROOT_TWO_PI = math.sqrt(2.0 * math.pi)
@@ -54,6 +55,18 @@ class Estimate(NamedTuple):
 def gaussian_density(z: NDArray[np.float64]) -> NDArray[np.float64]:
     """Density of N(0, 1)."""
     return np.exp(-0.5 * z * z) / _ROOT_TWO_PI
+
+
+@lru_cache(maxsize=256)
+def hermite_rule(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return nodes and weights, of sum one, of Gaussian quadrature under N(0, 1); read-only.
+
+    Exact for polynomials of degree up to ``2 count - 1``. Shapes (count,).
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    weights = weights / weights.sum()
+    nodes.flags.writeable = weights.flags.writeable = False
+    return nodes, weights
 
 
 def _positive(**values: float) -> None:

@@ -29,7 +29,7 @@ from gradstep.gaussian.elementary import ELEMENTARY
 from gradstep.gaussian.expression import Apply
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.gaussian.panels import PANEL_ORDER, legendre_rule, resolved_panels
-from gradstep.gaussian.quadrature import gaussian_density
+from gradstep.gaussian.quadrature import gaussian_density, hermite_rule
 
 __all__ = ["Smoothed", "hermite_smoothed", "hermite_values", "smoothed"]
 
@@ -327,7 +327,7 @@ def _averages(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, c
     """Return `count` statistics per element, from nodes fine enough for Hermite degree `order`."""
     kind, data = _plan(function)
     if kind == "polynomial":
-        nodes, weight = _gauss_hermite(max(data, (data + order) // 2, 1) + 1)
+        nodes, weight = hermite_rule(max(data, (data + order) // 2, 1) + 1)
         return _on_common_nodes(function, m, s, nodes, weight, reduce, count)
     if kind in ("panels", "piecewise_linear"):
         return _on_panels(function, m, s, reduce, count, order)
@@ -350,12 +350,6 @@ def _averages(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, c
             return part
         result[:, chosen] = part
     return result
-
-
-@lru_cache(maxsize=256)
-def _gauss_hermite(count: int) -> tuple[Array, Array]:
-    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
-    return nodes, weights / weights.sum()
 
 
 def _on_common_nodes(

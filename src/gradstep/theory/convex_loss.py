@@ -39,7 +39,7 @@ from gradstep.convex import Loss, Penalty
 from gradstep.convex import loss as parse_loss
 from gradstep.convex import penalty as parse_penalty
 from gradstep.errors import InvalidInput, NotConverged, within_range
-from gradstep.gaussian import smoothed
+from gradstep.gaussian import hermite_rule, smoothed
 from gradstep.labels import Channel, Labels, labels_of
 from gradstep.problem import Problem
 from gradstep.theory.arguments import check_labels, check_models, check_refine, models_for
@@ -287,13 +287,13 @@ def _finer(groups: Groups) -> Groups:
     A ridge feels the variance of the projections only, which three nodes have. Other penalties feel the whole law of
     the field on a weight: with three nodes the l1 penalty errs by up to 1e-3, with nine by less than 1e-7.
     """
-    z, _ = np.polynomial.hermite_e.hermegauss(3)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_PROJECTION_NODES)
+    z, _ = hermite_rule(3)
+    nodes, weights = hermite_rule(_PROJECTION_NODES)
     # Columns have three entries a letter: the values at z of a parabola.
     to_nodes = (np.vander(nodes, 3) @ np.linalg.inv(np.vander(z, 3))).T
     columns = {f.name: getattr(groups, f.name).reshape(-1, 3) for f in fields(groups)}
     finer = {name: (column @ to_nodes).ravel() for name, column in columns.items()}
-    finer["weight"] = (columns["weight"].sum(axis=1)[:, None] * weights / weights.sum()).ravel()
+    finer["weight"] = (columns["weight"].sum(axis=1)[:, None] * weights).ravel()
     finer["variance"] = np.maximum(finer["variance"], 0.1 * groups.variance.min())
     return Groups(**finer)
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.gaussian import trapezoidal_rule
+from gradstep.gaussian import hermite_rule, trapezoidal_rule
 from gradstep.problem import Readout
 from gradstep.theory.step import StepStatistics
 
@@ -100,12 +100,6 @@ class Groups:
         return square, unit
 
 
-@lru_cache(maxsize=16)
-def _hermite_rule(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
-    return nodes, np.asarray(weights / weights.sum(), dtype=np.float64)
-
-
 def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a symmetric rule of even length for the Gaussian law of the projections.
 
@@ -114,7 +108,7 @@ def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDAr
     needs few of them. For small spikes a few Gaussian nodes are exact.
     """
     if spread < 0.2:
-        return _hermite_rule(8 * refine)
+        return hermite_rule(8 * refine)
     bend = 1 / min(spread, _LARGEST_SPREAD)
     step = min(5.5 / (9 + 8 / bend), 0.18 * bend)
     return trapezoidal_rule(step / refine, _READOUT_RANGE + 0.5 * (refine - 1), thinning=min(4.0, bend))
@@ -215,7 +209,7 @@ def _groups_of_letters(
     step: StepStatistics, letters: tuple[Array, Array], d: float, *, odd: bool, rows: RowLaw, scale: float = 1.0
 ) -> Groups:
     """Return the groups of a readout with given values and proportions, of mean square `scale`."""
-    z, z_weight = _hermite_rule(_PROJECTION_NODES)
+    z, z_weight = hermite_rule(_PROJECTION_NODES)
     a = np.repeat(letters[0], _PROJECTION_NODES)
     weight = (letters[1][:, None] * z_weight).ravel()
     variance = _projection_variance(step, d, rows, a, a**2)

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.gaussian import ScalarFunction, gaussian_rule
+from gradstep.gaussian import ScalarFunction, gaussian_rule, hermite_rule
 from gradstep.gaussian.panels import resolved_panels
 
 __all__ = ["Residual", "residual_law"]
@@ -83,8 +83,7 @@ def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float) 
     u, weight, labels = _resolved(teacher)
     residual = labels - offset
     if noise_variance > 0:
-        z, z_weight = np.polynomial.hermite_e.hermegauss(20)
-        z_weight = z_weight / z_weight.sum()
+        z, z_weight = hermite_rule(20)
         residual = (residual[:, None] + math.sqrt(noise_variance) * z).ravel()
         u, weight = np.repeat(u, len(z)), (weight[:, None] * z_weight).ravel()
     fourth = weight * residual**4

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from gradstep.errors import NotConverged, within_range
-from gradstep.gaussian import gaussian_rule, moments
+from gradstep.gaussian import gaussian_rule, hermite_rule, moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.own_output import MeanRow
@@ -342,8 +342,7 @@ def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
     projection, weight = gaussian_rule(problem.teacher.kinks, resolution=1.0, order=8)
     noise, noise_weight, known = np.zeros(1), np.ones(1), 0.0
     if step.residual_noise > 0:
-        noise, noise_weight = np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
-        noise_weight = noise_weight / noise_weight.sum()
+        noise, noise_weight = hermite_rule(_NOISE_NODES)
         if problem.output_scale == "1/sqrt(N)":
             own = moments(problem.activation).linear * math.sqrt(problem.readout.second_moment)
             known = -own / math.sqrt(step.residual_noise)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.gaussian import hermite_coefficients, moments, scalar_function
+from gradstep.gaussian import hermite_coefficients, hermite_rule, moments, scalar_function
 from gradstep.gaussian.functions import ScalarFunction
 
 __all__ = ["Spikes", "gaussian_equivalent", "smoothed_powers", "spike_sizes", "spikes"]
@@ -133,8 +133,7 @@ def spike_sizes(
     function = scalar_function(activation)
     c = _monomial_coefficients(function, order)
     eta, n, width, rest = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (eta, n, width, rest)))
-    kappa, weight = np.polynomial.hermite_e.hermegauss(2 * order + 2)
-    weight = weight / weight.sum()
+    kappa, weight = hermite_rule(2 * order + 2)
     powers = (c[1] * eta[..., None] * gradient_norm * kappa)[..., None] ** np.arange(order + 1)
     coefficients, sizes = smoothed_powers(order, rest), []
     for k in range(1, order + 1):

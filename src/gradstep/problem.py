@@ -136,7 +136,13 @@ class Step:
         object.__setattr__(self, "exponent", exponent)
 
     def size(self, width: float) -> float:
-        """Return ``coefficient * width**exponent`` (infinite width with a positive exponent gives infinity)."""
+        """Return ``coefficient * width**exponent``.
+
+        Parameters
+        ----------
+        width : float
+            Number of neurons. An infinite one gives infinity if the exponent is positive.
+        """
         if self.coefficient == 0:
             return 0.0
         return float(self.coefficient * width**self.exponent)

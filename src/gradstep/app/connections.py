@@ -21,7 +21,7 @@ _READING_LIMIT = 60.0
 
 
 class LimitedProtocol(H11Protocol):
-    """uvicorn's protocol, which ends the connection of a client that takes too long to send or to read.
+    """HTTP as uvicorn speaks it, except that a client which takes too long to send or to read is left.
 
     Time that the server itself takes does not count.
     """

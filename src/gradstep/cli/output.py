@@ -109,6 +109,11 @@ def progress(unit: str) -> Iterator[Report]:
     ----------
     unit : str
         What is counted.
+
+    Yields
+    ------
+    callable
+        To be called with the number done, the number of all and a note.
     """
     if sys.stderr.isatty():
         from rich.console import Console

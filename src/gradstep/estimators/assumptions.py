@@ -115,8 +115,8 @@ def broken_by_errors(predicted: float, squares: Host, weights: Host, groups: NDA
     Parameters
     ----------
     predicted : float
-        Error of the theory with the step. (Without one there is nothing to compare: the theory has the penalty that
-        was chosen after the step, and a measurement would have one of its own.)
+        Error of the theory with the step. Without a step there is nothing to compare: the theory has the penalty that
+        was chosen after the step, and a measurement would have one of its own.
     squares : ndarray, shape (n,)
         Squared errors, in the same units, of networks that have not seen the row.
     weights : ndarray, shape (n,)

@@ -95,6 +95,11 @@ class ScalarFunction:
 
         At a kink this is the value of one side (0 for relu at 0). A jump contributes nothing: the derivative of
         ``sign`` is 0 everywhere, which is what a gradient step on a network sees.
+
+        Parameters
+        ----------
+        x : array_like or array
+            Of any shape, and of any library that follows the array API.
         """
         return self._evaluate(self.slope, _prepare(x))
 

@@ -206,10 +206,12 @@ def R_ker(
     ----------
     kernel : LinearEquivalent
         From :func:`inner_product_kernel` or :func:`distance_kernel`.
-    sigma_star, psi1, sigma_eps
+    sigma_star
         As in :func:`R_linear`.
     ridge : array_like
         What is added to the kernel matrix; see :func:`kernel_ridge_penalty`.
+    psi1, sigma_eps
+        As in :func:`R_linear`.
 
     Returns
     -------

@@ -249,10 +249,12 @@ def R_1(
 
     Parameters
     ----------
-    sigma, sigma_star, centred
+    sigma, sigma_star
         As in :func:`R_0`.
     eta, lam, psi1, psi2, sigma_eps, N
         As in :func:`small_step`.
+    centred
+        As in :func:`R_0`.
 
     Returns
     -------

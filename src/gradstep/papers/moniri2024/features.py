@@ -59,7 +59,7 @@ def smoothed_powers(order: int, variance: ArrayLike) -> Array:
     Returns
     -------
     ndarray, shape (..., order, order + 1)
-        A row for each k: coefficients of :math:`1,x,x^2,\dots`
+        A row for each k: coefficients of :math:`1,x,x^2` and so on.
     """
     variance = np.asarray(variance, dtype=np.float64)
     coefficients = np.zeros((*variance.shape, order, order + 1))
@@ -119,12 +119,16 @@ def spike_sizes(
 
     Parameters
     ----------
-    activation, eta, order, rest
+    activation, eta
         As in `spikes`.
     gradient_norm : float
         Limit of :math:`|\beta|`.
+    order
+        As in `spikes`.
     n, width : array_like
         Fresh samples and neurons.
+    rest
+        As in `spikes`.
 
     Returns
     -------

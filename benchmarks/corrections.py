@@ -25,14 +25,12 @@ from threadpoolctl import threadpool_limits
 import gradstep as gs
 from gradstep.gaussian import moments
 from gradstep.papers import ba2022, cui2024, moniri2024
-from gradstep.papers.ba2022 import network
 from gradstep.papers.ba2022.experiments import improvement, kernel_ridge, rank_one
 from gradstep.papers.cui2024.drawn import feature_eigenvalues, fit, spiked_layer, stepped_layer
 from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.moniri2024.experiments import exponents, sharp_spikes, spike_shape
 from gradstep.papers.outcome import judge
-from gradstep.simulation.instance import TEACHER_AXIS, check_sample
-from gradstep.simulation.spectra import first_layer
+from gradstep.simulation.ridge import fit_rows
 
 RESULTS = Path(__file__).parent / "results" / "corrections.json"
 
@@ -93,8 +91,9 @@ def kernel_objective() -> Correction:
     kernel = ba2022.inner_product_kernel(1.0, math.e, 1.0)
 
     def measure(seed: int) -> float:
-        inputs, labels = network.data(problem, seed)
-        fresh = np.concatenate([x for x, _ in check_sample(seed, 4000, d).blocks()])
+        network = gs.Network(problem, seed)
+        inputs, labels = network.fit_data()
+        fresh, target = network.test_data(4000)
         weights = np.zeros((1, d))
         gram, cross = (
             kernel_ridge.kernel_matrix("inner_product", problem, weights, x, inputs) for x in (inputs, fresh)
@@ -103,7 +102,7 @@ def kernel_objective() -> Correction:
         coefficients = cho_solve(cho_factor(gram + n * lam * np.eye(n)), labels)
         slope = gram @ (gram @ coefficients - labels) / n + lam * gram @ coefficients
         assert np.abs(slope).max() < 1e-9
-        return float(np.mean((cross @ coefficients - problem.teacher(fresh[:, TEACHER_AXIS])) ** 2))
+        return float(np.mean((cross @ coefficients - target) ** 2))
 
     published, corrected = (
         float(
@@ -291,15 +290,14 @@ def literal_residual() -> Correction:
     ridge = float(problem.ridge)
 
     def loss(rows: Any, labels: Any) -> float:
-        path = network.fit(rows, labels, [ridge])
-        return float(path.squared_residual[0] + ridge * path.squared_norm[0]) / n
+        return float(fit_rows(rows, labels, [ridge]).train_loss[0])
 
     def measure(seed: int) -> float:
-        layer = first_layer(problem, seed)
-        inputs, labels = network.data(problem, seed)
-        rows = network.features(problem, layer.before, inputs)
-        kappa = inputs @ (layer.linear / np.linalg.norm(layer.linear))
-        spike = strength * layer.readout / np.linalg.norm(layer.readout)
+        network = gs.Network(problem, seed)
+        inputs, labels = network.fit_data()
+        rows, linear = network.initial.features(inputs), network.gradient.linear
+        kappa = inputs @ (linear / np.linalg.norm(linear))
+        spike = strength * network.readout / np.linalg.norm(network.readout)
         return loss(rows, labels) - loss(rows + np.outer(kappa, spike), labels)
 
     return Correction(

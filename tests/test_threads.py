@@ -14,7 +14,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import gradstep as gs
 from gradstep import threads
 from gradstep.estimators import base
-from gradstep.simulation.spectra import measure_features
 from gradstep.sweeps import Task
 from gradstep.sweeps.task import carry_out
 from gradstep.threads import blas_threads, one_thread, threads_for_factorisation, threads_for_products
@@ -119,7 +118,7 @@ def test_a_small_network_is_simulated_on_one_thread() -> None:
 
 def test_spectra_are_measured_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = seen_by(monkeypatch, np.linalg, "eigh")
-    measure_features(PROBLEM, 0)
+    gs.Network(PROBLEM, 0).feature_spectrum()
     assert set(seen) == {1}
 
 

@@ -4,8 +4,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
-from gradstep.simulation.convex_fit import convex_measurement
-from gradstep.simulation.spectra import measure_features, measure_weights
+from gradstep.simulation.convex_measurement import convex_measurement
 from gradstep.theory.convex_loss import convex_prediction
 from gradstep.theory.spectrum import feature_spectrum
 from gradstep.theory.weights_spectrum import weight_spectrum
@@ -24,8 +23,7 @@ from gradstep.theory.weights_spectrum import weight_spectrum
         weight_spectrum,
         lambda given: convex_prediction(given, loss="logistic", channel="sign"),
         lambda given: convex_measurement(given, loss="logistic", channel="sign", seeds=1),
-        lambda given: measure_features(given, 0),
-        lambda given: measure_weights(given, 0),
+        lambda given: gs.Network(given, 0),
     ],
 )
 def test_what_is_no_problem_is_named(function, given):

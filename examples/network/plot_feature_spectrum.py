@@ -14,7 +14,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import gradstep as gs
-from gradstep.simulation.spectra import measure_features
 from gradstep.theory.spectrum import feature_spectrum
 
 problem = gs.Problem(
@@ -28,7 +27,7 @@ problem = gs.Problem(
     ridge=1.0,
 )
 theory = feature_spectrum(problem)
-network = measure_features(problem, seed=0, leading=2)
+network = gs.Network(problem, seed=0).feature_spectrum(leading=2)
 
 # %%
 # The histogram is one network; singular values of :math:`F/\sqrt n` on the axis.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gradstep.estimators import OneStepClassifier, OneStepFeatures, OneStepRegressor
     from gradstep.gaussian import ScalarFunction, scalar_function
     from gradstep.problem import Problem, Proportional, Readout, Step
-    from gradstep.simulation import Measurement, simulate
+    from gradstep.simulation import Measurement, Network, simulate
     from gradstep.sweeps import sweep
     from gradstep.theory import Prediction, Spread, predict, predict_many, predict_spread
     from gradstep.theory.tuning import Tuned, tune
@@ -36,6 +36,7 @@ _HOME = {
     "GradstepError": "gradstep.errors",
     "InvalidInput": "gradstep.errors",
     "Measurement": "gradstep.simulation",
+    "Network": "gradstep.simulation",
     "NotConverged": "gradstep.errors",
     "OneStepClassifier": "gradstep.estimators",
     "OneStepFeatures": "gradstep.estimators",
@@ -62,6 +63,7 @@ __all__ = [
     "GradstepError",
     "InvalidInput",
     "Measurement",
+    "Network",
     "NotConverged",
     "OneStepClassifier",
     "OneStepFeatures",

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erf, ndtr
 
 from gradstep.errors import InvalidInput
@@ -48,21 +47,21 @@ class Labels:
         """Whether the labels are classes."""
         return self.channel != "real"
 
-    def draw(self, u: NDArray[np.float64], normals: NDArray[np.float64]) -> NDArray[np.float64]:
+    def draw(self, u: Any, normals: Any) -> Any:
         """Return labels.
 
         Parameters
         ----------
-        u : ndarray
-            The teacher's input.
-        normals : ndarray
+        u : array
+            The teacher's input; of any array library if the labels are real, of NumPy if they are classes.
+        normals : array
             Independent standard normals, of the same shape.
 
         Returns
         -------
-        ndarray
+        array
         """
-        mean = np.asarray(self.mean(u))
+        mean = self.mean(u)
         return np.where(2 * ndtr(normals) < 1 + mean, 1.0, -1.0) if self.binary else mean + self.noise * normals
 
 

@@ -44,16 +44,7 @@ def test_gradient_is_that_of_the_simulation():
     sample = step_sample(3, rows, d)
     ((x, errors),) = sample.blocks()
     y = np.sin(x[:, TEACHER_AXIS]) + 0.3 * errors
-    expected = simulated_gradient(
-        HOST,
-        TANH,
-        scalar_function("sin"),
-        sample,
-        layer.weights,
-        layer.readout[:, 0],
-        noise=0.3,
-        output_factor=1 / width,
-    )
+    expected = simulated_gradient(HOST, TANH, [(x, y)], layer.weights, layer.readout[:, 0], output_factor=1 / width)
     computed = layer.gradient(HOST, [(x, y[:, None], np.ones(rows))]) / rows
     np.testing.assert_allclose(computed, expected.rows, atol=1e-14)
 

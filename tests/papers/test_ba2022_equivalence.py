@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.papers import ba2022
-from gradstep.papers.ba2022 import network
+from gradstep.papers.ba2022.equivalence import equivalent_features, equivalent_risk
 from gradstep.papers.ba2022.experiments import equivalence, improvement
 from gradstep.problem import Problem
+from gradstep.simulation import Network
 
 ERF = ba2022.coefficients("erf", "erf")
 RATES = {"lam": 1e-2, "psi1": 3.0, "psi2": 2.0, "sigma_eps": 0.2}
@@ -100,13 +101,12 @@ def test_exact_risk_of_the_equivalent_features() -> None:
     """Against fresh features."""
     problem = Problem.ba2022(**RATES, d=15, activation="erf", teacher="sin", eta=2.0)
     values = ba2022.coefficients("erf", "sin")
-    weights, readout = network.initial(problem, 1)
-    weights = network.stepped(problem, 1, weights, readout)
+    weights = Network(problem, 1).after
     draw = np.random.default_rng(0)
-    b = draw.standard_normal((len(readout), 2)) / 10
-    exact = network.equivalent_risk(problem, weights, b)
+    b = draw.standard_normal((len(weights), 2)) / 10
+    exact = equivalent_risk(problem, weights, b)
     inputs = draw.standard_normal((100_000, 15))
-    rows = network.equivalent_features(values, weights, inputs, draw)
+    rows = equivalent_features(values, weights, inputs, draw)
     squares = (rows @ b - problem.teacher(inputs[:, 0])[:, None]) ** 2
     error = squares.std(axis=0) / np.sqrt(len(squares))
     assert (np.abs(squares.mean(axis=0) - exact) < 4 * error).all()
@@ -114,14 +114,13 @@ def test_exact_risk_of_the_equivalent_features() -> None:
 
 def test_exact_risk_of_the_network() -> None:
     problem = Problem.ba2022(**RATES, d=15, activation="tanh", teacher="softplus", eta=5.0)
-    weights, readout = network.initial(problem, 1)
-    weights = network.stepped(problem, 1, weights, readout)
+    network = Network(problem, 1)
     draw = np.random.default_rng(0)
-    b = draw.standard_normal((len(readout), 1)) / 10
+    b = draw.standard_normal((len(network.readout), 1)) / 10
     inputs = draw.standard_normal((100_000, 15))
-    squares = (network.features(problem, weights, inputs) @ b - problem.teacher(inputs[:, 0])[:, None]) ** 2
+    squares = (network.features(inputs) @ b - problem.teacher(inputs[:, 0])[:, None]) ** 2
     error = squares.std() / np.sqrt(len(squares))
-    assert abs(squares.mean() - network.risk(problem, weights, b)[0]) < 4 * error
+    assert abs(squares.mean() - network.risk(b).test_error[0]) < 4 * error
 
 
 @pytest.mark.statistical

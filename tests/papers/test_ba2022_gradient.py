@@ -7,9 +7,9 @@ import pytest
 
 from gradstep.gaussian import moments
 from gradstep.papers import ba2022
-from gradstep.papers.ba2022 import network
 from gradstep.papers.ba2022.experiments import rank_one
 from gradstep.problem import Problem
+from gradstep.simulation import Network
 
 
 def problem(activation: str, eta: float = 1.7) -> Problem:
@@ -20,13 +20,14 @@ def problem(activation: str, eta: float = 1.7) -> Problem:
 def test_gradient_of_the_step_is_2_1(activation: str) -> None:
     """(2.1), typed from the paper."""
     case = problem(activation)
-    rows, values = network.initial(case, 5)
-    X, y = network.step_data(case, 5)
+    network = Network(case, 5)
+    rows, values = network.before, network.readout
+    X, y = network.step_data()
     W0, a = rows.T, values / np.sqrt(len(values))
     N, n = len(a), len(y)
     residual = y - case.activation(X @ W0) @ a / np.sqrt(N)
     G0 = X.T @ (np.outer(residual / np.sqrt(N), a) * case.activation.derivative(X @ W0)) / n
-    W1 = network.stepped(case, 5, rows, values).T
+    W1 = network.after.T
     np.testing.assert_allclose(W1, W0 + 1.7 * np.sqrt(N) * G0, rtol=1e-12)
     np.testing.assert_allclose(ba2022.first_gradient(W0, W1, 1.7), G0, rtol=1e-9, atol=1e-15)
 
@@ -39,11 +40,12 @@ def test_published_definition_has_another_factor() -> None:
 
 def test_rank_one_is_exact_for_a_linear_network_up_to_its_own_output() -> None:
     case = problem("linear", eta=1.0)
-    rows, values = network.initial(case, 2)
-    X, y = network.step_data(case, 2)
+    network = Network(case, 2)
+    rows, values = network.before, network.readout
+    X, y = network.step_data()
     a = values / np.sqrt(len(values))
     N, n = len(a), len(y)
-    G0 = ba2022.first_gradient(rows.T, network.stepped(case, 2, rows, values).T, 1.0)
+    G0 = ba2022.first_gradient(rows.T, network.after.T, 1.0)
     A = ba2022.rank_one(X, y, a, 1.0)
     assert np.linalg.matrix_rank(A) == 1
     output = X.T @ (X @ rows.T @ a)

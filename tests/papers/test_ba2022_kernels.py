@@ -13,9 +13,9 @@ from scipy.optimize import minimize
 
 from gradstep.errors import InvalidInput
 from gradstep.papers import ba2022
-from gradstep.papers.ba2022 import network
 from gradstep.papers.ba2022.experiments import kernel_ridge
 from gradstep.problem import Problem
+from gradstep.simulation import Network
 
 KINDS = ("conjugate", "tangent", "inner_product", "distance")
 
@@ -101,8 +101,8 @@ def test_closed_form_of_3_2_belongs_to_a_sum() -> None:
 def test_tangent_kernel_from_its_features() -> None:
     """The features of (3.1), one by one."""
     problem = Problem.ba2022(psi1=2, psi2=1.5, lam=1.0, d=6, activation="tanh", teacher="erf")
-    weights, _ = network.initial(problem, 3)
-    inputs, _ = network.data(problem, 3)
+    network = Network(problem, 3)
+    weights, (inputs, _) = network.before, network.fit_data()
     slopes = problem.activation.derivative(inputs @ weights.T)
     features = (slopes[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1) / math.sqrt(weights.size)
     np.testing.assert_allclose(
@@ -112,8 +112,8 @@ def test_tangent_kernel_from_its_features() -> None:
 
 def test_kernel_matrices() -> None:
     problem = Problem.ba2022(psi1=2, psi2=1.5, lam=1.0, d=6, activation="tanh", teacher="erf")
-    weights, _ = network.initial(problem, 3)
-    inputs, _ = network.data(problem, 3)
+    network = Network(problem, 3)
+    weights, (inputs, _) = network.before, network.fit_data()
     distances = ((inputs[:, None] - inputs[None]) ** 2).sum(axis=2)
     found = {kind: kernel_ridge.kernel_matrix(kind, problem, weights, inputs, inputs) for kind in KINDS}
     np.testing.assert_allclose(found["distance"], np.exp(-distances / 12), rtol=1e-12)

@@ -7,12 +7,12 @@ import pytest
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import expectation, moments, scalar_function
-from gradstep.papers.ba2022 import coefficients, network, random_features
+from gradstep.papers.ba2022 import coefficients, random_features
 from gradstep.papers.moniri2024 import gains, published, resolvent, staircase
 from gradstep.papers.moniri2024.experiments import sharp_spikes
 from gradstep.papers.outcome import judge
 from gradstep.problem import Problem
-from gradstep.simulation import simulate
+from gradstep.simulation import Network, simulate
 from gradstep.theory import predict
 from gradstep.theory.step import step_statistics
 
@@ -141,8 +141,8 @@ def test_direction_of_real_gradients():
     )
     rho, gamma = [], []
     for seed in range(8):
-        weights, readout = network.initial(problem, seed)
-        step = network.gradient_at(problem, seed, weights, readout)
+        network = Network(problem, seed)
+        readout, step = network.readout, network.gradient
         v = step.linear / np.linalg.norm(step.linear)
         along = step.rows @ v
         spike = readout @ along / (readout @ readout)

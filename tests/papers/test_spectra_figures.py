@@ -15,7 +15,7 @@ from gradstep.papers import cui2024, moniri2024
 from gradstep.papers.experiments import feature_spectra, spectra
 from gradstep.papers.figure import load_figures, run_figure
 from gradstep.papers.outcome import compare
-from gradstep.simulation.spectra import measure_features
+from gradstep.simulation import Network
 from gradstep.theory.spectrum import FeatureEquations, feature_spectrum
 from gradstep.theory.stieltjes import Law, advance, start
 
@@ -99,7 +99,7 @@ def test_outlier_of_cui_against_the_network() -> None:
     case = gs.Problem.cui2024(
         alpha=2.0, alpha0=4.0, beta=1.0, eta_tilde=1.0, lam=0.1, d=200, activation="tanh", teacher="tanh"
     )
-    values = [measure_features(case, seed, leading=1).leading[0].eigenvalue for seed in range(24)]
+    values = [Network(case, seed).feature_spectrum(leading=1).leading[0].eigenvalue for seed in range(24)]
     theory = float(cui2024.outlier("tanh", "tanh", p=200, n=400, d=200, **spike()))
     assert abs(compare(theory, values, curve="", place=0).z) < 4
 

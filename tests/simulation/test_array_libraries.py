@@ -23,16 +23,9 @@ def test_gradient_and_spike() -> None:
     for engine in (NUMPY, STRICT):
         weights = engine.data(initial_weights(0, 12, 9, "gaussian"))
         readout = engine.data(initial_readout(0, 12, Readout("gaussian")))
-        step = gradient(
-            engine,
-            scalar_function("tanh"),
-            scalar_function("relu"),
-            step_sample(0, 40, 9),
-            weights,
-            readout,
-            noise=0.1,
-            output_factor=1 / 12,
-        )
+        ((x, errors),) = step_sample(0, 40, 9).blocks()
+        samples = [(engine.data(x), engine.data(np.maximum(x[:, 0], 0) + 0.1 * errors))]
+        step = gradient(engine, scalar_function("tanh"), samples, weights, readout, output_factor=1 / 12)
         spike = measure_spike(weights, weights + step.rows, readout, step.linear)
         results.append((to_host(step.rows), spike.strength, spike.alignment, spike.bulk_variance))
     np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-12, atol=1e-15)
@@ -51,7 +44,7 @@ def test_ridge(rows: int, width: int, penalties: tuple[float, ...]) -> None:
     np.testing.assert_allclose(to_host(paths[1].readouts), paths[0].readouts, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(paths[1].degrees_of_freedom, paths[0].degrees_of_freedom, rtol=1e-10)
     f, y = STRICT.data(features), STRICT.data(labels)
-    primal = primal_path(f.T @ f, f.T @ y, float(y @ y), (1.0,))
+    primal = primal_path(f.T @ f, f.T @ y, float(y @ y), rows, (1.0,))
     assert primal is not None
     np.testing.assert_allclose(
         to_host(primal.readouts), to_host(dual_path(f, y, (1.0,)).readouts), rtol=1e-9, atol=1e-12

@@ -11,7 +11,8 @@ from sklearn.svm import LinearSVC
 import gradstep as gs
 from gradstep.convex import loss, penalty
 from gradstep.errors import InvalidInput, NotConverged
-from gradstep.simulation.convex_fit import convex_measurement, fit_convex
+from gradstep.simulation.convex_fit import fit_convex
+from gradstep.simulation.convex_measurement import convex_measurement
 from gradstep.simulation.instance import initial_weights
 
 N, WIDTH, RIDGE = 90, 40, 4.0

@@ -71,10 +71,10 @@ def test_every_penalty_is_optimal_and_consistent(rows: int, width: int, penaltie
 @pytest.mark.parametrize(("rows", "width"), [(40, 15), (15, 40)])
 def test_primal_dual_and_triangular_agree(rows: int, width: int) -> None:
     features, labels = draw(rows, width)
-    primal = primal_path(features.T @ features, features.T @ labels, float(labels @ labels), PENALTIES)
+    primal = primal_path(features.T @ features, features.T @ labels, float(labels @ labels), rows, PENALTIES)
     others = [dual_path(features, labels, PENALTIES)]
     if rows > width:
-        others.append(triangular_path(in_blocks(features, labels), PENALTIES))
+        others.append(triangular_path(in_blocks(features, labels), rows, PENALTIES))
     assert primal is not None
     for other in others:
         distance = np.linalg.norm(primal.readouts - other.readouts, axis=0)

@@ -10,8 +10,8 @@ import pytest
 import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.readout import readout_polynomials
-from gradstep.simulation.instance import fit_sample, step_sample
-from gradstep.simulation.spectra import first_layer, measure_features, measure_weights, spike_direction
+from gradstep.simulation.instance import fit_sample
+from gradstep.simulation.spectra import spike_direction
 
 PROBLEM = gs.Problem(
     activation="tanh",
@@ -26,30 +26,17 @@ PROBLEM = gs.Problem(
 )
 
 
-def test_first_layer_is_one_gradient_step_on_the_loss() -> None:
-    layer = first_layer(PROBLEM, 3)
-    inputs = np.concatenate([x for x, _ in step_sample(3, 60, 30).blocks()])
-    noise = np.concatenate([e for _, e in step_sample(3, 60, 30).blocks()])
-    labels = np.sin(inputs[:, 0]) + 0.2 * noise
-    u = inputs @ layer.before.T
-    residual = labels - np.tanh(u) @ layer.readout / 50
-    rows = ((layer.readout * (1 - np.tanh(u) ** 2)) * residual[:, None]).T @ inputs / 60
-    np.testing.assert_allclose(layer.gradient, rows, atol=1e-12)
-    np.testing.assert_allclose(layer.after, layer.before + 2.0 * rows, atol=1e-12)
-    np.testing.assert_allclose(layer.linear, inputs.T @ residual / 60, atol=1e-12)
-
-
 @pytest.mark.parametrize("n", [40, 90])
 def test_features_agree_with_a_singular_value_decomposition(n: int) -> None:
     problem = PROBLEM.replace(n=n)
-    measured = measure_features(problem, 3, leading=3)
-    layer = first_layer(problem, 3)
+    layer = gs.Network(problem, 3)
+    measured = layer.feature_spectrum(leading=3)
     inputs = np.concatenate([x for x, _ in fit_sample(3, n, 30).blocks()])
     left, singular, right = np.linalg.svd(np.tanh(inputs @ layer.after.T) / math.sqrt(n), full_matrices=False)
     assert len(measured.eigenvalues) == 50
     np.testing.assert_allclose(measured.eigenvalues[::-1][: len(singular)], singular**2, atol=1e-10)
     assert (measured.eigenvalues[: 50 - len(singular)] == 0).all()
-    direction = spike_direction(problem, layer)
+    direction = spike_direction(problem, layer.before, layer.readout, layer.gradient.linear)
     kappa = inputs @ direction / np.linalg.norm(direction)
     for rank, found in enumerate(measured.leading):
         assert found.eigenvalue == pytest.approx(singular[rank] ** 2)
@@ -67,14 +54,14 @@ def test_features_agree_with_a_singular_value_decomposition(n: int) -> None:
 def test_leading_vectors_end_at_the_rank(n: int) -> None:
     # Four inputs through linear neurons leave four eigenvalues; the rest is rounding, some of it negative.
     problem = PROBLEM.replace(activation="linear", d=4, width=16, n=n)
-    measured = measure_features(problem, 0, leading=16)
+    measured = gs.Network(problem, 0).feature_spectrum(leading=16)
     assert len(measured.leading) == 4
     assert [found.eigenvalue for found in measured.leading] == pytest.approx(measured.eigenvalues[:-5:-1])
     np.testing.assert_allclose(measured.eigenvalues[:12], 0, atol=1e-12 * measured.eigenvalues[-1])
     assert all(found.sample_overlap.max() <= 1 + 1e-12 for found in measured.leading)
     # Neurons that say nothing at these few inputs have no direction at all.
     silent = PROBLEM.replace(activation="relu(x - 6)", d=4, width=16, n=n, eta=0.01)
-    assert measure_features(silent, 0).leading == ()
+    assert gs.Network(silent, 0).feature_spectrum().leading == ()
 
 
 def test_spike_direction_is_free_of_the_own_output() -> None:
@@ -82,11 +69,11 @@ def test_spike_direction_is_free_of_the_own_output() -> None:
     for scale, power, eta in (("1/N", 1.0, 30.0), ("1/sqrt(N)", 0.5, 0.9), ("1/sqrt(N)", 0.5, 30.0)):
         problem = gs.Problem(activation="linear", teacher="linear", d=40, width=60, n_step=20_000, n=40, eta=eta,
                              ridge=1.0, readout="constant", output_scale=scale)  # fmt: skip
-        layer = first_layer(problem, 1)
+        layer = gs.Network(problem, 1)
         rows = layer.readout @ layer.before
-        labels = layer.linear + rows / 60**power  # X^T X / n is the identity at so many samples
+        labels = layer.gradient.linear + rows / 60**power  # X^T X / n is the identity at so many samples
         assert abs(labels[1:]).max() < 0.05
-        found = spike_direction(problem, layer)
+        found = spike_direction(problem, layer.before, layer.readout, layer.gradient.linear)
         if scale == "1/N" or eta < 1:
             np.testing.assert_allclose(found, labels)
         else:
@@ -95,12 +82,12 @@ def test_spike_direction_is_free_of_the_own_output() -> None:
 
 
 def test_weights_agree_with_their_gram_matrices() -> None:
-    measured = measure_weights(PROBLEM, 4, leading=2)
-    layer = first_layer(PROBLEM, 4)
+    layer = gs.Network(PROBLEM, 4)
+    measured = layer.weight_spectrum(leading=2)
     for values, matrix in ((measured.before, layer.before), (measured.after, layer.after)):
         np.testing.assert_allclose(values**2, np.linalg.eigvalsh(matrix.T @ matrix), atol=1e-10)
     eigenvalues, vectors = np.linalg.eigh(layer.after.T @ layer.after)
-    direction = layer.linear / np.linalg.norm(layer.linear)
+    direction = layer.gradient.linear / np.linalg.norm(layer.gradient.linear)
     for rank, found in enumerate(measured.leading):
         vector = vectors[:, -1 - rank]
         assert found.singular_value**2 == pytest.approx(eigenvalues[-1 - rank])
@@ -122,16 +109,8 @@ def test_readout_polynomials_are_orthonormal() -> None:
     np.testing.assert_allclose(gaussian, [[1, 1], [0, 2], [-1 / math.sqrt(2), 3 / math.sqrt(2)]])
 
 
-def test_infinite_sizes_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="n_step"):
-        first_layer(PROBLEM.replace(n_step=math.inf), 0)
-    with pytest.raises(InvalidInput, match="d"):
-        measure_weights(gs.Problem.cui2024(alpha=2, alpha0=1, eta_tilde=1, lam=0.1), 0)
-
-
-@pytest.mark.parametrize("measure", [measure_features, measure_weights])
-def test_seeds_and_numbers_that_are_none_are_refused(measure) -> None:
-    for field, arguments in (("seeds", {"seed": -1}), ("leading", {"seed": 0, "leading": -1})):
-        with pytest.raises(InvalidInput) as raised:
-            measure(PROBLEM, **arguments)
-        assert raised.value.field == field
+@pytest.mark.parametrize("measure", [gs.Network.feature_spectrum, gs.Network.weight_spectrum])
+def test_numbers_that_are_none_are_refused(measure) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        measure(gs.Network(PROBLEM, 0), leading=-1)
+    assert raised.value.field == "leading"

@@ -23,11 +23,9 @@ def computed(output_factor: float, activation: str = "tanh", rows: int = ROWS, d
     return gradient(
         engine,
         scalar_function(activation),
-        scalar_function("sin"),
-        step_sample(7, rows, D),
+        ((engine.data(x), engine.data(np.sin(x[:, 0]) + NOISE * e)) for x, e in step_sample(7, rows, D).blocks()),
         engine.data(initial_weights(7, WIDTH, D, "gaussian")),
         engine.data(initial_readout(7, WIDTH, _gaussian())),
-        noise=NOISE,
         output_factor=output_factor,
     )
 
@@ -125,9 +123,8 @@ def test_spike_and_bulk_follow_their_laws_in_high_dimension() -> None:
     d, width, rows, eta = 400, 500, 800, math.sqrt(500)
     activation, teacher = scalar_function("tanh"), scalar_function("sin")
     weights, readout = initial_weights(0, width, d, "gaussian"), initial_readout(0, width, _gaussian())
-    result = gradient(
-        NUMPY, activation, teacher, step_sample(0, rows, d), weights, readout, noise=0.2, output_factor=1 / width
-    )
+    samples = ((x, teacher(x[:, 0]) + 0.2 * errors) for x, errors in step_sample(0, rows, d).blocks())
+    result = gradient(NUMPY, activation, samples, weights, readout, output_factor=1 / width)
     spike = measure_spike(weights, weights + eta / math.sqrt(width) * result.rows, readout, result.linear)
     law, label = moments(activation), moments(teacher).second_moment + 0.04
     norm = math.sqrt(moments(teacher).linear ** 2 + d / rows * label)

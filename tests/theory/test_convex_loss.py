@@ -15,8 +15,9 @@ from gradstep.convex import Loss, Penalty, PiecewiseQuadratic, loss
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.labels import labels_of
 from gradstep.papers import ba2022
-from gradstep.simulation.convex_fit import convex_measurement, fit_convex
-from gradstep.simulation.spectra import first_layer
+from gradstep.simulation import Network
+from gradstep.simulation.convex_fit import fit_convex
+from gradstep.simulation.convex_measurement import convex_measurement
 from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
 from gradstep.theory.large_step import large_step
 from gradstep.theory.spiked_features import spike
@@ -468,7 +469,7 @@ def test_initial_output_of_order_one_against_the_network(readout):
 def trained_features(problem, labels, seed):
     """Features and labels of a network after its step, by numpy alone from the weights on: to fit, and fresh."""
     rng = np.random.default_rng(seed)
-    weights = first_layer(problem.replace(teacher=labels.mean, noise=labels.noise), seed).after
+    weights = Network(problem.replace(teacher=labels.mean, noise=labels.noise), seed).after
     for count in (problem.n, 3000):
         x = rng.normal(size=(count, problem.d))
         yield np.tanh(x @ weights.T), labels.draw(x[:, 0], rng.normal(size=count))

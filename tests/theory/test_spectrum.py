@@ -15,7 +15,6 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.papers.ba2022 import outlier, threshold
 from gradstep.papers.outcome import compare
-from gradstep.simulation.spectra import measure_features, measure_weights
 from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
 from gradstep.theory.spectrum import FeatureEquations, _without_tails, feature_spectrum, outliers_above
@@ -339,7 +338,7 @@ def test_the_length_of_an_input_moves_the_outlier_of_the_real_network() -> None:
     """Neurons that share a sign feel it alike; without it the outlier would be 11.9, seven standard errors lower."""
     case = gs.Problem(activation="H1 + 0.8*H2", teacher="x", d=200, n=1200, width=400, n_step=800, ridge=1.0, noise=0.1,
                       readout="constant", eta=2.0)  # fmt: skip
-    runs = [measure_features(case, seed, leading=1).leading[0] for seed in range(16)]
+    runs = [gs.Network(case, seed).feature_spectrum(leading=1).leading[0] for seed in range(16)]
     first = feature_spectrum(case).outliers[0]
     for theory, values in (
         (first.eigenvalue, [run.eigenvalue for run in runs]),
@@ -355,7 +354,7 @@ def test_second_outlier_where_the_step_takes_back_more_than_all() -> None:
     case = gs.Problem(activation="tanh", teacher="tanh", d=200, n=600, width=200, n_step=400, ridge=0.1, noise=0.1,
                       readout={0.5: 0.5, 2.0: 0.5}, eta=gs.Step(4.0, exponent=0.5))  # fmt: skip
     first, second = feature_spectrum(case).outliers[:2]
-    runs = [measure_features(case, seed, leading=2).leading for seed in range(12)]
+    runs = [gs.Network(case, seed).feature_spectrum(leading=2).leading for seed in range(12)]
     for predicted, rank, most in ((first, 0, 0.02), (second, 1, 0.05)):
         measured = np.mean([run[rank].eigenvalue ** 0.5 for run in runs])
         assert abs(predicted.singular_value / measured - 1) < most
@@ -368,7 +367,7 @@ def test_own_output_moves_the_outlier_of_the_real_network(scale: str, readout: s
     case = gs.Problem(activation="tanh", teacher="tanh", d=200, n=600, width=200, n_step=600, ridge=0.1, noise=0.1,
                       readout=readout, eta=6.0, output_scale=scale)  # fmt: skip
     (predicted,) = feature_spectrum(case).outliers
-    runs = [measure_features(case, 100 + seed, leading=1).leading[0] for seed in range(60)]
+    runs = [gs.Network(case, 100 + seed).feature_spectrum(leading=1).leading[0] for seed in range(60)]
     for theory, values in (
         (predicted.singular_value, [run.eigenvalue**0.5 for run in runs]),
         (predicted.teacher_overlap[1], [run.teacher_overlap[1] for run in runs]),
@@ -403,7 +402,7 @@ def test_own_output_moves_the_outlier_of_the_real_network(scale: str, readout: s
 )
 def test_histogram_and_outliers_of_the_real_network(case: gs.Problem, resolved: int) -> None:
     spectrum = feature_spectrum(case)
-    runs = [measure_features(case, 40 + seed, leading=resolved) for seed in range(12)]
+    runs = [gs.Network(case, 40 + seed).feature_spectrum(leading=resolved) for seed in range(12)]
     eigenvalues = np.sort(np.concatenate([run.eigenvalues for run in runs]))
     eigenvalues = eigenvalues[eigenvalues > 1e-9]
     law = spectrum.bulk
@@ -529,7 +528,7 @@ def test_rows_that_the_step_stretches(activation: str) -> None:
 def test_singular_values_of_real_weights(case: gs.Problem) -> None:
     spectrum = weight_spectrum(case)
     assert spectrum.outlier is not None
-    runs = [measure_weights(case, 70 + seed) for seed in range(24)]
+    runs = [gs.Network(case, 70 + seed).weight_spectrum() for seed in range(24)]
     law: Law
     for law, name in ((spectrum.before, "before"), (spectrum.after, "after")):
         values = np.sort(np.concatenate([getattr(run, name) for run in runs])) ** 2
@@ -545,7 +544,7 @@ def test_singular_values_of_real_weights(case: gs.Problem) -> None:
 def test_the_structure_of_the_rest_is_seen() -> None:
     """The isotropic model of the rest misses the histogram of a step with few samples; its covariance does not."""
     case = problem(readout="constant", n_step=100, eta=gs.Step(2.0, exponent=0.5))
-    values = measure_weights(case, 5).after ** 2
+    values = gs.Network(case, 5).weight_spectrum().after ** 2
     empirical = (np.arange(len(values)) + 0.5) / len(values)
     distances = {}
     for rows in ("network", "isotropic"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -14,7 +15,7 @@ from gradstep.problem import Problem, check_problem
 from gradstep.simulation.streams import BLOCK_ROWS
 from gradstep.threads import threads_for_products
 
-__all__ = ["chosen_seeds", "count", "finite_sizes", "threads_of"]
+__all__ = ["chosen_seed", "chosen_seeds", "count", "finite_sizes", "penalties_of", "threads_of"]
 
 
 def finite_sizes(problem: Problem) -> dict[str, int]:
@@ -34,6 +35,13 @@ def threads_of(problem: Problem) -> AbstractContextManager[None]:
     sizes = finite_sizes(problem)
     rows = min(max(sizes["n_step"], sizes["n"]), BLOCK_ROWS)
     return threads_for_products(rows, sizes["d"], sizes["width"])
+
+
+def chosen_seed(seed: int) -> int:
+    """Return one seed, or raise `InvalidInput`."""
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**32:
+        raise InvalidInput("seed", seed, "an integer in [0, 2**32)")
+    return int(seed)
 
 
 def chosen_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
@@ -57,3 +65,15 @@ def count(name: str, value: Any, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise InvalidInput(name, value, f"an integer >= {least}")
     return int(value)
+
+
+def penalties_of(problem: Problem, ridge: float | Sequence[float] | None) -> tuple[tuple[float, ...], bool]:
+    """Return penalties of a fit, by default the problem's, and whether they were given as a sequence."""
+    given: Any = problem.ridge if ridge is None else ridge
+    is_path = not isinstance(given, numbers.Real)
+    is_sequence = isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, (str, bytes))
+    penalties = tuple(given) if is_path and is_sequence and np.ndim(given) == 1 else () if is_path else (given,)
+    real = all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in penalties)
+    if not penalties or not real or not all(0 < value < math.inf for value in penalties):
+        raise InvalidInput("ridge", ridge, "a finite number > 0, or a non-empty sequence of them")
+    return tuple(float(value) for value in penalties), is_path

@@ -1,9 +1,8 @@
-"""The real network with any convex loss and penalty of the readout fit, and its own solver for that fit."""
+"""The readout fitted with any convex loss and penalty."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -14,23 +13,12 @@ from gradstep.convex import Loss, Penalty
 from gradstep.convex import loss as parse_loss
 from gradstep.convex import penalty as parse_penalty
 from gradstep.errors import InvalidInput, NotConverged
-from gradstep.labels import Channel, Labels, labels_of
-from gradstep.problem import Problem
-from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes, threads_of
-from gradstep.simulation.backend import backend
-from gradstep.simulation.instance import TEACHER_AXIS, Sample, fit_sample, initial_readout, initial_weights, step_sample
-from gradstep.simulation.measurement import Measurement
-from gradstep.simulation.population import population_risk
-from gradstep.simulation.step import gradient
-from gradstep.simulation.streams import Purpose, normal_blocks
 from gradstep.threads import one_thread
-from gradstep.versions import versions
 
-__all__ = ["ConvexFit", "convex_measurement", "fit_convex"]
+__all__ = ["ConvexFit", "fit_convex"]
 
 Array = NDArray[np.float64]
 
-_CONVENTION = "sum of the losses plus (ridge/N) sum r(sqrt(N) b) on raw features b; train_error is the mean loss"
 _RELAXATION = 1.6
 _CHECK_EVERY = 10
 _REBALANCE_EVERY = 50
@@ -157,121 +145,3 @@ def fit_convex(
 def _ratio(part: Array, whole: Array) -> float:
     """Return the ratio of two norms."""
     return float(np.linalg.norm(part) / max(float(np.linalg.norm(whole)), 1e-300))
-
-
-@dataclass(frozen=True)
-class _LabelledSample(Sample):
-    """A sample whose noise is what the labels differ by from their mean."""
-
-    labels: Labels
-
-    def blocks(self) -> Iterator[tuple[Array, Array]]:
-        for inputs, normals in super().blocks():
-            u = inputs[:, TEACHER_AXIS]
-            yield inputs, self.labels.draw(u, normals) - np.asarray(self.labels.mean(u))
-
-
-def convex_measurement(
-    problem: Problem,
-    seeds: int | Sequence[int],
-    *,
-    loss: str | Loss = "square",
-    penalty: str | Penalty = "ridge",
-    channel: Channel = "real",
-    flip: float = 0.0,
-    test_samples: int = 20_000,
-    tolerance: float = 1e-5,
-) -> Measurement:
-    """Measure the real network: random weights, one gradient step, the readout fitted with a convex loss.
-
-    Parameters
-    ----------
-    problem : Problem
-        All sizes finite; ``ridge`` is the strength of the penalty.
-    seeds : int or sequence of int
-        How many, or the seeds themselves; each draws the same weights and inputs as in :func:`gradstep.simulate`.
-    loss, penalty, channel, flip
-        As in :func:`gradstep.theory.convex_loss.convex_prediction`.
-    test_samples : int
-        Fresh inputs for the test loss and the wrong classes.
-    tolerance : float
-        Of the fit, see :func:`fit_convex`.
-
-    Returns
-    -------
-    Measurement
-        ``test_error`` (exact expectation over inputs), ``test_loss``, ``classification_error``, ``train_error``,
-        ``train_loss``, ``train_classification_error`` and ``active_fraction``, defined as in
-        :class:`gradstep.theory.convex_loss.ConvexPrediction`.
-
-    Raises
-    ------
-    InvalidInput
-        Infinite sizes, seeds or numbers that are none, or a margin loss with real labels.
-    NotConverged
-        If a fit does not converge.
-    """
-    chosen, priced = parse_loss(loss), parse_penalty(penalty)
-    labels = labels_of(problem, channel, flip)
-    if chosen.kind == "margin" and not labels.binary:
-        raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
-    finite_sizes(problem)
-    numbers, fresh = chosen_seeds(seeds), count("test_samples", test_samples, 1)
-    with threads_of(problem):
-        each = [_one_seed(problem, seed, labels, chosen, priced, fresh, tolerance) for seed in numbers]
-    return Measurement(
-        problem=problem,
-        seeds=numbers,
-        ridge=float(problem.ridge),  # type: ignore[arg-type]
-        values={name: np.array([one[name] for one in each]) for name in each[0]},
-        versions=versions(),
-        convention=_CONVENTION,
-    )
-
-
-def _one_seed(
-    problem: Problem, seed: int, labels: Labels, loss: Loss, penalty: Penalty, test_samples: int, tolerance: float
-) -> dict[str, float]:
-    sizes = finite_sizes(problem)
-    d, width, n = sizes["d"], sizes["width"], sizes["n"]
-    activation = problem.activation
-    weights = initial_weights(seed, width, d, problem.initial_weights)
-    direction = np.eye(1, d, TEACHER_AXIS)[0]
-    spike = direction
-    if problem.step_size > 0:
-        plain = step_sample(seed, sizes["n_step"], d)
-        step = gradient(
-            backend(None, "float64"),
-            activation,
-            labels.mean,
-            _LabelledSample(plain.seed, plain.inputs, plain.noise, plain.rows, plain.d, labels),
-            weights,
-            initial_readout(seed, width, problem.readout),
-            noise=1.0,
-            output_factor=problem.output_factor,
-        )
-        weights = weights + (problem.step_size / math.sqrt(width)) * step.rows
-        spike = step.linear / np.linalg.norm(step.linear)
-
-    inputs, normals = (np.concatenate(part) for part in zip(*fit_sample(seed, n, d).blocks(), strict=True))
-    target = labels.draw(inputs[:, TEACHER_AXIS], normals)
-    features = np.asarray(activation(inputs @ weights.T))
-    fit = fit_convex(features, target, loss=loss, penalty=penalty, ridge=float(problem.ridge), tolerance=tolerance)  # type: ignore[arg-type]
-    risk = population_risk(activation, labels.mean, weights, direction, spike, fit.readout[:, None], tolerance=1e-9)
-    losses, wrong = [], []
-    for block in normal_blocks(seed, Purpose.TEST_INPUTS, test_samples, d + 1):
-        fresh = labels.draw(block[:, TEACHER_AXIS], block[:, -1])
-        outputs = np.asarray(activation(block[:, :-1] @ weights.T)) @ fit.readout
-        losses.append(loss.value(fresh, outputs))
-        wrong.append(fresh * outputs < 0)
-    return {
-        "test_error": float(risk.test_error[0]),
-        "test_loss": float(np.concatenate(losses).mean()),
-        "classification_error": float(np.concatenate(wrong).mean()) if labels.binary else math.nan,
-        "train_error": fit.train_error,
-        "train_loss": fit.train_loss,
-        "train_classification_error": float((target * (features @ fit.readout) < 0).mean())
-        if labels.binary
-        else math.nan,
-        "active_fraction": float(np.mean(fit.readout != 0)),
-    }

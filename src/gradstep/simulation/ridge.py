@@ -17,7 +17,7 @@ generated again and the residuals summed one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from array_api_compat import array_namespace, is_numpy_array
@@ -50,12 +50,27 @@ class RidgePath:
         ``|b|^2``.
     degrees_of_freedom : ndarray, shape (P,)
         Trace of the hat matrix, ``tr F (F^T F + penalty)^-1 F^T``.
+    penalties : sequence of float
+    samples : int
+        ``n``.
     """
 
     readouts: Array
     squared_residual: NDArray[np.float64]
     squared_norm: NDArray[np.float64]
     degrees_of_freedom: NDArray[np.float64]
+    penalties: Sequence[float]
+    samples: int
+
+    @property
+    def train_error(self) -> NDArray[np.float64]:
+        """Mean squared residual, shape (P,)."""
+        return self.squared_residual / self.samples
+
+    @property
+    def train_loss(self) -> NDArray[np.float64]:
+        """Minimum of the objective divided by n, shape (P,)."""
+        return (self.squared_residual + np.asarray(self.penalties) * self.squared_norm) / self.samples
 
 
 def fit_ridge(blocks: Blocks, rows: int, width: int, penalties: Sequence[float]) -> RidgePath:
@@ -79,18 +94,19 @@ def fit_ridge(blocks: Blocks, rows: int, width: int, penalties: Sequence[float])
         features, labels = _gathered(blocks)
         return dual_path(features, labels, penalties)
     gram, moment, label_square = _accumulated(blocks)
-    path = primal_path(gram, moment, label_square, penalties)
+    path = primal_path(gram, moment, label_square, rows, penalties)
     if path is None:
-        return triangular_path(blocks, penalties)
+        return triangular_path(blocks, rows, penalties)
     largest = float(np.max(path.squared_norm)) * float(array_namespace(gram).linalg.matrix_norm(gram))
     if _EPSILON * (label_square + largest) > ACCURACY * float(np.min(path.squared_residual)):
-        path = RidgePath(
-            path.readouts,
-            _summed_residuals(blocks, path.readouts),
-            path.squared_norm,
-            path.degrees_of_freedom,
-        )
+        path = replace(path, squared_residual=_summed_residuals(blocks, path.readouts))
     return path
+
+
+def fit_rows(features: Array, labels: Array, penalties: Sequence[float]) -> RidgePath:
+    """Fit the readout to features (n, N) that are held as a whole, and labels (n,)."""
+    rows, width = features.shape
+    return fit_ridge(lambda: iter([(features, labels)]), rows, width, penalties)
 
 
 def dual_path(features: Array, labels: Array, penalties: Sequence[float]) -> RidgePath:
@@ -118,19 +134,23 @@ def dual_path(features: Array, labels: Array, penalties: Sequence[float]) -> Rid
         if solved is not None:
             weights, freedom = solved
             readouts = (features.T @ weights)[:, None]
-            residual = penalties[0] ** 2 * float(weights @ weights)
-            return RidgePath(readouts, np.array([residual]), _square_sums(readouts), np.array([freedom]))
-        return _singular_path(features, labels, 0.0, penalties)
+            residual = np.array([penalties[0] ** 2 * float(weights @ weights)])
+            norm = _square_sums(readouts)
+            return RidgePath(readouts, residual, norm, np.array([freedom]), penalties, len(labels))
+        return _singular_path(features, labels, 0.0, labels.shape[0], penalties)
     eigenvalues, vectors = _eigh(gram)
     if not _trusted(eigenvalues, penalties):
-        return _singular_path(features, labels, 0.0, penalties)
+        return _singular_path(features, labels, 0.0, labels.shape[0], penalties)
     shrunk = (vectors.T @ labels)[:, None] / (eigenvalues[:, None] + lam)
     readouts = features.T @ (vectors @ shrunk)
     freedom = xp.sum(eigenvalues[:, None] / (eigenvalues[:, None] + lam), axis=0)
-    return RidgePath(readouts, _square_sums(lam * shrunk), _square_sums(readouts), to_host(freedom))
+    residual, norm = _square_sums(lam * shrunk), _square_sums(readouts)
+    return RidgePath(readouts, residual, norm, to_host(freedom), penalties, labels.shape[0])
 
 
-def primal_path(gram: Array, moment: Array, label_square: float, penalties: Sequence[float]) -> RidgePath | None:
+def primal_path(
+    gram: Array, moment: Array, label_square: float, samples: int, penalties: Sequence[float]
+) -> RidgePath | None:
     """Fit from the N x N Gram matrix.
 
     Parameters
@@ -141,6 +161,8 @@ def primal_path(gram: Array, moment: Array, label_square: float, penalties: Sequ
         ``F^T y``.
     label_square : float
         ``|y|^2``.
+    samples : int
+        ``n``.
     penalties : sequence of float
         Positive penalties.
 
@@ -163,16 +185,19 @@ def primal_path(gram: Array, moment: Array, label_square: float, penalties: Sequ
         readouts = vectors @ ((vectors.T @ moment)[:, None] / (eigenvalues[:, None] + lam))
         freedom = to_host(xp.sum(eigenvalues[:, None] / (eigenvalues[:, None] + lam), axis=0))
     residual = label_square - 2 * (moment @ readouts) + xp.sum(readouts * (gram @ readouts), axis=0)
-    return RidgePath(readouts, np.maximum(to_host(residual), 0.0), _square_sums(readouts), freedom)
+    residual = np.maximum(to_host(residual), 0.0)
+    return RidgePath(readouts, residual, _square_sums(readouts), freedom, penalties, samples)
 
 
-def triangular_path(blocks: Blocks, penalties: Sequence[float]) -> RidgePath:
+def triangular_path(blocks: Blocks, samples: int, penalties: Sequence[float]) -> RidgePath:
     """Fit from the triangular factor of ``[F, y]``, updated block by block; no condition number is squared.
 
     Parameters
     ----------
     blocks : callable
         Gives a fresh pass over the features and labels; at least N + 1 rows in all.
+    samples : int
+        ``n``.
     penalties : sequence of float
         Positive penalties.
 
@@ -191,10 +216,13 @@ def triangular_path(blocks: Blocks, penalties: Sequence[float]) -> RidgePath:
             factor = xp.linalg.qr(stacked).R
     assert factor is not None
     width = factor.shape[1] - 1
-    return _singular_path(factor[:width, :width], factor[:width, width], float(factor[width, width]) ** 2, penalties)
+    unexplained = float(factor[width, width]) ** 2
+    return _singular_path(factor[:width, :width], factor[:width, width], unexplained, samples, penalties)
 
 
-def _singular_path(features: Array, labels: Array, unexplained: float, penalties: Sequence[float]) -> RidgePath:
+def _singular_path(
+    features: Array, labels: Array, unexplained: float, samples: int, penalties: Sequence[float]
+) -> RidgePath:
     """Fit from a singular value decomposition; `unexplained` is a residual that no readout can reach."""
     xp = array_namespace(features)
     lam = _row(features, penalties)
@@ -206,7 +234,7 @@ def _singular_path(features: Array, labels: Array, unexplained: float, penalties
     outside = labels - left @ projected[:, 0]  # rounding only, unless there are more rows than features
     residual = _square_sums(lam * projected / (square + lam)) + float(outside @ outside) + unexplained
     freedom = to_host(xp.sum(square / (square + lam), axis=0))
-    return RidgePath(readouts, residual, _square_sums(readouts), freedom)
+    return RidgePath(readouts, residual, _square_sums(readouts), freedom, penalties, samples)
 
 
 def _gathered(blocks: Blocks) -> tuple[Array, Array]:

@@ -4,55 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import moments
-from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem
-from gradstep.readout import readout_polynomials
-from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes, threads_of
-from gradstep.simulation.backend import backend
-from gradstep.simulation.instance import TEACHER_AXIS, fit_sample, initial_readout, initial_weights, step_sample
-from gradstep.simulation.step import gradient
+from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.threads import threads_for_factorisation
 
 __all__ = [
     "FeatureVector",
-    "FirstLayer",
     "MeasuredFeatures",
     "MeasuredWeights",
     "WeightVector",
-    "first_layer",
-    "measure_features",
-    "measure_weights",
+    "feature_spectrum",
     "spike_direction",
+    "unit",
+    "weight_spectrum",
 ]
 
 Array = NDArray[np.float64]
-
-_DEGREE = 4
-
-
-class FirstLayer(NamedTuple):
-    """The first layer of one instance.
-
-    Attributes
-    ----------
-    before, after, gradient : ndarray, shape (N, d)
-        Weights before and after the step, and ``G``.
-    readout : ndarray, shape (N,)
-    linear : ndarray, shape (d,)
-        ``X^T (y - f) / n_step``, the direction that all rows of ``G`` share.
-    """
-
-    before: Array
-    after: Array
-    gradient: Array
-    readout: Array
-    linear: Array
 
 
 @dataclass(frozen=True)
@@ -119,44 +91,7 @@ class MeasuredWeights:
     leading: tuple[WeightVector, ...]
 
 
-def first_layer(problem: Problem, seed: int) -> FirstLayer:
-    """Draw the first layer and take the step.
-
-    Parameters
-    ----------
-    problem : Problem
-        With finite sizes.
-    seed : int
-
-    Returns
-    -------
-    FirstLayer
-
-    Raises
-    ------
-    InvalidInput
-        If a size is infinite, or on a seed that is none.
-    """
-    sizes, (seed,) = finite_sizes(problem), chosen_seeds([seed])
-    d, width, n_step = sizes["d"], sizes["width"], sizes["n_step"]
-    before = initial_weights(seed, width, d, problem.initial_weights)
-    readout = initial_readout(seed, width, problem.readout)
-    with threads_of(problem):
-        step = gradient(
-            backend(None, "float64"),
-            problem.activation,
-            problem.teacher,
-            step_sample(seed, n_step, d),
-            before,
-            readout,
-            noise=problem.noise,
-            output_factor=problem.output_factor,
-        )
-    after = before + (problem.step_size / math.sqrt(width)) * step.rows
-    return FirstLayer(before, after, step.rows, readout, step.linear)
-
-
-def spike_direction(problem: Problem, layer: FirstLayer) -> Array:
+def spike_direction(problem: Problem, before: Array, readout: Array, linear: Array) -> Array:
     """Return the direction along which theory takes the spike, shape (d,), of any length.
 
     The gradient holds the network's own output, which is along the sum of the rows. Until the step takes back all that
@@ -164,50 +99,49 @@ def spike_direction(problem: Problem, layer: FirstLayer) -> Array:
     part of their bulk (`readout_shrinkage` of `gradstep.theory.step.StepStatistics`). In output scale ``"1/sqrt(N)"`` a
     larger step may take back more: then the spike is along the sum of the rows after the step
     (`gradstep.theory.own_output`).
-    """
-    width, activation = len(layer.readout), moments(problem.activation)
-    rows, gain = layer.readout @ layer.before, problem.step_size / math.sqrt(width) * activation.derivative_mean
-    small = problem.output_scale == "1/N"
-    output = activation.linear / (width if small else math.sqrt(width))
-    taken = gain * output * width * problem.readout.second_moment
-    if small or abs(taken) <= 1:
-        return np.asarray(layer.linear + output * rows)
-    return np.asarray(gain * layer.linear + rows / (layer.readout @ layer.readout))
-
-
-def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> MeasuredFeatures:
-    """Measure the spectrum of the feature covariance on fresh samples.
 
     Parameters
     ----------
     problem : Problem
-        With finite sizes.
-    seed : int
-    leading : int
-        How many of the largest eigenvalues to look at, at most as many as there are above rounding.
-
-    Returns
-    -------
-    MeasuredFeatures
-
-    Raises
-    ------
-    InvalidInput
-        On infinite sizes, and a seed or number that is none.
+    before : ndarray, shape (N, d)
+        First layer before the step.
+    readout : ndarray, shape (N,)
+        Readout at initialisation.
+    linear : ndarray, shape (d,)
+        ``X^T (y - f) / n_step``.
     """
-    leading = count("leading", leading)
-    layer = first_layer(problem, seed)
-    n, d = int(problem.n), int(problem.d)  # type: ignore[arg-type]
-    inputs = np.concatenate([x for x, _ in fit_sample(seed, n, d).blocks()])
-    with threads_of(problem):
-        features = np.asarray(problem.activation(inputs @ layer.after.T)) / math.sqrt(n)
-        wide = features.shape[0] < features.shape[1]
-        gram = features @ features.T if wide else features.T @ features
+    width, activation = len(readout), moments(problem.activation)
+    rows, gain = readout @ before, problem.step_size / math.sqrt(width) * activation.derivative_mean
+    small = problem.output_scale == "1/N"
+    output = activation.linear / (width if small else math.sqrt(width))
+    taken = gain * output * width * problem.readout.second_moment
+    if small or abs(taken) <= 1:
+        return np.asarray(linear + output * rows)
+    return np.asarray(gain * linear + rows / (readout @ readout))
+
+
+def unit(rows: Array) -> Array:
+    """Divide rows by their lengths."""
+    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
+
+
+def feature_spectrum(features: Array, *, along: Array, target: Array, neurons: Array, leading: int) -> MeasuredFeatures:
+    """Measure the spectrum of ``F^T F``.
+
+    Parameters
+    ----------
+    features : ndarray, shape (n, N)
+    along, target : ndarray, shape (., n)
+        Unit rows with which the vectors over the samples are compared.
+    neurons : ndarray, shape (., N)
+        Unit rows with which those over the neurons are compared.
+    leading : int
+        How many eigenvalues to look at, at most as many as there are above rounding.
+    """
+    wide = features.shape[0] < features.shape[1]
+    gram = features @ features.T if wide else features.T @ features
     with threads_for_factorisation(len(gram)):
         values, vectors = np.linalg.eigh(gram)
-    along = _unit(hermite_values(inputs @ _unit(spike_direction(problem, layer)), _DEGREE))
-    target = _unit(hermite_values(inputs[:, TEACHER_AXIS], _DEGREE))
-    by_neuron = _unit(readout_polynomials(problem.readout, layer.readout, _DEGREE))
     # Zeros come out as rounding of either sign, and the vectors that belong to them as anything.
     rank = int((values > values[-1] * max(features.shape) * np.finfo(float).eps).sum())
     found = []
@@ -215,42 +149,29 @@ def measure_features(problem: Problem, seed: int, *, leading: int = 2) -> Measur
         size = math.sqrt(values[index])
         left = vectors[:, index] if wide else features @ vectors[:, index] / size
         right = features.T @ vectors[:, index] / size if wide else vectors[:, index]
-        overlaps = [(basis @ vector) ** 2 for basis, vector in ((along, left), (by_neuron, right), (target, left))]
+        overlaps = [(basis @ vector) ** 2 for basis, vector in ((along, left), (neurons, right), (target, left))]
         found.append(FeatureVector(float(values[index]), *overlaps))
     zeros = np.zeros(features.shape[1] - len(values))
     return MeasuredFeatures(np.concatenate([zeros, np.maximum(values, 0.0)]), tuple(found))
 
 
-def _unit(rows: Array) -> Array:
-    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
-
-
-def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> MeasuredWeights:
-    """Measure the singular values of the first layer before and after the step.
+def weight_spectrum(before: Array, after: Array, readout: Array, linear: Array, *, leading: int) -> MeasuredWeights:
+    """Measure the singular values of the first layer before and after the step, shape (N, d) each.
 
     Parameters
     ----------
-    problem : Problem
-        With finite sizes.
-    seed : int
+    before, after : ndarray, shape (N, d)
+    readout : ndarray, shape (N,)
+        At initialisation.
+    linear : ndarray, shape (d,)
+        ``X^T (y - f) / n_step``.
     leading : int
         How many of the largest ones to look at, at most as many as there are.
-
-    Returns
-    -------
-    MeasuredWeights
-
-    Raises
-    ------
-    InvalidInput
-        On infinite sizes, and a seed or number that is none.
     """
-    leading = count("leading", leading)
-    layer = first_layer(problem, seed)
-    with threads_for_factorisation(min(layer.after.shape)):
-        left, singular, right = np.linalg.svd(layer.after, full_matrices=False)
-        before = np.asarray(np.linalg.svd(layer.before, compute_uv=False)[::-1])
-    readout, common = _unit(layer.readout), _unit(layer.linear)
+    with threads_for_factorisation(min(after.shape)):
+        left, singular, right = np.linalg.svd(after, full_matrices=False)
+        initial = np.asarray(np.linalg.svd(before, compute_uv=False)[::-1])
+    readout, common = unit(readout), unit(linear)
     top = tuple(
         WeightVector(
             float(singular[k]),
@@ -260,4 +181,4 @@ def measure_weights(problem: Problem, seed: int, *, leading: int = 1) -> Measure
         )
         for k in range(min(leading, len(singular)))
     )
-    return MeasuredWeights(before, np.asarray(singular[::-1]), top)
+    return MeasuredWeights(initial, np.asarray(singular[::-1]), top)

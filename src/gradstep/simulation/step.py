@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gradstep.gaussian import ScalarFunction
 from gradstep.simulation.backend import Array, Backend
-from gradstep.simulation.instance import TEACHER_AXIS, Sample
+from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.simulation.rowwise import for_rows
 
 
@@ -31,14 +31,11 @@ class Gradient:
 def gradient(
     backend: Backend,
     activation: ScalarFunction,
-    teacher: ScalarFunction,
-    sample: Sample,
+    samples: Iterable[tuple[Array, Array]],
     weights: Array,
     readout: Array,
     *,
-    noise: float,
     output_factor: float,
-    after_block: Callable[[], None] = lambda: None,
 ) -> Gradient:
     """Average the gradient over a sample, one block of rows at a time.
 
@@ -46,31 +43,25 @@ def gradient(
     ----------
     backend : Backend
         Where to compute.
-    activation, teacher : ScalarFunction
-        ``sigma`` and ``f*``.
-    sample : Sample
-        Inputs and noise; the teacher's direction is the first coordinate.
+    activation : ScalarFunction
+        ``sigma``.
+    samples : iterable of (inputs, labels)
+        Blocks of shapes (rows, d) and (rows,), on the device and in the precision of the data.
     weights : array, shape (N, d)
         First layer, in the precision of the data.
     readout : array, shape (N,)
         Readout ``a_i`` at initialisation, in the precision of the data.
-    noise : float
-        Standard deviation of the label noise.
     output_factor : float
         Prefactor of the network, ``f(x) = output_factor * sum_i a_i sigma(<w_i, x>)``.
-    after_block : callable
-        Called after each block.
 
     Returns
     -------
     Gradient
         In double precision.
     """
-    rows = backend.zeros(tuple(weights.shape))
+    rows, count = backend.zeros(tuple(weights.shape)), 0
     linear = backend.zeros((weights.shape[1],))
-    for inputs, errors in sample.blocks():
-        x = backend.data(inputs)
-        labels = teacher(x[:, TEACHER_AXIS]) + noise * backend.data(errors)
+    for x, labels in samples:
         residual = 0 * labels
         preactivations = x @ weights.T  # replaced by residual * sigma' below
 
@@ -81,9 +72,9 @@ def gradient(
         for_rows(weigh_slopes, x.shape[0], backend.threads)
         rows += backend.double(preactivations.T @ x)
         linear += backend.double(residual @ x)
-        after_block()
-    rows *= backend.double(readout)[:, None] / sample.rows
-    return Gradient(rows, linear / sample.rows)
+        count += x.shape[0]
+    rows *= backend.double(readout)[:, None] / count
+    return Gradient(rows, linear / count)
 
 
 @dataclass(frozen=True)

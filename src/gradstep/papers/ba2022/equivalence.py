@@ -12,10 +12,15 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from gradstep.errors import NotConverged
+from gradstep.gaussian import moments
 from gradstep.papers.ba2022.coefficients import Coefficients
+from gradstep.problem import Problem
+from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.theory.arguments import positive
 
-__all__ = ["R_GE"]
+__all__ = ["R_GE", "equivalent_features", "equivalent_risk"]
+
+Array = NDArray[np.float64]
 
 TOLERANCE = 1e-10
 """Largest relative residual of the effective ridge that is ever returned."""
@@ -23,8 +28,8 @@ TOLERANCE = 1e-10
 
 def R_GE(
     values: Coefficients,
-    W: NDArray[np.float64],
-    beta: NDArray[np.float64],
+    W: Array,
+    beta: Array,
     *,
     n: int,
     lam: float,
@@ -96,3 +101,24 @@ def R_GE(
     noise = sigma_eps**2
     numerator = values.unlearned + noise + values.mu1_star**2 * bias
     return float(numerator / (1 - freedom(kappa, 2) / n) - noise)
+
+
+def equivalent_features(values: Coefficients, weights: Array, inputs: Array, draw: np.random.Generator) -> Array:
+    r"""Draw the Gaussian equivalent features :math:`\mu_1 W^\top x+\mu_2 z` of (4.1), raw."""
+    noise = draw.standard_normal((inputs.shape[0], weights.shape[0]))
+    return np.asarray(values.mu1 * (inputs @ weights.T) + np.sqrt(values.mu2_squared) * noise)
+
+
+def equivalent_risk(problem: Problem, weights: Array, readouts: Array) -> Array:
+    r"""Return the exact risk on Gaussian equivalent features, shape (P,).
+
+    .. math:: |\mu_1 W b-\mu_1^*\beta_*|^2+\mu_2^2|b|^2+\|P_{>1}f^*\|^2 ,
+
+    plus the square of the teacher's mean, of which the linear features have none.
+    """
+    student, target = moments(problem.activation), moments(problem.teacher)
+    linear = student.linear * (weights.T @ readouts)
+    linear[TEACHER_AXIS] -= target.linear
+    unlearned = target.nonlinear_second_moment + target.mean**2
+    spread = student.nonlinear_second_moment * (readouts**2).sum(axis=0)
+    return np.asarray((linear**2).sum(axis=0) + spread + unlearned)

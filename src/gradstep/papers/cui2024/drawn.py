@@ -16,10 +16,9 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.problem import Problem
+from gradstep.simulation import Network
 from gradstep.simulation.instance import TEACHER_AXIS, fit_sample, initial_weights
-from gradstep.simulation.population import population_risk
-from gradstep.simulation.ridge import RidgePath, fit_ridge
-from gradstep.simulation.spectra import first_layer
+from gradstep.simulation.ridge import RidgePath, fit_rows
 
 __all__ = [
     "DrawnFit",
@@ -135,18 +134,11 @@ def stepped_layer(problem: Problem, seed: int) -> FirstLayer:
     FirstLayer
         The spike is the part of the change along the gradient's direction that is proportional to the readout.
     """
-    if problem.step_size == 0:
-        width, d = int(problem.width), int(problem.d)  # type: ignore[arg-type]
-        return FirstLayer(initial_weights(seed, width, d, problem.initial_weights), np.zeros(width), _teacher(d))
-    drawn = first_layer(problem, seed)
-    direction = np.asarray(drawn.linear / np.linalg.norm(drawn.linear))
-    along = (drawn.after - drawn.before) @ direction
-    share = (drawn.readout @ along) / (drawn.readout @ drawn.readout)
-    return FirstLayer(drawn.after, drawn.readout * share, direction)
-
-
-def _teacher(d: int) -> Array:
-    return np.asarray(np.eye(1, d, TEACHER_AXIS)[0])
+    network = Network(problem, seed)
+    direction = network.spike.direction
+    along = (network.after - network.before) @ direction
+    share = (network.readout @ along) / (network.readout @ network.readout)
+    return FirstLayer(network.after, network.readout * share, direction)
 
 
 @dataclass(frozen=True)
@@ -209,12 +201,29 @@ def fit(
     DrawnFit
         The test error is the exact expectation over inputs given the weights.
     """
-    path = train(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps)
-    axis = _teacher(layer.weights.shape[1])
-    risk = population_risk(
-        sigma, sigma_star, layer.weights, axis, layer.direction, path.readouts, tolerance=_KERNEL_TOLERANCE
+    model = _model(layer, sigma, sigma_star, n, lam, seed, sigma_eps)
+    path = model.fit()
+    risk = model.risk(path.readouts, along=layer.direction, tolerance=_KERNEL_TOLERANCE)
+    return _summarised(layer, path, float(risk.test_error[0]))
+
+
+def _model(
+    layer: FirstLayer, sigma: ScalarFunction, sigma_star: ScalarFunction, n: int, lam: float, seed: int, noise: float
+) -> Network:
+    """Return the network with a given first layer and no step."""
+    width, d = layer.weights.shape
+    problem = Problem(
+        activation=sigma,
+        teacher=sigma_star,
+        d=d,
+        width=width,
+        n_step=n,
+        n=n,
+        eta=0.0,
+        ridge=lam * width,
+        noise=noise,
     )
-    return _summarised(layer, path, float(risk.test_error[0]), n, lam)
+    return Network(problem, seed, before=layer.weights)
 
 
 def train(
@@ -226,7 +235,6 @@ def train(
     lam: float,
     seed: int,
     sigma_eps: float = 0.0,
-    biases: Array | float = 0.0,
 ) -> RidgePath:
     r"""Train the readout on fresh samples, (4), without measuring anything else.
 
@@ -234,22 +242,13 @@ def train(
     ----------
     layer, sigma, sigma_star, n, lam, seed, sigma_eps
         As in :func:`fit`.
-    biases : ndarray or float
-        One a neuron, or one for all.
 
     Returns
     -------
     RidgePath
         With the readout :math:`a/\sqrt p` of the raw features.
     """
-    width, d = layer.weights.shape
-    sample = fit_sample(seed, n, d)
-
-    def blocks() -> Iterator[tuple[Array, Array]]:
-        for x, errors in sample.blocks():
-            yield np.asarray(sigma(x @ layer.weights.T + biases)), sigma_star(x[:, TEACHER_AXIS]) + sigma_eps * errors
-
-    return fit_ridge(blocks, n, width, [lam * width])
+    return _model(layer, sigma, sigma_star, n, lam, seed, sigma_eps).fit()
 
 
 def training_loss(
@@ -273,8 +272,7 @@ def training_loss(
     -------
     float
     """
-    path = train(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps)
-    return _loss(layer, path, n, lam)
+    return float(_model(layer, sigma, sigma_star, n, lam, seed, sigma_eps).fit().train_loss[0])
 
 
 def sampled_error(
@@ -303,10 +301,12 @@ def sampled_error(
     -------
     test_error, train_error : float
     """
-    path = train(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps, biases=biases)
-    x = np.random.default_rng([_EXTRA, seed]).standard_normal((test_samples, layer.weights.shape[1]))
+    inputs, labels = _model(layer, sigma, sigma_star, n, lam, seed, sigma_eps).fit_data()
+    width, d = layer.weights.shape
+    path = fit_rows(sigma(inputs @ layer.weights.T + biases), labels, [lam * width])
+    x = np.random.default_rng([_EXTRA, seed]).standard_normal((test_samples, d))
     miss = sigma(x @ layer.weights.T + biases) @ path.readouts[:, 0] - sigma_star(x[:, TEACHER_AXIS])
-    return float(np.mean(miss**2)), float(path.squared_residual[0]) / n
+    return float(np.mean(miss**2)), float(path.train_error[0])
 
 
 def feature_eigenvalues(layer: FirstLayer, sigma: ScalarFunction, *, n: int, seed: int) -> Array:
@@ -327,18 +327,12 @@ def feature_eigenvalues(layer: FirstLayer, sigma: ScalarFunction, *, n: int, see
     ndarray, shape (p,)
         Increasing.
     """
-    covariance = np.zeros((len(layer.weights), len(layer.weights)))
-    for x, _ in fit_sample(seed, n, layer.weights.shape[1]).blocks():
-        features = np.asarray(sigma(x @ layer.weights.T))
-        covariance += features.T @ features / n
-    return np.asarray(np.linalg.eigvalsh(covariance))
+    model = _model(layer, sigma, sigma, n, 1.0, seed, 0.0)
+    features = model.features(model.fit_data()[0])
+    return np.asarray(np.linalg.eigvalsh(features.T @ features / n))
 
 
-def _loss(layer: FirstLayer, path: RidgePath, n: int, lam: float) -> float:
-    return float(path.squared_residual[0] + lam * len(layer.weights) * path.squared_norm[0]) / n
-
-
-def _summarised(layer: FirstLayer, path: RidgePath, test_error: float, n: int, lam: float) -> DrawnFit:
+def _summarised(layer: FirstLayer, path: RidgePath, test_error: float) -> DrawnFit:
     readout = np.asarray(path.readouts[:, 0])
     bulk = layer.weights - np.outer(layer.spike, layer.direction)
     pulled = readout @ bulk
@@ -348,8 +342,8 @@ def _summarised(layer: FirstLayer, path: RidgePath, test_error: float, n: int, l
     across = (float(pulled[TEACHER_AXIS]) - gamma * along) / rest if rest > 1e-9 else 0.0
     return DrawnFit(
         test_error=test_error,
-        train_error=float(path.squared_residual[0]) / n,
-        train_loss=_loss(layer, path, n, lam),
+        train_error=float(path.train_error[0]),
+        train_loss=float(path.train_loss[0]),
         readout_mean=float(readout.sum()),
         bulk_overlap=along,
         teacher_overlap=across,
@@ -403,8 +397,7 @@ def equivalent_fit(
             yield features, sigma_star(x[:, TEACHER_AXIS]) + sigma_eps * errors
 
     features, labels = (np.concatenate(parts) for parts in zip(*blocks(), strict=True))
-    path = fit_ridge(lambda: iter([(features, labels)]), n, width, [lam * width])
-    drawn = _summarised(layer, path, np.nan, n, lam)
+    drawn = _summarised(layer, fit_rows(features, labels, [lam * width]), np.nan)
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
     slope = table.slope / np.sqrt(c)
     learned = table.mean * drawn.readout_mean + table.nodes * slope * drawn.bulk_overlap

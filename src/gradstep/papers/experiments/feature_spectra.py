@@ -29,7 +29,7 @@ from gradstep.papers.experiments.spectra import density, placed, problem_of
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare
 from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel, Points
-from gradstep.simulation.spectra import measure_features
+from gradstep.simulation import Network
 from gradstep.sweeps import Result, Task
 from gradstep.theory.spectrum import Outlier, Spectrum, feature_spectrum
 
@@ -64,7 +64,7 @@ def _parameters(figure: Figure, preset: Mapping[str, Any], x: float) -> dict[str
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Measure the spectrum of one instance."""
-    measured = measure_features(problem_of(parameters), seed, leading=parameters["leading"])
+    measured = Network(problem_of(parameters), seed).feature_spectrum(leading=parameters["leading"])
     vectors = measured.leading
     return {
         "outliers": [v.eigenvalue**0.5 for v in vectors],

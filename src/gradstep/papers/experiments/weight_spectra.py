@@ -27,7 +27,7 @@ from gradstep.papers.experiments.spectra import density, placed, problem_of
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Outcome, compare
 from gradstep.papers.panels import Histogram, Line, Mark, Panel, Points
-from gradstep.simulation.spectra import first_layer, measure_weights
+from gradstep.simulation import Network
 from gradstep.sweeps import Result, Task
 from gradstep.theory.step import step_statistics
 from gradstep.theory.weights_spectrum import WeightSpectrum, weight_spectrum
@@ -78,7 +78,7 @@ def _gradient_points(figure: Figure, preset: Mapping[str, Any]) -> list[dict[str
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Measure the singular values of one instance."""
-    measured = measure_weights(problem_of(parameters), seed)
+    measured = Network(problem_of(parameters), seed).weight_spectrum()
     top, shown = measured.leading[0], parameters["histogram"]
     return {
         "singular_value": top.singular_value,
@@ -91,11 +91,11 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
 def measure_gradient(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Measure the alignment of ``beta = X^T (y - f) / n`` and the distance of the gradient from ``c1 a beta^T``."""
     problem = problem_of(parameters)
-    layer = first_layer(problem, seed)
-    c1 = moments(problem.activation).derivative_mean
-    rank_one = c1 * np.outer(layer.readout, layer.linear)
-    error = np.linalg.norm(layer.gradient - rank_one, 2) / np.linalg.norm(layer.gradient, 2)
-    return {"alignment": float(layer.linear[0] / np.linalg.norm(layer.linear)), "relative_error": float(error)}
+    network = Network(problem, seed)
+    rows, linear = network.gradient.rows, network.gradient.linear
+    rank_one = moments(problem.activation).derivative_mean * np.outer(network.readout, linear)
+    error = np.linalg.norm(rows - rank_one, 2) / np.linalg.norm(rows, 2)
+    return {"alignment": float(linear[0] / np.linalg.norm(linear)), "relative_error": float(error)}
 
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:

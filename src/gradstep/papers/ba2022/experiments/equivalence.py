@@ -13,20 +13,22 @@ the first and the last exponent) with the largest relative ``gap`` accepted at t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.papers.ba2022 import network
 from gradstep.papers.ba2022.coefficients import coefficients
-from gradstep.papers.ba2022.equivalence import R_GE
+from gradstep.papers.ba2022.equivalence import R_GE, equivalent_features, equivalent_risk
 from gradstep.papers.ba2022.risk import R_1, kernel_lower_bound
 from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Problem
+from gradstep.simulation import Network
+from gradstep.simulation.instance import TEACHER_AXIS
+from gradstep.simulation.ridge import fit_rows
 from gradstep.simulation.streams import Purpose, generator
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
@@ -73,21 +75,22 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     steps = settings.pop("steps")
     problem = Problem.from_dict({"convention": "ba2022", **settings})
     values = coefficients(problem.activation, problem.teacher)
-    weights, readout = network.initial(problem, seed)
-    inputs, labels = network.data(problem, seed)
-    teacher = network.teacher_direction(inputs.shape[1])
+    network = Network(problem, seed)
+    inputs, labels = network.fit_data()
+    teacher = np.eye(1, inputs.shape[1], TEACHER_AXIS)[0]
     penalties = [float(problem.ridge)]  # type: ignore[arg-type]
     found: dict[str, list[float]] = {"network": [], "equivalent": [], "formula": []}
     for step in range(max(steps) + 1):
         if step in steps:
-            found["network"].append(network.fitted_risk(problem, weights, inputs, labels))
+            weights = network.before
+            found["network"].append(float(network.initial.test_error(tolerance=1e-7)))
             draw = generator(seed, Purpose.TEST_INPUTS, step)
-            fit = network.fit(network.equivalent_features(values, weights, inputs, draw), labels, penalties)
-            found["equivalent"].append(float(network.equivalent_risk(problem, weights, fit.readouts)[0]))
+            fit = fit_rows(equivalent_features(values, weights, inputs, draw), labels, penalties)
+            found["equivalent"].append(float(equivalent_risk(problem, weights, fit.readouts)[0]))
             law = {"n": len(labels), "lam": settings["lam"], "sigma_eps": problem.noise}
             found["formula"].append(R_GE(values, weights.T, teacher, **law))
         if step < max(steps):
-            weights = network.stepped(problem, seed, weights, readout)
+            network = replace(network, before=network.after)
     return found
 
 

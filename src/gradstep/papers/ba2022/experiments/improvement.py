@@ -15,12 +15,12 @@ Presets hold d and the places of the three panels: ``etas`` at base, and ``psi1`
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.papers.ba2022 import network
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import (
     R_0,
@@ -34,6 +34,7 @@ from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
 from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
+from gradstep.simulation import Network
 from gradstep.sweeps import Result, Task
 
 __all__ = ["assemble", "measure", "tasks"]
@@ -63,15 +64,14 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     settings = dict(parameters)
     etas = settings.pop("etas")
     problem = Problem.ba2022(**settings)
-    weights, readout = network.initial(problem, seed)
-    inputs, labels = network.data(problem, seed)
+    network = Network(problem, seed)
+    weights, root = network.before, np.sqrt(len(network.readout))
 
     def risk(first_layer: Array) -> float:
-        return network.fitted_risk(problem, first_layer, inputs, labels)
+        return float(network.with_weights(first_layer).test_error(tolerance=1e-7))
 
     before = risk(weights)
-    steps = [network.gradient_at(problem, seed, weights, sign * readout).rows for sign in (1, -1)]
-    root = np.sqrt(len(readout))
+    steps = [replace(network, readout=sign * network.readout).gradient.rows for sign in (1, -1)]
     return {"delta": [before - float(np.mean([risk(weights + eta / root * g) for g in steps])) for eta in etas]}
 
 

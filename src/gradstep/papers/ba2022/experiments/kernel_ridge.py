@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.papers.ba2022 import kernels, network
+from gradstep.papers.ba2022 import kernels
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import R_0, kernel_lower_bound
 from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
 from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
-from gradstep.simulation.instance import TEACHER_AXIS, check_sample
+from gradstep.simulation import Network
+from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict
 
@@ -49,7 +50,7 @@ def kernel_matrix(kind: str, problem: Problem, weights: Array, rows: Array, colu
     """
     N, d = weights.shape
     if kind == "conjugate":
-        left, right = (network.features(problem, weights, x) for x in (rows, columns))
+        left, right = (problem.activation(x @ weights.T) for x in (rows, columns))
         return np.asarray(left @ right.T / N)
     inner = rows @ columns.T / d
     if kind == "tangent":
@@ -112,18 +113,16 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     functions, plus its exact mean square: most of the sampling noise cancels.
     """
     problem = _problem({k: v for k, v in parameters.items() if k not in ("kernel", "ridges", "test_samples")})
-    weights, readout = network.initial(problem, seed)
-    if problem.step_size:
-        weights = network.stepped(problem, seed, weights, readout)
-    inputs, labels = network.data(problem, seed)
-    test = np.concatenate([x for x, _ in check_sample(seed, parameters["test_samples"], inputs.shape[1]).blocks()])
-    kind = parameters["kernel"]
+    network = Network(problem, seed)
+    weights, kind = network.after, parameters["kernel"]
+    inputs, labels = network.fit_data()
+    test, target = network.test_data(parameters["test_samples"])
     gram = kernel_matrix(kind, problem, weights, inputs, inputs)
     identity = np.eye(len(labels))
     solved = np.stack([np.linalg.solve(gram + r * identity, labels) for r in parameters["ridges"]], axis=1)
     predicted = kernel_matrix(kind, problem, weights, test, inputs) @ solved
     along = test[:, TEACHER_AXIS]
-    target, values = problem.teacher(along), coefficients(parameters["activation"], parameters["teacher"])
+    values = coefficients(parameters["activation"], parameters["teacher"])
     nonlinear = target - values.mu1_star * along
     excess = ((predicted - target[:, None]) ** 2 - (nonlinear**2)[:, None]).mean(axis=0)
     return {"risk": (excess + values.mu2_star_squared).tolist()}

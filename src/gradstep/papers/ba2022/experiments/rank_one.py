@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from gradstep.gaussian import moments
-from gradstep.papers.ba2022 import gradient, network
+from gradstep.papers.ba2022 import gradient
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Problem
+from gradstep.simulation import Network
 from gradstep.sweeps import Result, Task
 
 __all__ = ["assemble", "measure", "tasks"]
@@ -50,11 +51,11 @@ def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Take one step and return the norms of section 3.2 and the relative error of the rank-one matrix."""
     problem = Problem.ba2022(lam=1.0, eta=1.0, **parameters)
-    before, readout = network.initial(problem, seed)
-    after = network.stepped(problem, seed, before, readout)
-    inputs, labels = network.step_data(problem, seed)
+    network = Network(problem, seed)
+    before, readout = network.before, network.readout
+    inputs, labels = network.step_data()
     width = len(readout)
-    first = gradient.first_gradient(before.T, after.T, problem.step_size)
+    first = gradient.first_gradient(before.T, network.after.T, problem.step_size)
     mu1 = moments(problem.activation).derivative_mean
     error = first - gradient.rank_one(inputs, labels, readout / np.sqrt(width), mu1)
     root = np.sqrt(width)

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from gradstep.gaussian import moments
-from gradstep.papers.ba2022 import network
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import constructed_readout, constructed_risk, tau_star
 from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
 from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem, Step
+from gradstep.simulation import Network
 from gradstep.sweeps import Result, Task
 
 __all__ = ["assemble", "measure", "tasks"]
@@ -55,18 +55,18 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     settings = dict(parameters)
     eta_bar, window = settings.pop("eta_bar"), settings.pop("window")
     problem = Problem.ba2022(eta=Step(eta_bar, exponent=0.5), **settings)
-    before, readout = network.initial(problem, seed)
-    after = network.stepped(problem, seed, before, readout)
+    network = Network(problem, seed)
+    readout = network.readout
     student, target = moments(problem.activation), moments(problem.teacher)
     slopes = eta_bar * student.derivative_mean * target.linear * readout
     kappa = tau_star(problem.activation, problem.teacher).kappa
     chosen = constructed_readout(slopes, kappa, tolerance=window * abs(kappa))
-    step = after - before
-    direction = step.T @ readout
+    direction = (network.after - network.before).T @ readout
     direction /= np.linalg.norm(direction)
     used = chosen > 0
-    risk = network.risk(problem, after[used], chosen[used, None], direction)
-    return {"risk": float(risk[0]), "neurons": float(used.sum()), "slope": float(slopes[used].mean())}
+    student_network = Network(problem.replace(width=int(used.sum()), eta=0.0), seed, before=network.after[used])
+    risk = student_network.risk(chosen[used], along=direction, tolerance=1e-7)
+    return {"risk": float(risk.test_error), "neurons": float(used.sum()), "slope": float(slopes[used].mean())}
 
 
 def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:

@@ -20,7 +20,7 @@ from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Outcome, compare, points_of
 from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
-from gradstep.simulation.convex_fit import convex_measurement
+from gradstep.simulation.convex_measurement import convex_measurement
 from gradstep.sweeps import Result, Task
 from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
 

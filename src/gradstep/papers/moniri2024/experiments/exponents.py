@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.papers.ba2022 import network
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
 from gradstep.papers.moniri2024.gains import Delta, Lambda
@@ -33,7 +32,7 @@ from gradstep.papers.moniri2024.staircase import degree, windows
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare, judge
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Problem
-from gradstep.simulation.spectra import first_layer
+from gradstep.simulation import Network
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict, predict_many
 
@@ -69,16 +68,15 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     settings = dict(parameters)
     test = settings.pop("test")
     problem = Problem.moniri2024(**settings)
-    ridge = float(problem.ridge)  # type: ignore[arg-type]
-    inputs, labels = network.data(problem, seed)
-    layer = first_layer(problem, seed)
-    v = layer.linear / np.linalg.norm(layer.linear)
+    network = Network(problem, seed)
+    v = network.gradient.linear / np.linalg.norm(network.gradient.linear)
     found: dict[str, list[float]] = {"L_tr": [], "L_te": []}
-    for weights in (layer.before, layer.after):
-        fit = network.fit(network.features(problem, weights, inputs), labels, [ridge])
-        found["L_tr"].append(float(fit.squared_residual[0] + ridge * fit.squared_norm[0]) / len(labels))
+    for one in (network.initial, network):
+        fit = one.fit()
+        found["L_tr"].append(float(fit.train_loss[0]))
         if test:
-            found["L_te"].append(float(network.risk(problem, weights, fit.readouts, v)[0]) + problem.noise**2)
+            risk = one.risk(fit.readouts, along=v, tolerance=1e-7)
+            found["L_te"].append(float(risk.test_error[0]) + problem.noise**2)
     return found if test else {"L_tr": found["L_tr"]}
 
 

@@ -31,7 +31,6 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from gradstep.gaussian import hermite_coefficients
-from gradstep.papers.ba2022 import network
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.features import smoothed_powers
 from gradstep.papers.moniri2024.gains import Delta, Delta_by_matrix, Lambda
@@ -40,8 +39,8 @@ from gradstep.papers.moniri2024.staircase import windows
 from gradstep.papers.outcome import Check, Outcome, compare, judge, points_of
 from gradstep.papers.panels import Line, Panel, Table
 from gradstep.problem import Problem
-from gradstep.simulation.instance import TEACHER_AXIS, check_sample
-from gradstep.simulation.spectra import FirstLayer, first_layer
+from gradstep.simulation import Network
+from gradstep.simulation.ridge import fit_rows
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
 
@@ -73,31 +72,31 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     strength, spikes, test = (settings.pop(name) for name in ("strength", "spikes", "test"))
     problem = Problem.moniri2024(**settings, residual="y", alpha=0.0)
     n, ridge = int(problem.n), float(problem.ridge)  # type: ignore[arg-type]
-    layer = first_layer(problem, seed)
-    inputs, labels = network.data(problem, seed)
-    fresh = np.concatenate([x for x, _ in check_sample(seed, int(test) * n, inputs.shape[1]).blocks()])
-    target = problem.teacher(fresh[:, TEACHER_AXIS])
-    v, rho = _spike(layer)
-    rows, fresh_rows = (network.features(problem, layer.before, x) for x in (inputs, fresh))
+    network = Network(problem, seed)
+    inputs, labels = network.fit_data()
+    fresh, target = network.test_data(int(test) * n)
+    v, rho = _spike(network)
+    rows, fresh_rows = (network.initial.features(x) for x in (inputs, fresh))
     # Only the span of the powers of the readout matters for spikes this strong; an orthonormal basis keeps them so.
-    basis = np.linalg.qr(layer.readout[:, None] ** np.arange(1, spikes + 1))[0]
+    basis = np.linalg.qr(network.readout[:, None] ** np.arange(1, spikes + 1))[0]
     losses, errors = [], []
     for l in range(spikes + 1):  # noqa: E741
         if l:
             spike = strength * basis[:, l - 1]
             rows = rows + np.outer(_power(inputs @ v, l, rho), spike)
             fresh_rows = fresh_rows + np.outer(_power(fresh @ v, l, rho), spike)
-        fit = network.fit(rows, labels, [ridge])
-        losses.append(float(fit.squared_residual[0] + ridge * fit.squared_norm[0]) / n)
+        fit = fit_rows(rows, labels, [ridge])
+        losses.append(float(fit.train_loss[0]))
         errors.append(float(np.mean((fresh_rows @ fit.readouts[:, 0] - target) ** 2)))
     return {"Delta": (-np.diff(losses)).tolist(), "Lambda": (-np.diff(errors)).tolist()}
 
 
-def _spike(layer: FirstLayer) -> tuple[Array, float]:
+def _spike(network: Network) -> tuple[Array, float]:
     """Return the gradient's common direction, and the variance that its rest adds over the square of a spike."""
-    readout, v = layer.readout, layer.linear / np.linalg.norm(layer.linear)
-    along = layer.gradient @ v
-    rest = layer.gradient - np.outer(along, v)
+    readout, gradient = network.readout, network.gradient
+    v = gradient.linear / np.linalg.norm(gradient.linear)
+    along = gradient.rows @ v
+    rest = gradient.rows - np.outer(along, v)
     return v, float(np.sum(rest**2) * (readout @ readout) / (readout @ along) ** 2)
 
 

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import hermite_values, moments
-from gradstep.papers.ba2022 import network
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.finite import spike_coefficients
 from gradstep.papers.moniri2024.gains import Delta, direction
@@ -30,7 +29,7 @@ from gradstep.papers.moniri2024.staircase import windows
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare, judge
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Problem
-from gradstep.simulation.spectra import first_layer
+from gradstep.simulation import Network
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
 
@@ -61,11 +60,11 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     settings = dict(parameters)
     degrees = settings.pop("degrees")
     problem = Problem.moniri2024(**settings, residual="y")
-    inputs, _ = network.data(problem, seed)
-    layer = first_layer(problem, seed)
-    change = network.features(problem, layer.after, inputs) - network.features(problem, layer.before, inputs)
-    kappa = inputs @ (layer.linear / np.linalg.norm(layer.linear))
-    squares = layer.readout**2 / np.linalg.norm(layer.readout**2)
+    network = Network(problem, seed)
+    inputs, _ = network.fit_data()
+    change = network.features(inputs) - network.initial.features(inputs)
+    kappa = inputs @ (network.gradient.linear / np.linalg.norm(network.gradient.linear))
+    squares = network.readout**2 / np.linalg.norm(network.readout**2)
     along = hermite_values(kappa, max(degrees)) @ (change @ squares) / len(kappa)
     return {"coefficient": [float(along[p]) for p in degrees]}
 

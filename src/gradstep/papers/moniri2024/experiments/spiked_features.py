@@ -22,14 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
-from gradstep.papers.ba2022 import network
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, spike_sizes, spikes
 from gradstep.papers.outcome import Check, Outcome, compare, judge
 from gradstep.papers.panels import Guide, Line, Panel, Points
 from gradstep.problem import Problem
-from gradstep.simulation.instance import TEACHER_AXIS, check_sample
-from gradstep.simulation.spectra import FirstLayer, first_layer
+from gradstep.simulation import Network
+from gradstep.simulation.ridge import fit_rows
 from gradstep.simulation.streams import Purpose, generator
 from gradstep.sweeps import Result, Task
 from gradstep.theory.step import step_statistics
@@ -64,10 +63,10 @@ def _gradient_rest(problem: Problem) -> tuple[float, float]:
     return step.gradient_norm, width * step.bulk
 
 
-def _terms(problem: Problem, layer: FirstLayer, inputs: Array, order: int, rest: float) -> Spikes:
-    readout = layer.readout / math.sqrt(len(layer.readout))
-    eta = problem.step_size
-    return spikes(problem.activation, inputs @ layer.linear, readout, eta=eta, order=order, rest=rest)
+def _terms(network: Network, inputs: Array, order: int, rest: float) -> Spikes:
+    problem, readout = network.problem, network.readout / math.sqrt(len(network.readout))
+    along = inputs @ network.gradient.linear
+    return spikes(problem.activation, along, readout, eta=problem.step_size, order=order, rest=rest)
 
 
 def _norm(matrix: Array) -> float:
@@ -79,13 +78,13 @@ def _norm(matrix: Array) -> float:
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Measure ``||F - F_l|| / sqrt(n)``, published and corrected, and the norm of every corrected term."""
     problem = Problem.moniri2024(**parameters["base"])
-    order, layer = parameters["order"], first_layer(problem, seed)
-    inputs, _ = network.data(problem, seed)
+    order, network = parameters["order"], Network(problem, seed)
+    inputs, _ = network.fit_data()
     n = len(inputs)
-    difference = network.features(problem, layer.after, inputs) - network.features(problem, layer.before, inputs)
-    corrected = _terms(problem, layer, inputs, order, _gradient_rest(problem)[1])
+    difference = network.features(inputs) - network.initial.features(inputs)
+    corrected = _terms(network, inputs, order, _gradient_rest(problem)[1])
     distances = {}
-    for name, terms in (("published", _terms(problem, layer, inputs, order, 0.0)), ("corrected", corrected)):
+    for name, terms in (("published", _terms(network, inputs, order, 0.0)), ("corrected", corrected)):
         left, right = terms
         distances[name] = [_norm(difference - left[:, :k] @ right[:, :k].T) / math.sqrt(n) for k in range(order + 1)]
     return {**distances, "terms": corrected.norms.tolist()}
@@ -94,28 +93,26 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
 def measure_errors(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Fit F, published and corrected F_l and the Gaussian equivalent with spikes; return their errors."""
     problem = Problem.moniri2024(**parameters["base"])
-    layer, order = first_layer(problem, seed), parameters["order"]
-    (d, _, n), ridge = network.sizes(problem), float(problem.ridge)  # type: ignore[arg-type]
-    inputs, labels = network.data(problem, seed)
-    fresh = np.concatenate([x for x, _ in check_sample(seed, parameters["test_factor"] * n, d).blocks()])
-    truth = problem.teacher(fresh[:, TEACHER_AXIS])
+    network, order = Network(problem, seed), parameters["order"]
+    ridge, (inputs, labels) = float(problem.ridge), network.fit_data()  # type: ignore[arg-type]
+    fresh, truth = network.test_data(parameters["test_factor"] * len(labels))
     draw = generator(seed, Purpose.TEST_INPUTS, block=2**20)
     rest = _gradient_rest(problem)[1]
 
     def spiked(start: Array, x: Array, variance: float) -> Array:
-        return _terms(problem, layer, x, order, variance).added_to(start)
+        return _terms(network, x, order, variance).added_to(start)
 
     sides: dict[str, list[Array]] = {"F": [], "F_l": [], "corrected": [], "equivalent": []}
     for x in (inputs, fresh):
-        initial = network.features(problem, layer.before, x)
-        sides["F"].append(network.features(problem, layer.after, x))
+        initial = network.initial.features(x)
+        sides["F"].append(network.features(x))
         sides["F_l"].append(spiked(initial, x, 0.0))
         sides["corrected"].append(spiked(initial, x, rest))
-        sides["equivalent"].append(spiked(gaussian_equivalent(problem.activation, x, layer.before, draw), x, rest))
+        sides["equivalent"].append(spiked(gaussian_equivalent(problem.activation, x, network.before, draw), x, rest))
     found: dict[str, Any] = {}
     for name, (train, test) in sides.items():
-        fit = network.fit(train, labels, [ridge])
-        found[f"{name} train"] = float(fit.squared_residual[0] / n)
+        fit = fit_rows(train, labels, [ridge])
+        found[f"{name} train"] = float(fit.train_error[0])
         found[f"{name} test"] = float(np.mean((truth - test @ fit.readouts[:, 0]) ** 2))
     return found
 

@@ -1,0 +1,104 @@
+"""The real network with any convex loss and penalty of the readout fit, and with labels that are classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from gradstep.convex import Loss, Penalty
+from gradstep.convex import loss as parse_loss
+from gradstep.convex import penalty as parse_penalty
+from gradstep.errors import InvalidInput
+from gradstep.labels import Channel, labels_of
+from gradstep.problem import Problem
+from gradstep.simulation.arguments import chosen_seeds, count, threads_of
+from gradstep.simulation.instance import TEACHER_AXIS
+from gradstep.simulation.measurement import Measurement
+from gradstep.simulation.network import Network
+from gradstep.simulation.streams import Purpose, normal_blocks
+from gradstep.versions import versions
+
+__all__ = ["convex_measurement"]
+
+_CONVENTION = "sum of the losses plus (ridge/N) sum r(sqrt(N) b) on raw features b; train_error is the mean loss"
+
+
+def convex_measurement(
+    problem: Problem,
+    seeds: int | Sequence[int],
+    *,
+    loss: str | Loss = "square",
+    penalty: str | Penalty = "ridge",
+    channel: Channel = "real",
+    flip: float = 0.0,
+    test_samples: int = 20_000,
+    tolerance: float = 1e-5,
+) -> Measurement:
+    """Measure the real network: random weights, one gradient step, the readout fitted with a convex loss.
+
+    Parameters
+    ----------
+    problem : Problem
+        All sizes finite; ``ridge`` is the strength of the penalty.
+    seeds : int or sequence of int
+        How many, or the seeds themselves; each draws the same weights and inputs as in :func:`gradstep.simulate`.
+    loss, penalty, channel, flip
+        As in :func:`gradstep.theory.convex_loss.convex_prediction`.
+    test_samples : int
+        Fresh inputs for the test loss and the wrong classes.
+    tolerance : float
+        Of the fit, see :func:`gradstep.simulation.convex_fit.fit_convex`.
+
+    Returns
+    -------
+    Measurement
+        ``test_error`` (exact expectation over inputs), ``test_loss``, ``classification_error``, ``train_error``,
+        ``train_loss``, ``train_classification_error`` and ``active_fraction``, defined as in
+        :class:`gradstep.theory.convex_loss.ConvexPrediction`.
+
+    Raises
+    ------
+    InvalidInput
+        Infinite sizes, seeds or numbers that are none, or a margin loss with real labels.
+    NotConverged
+        If a fit does not converge.
+    """
+    chosen, priced = parse_loss(loss), parse_penalty(penalty)
+    labels = labels_of(problem, channel, flip)
+    if chosen.kind == "margin" and not labels.binary:
+        raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
+    numbers, fresh = chosen_seeds(seeds), count("test_samples", test_samples, 1)
+    each = [_measured(Network(problem, seed, labels=labels), chosen, priced, fresh, tolerance) for seed in numbers]
+    return Measurement(
+        problem=problem,
+        seeds=numbers,
+        ridge=float(problem.ridge),  # type: ignore[arg-type]
+        values={name: np.array([one[name] for one in each]) for name in each[0]},
+        versions=versions(),
+        convention=_CONVENTION,
+    )
+
+
+def _measured(network: Network, loss: Loss, penalty: Penalty, test_samples: int, tolerance: float) -> dict[str, float]:
+    labels, binary = network.labels, network.labels.binary
+    fit = network.fit_convex(loss=loss, penalty=penalty, tolerance=tolerance)
+    losses, wrong = [], []
+    with threads_of(network.problem):
+        inputs, given = network.fit_data()
+        train_wrong = given * (network.features(inputs) @ fit.readout) < 0
+        for block in normal_blocks(network.seed, Purpose.TEST_INPUTS, test_samples, inputs.shape[1] + 1):
+            fresh = labels.draw(block[:, TEACHER_AXIS], block[:, -1])
+            outputs = network.features(block[:, :-1]) @ fit.readout
+            losses.append(loss.value(fresh, outputs))
+            wrong.append(fresh * outputs < 0)
+    return {
+        "test_error": float(network.risk(fit.readout).test_error),
+        "test_loss": float(np.concatenate(losses).mean()),
+        "classification_error": float(np.concatenate(wrong).mean()) if binary else math.nan,
+        "train_error": fit.train_error,
+        "train_loss": fit.train_loss,
+        "train_classification_error": float(train_wrong.mean()) if binary else math.nan,
+        "active_fraction": float(np.mean(fit.readout != 0)),
+    }

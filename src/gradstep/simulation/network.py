@@ -1,0 +1,475 @@
+r"""The real network: one random instance, drawn in one place.
+
+.. math:: f(x)=s\sum_{i=1}^N a_i\,\sigma(\langle w_i,x\rangle),\qquad
+          w_i\leftarrow w_i+\frac{\eta}{\sqrt N}\,\frac1{n_0}\sum_{\mu=1}^{n_0} a_i\bigl(y_\mu-f(x_\mu)\bigr)
+          \sigma'(\langle w_i,x_\mu\rangle)\,x_\mu,
+
+with the ``output_factor`` :math:`s` of the problem and :math:`n_0` samples of the step. Then a readout :math:`b` of the
+features :math:`\sigma(\langle w_i,x\rangle)` is fitted to fresh samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.convex import Loss, Penalty
+from gradstep.errors import InvalidInput, within_range
+from gradstep.gaussian.hermite import hermite_values
+from gradstep.labels import Labels, labels_of
+from gradstep.problem import Problem
+from gradstep.readout import readout_polynomials
+from gradstep.simulation.arguments import chosen_seed, count, finite_sizes, penalties_of, threads_of
+from gradstep.simulation.backend import Array, Backend, Precision, backend, to_host
+from gradstep.simulation.convex_fit import ConvexFit, fit_convex
+from gradstep.simulation.instance import (
+    TEACHER_AXIS,
+    Sample,
+    check_sample,
+    fit_sample,
+    initial_readout,
+    initial_weights,
+    step_sample,
+)
+from gradstep.simulation.population import PopulationRisk, population_risk
+from gradstep.simulation.ridge import RidgePath, fit_ridge
+from gradstep.simulation.rowwise import for_rows
+from gradstep.simulation.spectra import (
+    MeasuredFeatures,
+    MeasuredWeights,
+    feature_spectrum,
+    spike_direction,
+    unit,
+    weight_spectrum,
+)
+from gradstep.simulation.step import Gradient, Spike, gradient, measure_spike
+
+__all__ = ["Network"]
+
+_DEGREE = 4
+
+
+def _silent() -> None:
+    """Take no notice of a finished block."""
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    r"""The network of a problem, drawn from a seed: look inside one instance of what `simulate` averages over.
+
+    Nothing is computed before it is asked for, and nothing is computed twice. The same problem and seed give the same
+    numbers as :func:`gradstep.simulate`, which measures these networks.
+
+    Conventions: inputs are ``N(0, I_d)``, weights have one neuron a row, the teacher is ``f*(x_1)``: its direction
+    :math:`\beta_*` is the first coordinate axis. Readouts ``a`` at initialisation are of order one, fitted ones act on
+    the raw features, ``b = a / sqrt(N)``. What weights and features come out as are arrays of the library that computes
+    them: NumPy by default, else PyTorch tensors on the device.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite sizes. ``ridge`` is the default penalty of the fits.
+    seed : int
+        In [0, 2**32). It fixes every random number; networks of one seed share theirs as far as their sizes allow (see
+        `gradstep.simulation.streams`).
+    before : array, shape (N, d), optional
+        First layer before the step, in place of the one that is drawn.
+    readout : array, shape (N,), optional
+        Readout that the step uses, in place of the one that is drawn.
+    labels : Labels, optional
+        Law of the labels of both samples; by default the problem's teacher and noise. Classes need NumPy.
+    device : str, optional
+        None for NumPy; ``"cpu"``, ``"cuda"`` or ``"cuda:k"`` for PyTorch.
+    dtype : {"float64", "float32"}
+        Precision of inputs, weights and features. Gram matrices, factorisations and expectations are in double.
+    after_block : callable
+        Called after each block of samples.
+
+    Raises
+    ------
+    InvalidInput
+        On a problem with an infinite size, a seed or an option out of range, or weights or readouts of another shape.
+
+    Notes
+    -----
+    A second step on the same samples starts where the first one ends, ``dataclasses.replace(network,
+    before=network.after)``. A copy that is pickled draws its numbers again.
+
+    Examples
+    --------
+    >>> import gradstep as gs
+    >>> problem = gs.Problem(
+    ...     activation="tanh",
+    ...     teacher="sin",
+    ...     d=40,
+    ...     width=60,
+    ...     n_step=160,
+    ...     n=120,
+    ...     eta=gs.Step(2.0, exponent=0.5),
+    ...     ridge=1.0,
+    ... )
+    >>> network = gs.Network(problem, seed=0)
+    >>> network.before.shape, network.after.shape
+    ((60, 40), (60, 40))
+    >>> fit = network.fit()
+    >>> error = network.risk(fit.readouts).test_error
+    >>> bool(error[0] < network.initial.risk(network.initial.fit().readouts).test_error[0])
+    True
+    """
+
+    problem: Problem
+    seed: int
+    _: KW_ONLY
+    before: Array = field(default=None, repr=False)
+    readout: Array = field(default=None, repr=False)
+    labels: Labels = field(default=cast(Labels, None), repr=False)
+    device: str | None = None
+    dtype: str = "float64"
+    after_block: Callable[[], None] = field(default=_silent, repr=False)
+
+    def __post_init__(self) -> None:
+        problem, sizes, engine = self.problem, finite_sizes(self.problem), self._engine
+        d, width, seed = sizes["d"], sizes["width"], chosen_seed(self.seed)
+        labels = labels_of(problem) if self.labels is None else self.labels
+        if labels.binary and self.device is not None:
+            raise InvalidInput("device", self.device, "None with labels that are classes")
+        before = initial_weights(seed, width, d, problem.initial_weights) if self.before is None else self.before
+        readout = initial_readout(seed, width, problem.readout) if self.readout is None else self.readout
+        for name, given, shape in (("before", before, (width, d)), ("readout", readout, (width,))):
+            if tuple(np.shape(given)) != shape:
+                raise InvalidInput(name, f"shape {tuple(np.shape(given))}", f"shape {shape}, that of the problem")
+            object.__setattr__(self, name, engine.double(given))
+        object.__setattr__(self, "labels", labels)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send what the rest follows from."""
+        return {own.name: getattr(self, own.name) for own in fields(self)}
+
+    # --- the first layer -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def gradient(self) -> Gradient:
+        """The averaged gradient of the loss at initialisation, with the network's own output in the residual."""
+        with self._under_way():
+            return gradient(
+                self._engine,
+                self.problem.activation,
+                self._labelled(step_sample(self.seed, self._sizes["n_step"], self._sizes["d"])),
+                self._data(self.before),
+                self._data(self.readout),
+                output_factor=self.problem.output_factor,
+            )
+
+    @cached_property
+    def after(self) -> Array:
+        """First layer after the step, shape (N, d); that before it where the step is zero."""
+        if self.problem.step_size == 0:
+            return self.before
+        return self.before + (self.problem.step_size / math.sqrt(self._sizes["width"])) * self.gradient.rows
+
+    @cached_property
+    def spike(self) -> Spike:
+        """How the step splits into one direction that all neurons share and the rest."""
+        taken = self.problem.step_size > 0
+        return measure_spike(self.before, self.after, self.readout, self.gradient.linear if taken else None)
+
+    @property
+    def initial(self) -> Network:
+        """The same network without its step, with the same samples: what the step is compared with."""
+        return self.with_weights(self.before)
+
+    def with_weights(self, weights: Array) -> Network:
+        """Return the network with another first layer and no step; its samples are the same.
+
+        Parameters
+        ----------
+        weights : array, shape (N, d)
+        """
+        return replace(self, problem=self.problem.replace(eta=0.0), before=weights)
+
+    # --- samples and features --------------------------------------------------------------------------------------
+
+    def step_data(self) -> tuple[Array, Array]:
+        """Return the samples of the step: inputs (n_step, d) and labels (n_step,)."""
+        return self._gathered(step_sample(self.seed, self._sizes["n_step"], self._sizes["d"]))
+
+    def fit_data(self) -> tuple[Array, Array]:
+        """Return the fresh samples of the fit: inputs (n, d) and labels (n,)."""
+        return self._gathered(self._fit_sample)
+
+    def test_data(self, rows: int) -> tuple[Array, Array]:
+        """Return fresh inputs (rows, d) and what is to be learned of them, ``E[y|x]`` without label noise, (rows,)."""
+        return self._gathered(check_sample(self.seed, count("rows", rows, 1), self._sizes["d"]))
+
+    def features(self, inputs: Array) -> Array:
+        """Return the raw features ``sigma(<w_i, x>)`` after the step, shape (rows, N).
+
+        Parameters
+        ----------
+        inputs : array, shape (rows, d)
+        """
+        values = self._data(self._engine.double(inputs)) @ self._weights.T  # pre-activations, then features
+
+        def activate(part: slice) -> None:
+            values[part, :] = self.problem.activation(values[part, :])
+
+        for_rows(activate, values.shape[0], self._engine.threads)
+        return values
+
+    # --- fits and their error --------------------------------------------------------------------------------------
+
+    def fit(self, ridge: float | Sequence[float] | None = None) -> RidgePath:
+        r"""Fit the readout by ridge regression, :math:`\min_b\sum_\mu(y_\mu-\langle b,F_\mu\rangle)^2+\Lambda|b|^2`.
+
+        Parameters
+        ----------
+        ridge : float or sequence of float, optional
+            Penalties :math:`\Lambda > 0` on raw features; by default that of the problem. A whole sequence costs one
+            factorisation.
+
+        Returns
+        -------
+        RidgePath
+            Readouts (N, P), one column a penalty, with their training errors.
+
+        Raises
+        ------
+        InvalidInput
+            On a penalty that is not positive and finite.
+        """
+        penalties, _ = penalties_of(self.problem, ridge)
+        with self._under_way():
+            return fit_ridge(self._design, self._sizes["n"], self._sizes["width"], penalties)
+
+    def fit_convex(
+        self,
+        *,
+        loss: str | Loss = "square",
+        penalty: str | Penalty = "ridge",
+        ridge: float | None = None,
+        tolerance: float = 1e-7,
+    ) -> ConvexFit:
+        """Fit the readout with a convex loss and penalty, on NumPy.
+
+        Parameters
+        ----------
+        loss, penalty : str, Loss or Penalty
+            See :mod:`gradstep.convex`. A margin loss needs labels that are classes.
+        ridge : float, optional
+            Strength of the penalty; by default that of the problem.
+        tolerance : float
+            Largest relative residual of the optimality conditions.
+
+        Returns
+        -------
+        ConvexFit
+
+        Raises
+        ------
+        InvalidInput, NotConverged
+            As :func:`gradstep.simulation.convex_fit.fit_convex`.
+        """
+        strength = float(self.problem.ridge) if ridge is None else ridge  # type: ignore[arg-type]
+        inputs, labels = self.fit_data()
+        with self._under_way():
+            features = to_host(self.features(inputs))
+        labels = to_host(labels)
+        return fit_convex(features, labels, loss=loss, penalty=penalty, ridge=strength, tolerance=tolerance)
+
+    def risk(self, readouts: Array, *, along: Array | None = None, tolerance: float = 1e-9) -> PopulationRisk:
+        """Return the test error of readouts: the exact expectation over inputs given the weights.
+
+        Parameters
+        ----------
+        readouts : array, shape (N, P) or (N,)
+            Readouts of the raw features, as fits return them.
+        along : array, shape (d,), optional
+            Unit vector along which the neurons are correlated, by default the direction of the spike. Any direction
+            gives the same, this one with the least work.
+        tolerance : float
+            Accepted error, relative to ``E f*^2``, for activations whose kernel has no closed form.
+
+        Returns
+        -------
+        PopulationRisk
+            ``E (f_hat - f*)^2``, label noise not included, shape (P,) or ().
+
+        Raises
+        ------
+        InvalidInput
+            On readouts of another shape, or a tolerance that is not positive.
+        NotConverged
+            If the population kernel cannot reach the tolerance.
+        """
+        width, shape = self._sizes["width"], tuple(np.shape(readouts))
+        if len(shape) not in (1, 2) or shape[0] != width:
+            raise InvalidInput("readouts", f"shape {shape}", f"shape ({width},) or ({width}, P)")
+        if not 0 < tolerance < math.inf:
+            raise InvalidInput("tolerance", tolerance, "a finite number > 0")
+        engine = self._engine
+        axis = engine.zeros((self._sizes["d"],))
+        axis[TEACHER_AXIS] = 1.0
+        columns = engine.double(readouts)
+        with self._under_way():
+            found = population_risk(
+                self.problem.activation,
+                self.labels.mean,
+                engine.double(self._weights),
+                axis,
+                self.spike.direction if along is None else engine.double(along),
+                columns[:, None] if columns.ndim == 1 else columns,
+                tolerance=tolerance,
+            )
+        return PopulationRisk(found.test_error.reshape(shape[1:]), found.error_bound.reshape(shape[1:]))
+
+    def test_error(
+        self, ridge: float | Sequence[float] | None = None, *, tolerance: float = 1e-9
+    ) -> NDArray[np.float64]:
+        """Fit the readout by ridge regression and return its exact test error: `fit` and `risk` in one.
+
+        Parameters
+        ----------
+        ridge : float or sequence of float, optional
+            As for `fit`.
+        tolerance : float
+            As for `risk`.
+
+        Returns
+        -------
+        ndarray, shape () or (P,)
+            One value for each penalty, if they are a sequence.
+        """
+        found = self.risk(self.fit(ridge).readouts, tolerance=tolerance).test_error
+        return found if penalties_of(self.problem, ridge)[1] else found.reshape(())
+
+    def sampled_risk(self, readouts: Array, rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the test error on fresh inputs and the standard error of that average: a check of the exact one.
+
+        Parameters
+        ----------
+        readouts : array, shape (N, P)
+        rows : int
+            How many inputs.
+
+        Returns
+        -------
+        mean, standard_error : ndarray, shape (P,)
+        """
+        sample = check_sample(self.seed, rows, self._sizes["d"])
+        square_sum, fourth_sum = np.zeros(readouts.shape[1]), np.zeros(readouts.shape[1])
+        with self._under_way():
+            for features, targets in self._design(sample):
+                squares = to_host((features @ readouts - targets[:, None]) ** 2)
+                square_sum += squares.sum(axis=0)
+                fourth_sum += (squares**2).sum(axis=0)
+        mean = square_sum / rows
+        return mean, np.sqrt(np.maximum(fourth_sum / rows - mean**2, 0.0) / rows)
+
+    # --- spectra ---------------------------------------------------------------------------------------------------
+
+    def feature_spectrum(self, *, leading: int = 2) -> MeasuredFeatures:
+        """Measure the eigenvalues of ``F^T F / n`` on the samples of the fit, and what their leading vectors are.
+
+        Parameters
+        ----------
+        leading : int
+            How many of the largest eigenvalues to look at, at most as many as there are above rounding.
+
+        Returns
+        -------
+        MeasuredFeatures
+            To be compared with :func:`gradstep.theory.spectrum.feature_spectrum`.
+
+        Raises
+        ------
+        InvalidInput
+            On a number that is none.
+        """
+        leading = count("leading", leading)
+        inputs = self.fit_data()[0]
+        with self._under_way():
+            features = to_host(self.features(inputs)) / math.sqrt(self._sizes["n"])
+            inputs, before, readout = to_host(inputs), to_host(self.before), to_host(self.readout)
+            direction = unit(spike_direction(self.problem, before, readout, to_host(self.gradient.linear)))
+            return feature_spectrum(
+                features,
+                along=unit(hermite_values(inputs @ direction, _DEGREE)),
+                target=unit(hermite_values(inputs[:, TEACHER_AXIS], _DEGREE)),
+                neurons=unit(readout_polynomials(self.problem.readout, readout, _DEGREE)),
+                leading=leading,
+            )
+
+    def weight_spectrum(self, *, leading: int = 1) -> MeasuredWeights:
+        """Measure the singular values of the first layer before and after the step.
+
+        Parameters
+        ----------
+        leading : int
+            How many of the largest ones to look at, at most as many as there are.
+
+        Returns
+        -------
+        MeasuredWeights
+            To be compared with :func:`gradstep.theory.weights_spectrum.weight_spectrum`.
+
+        Raises
+        ------
+        InvalidInput
+            On a number that is none.
+        """
+        leading = count("leading", leading)
+        arrays = (to_host(own) for own in (self.before, self.after, self.readout, self.gradient.linear))
+        with self._under_way():
+            return weight_spectrum(*arrays, leading=leading)
+
+    # --- what all of it shares -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        return finite_sizes(self.problem)
+
+    @cached_property
+    def _engine(self) -> Backend:
+        return backend(self.device, self.dtype)
+
+    @cached_property
+    def _weights(self) -> Array:
+        """The first layer after the step, in the precision of the data."""
+        return self._data(self.after)
+
+    @property
+    def _fit_sample(self) -> Sample:
+        return fit_sample(self.seed, self._sizes["n"], self._sizes["d"])
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        with threads_of(self.problem), within_range("the simulation"):
+            yield
+
+    def _data(self, values: Array) -> Array:
+        xp = self._engine.xp
+        return xp.astype(values, getattr(xp, cast(Precision, self.dtype)), copy=False)
+
+    def _labelled(self, sample: Sample) -> Iterator[tuple[Array, Array]]:
+        """Yield blocks of inputs and labels; without noise those are what is to be learned."""
+        for inputs, normals in sample.blocks():
+            x = self._engine.data(inputs)
+            u = x[:, TEACHER_AXIS]
+            yield x, self.labels.mean(u) if sample.noise is None else self.labels.draw(u, self._engine.data(normals))
+            self.after_block()
+
+    def _gathered(self, sample: Sample) -> tuple[Array, Array]:
+        inputs, labels = zip(*self._labelled(sample), strict=True)
+        return self._engine.xp.concat(inputs), self._engine.xp.concat(labels)
+
+    def _design(self, sample: Sample | None = None) -> Iterator[tuple[Array, Array]]:
+        """Yield blocks of features and labels in double precision, by default those of the fit."""
+        for x, labels in self._labelled(sample or self._fit_sample):
+            yield self._engine.double(self.features(x)), self._engine.double(labels)

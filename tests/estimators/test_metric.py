@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gradstep.estimators import metric as metric_module
-from gradstep.estimators.leave_one_out import PATH, copies_of
 from gradstep.estimators.metric import measure
+from gradstep.simulation.leave_one_out import PATH, copies_of
 
 
 def table(n, d, k=2):

@@ -5,8 +5,8 @@ import pytest
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
-from gradstep.estimators.leave_one_out import OutOfRange
 from gradstep.estimators.step_choice import NO_STEP, Move, StepErrors
+from gradstep.simulation.ridge import OutOfRange
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import pytest
 
 import gradstep as gs
 from gradstep.estimators.layer import draw
-from gradstep.estimators.leave_one_out import PATH, copies_of
 from gradstep.estimators.metric import HOST, measure
 from gradstep.estimators.step_choice import (
     FOLDS,
@@ -22,6 +21,7 @@ from gradstep.estimators.step_choice import (
 )
 from gradstep.gaussian import scalar_function
 from gradstep.problem import Readout
+from gradstep.simulation.leave_one_out import PATH, copies_of
 
 
 def layer_of(activation, width, d, outputs=1):

@@ -16,10 +16,10 @@ from gradstep.papers.cui2024.bounds import realised_functions
 from gradstep.papers.cui2024.drawn import (
     equivalent_fit,
     fit,
+    network_of,
     sampled_error,
     spiked_layer,
     stepped_layer,
-    training_loss,
 )
 from gradstep.papers.cui2024.experiments.learned import conditional_mean
 from gradstep.theory.large_step import LargeStep
@@ -68,7 +68,7 @@ def test_stepped_layer_is_the_network_of_the_simulation(alpha0: float) -> None:
     found = fit(layer, ERF, SIN, n=75, lam=0.1, seed=5, sigma_eps=0.2)
     assert found.test_error == pytest.approx(float(expected["test_error"][0]), rel=1e-9)
     assert found.train_error == pytest.approx(float(expected["train_error"][0]), rel=1e-9)
-    loss = training_loss(layer, ERF, SIN, n=75, lam=0.1, seed=5, sigma_eps=0.2)
+    loss = float(network_of(layer, ERF, SIN, n=75, lam=0.1, seed=5, sigma_eps=0.2).fit().train_loss[0])
     assert loss == pytest.approx(float(expected["train_loss"][0]), rel=1e-9)
     strength = float(expected["spike_strength"][0]) / math.sqrt(40)
     assert float(np.abs(layer.spike[0])) == pytest.approx(strength, rel=1e-9, abs=1e-12)
@@ -260,14 +260,18 @@ def test_fitted_bias_of_a_drawn_model() -> None:
     values = []
     for seed in range(60):
         losses = [
-            training_loss(
-                spiked_layer(seed, round(0.7 * d), d, **SPIKE),
-                shifted,
-                teacher,
-                n=2 * d,
-                lam=0.1,
-                seed=seed,
-                sigma_eps=0.2,
+            float(
+                network_of(
+                    spiked_layer(seed, round(0.7 * d), d, **SPIKE),
+                    shifted,
+                    teacher,
+                    n=2 * d,
+                    lam=0.1,
+                    seed=seed,
+                    sigma_eps=0.2,
+                )
+                .fit()
+                .train_loss[0]
             )
             for d in (60, 120)
         ]

@@ -11,7 +11,7 @@ from gradstep.problem import Readout
 from gradstep.simulation.backend import Backend, backend, to_host
 from gradstep.simulation.instance import initial_readout, initial_weights, step_sample
 from gradstep.simulation.population import population_risk
-from gradstep.simulation.ridge import dual_path, fit_ridge, primal_path
+from gradstep.simulation.ridge import dual, fit_ridge, primal
 from gradstep.simulation.step import gradient, measure_spike
 
 STRICT = Backend(array_api_strict)
@@ -44,11 +44,9 @@ def test_ridge(rows: int, width: int, penalties: tuple[float, ...]) -> None:
     np.testing.assert_allclose(to_host(paths[1].readouts), paths[0].readouts, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(paths[1].degrees_of_freedom, paths[0].degrees_of_freedom, rtol=1e-10)
     f, y = STRICT.data(features), STRICT.data(labels)
-    primal = primal_path(f.T @ f, f.T @ y, float(y @ y), rows, (1.0,))
-    assert primal is not None
-    np.testing.assert_allclose(
-        to_host(primal.readouts), to_host(dual_path(f, y, (1.0,)).readouts), rtol=1e-9, atol=1e-12
-    )
+    found = primal(f.T @ f, f.T @ y, float(y @ y), (1.0,))
+    assert found is not None
+    np.testing.assert_allclose(to_host(found[0]), to_host(dual(f, y, (1.0,))[0]), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "leaky_relu", "erf", "sign", "sin", "cos", "linear"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gradstep.simulation import ridge
-from gradstep.simulation.ridge import ACCURACY, dual_path, fit_ridge, primal_path, triangular_path
+from gradstep.simulation.ridge import ACCURACY, dual, fit_ridge, primal, triangular
 
 PENALTIES = (1e-3, 0.5, 20.0)
 Real = NDArray[np.float64]
@@ -71,16 +71,17 @@ def test_every_penalty_is_optimal_and_consistent(rows: int, width: int, penaltie
 @pytest.mark.parametrize(("rows", "width"), [(40, 15), (15, 40)])
 def test_primal_dual_and_triangular_agree(rows: int, width: int) -> None:
     features, labels = draw(rows, width)
-    primal = primal_path(features.T @ features, features.T @ labels, float(labels @ labels), rows, PENALTIES)
-    others = [dual_path(features, labels, PENALTIES)]
+    found = primal(features.T @ features, features.T @ labels, float(labels @ labels), PENALTIES)
+    others = [dual(features, labels, PENALTIES)]
     if rows > width:
-        others.append(triangular_path(in_blocks(features, labels), rows, PENALTIES))
-    assert primal is not None
-    for other in others:
-        distance = np.linalg.norm(primal.readouts - other.readouts, axis=0)
-        assert (distance <= ACCURACY * np.linalg.norm(other.readouts, axis=0)).all()  # not of each entry
-        np.testing.assert_allclose(primal.squared_residual, other.squared_residual, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(primal.degrees_of_freedom, other.degrees_of_freedom, rtol=1e-10)
+        others.append(triangular(in_blocks(features, labels), PENALTIES))
+    assert found is not None
+    readouts, residual, freedom = found
+    for other_readouts, other_residual, other_freedom in others:
+        distance = np.linalg.norm(readouts - other_readouts, axis=0)
+        assert (distance <= ACCURACY * np.linalg.norm(other_readouts, axis=0)).all()  # not of each entry
+        np.testing.assert_allclose(residual, other_residual, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(freedom, other_freedom, rtol=1e-10)
 
 
 def test_a_path_gives_what_single_penalties_give() -> None:

@@ -21,7 +21,6 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ig
 
 from gradstep.errors import InvalidInput
 from gradstep.estimators.layer import FirstLayer, draw
-from gradstep.estimators.leave_one_out import SCORED_ROWS, OutOfRange, copies_of, factorise
 from gradstep.estimators.memory import check_memory
 from gradstep.estimators.metric import measure
 from gradstep.estimators.parameters import (
@@ -59,6 +58,8 @@ from gradstep.estimators.table import (
 from gradstep.gaussian import ScalarFunction
 from gradstep.problem import Readout
 from gradstep.simulation.backend import Array, Backend, to_host
+from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, leave_one_out, penalty_path
+from gradstep.simulation.ridge import OutOfRange, factorise
 from gradstep.threads import threads_for_products
 
 __all__ = ["OneStep", "Settings", "Training"]
@@ -332,21 +333,20 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         """Fit the ridge readout of the standardised targets: coefficients (N, k) and intercepts (k,)."""
         table, rows, backend = training.table, training.fit_rows, settings.backend
         design = self._design(self._layer, table, backend, rows)
-        ridge = factorise(backend, design, int(rows.sum()), settings.width, table.targets, table.weights)
+        ridge = factorise(design, int(rows.sum()), settings.width, table.targets, table.weights)
         copies = copies_of(training.hashes, table.targets, table.weights * rows)
         scored = rows & training.among_first(rows, SCORED_ROWS)
         given = settings.ridge
-        penalties = ridge.path if given is None else np.array([max(given / training.unit, ridge.floor)])
-        scores = ridge.scores(
-            backend, self._design(self._layer, table, backend, scored), table.targets, table.weights, copies, penalties
-        )
+        penalties = penalty_path(ridge) if given is None else np.array([max(given / training.unit, ridge.floor)])
+        scored_design = self._design(self._layer, table, backend, scored)
+        scores = leave_one_out(ridge, scored_design, table.targets, table.weights, copies, penalties)
         place = scores.best
         if given is None and self.eta_ > 0 and self.step_errors_ is not None and not settings.split:
             place = self.step_errors_.path.best(penalties / ridge.mean_square, scores.errors, place)
         best = float(penalties[place])
         self.ridge_path_, self.ridge_errors_ = penalties * training.unit, scores.errors
         self.ridge_ = best * training.unit
-        self.degrees_of_freedom_ = ridge.degrees_of_freedom(best)
+        self.degrees_of_freedom_ = float(ridge.degrees_of_freedom(best)[0])
         return ridge.fitted(best)
 
     def _apply(self, X: Any, finish: Callable[[Host], Host]) -> Host:

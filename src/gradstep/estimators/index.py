@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
-from gradstep.estimators.leave_one_out import OutOfRange
 from gradstep.estimators.metric import HOST, Metric
 from gradstep.estimators.step_choice import Move, Sample, fit_on
+from gradstep.simulation.ridge import OutOfRange
 
 __all__ = ["QUARTERS", "Index", "average_gradients", "correlation", "find_index", "implied_alignment"]
 

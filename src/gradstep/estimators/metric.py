@@ -19,8 +19,9 @@ import numpy as np
 from array_api_compat import numpy as numpy_namespace
 from numpy.typing import NDArray
 
-from gradstep.estimators.leave_one_out import Copies, factorise
 from gradstep.simulation.backend import Array, Backend
+from gradstep.simulation.leave_one_out import Copies, leave_one_out, penalty_path
+from gradstep.simulation.ridge import factorise
 
 __all__ = ["HOST", "Metric", "measure"]
 
@@ -117,8 +118,8 @@ def measure(z: Host, y: Host, weights: Host, copies: Copies, rows: NDArray[np.bo
     def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
         yield z[place], place
 
-    ridge = factorise(HOST, blocks, len(place), z.shape[1], y, weights)
-    scores = ridge.scores(HOST, blocks, y, weights, copies, ridge.path)
-    lengths = np.linalg.norm(ridge.basis, axis=0)
-    directions = ridge.basis / np.where(lengths > 0, lengths, 1.0)
+    ridge = factorise(blocks, len(place), z.shape[1], y, weights)
+    scores = leave_one_out(ridge, blocks, y, weights, copies, penalty_path(ridge))
+    lengths = np.linalg.norm(ridge.vectors, axis=0)
+    directions = ridge.vectors / np.where(lengths > 0, lengths, 1.0)
     return Metric(ridge.eigenvalues / ridge.total, directions, float(scores.penalties[scores.best]) / ridge.total)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted  #
 from gradstep.estimators.base import OneStep, Settings
 from gradstep.estimators.diagnosis import Diagnosis, Fitted, diagnose
 from gradstep.estimators.layer import FirstLayer, draw
-from gradstep.estimators.leave_one_out import OutOfRange
+from gradstep.simulation.ridge import OutOfRange
 
 __all__ = ["OneStepReadout"]
 

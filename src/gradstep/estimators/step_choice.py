@@ -26,9 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
-from gradstep.estimators.leave_one_out import Copies, OutOfRange, Scores, factorise
 from gradstep.estimators.metric import HOST, Metric
 from gradstep.simulation.backend import Array
+from gradstep.simulation.leave_one_out import Copies, Scores, leave_one_out, penalty_path
+from gradstep.simulation.ridge import OutOfRange, factorise
 
 __all__ = [
     "CLEARLY",
@@ -360,7 +361,7 @@ def fit_on(
     def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
         yield layer.features(HOST, sample.z[place]), place
 
-    ridge = factorise(HOST, blocks, len(place), layer.width, sample.y, sample.weights)
+    ridge = factorise(blocks, len(place), layer.width, sample.y, sample.weights)
     return layer, *ridge.fitted(max(penalty * ridge.mean_square, ridge.floor))
 
 
@@ -381,7 +382,8 @@ def _scores(layer: FirstLayer, sample: Sample, scored: NDArray[np.bool_]) -> Sco
     def some_rows() -> Iterator[tuple[Array, NDArray[np.intp]]]:
         yield features[scored[place]], np.flatnonzero(scored)
 
-    ridge = factorise(HOST, all_rows, len(place), layer.width, sample.y, sample.weights)
-    scores = ridge.scores(HOST, some_rows, sample.y, sample.weights, sample.copies, ridge.path[::2])
+    ridge = factorise(all_rows, len(place), layer.width, sample.y, sample.weights)
+    path = penalty_path(ridge)[::2]
+    scores = leave_one_out(ridge, some_rows, sample.y, sample.weights, sample.copies, path)
     # Networks of other widths have penalties of other sizes.
     return Scores(scores.penalties / ridge.mean_square, scores.squares, scores.weights)

@@ -1,12 +1,14 @@
-r"""Ridge regression of the readout for a whole path of penalties from one factorisation.
+r"""Ridge regression of the readout: one factorisation for a whole path of penalties, and for its leave-one-out errors.
 
-.. math:: \min_b \sum_\mu \bigl(y_\mu - \langle b, F_\mu\rangle\bigr)^2 + \Lambda |b|^2
+.. math:: \min_b \sum_\mu \bigl|y_\mu - b^\top F_\mu\bigr|^2 + \Lambda |b|^2
 
 The factorisation is that of the smaller Gram matrix: ``F F^T`` (n x n, dual) when ``n <= N``, otherwise ``F^T F``
-(N x N, primal), which is accumulated over blocks of rows so that ``F`` is never stored. A Gram matrix squares the
-condition number, so its relative error ``epsilon * (largest eigenvalue) / (smallest eigenvalue + penalty)`` is checked
-and, when it exceeds `ACCURACY`, the fit is done again from a singular value decomposition of ``F`` (of its triangular
-factor, block by block, in the primal case), which squares nothing.
+(N x N, primal), which is accumulated over blocks of rows so that ``F`` is never stored. `factorise` returns it, for
+rows with weights and with an intercept if there is one; `fit_ridge` makes the fits without them, to full accuracy.
+
+A Gram matrix squares the condition number, so its relative error ``epsilon * (largest eigenvalue) / (smallest
+eigenvalue + penalty)`` is checked and, when it exceeds `ACCURACY`, the fit is done again from a singular value
+decomposition of ``F`` (of its triangular factor, block by block, in the primal case), which squares nothing.
 
 In the dual case the training residual is ``penalty * (F F^T + penalty)^-1 y``, exact to the last digits even when the
 network interpolates. In the primal case it is ``|y|^2 - 2 <b, F^T y> + <b, F^T F b>``, which costs no second pass
@@ -16,12 +18,13 @@ generated again and the residuals summed one by one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from array_api_compat import array_namespace, is_numpy_array
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import lapack
 
 from gradstep.simulation.backend import Array, to_host
@@ -31,9 +34,198 @@ ACCURACY = 1e-9
 """Relative error above which a cheap formula is replaced by a stable one."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
+#: Penalties and eigenvalues below this times the largest eigenvalue drown in rounding.
+_FLOOR = 1e-13
+#: Squares of eigenvalues enter; beyond this they overflow.
+_LARGEST = 1e150
+
+Host = NDArray[np.float64]
 
 Blocks = Callable[[], Iterator[tuple[Array, Array]]]
 """Called for a fresh pass over the blocks ``(F, y)`` of features (rows, N) and labels (rows,), double precision."""
+
+IndexedBlocks = Callable[[], Iterator[tuple[Array, NDArray[np.intp]]]]
+"""Called for a fresh pass over the features (rows, N) and the places (rows,) of their targets."""
+
+
+class OutOfRange(ArithmeticError):  # noqa: N818
+    """Features are so large that what is made of them overflows."""
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """A factorised ridge problem; fitting for another penalty costs next to nothing.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray, shape (r,)
+        Of the Gram matrix, not negative.
+    vectors : array, shape (n, r) or (N, r)
+        What turns weights of its eigenvectors into readouts, if need be by way of `features`.
+    projected : ndarray, shape (r, k)
+        Targets in that basis, to be divided by ``eigenvalue + penalty``.
+    features : array, shape (n, N), or None
+        Where the vectors are those of ``F F^T``.
+    leverage_scale : ndarray, shape (r,)
+        ``f^T (F^T F + penalty)^-1 f = sum_r (f vectors)_r^2 leverage_scale_r / (eigenvalue_r + penalty)`` on rows of
+        the fit, where the vectors have length N.
+    mean : ndarray, shape (N,)
+        Weighted mean of the features; zero without an intercept.
+    target_mean : ndarray, shape (k,)
+        The same of the targets.
+    total : float
+        Sum of the weights; infinite without an intercept.
+    """
+
+    eigenvalues: Host
+    vectors: Array
+    projected: Host
+    features: Array | None
+    leverage_scale: Host
+    mean: Host
+    target_mean: Host
+    total: float
+
+    @property
+    def mean_square(self) -> float:
+        """Mean squared length of a row of centred features; one where they do not vary."""
+        return float(self.eigenvalues.sum()) / self.total or 1.0
+
+    @property
+    def floor(self) -> float:
+        """Smallest penalty that double precision resolves."""
+        return _FLOOR * float(self.eigenvalues[-1])
+
+    def trusted(self, penalty: float) -> bool:
+        """Whether the Gram matrix has kept enough digits for a penalty."""
+        return _EPSILON * float(self.eigenvalues[-1]) <= ACCURACY * (float(self.eigenvalues[0]) + penalty)
+
+    def degrees_of_freedom(self, penalties: ArrayLike) -> Host:
+        """Return the trace of the hat matrix for each penalty, the intercept not included."""
+        values = self.eigenvalues[:, None]
+        return np.asarray(np.sum(values / (values + np.atleast_1d(penalties)), axis=0))
+
+    def shrunk(self, penalties: ArrayLike) -> Host:
+        """Return weights of the eigenvectors: one target for each penalty, or all targets (r, k) for one penalty."""
+        return np.asarray(self.projected / (self.eigenvalues[:, None] + np.atleast_1d(penalties)))
+
+    def readouts(self, penalties: ArrayLike) -> Array:
+        """Return readouts (N, P) of one target, or (N, k) for one penalty, on the device."""
+        readouts: Array = self.vectors @ like(self.vectors, self.shrunk(penalties))
+        return readouts if self.features is None else self.features.T @ readouts
+
+    def fitted(self, penalty: float) -> tuple[Host, Host]:
+        """Return coefficients (N, k) and intercepts (k,)."""
+        coefficients = to_host(self.readouts(penalty))
+        return coefficients, self.target_mean - self.mean @ coefficients
+
+    def lifted(self) -> Ridge:
+        """Return the same with vectors over the features, and without directions that do not vary."""
+        if self.features is None:
+            return self
+        # A centred Gram matrix has a null vector at least; directions without variance carry no coefficient.
+        values = self.eigenvalues
+        kept = values > max(self.floor, 1e-300) if values[-1] > 0 else np.ones(len(values), dtype=bool)
+        values, vectors = values[kept], to_host(self.vectors)[:, kept]
+        return replace(
+            self,
+            eigenvalues=values,
+            vectors=self.features.T @ like(self.features, vectors),
+            projected=self.projected[kept],
+            features=None,
+            leverage_scale=1 / np.where(values > 0, values, 1.0),
+        )
+
+
+def factorise(
+    blocks: IndexedBlocks, rows: int, width: int, targets: Host, weights: Host, *, intercept: bool = True
+) -> Ridge:
+    r"""Factorise :math:`\min_{b,b_0}\sum_\mu\omega_\mu|y_\mu-b_0-b^\top F_\mu|^2+\Lambda|b|^2`.
+
+    Parameters
+    ----------
+    blocks : callable
+        A pass over the features of all rows of the fit. They may be overwritten. Products are formed in their precision
+        and added up in double.
+    rows, width : int
+        How many rows and features there are.
+    targets : ndarray, shape (n, k)
+    weights : ndarray, shape (n,)
+    intercept : bool
+        Whether there is a :math:`b_0`.
+
+    Returns
+    -------
+    Ridge
+        With vectors over the features.
+
+    Raises
+    ------
+    OutOfRange
+        If the features are too large, infinite or no numbers.
+    """
+    side = _centred_gram if rows <= width else _centred_scatter
+    return side(blocks, targets, weights, intercept).lifted()
+
+
+def _centred_gram(blocks: IndexedBlocks, targets: Host, weights: Host, intercept: bool) -> Ridge:
+    pieces = [(double(features), index) for features, index in blocks()]
+    index = np.concatenate([place for _, place in pieces])
+    features = array_namespace(pieces[0][0]).concat([block for block, _ in pieces], axis=0)
+    w, y = weights[index], targets[index]
+    total = float(w.sum()) if intercept else math.inf
+    mean = like(features, w) @ features / total
+    target_mean = w @ y / total
+    root = np.sqrt(w)
+    features = (features - mean) * like(features, root)[:, None]
+    right = like(features, root[:, None] * (y - target_mean))
+    return _factorised(features @ features.T, right, features, to_host(mean), target_mean, total)
+
+
+def _centred_scatter(blocks: IndexedBlocks, targets: Host, weights: Host, intercept: bool) -> Ridge:
+    scatter: Array = 0.0
+    sums: Array = 0.0
+    moments: Array = 0.0
+    pilot: Array = None if intercept else 0.0
+    total, target_sum = 0.0, np.zeros(targets.shape[1])
+    for features, index in blocks():
+        w, y = weights[index], targets[index]
+        root = np.sqrt(w)
+        if intercept:
+            if pilot is None:  # any point near the mean: it keeps the subtraction below from losing digits
+                pilot = array_namespace(features).mean(features, axis=0)
+            features -= pilot
+        if (w != 1).any():
+            features *= like(features, root)[:, None]
+        scatter += double(features.T @ features)  # NumPy calls the symmetric rank-k update for A^T A
+        sums += double(features.T @ like(features, root))
+        moments += double(features.T @ like(features, root[:, None] * y))
+        total += float(w.sum())
+        target_sum += w @ y
+    if not intercept:
+        total = math.inf
+    target_mean = target_sum / total
+    scatter -= sums[:, None] * sums[None, :] / total
+    right = moments - sums[:, None] * like(sums, target_mean)[None, :]
+    return _factorised(scatter, right, None, to_host(pilot + sums / total), target_mean, total)
+
+
+def _factorised(
+    gram: Array, right: Array, features: Array | None, mean: Host, target_mean: Host, total: float
+) -> Ridge:
+    linalg = array_namespace(gram).linalg
+    if not float(linalg.trace(gram)) < _LARGEST:  # every feature that is not finite has its place on the diagonal
+        raise OutOfRange("features overflow")
+    with threads_for_factorisation(gram.shape[0]):
+        values, vectors = linalg.eigh(gram)
+    eigenvalues = np.maximum(to_host(values), 0.0)
+    scale = np.ones(len(eigenvalues))
+    return Ridge(eigenvalues, vectors, to_host(vectors.T @ right), features, scale, mean, target_mean, total)
+
+
+def _plain(gram: Array, right: Array, features: Array | None = None) -> Ridge:
+    """Factorise without weights and intercept, for one target."""
+    return _factorised(gram, right[:, None], features, np.zeros(1), np.zeros(1), math.inf)
 
 
 @dataclass(frozen=True)
@@ -91,16 +283,15 @@ def fit_ridge(blocks: Blocks, rows: int, width: int, penalties: Sequence[float])
         In the order of `penalties`.
     """
     if rows <= width:
-        features, labels = _gathered(blocks)
-        return dual_path(features, labels, penalties)
-    gram, moment, label_square = _accumulated(blocks)
-    path = primal_path(gram, moment, label_square, rows, penalties)
-    if path is None:
-        return triangular_path(blocks, rows, penalties)
-    largest = float(np.max(path.squared_norm)) * float(array_namespace(gram).linalg.matrix_norm(gram))
-    if _EPSILON * (label_square + largest) > ACCURACY * float(np.min(path.squared_residual)):
-        path = replace(path, squared_residual=_summed_residuals(blocks, path.readouts))
-    return path
+        readouts, residual, freedom = dual(*_gathered(blocks), penalties)
+    else:
+        gram, moment, label_square = _accumulated(blocks)
+        found = primal(gram, moment, label_square, penalties)
+        readouts, residual, freedom = found or triangular(blocks, penalties)
+        largest = float(np.max(_square_sums(readouts))) * float(array_namespace(gram).linalg.matrix_norm(gram))
+        if found and _EPSILON * (label_square + largest) > ACCURACY * float(np.min(residual)):
+            residual = _summed_residuals(blocks, readouts)
+    return RidgePath(readouts, residual, _square_sums(readouts), freedom, tuple(penalties), rows)
 
 
 def fit_rows(features: Array, labels: Array, penalties: Sequence[float]) -> RidgePath:
@@ -109,103 +300,46 @@ def fit_rows(features: Array, labels: Array, penalties: Sequence[float]) -> Ridg
     return fit_ridge(lambda: iter([(features, labels)]), rows, width, penalties)
 
 
-def dual_path(features: Array, labels: Array, penalties: Sequence[float]) -> RidgePath:
-    """Fit from the n x n Gram matrix, or from the features themselves when that would lose too many digits.
+Solution = tuple[Array, Host, Host]
+"""Readouts (N, P), and for each penalty the squared residual and the degrees of freedom."""
 
-    Parameters
-    ----------
-    features : array, shape (n, N)
-        Features, double precision.
-    labels : array, shape (n,)
-        Labels.
-    penalties : sequence of float
-        Positive penalties.
 
-    Returns
-    -------
-    RidgePath
-        Valid for any n and N; meant for ``n <= N``.
-    """
-    xp = array_namespace(features)
+def dual(features: Array, labels: Array, penalties: Sequence[float]) -> Solution:
+    """Fit from the n x n Gram matrix, or from the features themselves when that would lose too many digits."""
     gram = features @ features.T
-    lam = _row(features, penalties)
     if len(penalties) == 1 and is_numpy_array(features):
         solved = _cholesky(gram, labels, penalties[0])
-        if solved is not None:
-            weights, freedom = solved
-            readouts = (features.T @ weights)[:, None]
-            residual = np.array([penalties[0] ** 2 * float(weights @ weights)])
-            norm = _square_sums(readouts)
-            return RidgePath(readouts, residual, norm, np.array([freedom]), penalties, len(labels))
-        return _singular_path(features, labels, 0.0, labels.shape[0], penalties)
-    eigenvalues, vectors = _eigh(gram)
-    if not _trusted(eigenvalues, penalties):
-        return _singular_path(features, labels, 0.0, labels.shape[0], penalties)
-    shrunk = (vectors.T @ labels)[:, None] / (eigenvalues[:, None] + lam)
-    readouts = features.T @ (vectors @ shrunk)
-    freedom = xp.sum(eigenvalues[:, None] / (eigenvalues[:, None] + lam), axis=0)
-    residual, norm = _square_sums(lam * shrunk), _square_sums(readouts)
-    return RidgePath(readouts, residual, norm, to_host(freedom), penalties, labels.shape[0])
+        if solved is None:
+            return _singular(features, labels, 0.0, penalties)
+        weights, freedom = solved
+        residual = np.array([penalties[0] ** 2 * float(weights @ weights)])
+        return (features.T @ weights)[:, None], residual, np.array([freedom])
+    ridge = _plain(gram, labels, features)
+    if not ridge.trusted(min(penalties)):
+        return _singular(features, labels, 0.0, penalties)
+    residual = _square_sums(np.asarray(penalties) * ridge.shrunk(penalties))
+    return ridge.readouts(penalties), residual, ridge.degrees_of_freedom(penalties)
 
 
-def primal_path(
-    gram: Array, moment: Array, label_square: float, samples: int, penalties: Sequence[float]
-) -> RidgePath | None:
-    """Fit from the N x N Gram matrix.
-
-    Parameters
-    ----------
-    gram : array, shape (N, N)
-        ``F^T F``.
-    moment : array, shape (N,)
-        ``F^T y``.
-    label_square : float
-        ``|y|^2``.
-    samples : int
-        ``n``.
-    penalties : sequence of float
-        Positive penalties.
-
-    Returns
-    -------
-    RidgePath or None
-        None when the Gram matrix has lost too many digits for the smallest penalty.
-    """
-    xp = array_namespace(gram)
-    lam = _row(gram, penalties)
+def primal(gram: Array, moment: Array, label_square: float, penalties: Sequence[float]) -> Solution | None:
+    """Fit from ``F^T F``, ``F^T y`` and ``|y|^2``, or not where they have lost too many digits."""
     if len(penalties) == 1 and is_numpy_array(gram):
         solved = _cholesky(gram, moment, penalties[0])
         if solved is None:
             return None
         readouts, freedom = solved[0][:, None], np.array([solved[1]])
     else:
-        eigenvalues, vectors = _eigh(gram)
-        if not _trusted(eigenvalues, penalties):
+        ridge = _plain(gram, moment)
+        if not ridge.trusted(min(penalties)):
             return None
-        readouts = vectors @ ((vectors.T @ moment)[:, None] / (eigenvalues[:, None] + lam))
-        freedom = to_host(xp.sum(eigenvalues[:, None] / (eigenvalues[:, None] + lam), axis=0))
-    residual = label_square - 2 * (moment @ readouts) + xp.sum(readouts * (gram @ readouts), axis=0)
-    residual = np.maximum(to_host(residual), 0.0)
-    return RidgePath(readouts, residual, _square_sums(readouts), freedom, penalties, samples)
+        readouts, freedom = ridge.readouts(penalties), ridge.degrees_of_freedom(penalties)
+    quadratic = array_namespace(gram).sum(readouts * (gram @ readouts), axis=0)
+    residual = label_square - 2 * (moment @ readouts) + quadratic
+    return readouts, np.maximum(to_host(residual), 0.0), freedom
 
 
-def triangular_path(blocks: Blocks, samples: int, penalties: Sequence[float]) -> RidgePath:
-    """Fit from the triangular factor of ``[F, y]``, updated block by block; no condition number is squared.
-
-    Parameters
-    ----------
-    blocks : callable
-        Gives a fresh pass over the features and labels; at least N + 1 rows in all.
-    samples : int
-        ``n``.
-    penalties : sequence of float
-        Positive penalties.
-
-    Returns
-    -------
-    RidgePath
-        Accurate for any positive penalty.
-    """
+def triangular(blocks: Blocks, penalties: Sequence[float]) -> Solution:
+    """Fit from the triangular factor of ``[F, y]``, updated block by block; there are N + 1 rows at least."""
     factor: Array | None = None
     for features, labels in blocks():
         xp = array_namespace(features)
@@ -216,16 +350,13 @@ def triangular_path(blocks: Blocks, samples: int, penalties: Sequence[float]) ->
             factor = xp.linalg.qr(stacked).R
     assert factor is not None
     width = factor.shape[1] - 1
-    unexplained = float(factor[width, width]) ** 2
-    return _singular_path(factor[:width, :width], factor[:width, width], unexplained, samples, penalties)
+    return _singular(factor[:width, :width], factor[:width, width], float(factor[width, width]) ** 2, penalties)
 
 
-def _singular_path(
-    features: Array, labels: Array, unexplained: float, samples: int, penalties: Sequence[float]
-) -> RidgePath:
+def _singular(features: Array, labels: Array, unexplained: float, penalties: Sequence[float]) -> Solution:
     """Fit from a singular value decomposition; `unexplained` is a residual that no readout can reach."""
     xp = array_namespace(features)
-    lam = _row(features, penalties)
+    lam = like(features, [list(penalties)])
     with threads_for_factorisation(min(features.shape)):
         left, singular, right = xp.linalg.svd(features, full_matrices=False)
     projected = (left.T @ labels)[:, None]
@@ -233,8 +364,7 @@ def _singular_path(
     readouts = right.T @ (singular[:, None] * projected / (square + lam))
     outside = labels - left @ projected[:, 0]  # rounding only, unless there are more rows than features
     residual = _square_sums(lam * projected / (square + lam)) + float(outside @ outside) + unexplained
-    freedom = to_host(xp.sum(square / (square + lam), axis=0))
-    return RidgePath(readouts, residual, _square_sums(readouts), freedom, penalties, samples)
+    return readouts, residual, to_host(xp.sum(square / (square + lam), axis=0))
 
 
 def _gathered(blocks: Blocks) -> tuple[Array, Array]:
@@ -265,42 +395,33 @@ def _summed_residuals(blocks: Blocks, readouts: Array) -> NDArray[np.float64]:
 
 def _cholesky(gram: Array, right_side: Array, penalty: float) -> tuple[Array, float] | None:
     """Solve ``(gram + penalty) x = right_side``; return x and the degrees of freedom, or None when ill-conditioned."""
-    with threads_for_factorisation(gram.shape[0]):
-        return _by_cholesky(gram, right_side, penalty)
-
-
-def _by_cholesky(gram: Array, right_side: Array, penalty: float) -> tuple[Array, float] | None:
     shifted = gram.copy()
     size = shifted.shape[0]
     shifted.flat[:: size + 1] += penalty
     norm = float(np.max(np.sum(np.abs(shifted), axis=0)))
-    factor, info = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1, clean=0)
-    if info != 0:
-        return None
-    reciprocal_condition, _ = lapack.dpocon(factor, norm, uplo="L")
-    if ACCURACY * reciprocal_condition < _EPSILON:
-        return None
-    solution, _ = lapack.dpotrs(factor, right_side, lower=1)
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    with threads_for_factorisation(size):
+        factor, info = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1, clean=0)
+        if info != 0:
+            return None
+        reciprocal_condition, _ = lapack.dpocon(factor, norm, uplo="L")
+        if ACCURACY * reciprocal_condition < _EPSILON:
+            return None
+        solution, _ = lapack.dpotrs(factor, right_side, lower=1)
+        inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
     freedom = size - penalty * float(np.sum(np.diagonal(inverse)))
     return solution, min(max(freedom, 0.0), float(size))
 
 
-def _eigh(gram: Array) -> tuple[Array, Array]:
-    xp = array_namespace(gram)
-    with threads_for_factorisation(gram.shape[0]):
-        eigenvalues, vectors = xp.linalg.eigh(gram)
-    return xp.where(eigenvalues > 0, eigenvalues, 0 * eigenvalues), vectors
+def double(values: Array) -> Array:
+    """Return values in double precision, where they are."""
+    xp = array_namespace(values)
+    return xp.astype(values, xp.float64, copy=False)
 
 
-def _trusted(eigenvalues: Array, penalties: Sequence[float]) -> bool:
-    smallest, largest = float(eigenvalues[0]), float(eigenvalues[-1])
-    return _EPSILON * largest <= ACCURACY * (smallest + min(penalties))
-
-
-def _row(like: Array, values: Sequence[float]) -> Array:
-    xp = array_namespace(like)
-    return xp.asarray([list(values)], dtype=xp.float64, device=getattr(like, "device", None))
+def like(array: Array, values: ArrayLike) -> Array:
+    """Move host values to where an array is, in its precision."""
+    xp = array_namespace(array)
+    return xp.asarray(values, dtype=array.dtype, device=getattr(array, "device", None))
 
 
 def _square_sums(columns: Array) -> NDArray[np.float64]:

@@ -20,16 +20,6 @@ from gradstep.versions import versions
 
 Progress = Callable[[int, int], None]
 
-_OF_THE_FIT = {
-    "test_error",
-    "train_error",
-    "train_loss",
-    "degrees_of_freedom",
-    "test_error_bound",
-    "sampled_test_error",
-    "sampled_test_error_deviation",
-}
-
 
 def simulate(
     problem: Problem,
@@ -105,7 +95,7 @@ def simulate(
     values = {}
     for name in each[0]:
         stacked = np.stack([np.asarray(seed[name], dtype=float) for seed in each])
-        values[name] = stacked[:, 0] if name in _OF_THE_FIT and not is_path else stacked
+        values[name] = stacked[:, 0] if stacked.ndim == 2 and not is_path else stacked
     return Measurement(
         problem=problem,
         seeds=chosen,

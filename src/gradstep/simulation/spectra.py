@@ -98,17 +98,8 @@ def spike_direction(problem: Problem, before: Array, readout: Array, linear: Arr
     the rows have of it, theory has the spike along what is left of the gradient, and takes the sum of the rows for a
     part of their bulk (`readout_shrinkage` of `gradstep.theory.step.StepStatistics`). In output scale ``"1/sqrt(N)"`` a
     larger step may take back more: then the spike is along the sum of the rows after the step
-    (`gradstep.theory.own_output`).
-
-    Parameters
-    ----------
-    problem : Problem
-    before : ndarray, shape (N, d)
-        First layer before the step.
-    readout : ndarray, shape (N,)
-        Readout at initialisation.
-    linear : ndarray, shape (d,)
-        ``X^T (y - f) / n_step``.
+    (`gradstep.theory.own_output`). Needed are the first layer before the step (N, d), the readout at initialisation
+    (N,) and ``linear = X^T (y - f) / n_step``, shape (d,).
     """
     width, activation = len(readout), moments(problem.activation)
     rows, gain = readout @ before, problem.step_size / math.sqrt(width) * activation.derivative_mean
@@ -126,17 +117,10 @@ def unit(rows: Array) -> Array:
 
 
 def feature_spectrum(features: Array, *, along: Array, target: Array, neurons: Array, leading: int) -> MeasuredFeatures:
-    """Measure the spectrum of ``F^T F``.
+    """Measure the spectrum of ``F^T F``, features (n, N); see :meth:`gradstep.Network.feature_spectrum`.
 
-    Parameters
-    ----------
-    features : ndarray, shape (n, N)
-    along, target : ndarray, shape (., n)
-        Unit rows with which the vectors over the samples are compared.
-    neurons : ndarray, shape (., N)
-        Unit rows with which those over the neurons are compared.
-    leading : int
-        How many eigenvalues to look at, at most as many as there are above rounding.
+    Its vectors over the samples are compared with the unit rows of `along` and `target` (., n), those over the neurons
+    with the unit rows of `neurons` (., N).
     """
     wide = features.shape[0] < features.shape[1]
     gram = features @ features.T if wide else features.T @ features
@@ -156,18 +140,7 @@ def feature_spectrum(features: Array, *, along: Array, target: Array, neurons: A
 
 
 def weight_spectrum(before: Array, after: Array, readout: Array, linear: Array, *, leading: int) -> MeasuredWeights:
-    """Measure the singular values of the first layer before and after the step, shape (N, d) each.
-
-    Parameters
-    ----------
-    before, after : ndarray, shape (N, d)
-    readout : ndarray, shape (N,)
-        At initialisation.
-    linear : ndarray, shape (d,)
-        ``X^T (y - f) / n_step``.
-    leading : int
-        How many of the largest ones to look at, at most as many as there are.
-    """
+    """Measure the singular values of first layers, shape (N, d) each; see :meth:`gradstep.Network.weight_spectrum`."""
     with threads_for_factorisation(min(after.shape)):
         left, singular, right = np.linalg.svd(after, full_matrices=False)
         initial = np.asarray(np.linalg.svd(before, compute_uv=False)[::-1])

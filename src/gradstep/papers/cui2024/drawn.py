@@ -6,8 +6,8 @@ direction is the first axis.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.problem import Problem
 from gradstep.simulation import Network
-from gradstep.simulation.instance import TEACHER_AXIS, fit_sample, initial_weights
+from gradstep.simulation.instance import TEACHER_AXIS, initial_weights
 from gradstep.simulation.ridge import RidgePath, fit_rows
 
 __all__ = [
@@ -26,11 +26,10 @@ __all__ = [
     "equivalent_fit",
     "feature_eigenvalues",
     "fit",
+    "network_of",
     "sampled_error",
     "spiked_layer",
     "stepped_layer",
-    "train",
-    "training_loss",
 ]
 
 Array = NDArray[np.float64]
@@ -170,7 +169,7 @@ class DrawnFit:
         return {name: float(value) for name, value in vars(self).items() if name != "readout"}
 
 
-def fit(
+def network_of(
     layer: FirstLayer,
     sigma: ScalarFunction,
     sigma_star: ScalarFunction,
@@ -179,8 +178,8 @@ def fit(
     lam: float,
     seed: int,
     sigma_eps: float = 0.0,
-) -> DrawnFit:
-    r"""Train the readout on fresh samples, (4).
+) -> Network:
+    r"""Return the network with a drawn first layer, whose readout is trained on fresh samples, (4).
 
     Parameters
     ----------
@@ -198,81 +197,28 @@ def fit(
 
     Returns
     -------
-    DrawnFit
-        The test error is the exact expectation over inputs given the weights.
+    Network
+        Without a step. Its readouts are :math:`a/\sqrt p` of the raw features, its training loss the minimum of (4)
+        per sample.
     """
-    model = _model(layer, sigma, sigma_star, n, lam, seed, sigma_eps)
-    path = model.fit()
-    risk = model.risk(path.readouts, along=layer.direction, tolerance=_KERNEL_TOLERANCE)
-    return _summarised(layer, path, float(risk.test_error[0]))
-
-
-def _model(
-    layer: FirstLayer, sigma: ScalarFunction, sigma_star: ScalarFunction, n: int, lam: float, seed: int, noise: float
-) -> Network:
-    """Return the network with a given first layer and no step."""
     width, d = layer.weights.shape
-    problem = Problem(
-        activation=sigma,
-        teacher=sigma_star,
-        d=d,
-        width=width,
-        n_step=n,
-        n=n,
-        eta=0.0,
-        ridge=lam * width,
-        noise=noise,
-    )
+    sizes = {"d": d, "width": width, "n_step": n, "n": n}
+    problem = Problem(activation=sigma, teacher=sigma_star, eta=0.0, ridge=lam * width, noise=sigma_eps, **sizes)
     return Network(problem, seed, before=layer.weights)
 
 
-def train(
-    layer: FirstLayer,
-    sigma: ScalarFunction,
-    sigma_star: ScalarFunction,
-    *,
-    n: int,
-    lam: float,
-    seed: int,
-    sigma_eps: float = 0.0,
-) -> RidgePath:
-    r"""Train the readout on fresh samples, (4), without measuring anything else.
-
-    Parameters
-    ----------
-    layer, sigma, sigma_star, n, lam, seed, sigma_eps
-        As in :func:`fit`.
+def fit(layer: FirstLayer, sigma: ScalarFunction, sigma_star: ScalarFunction, **samples: Any) -> DrawnFit:
+    """Train the readout of a drawn layer; arguments as for :func:`network_of`.
 
     Returns
     -------
-    RidgePath
-        With the readout :math:`a/\sqrt p` of the raw features.
+    DrawnFit
+        The test error is the exact expectation over inputs given the weights.
     """
-    return _model(layer, sigma, sigma_star, n, lam, seed, sigma_eps).fit()
-
-
-def training_loss(
-    layer: FirstLayer,
-    sigma: ScalarFunction,
-    sigma_star: ScalarFunction,
-    *,
-    n: int,
-    lam: float,
-    seed: int,
-    sigma_eps: float = 0.0,
-) -> float:
-    """Minimum of (4) per sample.
-
-    Parameters
-    ----------
-    layer, sigma, sigma_star, n, lam, seed, sigma_eps
-        As in :func:`fit`.
-
-    Returns
-    -------
-    float
-    """
-    return float(_model(layer, sigma, sigma_star, n, lam, seed, sigma_eps).fit().train_loss[0])
+    network = network_of(layer, sigma, sigma_star, **samples)
+    path = network.fit()
+    risk = network.risk(path.readouts, along=layer.direction, tolerance=_KERNEL_TOLERANCE)
+    return _summarised(layer, path, float(risk.test_error[0]))
 
 
 def sampled_error(
@@ -280,19 +226,16 @@ def sampled_error(
     sigma: ScalarFunction,
     sigma_star: ScalarFunction,
     *,
-    n: int,
-    lam: float,
-    seed: int,
     test_samples: int,
     biases: Array,
-    sigma_eps: float = 0.0,
+    **samples: Any,
 ) -> tuple[float, float]:
     """Train and test errors with biases that differ between neurons; the test error on fresh inputs.
 
     Parameters
     ----------
-    layer, sigma, sigma_star, n, lam, seed, sigma_eps
-        As in :func:`fit`.
+    layer, sigma, sigma_star, samples
+        As for :func:`network_of`.
     test_samples : int
         Number of fresh inputs.
     biases : ndarray, shape (p,)
@@ -301,10 +244,10 @@ def sampled_error(
     -------
     test_error, train_error : float
     """
-    inputs, labels = _model(layer, sigma, sigma_star, n, lam, seed, sigma_eps).fit_data()
-    width, d = layer.weights.shape
-    path = fit_rows(sigma(inputs @ layer.weights.T + biases), labels, [lam * width])
-    x = np.random.default_rng([_EXTRA, seed]).standard_normal((test_samples, d))
+    network = network_of(layer, sigma, sigma_star, **samples)
+    inputs, labels = network.fit_data()
+    path = fit_rows(sigma(inputs @ layer.weights.T + biases), labels, [float(network.problem.ridge)])  # type: ignore[arg-type]
+    x = np.random.default_rng([_EXTRA, network.seed]).standard_normal((test_samples, inputs.shape[1]))
     miss = sigma(x @ layer.weights.T + biases) @ path.readouts[:, 0] - sigma_star(x[:, TEACHER_AXIS])
     return float(np.mean(miss**2)), float(path.train_error[0])
 
@@ -312,23 +255,10 @@ def sampled_error(
 def feature_eigenvalues(layer: FirstLayer, sigma: ScalarFunction, *, n: int, seed: int) -> Array:
     r"""Eigenvalues of the empirical covariance :math:`\Phi^\top\Phi/n` of the features, as in appendix F.
 
-    Parameters
-    ----------
-    layer : FirstLayer
-    sigma : ScalarFunction
-        Activation.
-    n : int
-        Samples.
-    seed : int
-        Seed of the samples: that of the layer.
-
-    Returns
-    -------
-    ndarray, shape (p,)
-        Increasing.
+    Arguments are those of :func:`network_of`; shape (p,), increasing.
     """
-    model = _model(layer, sigma, sigma, n, 1.0, seed, 0.0)
-    features = model.features(model.fit_data()[0])
+    network = network_of(layer, sigma, sigma, n=n, lam=1.0, seed=seed)
+    features = network.features(network.fit_data()[0])
     return np.asarray(np.linalg.eigvalsh(features.T @ features / n))
 
 
@@ -386,17 +316,10 @@ def equivalent_fit(
         Given the weights and the readout, the test error is (25) with the drawn summary statistics: exact.
     """
     layer = spiked_layer(seed, width, d, r=0.0, c=c, gamma=gamma)
-    noise = np.random.default_rng([_EXTRA, seed])
-    sample = fit_sample(seed, n, d)
-
-    def blocks() -> Iterator[tuple[Array, Array]]:
-        for x, errors in sample.blocks():
-            mean, slope, spread = _coefficients(sigma, x @ layer.direction, r, c)
-            features = slope[:, None] * (x @ layer.weights.T)
-            features += mean[:, None] + spread[:, None] * noise.standard_normal(features.shape)
-            yield features, sigma_star(x[:, TEACHER_AXIS]) + sigma_eps * errors
-
-    features, labels = (np.concatenate(parts) for parts in zip(*blocks(), strict=True))
+    x, labels = network_of(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps).fit_data()
+    mean, slope, spread = _coefficients(sigma, x @ layer.direction, r, c)
+    features = slope[:, None] * (x @ layer.weights.T)
+    features += mean[:, None] + spread[:, None] * np.random.default_rng([_EXTRA, seed]).standard_normal(features.shape)
     drawn = _summarised(layer, fit_rows(features, labels, [lam * width]), np.nan)
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
     slope = table.slope / np.sqrt(c)

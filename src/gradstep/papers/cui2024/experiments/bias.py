@@ -18,7 +18,7 @@ from scipy.optimize import minimize_scalar
 from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.papers.cui2024.bias import biased_lower_bound, biased_statistics, trained_bias
 from gradstep.papers.cui2024.bounds import lower_bound
-from gradstep.papers.cui2024.drawn import fit, spiked_layer, training_loss
+from gradstep.papers.cui2024.drawn import fit, network_of, spiked_layer
 from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
@@ -55,7 +55,8 @@ def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, float]
 
     def loss_at(b: float) -> float:
         shifted = _shifted(parameters["activation"], b)
-        return training_loss(layer, shifted, teacher, n=n, lam=lam, seed=seed, sigma_eps=noise)
+        drawn = network_of(layer, shifted, teacher, n=n, lam=lam, seed=seed, sigma_eps=noise)
+        return float(drawn.fit().train_loss[0])
 
     if "bracket" in parameters:
         found = minimize_scalar(

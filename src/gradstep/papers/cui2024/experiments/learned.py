@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
-from gradstep.papers.cui2024.drawn import FirstLayer, spiked_layer, stepped_layer, train
+from gradstep.papers.cui2024.drawn import FirstLayer, network_of, spiked_layer, stepped_layer
 from gradstep.papers.cui2024.errors import learned_along_target, learned_function, summary_statistics
 from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.cui2024.spiked import equivalent_srf
@@ -94,15 +94,15 @@ def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]
     if parameters["model"] == "network":
         layer = stepped_layer(problem, seed)
     else:
-        model = equivalent_srf(
+        spike = equivalent_srf(
             problem.activation, problem.teacher, eta_tilde=parameters["eta_tilde"], alpha0=parameters["alpha0"]
         )
-        r, c, gamma = model.strength, model.bulk_variance, model.alignment
+        r, c, gamma = spike.strength, spike.bulk_variance, spike.alignment
         width = int(problem.width)  # type: ignore[arg-type]
         layer = spiked_layer(seed, width, d, r=r, c=c, gamma=gamma)
     sigma, n = problem.activation, round(float(parameters["alpha"]) * d)
-    path = train(layer, sigma, problem.teacher, n=n, lam=float(parameters["lam"]), seed=seed)
-    readout = np.asarray(path.readouts[:, 0])
+    drawn = network_of(layer, sigma, problem.teacher, n=n, lam=float(parameters["lam"]), seed=seed)
+    readout = np.asarray(drawn.fit().readouts[:, 0])
     target = np.eye(1, d, TEACHER_AXIS)[0]
     points = np.asarray(parameters["points"], dtype=np.float64)
     return {

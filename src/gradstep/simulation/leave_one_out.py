@@ -1,0 +1,132 @@
+r"""Leave-one-out errors of ridge regression along a path of penalties, from one factorisation.
+
+Left out together are all copies of one input: with leverage ``h = W (1 / sum(omega) + f^T (A + Lambda)^-1 f)``, where
+``f`` is the centred feature vector, ``A`` the weighted scatter matrix and ``W`` the weight of the copies, the
+prediction without them is ``(fitted - h * mean) / (1 - h)`` with their mean target. So a repeated row does not vouch
+for itself, and weights do exactly what repetition does. Without copies this is the usual ``residual / (1 - h)``, and
+without an intercept the first term of the leverage is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.simulation.backend import to_host
+from gradstep.simulation.ridge import Host, IndexedBlocks, Ridge, double, like
+
+__all__ = ["PATH", "SCORED_ROWS", "Copies", "Scores", "copies_of", "leave_one_out", "penalty_path"]
+
+PATH: Host = np.logspace(-7, 3, 31)
+"""Penalties tried, relative to the mean eigenvalue of the scatter matrix."""
+
+SCORED_ROWS = 16384
+"""Rows on which leave-one-out errors are measured, where there are more."""
+
+#: Where rows are interpolated, the errors of all small penalties are one limit; this is how far rounding parts them.
+_EQUAL = 1e-6
+
+
+@dataclass(frozen=True)
+class Copies:
+    """For every row, the weight and the mean target of all rows with its inputs.
+
+    Parameters
+    ----------
+    weight : ndarray, shape (n,)
+    mean : ndarray, shape (n, k)
+    group : ndarray of int, shape (n,)
+        Equal for copies.
+    """
+
+    weight: Host
+    mean: Host
+    group: NDArray[np.intp]
+
+
+def copies_of(hashes: NDArray[np.uint64], targets: Host, weights: Host) -> Copies:
+    """Find the copies of every row by the hashes of its inputs."""
+    distinct, group = np.unique(hashes, return_inverse=True)
+    if len(distinct) == len(hashes):
+        return Copies(weights, targets, group)
+    weight = np.asarray(np.bincount(group, weights), dtype=np.float64)
+    sums = np.stack([np.bincount(group, weights * column) for column in targets.T], axis=1)
+    mean = sums / np.where(weight > 0, weight, 1.0)[:, None]
+    return Copies(weight[group], mean[group], group)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Leave-one-out errors along a path.
+
+    Parameters
+    ----------
+    penalties : ndarray, shape (P,)
+    squares : ndarray, shape (P, rows)
+        Squared error of each scored row, mean over outputs.
+    weights : ndarray, shape (rows,)
+    """
+
+    penalties: Host
+    squares: Host
+    weights: Host
+
+    @property
+    def errors(self) -> Host:
+        """Weighted mean squares, shape (P,)."""
+        return np.asarray(self.squares @ self.weights / self.weights.sum())
+
+    def of(self, rows: NDArray[np.bool_]) -> Self:
+        """Return those of some of the scored rows."""
+        return replace(self, squares=self.squares[:, rows], weights=self.weights[rows])
+
+    @property
+    def best(self) -> int:
+        """Place of the least error; of equal ones, as nearly as rounding leaves them, the largest penalty."""
+        errors = self.errors
+        return int(np.flatnonzero(errors <= errors.min() * (1 + _EQUAL))[-1])
+
+
+def penalty_path(ridge: Ridge) -> Host:
+    """Return penalties worth trying."""
+    scale = float(ridge.eigenvalues.sum()) / ridge.mean.shape[0]
+    return np.maximum(PATH * (scale or 1.0), 10 * ridge.floor)
+
+
+def leave_one_out(
+    ridge: Ridge, blocks: IndexedBlocks, targets: Host, weights: Host, copies: Copies, penalties: Host
+) -> Scores:
+    """Measure leave-one-out errors on rows of the fit.
+
+    Parameters
+    ----------
+    ridge : Ridge
+        As `gradstep.simulation.ridge.factorise` returns it.
+    blocks : callable
+        A pass over the features of the rows to score.
+    targets, weights, copies
+        Of all rows of the fit.
+    penalties : ndarray, shape (P,)
+
+    Returns
+    -------
+    Scores
+    """
+    inverse = 1 / (ridge.eigenvalues[:, None] + penalties)
+    k = ridge.projected.shape[1]
+    pieces, places = [], []
+    for features, index in blocks():
+        place = to_host((double(features) - like(ridge.vectors, ridge.mean)) @ ridge.vectors)
+        bare = place**2 @ (ridge.leverage_scale[:, None] * inverse)
+        leverage = np.minimum(copies.weight[index][:, None] * (1 / ridge.total + bare), 1 - 1e-12)
+        squares = np.zeros(leverage.shape)
+        for output in range(k):
+            fitted = ridge.target_mean[output] + place @ (ridge.projected[:, output, None] * inverse)
+            without = (fitted - leverage * copies.mean[index, output, None]) / (1 - leverage)
+            squares += (targets[index, output, None] - without) ** 2 / k
+        pieces.append(squares)
+        places.append(index)
+    return Scores(penalties, np.concatenate(pieces).T, weights[np.concatenate(places)])

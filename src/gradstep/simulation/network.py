@@ -136,17 +136,18 @@ class Network:
     after_block: Callable[[], None] = field(default=_silent, repr=False)
 
     def __post_init__(self) -> None:
-        problem, sizes, engine = self.problem, finite_sizes(self.problem), self._engine
-        d, width, seed = sizes["d"], sizes["width"], chosen_seed(self.seed)
+        problem, sizes, seed = self.problem, finite_sizes(self.problem), chosen_seed(self.seed)
+        d, width = sizes["d"], sizes["width"]
         labels = labels_of(problem) if self.labels is None else self.labels
         if labels.binary and self.device is not None:
             raise InvalidInput("device", self.device, "None with labels that are classes")
         before = initial_weights(seed, width, d, problem.initial_weights) if self.before is None else self.before
         readout = initial_readout(seed, width, problem.readout) if self.readout is None else self.readout
         for name, given, shape in (("before", before, (width, d)), ("readout", readout, (width,))):
-            if tuple(np.shape(given)) != shape:
-                raise InvalidInput(name, f"shape {tuple(np.shape(given))}", f"shape {shape}, that of the problem")
-            object.__setattr__(self, name, engine.double(given))
+            array, xp = self._shaped(name, given, shape), self._engine.xp
+            if not xp.all(xp.isfinite(array)):
+                raise InvalidInput(name, "inf or nan", "finite numbers")
+            object.__setattr__(self, name, array)
         object.__setattr__(self, "labels", labels)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -216,7 +217,11 @@ class Network:
         ----------
         inputs : array, shape (rows, d)
         """
-        values = self._data(self._engine.double(inputs)) @ self._weights.T  # pre-activations, then features
+        with self._under_way():
+            return self._activated(self._data(self._shaped("inputs", inputs, (None, self._sizes["d"]))))
+
+    def _activated(self, x: Array) -> Array:
+        values = x @ self._weights.T  # pre-activations, then features
 
         def activate(part: slice) -> None:
             values[part, :] = self.problem.activation(values[part, :])
@@ -309,9 +314,7 @@ class Network:
         """
         strength = float(self.problem.ridge) if ridge is None else ridge  # type: ignore[arg-type]
         inputs, labels = self.fit_data()
-        with self._under_way():
-            features = to_host(self.features(inputs))
-        labels = to_host(labels)
+        features, labels = to_host(self.features(inputs)), to_host(labels)
         return fit_convex(features, labels, loss=loss, penalty=penalty, ridge=strength, tolerance=tolerance)
 
     def risk(self, readouts: Array, *, along: Array | None = None, tolerance: float = 1e-9) -> PopulationRisk:
@@ -339,26 +342,24 @@ class Network:
         NotConverged
             If the population kernel cannot reach the tolerance.
         """
-        width, shape = self._sizes["width"], tuple(np.shape(readouts))
-        if len(shape) not in (1, 2) or shape[0] != width:
-            raise InvalidInput("readouts", f"shape {shape}", f"shape ({width},) or ({width}, P)")
+        width, d = self._sizes["width"], self._sizes["d"]
+        columns = self._shaped("readouts", readouts, (width,) if np.ndim(readouts) == 1 else (width, None))
         if not 0 < tolerance < math.inf:
             raise InvalidInput("tolerance", tolerance, "a finite number > 0")
-        engine = self._engine
-        axis = engine.zeros((self._sizes["d"],))
+        axis = self._engine.zeros((d,))
         axis[TEACHER_AXIS] = 1.0
-        columns = engine.double(readouts)
         with self._under_way():
             found = population_risk(
                 self.problem.activation,
                 self.labels.mean,
-                engine.double(self._weights),
+                self._engine.double(self._weights),
                 axis,
-                self.spike.direction if along is None else engine.double(along),
+                self.spike.direction if along is None else self._shaped("along", along, (d,)),
                 columns[:, None] if columns.ndim == 1 else columns,
                 tolerance=tolerance,
             )
-        return PopulationRisk(found.test_error.reshape(shape[1:]), found.error_bound.reshape(shape[1:]))
+        shape = tuple(columns.shape[1:])
+        return PopulationRisk(found.test_error.reshape(shape), found.error_bound.reshape(shape))
 
     def test_error(
         self, ridge: float | Sequence[float] | None = None, *, tolerance: float = 1e-9
@@ -484,6 +485,14 @@ class Network:
         with threads_of(self.problem), within_range("the simulation"):
             yield
 
+    def _shaped(self, name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
+        """Return values of a shape, in which None is any length, on the device in double precision."""
+        found = tuple(np.shape(values))
+        if len(found) != len(shape) or any(b not in (a, None) for a, b in zip(found, shape, strict=True)):
+            wanted = ", ".join("any" if length is None else str(length) for length in shape)
+            raise InvalidInput(name, f"shape {found}", f"shape ({wanted})")
+        return self._engine.double(values)
+
     def _data(self, values: Array) -> Array:
         xp = self._engine.xp
         return xp.astype(values, getattr(xp, cast(Precision, self.dtype)), copy=False)
@@ -503,4 +512,4 @@ class Network:
     def _design(self, sample: Sample | None = None) -> Iterator[tuple[Array, Array]]:
         """Yield blocks of features and labels in double precision, by default those of the fit."""
         for x, labels in self._labelled(sample or self._fit_sample):
-            yield self._engine.double(self.features(x)), self._engine.double(labels)
+            yield self._engine.double(self._activated(x)), self._engine.double(labels)

@@ -101,8 +101,7 @@ class Network:
     Notes
     -----
     A second step on the same samples starts where the first one ends, ``dataclasses.replace(network,
-    before=network.after)``; `replace` keeps the first layer, the readout and the labels, whatever else it changes. A copy
-    that is pickled draws its samples again.
+    before=network.after)``; `replace` keeps the first layer, the readout and the labels, whatever else it changes.
 
     Examples
     --------

@@ -119,10 +119,9 @@ class Ridge:
         coefficients = to_host(self.readouts(penalty))
         return coefficients, self.target_mean - self.mean @ coefficients
 
-    def lifted(self) -> Ridge:
+    def lifted(self, targets: Host) -> Ridge:
         """Return the same with vectors over the features, and without directions that do not vary."""
-        if self.features is None:
-            return self
+        assert self.features is not None
         # A centred Gram matrix has a null vector at least; directions without variance carry no coefficient.
         values = self.eigenvalues
         kept = values > max(self.floor, 1e-300) if values[-1] > 0 else np.ones(len(values), dtype=bool)
@@ -131,7 +130,7 @@ class Ridge:
             self,
             eigenvalues=values,
             vectors=self.features.T @ like(self.features, vectors),
-            projected=self.projected[kept],
+            projected=vectors.T @ targets,
             features=None,
             leverage_scale=1 / np.where(values > 0, values, 1.0),
         )
@@ -165,7 +164,7 @@ def factorise(
         If the features are too large, infinite or no numbers.
     """
     side = _centred_gram if rows <= width else _centred_scatter
-    return side(blocks, targets, weights, intercept).lifted()
+    return side(blocks, targets, weights, intercept)
 
 
 def _centred_gram(blocks: IndexedBlocks, targets: Host, weights: Host, intercept: bool) -> Ridge:
@@ -178,8 +177,9 @@ def _centred_gram(blocks: IndexedBlocks, targets: Host, weights: Host, intercept
     target_mean = w @ y / total
     root = np.sqrt(w)
     features = (features - mean) * like(features, root)[:, None]
-    right = like(features, root[:, None] * (y - target_mean))
-    return _factorised(features @ features.T, right, features, to_host(mean), target_mean, total)
+    y = root[:, None] * (y - target_mean)
+    gram, right = features @ features.T, like(features, y)
+    return _factorised(gram, right, features, to_host(mean), target_mean, total).lifted(y)
 
 
 def _centred_scatter(blocks: IndexedBlocks, targets: Host, weights: Host, intercept: bool) -> Ridge:

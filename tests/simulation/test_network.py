@@ -89,6 +89,16 @@ def test_without_a_step_the_network_is_that_of_initialisation() -> None:
     assert_array_equal(initial.gradient.rows, network.gradient.rows)  # it can be had all the same
 
 
+def test_rows_of_ones_own_have_the_samples_of_the_network() -> None:
+    network, rows = gs.Network(small(), 5), np.random.default_rng(0).standard_normal((9, 7))
+    own = network.with_weights(rows)
+    (x, y), drawn = own.fit_data(), network.fit_data()
+    assert_array_equal(x, drawn[0])
+    assert_array_equal(y, drawn[1])
+    assert_allclose(own.features(x), np.tanh(x @ rows.T), rtol=1e-13)
+    assert_array_equal(own.after, rows)
+
+
 # --- features, fits and their errors --------------------------------------------------------------------------------
 
 
@@ -189,7 +199,10 @@ def test_classes_and_their_convex_fit() -> None:
     fit = network.fit_convex(loss="logistic", tolerance=1e-9)
     reference = LogisticRegression(C=1 / (2 * 0.4), fit_intercept=False, tol=1e-10, max_iter=10_000)
     assert_allclose(fit.readout, reference.fit(network.features(x), y).coef_[0], atol=1e-6)
-    assert 0 < float(network.risk(fit.readout).test_error) < 1
+    x = np.random.default_rng(1).standard_normal((40_000, 7))
+    squares = (network.features(x) @ fit.readout - 0.8 * np.sign(x[:, 0])) ** 2
+    gap = squares.mean() - float(network.risk(fit.readout).test_error)
+    assert abs(gap) < 4 * squares.std() / 200
     with pytest.raises(InvalidInput, match="device"):
         replace(network, device="cpu")
 

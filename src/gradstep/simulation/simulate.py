@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,8 +91,8 @@ def simulate(
             progress(done, total)
 
     with threads_of(problem):
-        networks = (Network(problem, seed, device=device, dtype=dtype, after_block=advance) for seed in chosen)
-        each = [_one_seed(network, penalties, fresh, kernel_tolerance) for network in networks]
+        draw = partial(Network, problem, device=device, dtype=dtype, after_block=advance)
+        each = [_measured(draw(seed), penalties, fresh, kernel_tolerance) for seed in chosen]
     values = {}
     for name in each[0]:
         stacked = np.stack([np.asarray(seed[name], dtype=float) for seed in each])
@@ -105,12 +106,13 @@ def simulate(
     )
 
 
-def _one_seed(
+def _measured(
     network: Network, penalties: tuple[float, ...], test_samples: int, kernel_tolerance: float
 ) -> dict[str, Any]:
     spike = network.spike
+    network = network.with_weights(network.after)  # lets go of what only the step needed
     fit = network.fit(penalties)
-    risk = network.risk(fit.readouts, tolerance=kernel_tolerance)
+    risk = network.risk(fit.readouts, along=spike.direction, tolerance=kernel_tolerance)
     values: dict[str, Any] = {
         "test_error": risk.test_error,
         "train_error": fit.train_error,

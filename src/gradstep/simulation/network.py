@@ -207,7 +207,13 @@ class Network:
         return self._gathered(self._fit_sample)
 
     def test_data(self, rows: int) -> tuple[Array, Array]:
-        """Return fresh inputs (rows, d) and what is to be learned of them, ``E[y|x]`` without label noise, (rows,)."""
+        """Return fresh inputs (rows, d) and what is to be learned of them, ``E[y|x]`` without label noise, (rows,).
+
+        Parameters
+        ----------
+        rows : int
+            How many.
+        """
         return self._gathered(check_sample(self.seed, count("rows", rows, 1), self._sizes["d"]))
 
     def features(self, inputs: Array) -> Array:

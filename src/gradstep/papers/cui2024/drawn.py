@@ -308,7 +308,7 @@ def equivalent_fit(
     r, c, gamma : float
         Spike strength, bulk variance and alignment.
     lam, sigma_eps : float
-        As in :func:`fit`.
+        As in :func:`network_of`.
 
     Returns
     -------

@@ -9,7 +9,8 @@ import pytest
 
 import gradstep as gs
 from gradstep.errors import NotConverged
-from gradstep.theory import leverage, uniform
+from gradstep.papers.ba2022 import coefficients, initialisation
+from gradstep.theory import large_step, leverage, uniform
 from gradstep.theory.leverage import Leverage, LeverageEquations, linearised, solve_leverage
 
 predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is the function
@@ -189,3 +190,58 @@ def test_the_equations_are_homogeneous(problem: str, population: float | None) -
     raised = near.into * near.out * probe - np.matvec(near.matrix, probe)
     np.testing.assert_allclose(raised[:, :nodes], point.leverage / equations.directions[:, None], rtol=1e-8)
     np.testing.assert_allclose(raised[:, nodes:], point.load, rtol=1e-8)
+
+
+# --- closed forms ---
+
+
+def another_root(original: Function) -> Function:
+    def faulty(q: np.ndarray, mu1_squared: np.ndarray, psi2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        linear = q + mu1_squared * (psi2 - 1)
+        discriminant = np.sqrt(linear**2 + 4 * mu1_squared * q)
+        g = -(linear + discriminant) / (2 * mu1_squared * q)
+        return g, g * (1 + mu1_squared * g) / discriminant
+
+    return faulty
+
+
+def scaled(index: int, factor: float) -> Function:
+    """Return a fault that multiplies one of several results."""
+
+    def fault(original: Function) -> Function:
+        def faulty(*arguments: Any) -> tuple[Any, ...]:
+            values = list(original(*arguments))
+            values[index] = factor * values[index]
+            return tuple(values)
+
+        return faulty
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("bulk_resolvent", another_root),
+        ("bulk_resolvent", scaled(1, -1.0)),
+        ("bulk_resolvent", scaled(1, 1.001)),
+        ("_used_fraction", scaled(1, -1.0)),
+        ("_used_fraction", scaled(1, 1.001)),
+    ],
+)
+def test_a_fault_of_random_features_is_refused(name: str, fault: Function, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The other root solves the equations too: the test error was -.4, with a residual of rounding.
+    values = coefficients("tanh", "softplus")
+    monkeypatch.setattr(initialisation, name, fault(getattr(initialisation, name)))
+    with pytest.raises(NotConverged, match="branch"):
+        initialisation.random_features(values, lam=np.array([1e-3, 0.1]), psi1=5, psi2=2, sigma_eps=0.25)
+
+
+@pytest.mark.parametrize(("index", "factor"), [*((k, 1.001) for k in range(5)), *((k, -1.0) for k in range(2, 5))])
+def test_a_fault_of_the_large_step_is_refused(index: int, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    # V_1, V_2 and the traces of S^-2: the residual saw none of them.
+    sizes: dict[str, Any] = {"step_size": 1.0, "step_sample_ratio": 2.0, "sample_ratio": 1.5, "width_ratio": 1.2}
+    assert large_step.large_step("tanh", "sin", **sizes, penalty=0.01).residual <= 1e-10
+    monkeypatch.setattr(large_step, "_bulk_responses", scaled(index, factor)(large_step._bulk_responses))
+    with pytest.raises(NotConverged):
+        large_step.large_step("tanh", "sin", **sizes, penalty=0.01)

@@ -12,12 +12,13 @@ from scipy.optimize import brentq
 
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
-from gradstep.gaussian import moments
+from gradstep.gaussian import moments, scalar_function
 from gradstep.papers.ba2022 import outlier, threshold
 from gradstep.papers.outcome import compare
 from gradstep.simulation.spectra import measure_features, measure_weights
 from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
+from gradstep.theory.residual import largest_residual
 from gradstep.theory.spectrum import FeatureEquations, _without_tails, feature_spectrum, outliers_above
 from gradstep.theory.step import step_statistics
 from gradstep.theory.stieltjes import Law, advance, around, averaged_tail, find_law, newton_step, start
@@ -421,6 +422,46 @@ def test_histogram_and_outliers_of_the_real_network(case: gs.Problem, resolved: 
             # Overlaps have corrections of order 1/d.
             comparison = compare(float(theory), values, curve="", place=rank, allowance=0.02, reason="finite size")
             assert abs(comparison.z) < 4
+
+
+# --- single samples of the step ---
+
+
+def test_eigenvalue_along_the_sample_with_the_largest_residual() -> None:
+    teacher, d, count, draws = scalar_function("x + x**2 - 1"), 200, 300, 60
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(draws):
+        x = rng.standard_normal((count, d))
+        residual = teacher(x[:, 0]) + 0.5 * rng.standard_normal(count)
+        whole = (x.T * residual**2) @ x / count / 3.25
+        by_residual = np.linalg.eigvalsh((x.T * residual) @ x / count)
+        found.append((np.linalg.eigvalsh(whole[1:, 1:])[-1], by_residual[-1]))
+    sample = largest_residual(teacher, 0.0, 0.25, d, count)
+    assert sample.residual > 5
+    for theory, values in zip((sample.squared_weight, sample.weight), np.transpose(found), strict=True):
+        # A median: half of the draws are above it. The teacher's own direction is left out of the first.
+        assert abs(np.sum(values > theory) - draws / 2) < 3.5 * math.sqrt(draws) / 2
+
+
+UNBOUNDED = gs.Problem(activation="sin", teacher="x + x**2 - 1", d=200, width=300, n_step=300, n=1000, ridge=1.0,
+                       eta=gs.Step(1.2, 0.5))  # fmt: skip
+
+
+def test_a_large_residual_makes_an_outlier_of_its_own_in_the_real_network() -> None:
+    """The third eigenvalue, which is no function of the spike; the fourth is another sample's, or the edge."""
+    spectrum = feature_spectrum(UNBOUNDED)
+    assert len(spectrum.outliers) == 2
+    assert spectrum.sample_outlier is not None
+    third = np.array([measure_features(UNBOUNDED, seed, leading=3).leading[2].eigenvalue for seed in range(40)])
+    assert abs(np.sum(third > spectrum.sample_outlier) - 20) < 3.5 * math.sqrt(40) / 2
+    assert np.mean(third > 1.05 * spectrum.bulk.edge) > 0.8
+
+
+@pytest.mark.parametrize("changes", [{"teacher": "tanh"}, {"eta": 0.5}, {"n_step": 10**6}, {"n_step": math.inf}])
+def test_no_sample_stands_out(changes: dict[str, Any]) -> None:
+    assert feature_spectrum(UNBOUNDED.replace(**changes)).sample_outlier is None
+    assert feature_spectrum(UNBOUNDED, rows="isotropic").sample_outlier is None
 
 
 # --- search ---

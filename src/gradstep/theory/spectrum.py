@@ -33,6 +33,7 @@ from gradstep.theory.arguments import check_refine
 from gradstep.theory.features import conditional_features, length_dimension
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows
+from gradstep.theory.residual import largest_residual, residual_law
 from gradstep.theory.step import StepStatistics, step_statistics
 from gradstep.theory.stieltjes import COARSE, FINE, Law, Point, around, averaged_tail, find_law, newton_step, start
 from gradstep.threads import one_thread
@@ -49,6 +50,8 @@ _DEGREE = 4
 _TAILS = ((5e-3, 1e-3), (1e-2, 4e-3), (2e-2, 1.2e-2))
 #: Outliers nearer to the bulk than this share of its edge are part of it at any size that fits a computer.
 _EDGE_MARGIN = 1e-6
+#: Where nothing is an eigenvalue, over a bound of the bulk.
+_FAR = 16.0
 #: How many times fewer factors than unknowns are worth it; singular value that counts, over the largest; least size.
 _WORTH_FACTORS, _DIMENSION, _SMALLEST = 3, 1e-14, 1e-200
 
@@ -105,11 +108,17 @@ class Spectrum:
         Eigenvalues above the bulk, the largest first.
     alignment : float
         Overlap of the spike direction with the teacher's.
+    sample_outlier : float, optional
+        Where the step's sample with the largest residual typically (the median over draws) puts an eigenvalue above the
+        bulk; none if that would not leave it. This differs from draw to draw and is not among `outliers`, samples with
+        smaller residuals may add others below it, and the bulk of a network ends among them: its edge is then not
+        that of `bulk`.
     """
 
     bulk: Law
     outliers: tuple[Outlier, ...]
     alignment: float
+    sample_outlier: float | None = None
 
 
 class _Factors(NamedTuple):
@@ -450,7 +459,48 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     equations, bulk = _law(equations, groups.weight)
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
     outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not groups.resolved)
-    return Spectrum(bulk, outliers, step.alignment)
+    sample_outlier = _sample_outlier(problem, step, groups, equations, bulk.edge) if rows == "network" else None
+    return Spectrum(bulk, outliers, step.alignment, sample_outlier)
+
+
+def _sample_outlier(
+    problem: Problem, step: StepStatistics, groups: Groups, equations: FeatureEquations, edge: float
+) -> float | None:
+    r"""Return the eigenvalue above the bulk along the step's sample with the largest residual.
+
+    That residual is taken at its median over draws. Along its sample the rows of a group have ``u_g`` times their mean
+    variance. Directions off the spike decouple: there is an eigenvalue where :math:`|D_u|^{1/2}V_1|D_u|^{1/2}` has the
+    eigenvalue one, `D` being negative above the bulk. This project.
+    """
+    if problem.n_step == np.inf or step.bulk == 0:
+        return None
+    count = float(problem.n_step)  # type: ignore[arg-type]
+    sample = largest_residual(
+        problem.teacher, step.residual_offset, step.residual_noise, equations.dimension + 1, count
+    )
+    scale = problem.readout.second_moment
+    a, a_square = groups.readout * np.sqrt(scale), groups.readout_square * scale
+    mean = 1 + 2 * step.drift * a + (step.drift**2 + step.bulk) * a_square
+    # The linear part of the bulk, and the rest (see `gradstep.theory.bulk`).
+    residual = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
+    linear = step.curvature**2 * (equations.dimension + 1) / count * residual.square
+    stretch = step.curvature * sample.weight
+    along = 1 + 2 * stretch * a + (stretch**2 + (step.bulk - linear) * sample.squared_weight) * a_square
+    profile = np.maximum(along / mean, 0.0)
+    far = start(equations, complex(_FAR * equations.top * max(1.0, float(profile.max()))))
+
+    def excess(log_x: float) -> float:
+        values = np.exp(around(equations, far, float(np.exp(log_x))).state).real
+        leverage, inverse = np.split(values, [len(equations.weight)])
+        density = np.maximum(-equations.neurons * profile / (equations.dimension * inverse), 0.0)
+        sample_weight = np.maximum(equations.samples * equations.weight / (1 + leverage), 0.0)
+        rows = np.sqrt(density)[:, None] * equations.slope * np.sqrt(sample_weight)
+        return float(np.linalg.norm(rows, ord=2)) ** 2 - 1
+
+    bracket = np.log(edge * (1 + _EDGE_MARGIN)), np.log(far.z.real)
+    if excess(bracket[0]) <= 0:
+        return None
+    return float(np.exp(brentq(excess, *bracket, xtol=1e-10, rtol=1e-10)))
 
 
 def finite_step(problem: Problem, rows: RowLaw) -> tuple[StepStatistics, float, float]:

@@ -27,6 +27,7 @@ from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_i
 from gradstep.app.workers import Ended, TooLong, Workers, _Worker
 from gradstep.errors import InvalidInput
 from gradstep.papers.figure import load_figures
+from gradstep.theory.spectrum import feature_spectrum
 
 AXIS = {"name": "n", "from": 0.5, "to": 8.0, "count": 5, "scale": "log"}
 
@@ -172,6 +173,16 @@ def test_spectrum_has_mass_one_and_the_outlier_along_the_projection(api):
     (outlier,) = found["outliers"]
     assert outlier["label"].startswith("κ (")
     assert outlier["singular_value"] > max(found["bands"][-1]["singular_value"])
+
+
+def test_spectrum_shows_where_the_largest_residual_puts_an_eigenvalue(api):
+    eta = {"coefficient": 1.2, "exponent": 0.5, "of": "width"}
+    setting = changed(activation="sin", teacher="x + x**2 - 1", readout="gaussian", n_step={"per_d": 1.5}, eta=eta)
+    found = feature_spectrum(problem_of(setting))
+    shown = api.post("/api/spectrum", json={"problem": setting}).json()["outliers"]
+    assert found.sample_outlier is not None
+    assert shown[-1]["singular_value"] == pytest.approx(found.sample_outlier**0.5)
+    assert shown[-1]["label"].startswith("a sample of the step")
 
 
 def test_best_ridge_in_the_unit_of_the_setting(api):

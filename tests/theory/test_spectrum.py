@@ -12,14 +12,15 @@ from scipy.optimize import brentq
 
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
-from gradstep.gaussian import moments
+from gradstep.gaussian import moments, scalar_function
 from gradstep.papers.ba2022 import outlier, threshold
 from gradstep.papers.outcome import compare
 from gradstep.theory.features import conditional_features
 from gradstep.theory.groups import neuron_groups
+from gradstep.theory.residual import largest_residual
 from gradstep.theory.spectrum import FeatureEquations, _without_tails, feature_spectrum, outliers_above
 from gradstep.theory.step import step_statistics
-from gradstep.theory.stieltjes import Law, advance, around, averaged_tail, find_law, start
+from gradstep.theory.stieltjes import Law, advance, around, averaged_tail, find_law, newton_step, start
 from gradstep.theory.weights_spectrum import weight_spectrum
 
 
@@ -420,6 +421,93 @@ def test_histogram_and_outliers_of_the_real_network(case: gs.Problem, resolved: 
             # Overlaps have corrections of order 1/d.
             comparison = compare(float(theory), values, curve="", place=rank, allowance=0.02, reason="finite size")
             assert abs(comparison.z) < 4
+
+
+# --- single samples of the step ---
+
+
+def test_eigenvalue_along_the_sample_with_the_largest_residual() -> None:
+    teacher, d, count, draws = scalar_function("x + x**2 - 1"), 200, 300, 60
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(draws):
+        x = rng.standard_normal((count, d))
+        residual = teacher(x[:, 0]) + 0.5 * rng.standard_normal(count)
+        whole = (x.T * residual**2) @ x / count / 3.25
+        by_residual = np.linalg.eigvalsh((x.T * residual) @ x / count)
+        found.append((np.linalg.eigvalsh(whole[1:, 1:])[-1], by_residual[-1]))
+    sample = largest_residual(teacher, 0.0, 0.25, d, count)
+    assert sample.residual > 5
+    for theory, values in zip((sample.squared_weight, sample.weight), np.transpose(found), strict=True):
+        # A median: half of the draws are above it. The teacher's own direction is left out of the first.
+        assert abs(np.sum(values > theory) - draws / 2) < 3.5 * math.sqrt(draws) / 2
+
+
+UNBOUNDED = gs.Problem(activation="sin", teacher="x + x**2 - 1", d=200, width=300, n_step=300, n=1000, ridge=1.0,
+                       eta=gs.Step(1.2, 0.5))  # fmt: skip
+
+
+def test_a_large_residual_makes_an_outlier_of_its_own_in_the_real_network() -> None:
+    """The third eigenvalue, which is no function of the spike; the fourth is another sample's, or the edge."""
+    spectrum = feature_spectrum(UNBOUNDED)
+    assert len(spectrum.outliers) == 2
+    assert spectrum.sample_outlier is not None
+    third = np.array([measure_features(UNBOUNDED, seed, leading=3).leading[2].eigenvalue for seed in range(40)])
+    assert abs(np.sum(third > spectrum.sample_outlier) - 20) < 3.5 * math.sqrt(40) / 2
+    assert np.mean(third > 1.05 * spectrum.bulk.edge) > 0.8
+
+
+@pytest.mark.parametrize("changes", [{"teacher": "tanh"}, {"eta": 0.5}, {"n_step": 10**6}, {"n_step": math.inf}])
+def test_no_sample_stands_out(changes: dict[str, Any]) -> None:
+    assert feature_spectrum(UNBOUNDED.replace(**changes)).sample_outlier is None
+    assert feature_spectrum(UNBOUNDED, rows="isotropic").sample_outlier is None
+
+
+# --- search ---
+
+
+@pytest.mark.parametrize("activation", ["H1 + 0.3*H3", "x + 0.3*x**2", "x**4 - x"])
+def test_factors_of_polynomials_give_the_step_of_the_whole_matrix(activation: str) -> None:
+    equations = _equations_of(problem(activation=activation, readout={-1.0: 0.3, 0.5: 0.5, 2.0: 0.2}))
+    equations = replace(equations, slope=np.repeat(equations.slope, 4, axis=0) * np.linspace(1, 2, 72)[:, None],
+                        variance=np.repeat(equations.variance, 4, axis=0), neurons=np.repeat(equations.neurons, 4) / 4,
+                        shared=np.repeat(equations.shared, 4, axis=0))  # fmt: skip
+    assert equations._factors is not None
+    z = equations.top / 50 * (1 + 0.2j)
+    state = advance(equations, start(equations, 1e3j * equations.top), z).state * (1 + 0.01j)
+    for found, expected in zip(equations.newton(z, state), newton_step(*equations.linearise(z, state)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10 * np.abs(expected).max())
+
+
+def test_a_polynomial_after_a_large_step_takes_few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bands of five decades, with gaps that long strides miss: 10^5 evaluations of the whole matrix once."""
+    calls = {"newton": 0, "linearise": 0}
+
+    def counted(name: str) -> None:
+        original = getattr(FeatureEquations, name)
+
+        def method(self: FeatureEquations, z: complex, state: np.ndarray) -> Any:
+            calls[name] += 1
+            return original(self, z, state)
+
+        monkeypatch.setattr(FeatureEquations, name, method)
+
+    counted("newton")
+    counted("linearise")
+    law = feature_spectrum(problem(activation="H1 + 0.3*H3", teacher="x + x**2 - 1")).bulk
+    assert law.weight.sum() == pytest.approx(1, abs=1e-6)
+    assert max(band.upper / band.lower for band in law.bands) > 1e4
+    assert calls["linearise"] == 0
+    assert calls["newton"] < 40_000
+
+
+@pytest.mark.parametrize("case", [problem(n=200, readout="constant"), problem(eta=0.0, n=300)])
+def test_slope_of_the_distribution_is_the_density(case: gs.Problem) -> None:
+    law = feature_spectrum(case).bulk
+    x = law.eigenvalue[5:-5:7]
+    h = 1e-5 * x
+    numeric = (law.cumulative(x + h) - law.cumulative(x - h)) / (2 * h)
+    np.testing.assert_allclose(numeric, law.density[5:-5:7], rtol=1e-4)
 
 
 # --- weights -------------------------------------------------------------------------------------------------------

@@ -122,6 +122,17 @@ def spectrum(request: Mapping[str, Any]) -> dict[str, Any]:
         }
         for outlier in found.outliers[:_MOST_OUTLIERS]
     ]
+    if found.sample_outlier is not None:
+        # It belongs to no function of the projection.
+        none = [0.0] * len(_POWERS)
+        outliers.append(
+            {
+                "singular_value": math.sqrt(found.sample_outlier),
+                "label": "a sample of the step, typically",
+                "sample_overlap": none,
+                "teacher_overlap": none,
+            }
+        )
     return {"d": problem.d, "bands": bands, "atom": found.bulk.atom, "outliers": outliers}
 
 

@@ -42,6 +42,8 @@ Array = NDArray[np.float64]
 TOLERANCE = 1e-10
 """Largest relative residual of the self-consistent equations that is ever returned."""
 MAXIMUM_ITERATIONS = 200
+#: Largest difference of two ways to one quantity, relative; rounding of the labels' power.
+_ON_SHELL, _LABEL_ROUNDING = 1e-6, 1e-12
 # Points times nodes handled at once: keeps the working arrays in the processor's cache.
 CHUNK = 400_000
 
@@ -337,12 +339,27 @@ def _solve_chunk(
         ],
         axis=0,
     )
+    # What these do not see. The traces of the bulk belong together: tr S S^-2 = tr S^-1, and so with Omega. The minimum
+    # of the objective is the mean of y (y - f) too, which the means give alone.
+    train_loss = train_error + lam * beta / alpha * q2
+    on_shell = _dot(first, label_rest + label_mean * miss + label_slope * (label_slope - slope * psi[:, None]))
+    power = _dot(weight, label_mean, label_mean) + _dot(weight, label_slope, label_slope) + _dot(weight, label_rest)
+    defect = np.max(
+        [
+            np.abs((lam + v2_hat) * s0 + v1_hat * s1 - v2) / v2,
+            np.abs((lam + v2_hat) * s1 + v1_hat * s2 - v1) / v1,
+            np.abs(train_loss - on_shell) / (train_loss + _LABEL_ROUNDING / _ON_SHELL * power + 1e-300),
+            np.where((v1 > 0) & (v2 > 0), 0.0, np.inf),
+        ],
+        axis=0,
+    )
+    residual = np.where(defect <= _ON_SHELL, residual, np.maximum(residual, defect))
     root = np.sqrt(c)
     return (
         test_error,
         test_error + noise_variance,
         train_error,
-        train_error + lam * beta / alpha * q2,
+        train_loss,
         m,
         root * theta,
         root * psi,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gradstep.gaussian import ScalarFunction, gaussian_rule, hermite_rule
 from gradstep.gaussian.panels import resolved_panels
 
-__all__ = ["Residual", "residual_law"]
+__all__ = ["LargestResidual", "Residual", "largest_residual", "residual_law"]
 
 Array = NDArray[np.float64]
 
@@ -21,6 +21,8 @@ _PANEL, _CLOSE = 2.0, 1e-5
 #: Standard deviations of a projection that are covered; nodes that weigh less than the smallest are left out, unless
 #: the teacher is so large there.
 _RANGE, _LEAST_WEIGHT, _NOTHING = 12.0, 1e-13, 1e-300
+#: Points of the grid on which the largest of many residuals is looked for.
+_GRID = 6001
 
 
 @dataclass(frozen=True)
@@ -89,3 +91,59 @@ def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float) 
     fourth = weight * residual**4
     kept = weight + fourth / max(fourth.sum(), _NOTHING) > _LEAST_WEIGHT
     return Residual(u[kept], residual[kept], weight[kept] / weight[kept].sum())
+
+
+@dataclass(frozen=True)
+class LargestResidual:
+    """The largest residual of a step's samples, at its median over draws, and what its sample does.
+
+    Attributes
+    ----------
+    residual : float
+    squared_weight, weight : float
+        Eigenvalues along the sample of the matrices of all samples, weighted by their squared residuals over
+        the mean square, and by their residuals.
+    """
+
+    residual: float
+    squared_weight: float
+    weight: float
+
+
+def largest_residual(
+    teacher: ScalarFunction, offset: float, noise_variance: float, d: float, count: float
+) -> LargestResidual:
+    r"""Return the largest of a number of residuals, and the eigenvalues that belong to its sample.
+
+    The matrix :math:`\frac1n\sum_\mu\omega_\mu x_\mu x_\mu^\top` has an eigenvalue
+    :math:`\omega(\phi_0+E\,\omega'/(\omega-\omega'))`, :math:`\phi_0=d/n`, along a sample whose weight is far above
+    those of all others, the mean being over these. The largest of ``n`` is at its median where the probability of a
+    larger one is :math:`\log2/n`, the second largest at 1.678 over ``n``.
+
+    Parameters
+    ----------
+    teacher : ScalarFunction
+    offset, noise_variance : float
+    d, count : float
+        Dimension, and number of samples.
+
+    Returns
+    -------
+    LargestResidual
+    """
+    u = np.linspace(-_RANGE, _RANGE, _GRID)
+    weight = np.exp(-(u**2) / 2)
+    residual = np.asarray(teacher(u)) - offset
+    if noise_variance > 0:
+        z, z_weight = np.polynomial.hermite_e.hermegauss(40)
+        residual = (residual[:, None] + math.sqrt(noise_variance) * z).ravel()
+        weight = (weight[:, None] * z_weight).ravel()
+    weight /= weight.sum()
+    falling = np.argsort(-np.abs(residual))
+    residual, weight = residual[falling], weight[falling]
+    first, second = np.searchsorted(np.cumsum(weight), np.array([math.log(2), 1.678]) / count)
+    square = float(weight @ residual**2)
+    largest, rest, weight = float(residual[first]), residual[second + 1 :], weight[second + 1 :]
+    by_square = d / count + float(weight @ (rest**2 / (largest**2 - rest**2)))
+    by_residual = d / count + float(weight @ (rest / (largest - rest)))
+    return LargestResidual(largest, largest**2 / square * by_square, largest * by_residual)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +33,9 @@ from gradstep.theory.arguments import check_refine
 from gradstep.theory.features import conditional_features, length_dimension
 from gradstep.theory.groups import Groups, RowLaw, neuron_groups
 from gradstep.theory.own_output import independent_rows
+from gradstep.theory.residual import largest_residual, residual_law
 from gradstep.theory.step import StepStatistics, step_statistics
-from gradstep.theory.stieltjes import COARSE, FINE, Law, Point, around, averaged_tail, find_law, start
+from gradstep.theory.stieltjes import COARSE, FINE, Law, Point, around, averaged_tail, find_law, newton_step, start
 from gradstep.threads import one_thread
 
 __all__ = ["FeatureEquations", "Outlier", "Spectrum", "feature_spectrum", "finite_step", "outliers_above"]
@@ -48,6 +50,10 @@ _DEGREE = 4
 _TAILS = ((5e-3, 1e-3), (1e-2, 4e-3), (2e-2, 1.2e-2))
 #: Outliers nearer to the bulk than this share of its edge are part of it at any size that fits a computer.
 _EDGE_MARGIN = 1e-6
+#: Where nothing is an eigenvalue, over a bound of the bulk.
+_FAR = 16.0
+#: How many times fewer factors than unknowns are worth it; singular value that counts, over the largest; least size.
+_WORTH_FACTORS, _DIMENSION, _SMALLEST = 3, 1e-14, 1e-200
 
 
 @dataclass(frozen=True)
@@ -102,11 +108,50 @@ class Spectrum:
         Eigenvalues above the bulk, the largest first.
     alignment : float
         Overlap of the spike direction with the teacher's.
+    sample_outlier : float, optional
+        Where the step's sample with the largest residual typically (the median over draws) puts an eigenvalue above the
+        bulk; none if that would not leave it. This differs from draw to draw and is not among `outliers`, samples with
+        smaller residuals may add others below it, and the bulk of a network ends among them: its edge is then not
+        that of `bulk`.
     """
 
     bulk: Law
     outliers: tuple[Outlier, ...]
     alignment: float
+    sample_outlier: float | None = None
+
+
+class _Factors(NamedTuple):
+    """Slopes as ``left @ right``; products of their factors and the variances' factors, of groups and of nodes."""
+
+    left: Array
+    right: Array
+    by_group: Array
+    by_node: Array
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    double: Array
+
+    def square(self, matrix: NDArray[Any]) -> NDArray[Any]:
+        """Return what turns products of right factors into squares of ``u @ matrix @ v``."""
+        first, second = self.first[:, None], self.second[:, None]
+        kept = matrix[first, first.T] * matrix[second, second.T]
+        swapped = matrix[first, second.T] * matrix[second, first.T]
+        return np.asarray((kept + swapped) / 2 * self.double[:, None] * self.double)
+
+    def diagonal(self, matrix: NDArray[Any]) -> NDArray[Any]:
+        """Return what turns products of factors into ``u @ matrix @ u``."""
+        both = matrix[self.first, self.second] + matrix[self.second, self.first]
+        return np.asarray(both / 2 * self.double)
+
+
+def _product(table: Array) -> tuple[Array, Array]:
+    """Return factors of a table, each entry right to rounding relative to its row and column."""
+    rows = np.maximum(np.abs(table).max(axis=1, keepdims=True), _SMALLEST)
+    columns = np.maximum(np.abs(table / rows).max(axis=0), _SMALLEST)
+    left, singular, right = np.linalg.svd(table / rows / columns, full_matrices=False)
+    dimensions = max(1, int(np.sum(singular > _DIMENSION * singular[0])))
+    return rows * left[:, :dimensions] * singular[:dimensions], right[:dimensions] * columns
 
 
 @dataclass(frozen=True)
@@ -223,6 +268,68 @@ class FeatureEquations:
         matrix[nodes:, nodes:] -= psi**2 * density / next_inverse[:, None]
         drift = np.concatenate([np.zeros(nodes), -self.samples / next_inverse])
         return gap, matrix, drift
+
+    @cached_property
+    def _factors(self) -> _Factors | None:
+        """The tables as products, if they have few dimensions to rounding: those of polynomials have."""
+        (left, right), (own, of_nodes) = _product(self.slope), _product(self.variance)
+        # Squares of products of the slopes are products of these.
+        dimensions = left.shape[1]
+        first, second = np.triu_indices(dimensions)
+        double = np.where(first == second, 1.0, np.sqrt(2.0))
+        factors = _Factors(
+            left,
+            right,
+            np.concatenate([left[:, first] * left[:, second] * double, own], axis=1),
+            np.concatenate([right[first] * right[second] * double[:, None], of_nodes]),
+            first,
+            second,
+            double,
+        )
+        return factors if _WORTH_FACTORS * len(factors.by_node) < sum(self.slope.shape) else None
+
+    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return the gap, Newton's step and the tangent in z: as from `linearise`, from the factors if there are."""
+        if (factors := self._factors) is None:
+            return newton_step(*self.linearise(z, state))
+        left, right, by_group, by_node, *_ = factors
+        groups, nodes = self.slope.shape
+        squares = len(factors.first)
+        values = np.exp(state)
+        leverage, inverse = values[:nodes], values[nodes:]
+        sample_weight = self.samples * self.weight / (1 + leverage)
+        density = self.neurons / (self.dimension * inverse)
+        gain, crowd = (right * sample_weight) @ right.T, (left.T * density) @ left
+        damping = np.linalg.inv(np.eye(len(gain)) + gain @ crowd)
+        coupling, psi = (factors.square(matrix) for matrix in (crowd @ damping, damping @ gain))
+        # Diagonals of products of the slopes, as sums over the products' own products.
+        of_nodes, of_groups = (factors.diagonal(matrix) for matrix in (crowd @ damping, damping @ gain))
+        own_group, own_node = by_group[:, squares:], by_node[squares:]
+        next_inverse = -z * self.samples + by_group[:, :squares] @ of_groups + own_group @ (own_node @ sample_weight)
+        next_leverage = self.dimension * (of_nodes @ by_node[:squares] + (density @ own_group) @ own_node)
+        gap = np.log(np.concatenate([next_leverage, next_inverse]) / values)
+
+        # The matrix is the identity less left @ core @ right, with few columns and rows.
+        size = len(by_node)
+        core = np.zeros((2 * size, 2 * size), dtype=np.complex128)
+        core[:squares, :squares] = self.dimension * coupling
+        core[size : size + squares, size : size + squares] = psi
+        source = np.eye(size, dtype=np.complex128)
+        source[:squares, :squares] = factors.square(damping)
+        core[:size, size:], core[size:, :size] = -self.dimension * source.T, -source
+        left_node, left_group = (by_node / next_leverage).T, by_group / next_inverse[:, None]
+        right_node = by_node * (sample_weight * leverage / (1 + leverage))
+        right_group = by_group.T * density
+        right_sides = np.zeros((nodes + groups, 2), dtype=np.complex128)
+        right_sides[:, 0], right_sides[nodes:, 1] = gap, -self.samples / next_inverse
+        projected = np.concatenate([right_node @ right_sides[:nodes], right_group @ right_sides[nodes:]])
+        turned = np.zeros_like(core)
+        turned[:, :size] = core[:, :size] @ (right_node @ left_node)
+        turned[:, size:] = core[:, size:] @ (right_group @ left_group)
+        added = np.linalg.solve(np.eye(2 * size) - turned, core @ projected)
+        right_sides[:nodes] += left_node @ added[:size]
+        right_sides[nodes:] += left_group @ added[size:]
+        return gap, right_sides[:, 0], right_sides[:, 1]
 
     def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
         """Return the Stieltjes transform and its derivative."""
@@ -352,7 +459,48 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     equations, bulk = _law(equations, groups.weight)
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
     outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not groups.resolved)
-    return Spectrum(bulk, outliers, step.alignment)
+    sample_outlier = _sample_outlier(problem, step, groups, equations, bulk.edge) if rows == "network" else None
+    return Spectrum(bulk, outliers, step.alignment, sample_outlier)
+
+
+def _sample_outlier(
+    problem: Problem, step: StepStatistics, groups: Groups, equations: FeatureEquations, edge: float
+) -> float | None:
+    r"""Return the eigenvalue above the bulk along the step's sample with the largest residual.
+
+    That residual is taken at its median over draws. Along its sample the rows of a group have ``u_g`` times their mean
+    variance. Directions off the spike decouple: there is an eigenvalue where :math:`|D_u|^{1/2}V_1|D_u|^{1/2}` has the
+    eigenvalue one, `D` being negative above the bulk. This project.
+    """
+    if problem.n_step == np.inf or step.bulk == 0:
+        return None
+    count = float(problem.n_step)  # type: ignore[arg-type]
+    sample = largest_residual(
+        problem.teacher, step.residual_offset, step.residual_noise, equations.dimension + 1, count
+    )
+    scale = problem.readout.second_moment
+    a, a_square = groups.readout * np.sqrt(scale), groups.readout_square * scale
+    mean = 1 + 2 * step.drift * a + (step.drift**2 + step.bulk) * a_square
+    # The linear part of the bulk, and the rest (see `gradstep.theory.bulk`).
+    residual = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
+    linear = step.curvature**2 * (equations.dimension + 1) / count * residual.square
+    stretch = step.curvature * sample.weight
+    along = 1 + 2 * stretch * a + (stretch**2 + (step.bulk - linear) * sample.squared_weight) * a_square
+    profile = np.maximum(along / mean, 0.0)
+    far = start(equations, complex(_FAR * equations.top * max(1.0, float(profile.max()))))
+
+    def excess(log_x: float) -> float:
+        values = np.exp(around(equations, far, float(np.exp(log_x))).state).real
+        leverage, inverse = np.split(values, [len(equations.weight)])
+        density = np.maximum(-equations.neurons * profile / (equations.dimension * inverse), 0.0)
+        sample_weight = np.maximum(equations.samples * equations.weight / (1 + leverage), 0.0)
+        rows = np.sqrt(density)[:, None] * equations.slope * np.sqrt(sample_weight)
+        return float(np.linalg.norm(rows, ord=2)) ** 2 - 1
+
+    bracket = np.log(edge * (1 + _EDGE_MARGIN)), np.log(far.z.real)
+    if excess(bracket[0]) <= 0:
+        return None
+    return float(np.exp(brentq(excess, *bracket, xtol=1e-10, rtol=1e-10)))
 
 
 def finite_step(problem: Problem, rows: RowLaw) -> tuple[StepStatistics, float, float]:
@@ -451,7 +599,12 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
         last = int(np.argmax(strengths[:, rank] > 1))
         above, below = walk[last - 1], walk[last]
         bracket = np.log(below.z.real), np.log(above.z.real)
-        place = brentq(excess, *bracket, args=(above, rank), xtol=1e-12, rtol=1e-12)
+        try:
+            place = brentq(excess, *bracket, args=(above, rank), xtol=1e-12, rtol=1e-12)
+        except ValueError as error:
+            # Light bands between the two change the solution.
+            lost = f"the outlier between {below.z.real:.3g} and {above.z.real:.3g}"
+            raise NotConverged(lost, np.inf, 1e-12, "Make the step smaller.") from error
         found.append(around(equations, above, float(np.exp(place))))
     return found
 

@@ -3,20 +3,21 @@ r"""Support and density of a law from the equations of its Stieltjes transform.
 The equations are solved by Newton's method along a path in the closed upper half-plane, from far away, where they are
 trivial, to the real axis, which carries the density :math:`\rho(x)=\mathrm{Im}\,m(x)/\pi`. A band of the support is an
 interval on which the solution is complex. Its edges are branch points, where :math:`\rho^2` vanishes linearly. With
-:math:`x=s^2` and :math:`s` = midpoint + halfwidth :math:`\cos\theta`, the density of :math:`\theta` is smooth and
-periodic: the midpoint rule integrates it to rounding, and its cosine series gives the distribution function.
+:math:`\log x` = midpoint + halfwidth :math:`\cos\theta` the density of :math:`\theta` has no singularity, and bands may
+have many decades: Legendre series on panels, halved where they have not died out, integrate it.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import cached_property
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.fft import dct
 
 from gradstep.errors import NotConverged
 
@@ -26,11 +27,13 @@ __all__ = [
     "Band",
     "Equations",
     "Law",
+    "NewtonEquations",
     "Point",
     "advance",
     "around",
     "averaged_tail",
     "find_law",
+    "newton_step",
     "start",
 ]
 
@@ -54,10 +57,17 @@ COARSE = (0.12, 0.04)
 FINE = (0.04, 0.013)
 #: Stride to an edge, relative, below which a gap that it would miss is narrower than any that is resolved.
 _FINEST = 1e-3
-_NODES = (64, 192, 576, 1728, 5184)
-_TAIL = 3e-6
+#: How many finer strides are tried between two solutions.
+_FINER_STRIDES = 3
+#: Terms of a panel's series, of which the last ones must be below a share of the mean density: a first share that tells
+#: whether mass is missing, and the last one. Panels of the least width are not halved.
+_TERMS, _LAST_TERMS, _ROUGH, _TAIL, _NARROWEST = 16, 2, 1e-3, 3e-6, 1e-6
+#: Mass that a rough search may miss.
+_ROUGH_MASS = 1e-3
 _MASS_TOLERANCE = 1e-6
 _DETOUR = 0.1
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_TERMS)
+_TO_SERIES = (np.polynomial.legendre.legvander(_NODES, _TERMS - 1) * (np.arange(_TERMS) + 0.5)).T * _WEIGHTS
 #: Longest step towards an edge, relative to the spacing of the search.
 _LONGEST_STRIDE = 4
 _ADVICE = "Make the step smaller, or the matrix less nearly square."
@@ -92,6 +102,14 @@ class Equations(Protocol):
         """Return the Stieltjes transform ``m = int rho(dx) / (x - z)`` and ``dm/dz``."""
 
 
+@runtime_checkable
+class NewtonEquations(Equations, Protocol):
+    """Equations that have a faster way to Newton's step than their matrix."""
+
+    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return ``log R - u``, Newton's step and ``du/dz``: the matrix divides the first and the drift."""
+
+
 class Point(NamedTuple):
     """A solution at ``z``: logarithms of the unknowns, their derivatives in ``z``, and the residual left."""
 
@@ -112,8 +130,10 @@ class Band:
     eigenvalue, density, weight : ndarray, shape (nodes,)
         Increasing nodes, crowded at the edges; the density there; quadrature weights of the continuous spectrum:
         ``sum(weight * f(eigenvalue))`` is its integral of ``f``.
-    series : ndarray
-        Cosine series of the density of theta.
+    ends : ndarray, shape (panels + 1,)
+        Angles at which the panels end.
+    series : ndarray, shape (panels, terms)
+        Legendre series of the density of the angle on each.
     residual : float
         Largest residual of the equations at the nodes.
     """
@@ -123,6 +143,7 @@ class Band:
     eigenvalue: Array
     density: Array
     weight: Array
+    ends: Array
     series: Array
     residual: float
 
@@ -133,12 +154,17 @@ class Band:
 
     def cumulative(self, x: ArrayLike) -> Array:
         """Return the share of the eigenvalues that lie in this band and below `x`."""
-        middle, half = _frame(self.lower, self.upper)
-        edges = np.sqrt([self.lower, self.upper])
-        angle = np.arccos(np.clip((np.clip(np.sqrt(np.maximum(x, 0.0)), *edges) - middle) / half, -1.0, 1.0))
-        order = np.arange(1, len(self.series))
-        above = self.series[0] * angle + np.sin(angle[..., None] * order) @ (self.series[1:] / order)
-        return np.asarray(self.mass - above, dtype=np.float64)
+        angle = _Frame(self.lower, self.upper).angle(x)
+        width = np.diff(self.ends)
+        below = np.append(np.cumsum((width * self.series[:, 0])[::-1])[::-1], 0.0)
+        panel = np.minimum(np.searchsorted(self.ends, angle, side="right") - 1, len(width) - 1)
+        # The rest of the panel: the integral of a Legendre polynomial is a difference of two.
+        place = 2 * (angle - self.ends[panel]) / width[panel] - 1
+        values = np.polynomial.legendre.legvander(place.ravel(), self.series.shape[1]).reshape(*place.shape, -1)
+        order = np.arange(1, self.series.shape[1])
+        rest = self.series[panel, 0] * (1 - place)
+        rest += ((values[..., :-2] - values[..., 2:]) / (2 * order + 1) * self.series[panel, 1:]).sum(axis=-1)
+        return np.asarray(below[panel + 1] + width[panel] / 2 * rest, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -190,10 +216,43 @@ class Law:
         return np.asarray(self.atom * (x >= 0) + sum(band.cumulative(x) for band in self.bands))
 
 
-def _frame(lower: float, upper: float) -> tuple[float, float]:
-    """Return midpoint and halfwidth of the singular values; reflected at zero when the support reaches it."""
-    low, high = (np.sqrt(lower) if lower > 0 else -np.sqrt(upper)), np.sqrt(upper)
-    return float(low + high) / 2, float(high - low) / 2
+@dataclass(frozen=True)
+class _Frame:
+    """Angles of a band: from zero at its upper edge to `last` at its lower one."""
+
+    lower: float
+    upper: float
+
+    @property
+    def last(self) -> float:
+        """Angle of the lower edge."""
+        return math.pi if self.lower > 0 else math.pi / 2
+
+    @cached_property
+    def _logarithms(self) -> tuple[float, float]:
+        low, high = math.log(self.lower), math.log(self.upper)
+        return (low + high) / 2, (high - low) / 2
+
+    def eigenvalue(self, angle: Array) -> Array:
+        """Return the eigenvalues at some angles."""
+        if self.lower > 0:
+            middle, half = self._logarithms
+            return np.asarray(np.exp(middle + half * np.cos(angle)))
+        return np.asarray(self.upper * np.square(np.cos(angle)))
+
+    def angle(self, eigenvalue: ArrayLike) -> Array:
+        """Return the angles of some eigenvalues, or of the nearest ones in the band."""
+        x = np.clip(np.asarray(eigenvalue, dtype=np.float64), self.lower, self.upper)
+        if self.lower > 0:
+            middle, half = self._logarithms
+            return np.asarray(np.arccos(np.clip((np.log(x) - middle) / half, -1.0, 1.0)))
+        return np.asarray(np.arccos(np.sqrt(x / self.upper)))
+
+    def slope(self, angle: Array) -> Array:
+        """Return how fast the eigenvalue falls with the angle."""
+        if self.lower > 0:
+            return np.asarray(self.eigenvalue(angle) * self._logarithms[1] * np.sin(angle))
+        return np.asarray(self.upper * np.sin(2 * angle))
 
 
 def start(equations: Equations, z: complex) -> Point:
@@ -259,10 +318,12 @@ def _newton(equations: Equations, z: complex, state: ComplexArray, before: Compl
     for _ in range(_NEWTON_STEPS):
         try:
             with np.errstate(all="ignore"):
-                gap, matrix, drift = equations.linearise(z, state)
+                if isinstance(equations, NewtonEquations):
+                    gap, step, tangent = equations.newton(z, state)
+                else:
+                    gap, step, tangent = newton_step(*equations.linearise(z, state))
             if not np.isfinite(gap).all():
                 return None
-            step, tangent = np.linalg.solve(matrix, np.stack([gap, drift], axis=1)).T
         except np.linalg.LinAlgError:
             return None
         state = state + step
@@ -275,6 +336,16 @@ def _newton(equations: Equations, z: complex, state: ComplexArray, before: Compl
                 return None
             return Point(z, state, tangent, float(np.abs(gap).max()))
     return None
+
+
+def newton_step(
+    gap: ComplexArray, matrix: ComplexArray, drift: ComplexArray
+) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+    """Return the gap, Newton's step and the tangent from what `Equations.linearise` returns."""
+    if not np.isfinite(gap).all():
+        return gap, gap, gap
+    step, tangent = np.linalg.solve(matrix, np.stack([gap, drift], axis=1)).T
+    return gap, step, tangent
 
 
 def averaged_tail(weight: Array, size: Array, values: Array, share: float) -> Array:
@@ -321,21 +392,25 @@ def find_law(equations: Equations, spacings: Sequence[float] = COARSE) -> Law:
     """
     for spacing in spacings:
         try:
-            bands = _search(equations, spacing)
+            found = _search(equations, spacing)
         except NotConverged as error:
             failure = error
             continue
-        missing = abs(sum(band.mass for band in bands) - equations.mass)
+        missing = abs(sum(panels.mass for panels in found) - equations.mass)
         if missing < _MASS_TOLERANCE:
-            return Law(tuple(reversed(bands)), 1 - equations.mass, max(band.residual for band in bands))
+            bands = [panels.band() for panels in reversed(found)]
+            return Law(tuple(bands), 1 - equations.mass, max(band.residual for band in bands))
         failure = NotConverged("the integral of the spectral density", missing, _MASS_TOLERANCE, _ADVICE)
     raise failure
 
 
-def _search(equations: Equations, spacing: float) -> list[Band]:
-    """Scan downwards, a little above the real axis, and resolve every band met until all mass is found."""
-    bands: list[Band] = []
-    x = equations.top
+def _search(equations: Equations, spacing: float) -> list[_Panels]:
+    """Scan downwards, a little above the real axis, and resolve every band met until all mass is found.
+
+    Bands are resolved roughly until they have nearly all mass: what a search has missed is then known soon.
+    """
+    bands: list[_Panels] = []
+    tolerance, x = _ROUGH, equations.top
     point = advance(equations, start(equations, 1e3j * x), x * (1 + 1j * spacing))
     while x > 1e-11 * equations.top:
         x *= np.exp(-spacing)
@@ -350,7 +425,9 @@ def _search(equations: Equations, spacing: float) -> list[Band]:
             continue  # at an edge: the next point is inside
         if not _has_density(equations, centre):
             continue
-        bands.append(_band(equations, centre, spacing, bands[-1].lower if bands else math.inf))
+        bands.append(_band(equations, centre, spacing, bands[-1].lower if bands else math.inf, tolerance))
+        if tolerance == _ROUGH and sum(band.mass for band in bands) > equations.mass - _ROUGH_MASS:
+            tolerance, bands = _TAIL, _refined(equations, bands, spacing)
         x = bands[-1].lower
         if x == 0 or sum(band.mass for band in bands) > equations.mass - _MASS_TOLERANCE:
             break
@@ -358,40 +435,72 @@ def _search(equations: Equations, spacing: float) -> list[Band]:
     return bands
 
 
-class _Interrupted(NotConverged):
-    """No density on the way to the upper (1) or the lower (-1) edge: that edge belongs to another band."""
-
-    def __init__(self, error: NotConverged, side: int) -> None:
-        super().__init__(error.solver, error.residual, error.tolerance, error.advice)
-        self.side = side
-
-
-def _band(equations: Equations, centre: Point, spacing: float, ceiling: float) -> Band:
-    """Resolve the band around a point, which ends below `ceiling`."""
-    strides, edges = {1: spacing, -1: spacing}, dict[int, float]()
-    side = 1
-    while True:
+def _refined(equations: Equations, bands: list[_Panels], spacing: float) -> list[_Panels]:
+    """Resolve bands that were found roughly, down to the first that turns out to be two of them."""
+    for index, band in enumerate(bands):
         try:
-            for side in [side for side in strides if side not in edges]:
-                edges[side] = _edge(equations, centre, side * strides[side])
-            side = 1
-            if edges[1] < ceiling or strides[1] < _FINEST:
-                return _resolve(equations, centre, edges[-1], edges[1])
-        except NotConverged as error:
-            side = error.side if isinstance(error, _Interrupted) else side
-            if strides[side] < _FINEST:
-                # The sides are told to nobody else.
-                raise (error.__cause__ if isinstance(error, _Interrupted) and error.__cause__ else error) from None
-        # A stride over the gap to another band. The other edge is as good as before, and small strides take long.
-        strides[side] /= 4
-        edges.pop(side, None)
+            band.refine(_TAIL)
+        except NotConverged:
+            ceiling = bands[index - 1].lower if index else math.inf
+            return [*bands[:index], _band(equations, band.centre, spacing, ceiling, _TAIL)]
+    return bands
 
 
-def _edge(equations: Equations, point: Point, spacing: float) -> float:
-    """Follow the density along the real axis until its square, linear in the distance, vanishes, or down to zero."""
+class _Interrupted(NotConverged):
+    """No density on the way to the upper (1) or the lower (-1) edge: that edge belongs to another band.
+
+    The right one is below `outer`, and beyond the last of `inner`, solutions on the way from the centre, that is not
+    of another band itself.
+    """
+
+    def __init__(self, error: NotConverged, side: int, inner: list[Point], outer: float) -> None:
+        super().__init__(error.solver, error.residual, error.tolerance, error.advice)
+        self.side, self.inner, self.outer = side, inner, outer
+
+
+def _band(equations: Equations, centre: Point, spacing: float, ceiling: float, tolerance: float) -> _Panels:
+    """Resolve the band around a point, which ends below `ceiling`."""
+    edges = {side: _edge(equations, centre, side * spacing, math.nan) for side in (1, -1)}
+    stride = spacing
+    while edges[1] >= ceiling and stride >= _FINEST:
+        # A stride over the gap to the band above.
+        stride /= 4
+        edges[1] = _edge(equations, centre, stride, math.nan)
+    while True:
+        panels = _Panels(equations, centre, edges[-1], edges[1])
+        try:
+            panels.refine(tolerance)
+        except _Interrupted as error:
+            edges[error.side] = _edge_between(equations, error)
+        else:
+            return panels
+
+
+def _edge_between(equations: Equations, error: _Interrupted) -> float:
+    """Return the edge next to a gap that a longer stride has missed."""
+    outer = error.outer
+    for inner in reversed(error.inner):
+        stride = abs(math.log(outer / inner.z.real)) / _LONGEST_STRIDE
+        for _ in range(_FINER_STRIDES):
+            stride /= 4
+            edge = _edge(equations, inner, error.side * stride, outer)
+            if not math.isnan(edge):
+                return edge
+        outer = inner.z.real
+    # What ends the way is no edge.
+    raise error.__cause__ or error
+
+
+def _edge(equations: Equations, point: Point, spacing: float, limit: float) -> float:
+    """Follow the density along the real axis until its square, linear in the distance, vanishes, or down to zero.
+
+    What is beyond a limit is not looked for: the result is then not a number. (Nor is a limit that there is not.)
+    """
     longest = abs(spacing)
     while True:
         x = point.z.real
+        if (limit - x) * spacing <= 0:
+            return math.nan
         if equations.hard_edge and x < _HARD * equations.top:
             return 0.0
         value, slope = equations.transform(point.state, point.tangent)
@@ -410,38 +519,99 @@ def _edge(equations: Equations, point: Point, spacing: float) -> float:
             point, longest = trial, min(2 * longest, _LONGEST_STRIDE * abs(spacing))
 
 
-def _resolve(equations: Equations, centre: Point, lower: float, upper: float) -> Band:
-    middle, half = _frame(lower, upper)
-    for count in _NODES:
-        angle = (np.arange(count) + 0.5) * np.pi / count
-        singular = middle + half * np.cos(angle)
-        kept = singular > 0
-        points = _along(equations, centre, singular[kept] ** 2)
-        imaginary = np.array([equations.transform(p.state, p.tangent)[0].imag for p in points])
-        density = imaginary / np.pi
-        by_angle = np.zeros(count)
-        by_angle[kept] = 2 * singular[kept] * density * half * np.sin(angle[kept])
-        if lower == 0:
-            by_angle = by_angle + by_angle[::-1]
-        series = dct(by_angle, type=2) / count
-        series[0] /= 2
-        if np.abs(series[-count // 8 :]).max() < _TAIL * series[0]:
-            break
-    weight = by_angle[kept] * np.pi / count
-    x = singular[kept] ** 2
-    residual = max(p.residual for p in points)
-    return Band(lower, upper, x[::-1], density[::-1], weight[::-1], series, residual)
+class _Panel(NamedTuple):
+    """A part of a band: its angles from `start` to `end`, and there the solutions and the density of the angle."""
+
+    start: float
+    end: float
+    points: tuple[Point, ...]
+    density: Array
+    series: Array
 
 
-def _along(equations: Equations, centre: Point, x: Array) -> list[Point]:
-    """Solve at decreasing real `x`, walking from the centre both ways."""
-    above = int(np.sum(x > centre.z.real))
-    solved: dict[int, Point] = {}
-    for side, walk in ((1, range(above - 1, -1, -1)), (-1, range(above, len(x)))):
-        point = centre
-        for index in walk:
-            try:
-                point = solved[index] = advance(equations, point, complex(x[index]), inside=True)
-            except NotConverged as error:
-                raise _Interrupted(error, side) from error
-    return [solved[index] for index in range(len(x))]
+class _Panels:
+    """The density of the angle on one band, on panels that are halved where it is not resolved."""
+
+    def __init__(self, equations: Equations, centre: Point, lower: float, upper: float) -> None:
+        self.lower, self.centre = lower, centre
+        self._equations, self._frame = equations, _Frame(lower, upper)
+        self._angles, self._solved = [float(self._frame.angle(centre.z.real))], [centre]
+        self.panels: list[_Panel] = []
+
+    def refine(self, tolerance: float) -> None:
+        """Halve panels until the last terms of each series are below a share of the mean density."""
+        self.panels = self.panels or [self._panel(0.0, self._frame.last)]
+        while True:
+            allowed = tolerance * self.mass / self._frame.last
+            panels: list[_Panel] = []
+            for panel in self.panels:
+                if np.abs(panel.series[-_LAST_TERMS:]).max() <= allowed or panel.end - panel.start < _NARROWEST:
+                    panels.append(panel)
+                else:
+                    middle = (panel.start + panel.end) / 2
+                    panels += [self._panel(panel.start, middle), self._panel(middle, panel.end)]
+            done = len(panels) == len(self.panels)
+            self.panels = panels
+            if done:
+                return
+
+    @property
+    def mass(self) -> float:
+        """Integral of the density."""
+        return sum((panel.end - panel.start) * float(panel.series[0]) for panel in self.panels)
+
+    def _panel(self, start: float, end: float) -> _Panel:
+        angles = (start + end) / 2 + (end - start) / 2 * _NODES
+        points = self._along(angles)
+        imaginary = [self._equations.transform(p.state, p.tangent)[0].imag for p in points]
+        density = np.array(imaginary) / np.pi * self._frame.slope(angles)
+        return _Panel(start, end, tuple(points), density, _TO_SERIES @ density)
+
+    def _along(self, angles: Array) -> list[Point]:
+        """Solve at increasing angles, walking both ways from a solution between them, or the nearest one."""
+        first = bisect_left(self._angles, (angles[0] + angles[-1]) / 2)
+        near = [max(first - 1, 0), min(first, len(self._angles) - 1)]
+        place = min(near, key=lambda index: abs(2 * self._angles[index] - angles[0] - angles[-1]))
+        before = int(np.searchsorted(angles, self._angles[place]))
+        for walk in (range(before - 1, -1, -1), range(before, len(angles))):
+            for index in walk:
+                place = bisect_left(self._angles, angles[index])
+                near = [near for near in (place - 1, place) if 0 <= near < len(self._angles)]
+                nearest = min(near, key=lambda near: abs(self._angles[near] - angles[index]))
+                x = complex(self._frame.eigenvalue(angles[index]))
+                try:
+                    point = advance(self._equations, self._solved[nearest], x, inside=True)
+                except NotConverged as error:
+                    raise self._interrupted(error, float(angles[index]), nearest) from error
+                self._angles.insert(place, float(angles[index]))
+                self._solved.insert(place, point)
+        return [self._solved[bisect_left(self._angles, angle)] for angle in angles]
+
+    def _interrupted(self, error: NotConverged, angle: float, nearest: int) -> _Interrupted:
+        """Return the error for an angle that was not reached from a solution."""
+        centre, place = self._solved.index(self.centre), bisect_left(self._angles, angle)
+        upper = place <= centre
+        inner = self._solved[place : centre + 1][::-1] if upper else self._solved[centre:place]
+        inside = centre >= nearest >= place if upper else centre <= nearest < place
+        outer = self._frame.eigenvalue(np.array(angle)) if inside else self._solved[nearest].z.real
+        return _Interrupted(error, 1 if upper else -1, inner, float(outer))
+
+    def band(self) -> Band:
+        """Return what was found."""
+        nodes, lasts = [], [panel.end for panel in self.panels]
+        for panel in self.panels:
+            angles = (panel.start + panel.end) / 2 + (panel.end - panel.start) / 2 * _NODES
+            weight = (panel.end - panel.start) / 2 * _WEIGHTS * panel.density
+            nodes.append(np.stack([self._frame.eigenvalue(angles), panel.density / self._frame.slope(angles), weight]))
+        eigenvalue, density, weight = np.concatenate(nodes, axis=1)[:, ::-1]
+        residual = max(point.residual for panel in self.panels for point in panel.points)
+        return Band(
+            self._frame.lower,
+            self._frame.upper,
+            eigenvalue,
+            density,
+            weight,
+            np.array([0.0, *lasts]),
+            np.stack([panel.series for panel in self.panels]),
+            residual,
+        )

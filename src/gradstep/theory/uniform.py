@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.theory.bulk import Bulk
+from gradstep.theory.certificate import check_errors, check_point, check_response, check_solution
 from gradstep.theory.groups import Groups
 from gradstep.theory.leverage import (
     TOLERANCE,
@@ -256,7 +257,10 @@ def _joint_fit(
     felt = identity(groups) - point.linear_gain * untold[:, None]
     of_price = of_multiplier @ felt
     of_price += untold[..., None] * identity(groups)
-    price = solved(of_price, constraint)
+    # Resolvents of groups may be a hundred decades apart: in the unit of each, pivots keep the digits of all.
+    unit = np.sqrt(np.abs(np.diagonal(of_price, axis1=1, axis2=2)))[..., None]
+    price = solved(of_price / unit / unit.mT, constraint / unit) / unit
+    check_solution(of_price, price, constraint)
     multiplier = felt @ price
     downwards = np.vecmat(ratio.mT, free.swapaxes(1, 2)) - constraint[..., :groups].mT @ multiplier
     downwards = spread.mT @ downwards
@@ -408,12 +412,19 @@ def solve(
     if by_length:
         base += np.square(length_slope)
     sources = np.concatenate([base, power], axis=1) / equations.directions[:, None]
+    near = linearised(equations, point)
     try:
-        changes = response(linearised(equations, point).matrix, sources, nodes)
+        changes = response(near.matrix, sources, nodes)
     except np.linalg.LinAlgError as singular:
         raise NotConverged("the response of the errors", math.inf, tolerance, "Raise the ridge.") from singular
     train_part = changes[:, :nodes] / samples[:, None]
     part = train_part / np.square(point.remaining)
+    conditional, label_power = part / weight, tables.label_square + noise_square
+    # The sweeps of a convex loss are judged at the end, by their losses.
+    if preset is None:
+        check_point(equations, point, near, tolerance)
+        check_response(near, sources, changes)
+        check_errors(conditional, tables.hidden_square + noise_square[:, None], label_power)
     fluctuations = None
     if preset is not None:
         raised = equations.directions[:, None] * np.matvec(couplings(equations.table, point), changes)
@@ -432,7 +443,6 @@ def solve(
     readout_power = direct + mass * changes[:, nodes:]
     readout_norm = readout_power.sum(axis=1)
     train_loss = train_error + ridge / samples * readout_norm
-    label_power = tables.label_square + noise_square
     if preset is None and population is None:
         explained = features.teacher_mean * learned + np.vecdot(tables.teacher_slopes.mT, slopes.mT)
         unexplained = features.teacher_square + noise_square[:, None] - explained
@@ -460,7 +470,7 @@ def solve(
         mean_field=mean,
         weight_field=pulled,
         free_overlap=free,
-        conditional_error=part / weight,
+        conditional_error=conditional,
         point=point,
         iterations=iterations,
         fluctuations=fluctuations,

@@ -32,6 +32,8 @@ TOLERANCE = 1e-10
 """Largest relative residual of the self-consistent equations that is ever returned."""
 
 MAXIMUM_ITERATIONS = 200
+#: Largest defect of the branch and of the slopes (rounding leaves some 1e-16).
+_SLOPES = 1e-9
 
 
 @dataclass(frozen=True)
@@ -201,16 +203,17 @@ def random_features(
     m1 = 1 / (rho * kappa)
     m2 = m1 * q * g
     residual = _residual(m1, m2, lam * rho, rho, psi1, mu1_squared, mu2_squared)
+    advice = "Ratios and penalties between 1e-10 and 1e10 are supported; rescale the problem."
     if not (residual <= TOLERANCE).all():
-        raise NotConverged(
-            "random features",
-            float(np.max(residual)),
-            TOLERANCE,
-            "Ratios and penalties between 1e-10 and 1e10 are supported; rescale the problem.",
-        )
+        raise NotConverged("random features", float(np.max(residual)), TOLERANCE, advice)
 
     noise_variance = sigma_eps**2
     bias = mu2_squared * g - kappa * q * g_slope
+    slopes = (-(m1**2) * kappa_slope, -(m1**2) * kappa_slope * bias)
+    defect = _defect((m1, m2), slopes, q * g, lam * rho, rho, psi1, mu1_squared, mu2_squared)
+    if not (defect <= _SLOPES).all():
+        reason = "has another branch of its equations, or slopes that are not theirs"
+        raise NotConverged("random features", float(np.max(defect)), _SLOPES, advice, reason)
     # kappa_slope - 1 = df2/(n - df2), so that no noise variance is added and subtracted again.
     inflation = aspect * (fraction + kappa * fraction_slope) * kappa_slope
     test_error = unlearned + inflation * (unlearned + noise_variance) + kappa_slope * mu1_star**2 * bias
@@ -222,8 +225,8 @@ def random_features(
         g_slope=g_slope,
         m1=m1,
         m2=m2,
-        m1_slope=-(m1**2) * kappa_slope,
-        m2_slope=-(m1**2) * kappa_slope * bias,
+        m1_slope=slopes[0],
+        m2_slope=slopes[1],
         test_error=test_error,
         train_error=kept**2 * (test_error + noise_variance),
         train_loss=kept * (unlearned + noise_variance + mu1_star**2 * q * g),
@@ -240,3 +243,28 @@ def _residual(
     first = np.abs(m2 * (1 + s * mu1_squared * psi1 * m1) / m1 - 1)
     second = np.abs(zeta * m1 + s * u - 1)
     return np.asarray(np.maximum(first, second))
+
+
+def _defect(
+    values: tuple[Array, Array],
+    slopes: tuple[Array, Array],
+    left: Array,
+    zeta: Array,
+    rho: Array,
+    psi1: Array,
+    mu1_squared: Array,
+    mu2_squared: Array,
+) -> Array:
+    """Return how far the solution is from the right branch, and its slopes from those of the equations.
+
+    The errors are made of the slopes in the penalty, of which the residual says nothing. The wrong root of the bulk's
+    resolvent solves all equations: the share `left` of a direction that is not fitted is then negative.
+    """
+    (m1, m2), (d1, d2) = values, slopes
+    u, du = mu2_squared * m1 + mu1_squared * m2, mu2_squared * d1 + mu1_squared * d2
+    s = 1 / (1 + rho * u)
+    # Derivatives of both equations in zeta, over their largest terms.
+    first = (d2 * (1 + s * mu1_squared * psi1 * m1), m2 * mu1_squared * psi1 * (s * d1 - rho * s**2 * du * m1), -d1)
+    second = (m1, zeta * d1, s**2 * du)
+    parts = [np.abs(sum(terms)) / sum(np.abs(term) for term in terms) for terms in (first, second)]
+    return np.asarray(np.max([*parts, -left, left - 1, d1 / m1], axis=0))

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gradstep.app.settings import Axis, problem_of
 from gradstep.errors import InvalidInput
+from gradstep.overlay import Overlay, mean_and_error
 from gradstep.problem import Problem
 from gradstep.sweeps import Design, Failure, Store, design_of, execute
-from gradstep.sweeps.statistics import student_z
 from gradstep.sweeps.task import digest
 from gradstep.theory import predict_many
 
@@ -92,7 +90,8 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
             for name in _QUANTITIES:
                 values[place][name].append(float(result[name][column]))
             yield {"kind": "place", "place": place, "done": done, "of": total, **_summary(values[place])}
-    yield {"kind": "end", "z": _z_scores(theory, values)}
+    z = Overlay.of(theory, [place["test_error"] for place in values], axis=-1).z
+    yield {"kind": "end", "z": [float(v) if math.isfinite(v) else None for v in z]}
 
 
 def _check_work(problems: list[Problem], seeds: int) -> None:
@@ -121,16 +120,8 @@ def _design(problems: list[Problem], seeds: int) -> Design:
 
 
 def _summary(values: Mapping[str, list[float]]) -> dict[str, Any]:
-    count = len(values["test_error"])
-    summary: dict[str, Any] = {"seeds": count}
+    summary: dict[str, Any] = {"seeds": len(values["test_error"])}
     for name, found in values.items():
-        error = float(np.std(found, ddof=1) / math.sqrt(count)) if count > 1 else None
-        summary[name] = {"mean": float(np.mean(found)), "standard_error": error}
+        mean, error, count = mean_and_error(found)
+        summary[name] = {"mean": float(mean), "standard_error": float(error) if count > 1 else None}
     return summary
-
-
-def _z_scores(theory: list[float], values: list[dict[str, list[float]]]) -> list[float | None]:
-    found = [np.array(v["test_error"]) for v in values]
-    errors = [v.std(ddof=1) / math.sqrt(len(v)) for v in found]
-    z = student_z(theory, [v.mean() for v in found], errors, [len(v) for v in found])
-    return [float(v) if math.isfinite(v) else None for v in z]

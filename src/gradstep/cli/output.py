@@ -8,17 +8,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradstep.versions import versions
-
-if TYPE_CHECKING:
-    from gradstep.theory import Caveat, Prediction
 
 __all__ = [
     "Report",
     "Table",
-    "caveat_lines",
     "number",
     "plain",
     "print_json",
@@ -80,20 +76,6 @@ def print_table(table: Table) -> None:
             for cell, width, right in zip(row, widths, numeric, strict=True)
         ]
         print("  ".join(padded).rstrip())
-
-
-def caveat_lines(predictions: Sequence[Prediction]) -> list[str]:
-    """Return a line for each caveat of some predictions: of several the largest size, and how many have it."""
-    if len(predictions) == 1:
-        return [f"caveat: {caveat}" for caveat in predictions[0].caveats]
-    found: dict[str, list[Caveat]] = {}
-    for prediction in predictions:
-        for caveat in prediction.caveats:
-            found.setdefault(caveat.name, []).append(caveat)
-    return [
-        f"caveat at {len(own)} of {len(predictions)}, the largest: {max(own, key=lambda caveat: caveat.size)}"
-        for own in found.values()
-    ]
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Simulation of the real network: one random instance, its gradient step, its ridge fit, its exact test error."""
 
+from gradstep.simulation.families import simulate_many
 from gradstep.simulation.measurement import Measurement
 from gradstep.simulation.simulate import simulate
 
-__all__ = ["Measurement", "simulate"]
+__all__ = ["Measurement", "simulate", "simulate_many"]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
+from gradstep.overlay import Overlay, mean_and_error
 from gradstep.problem import CONVENTION, Problem
 
 
@@ -100,7 +101,7 @@ class Measurement:
         InvalidInput
             If there is no such quantity.
         """
-        return np.asarray(self[quantity].mean(axis=0))
+        return np.asarray(mean_and_error(self[quantity])[0])
 
     def standard_error(self, quantity: str) -> NDArray[np.float64]:
         """Return the standard error of the mean over seeds; nan for a single seed.
@@ -115,34 +116,24 @@ class Measurement:
         InvalidInput
             If there is no such quantity.
         """
-        values = self[quantity]
-        if len(self.seeds) < 2:
-            return np.full(values.shape[1:], math.nan)
-        return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(len(self.seeds)))
+        return np.asarray(mean_and_error(self[quantity])[1])
 
     def z_score(self, quantity: str, prediction: ArrayLike) -> NDArray[np.float64]:
-        """Return ``(mean - prediction) / standard_error``: how far a prediction is, in standard errors.
+        """Return how far the networks' mean lies above a prediction, as a normal score (`gradstep.overlay.Overlay.z`).
 
         Parameters
         ----------
         quantity : str
             Name of the quantity.
         prediction : array_like
-            Value to compare with; broadcasts against the mean.
-
-        Returns
-        -------
-        ndarray
-            About standard normal (Student with seeds - 1 degrees of freedom) when the prediction is right.
+            Value to compare with; broadcasts against the mean. `gradstep.compare` does so with theory's own.
 
         Raises
         ------
         InvalidInput
             If there is no such quantity.
         """
-        difference = self.mean(quantity) - np.asarray(prediction, dtype=float)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(difference / self.standard_error(quantity))
+        return np.asarray(Overlay.of(prediction, self[quantity]).z)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists, numbers and strings, fit for JSON (a value that is not a number becomes None)."""

@@ -278,12 +278,11 @@ def test_comparison_is_that_of_the_library() -> None:
         assert found["prediction"]["test_error"] == pytest.approx(expected.predictions[index].test_error, rel=1e-9)
         for name, cell in expected.cells[index].items():
             assert found["comparison"][name] == pytest.approx(cell, rel=1e-6), name
-    index, quantity = expected.worst
-    worst = document["worst"]
-    assert abs(worst["z"]) == pytest.approx(abs(expected.cells[index][quantity]["z"]), rel=1e-6)  # alignments tie
-    assert (document["judged"], document["beyond_three"]) == (14, expected.beyond)
+    worst, beyond = document["worst"], expected.verdict["beyond_three"]
+    assert abs(worst["z"]) == pytest.approx(abs(expected.verdict["worst"]["z"]), rel=1e-6)  # alignments tie
+    assert (document["judged"], document["beyond_three"]) == (14, beyond)
     plain = run("compare", *SMALL, "--seeds", "4", "--n", "25,35").stdout
-    assert f"({worst['quantity']}, n = {(25, 35)[worst['index']]}); {expected.beyond} of 14 beyond 3" in plain
+    assert f"({worst['quantity']}, n = {(25, 35)[worst['index']]}); {beyond} of 14 beyond 3" in plain
     single = compare(small_problem(), 4)["test_error"]
     row = next(line for line in run("compare", *SMALL, "--seeds", "4").stdout.splitlines() if "test_error " in line)
     assert row.split()[-3:] == [f"{100 * single.relative_difference:+.1f}", "%", f"{single.z:+.2f}"]

@@ -39,7 +39,7 @@ def refusing(monkeypatch):
 def test_one_problem_is_predicted_and_measured():
     found = gs.compare(PROBLEM, (3, 5, 8))
     predicted, measured = gs.predict(PROBLEM), gs.simulate(PROBLEM, (3, 5, 8))
-    assert (found.seeds, found.shape, found.failures) == ((3, 5, 8), (), ("",))
+    assert (found.seeds, found.shape, found.failures) == ((3, 5, 8), (), [])
     assert tuple(found.overlays) == QUANTITIES
     for name, overlay in found.overlays.items():
         assert np.shape(overlay.z) == ()
@@ -88,15 +88,17 @@ def test_what_cannot_be_predicted_is_told(refusing):
     problems = [PROBLEM.replace(n=25), PROBLEM]
     assert [type(each) for each in predict_each(problems)] == [NotConverged, gs.Prediction]
     found = gs.compare(problems, 2)
-    assert found.predictions[0] is None
-    assert found.failures[0].startswith("NotConverged: the equations")
-    assert found.failures[1] == ""
+    assert found.failures == [found.predictions[0]]
+    assert str(found.failures[0]).startswith("the equations did not converge")
     assert np.isnan(found["test_error"].z[0])
     assert np.isfinite(found["test_error"].mean).all()
     assert found["test_error"].z[1] == gs.compare(PROBLEM, 2)["test_error"].z
-    assert found.judged == 7
-    assert "no prediction at 1 of 2, the first: NotConverged" in str(found)
-    assert json.loads(json.dumps(found.to_dict()))["comparisons"][0]["failure"] == found.failures[0]
+    assert found.verdict["judged"] == 7
+    assert "no prediction at 1 of 2, the first: NotConverged: the equations" in str(found)
+    first, second = json.loads(json.dumps(found.to_dict(), allow_nan=False))["comparisons"]
+    assert (first["prediction"], first["failure"]) == (None, f"NotConverged: {found.failures[0]}")
+    assert first["comparison"]["test_error"]["z"] is None
+    assert second["prediction"]["test_error"] == second["comparison"]["test_error"]["theory"]
     # With nothing to compare, nothing is simulated.
     for nothing in (problems[0], problems[:1]):
         with pytest.raises(NotConverged):
@@ -135,9 +137,9 @@ def test_text_holds_every_number():
         expected = [f"{overlay.theory:.6g}", f"{overlay.mean:.6g}", f"{overlay.standard_error:.2g}"]
         assert line.split()[1:] == [*expected, f"{overlay.relative_difference:+.1%}", f"{overlay.z:+.2f}"]
     assert any(line.startswith("caveat: small sizes") for line in lines)
-    index, quantity = found.worst
-    assert f"worst z: {found[quantity].z:+.2f} ({quantity}); {found.beyond} of 7 beyond 3" in lines
-    assert np.max(np.abs(found.scores)) == abs(found.cells[index][quantity]["z"])
+    quantity = max(QUANTITIES, key=lambda name: abs(found[name].z))
+    beyond = sum(abs(overlay.z) > 3 for overlay in found.overlays.values())
+    assert f"worst z: {found[quantity].z:+.2f} ({quantity}); {beyond} of 7 beyond 3" in lines
     # Callables cannot be written down, and need not be.
     custom = PROBLEM.replace(teacher=lambda x: np.sin(x))
     several = str(gs.compare([custom, custom.replace(n=50, eta=0.0)], 2))
@@ -149,8 +151,13 @@ def test_worst_and_beyond_count_what_they_say():
     found = gs.compare([PROBLEM, PROBLEM.replace(n=50)], 4)
     wrong = dataclasses.replace(found.predictions[1], train_error=10.0)
     found = dataclasses.replace(found, predictions=(found.predictions[0], wrong))
-    assert found.worst == (1, "train_error")
-    assert found.beyond == sum(abs(cell["z"]) > 3 for i in (0, 1) for cell in found.cells[i].values()) >= 1
+    z = found["train_error"].z[1]
+    assert found.verdict["worst"] == {"index": 1, "quantity": "train_error", "z": z}
+    assert (
+        found.verdict["beyond_three"]
+        == sum(abs(cell["z"]) > 3 for i in (0, 1) for cell in found.cells[i].values())
+        >= 1
+    )
     assert not found["train_error"].agrees[1]
 
 

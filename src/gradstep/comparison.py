@@ -13,6 +13,7 @@ import numpy as np
 
 from gradstep.errors import GradstepError, InvalidInput, missing_extra
 from gradstep.overlay import FAR, Overlay
+from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem
 from gradstep.simulation import Measurement, simulate_many
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
@@ -23,13 +24,7 @@ __all__ = ["Comparison", "compare"]
 
 
 #: What is told of each quantity, and how it is printed.
-_COLUMNS = {
-    "theory": "12.6g",
-    "mean": "12.6g",
-    "standard_error": "8.2g",
-    "relative_difference": "+10.1%",
-    "z": "+6.2f",
-}
+_COLUMNS = {"theory": "12.6g", "mean": "12.6g", "standard_error": "8.2g", "relative_difference": "+10.1%", "z": "+6.2f"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,27 +33,24 @@ class Comparison:
 
     ``comparison["test_error"]`` is the `gradstep.overlay.Overlay` of a quantity: arrays ``theory``, ``mean``,
     ``standard_error``, ``difference`` and ``z``. They have the shape that was asked for: none for one problem, an axis
-    for a list of problems, and a last axis for a list of penalties. The problems, predictions, measurements and
-    failures here are in one row, the penalties of the first problem first.
+    for a list of problems, and a last axis for a list of penalties. What is in a tuple here is in one row: all
+    penalties of the first problem, then those of the next.
 
     Parameters
     ----------
     problems : tuple of Problem
         Each with its penalty.
-    predictions : tuple of Prediction or None
-        None where theory has no prediction.
+    predictions : tuple of Prediction or GradstepError
+        Where theory has no prediction, the error that says why.
     measurements : tuple of Measurement
-        Of the networks with the same seeds for all problems.
-    failures : tuple of str
-        Why there is no prediction; empty text where there is one.
+        Of networks with the same seeds for all problems.
     shape : tuple of int
         Of the arrays.
     """
 
     problems: tuple[Problem, ...]
-    predictions: tuple[Prediction | None, ...]
+    predictions: tuple[Prediction | GradstepError, ...]
     measurements: tuple[Measurement, ...]
-    failures: tuple[str, ...]
     shape: tuple[int, ...]
 
     @property
@@ -66,98 +58,91 @@ class Comparison:
         """The seeds of the networks."""
         return self.measurements[0].seeds
 
+    @property
+    def failures(self) -> list[GradstepError]:
+        """Why there are problems without a prediction."""
+        return [each for each in self.predictions if isinstance(each, GradstepError)]
+
     @cached_property
     def overlays(self) -> Mapping[str, Overlay]:
         """The overlay of every quantity that theory predicts."""
         return {name: self._overlay(name) for name in QUANTITIES}
 
     def _overlay(self, quantity: str) -> Overlay:
-        theory = [math.nan if p is None else getattr(p, quantity) for p in self.predictions]
+        theory = [getattr(each, quantity) if isinstance(each, Prediction) else math.nan for each in self.predictions]
         values = np.array([measurement[quantity] for measurement in self.measurements])
         return Overlay.of(np.reshape(theory, self.shape), values.reshape(*self.shape, len(self.seeds)), axis=-1)
 
     def __getitem__(self, quantity: str) -> Overlay:
         """Return the overlay of a quantity."""
-        try:
-            return self.overlays[quantity]
-        except KeyError:
-            raise InvalidInput("quantity", quantity, f"one of {', '.join(self.overlays)}") from None
-
-    @cached_property
-    def scores(self) -> Any:
-        """Every z: an array with a row for each problem, and a column for each quantity in the order of `overlays`."""
-        return np.stack([np.ravel(overlay.z) for overlay in self.overlays.values()], axis=-1)
-
-    @property
-    def worst(self) -> tuple[int, str] | None:
-        """Number of the problem and name of the quantity with the largest ``|z|``; None where there is no z."""
-        size = np.nan_to_num(np.abs(self.scores), nan=-1.0)
-        index, column = np.unravel_index(int(size.argmax()), size.shape)
-        return (int(index), QUANTITIES[column]) if size[index, column] >= 0 else None
-
-    @property
-    def judged(self) -> int:
-        """How many z-scores there are."""
-        return int(np.isfinite(self.scores).sum())
-
-    @property
-    def beyond(self) -> int:
-        """How many of them are beyond three (`gradstep.overlay.FAR`): of right ones 0.3 % are."""
-        return int((np.abs(self.scores) > FAR).sum())
-
-    @cached_property
-    def varied(self) -> tuple[Mapping[str, Any], ...]:
-        """What the problems differ in: for each one its values of those fields, as numbers or text."""
-        first = self.problems[0]
-        names = [
-            f.name
-            for f in fields(Problem)
-            if f.compare and any(getattr(p, f.name) != getattr(first, f.name) for p in self.problems)
-        ]
-        return tuple({name: _value(problem, name) for name in names} for problem in self.problems)
+        if quantity not in self.overlays:
+            raise InvalidInput("quantity", quantity, f"one of {', '.join(self.overlays)}")
+        return self.overlays[quantity]
 
     @cached_property
     def cells(self) -> tuple[Mapping[str, Mapping[str, float]], ...]:
         """Of each problem every quantity's theory, mean, standard error, relative difference and z, as numbers."""
-        columns = {
-            name: {key: np.ravel(getattr(overlay, key)).tolist() for key in _COLUMNS}
-            for name, overlay in self.overlays.items()
-        }
+        columns = [[np.ravel(getattr(overlay, key)).tolist() for key in _COLUMNS] for overlay in self.overlays.values()]
+        rows = (zip(*own, strict=True) for own in columns)
         return tuple(
-            {name: {key: values[index] for key, values in own.items()} for name, own in columns.items()}
-            for index in range(len(self.problems))
+            {name: dict(zip(_COLUMNS, cell, strict=True)) for name, cell in zip(QUANTITIES, row, strict=True)}
+            for row in zip(*rows, strict=True)
         )
 
-    def caveats(self) -> list[str]:
-        """Return what the predictions leave out and may be felt, and what could not be predicted, line by line."""
-        failed = [failure for failure in self.failures if failure]
-        lines = [f"no prediction at {len(failed)} of {len(self.failures)}, the first: {failed[0]}"] if failed else []
-        return lines + caveat_lines([prediction for prediction in self.predictions if prediction is not None])
+    @cached_property
+    def verdict(self) -> Mapping[str, Any]:
+        """The ``worst`` z with its place, how many are ``beyond_three`` (0.3 % of right ones), how many are ``judged``.
+
+        The place is the number of the problem, ``index``, and the name of the ``quantity``; where there is no z it is
+        None.
+        """
+        z = {(index, name): cell["z"] for index, row in enumerate(self.cells) for name, cell in row.items()}
+        z = {place: value for place, value in z.items() if not math.isnan(value)}
+        index, name = max(z, key=lambda place: abs(z[place]), default=(0, ""))
+        return {
+            "worst": {"index": index, "quantity": name, "z": z[index, name]} if z else None,
+            "beyond_three": sum(abs(value) > FAR for value in z.values()),
+            "judged": len(z),
+        }
+
+    @cached_property
+    def varied(self) -> tuple[Mapping[str, Any], ...]:
+        """What the problems differ in: for each one its values of those fields, as numbers or text."""
+        names = [f.name for f in fields(Problem) if f.compare]
+        names = [name for name in names if len({getattr(problem, name) for problem in self.problems}) > 1]
+        return tuple({name: _value(problem, name) for name in names} for problem in self.problems)
+
+    def notes(self, places: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
+        """Return lines that say what z is worst, what is without a prediction, and what theory leaves out.
+
+        Parameters
+        ----------
+        places : sequence of mapping, optional
+            What each problem is known by; `varied` if not given.
+        """
+        lines, worst, failures = [], self.verdict["worst"], self.failures
+        if worst is not None:
+            where = [worst["quantity"], *_words((places or self.varied)[worst["index"]])]
+            beyond = f"{self.verdict['beyond_three']} of {self.verdict['judged']} beyond {FAR:g}"
+            lines.append(f"worst z: {worst['z']:+.2f} ({', '.join(where)}); {beyond}")
+        if failures:
+            first = f"{type(failures[0]).__name__}: {failures[0]}"
+            lines.append(f"no prediction at {len(failures)} of {len(self.predictions)}, the first: {first}")
+        return lines + caveat_lines([each for each in self.predictions if isinstance(each, Prediction)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain lists, numbers and strings, fit for JSON but for numbers that are nan."""
-        worst = None
-        if self.worst is not None:
-            index, quantity = self.worst
-            worst = {"index": index, "quantity": quantity, "z": self.cells[index][quantity]["z"]}
-        cases = zip(self.predictions, self.measurements, self.failures, strict=True)
-        return {
-            "convention": CONVENTION,
-            "versions": dict(self.measurements[0].versions),
-            "seeds": list(self.seeds),
-            "worst": worst,
-            "beyond_three": self.beyond,
-            "judged": self.judged,
-            "comparisons": [
-                {
-                    "prediction": None if prediction is None else prediction.to_dict(),
-                    "measurement": measurement.to_dict(),
-                    "comparison": self.cells[index],
-                    **({"failure": failure} if failure else {}),
-                }
-                for index, (prediction, measurement, failure) in enumerate(cases)
-            ],
-        }
+        """Return plain lists, numbers and strings, fit for JSON (a value that is not a number becomes None)."""
+        cases = []
+        for prediction, measurement, row in zip(self.predictions, self.measurements, self.cells, strict=True):
+            case: dict[str, Any] = {"prediction": None, "measurement": measurement.to_dict(), "comparison": row}
+            if isinstance(prediction, Prediction):
+                case["prediction"] = prediction.to_dict()
+            else:
+                case["failure"] = f"{type(prediction).__name__}: {prediction}"
+            cases.append(case)
+        shared = {"convention": CONVENTION, "versions": self.measurements[0].versions, "seeds": self.seeds}
+        found: dict[str, Any] = plain({**shared, **self.verdict, "comparisons": cases})
+        return found
 
     def to_frame(self) -> Any:
         """Return a pandas table with a row for each problem and quantity: what the problems differ in, and the overlay.
@@ -171,51 +156,28 @@ class Comparison:
             raise missing_extra("to_frame", "sweeps")
         from pandas import DataFrame  # type: ignore[import-untyped]
 
-        rows = [
+        return DataFrame(
             {**where, "quantity": name, **cell, "seeds": len(self.seeds)}
-            for index, where in enumerate(self.varied)
-            for name, cell in self.cells[index].items()
-        ]
-        return DataFrame(rows)
-
-    def summary(self, place: Callable[[int], Mapping[str, Any]] | None = None) -> str:
-        """Return in words what is the largest ``|z|``, and how many are beyond three; empty where there is no z.
-
-        Parameters
-        ----------
-        place : callable, optional
-            Called with the number of a problem, returns what it is known by: by default its part of `varied`.
-        """
-        if self.worst is None:
-            return ""
-        index, quantity = self.worst
-        where = (self.varied.__getitem__ if place is None else place)(index)
-        names = [quantity, *(f"{name} = {_shown(value)}" for name, value in where.items())]
-        z = self.cells[index][quantity]["z"]
-        return f"worst z: {z:+.2f} ({', '.join(names)}); {self.beyond} of {self.judged} beyond {FAR:g}"
+            for where, row in zip(self.varied, self.cells, strict=True)
+            for name, cell in row.items()
+        )
 
     def __str__(self) -> str:
-        count = len(self.problems)
+        which = "" if len(self.problems) == 1 else f"first of {len(self.problems)} problems: "
+        head = f"{'':>20}  {'theory':>12}  {'network':>12}  {'± s.e.':>8}  {'difference':>10}  {'z':>6}"
         lines = [
-            f"Theory over {len(self.seeds)} networks" + (f", {count} problems" if count > 1 else ""),
-            f"{'the first: ' if count > 1 else ''}{self.problems[0]}",
+            f"Theory over {len(self.seeds)} networks",
+            f"{which}{self.problems[0]}",
             f"convention  {CONVENTION}",
-            f"{'':>20}  {'theory':>12}  {'network':>12}  {'± s.e.':>8}  {'difference':>10}  {'z':>6}",
+            head,
         ]
-        for index, where in enumerate(self.varied):
-            if where:
-                lines.append(", ".join(f"{name} = {_shown(value)}" for name, value in where.items()))
-            lines += [_line(name, cell) for name, cell in self.cells[index].items()]
-        return "\n".join([*lines, self.summary(), *self.caveats()])
-
-
-def _line(name: str, cell: Mapping[str, float]) -> str:
-    """Return the line of a quantity of a problem; a dash stands for what there is none of."""
-    line = f"{name:>20}"
-    for key, form in _COLUMNS.items():
-        text = format(cell[key], form)
-        line += "  " + ("-".rjust(len(text)) if "nan" in text else text)
-    return line
+        for where, row in zip(self.varied, self.cells, strict=True):
+            lines += [", ".join(_words(where))] if where else []
+            for name, cell in row.items():
+                texts = [format(cell[key], form) for key, form in _COLUMNS.items()]
+                dashed = ("-".rjust(len(text)) if "nan" in text else text for text in texts)
+                lines.append("  ".join([f"{name:>20}", *dashed]))
+        return "\n".join([*lines, *self.notes()])
 
 
 def _value(problem: Problem, name: str) -> Any:
@@ -223,8 +185,8 @@ def _value(problem: Problem, name: str) -> Any:
     return value if isinstance(value, int | float) else getattr(value, "name", str(value))
 
 
-def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _words(where: Mapping[str, Any]) -> list[str]:
+    return [f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in where.items()]
 
 
 def compare(
@@ -263,35 +225,33 @@ def compare(
         On fewer than two seeds, infinite sizes and options out of range, before any work.
     InvalidInput, NotConverged
         Where nothing has a prediction, before anything is simulated. Where only some have none, the others are compared
-        and `Comparison.failures` says why.
+        and an error stands in place of a prediction.
     """
-    several = not isinstance(problems, Problem)
-    if several and not isinstance(problems, Iterable):
-        raise InvalidInput("problem", problems, "a gradstep.Problem, or several")
-    listed = list(problems) if isinstance(problems, Iterable) else [problems]
-    for problem in listed:
-        finite_sizes(problem)
-    if not listed:
-        raise InvalidInput("problems", listed, "at least one gradstep.Problem")
-    shape: tuple[int, ...] = (len(listed),) if several else ()
-    if ridge is not None:
-        penalties = np.asarray(ridge)
-        if penalties.ndim > 1 or not penalties.size:
-            raise InvalidInput("ridge", ridge, "a finite number > 0, or a non-empty sequence of them")
-        shape += penalties.shape
-        listed = [problem.replace(ridge=penalty) for problem in listed for penalty in np.ravel(penalties).tolist()]
+    listed, shape = _cases(problems, ridge)
     chosen = chosen_seeds(seeds)
     if len(chosen) < 2:
         raise InvalidInput("seeds", seeds, "at least 2: one seed has no standard error")
     found = predict_each(listed)
-    errors = [each for each in found if isinstance(each, GradstepError)]
-    if len(errors) == len(found):
-        raise errors[0]
+    if isinstance(found[0], GradstepError) and not any(isinstance(each, Prediction) for each in found):
+        raise found[0]
     options = {"device": device, "dtype": dtype, "kernel_tolerance": kernel_tolerance}
-    return Comparison(
-        problems=tuple(listed),
-        predictions=tuple(each if isinstance(each, Prediction) else None for each in found),
-        measurements=tuple(simulate_many(listed, chosen, progress=progress, **options)),
-        failures=tuple(f"{type(e).__name__}: {e}" if isinstance(e, GradstepError) else "" for e in found),
-        shape=shape,
-    )
+    measured = simulate_many(listed, chosen, progress=progress, **options)
+    return Comparison(tuple(listed), tuple(found), tuple(measured), shape)
+
+
+def _cases(
+    problems: Problem | Iterable[Problem], ridge: float | Sequence[float] | None
+) -> tuple[list[Problem], tuple[int, ...]]:
+    """Return every problem with every penalty, and the shape of these."""
+    listed = list(problems) if isinstance(problems, Iterable) else [problems]
+    shape: tuple[int, ...] = (len(listed),) if isinstance(problems, Iterable) else ()
+    for problem in listed:
+        finite_sizes(problem)
+    penalties = np.asarray(math.nan if ridge is None else ridge)
+    if not listed:
+        raise InvalidInput("problems", listed, "at least one gradstep.Problem")
+    if penalties.ndim > 1 or not penalties.size:
+        raise InvalidInput("ridge", ridge, "a finite number > 0, or a non-empty sequence of them")
+    if ridge is not None:
+        listed = [problem.replace(ridge=penalty) for problem in listed for penalty in np.ravel(penalties).tolist()]
+    return listed, shape + penalties.shape

@@ -342,9 +342,13 @@ def simulate(
     """Measure the same quantities on the real network: draw it, take the step, fit, and test exactly."""
     from gradstep.cli import output
     from gradstep.cli.compare import seed_text
-    from gradstep.cli.compute import simulate_grid
+    from gradstep.cli.compute import simulating
+    from gradstep.simulation import simulate_many
 
-    measurements = simulate_grid(grid, parse_seeds(seeds), device=device, dtype=dtype, test_samples=test_samples)
+    with simulating(grid, device) as report:
+        measurements = simulate_many(
+            grid.problems, parse_seeds(seeds), device=device, dtype=dtype, test_samples=test_samples, progress=report
+        )
     if json_:
         results = [
             {
@@ -397,11 +401,13 @@ def compare(
     """
     from gradstep.cli import output, plots
     from gradstep.cli.compare import document, print_comparison
-    from gradstep.cli.compute import compare_grid
+    from gradstep.cli.compute import simulating
+    from gradstep.comparison import compare
 
     plots.check_plot_path(plot)
     plots.check_drawable(plot, grid)
-    comparison = compare_grid(grid, parse_seeds(seeds), device=device, dtype=dtype)
+    with simulating(grid, device) as report:
+        comparison = compare(grid.problems, parse_seeds(seeds), device=device, dtype=dtype, progress=report)
     if plot is not None:
         plots.save(plots.draw_comparison(grid, comparison), plot)
     if json_:
@@ -411,7 +417,7 @@ def compare(
         print_comparison(grid, comparison)
         if plot is not None:
             output.print_lines(f"figure: {plot}")
-    if any(comparison.failures):
+    if comparison.failures:
         raise typer.Exit(NOT_CONVERGED)
 
 

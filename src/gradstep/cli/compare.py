@@ -17,27 +17,24 @@ def print_comparison(grid: Grid, comparison: Comparison) -> None:
     axes = [axis.name for axis in grid.axes]
     header = [*axes, "quantity", "theory", "network", "standard error", "difference", "z"]
     rows: list[list[str]] = []
-    emphasised = set()
-    for index, point in enumerate(grid.points):
-        for name, cell in comparison.cells[index].items():
-            if (index, name) == comparison.worst:
-                emphasised.add(len(rows))
+    marked = set()
+    for index, (point, cells) in enumerate(zip(grid.points, comparison.cells, strict=True)):
+        for name, cell in cells.items():
+            if (worst := comparison.verdict["worst"]) and (worst["index"], worst["quantity"]) == (index, name):
+                marked.add(len(rows))
             numbers = [number(cell["theory"]), number(cell["mean"]), number(cell["standard_error"], 2)]
             signed = [f"{100 * cell['relative_difference']:+.1f} %", f"{cell['z']:+.2f}"]
-            rows.append(
-                [*map(number, point), name, *numbers, *("-" if text.startswith("+nan") else text for text in signed)]
-            )
-    output.print_table(output.Table(header, rows, frozenset(emphasised)))
-    output.print_lines("", f"seeds: {seed_text(comparison.seeds)}")
-    output.print_lines(*filter(None, [comparison.summary(grid.coordinates)]), *comparison.caveats())
+            rows.append([*map(number, point), name, *numbers, *("-" if "nan" in text else text for text in signed)])
+    output.print_table(output.Table(header, rows, frozenset(marked)))
+    places = [grid.coordinates(index) for index in range(len(grid.problems))]
+    output.print_lines("", f"seeds: {seed_text(comparison.seeds)}", *comparison.notes(places))
 
 
 def document(grid: Grid, comparison: Comparison) -> dict[str, Any]:
     """Return a comparison as the content of a JSON document, each problem with its coordinates."""
     content = comparison.to_dict()
-    for index, case in enumerate(content["comparisons"]):
-        content["comparisons"][index] = {"coordinates": grid.coordinates(index), **case}
-    return content
+    cases = enumerate(content["comparisons"])
+    return content | {"comparisons": [{"coordinates": grid.coordinates(index), **case} for index, case in cases]}
 
 
 def seed_text(seeds: tuple[int, ...]) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gradstep.cli.grid import Grid
 from gradstep.cli.output import progress
@@ -12,8 +12,6 @@ from gradstep.errors import InvalidInput, within_range
 from gradstep.memory import check_fits
 
 if TYPE_CHECKING:
-    from gradstep.comparison import Comparison
-    from gradstep.simulation import Measurement
     from gradstep.theory import Prediction, Spread
 
 #: Problems predicted between two reports of progress.
@@ -90,37 +88,15 @@ def _in_range(work: str) -> Iterator[None]:
         yield
 
 
-def simulate_grid(grid: Grid, seeds: int | Sequence[int], **options: Any) -> list[Measurement]:
-    """Measure every problem of a grid, with options of `gradstep.simulation.simulate_many`.
+@contextmanager
+def simulating(grid: Grid, device: str | None) -> Iterator[Callable[[float, int], None]]:
+    """See that a grid can be simulated, and show how much of it is: the function inside is called with both numbers.
 
     Raises
     ------
     InvalidInput
-        As `gradstep.simulate`, and before any work if a problem cannot fit in memory.
+        Before any work, if a size is infinite or a problem cannot fit in memory.
     """
-    from gradstep.simulation import simulate_many
-
-    with _simulating(grid, options.get("device")) as report:
-        return simulate_many(grid.problems, seeds, progress=report, **options)
-
-
-def compare_grid(grid: Grid, seeds: int | Sequence[int], **options: Any) -> Comparison:
-    """Lay theory over simulation at every problem of a grid, with options of `gradstep.compare`.
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `gradstep.compare`, and as `simulate_grid`.
-    """
-    from gradstep.comparison import compare
-
-    with _simulating(grid, options.get("device")) as report:
-        return compare(grid.problems, seeds, progress=report, **options)
-
-
-@contextmanager
-def _simulating(grid: Grid, device: str | None) -> Iterator[Callable[[float, int], None]]:
-    """See that a grid can be simulated, and show how much of it is."""
     from gradstep.simulation.arguments import finite_sizes
 
     for problem in grid.problems:

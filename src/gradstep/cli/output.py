@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from gradstep.plain import plain
 from gradstep.versions import versions
 
 __all__ = [
     "Report",
     "Table",
     "number",
-    "plain",
     "print_json",
     "print_lines",
     "print_table",
@@ -129,14 +129,3 @@ def _is_numeric(table: Table, column: int) -> bool:
     """Return whether a column holds numbers, which stand to the right: a dash alone is a missing one."""
     cells = (row[column] for row in table.rows)
     return any(cell[:1].isdigit() or (cell[:1] in "-." and len(cell) > 1) for cell in cells)
-
-
-def plain(value: Any) -> Any:
-    """Return a value for strict JSON: null for nan and infinities."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float):  # NumPy's double is one too
-        return float(value) if math.isfinite(value) else None
-    return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.overlay import Overlay, mean_and_error
+from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem
 
 
@@ -140,8 +140,8 @@ class Measurement:
         return {
             "problem": self.problem.to_dict(),
             "seeds": list(self.seeds),
-            "ridge": self.ridge if isinstance(self.ridge, float) else list(self.ridge),
-            "values": {name: _plain(value.tolist()) for name, value in self.values.items()},
+            "ridge": plain(self.ridge),
+            "values": plain({name: value.tolist() for name, value in self.values.items()}),
             "convention": self.convention,
             "versions": dict(self.versions),
         }
@@ -154,9 +154,3 @@ class Measurement:
             pairs = ", ".join(f"{m:.6g} +- {e:.2g}" for m, e in zip(mean, error, strict=True))
             lines.append(f"  {name}: {pairs}")
         return "\n".join([*lines, f"  convention: {self.convention}"])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    return value if math.isfinite(value) else None

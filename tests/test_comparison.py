@@ -13,6 +13,7 @@ import gradstep as gs
 from gradstep import comparison
 from gradstep.app.simulation import simulation
 from gradstep.errors import InvalidInput, NotConverged
+from gradstep.overlay import Overlay
 from gradstep.simulation import simulate_many
 from gradstep.sweeps import design_of
 from gradstep.theory import QUANTITIES, predict_each
@@ -46,7 +47,7 @@ def test_one_problem_is_predicted_and_measured():
         assert overlay.theory == getattr(predicted, name)
         assert overlay.mean == pytest.approx(float(measured.mean(name)), rel=1e-9)
         assert overlay.standard_error == pytest.approx(float(measured.standard_error(name)), rel=1e-6)
-        assert overlay.z == pytest.approx(float(measured.z_score(name, overlay.theory)), rel=1e-6)
+        assert overlay.z == pytest.approx(float(Overlay.of(overlay.theory, measured[name]).z), rel=1e-6)
         assert overlay.seeds == 3
     with pytest.raises(InvalidInput, match="quantity"):
         found["loss"]
@@ -135,16 +136,19 @@ def test_text_holds_every_number():
     for name, overlay in found.overlays.items():
         (line,) = (line for line in lines if line.split()[:1] == [name])
         expected = [f"{overlay.theory:.6g}", f"{overlay.mean:.6g}", f"{overlay.standard_error:.2g}"]
-        assert line.split()[1:] == [*expected, f"{overlay.relative_difference:+.1%}", f"{overlay.z:+.2f}"]
+        percent = f"{100 * overlay.relative_difference:+.1f}"
+        assert line.split()[1:] == [*expected, percent, "%", f"{overlay.z:+.2f}"]
     assert any(line.startswith("caveat: small sizes") for line in lines)
     quantity = max(QUANTITIES, key=lambda name: abs(found[name].z))
     beyond = sum(abs(overlay.z) > 3 for overlay in found.overlays.values())
     assert f"worst z: {found[quantity].z:+.2f} ({quantity}); {beyond} of 7 beyond 3" in lines
     # Callables cannot be written down, and need not be.
     custom = PROBLEM.replace(teacher=lambda x: np.sin(x))
-    several = str(gs.compare([custom, custom.replace(n=50, eta=0.0)], 2))
-    assert "n = 50, eta = 0" in several
-    assert [line.split()[-1] for line in several.splitlines() if "alignment" in line][1] == "-"
+    several = str(gs.compare([custom, custom.replace(n=50, eta=0.0)], 2)).splitlines()
+    assert several[4].split()[:3] == ["n", "eta", "quantity"]
+    first, second = (line.split() for line in several if " alignment " in line)
+    assert (first[:2], second[:2], second[-1]) == (["30", "4"], ["50", "0"], "-")
+    assert "{'1.0': 1.0}" in str(gs.compare([PROBLEM, PROBLEM.replace(readout="constant")], 2))
 
 
 def test_worst_and_beyond_count_what_they_say():

@@ -12,19 +12,23 @@ from typing import Any
 import numpy as np
 
 from gradstep.errors import GradstepError, InvalidInput, missing_extra
+from gradstep.gaussian import ScalarFunction
 from gradstep.overlay import FAR, Overlay
 from gradstep.plain import plain
-from gradstep.problem import CONVENTION, Problem
+from gradstep.problem import CONVENTION, Problem, Readout
 from gradstep.simulation import Measurement, simulate_many
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
+from gradstep.text_table import Table, number
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import caveat_lines
 
 __all__ = ["Comparison", "compare"]
 
 
-#: What is told of each quantity, and how it is printed.
-_COLUMNS = {"theory": "12.6g", "mean": "12.6g", "standard_error": "8.2g", "relative_difference": "+10.1%", "z": "+6.2f"}
+#: What is told of each quantity.
+_COLUMNS = ("theory", "mean", "standard_error", "relative_difference", "z")
+
+Places = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,17 +116,18 @@ class Comparison:
         names = [name for name in names if len({getattr(problem, name) for problem in self.problems}) > 1]
         return tuple({name: _value(problem, name) for name in names} for problem in self.problems)
 
-    def notes(self, places: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
+    def notes(self, places: Places | None = None) -> list[str]:
         """Return lines that say what z is worst, what is without a prediction, and what theory leaves out.
 
         Parameters
         ----------
-        places : sequence of mapping, optional
-            What each problem is known by; `varied` if not given.
+        places
+            As in `table`.
         """
         lines, worst, failures = [], self.verdict["worst"], self.failures
         if worst is not None:
-            where = [worst["quantity"], *_words((places or self.varied)[worst["index"]])]
+            place = (self.varied if places is None else places)[worst["index"]]
+            where = [worst["quantity"], *(f"{name} = {_text(value)}" for name, value in place.items())]
             beyond = f"{self.verdict['beyond_three']} of {self.verdict['judged']} beyond {FAR:g}"
             lines.append(f"worst z: {worst['z']:+.2f} ({', '.join(where)}); {beyond}")
         if failures:
@@ -162,31 +167,43 @@ class Comparison:
             for name, cell in row.items()
         )
 
+    def table(self, places: Places | None = None) -> Table:
+        """Return a row of text for each problem and quantity; the worst z is emphasised.
+
+        Parameters
+        ----------
+        places : sequence of mapping, optional
+            What each problem is known by, all with the same names; `varied` if not given.
+        """
+        known = self.varied if places is None else places
+        header = [*known[0], "quantity", "theory", "network", "standard error", "difference", "z"]
+        rows: list[list[str]] = []
+        marked, worst = set(), self.verdict["worst"] or {}
+        for index, (where, row) in enumerate(zip(known, self.cells, strict=True)):
+            for name, cell in row.items():
+                if (index, name) == (worst.get("index"), worst.get("quantity")):
+                    marked.add(len(rows))
+                numbers = [number(cell["theory"]), number(cell["mean"]), number(cell["standard_error"], 2)]
+                signed = (f"{100 * cell['relative_difference']:+.1f} %", f"{cell['z']:+.2f}")
+                known_by = (_text(value) for value in where.values())
+                rows.append([*known_by, name, *numbers, *("-" if "nan" in text else text for text in signed)])
+        return Table(header, rows, frozenset(marked))
+
     def __str__(self) -> str:
         which = "" if len(self.problems) == 1 else f"first of {len(self.problems)} problems: "
-        head = f"{'':>20}  {'theory':>12}  {'network':>12}  {'± s.e.':>8}  {'difference':>10}  {'z':>6}"
-        lines = [
-            f"Theory over {len(self.seeds)} networks",
-            f"{which}{self.problems[0]}",
-            f"convention  {CONVENTION}",
-            head,
-        ]
-        for where, row in zip(self.varied, self.cells, strict=True):
-            lines += [", ".join(_words(where))] if where else []
-            for name, cell in row.items():
-                texts = [format(cell[key], form) for key, form in _COLUMNS.items()]
-                dashed = ("-".rjust(len(text)) if "nan" in text else text for text in texts)
-                lines.append("  ".join([f"{name:>20}", *dashed]))
-        return "\n".join([*lines, *self.notes()])
+        lines = [f"Theory over {len(self.seeds)} networks", f"{which}{self.problems[0]}", f"convention  {CONVENTION}"]
+        return "\n".join([*lines, "", *self.table().lines(), "", *self.notes()])
 
 
-def _value(problem: Problem, name: str) -> Any:
+def _value(problem: Problem, name: str) -> float | str:
     value = problem.step_size if name == "eta" else getattr(problem, name)
-    return value if isinstance(value, int | float) else getattr(value, "name", str(value))
+    if isinstance(value, ScalarFunction | Readout):
+        value = value.name if isinstance(value, ScalarFunction) else value.to_plain()
+    return value if isinstance(value, int | float) else str(value)
 
 
-def _words(where: Mapping[str, Any]) -> list[str]:
-    return [f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in where.items()]
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else number(value)
 
 
 def compare(

@@ -341,7 +341,6 @@ def simulate(
 ) -> None:
     """Measure the same quantities on the real network: draw it, take the step, fit, and test exactly."""
     from gradstep.cli import output
-    from gradstep.cli.compare import seed_text
     from gradstep.cli.compute import simulating
     from gradstep.simulation import simulate_many
 
@@ -377,7 +376,7 @@ def simulate(
     ]
     header = [*(axis.name for axis in grid.axes), "quantity", "mean", "standard error"]
     output.print_table(output.Table(header, rows))
-    output.print_lines("", f"seeds: {seed_text(measurements[0].seeds)}")
+    output.print_lines("", f"seeds: {_seed_text(measurements[0].seeds)}")
 
 
 @app.command(
@@ -400,7 +399,6 @@ def compare(
     Where some of several problems have no prediction, the others are shown all the same, and the exit code is 3.
     """
     from gradstep.cli import output, plots
-    from gradstep.cli.compare import document, print_comparison
     from gradstep.cli.compute import simulating
     from gradstep.comparison import compare
 
@@ -408,13 +406,18 @@ def compare(
     plots.check_drawable(plot, grid)
     with simulating(grid, device) as report:
         comparison = compare(grid.problems, parse_seeds(seeds), device=device, dtype=dtype, progress=report)
+    places = [grid.coordinates(index) for index in range(len(grid.problems))]
     if plot is not None:
         plots.save(plots.draw_comparison(grid, comparison), plot)
     if json_:
-        output.print_json(_document("compare", grid, **document(grid, comparison)))
+        content = comparison.to_dict()
+        for place, case in zip(places, content["comparisons"], strict=True):
+            case["coordinates"] = place
+        output.print_json(_document("compare", grid, **content))
     else:
         _print_heading(grid)
-        print_comparison(grid, comparison)
+        output.print_table(comparison.table(places))
+        output.print_lines("", f"seeds: {_seed_text(comparison.seeds)}", *comparison.notes(places))
         if plot is not None:
             output.print_lines(f"figure: {plot}")
     if comparison.failures:
@@ -679,3 +682,9 @@ def functions(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def _rounded(value: float) -> float:
     return 0.0 if abs(value) < 1e-12 else value
+
+
+def _seed_text(seeds: tuple[int, ...]) -> str:
+    if len(seeds) > 8 and seeds == tuple(range(len(seeds))):
+        return f"0 to {len(seeds) - 1}"
+    return ", ".join(map(str, seeds))

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
-from gradstep.overlay import Overlay, mean_and_error
+from gradstep.overlay import mean_and_error
 from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem
 
@@ -117,23 +117,6 @@ class Measurement:
             If there is no such quantity.
         """
         return np.asarray(mean_and_error(self[quantity])[1])
-
-    def z_score(self, quantity: str, prediction: ArrayLike) -> NDArray[np.float64]:
-        """Return how far the networks' mean lies above a prediction, as a normal score (`gradstep.overlay.Overlay.z`).
-
-        Parameters
-        ----------
-        quantity : str
-            Name of the quantity.
-        prediction : array_like
-            Value to compare with; broadcasts against the mean. `gradstep.compare` does so with theory's own.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such quantity.
-        """
-        return np.asarray(Overlay.of(prediction, self[quantity]).z)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists, numbers and strings, fit for JSON (a value that is not a number becomes None)."""

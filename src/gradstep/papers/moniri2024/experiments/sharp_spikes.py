@@ -31,7 +31,7 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from gradstep.gaussian import hermite_coefficients
-from gradstep.overlay import Overlay
+from gradstep.overlay import Overlay, mean_and_error
 from gradstep.papers.ba2022 import network
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.features import smoothed_powers
@@ -144,7 +144,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         printed = [f"{float(f(sigma, sigma_star, **ratios)):.5g}" for f in (published_Lambda_1, published_Lambda_2)]
         printed += ["-"] * (top - 2)
     measured = np.cumsum(values, axis=1)
-    mean, error = measured.mean(axis=0), measured.std(axis=0, ddof=1) / math.sqrt(len(measured))
+    mean, error, _ = mean_and_error(measured)
     rows = [
         (
             str(l),

@@ -88,6 +88,7 @@ def test_penalties_share_their_networks(monkeypatch):
 def test_what_cannot_be_predicted_is_told(refusing):
     problems = [PROBLEM.replace(n=25), PROBLEM]
     assert [type(each) for each in predict_each(problems)] == [NotConverged, gs.Prediction]
+    assert [type(each) for each in predict_each(problems[:1])] == [NotConverged]
     found = gs.compare(problems, 2)
     assert found.failures == [found.predictions[0]]
     assert str(found.failures[0]).startswith("the equations did not converge")
@@ -118,7 +119,7 @@ def test_what_cannot_be_predicted_is_told(refusing):
     ],
 )
 def test_bad_input_is_refused_before_any_work(arguments, field, monkeypatch):
-    monkeypatch.setattr(comparison, "predict_each", lambda problems: pytest.fail("predicted"))
+    monkeypatch.setattr(comparison, "predict_each", lambda *_, **__: pytest.fail("predicted"))
     with pytest.raises(InvalidInput) as caught:
         gs.compare(*arguments)
     assert caught.value.field == field
@@ -208,6 +209,16 @@ def test_the_page_has_the_same_numbers(tmp_path):
     np.testing.assert_allclose([last[k]["mean"] for k in (0, 1)], overlay.mean, rtol=1e-9)
     np.testing.assert_allclose([last[k]["standard_error"] for k in (0, 1)], overlay.standard_error, rtol=1e-6)
     np.testing.assert_allclose(end["z"], overlay.z, rtol=1e-6)
+
+
+def test_the_page_simulates_where_theory_has_no_answer(tmp_path, refusing):
+    setting = {key: value for key, value in PROBLEM.to_dict().items() if key not in ("convention", "origin")}
+    request = {"problem": setting, "axis": {"name": "n", "from": 1.25, "to": 1.5, "count": 2}, "seeds": 2}
+    start, *places, end = simulation(request, str(tmp_path), 1)
+    assert start["theory"] == [None, gs.predict(PROBLEM).test_error]
+    assert {message["place"] for message in places} == {0, 1}
+    assert end["z"][0] is None
+    assert end["z"][1] is not None
 
 
 def page_seeds(problems):

@@ -248,9 +248,7 @@ def compare(
     chosen = chosen_seeds(seeds)
     if len(chosen) < 2:
         raise InvalidInput("seeds", seeds, "at least 2: one seed has no standard error")
-    found = predict_each(listed)
-    if isinstance(found[0], GradstepError) and not any(isinstance(each, Prediction) for each in found):
-        raise found[0]
+    found = predict_each(listed, some=True)
     options = {"device": device, "dtype": dtype, "kernel_tolerance": kernel_tolerance}
     measured = simulate_many(listed, chosen, progress=progress, **options)
     return Comparison(tuple(listed), tuple(found), tuple(measured), shape)

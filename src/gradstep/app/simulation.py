@@ -10,10 +10,11 @@ from typing import Any
 from gradstep.app.settings import Axis, problem_of
 from gradstep.errors import InvalidInput
 from gradstep.overlay import Overlay, mean_and_error
+from gradstep.plain import plain
 from gradstep.problem import Problem
 from gradstep.sweeps import Design, Failure, Store, design_of, execute
 from gradstep.sweeps.task import digest
-from gradstep.theory import predict_many
+from gradstep.theory import Prediction, predict_each
 
 __all__ = ["simulation"]
 
@@ -40,8 +41,8 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
     Yields
     ------
     dict
-        ``start`` with the places, the theory there and the number of networks; ``place`` with a mean and its standard
-        error; ``end`` with the z-scores of the test error.
+        ``start`` with the places, the theory there (None where there is none) and the number of networks; ``place``
+        with a mean and its standard error; ``end`` with the z-scores of the test error.
 
     Raises
     ------
@@ -64,12 +65,13 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
     problems = [problem_of(s) for s in settings]
     _check_work(problems, seeds)
     design = _design(problems, seeds)
-    theory = [p.test_error for p in predict_many(problems)]
+    predictions = predict_each(problems, some=True)
+    theory = [each.test_error if isinstance(each, Prediction) else math.nan for each in predictions]
     total = design.task_count
     yield {
         "kind": "start",
         "x": [axis.place(s, p) for s, p in zip(settings, problems, strict=True)],
-        "theory": theory,
+        "theory": plain(theory),
         "d": problems[0].d,
         "networks": total * (len(problems) if design.path else 1),
     }
@@ -91,7 +93,7 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
                 values[place][name].append(float(result[name][column]))
             yield {"kind": "place", "place": place, "done": done, "of": total, **_summary(values[place])}
     z = Overlay.of(theory, [place["test_error"] for place in values], axis=-1).z
-    yield {"kind": "end", "z": [float(v) if math.isfinite(v) else None for v in z]}
+    yield {"kind": "end", "z": plain(z.tolist())}
 
 
 def _check_work(problems: list[Problem], seeds: int) -> None:

@@ -28,19 +28,14 @@ def predicted(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     problem = Problem.from_dict(parameters["problem"])
     penalty = Proportional if problem.is_limit else float
     problems = [problem.replace(ridge=penalty(ridge)) for ridge in parameters["ridge"]]
-    found = predict_each(problems)
-    predictions = [each for each in found if isinstance(each, Prediction)]
-    errors = [each for each in found if isinstance(each, GradstepError)]
-    if not predictions:
-        raise errors[0]
+    found = predict_each(problems, some=True)
     values: dict[str, Any] = {
         name: [_number(getattr(each, name) if isinstance(each, Prediction) else math.nan) for each in found]
         for name in (*QUANTITIES, "residual")
     }
-    values["method"] = predictions[0].method
-    if errors:
-        values["failure"] = [f"{type(e).__name__}: {e}" if isinstance(e, GradstepError) else "" for e in found]
-    return values
+    values["method"] = next(each.method for each in found if isinstance(each, Prediction))
+    failures = [f"{type(each).__name__}: {each}" if isinstance(each, GradstepError) else "" for each in found]
+    return {**values, "failure": failures} if any(failures) else values
 
 
 def simulated(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:

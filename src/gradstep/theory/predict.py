@@ -183,12 +183,14 @@ def predict_many(
     return [_mean([parts for _, parts in sorted(results[index].items())]) for index in range(len(problems))]
 
 
-def predict_each(problems: Sequence[Problem]) -> list[Prediction | GradstepError]:
+def predict_each(problems: Sequence[Problem], *, some: bool = False) -> list[Prediction | GradstepError]:
     """Predict what can be of a batch: a problem that has no prediction has the error that says why in its place.
 
     Parameters
     ----------
     problems : sequence of Problem
+    some : bool, optional
+        Whether to raise the first error if there is no prediction at all.
 
     Returns
     -------
@@ -210,6 +212,8 @@ def predict_each(problems: Sequence[Problem]) -> list[Prediction | GradstepError
             found.append(predict(problem))
         except GradstepError as error:
             found.append(error)
+    if some and isinstance(found[0], GradstepError) and not any(isinstance(each, Prediction) for each in found):
+        raise found[0]
     return found
 
 

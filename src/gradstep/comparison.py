@@ -24,7 +24,6 @@ from gradstep.theory.caveats import caveat_lines
 
 __all__ = ["Comparison", "compare"]
 
-
 #: What is told of each quantity.
 _COLUMNS = ("theory", "mean", "standard_error", "relative_difference", "z")
 
@@ -177,16 +176,13 @@ class Comparison:
         """
         known = self.varied if places is None else places
         header = [*known[0], "quantity", "theory", "network", "standard error", "difference", "z"]
-        rows: list[list[str]] = []
-        marked, worst = set(), self.verdict["worst"] or {}
-        for index, (where, row) in enumerate(zip(known, self.cells, strict=True)):
-            for name, cell in row.items():
-                if (index, name) == (worst.get("index"), worst.get("quantity")):
-                    marked.add(len(rows))
-                numbers = [number(cell["theory"]), number(cell["mean"]), number(cell["standard_error"], 2)]
-                signed = (f"{100 * cell['relative_difference']:+.1f} %", f"{cell['z']:+.2f}")
-                known_by = (_text(value) for value in where.values())
-                rows.append([*known_by, name, *numbers, *("-" if "nan" in text else text for text in signed)])
+        rows = [
+            [*map(_text, where.values()), name, *_cell_texts(cell)]
+            for where, row in zip(known, self.cells, strict=True)
+            for name, cell in row.items()
+        ]
+        worst = self.verdict["worst"]
+        marked = {worst["index"] * len(QUANTITIES) + QUANTITIES.index(worst["quantity"])} if worst else ()
         return Table(header, rows, frozenset(marked))
 
     def __str__(self) -> str:
@@ -204,6 +200,12 @@ def _value(problem: Problem, name: str) -> float | str:
 
 def _text(value: float | str) -> str:
     return value if isinstance(value, str) else number(value)
+
+
+def _cell_texts(cell: Mapping[str, float]) -> list[str]:
+    percent, z = f"{100 * cell['relative_difference']:+.1f} %", f"{cell['z']:+.2f}"
+    numbers = [number(cell["theory"]), number(cell["mean"]), number(cell["standard_error"], 2)]
+    return [*numbers, *("-" if "nan" in text else text for text in (percent, z))]
 
 
 def compare(

@@ -99,9 +99,8 @@ class Overlay:
         allowance : array_like
             Error of the theory that is known and granted, as a share of its size.
         """
-        theory, mean, error, seeds, granted = np.broadcast_arrays(
-            *(np.asarray(v, dtype=np.float64) for v in (*self._numbers(), allowance))
-        )
+        given = (self.theory, self.mean, self.standard_error, self.seeds, allowance)
+        theory, mean, error, seeds, granted = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in given))
         with np.errstate(divide="ignore", invalid="ignore"):
             beyond = np.maximum(np.abs(mean - theory) - granted * np.abs(theory), 0.0)
             error = np.maximum(error, _PRECISION * np.maximum(np.abs(mean), np.abs(theory)))
@@ -112,9 +111,6 @@ class Overlay:
     def agrees(self) -> Any:
         """Whether ``|z|`` is at most `FAR`; what has no z does not agree."""
         return np.abs(self.z) <= FAR
-
-    def _numbers(self) -> tuple[Any, Any, Any, Any]:
-        return self.theory, self.mean, self.standard_error, self.seeds
 
 
 def mean_and_error(values: ArrayLike, axis: int = 0) -> tuple[Any, Any, Any]:

@@ -73,5 +73,6 @@ axes.legend()
 # Of the last curve. z is the distance between the two in standard errors, on a scale that does not depend on the number
 # of seeds: standard normal if theory is right.
 
-print(found.to_frame().query("quantity == 'test_error'").round(4))
+table = found.to_frame().query("quantity == 'test_error'").round(4)
+print(table[["n", "theory", "mean", "standard_error", "z"]].to_string(index=False))
 print(*found.notes(), sep="\n")

@@ -24,12 +24,12 @@ from threadpoolctl import threadpool_limits
 
 import gradstep as gs
 from gradstep.gaussian import moments
+from gradstep.overlay import Overlay
 from gradstep.papers import ba2022, cui2024, moniri2024
 from gradstep.papers.ba2022.experiments import improvement, kernel_ridge, rank_one
 from gradstep.papers.cui2024.drawn import feature_eigenvalues, fit, spiked_layer, stepped_layer
 from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.moniri2024.experiments import exponents, sharp_spikes, spike_shape
-from gradstep.papers.outcome import judge
 from gradstep.simulation.ridge import fit_rows
 
 RESULTS = Path(__file__).parent / "results" / "corrections.json"
@@ -58,8 +58,7 @@ class Correction:
         """Measure, and judge both values."""
         start = time.perf_counter()
         values = [self.measure(seed) for seed in self.seeds]
-        mean, error, z_published = judge(self.published, values)
-        z_corrected = judge(self.corrected, values)[2]
+        published, corrected = Overlay.of(self.published, values), Overlay.of(self.corrected, values)
         return {
             "name": self.name,
             "kind": self.kind,
@@ -68,10 +67,10 @@ class Correction:
             "quantity": self.quantity,
             "published": self.published,
             "corrected": self.corrected,
-            "mean": mean,
-            "standard_error": error,
-            "z_published": z_published,
-            "z_corrected": z_corrected,
+            "mean": float(published.mean),
+            "standard_error": float(published.standard_error),
+            "z_published": float(published.z),
+            "z_corrected": float(corrected.z),
             "seeds": len(self.seeds),
             "first_seed": self.seeds.start,
             "settings": self.settings,

@@ -13,17 +13,18 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from scipy import stats
 from typer.testing import CliRunner, Result
 
 from gradstep.cli import app, output
 from gradstep.cli.grid import build_grid
 from gradstep.cli.ranges import parse_numbers, parse_seeds, parse_step
+from gradstep.comparison import compare
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import REGISTERED
 from gradstep.papers.figure import load_figures
@@ -268,31 +269,64 @@ def test_simulation_is_that_of_the_library_seed_by_seed() -> None:
     assert "1/1 problems simulated" in plain.stderr
 
 
-def test_comparison_reports_z_and_its_worst() -> None:
+def test_comparison_is_that_of_the_library() -> None:
     document = run_json("compare", *SMALL, "--seeds", "4", "--n", "25,35")
-    scores = []
+    expected = compare([small_problem(n=n) for n in (25, 35)], 4)
     for index, n in enumerate((25, 35)):
-        problem = small_problem(n=n)
-        measured, theory = simulate(problem, 4), predict(problem)
-        for name, cell in document["comparisons"][index]["comparison"].items():
-            # Student's t of four seeds, of the same tail on the normal scale.
-            t = float(measured.z_score(name, getattr(theory, name)))
-            z = stats.norm.ppf(stats.t.cdf(t, 3)) if t < 0 else stats.norm.isf(stats.t.sf(t, 3))
-            assert cell["z"] == pytest.approx(z, rel=1e-5), name
-            scores.append((abs(z), index, name))
-    largest = max(score for score, _, _ in scores)
-    worst = (document["worst"]["index"], document["worst"]["quantity"])
-    assert worst in [(i, name) for score, i, name in scores if score > largest * (1 - 1e-9)]  # alignments tie
+        found = document["comparisons"][index]
+        assert found["coordinates"] == {"n": n}
+        assert found["prediction"]["test_error"] == pytest.approx(expected.predictions[index].test_error, rel=1e-9)
+        for name, cell in expected.cells[index].items():
+            assert found["comparison"][name] == pytest.approx(cell, rel=1e-6), name
+    worst, beyond = document["worst"], expected.verdict["beyond_three"]
+    assert abs(worst["z"]) == pytest.approx(abs(expected.verdict["worst"]["z"]), rel=1e-6)  # alignments tie
+    assert (document["judged"], document["beyond_three"]) == (14, beyond)
     plain = run("compare", *SMALL, "--seeds", "4", "--n", "25,35").stdout
-    assert f"({worst[1]}, n = {(25, 35)[worst[0]]})" in plain
+    assert f"({worst['quantity']}, n = {(25, 35)[worst['index']]}); {beyond} of 14 beyond 3" in plain
+    single = compare(small_problem(), 4)["test_error"]
+    row = next(line for line in run("compare", *SMALL, "--seeds", "4").stdout.splitlines() if "test_error " in line)
+    assert row.split()[-3:] == [f"{100 * single.relative_difference:+.1f}", "%", f"{single.z:+.2f}"]
 
 
-def test_no_score_where_nothing_varies() -> None:
+def test_what_does_not_vary_is_right_or_clearly_wrong() -> None:
     comparison = run_json("compare", *SMALL, "--seeds", "3", "--eta", "0", "--initial-weights", "sphere")[
         "comparisons"
-    ][0]
-    assert comparison["comparison"]["spike_strength"]["z"] is None
-    assert comparison["comparison"]["test_error"]["z"] is not None
+    ][0]["comparison"]
+    assert comparison["spike_strength"] == {
+        "theory": 0,
+        "mean": 0,
+        "standard_error": 0,
+        "relative_difference": None,
+        "z": 0,
+    }
+    assert comparison["alignment"]["z"] is None
+    assert comparison["test_error"]["z"] is not None
+
+
+def test_what_cannot_be_predicted_leaves_the_rest_to_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("gradstep.theory.predict")  # the package gives the function of that name
+    honest = module._solve
+
+    def failing(problems: Any, prepared: Any) -> Any:
+        if any(problem.n == 25 for problem in problems):
+            raise NotConverged("the equations", 1.0, 1e-10, "Change them.")
+        return honest(problems, prepared)
+
+    monkeypatch.setattr(module, "_solve", failing)
+    result = run("compare", *SMALL, "--seeds", "2", "--n", "25,35")
+    assert result.exit_code == 3
+    assert "no prediction at 1 of 2, the first: NotConverged: the equations did not converge" in result.stdout
+    assert f"{predict(small_problem(n=35)).test_error:.6g}" in result.stdout
+    result = run("compare", *SMALL, "--seeds", "2", "--n", "25,35", "--json")
+    assert result.exit_code == 3
+    first, second = json.loads(result.stdout)["comparisons"]
+    assert (first["prediction"], first["failure"][:12]) == (None, "NotConverged")
+    assert first["comparison"]["test_error"]["mean"] > 0
+    assert first["comparison"]["test_error"]["z"] is None
+    assert "failure" not in second
+    # Of one problem alone there is nothing to show.
+    alone = run("compare", *SMALL, "--seeds", "2", "--n", "25")
+    assert (alone.exit_code, alone.stdout) == (3, "")
 
 
 # --- figures ------------------------------------------------------------------------------------------------------

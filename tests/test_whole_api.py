@@ -19,6 +19,8 @@ from gradstep.theory.weights_spectrum import weight_spectrum
         gs.predict_spread,
         lambda given: gs.tune(given, over="ridge"),
         lambda given: gs.simulate(given, seeds=1),
+        lambda given: gs.compare(given, seeds=2),
+        lambda given: gs.compare([given], seeds=2),
         feature_spectrum,
         weight_spectrum,
         lambda given: convex_prediction(given, loss="logistic", channel="sign"),

@@ -13,12 +13,12 @@ from benchmarks.hunt.measure import ERRORS, STEP, Search, size_of_errors, theory
 from benchmarks.hunt.settings import DIMENSION, PENALTIES, Setting
 
 import gradstep
-from gradstep.sweeps.statistics import student_z
+from gradstep.overlay import FAR, Overlay
 
 __all__ = ["OFF", "SIGMA", "is_off", "measured_row", "off_table", "read", "with_theory", "write"]
 
 #: A setting is off where some error is, by more than this share of the network's and this many standard errors.
-OFF, SIGMA = 0.02, 3.0
+OFF, SIGMA = 0.02, FAR
 #: For its caveats a test error is far off beyond the first, and right within the second.
 FAR, RIGHT = 0.03, 0.01
 
@@ -71,7 +71,7 @@ def with_theory(row: Mapping[str, Any]) -> Row:
     predicted, size = np.array([theory[name] for name in ERRORS]), size_of_errors(row["problem"], mean)
     off = (predicted - mean) / size
     # Positive where theory is above the network.
-    z = -student_z(predicted, mean, error, row["networks"])
+    z = -Overlay(predicted, mean, error, row["networks"]).z
     sure = np.nan_to_num(np.abs(off) - 2 * error / size, nan=-1.0)
     cell = np.unravel_index(int(sure.argmax()), sure.shape)
     new["worst"] = {

@@ -15,9 +15,11 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
-#: Nobody imports these by name: programs, what they and the library stand on (files, memory, threads), the experiments
-#: behind the figures, private modules.
-INTERNAL = re.compile(r"gradstep\.(app|cli|memory|reading|threads|versions|__main__)\b|\.experiments\b|\._")
+#: Nobody imports these by name: programs, what they and the library stand on (files, text, memory, threads), the
+#: experiments behind the figures, private modules.
+INTERNAL = re.compile(
+    r"gradstep\.(app|cli|memory|plain|reading|text_table|threads|versions|__main__)\b|\.experiments\b|\._"
+)
 
 
 def missing(package: str, entries: Collection[str]) -> Iterator[str]:

@@ -47,11 +47,11 @@ for (name, eta), colour in zip(steps.items(), ("C3", "C0"), strict=True):
         colour,
         label=f"{name}, theory",
     )
-    networks = [gs.simulate(problem.replace(eta=eta, n=n), seeds=8) for n in coarse]
+    found = gs.compare([problem.replace(eta=eta, n=n) for n in coarse], seeds=8)
     axes.errorbar(
         np.array(coarse) / problem.d,
-        [m.mean("test_error") for m in networks],
-        [m.standard_error("test_error") for m in networks],
+        found["test_error"].mean,
+        found["test_error"].standard_error,
         fmt="o",
         color=colour,
         label=f"{name}, network",
@@ -70,10 +70,9 @@ axes.legend()
 # %%
 # How far apart
 # -------------
-# The distance between the two in standard errors. If theory is right these are Student's t, with as many degrees of
-# freedom as seeds less one.
+# Of the last curve. z is the distance between the two in standard errors, on a scale that does not depend on the number
+# of seeds: standard normal if theory is right.
 
-for n, measured in zip(coarse, networks, strict=True):
-    theory = gs.predict(measured.problem).test_error
-    z = float(measured.z_score("test_error", theory))
-    print(f"n = {n:4}  theory {theory:.4f}  z = {z:+.2f}")
+table = found.to_frame().query("quantity == 'test_error'").round(4)
+print(table[["n", "theory", "mean", "standard_error", "z"]].to_string(index=False))
+print(*found.notes(), sep="\n")

@@ -12,7 +12,7 @@
 ...     ridge=2.0,
 ...     noise=0.1,
 ... )
->>> prediction = gs.predict(problem)  # and gs.simulate(problem, seeds=16) measures the same quantities
+>>> comparison = gs.compare(problem, seeds=4)  # gs.predict(problem) over gs.simulate(problem, seeds=4), to print
 """
 
 from importlib import import_module
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gradstep.citations import citation
+    from gradstep.comparison import Comparison, compare
     from gradstep.errors import GradstepError, InvalidInput, NotConverged
     from gradstep.estimators import OneStepClassifier, OneStepFeatures, OneStepRegressor
     from gradstep.gaussian import ScalarFunction, scalar_function
@@ -33,6 +34,7 @@ __version__ = "0.2.0"
 
 # Names are imported at first use: SciPy takes most of a second, and `gradstep --help` needs none of it.
 _HOME = {
+    "Comparison": "gradstep.comparison",
     "GradstepError": "gradstep.errors",
     "InvalidInput": "gradstep.errors",
     "Measurement": "gradstep.simulation",
@@ -50,6 +52,7 @@ _HOME = {
     "Step": "gradstep.problem",
     "Tuned": "gradstep.theory.tuning",
     "citation": "gradstep.citations",
+    "compare": "gradstep.comparison",
     "predict": "gradstep.theory",
     "predict_many": "gradstep.theory",
     "predict_spread": "gradstep.theory",
@@ -60,6 +63,7 @@ _HOME = {
 }
 
 __all__ = [
+    "Comparison",
     "GradstepError",
     "InvalidInput",
     "Measurement",
@@ -78,6 +82,7 @@ __all__ = [
     "Tuned",
     "__version__",
     "citation",
+    "compare",
     "predict",
     "predict_many",
     "predict_spread",

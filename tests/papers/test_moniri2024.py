@@ -7,10 +7,10 @@ import pytest
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import expectation, moments, scalar_function
+from gradstep.overlay import Overlay
 from gradstep.papers.ba2022 import coefficients, random_features
 from gradstep.papers.moniri2024 import gains, published, resolvent, staircase
 from gradstep.papers.moniri2024.experiments import sharp_spikes
-from gradstep.papers.outcome import judge
 from gradstep.problem import Problem
 from gradstep.simulation import Network, simulate
 from gradstep.theory import predict
@@ -105,8 +105,8 @@ def test_errors_before_the_step_of_the_real_network():
     found = simulate(problem, seeds=8)
     setting = {"phi": 0.5, "psi": 0.4, "lam": 0.1, "sigma_eps": 0.3}
     loss, error = (float(f(SIGMA, "H1 + 0.7*H2", **setting)) for f in (resolvent.L_tr_0, resolvent.L_te_0))
-    assert abs(judge(loss, found["train_loss"].tolist(), allowance=0.01)[2]) < 4
-    assert abs(judge(error, (found["test_error"] + 0.09).tolist(), allowance=0.01)[2]) < 4
+    assert abs(Overlay.of(loss, found["train_loss"].tolist()).z_beyond(0.01)) < 4
+    assert abs(Overlay.of(error, (found["test_error"] + 0.09).tolist()).z_beyond(0.01)) < 4
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_direction_of_real_gradients():
         rho.append(rest / spike**2)
         gamma.append(v[0])
     found = gains.direction(SIGMA, "H1", phi=0.5, sigma_eps=0.3, residual="y")
-    assert abs(judge(float(found.rho), rho, allowance=0.01)[2]) < 4
-    assert abs(judge(float(found.gamma), gamma, allowance=0.005)[2]) < 4
+    assert abs(Overlay.of(float(found.rho), rho).z_beyond(0.01)) < 4
+    assert abs(Overlay.of(float(found.gamma), gamma).z_beyond(0.005)) < 4
 
 
 # --- gains ----------------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_gains_of_sharp_spikes_on_real_features():
     for name, gain in (("Delta", gains.Delta), ("Lambda", gains.Lambda)):
         limits = [float(gain(l, SIGMA, parameters["teacher"], **SETTING, residual="y")) for l in range(4)]  # noqa: E741
         for l, increment in enumerate(np.diff(limits)):  # noqa: E741
-            assert abs(judge(float(increment), [r[name][l] for r in results], allowance=0.05)[2]) < 4
+            assert abs(Overlay.of(float(increment), [r[name][l] for r in results]).z_beyond(0.05)) < 4
 
 
 def test_gains_refuse_bad_values():

@@ -7,10 +7,10 @@ import pytest
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import hermite_values, moments
+from gradstep.overlay import Overlay
 from gradstep.papers.moniri2024 import gains, resolvent, staircase
 from gradstep.papers.moniri2024.experiments import exponents, spike_shape
 from gradstep.papers.moniri2024.finite import finite_errors, spike_coefficients
-from gradstep.papers.outcome import judge
 from gradstep.problem import Problem
 from gradstep.theory import predict
 from gradstep.theory.step import step_statistics
@@ -146,7 +146,7 @@ def test_drawn_features_with_the_coefficients():
             losses.append(loss(bulk) - loss(features))
         # Row norms of the inputs open one more direction in the theory, which costs the teacher nothing.
         found = float(finite_errors([problem], dressed=False).training_gain[0])
-        assert abs(judge(found, losses, allowance=0.02)[2]) < 4
+        assert abs(Overlay.of(found, losses).z_beyond(0.02)) < 4
 
 
 def test_extrapolation_takes_away_terms_of_order_one_over_n():
@@ -167,7 +167,7 @@ def test_gains_of_the_real_network(setting):
         for name, theory in (("L_tr", found.training_gain), ("L_te", found.test_gain)):
             gains = [r[name][0] - r[name][1] for r in results]
             # What the theory leaves out: about 20/d of the gain.
-            assert abs(judge(float(theory[0]), gains, allowance=20 / 150)[2]) < 4
+            assert abs(Overlay.of(float(theory[0]), gains).z_beyond(20 / 150)) < 4
 
 
 @pytest.mark.statistical
@@ -177,7 +177,7 @@ def test_second_spike_of_real_steps():
     C = spike_coefficients(_problem(**base, n=800))
     for place, p in enumerate((0, 2)):
         theory = math.sqrt(1000 / 3) * (C[p, 0] + math.sqrt(2) * C[p, 2])
-        assert abs(judge(float(theory), [r["coefficient"][place] for r in found], allowance=0.04)[2]) < 4
+        assert abs(Overlay.of(float(theory), [r["coefficient"][place] for r in found]).z_beyond(0.04)) < 4
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,6 @@ def test_measurement_summaries() -> None:
     np.testing.assert_allclose(measured.mean("test_error"), values.sum(axis=0) / 5)
     error = np.sqrt(np.sum((values - values.mean(axis=0)) ** 2, axis=0) / 4 / 5)
     np.testing.assert_allclose(measured.standard_error("test_error"), error)
-    np.testing.assert_allclose(measured.z_score("test_error", values.mean(axis=0) - 2 * error), 2)
     assert np.all(np.isnan(simulate(small(), 1).standard_error("test_error")))
     with pytest.raises(InvalidInput, match="quantity"):
         measured["nothing"]

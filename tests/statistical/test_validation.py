@@ -8,13 +8,14 @@ from scipy import stats
 from validation import TABLE, compare
 
 import gradstep as gs
+from gradstep import comparison
 
 SHARP = ("odd-fixed", "odd-quarter", "odd-half", "odd-half-constant", "sigmoid-half")
 
 
 def test_a_sharp_part_of_the_table():
     results = [compare(name, seeds=12) for name in SHARP]
-    z = np.array([result.values["test_error"][3] for result in results])
+    z = np.array([result.z("test_error") for result in results])
     assert np.max(np.abs(z)) < 4, z
     # Independent settings: the sum of squares is a chi-square.
     assert stats.chi2.sf(np.sum(z**2), len(z)) > 1e-4, z
@@ -22,14 +23,13 @@ def test_a_sharp_part_of_the_table():
 
 
 def test_a_theory_off_by_a_tenth_would_be_caught(monkeypatch):
-    honest = gs.predict
+    honest = comparison.predict_each
 
-    def shifted(problem):
-        prediction = honest(problem)
-        return dataclasses.replace(prediction, test_error=1.1 * prediction.test_error)
+    def shifted(problems, **options):
+        return [dataclasses.replace(p, test_error=1.1 * p.test_error) for p in honest(problems, **options)]
 
-    monkeypatch.setattr(gs, "predict", shifted)
-    z = np.array([compare(name, seeds=12).values["test_error"][3] for name in SHARP[1:3]])
+    monkeypatch.setattr(comparison, "predict_each", shifted)
+    z = np.array([compare(name, seeds=12).z("test_error") for name in SHARP[1:3]])
     assert stats.chi2.sf(np.sum(z**2), len(z)) < 1e-4
 
 
@@ -47,7 +47,8 @@ def test_the_table_covers_what_it_claims():
 @pytest.mark.parametrize("name", list(TABLE["settings"]))
 def test_setting(name):
     result = compare(name)
-    assert result.values["test_error"][2] < 0.0125 * result.values["test_error"][1]
+    overlay = result.comparison["test_error"]
+    assert overlay.standard_error < 0.0125 * overlay.mean
     # Thirty settings with three quantities each: beyond 4 by chance once in some 200 runs.
     assert result.largest_z < 4, result
 
@@ -55,6 +56,6 @@ def test_setting(name):
 @pytest.mark.statistical
 def test_distribution_of_z_over_the_table():
     exact = [name for name, entry in TABLE["settings"].items() if "allowance" not in entry]
-    z = np.array([compare(name, seeds=16).values["test_error"][3] for name in exact])
+    z = np.array([compare(name, seeds=16).z("test_error") for name in exact])
     assert np.median(np.abs(z)) < 1.2
     assert stats.chi2.sf(np.sum(z**2), len(z)) > 1e-5

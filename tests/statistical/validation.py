@@ -19,55 +19,55 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 import gradstep as gs
-from gradstep.papers.outcome import judge
-from gradstep.sweeps.statistics import student_z
 
 TABLE = tomllib.loads(Path(__file__).with_name("settings.toml").read_text(encoding="utf-8"))
 QUANTITIES = ("test_error", "train_error", "train_loss")
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One setting: theory, mean, standard error and z by quantity."""
+class Setting:
+    """One setting: theory over its networks, and the error of the theory that is known and granted."""
 
     name: str
     allowance: float
     limit: str
-    seeds: int
-    values: dict[str, tuple[float, float, float, float]]
+    comparison: gs.Comparison
+
+    def z(self, quantity: str) -> float:
+        """Return what is left of z beyond the allowance."""
+        return float(self.comparison[quantity].z_beyond(self.allowance))
 
     @property
     def largest_z(self) -> float:
-        return max(abs(z) for *_, z in self.values.values())
+        return max(abs(self.z(quantity)) for quantity in QUANTITIES)
 
 
-def compare(name: str, seeds: int | None = None) -> Comparison:
+def compare(name: str, seeds: int | None = None) -> Setting:
     """Run one setting, with the first `seeds` of its seeds."""
     entry = {**TABLE["default"], **TABLE["settings"][name]}
     allowance, limit, count = entry.pop("allowance", 0.0), entry.pop("limit", ""), seeds or entry["seeds"]
     entry.pop("seeds")
     if "exponent" in entry:
         entry["eta"] = {"coefficient": entry.pop("coefficient", 1.0), "exponent": entry.pop("exponent")}
-    problem = gs.Problem.from_dict(entry)
-    prediction = gs.predict(problem)
     first = TABLE["seed"] + 1000 * sorted(TABLE["settings"]).index(name)
     with threadpool_limits(1):
-        measurement = gs.simulate(problem, seeds=range(first, first + count))
-    values = {}
+        found = gs.compare(gs.Problem.from_dict(entry), seeds=range(first, first + count))
+    return Setting(name, allowance, limit, found)
+
+
+def row(result: Setting) -> dict[str, Any]:
+    """Return a setting as a row of the results file; its z-scores make no allowance."""
+    found: dict[str, Any] = {"setting": result.name, "seeds": len(result.comparison.seeds), "limit": result.limit}
     for quantity in QUANTITIES:
-        theory = getattr(prediction, quantity)
-        mean, error, z = judge(theory, measurement[quantity], allowance)
-        values[quantity] = (theory, mean, error, z)
-    return Comparison(name, allowance, limit, count, values)
-
-
-def row(result: Comparison) -> dict[str, Any]:
-    """Return a comparison as a row of the results file; its z-scores make no allowance."""
-    found: dict[str, Any] = {"setting": result.name, "seeds": result.seeds, "limit": result.limit}
-    for quantity, (theory, mean, error, _) in result.values.items():
-        off = 100 * (theory / mean - 1)
-        z = float(student_z(theory, mean, error, result.seeds))
-        found[quantity] = {"theory": theory, "mean": mean, "error": error, "off": off, "z": z}
+        cell = result.comparison.cells[0][quantity]
+        off = 100 * (cell["theory"] / cell["mean"] - 1)
+        found[quantity] = {
+            "theory": cell["theory"],
+            "mean": cell["mean"],
+            "error": cell["standard_error"],
+            "off": off,
+            "z": cell["z"],
+        }
     return found
 
 
@@ -108,11 +108,12 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         for result in pool.map(compare, names):
-            test, train = result.values["test_error"], result.values["train_error"]
+            test, train = result.comparison["test_error"], result.comparison["train_error"]
+            z = [f"{result.z(name):+.2f}" for name in ("test_error", "train_error")]
             print(
-                f"| {result.name} | {test[0]:.4f} | {test[1]:.4f} ± {test[2]:.4f} "
-                f"| {100 * (test[0] / test[1] - 1):+.1f} % | {test[3]:+.2f} "
-                f"| {train[0]:.4f} | {train[1]:.4f} ± {train[2]:.4f} | {train[3]:+.2f} "
+                f"| {result.name} | {test.theory:.4f} | {test.mean:.4f} ± {test.standard_error:.4f} "
+                f"| {100 * (test.theory / test.mean - 1):+.1f} % | {z[0]} "
+                f"| {train.theory:.4f} | {train.mean:.4f} ± {train.standard_error:.4f} | {z[1]} "
                 f"| {f'{100 * result.allowance:g} %: {result.limit}' if result.limit else '–'} |",
                 flush=True,
             )

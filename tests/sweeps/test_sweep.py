@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 import gradstep as gs
 from gradstep.cli import app
 from gradstep.sweeps import Store, collect, design_of, manifest_of, run, save, status
-from gradstep.sweeps.statistics import student_z
 
 PROBLEM = gs.Problem(
     activation="tanh", teacher="sin", d=16, width=20, n_step=60, n=40, eta=gs.Step(1.0, 0.5), ridge=1.0, noise=0.1
@@ -229,16 +228,6 @@ def test_failed_tasks_are_said():
             seeds=0,
             workers=1,
         )
-
-
-def test_z_scores_do_not_depend_on_the_number_of_seeds():
-    rng = np.random.default_rng(1)
-    for seeds in (3, 12):
-        draws = rng.standard_normal((4000, seeds))
-        z = student_z(0.0, draws.mean(axis=1), draws.std(axis=1, ddof=1) / math.sqrt(seeds), seeds)
-        assert np.std(z) == pytest.approx(1.0, abs=0.05)
-    assert math.isnan(float(student_z(0.0, 1.0, 0.1, 1)))
-    assert math.isnan(float(student_z(math.nan, 1.0, 0.1, 5)))
 
 
 @pytest.mark.parametrize(

@@ -311,11 +311,10 @@ def test_labels_smaller_than_the_initial_output_can_be(changes):
     """Without the output's part in the gradient, alignment and spike are up to 40 % off here."""
     settings = {"activation": "tanh", "teacher": "sin", "noise": 0.1, "readout": "gaussian"} | changes
     problem = gs.Problem(d=120, width=120, n_step=360, n=240, ridge=2.4, **settings)
-    theory, network = gs.predict(problem), gs.simulate(problem, seeds=150)
-    assert abs(network.z_score("alignment", theory.alignment)) < 4
-    for quantity, bias in (("spike_strength", 0.03), ("test_error", 0.03), ("train_error", 0.03)):
-        off = network.mean(quantity) - getattr(theory, quantity)
-        assert abs(off) < 3 * network.standard_error(quantity) + bias * getattr(theory, quantity), quantity
+    found = gs.compare(problem, seeds=150)
+    assert abs(found["alignment"].z) < 4
+    for quantity in ("spike_strength", "test_error", "train_error"):
+        assert abs(found[quantity].z_beyond(0.03)) < 3, quantity
 
 
 SIGNS = BASE.replace(readout={-1.0: 0.5, 1.0: 0.5}, width=300, n_step=150, n=600, eta=20.0, ridge=2.0, noise=0.1)

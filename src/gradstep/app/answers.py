@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,10 +12,9 @@ import numpy as np
 from gradstep.app.code import code_of
 from gradstep.app.regimes import describe
 from gradstep.app.settings import Axis, coefficient_in, penalty_in, problem_of
-from gradstep.errors import InvalidInput, NotConverged
+from gradstep.errors import GradstepError, InvalidInput
 from gradstep.papers.ba2022 import kernel_lower_bound
-from gradstep.problem import Problem
-from gradstep.theory import Prediction, predict, predict_many
+from gradstep.theory import Prediction, predict, predict_each
 from gradstep.theory.bounds import best_linear_error
 from gradstep.theory.prediction import QUANTITIES
 from gradstep.theory.spectrum import Outlier, feature_spectrum
@@ -51,30 +50,13 @@ def curve_part(request: Mapping[str, Any], part: int, parts: int) -> dict[str, A
     setting, axis = _setting(request), _axis(request)
     settings = [axis.apply(setting, place) for place in axis.places[part::parts]]
     problems = [problem_of(s) for s in settings]
-    found, failure = _predictions(problems)
+    found = predict_each(problems)
     return {
         "x": [axis.place(s, p) for s, p in zip(settings, problems, strict=True)],
-        "test_error": [p.test_error if p else None for p in found],
-        "train_error": [p.train_error if p else None for p in found],
-        "failure": failure,
+        "test_error": [p.test_error if isinstance(p, Prediction) else None for p in found],
+        "train_error": [p.train_error if isinstance(p, Prediction) else None for p in found],
+        "failure": next((p for p in found if isinstance(p, GradstepError)), None),
     }
-
-
-def _predictions(problems: Sequence[Problem]) -> tuple[list[Prediction | None], Exception | None]:
-    """Predict what can be; return with it the first error."""
-    try:
-        return list(predict_many(problems)), None
-    except (InvalidInput, NotConverged):
-        pass
-    found: list[Prediction | None] = []
-    failure: Exception | None = None
-    for problem in problems:
-        try:
-            found.append(predict(problem))
-        except (InvalidInput, NotConverged) as error:
-            found.append(None)
-            failure = failure or error
-    return found, failure
 
 
 def here(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from gradstep.app.connections import LimitedProtocol
 from gradstep.app.workers import Busy, Ended, Gone, TooLong, Workers
 from gradstep.children import available_cores
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
+from gradstep.plain import plain
 
 __all__ = ["LOOPBACK", "create_app", "serve"]
 
@@ -76,16 +77,7 @@ def _text(content: Any) -> str:
     try:
         return json.dumps(content, allow_nan=False, separators=(",", ":"))
     except ValueError:  # numbers out of range, which JSON has no words for
-        return json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
-
-
-def _finite(content: Any) -> Any:
-    """Return the content with null for what is no finite number."""
-    if isinstance(content, float):
-        return content if math.isfinite(content) else None
-    if isinstance(content, Mapping):
-        return {name: _finite(value) for name, value in content.items()}
-    return [_finite(value) for value in content] if isinstance(content, list | tuple) else content
+        return json.dumps(plain(content), allow_nan=False, separators=(",", ":"))
 
 
 class _Refused(GradstepError):  # noqa: N818 - reads as what it says

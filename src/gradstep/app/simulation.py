@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gradstep.app.settings import Axis, problem_of
 from gradstep.errors import InvalidInput
+from gradstep.overlay import Overlay, mean_and_error
+from gradstep.plain import plain
 from gradstep.problem import Problem
 from gradstep.sweeps import Design, Failure, Store, design_of, execute
-from gradstep.sweeps.statistics import student_z
 from gradstep.sweeps.task import digest
-from gradstep.theory import predict_many
+from gradstep.theory import Prediction, predict_each
 
 __all__ = ["simulation"]
 
@@ -42,8 +41,8 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
     Yields
     ------
     dict
-        ``start`` with the places, the theory there and the number of networks; ``place`` with a mean and its standard
-        error; ``end`` with the z-scores of the test error.
+        ``start`` with the places, the theory there (None where there is none) and the number of networks; ``place``
+        with a mean and its standard error; ``end`` with the z-scores of the test error.
 
     Raises
     ------
@@ -66,12 +65,13 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
     problems = [problem_of(s) for s in settings]
     _check_work(problems, seeds)
     design = _design(problems, seeds)
-    theory = [p.test_error for p in predict_many(problems)]
+    predictions = predict_each(problems, some=True)
+    theory = [each.test_error if isinstance(each, Prediction) else math.nan for each in predictions]
     total = design.task_count
     yield {
         "kind": "start",
         "x": [axis.place(s, p) for s, p in zip(settings, problems, strict=True)],
-        "theory": theory,
+        "theory": plain(theory),
         "d": problems[0].d,
         "networks": total * (len(problems) if design.path else 1),
     }
@@ -92,7 +92,8 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
             for name in _QUANTITIES:
                 values[place][name].append(float(result[name][column]))
             yield {"kind": "place", "place": place, "done": done, "of": total, **_summary(values[place])}
-    yield {"kind": "end", "z": _z_scores(theory, values)}
+    z = Overlay.of(theory, [place["test_error"] for place in values], axis=-1).z
+    yield {"kind": "end", "z": plain(z.tolist())}
 
 
 def _check_work(problems: list[Problem], seeds: int) -> None:
@@ -121,16 +122,8 @@ def _design(problems: list[Problem], seeds: int) -> Design:
 
 
 def _summary(values: Mapping[str, list[float]]) -> dict[str, Any]:
-    count = len(values["test_error"])
-    summary: dict[str, Any] = {"seeds": count}
+    summary: dict[str, Any] = {"seeds": len(values["test_error"])}
     for name, found in values.items():
-        error = float(np.std(found, ddof=1) / math.sqrt(count)) if count > 1 else None
-        summary[name] = {"mean": float(np.mean(found)), "standard_error": error}
+        mean, error, count = mean_and_error(found)
+        summary[name] = {"mean": float(mean), "standard_error": float(error) if count > 1 else None}
     return summary
-
-
-def _z_scores(theory: list[float], values: list[dict[str, list[float]]]) -> list[float | None]:
-    found = [np.array(v["test_error"]) for v in values]
-    errors = [v.std(ddof=1) / math.sqrt(len(v)) for v in found]
-    z = student_z(theory, [v.mean() for v in found], errors, [len(v) for v in found])
-    return [float(v) if math.isfinite(v) else None for v in z]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import inspect
-import math
 import os
 import shlex
 import sys
@@ -265,16 +264,14 @@ def predict(
     from gradstep.cli import output, plots
     from gradstep.cli.compute import predict_grid, spread_grid
     from gradstep.theory import QUANTITIES, predict
+    from gradstep.theory.caveats import caveat_lines
 
     plots.check_plot_path(plot)
     plots.check_drawable(plot, grid)
     predictions = predict_grid(grid)
     spreads = spread_grid(grid) if spread else []
     if plot is not None:
-        single = len(predictions) == 1
-        plots.save(
-            plots.draw_learned_function(predictions[0]) if single else plots.draw_curves(grid, predictions), plot
-        )
+        plots.save(plots.draw_predictions(grid, predictions), plot)
     if json_:
         results = [
             {"coordinates": grid.coordinates(index), **prediction.to_dict()}
@@ -307,7 +304,7 @@ def predict(
     methods = ", ".join(dict.fromkeys(prediction.method for prediction in predictions))
     worst = max(prediction.residual for prediction in predictions)
     output.print_lines("", f"method: {methods}; largest residual of the equations {worst:.1e}")
-    output.print_lines(*output.caveat_lines(predictions))
+    output.print_lines(*caveat_lines(predictions))
     if plot is not None:
         output.print_lines(f"figure: {plot}")
 
@@ -344,9 +341,13 @@ def simulate(
 ) -> None:
     """Measure the same quantities on the real network: draw it, take the step, fit, and test exactly."""
     from gradstep.cli import output
-    from gradstep.cli.compute import simulate_grid
+    from gradstep.cli.compute import simulating
+    from gradstep.simulation import simulate_many
 
-    measurements = simulate_grid(grid, parse_seeds(seeds), device=device, dtype=dtype, test_samples=test_samples)
+    with simulating(grid, device) as report:
+        measurements = simulate_many(
+            grid.problems, parse_seeds(seeds), device=device, dtype=dtype, test_samples=test_samples, progress=report
+        )
     if json_:
         results = [
             {
@@ -380,8 +381,9 @@ def simulate(
 
 @app.command(
     epilog="Examples: [bold]gradstep compare --seeds 32[/bold] · "
-    "[bold]gradstep compare --n 100:1000:8 --plot learning.png[/bold]. z = (network - theory) / standard error: about "
-    "standard normal (Student with seeds - 1 degrees of freedom) where the theory is right. " + _NOTES
+    "[bold]gradstep compare --n 100:1000:8 --plot learning.png[/bold]. z is (network - theory) / standard error, "
+    "Student's t with seeds - 1 degrees of freedom, on the normal scale: standard normal where theory is right. "
+    + _NOTES
 )
 @_takes_problem
 def compare(
@@ -392,99 +394,34 @@ def compare(
     plot: _Plot = None,
     json_: _Json = False,
 ) -> None:
-    """Lay theory over simulation: both, and how many standard errors they are apart."""
-    from gradstep.cli import output, plots
-    from gradstep.cli.compute import predict_grid, simulate_grid
-    from gradstep.sweeps.statistics import student_z
-    from gradstep.theory import QUANTITIES
+    """Lay theory over simulation: both, and how far apart they are.
 
-    chosen = parse_seeds(seeds)
-    if chosen == 1:
-        raise InvalidInput("seeds", seeds, "at least 2: one seed has no standard error")
+    Where some of several problems have no prediction, the others are shown all the same, and the exit code is 3.
+    """
+    from gradstep.cli import output, plots
+    from gradstep.cli.compute import simulating
+    from gradstep.comparison import compare
+
     plots.check_plot_path(plot)
     plots.check_drawable(plot, grid)
-    measurements = simulate_grid(grid, chosen, device=device, dtype=dtype)
-    predictions = predict_grid(grid)
-    cells: list[dict[str, Any]] = []
-    for index, (prediction, measurement) in enumerate(zip(predictions, measurements, strict=True)):
-        for name in QUANTITIES:
-            theory, mean = float(getattr(prediction, name)), float(measurement.mean(name))
-            error = float(measurement.standard_error(name))
-            # Rounding is all that varies where a quantity is the same for every network; it is no evidence.
-            exact = not error > 1e-12 * abs(theory)
-            cells.append(
-                {
-                    "index": index,
-                    "quantity": name,
-                    "theory": theory,
-                    "mean": mean,
-                    "standard_error": error,
-                    "z": math.nan if exact else float(student_z(theory, mean, error, len(measurement.seeds))),
-                }
-            )
-    judged = [k for k, cell in enumerate(cells) if math.isfinite(cell["z"])]
-    worst = max(judged, key=lambda k: abs(cells[k]["z"]), default=None)
-    beyond = sum(abs(cells[k]["z"]) > 3 for k in judged)
+    with simulating(grid, device) as report:
+        comparison = compare(grid.problems, parse_seeds(seeds), device=device, dtype=dtype, progress=report)
+    places = [grid.coordinates(index) for index in range(len(grid.problems))]
     if plot is not None:
-        ratios = {c["quantity"]: (c["theory"], c["mean"], c["standard_error"]) for c in cells}
-        single = len(predictions) == 1
-        plots.save(
-            plots.draw_ratios(grid.problems[0], ratios)
-            if single
-            else plots.draw_curves(grid, predictions, measurements),
-            plot,
-        )
+        plots.save(plots.draw_comparison(grid, comparison), plot)
     if json_:
-        results = [
-            {
-                "coordinates": grid.coordinates(index),
-                "prediction": prediction.to_dict(),
-                "measurement": measurement.to_dict(),
-                "comparison": {
-                    cell["quantity"]: {key: cell[key] for key in ("theory", "mean", "standard_error", "z")}
-                    for cell in cells
-                    if cell["index"] == index
-                },
-            }
-            for index, (prediction, measurement) in enumerate(zip(predictions, measurements, strict=True))
-        ]
-        worst_cell = None if worst is None else {key: cells[worst][key] for key in ("index", "quantity", "z")}
-        output.print_json(
-            _document(
-                "compare",
-                grid,
-                seeds=list(measurements[0].seeds),
-                worst=worst_cell,
-                beyond_three=beyond,
-                judged=len(judged),
-                comparisons=results,
-            )
-            | {"versions": dict(measurements[0].versions)}
-        )
-        return
-    _print_heading(grid)
-    header = [*(axis.name for axis in grid.axes), "quantity", "theory", "network", "standard error", "z"]
-    rows = [
-        [
-            *map(output.number, grid.points[cell["index"]]),
-            cell["quantity"],
-            output.number(cell["theory"]),
-            output.number(cell["mean"]),
-            output.number(cell["standard_error"], 2),
-            "-" if math.isnan(cell["z"]) else f"{cell['z']:+.2f}",
-        ]
-        for cell in cells
-    ]
-    output.print_table(output.Table(header, rows, frozenset() if worst is None else frozenset({worst})))
-    output.print_lines("", f"seeds: {_seed_text(measurements[0].seeds)}")
-    if worst is not None:
-        where = "".join(f", {name} = {value:g}" for name, value in grid.coordinates(cells[worst]["index"]).items())
-        output.print_lines(
-            f"worst z: {cells[worst]['z']:+.2f} ({cells[worst]['quantity']}{where}); {beyond} of {len(judged)} beyond 3"
-        )
-    output.print_lines(*output.caveat_lines(predictions))
-    if plot is not None:
-        output.print_lines(f"figure: {plot}")
+        content = comparison.to_dict()
+        for place, case in zip(places, content["comparisons"], strict=True):
+            case["coordinates"] = place
+        output.print_json(_document("compare", grid, **content))
+    else:
+        _print_heading(grid)
+        output.print_table(comparison.table(places))
+        output.print_lines("", f"seeds: {_seed_text(comparison.seeds)}", *comparison.notes(places))
+        if plot is not None:
+            output.print_lines(f"figure: {plot}")
+    if comparison.failures:
+        raise typer.Exit(NOT_CONVERGED)
 
 
 @app.command(

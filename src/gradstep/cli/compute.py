@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,6 @@ from gradstep.errors import InvalidInput, within_range
 from gradstep.memory import check_fits
 
 if TYPE_CHECKING:
-    from gradstep.problem import Problem
-    from gradstep.simulation import Measurement
     from gradstep.theory import Prediction, Spread
 
 #: Problems predicted between two reports of progress.
@@ -91,61 +88,29 @@ def _in_range(work: str) -> Iterator[None]:
         yield
 
 
-def simulate_grid(
-    grid: Grid,
-    seeds: int | Sequence[int],
-    *,
-    device: str | None = None,
-    dtype: str = "float64",
-    test_samples: int = 0,
-) -> list[Measurement]:
-    """Measure every problem of a grid; problems that differ only in the penalty share their networks.
+@contextmanager
+def simulating(grid: Grid, device: str | None) -> Iterator[Callable[[float, int], None]]:
+    """See that a grid can be simulated, and show how much of it is: the function inside is called with both numbers.
 
     Raises
     ------
     InvalidInput
-        As `gradstep.simulation.simulate`, and before any work if a problem cannot fit in memory.
+        Before any work, if a size is infinite or a problem cannot fit in memory.
     """
-    from gradstep.simulation import simulate
     from gradstep.simulation.arguments import finite_sizes
 
-    families: dict[Problem, list[int]] = {}
-    for index, problem in enumerate(grid.problems):
+    for problem in grid.problems:
         with naming_the_size(grid):
             sizes = finite_sizes(problem)
         if device is None or device == "cpu":
             _check_size(**sizes)
-        families.setdefault(problem.replace(ridge=1.0), []).append(index)
-    measurements: dict[int, Measurement] = {}
-    total = len(grid.problems)
     with _in_range("simulation"), progress("problems simulated") as report:
-        for members in families.values():
-            before = len(measurements)
 
-            def within(done: int, of: int, before: int = before, count: int = len(members)) -> None:
-                if of > 1:
-                    percent = f" ({100 * done // of}% of the next)" if done < of else ""
-                    report(before + (count if done >= of else 0), total, f"problems simulated{percent}")
+        def tell(done: float, total: int) -> None:
+            whole, percent = int(done), int(100 * (done % 1))
+            report(whole, total, f"problems simulated ({percent}% of the next)" if percent else "")
 
-            penalties = [float(grid.problems[index].ridge) for index in members]  # type: ignore[arg-type]
-            family = simulate(
-                grid.problems[members[0]],
-                seeds,
-                ridge=penalties,
-                device=device,
-                dtype=dtype,
-                test_samples=test_samples,
-                progress=within,
-            )
-            for column, index in enumerate(members):
-                measurements[index] = _one_penalty(family, grid.problems[index], column)
-            report(len(measurements), total, "problems simulated")
-    return [measurements[index] for index in range(total)]
-
-
-def _one_penalty(family: Measurement, problem: Problem, column: int) -> Measurement:
-    values = {name: value[:, column] if value.ndim == 2 else value for name, value in family.values.items()}
-    return dataclasses.replace(family, problem=problem, ridge=float(problem.ridge), values=values)  # type: ignore[arg-type]
+        yield tell
 
 
 def _check_size(d: int, width: int, n_step: int, n: int) -> None:

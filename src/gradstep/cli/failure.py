@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import typer
 
-from gradstep.cli.output import plain
 from gradstep.cli.termination import Terminated
+from gradstep.plain import plain
 
 __all__ = ["INVALID_INPUT", "NOT_CONVERGED", "fail", "interrupted", "report", "report_error"]
 

@@ -5,22 +5,18 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gradstep.plain import plain
+from gradstep.text_table import Table, number
 from gradstep.versions import versions
-
-if TYPE_CHECKING:
-    from gradstep.theory import Caveat, Prediction
 
 __all__ = [
     "Report",
     "Table",
-    "caveat_lines",
     "number",
-    "plain",
     "print_json",
     "print_lines",
     "print_table",
@@ -32,22 +28,6 @@ __all__ = [
 Report = Callable[[int, int, str], None]
 
 
-@dataclass(frozen=True)
-class Table:
-    """Cells as text; the rows in `emphasised` stand out."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    emphasised: frozenset[int] = frozenset()
-
-
-def number(value: float, digits: int = 6) -> str:
-    """Return a number for people: `digits` significant digits, a dash for what is not a number."""
-    if isinstance(value, float) and math.isnan(value):
-        return "-"
-    return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
-
-
 def print_lines(*lines: str) -> None:
     """Print plain lines, whatever characters they hold."""
     for line in lines:
@@ -56,9 +36,6 @@ def print_lines(*lines: str) -> None:
 
 def print_table(table: Table) -> None:
     """Print a table: ruled on a terminal that is wide enough, aligned columns under one header line otherwise."""
-    cells = [list(table.header), *map(list, table.rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    numeric = [_is_numeric(table, column) for column in range(len(widths))]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table as RichTable
@@ -66,34 +43,15 @@ def print_table(table: Table) -> None:
 
         console = Console()
         # A rule and two spaces belong to each column.
-        if sum(widths) + 3 * len(widths) + 1 <= console.width:
+        if sum(table.widths) + 3 * len(table.header) + 1 <= console.width:
             ruled = RichTable()
-            for name, right in zip(table.header, numeric, strict=True):
+            for name, right in zip(table.header, table.numeric, strict=True):
                 ruled.add_column(name, justify="right" if right else "left", no_wrap=True)
             for index, row in enumerate(table.rows):
                 ruled.add_row(*map(Text, row), style="bold red" if index in table.emphasised else None)
             console.print(ruled)
             return
-    for row in cells:
-        padded = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ]
-        print("  ".join(padded).rstrip())
-
-
-def caveat_lines(predictions: Sequence[Prediction]) -> list[str]:
-    """Return a line for each caveat of some predictions: of several the largest size, and how many have it."""
-    if len(predictions) == 1:
-        return [f"caveat: {caveat}" for caveat in predictions[0].caveats]
-    found: dict[str, list[Caveat]] = {}
-    for prediction in predictions:
-        for caveat in prediction.caveats:
-            found.setdefault(caveat.name, []).append(caveat)
-    return [
-        f"caveat at {len(own)} of {len(predictions)}, the largest: {max(own, key=lambda caveat: caveat.size)}"
-        for own in found.values()
-    ]
+    print_lines(*table.lines())
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -141,20 +99,3 @@ def progress(unit: str) -> Iterator[Report]:
             last_line, last_time = line, monotonic()
 
     yield say
-
-
-def _is_numeric(table: Table, column: int) -> bool:
-    """Return whether a column holds numbers, which stand to the right: a dash alone is a missing one."""
-    cells = (row[column] for row in table.rows)
-    return any(cell[:1].isdigit() or (cell[:1] in "-." and len(cell) > 1) for cell in cells)
-
-
-def plain(value: Any) -> Any:
-    """Return a value for strict JSON: null for nan and infinities."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float):  # NumPy's double is one too
-        return float(value) if math.isfinite(value) else None
-    return value

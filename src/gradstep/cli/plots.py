@@ -8,6 +8,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradstep.cli.grid import Axis, Grid
 from gradstep.errors import InvalidInput
 from gradstep.whole_file import replace_file
@@ -15,8 +17,9 @@ from gradstep.whole_file import replace_file
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from gradstep.comparison import Comparison
+    from gradstep.overlay import Overlay
     from gradstep.problem import Problem
-    from gradstep.simulation import Measurement
     from gradstep.theory import Prediction
 
 _FORMATS = (".png", ".pdf", ".svg")
@@ -68,8 +71,22 @@ def save(figure: Figure, path: Path) -> None:
         raise InvalidInput("plot", str(path), f"a file that can be written ({error.strerror})") from None
 
 
-def draw_curves(
-    grid: Grid, predictions: Sequence[Prediction], measurements: Sequence[Measurement] | None = None
+def draw_predictions(grid: Grid, predictions: Sequence[Prediction]) -> Figure:
+    """Draw what one network learns, or the curves of several problems."""
+    if len(predictions) == 1:
+        return _draw_learned_function(predictions[0])
+    return _draw_curves(grid, {name: [getattr(p, name) for p in predictions] for name in _DRAWN})
+
+
+def draw_comparison(grid: Grid, comparison: Comparison) -> Figure:
+    """Draw measured over predicted of one problem, or the curves of several with their measurements."""
+    if len(comparison.problems) == 1:
+        return _draw_ratios(grid.problems[0], comparison.overlays)
+    return _draw_curves(grid, {name: comparison[name].theory for name in _DRAWN}, comparison.overlays)
+
+
+def _draw_curves(
+    grid: Grid, theory: Mapping[str, Sequence[float]], measured: Mapping[str, Overlay] | None = None
 ) -> Figure:
     """Draw errors and alignment against the first range, a line for every combination of the others.
 
@@ -77,9 +94,9 @@ def draw_curves(
     ----------
     grid : Grid
         With at least one axis.
-    predictions : sequence of Prediction
-        Drawn as lines.
-    measurements : sequence of Measurement, optional
+    theory : mapping
+        Quantity to its values at the problems, drawn as lines.
+    measured : mapping, optional
         Drawn as points with one standard error either way.
     """
     figure = _figure(4.2 * len(_DRAWN), 3.8)
@@ -88,13 +105,12 @@ def draw_curves(
     for label, members in _lines(grid).items():
         x = [grid.points[index][0] for index in members]
         for panel, quantity in zip(panels, _DRAWN, strict=True):
-            (line,) = panel.plot(x, [getattr(predictions[i], quantity) for i in members], label=label or "theory")
-            if measurements is None:
+            (line,) = panel.plot(x, [theory[quantity][i] for i in members], label=label or "theory")
+            if measured is None:
                 if len(x) <= 40:
                     line.set_marker(".")
                 continue
-            means = [float(measurements[i].mean(quantity)) for i in members]
-            errors = [float(measurements[i].standard_error(quantity)) for i in members]
+            means, errors = measured[quantity].mean[members], measured[quantity].standard_error[members]
             name = f"{label} (network)" if label else "network, one standard error"
             panel.errorbar(x, means, yerr=errors, fmt="o", markersize=4, color=line.get_color(), label=name)
     for panel, quantity in zip(panels, _DRAWN, strict=True):
@@ -102,13 +118,13 @@ def draw_curves(
         panel.set_title(quantity.replace("_", " "))
         if axis.is_logarithmic:
             panel.set_xscale("log")
-    if measurements is not None or len(grid.axes) > 1:
+    if measured is not None or len(grid.axes) > 1:
         panels[0].legend(fontsize=7)
     _subtitle(figure, str(grid.problems[0]), grid.axes)
     return figure
 
 
-def draw_learned_function(prediction: Prediction) -> Figure:
+def _draw_learned_function(prediction: Prediction) -> Figure:
     """Draw what the network learns along the spike, beside the mean of the teacher there."""
     curve = prediction.curve
     figure = _figure(6.4, 4.4)
@@ -124,21 +140,13 @@ def draw_learned_function(prediction: Prediction) -> Figure:
     return figure
 
 
-def draw_ratios(problem: Problem, values: Mapping[str, tuple[float, float, float]]) -> Figure:
-    """Draw measured over predicted with its standard error, one row per quantity.
-
-    Parameters
-    ----------
-    problem : Problem
-        For the caption.
-    values : mapping
-        Name of the quantity to (prediction, mean, standard error).
-    """
+def _draw_ratios(problem: Problem, overlays: Mapping[str, Overlay]) -> Figure:
+    """Draw measured over predicted with its standard error, one row per quantity."""
     figure = _figure(6.4, 3.6)
     panel = figure.subplots()
-    shown = {name: v for name, v in values.items() if v[0] != 0 and v[0] == v[0] and v[1] == v[1]}
-    ratios = [mean / theory for theory, mean, _ in shown.values()]
-    errors = [abs(error / theory) for theory, _, error in shown.values()]
+    shown = {name: o for name, o in overlays.items() if np.isfinite(o.relative_difference).all()}
+    ratios = [float(np.ravel(o.mean / o.theory)[0]) for o in shown.values()]
+    errors = [float(np.ravel(np.abs(o.standard_error / o.theory))[0]) for o in shown.values()]
     rows = range(len(shown))
     panel.axvline(1.0, color="0.4", linestyle="--", label="theory")
     panel.errorbar(ratios, rows, xerr=errors, fmt="o", label="network, one standard error")

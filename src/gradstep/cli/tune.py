@@ -10,6 +10,7 @@ from gradstep.cli.compute import naming_the_size
 from gradstep.cli.grid import Grid, read_pairs
 from gradstep.cli.output import number
 from gradstep.errors import InvalidInput
+from gradstep.theory.caveats import caveat_lines
 
 if TYPE_CHECKING:
     from gradstep.theory.tuning import Tuned
@@ -120,4 +121,4 @@ def _footer(tuned: Sequence[Tuned]) -> list[str]:
     worst = max(best.discretisation for best in tuned)
     if worst > _VISIBLE:
         lines.append(f"largest relative discretisation error of the theory at an optimum: {worst:.0e}")
-    return lines + output.caveat_lines([best.prediction for best in tuned])
+    return lines + caveat_lines([best.prediction for best in tuned])

@@ -10,47 +10,46 @@ from typing import Self
 import numpy as np
 from scipy import stats
 
+from gradstep.overlay import FAR, Overlay, mean_and_error
 from gradstep.papers.panels import Panel, Points, Table
-from gradstep.sweeps.statistics import student_z
 
-__all__ = ["Check", "Comparison", "Outcome", "Verdict", "compare", "judge", "median_bound", "points_of"]
+__all__ = ["Check", "Comparison", "Outcome", "Verdict", "compare", "median_bound", "points_of"]
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Theory and measurement at one place.
+@dataclass(frozen=True, eq=False)
+class Comparison(Overlay):
+    """Theory over measurement at one place of a figure.
 
     Attributes
     ----------
+    theory, mean, standard_error : float
+    seeds : int
     curve, quantity : str
     place : float or str
         Where on the horizontal axis, or which row of a table.
-    theory, mean, standard_error : float
-    seeds : int
     allowance : float
         Relative error of the theory that `reason` explains.
     reason : str
         The documented limit of validity behind the allowance.
-    z : float
-        Distance beyond the allowance: Student's t, mapped to the standard normal's scale.
-    plain_z : float
-        The same without the allowance.
     sample : str
         Names the networks measured; comparisons that name the same are not independent. Empty: networks of its own.
     """
 
-    curve: str
-    quantity: str
-    place: float | str
     theory: float
     mean: float
     standard_error: float
     seeds: int
-    allowance: float
-    reason: str
-    z: float
-    plain_z: float
+    curve: str
+    quantity: str
+    place: float | str
+    allowance: float = 0.0
+    reason: str = ""
     sample: str = ""
+
+    @property
+    def excess_z(self) -> float:
+        """What is left of z beyond the allowance."""
+        return float(self.z_beyond(self.allowance))
 
 
 @dataclass(frozen=True)
@@ -133,14 +132,14 @@ class Verdict:
             Bounds: ``largest_z`` and ``beyond_three`` (share of comparisons) hold with the allowances, ``median_z``
             without. The last is that of many samples: with few it gives way to `median_bound`, where that is larger.
         """
-        z = np.abs([c.z for c in outcome.comparisons])
+        z = np.abs([c.excess_z for c in outcome.comparisons])
         by_sample: dict[str | int, list[float]] = {}
         for place, comparison in enumerate(outcome.comparisons):
-            by_sample.setdefault(comparison.sample or place, []).append(abs(comparison.plain_z))
+            by_sample.setdefault(comparison.sample or place, []).append(abs(comparison.z))
         found = {
             "largest_z": float(z.max()) if z.size else math.nan,
             "median_z": float(np.median([np.median(own) for own in by_sample.values()])) if z.size else math.nan,
-            "beyond_three": float(np.mean(z > 3)) if z.size else math.nan,
+            "beyond_three": float(np.mean(z > FAR)) if z.size else math.nan,
         }
         bounds = dict(criterion)
         if by_sample and "median_z" in bounds:
@@ -168,26 +167,6 @@ def median_bound(samples: int) -> float:
     """
     half = samples // 2 + 1
     return float(stats.halfnorm.ppf(stats.beta.ppf(0.999, half, half)))
-
-
-def judge(theory: float, values: Sequence[float], allowance: float = 0.0) -> tuple[float, float, float]:
-    """Return the mean, its standard error, and how far theory is from it on the scale of a standard normal.
-
-    Parameters
-    ----------
-    theory : float
-        Predicted value.
-    values : sequence of float
-        At least two measurements.
-    allowance : float
-        Relative error of the theory that a documented limit of validity explains; only what exceeds it counts.
-    """
-    sample = np.asarray(values, dtype=np.float64)
-    mean = float(sample.mean())
-    error = float(sample.std(ddof=1) / math.sqrt(len(sample)))
-    beyond = max(abs(mean - theory) - allowance * abs(theory), 0.0)
-    z = float(student_z(mean - math.copysign(beyond, mean - theory), mean, error, len(sample)))
-    return mean, error, z
 
 
 def compare(
@@ -218,10 +197,11 @@ def compare(
     """
     if allowance and not reason:
         raise ValueError("an allowance needs a reason")
-    mean, error, z = judge(theory, values, allowance)
-    plain = judge(theory, values)[2]
+    mean, error, count = mean_and_error(values)
+    if count < len(values):
+        mean = math.nan  # a network without a value must not pass
     return Comparison(
-        curve, quantity, place, float(theory), mean, error, len(values), allowance, reason, z, plain, sample
+        float(theory), float(mean), float(error), len(values), curve, quantity, place, allowance, reason, sample
     )
 
 

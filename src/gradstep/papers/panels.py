@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
+
+from gradstep.overlay import mean_and_error
 
 __all__ = ["Guide", "Histogram", "Image", "Line", "Mark", "Panel", "Points", "Table"]
 
@@ -47,9 +48,8 @@ class Points:
             Of each place, a value for each seed.
         label, regime : str
         """
-        samples = [np.asarray(own, dtype=np.float64) for own in values]
-        errors = [float(own.std(ddof=1) / np.sqrt(own.size)) for own in samples]
-        return cls([float(v) for v in x], [float(own.mean()) for own in samples], errors, label, regime)
+        means, errors, _ = zip(*map(mean_and_error, values), strict=True)
+        return cls([float(v) for v in x], [*map(float, means)], [*map(float, errors)], label, regime)
 
 
 @dataclass(frozen=True)

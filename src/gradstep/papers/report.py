@@ -160,9 +160,9 @@ def _points(result: FigureResult) -> str:
         f'<tr><td class="text">{escape(c.curve)}</td><td class="text">{escape(c.quantity)}</td>'
         f"<td>{_place(c.place)}</td>"
         f"<td>{c.theory:.5g}</td><td>{_measured(c.mean, c.standard_error)}</td><td>{c.seeds}</td>"
-        f"<td>{f'{100 * (c.mean - c.theory) / abs(c.theory):+.1f} %' if c.theory else '–'}</td>"
-        f"<td>{c.plain_z:+.2f}</td>"
-        f"<td>{f'{100 * c.allowance:g} %, leaves {abs(c.z):.2f}' if c.allowance else '–'}</td></tr>"
+        f"<td>{f'{100 * c.relative_difference:+.1f} %' if c.theory else '–'}</td>"
+        f"<td>{c.z:+.2f}</td>"
+        f"<td>{f'{100 * c.allowance:g} %, leaves {abs(c.excess_z):.2f}' if c.allowance else '–'}</td></tr>"
         for c in compared
     )
     reasons = dict.fromkeys(c.reason for c in compared if c.reason)
@@ -233,7 +233,7 @@ def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: f
     """
     out.mkdir(parents=True, exist_ok=True)
     results = [section.result for section in sections]
-    z = np.abs([c.plain_z for result in results for c in result.outcome.comparisons])
+    z = np.abs([c.z for result in results for c in result.outcome.comparisons])
     within = ", ".join(f"{100 * np.mean(z <= k):.0f} % within {k}" for k in (1, 2, 3)) if z.size else "none here"
     passed = sum(result.verdict.passed for result in results)
     papers = dict.fromkeys(result.figure.paper for result in results)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
+from gradstep.overlay import mean_and_error
+from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem
 
 
@@ -100,7 +101,7 @@ class Measurement:
         InvalidInput
             If there is no such quantity.
         """
-        return np.asarray(self[quantity].mean(axis=0))
+        return np.asarray(mean_and_error(self[quantity])[0])
 
     def standard_error(self, quantity: str) -> NDArray[np.float64]:
         """Return the standard error of the mean over seeds; nan for a single seed.
@@ -115,42 +116,15 @@ class Measurement:
         InvalidInput
             If there is no such quantity.
         """
-        values = self[quantity]
-        if len(self.seeds) < 2:
-            return np.full(values.shape[1:], math.nan)
-        return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(len(self.seeds)))
-
-    def z_score(self, quantity: str, prediction: ArrayLike) -> NDArray[np.float64]:
-        """Return ``(mean - prediction) / standard_error``: how far a prediction is, in standard errors.
-
-        Parameters
-        ----------
-        quantity : str
-            Name of the quantity.
-        prediction : array_like
-            Value to compare with; broadcasts against the mean.
-
-        Returns
-        -------
-        ndarray
-            About standard normal (Student with seeds - 1 degrees of freedom) when the prediction is right.
-
-        Raises
-        ------
-        InvalidInput
-            If there is no such quantity.
-        """
-        difference = self.mean(quantity) - np.asarray(prediction, dtype=float)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(difference / self.standard_error(quantity))
+        return np.asarray(mean_and_error(self[quantity])[1])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists, numbers and strings, fit for JSON (a value that is not a number becomes None)."""
         return {
             "problem": self.problem.to_dict(),
             "seeds": list(self.seeds),
-            "ridge": self.ridge if isinstance(self.ridge, float) else list(self.ridge),
-            "values": {name: _plain(value.tolist()) for name, value in self.values.items()},
+            "ridge": plain(self.ridge),
+            "values": plain({name: value.tolist() for name, value in self.values.items()}),
             "convention": self.convention,
             "versions": dict(self.versions),
         }
@@ -163,9 +137,3 @@ class Measurement:
             pairs = ", ".join(f"{m:.6g} +- {e:.2g}" for m, e in zip(mean, error, strict=True))
             lines.append(f"  {name}: {pairs}")
         return "\n".join([*lines, f"  convention: {self.convention}"])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    return value if math.isfinite(value) else None

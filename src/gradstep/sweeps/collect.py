@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, missing_extra
+from gradstep.overlay import Overlay, mean_and_error
 from gradstep.problem import CONVENTION
 from gradstep.sweeps.design import PREDICTED, Axis, Design
 from gradstep.sweeps.inventory import networks_of, take_stock
 from gradstep.sweeps.manifest import manifest_of
-from gradstep.sweeps.statistics import student_z
 from gradstep.sweeps.store import RESULT_VERSION, Store
 from gradstep.sweeps.task import Result, Task
 from gradstep.theory.prediction import QUANTITIES
@@ -71,7 +71,7 @@ def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
     -------
     xarray.Dataset
         Dimensions: one an axis, in the order of the design, then ``seed``. For each quantity ``q``: ``q`` (every seed's
-        value), ``q_mean``, ``q_standard_error``, ``q_theory`` and ``q_z`` (Student's t on the normal scale);
+        value), ``q_mean``, ``q_standard_error``, ``q_theory`` and ``q_z`` (of `gradstep.overlay.Overlay`);
         ``seeds_done``, and ``seed_number``. What is not finished is nan; where a penalty of a path has no prediction,
         ``theory_failure`` says why. Attributes: convention, design, versions, and how many of the design's tasks are
         done: ``tasks``, ``tasks_done``, ``tasks_damaged`` (files set aside now because they were not whole).
@@ -110,9 +110,8 @@ class _Gathered:
 
     theory: dict[str, Array]
     failure: Array
-    mean: dict[str, Array]
-    error: dict[str, Array]
-    count: dict[str, Array]
+    #: Mean, standard error and number of networks, each over (quantities, points, penalties).
+    measured: Array
     #: Networks of each point.
     done: Array
     #: Places and seeds of each point's networks, and their values of shape (networks, quantities, penalties).
@@ -124,15 +123,11 @@ class _Gathered:
 
 
 def _gather(design: Design, store: Store, every_seed: bool) -> _Gathered:
-    def empty() -> dict[str, Array]:
-        return {name: np.full((design.points, design.penalties), np.nan) for name in QUANTITIES}
-
+    shape = (design.points, design.penalties)
     found = _Gathered(
-        theory={**empty(), "residual": np.full((design.points, design.penalties), np.nan)},
-        failure=np.full((design.points, design.penalties), "", dtype=object),
-        mean=empty(),
-        error=empty(),
-        count=empty(),
+        theory={name: np.full(shape, np.nan) for name in (*QUANTITIES, "residual")},
+        failure=np.full(shape, "", dtype=object),
+        measured=np.full((3, len(QUANTITIES), *shape), np.nan),
         done=np.zeros(design.points, dtype=np.int64),
         networks=[] if every_seed and design.seeds else None,
     )
@@ -164,9 +159,7 @@ def _gather(design: Design, store: Store, every_seed: bool) -> _Gathered:
                 seeds.append(task.seed)
                 networks.append(np.array([result[name] for name in QUANTITIES], dtype=np.float64))
         values = np.array(networks).reshape(len(networks), len(QUANTITIES), design.penalties)
-        mean, error, count = _mean_and_error(values)
-        for k, name in enumerate(QUANTITIES):
-            found.mean[name][point], found.error[name][point], found.count[name][point] = mean[k], error[k], count[k]
+        found.measured[:, :, point] = mean_and_error(values)
         found.done[point] = len(networks)
         found.tasks_done += sum(place < design.seeds for place in places)
         if found.networks is not None:
@@ -193,21 +186,21 @@ def _variables(xarray: Any, design: Design, found: _Gathered) -> dict[str, Any]:
 
     variables: dict[str, Any] = {}
     dense = _dense(design, found)
-    for name in QUANTITIES:
+    for k, name in enumerate(QUANTITIES):
         unit, meaning = _MEANING[name]
+        overlay = Overlay(found.theory[name], *found.measured[:, k])
         if dense is not None:
             values = dense[1][name]
             variables[name] = place(values if path else values[:, 0], (*path, "seed"), meaning, unit)
         if design.seeds:
-            variables[f"{name}_mean"] = by_penalty(found.mean[name], f"mean over seeds: {meaning}", unit)
-            error = by_penalty(found.error[name], f"standard error of the mean: {meaning}", unit)
+            variables[f"{name}_mean"] = by_penalty(overlay.mean, f"mean over seeds: {meaning}", unit)
+            error = by_penalty(overlay.standard_error, f"standard error of the mean: {meaning}", unit)
             variables[f"{name}_standard_error"] = error
         if design.theory:
-            variables[f"{name}_theory"] = by_penalty(found.theory[name], f"prediction: {meaning}", unit)
+            variables[f"{name}_theory"] = by_penalty(overlay.theory, f"prediction: {meaning}", unit)
         if design.seeds and design.theory:
-            z = student_z(found.theory[name], found.mean[name], found.error[name], found.count[name])
             text = "distance of mean and prediction, standard normal if right"
-            variables[f"{name}_z"] = by_penalty(z, text)
+            variables[f"{name}_z"] = by_penalty(overlay.z, text)
     if design.theory:
         residual = found.theory["residual"]
         variables["theory_residual"] = by_penalty(residual, "true residual of the solved equations")
@@ -242,17 +235,6 @@ def _dense(design: Design, found: _Gathered) -> tuple[Array, dict[str, Array]] |
         for k, name in enumerate(QUANTITIES):
             values[name][point][:, places] = rows[:, k].T
     return numbers, values
-
-
-def _mean_and_error(values: Array) -> tuple[Array, Array, Array]:
-    """Return mean, standard error and number of the networks (first axis) that have a value: undefined ones are nan."""
-    known = ~np.isnan(values)
-    count = known.sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.where(count > 0, np.where(known, values, 0.0).sum(axis=0) / count, np.nan)
-        rest = np.where(known, values - mean, 0.0)
-        error = np.where(count > 1, np.sqrt((rest**2).sum(axis=0) / (count - 1) / count), np.nan)
-    return mean, error, count
 
 
 def _coordinates(axis: Axis) -> dict[str, Any]:

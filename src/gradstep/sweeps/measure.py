@@ -6,18 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from gradstep.errors import GradstepError, InvalidInput
 from gradstep.problem import Problem, Proportional
 from gradstep.simulation import simulate
 from gradstep.simulation.backend import backend
-from gradstep.theory import QUANTITIES, Prediction, predict, predict_many
+from gradstep.theory import QUANTITIES, Prediction, predict_each
 
 __all__ = ["device_at_hand", "precision_cost", "predicted", "simulated"]
-
-#: One penalty's equations without a solution, or past what floating point holds.
-_NO_PREDICTION = (GradstepError, ArithmeticError, np.linalg.LinAlgError)
 
 
 def predicted(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -33,23 +28,13 @@ def predicted(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     problem = Problem.from_dict(parameters["problem"])
     penalty = Proportional if problem.is_limit else float
     problems = [problem.replace(ridge=penalty(ridge)) for ridge in parameters["ridge"]]
-    failures = [""] * len(problems)
-    found: list[Prediction | None]
-    try:
-        found = [*predict_many(problems)]
-    except _NO_PREDICTION:
-        found = []
-        for index, one in enumerate(problems):
-            try:
-                found.append(predict(one))
-            except _NO_PREDICTION as reason:
-                found.append(None)
-                failures[index] = f"{type(reason).__name__}: {reason}"
-        if all(failures):
-            raise
-    names = (*QUANTITIES, "residual")
-    values: dict[str, Any] = {name: [_number(getattr(p, name, math.nan)) for p in found] for name in names}
-    values["method"] = next(p.method for p in found if p is not None)
+    found = predict_each(problems, some=True)
+    values: dict[str, Any] = {
+        name: [_number(getattr(each, name) if isinstance(each, Prediction) else math.nan) for each in found]
+        for name in (*QUANTITIES, "residual")
+    }
+    values["method"] = next(each.method for each in found if isinstance(each, Prediction))
+    failures = [f"{type(each).__name__}: {each}" if isinstance(each, GradstepError) else "" for each in found]
     return {**values, "failure": failures} if any(failures) else values
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.sweeps.statistics import student_z
+from gradstep.overlay import Overlay
 
 __all__ = ["Running", "State"]
 
@@ -88,5 +88,5 @@ class Running:
         if not known.any():
             return float("nan")
         error = self.standard_error()[known]
-        z = np.abs(student_z(self.theory[known], self.mean[known], error, self.count[known, None]))
+        z = np.abs(Overlay(self.theory[known], self.mean[known], error, self.count[known, None]).z)
         return float(np.nanmax(z)) if np.isfinite(z).any() else float("nan")

@@ -8,7 +8,8 @@ search (`benchmarks/hunt`), and are estimates: a caveat asks for a look at the n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,7 +24,7 @@ from gradstep.theory.tables import sizes_of
 if TYPE_CHECKING:
     from gradstep.theory.prediction import Prediction
 
-__all__ = ["Caveat", "caveats_of", "fit_indicators", "indicators", "largest_caveats", "step_indicators"]
+__all__ = ["Caveat", "caveat_lines", "caveats_of", "fit_indicators", "indicators", "largest_caveats", "step_indicators"]
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,23 @@ def largest_caveats(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
     for caveat in sorted(caveats, key=lambda caveat: -caveat.size):
         largest.setdefault(caveat.name, caveat)
     return tuple(largest.values())
+
+
+def caveat_lines(predictions: Sequence[Prediction]) -> list[str]:
+    """Return a line for each caveat of some predictions: of several the largest size, and how many have it.
+
+    Parameters
+    ----------
+    predictions : sequence of Prediction
+    """
+    if len(predictions) == 1:
+        return [f"caveat: {caveat}" for caveat in predictions[0].caveats]
+    every = [caveat for prediction in predictions for caveat in prediction.caveats]
+    count = Counter(caveat.name for caveat in every)
+    return [
+        f"caveat at {count[caveat.name]} of {len(predictions)}, the largest: {caveat}"
+        for caveat in largest_caveats(every)
+    ]
 
 
 def _size(key: str, value: float) -> float:

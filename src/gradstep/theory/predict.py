@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.errors import InvalidInput, NotConverged, within_range
+from gradstep.errors import GradstepError, InvalidInput, NotConverged, within_range
 from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
@@ -25,7 +26,7 @@ from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, t
 from gradstep.theory.uniform import UniformSolution, solve
 from gradstep.threads import one_thread
 
-__all__ = ["predict", "predict_many"]
+__all__ = ["predict", "predict_each", "predict_many"]
 
 #: Models of rows and bulk to what a prediction is called: of the real network, and of the model of Cui et al. 2024.
 _METHODS = {("network", "structured"): "uniform equivalent", ("isotropic", "isotropic"): "spiked random features"}
@@ -180,6 +181,40 @@ def predict_many(
     _solve_all(problems, waiting, results)
     # In the order of the constants, whatever else was solved with them.
     return [_mean([parts for _, parts in sorted(results[index].items())]) for index in range(len(problems))]
+
+
+def predict_each(problems: Sequence[Problem], *, some: bool = False) -> list[Prediction | GradstepError]:
+    """Predict what can be of a batch: a problem that has no prediction has the error that says why in its place.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+    some : bool, optional
+        Whether to raise the first error if there is no prediction at all.
+
+    Returns
+    -------
+    list of Prediction or GradstepError
+        In the order given.
+
+    Raises
+    ------
+    InvalidInput
+        If one of them is no `Problem`.
+    """
+    for problem in problems:
+        check_problem(problem)
+    with suppress(GradstepError):
+        return [*predict_many(problems)]
+    found: list[Prediction | GradstepError] = []
+    for problem in problems:
+        try:
+            found.append(predict(problem))
+        except GradstepError as error:
+            found.append(error)
+    if some and isinstance(found[0], GradstepError) and not any(isinstance(each, Prediction) for each in found):
+        raise found[0]
+    return found
 
 
 def _solve_all(

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.overlay import Overlay
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.outcome import Check, Comparison, compare, points_of
 from gradstep.papers.panels import Line, Panel
@@ -109,7 +110,7 @@ def claim_checks(settings: Mapping[str, Any], errors: Sequence[Comparison], meas
     if claims.get("order", False):
         pairs = zip(list(by_curve)[:-1], list(by_curve)[1:], strict=True)
         steps = [measured[a, x] - measured[b, x] for a, b in pairs for x in dict.fromkeys(x for _, x in measured)]
-        least = min(float(s.mean() / (s.std(ddof=1) / math.sqrt(s.size))) for s in steps)
+        least = min(float(Overlay.of(0.0, step).t) for step in steps)
         checks.append(Check.at_least("standard errors of what a larger step gains on the same networks", least, 0.0))
     if claims.get("wane", False):
         before, *after = (np.array([c.mean for c in own]) for own in by_curve.values())

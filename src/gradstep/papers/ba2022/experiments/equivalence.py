@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.overlay import Overlay
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.equivalence import R_GE, equivalent_features, equivalent_risk
 from gradstep.papers.ba2022.risk import R_1, kernel_lower_bound
@@ -200,13 +201,13 @@ def _checks(
 ) -> tuple[Check, ...]:
     def distance(place: int, column: int) -> float:
         gap = found["equivalent"][place][:, column] - found["network"][place][:, column]
-        return float(gap.mean() / (gap.std(ddof=1) / np.sqrt(len(gap))))
+        return float(Overlay.of(0.0, gap).t)
 
     sizes, resolved = len(preset["sizes"]), float(settings["resolved"])
     largest = split + sizes - 1
     small = abs(1 - found["network"][largest].mean() / found["equivalent"][largest].mean())
     below = floor - found["network"][-1][:, -1]
-    crossed = float(below.mean() / (below.std(ddof=1) / np.sqrt(len(below))))
+    crossed = float(Overlay.of(0.0, below).t)
     large, last = distance(split - 1, 0), distance(-1, -1)
     return (
         Check.at_most(f"relative gap after eta = 1 at d = {preset['sizes'][-1]}", small, preset["gap"]),

@@ -83,7 +83,6 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     names = ("relative_error", *QUANTITIES)
     measured = {name: np.array([r[name] for r in results]).reshape(len(d), count) for name in names}
     mean = {name: values.mean(axis=1) for name, values in measured.items()}
-    error = {name: values.std(axis=1, ddof=1) / np.sqrt(count) for name, values in measured.items()}
 
     limits = gradient.norms(
         base["activation"], base["teacher"], psi1=base["psi1"], psi2=base["psi2"], sigma_eps=base["sigma_eps"], d=d
@@ -127,7 +126,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
                 "dashed",
             ),
         ],
-        points=[Points(n.tolist(), ratio.tolist(), error["relative_error"].tolist(), f"n^{slope:.2f}", "second kind")],
+        points=[Points.measured(n.tolist(), measured["relative_error"], f"n^{slope:.2f}", "second kind")],
     )
     norms = Panel(
         "norms",
@@ -136,7 +135,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         "log",
         "log",
         lines=[Line(d.tolist(), getattr(limits, k).tolist(), v, REGIMES[k]) for k, v in QUANTITIES.items()],
-        points=[Points(d.tolist(), mean[k].tolist(), error[k].tolist(), v, REGIMES[k]) for k, v in QUANTITIES.items()],
+        points=[Points.measured(d.tolist(), measured[k], v, REGIMES[k]) for k, v in QUANTITIES.items()],
     )
     return Outcome((rate, norms, _steps(N, limits, mean)), tuple(comparisons), checks, notes=NOTES)
 

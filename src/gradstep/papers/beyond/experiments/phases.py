@@ -11,13 +11,13 @@ full_lead : relative lead of the winner over the next that gets the full colour.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.overlay import Overlay
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Outcome, compare
 from gradstep.papers.panels import Image, Panel, Points
@@ -127,7 +127,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
                 )
             )
         best = int(np.argmin(theory))
-        behind = max(_gain(measured[best], other) for k, other in enumerate(measured) if k != best)
+        behind = max(float(Overlay.of(0.0, measured[best] - other).t) for k, other in enumerate(measured) if k != best)
         label = f"{chart['title']}, {place}: {candidates[best]['label']} behind another, in standard errors"
         checks.append(Check.at_most(label, behind, _BEHIND))
         winner = candidates[int(np.argmin(measured.mean(axis=1)))]["regime"]
@@ -143,9 +143,3 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         panels.append(Panel(chart["title"], "samples n/d", "neurons N/d", "log", "log", points=own, image=image))
     notes = f"Theory and network at d = {d}; the candidates of a dot share their seeds."
     return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes)
-
-
-def _gain(reference: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Return by how many standard errors the paired mean of `other` is lower."""
-    difference = reference - other
-    return float(difference.mean() / (difference.std(ddof=1) / math.sqrt(len(difference))))

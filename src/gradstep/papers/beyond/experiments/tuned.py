@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.overlay import Overlay
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points
@@ -165,7 +166,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         shown = [_shown(name, centre + sign * where.standard_error) for sign in (-1, 0, 1)]
         optima[name].append((budget, shown[1], (shown[2] - shown[0]) / 2))
         gains = [errors[1] - errors[k] for k in (0, 2)]
-        better = max(float(g.mean() / (g.std(ddof=1) / math.sqrt(len(g)))) for g in gains)
+        better = max(float(Overlay.of(0.0, gain).t) for gain in gains)
         label = f"{name}, budget {budget:g} d: a neighbour's lead over the optimum, in standard errors"
         checks.append(Check.at_most(label, better, _BETTER))
     panels = [

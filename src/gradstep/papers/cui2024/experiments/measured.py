@@ -39,7 +39,7 @@ def table(header: Sequence[str], comparisons: Sequence[Comparison]) -> Table:
             c.quantity,
             f"{c.theory:.5f}",
             f"{c.mean:.5f} +- {c.standard_error:.5f}",
-            f"{c.z:+.1f}",
+            f"{c.excess_z:+.1f}",
         ]
         for c in comparisons
     ]

@@ -24,12 +24,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.overlay import Overlay
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
 from gradstep.papers.moniri2024.gains import Delta, Lambda
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
 from gradstep.papers.moniri2024.staircase import degree, windows
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare, judge
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Problem
 from gradstep.simulation import Network
@@ -112,7 +113,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             start_less_gain = (before - np.array(shown.mean)).tolist()
             points[error].append(Points(alphas, start_less_gain, shown.error, label, regime))
         published = (_limit(settings["base"], gain, int(l), **PUBLISHED) for l in degree(alphas))  # noqa: E741
-        rejected = max(rejected, *(abs(judge(g, v.tolist())[2]) for g, v in zip(published, gains[-1], strict=True)))
+        rejected = max(rejected, *(abs(Overlay.of(g, v).z) for g, v in zip(published, gains[-1], strict=True)))
     checks = []
     if "published_z" in preset:
         name = f"largest |z| of the published limit at n = {sizes[-1]:g}"

@@ -31,12 +31,13 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from gradstep.gaussian import hermite_coefficients
+from gradstep.overlay import Overlay, mean_and_error
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.features import smoothed_powers
 from gradstep.papers.moniri2024.gains import Delta, Delta_by_matrix, Lambda
 from gradstep.papers.moniri2024.published import published_Delta, published_Lambda_1, published_Lambda_2
 from gradstep.papers.moniri2024.staircase import windows
-from gradstep.papers.outcome import Check, Outcome, compare, judge, points_of
+from gradstep.papers.outcome import Check, Outcome, compare, points_of
 from gradstep.papers.panels import Line, Panel, Table
 from gradstep.problem import Problem
 from gradstep.simulation import Network
@@ -127,7 +128,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         )
         comparisons.append(comparison)
         if not math.isclose(theory, published):
-            rejected = max(rejected, abs(judge(float(published), values[:, l - 1].tolist())[2]))
+            rejected = max(rejected, abs(Overlay.of(published, values[:, l - 1]).z))
     polynomial = [_polynomial(settings, l) for l in degrees]  # noqa: E741
     checks = _equations(settings["accuracy"], polynomial)
     if "published_z" in preset:
@@ -142,7 +143,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         printed = [f"{float(f(sigma, sigma_star, **ratios)):.5g}" for f in (published_Lambda_1, published_Lambda_2)]
         printed += ["-"] * (top - 2)
     measured = np.cumsum(values, axis=1)
-    mean, error = measured.mean(axis=0), measured.std(axis=0, ddof=1) / math.sqrt(len(measured))
+    mean, error, _ = mean_and_error(measured)
     rows = [
         (
             str(l),

@@ -22,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import hermite_values, moments
+from gradstep.overlay import Overlay
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.finite import spike_coefficients
 from gradstep.papers.moniri2024.gains import Delta, direction
 from gradstep.papers.moniri2024.staircase import windows
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare, judge
+from gradstep.papers.outcome import Check, Comparison, Outcome, compare
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.problem import Problem
 from gradstep.simulation import Network
@@ -95,7 +96,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
             )
             if p == 0:
                 printed = _second(base, preset["n"], np.array([alpha]), p)[0]
-                rejected.append(abs(judge(float(printed[0]), values)[2]))
+                rejected.append(abs(Overlay.of(printed[0], values).z))
         comparisons += own
         resummed = [_resummed(base, preset["n"], float(a), p) for a in grid]
         published, corrected = _second(base, preset["n"], grid, p)

@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
+from gradstep.overlay import Overlay
 from gradstep.papers.figure import Figure, point_seeds
 from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, spike_sizes, spikes
-from gradstep.papers.outcome import Check, Outcome, compare, judge
+from gradstep.papers.outcome import Check, Outcome, compare
 from gradstep.papers.panels import Guide, Line, Panel, Points
 from gradstep.problem import Problem
 from gradstep.simulation import Network
@@ -228,7 +229,7 @@ def _universality(figure: Figure, preset: Mapping[str, Any], results: Sequence[R
     name = f"gap between the training errors of F_l and F at n = {sizes[-1]:g} over that at n = {sizes[0]:g}"
     checks = [Check.at_most(name, last / first, settings["falls"])]
     if "published_z" in preset:
-        z = abs(judge(0.0, testing["F_l"][-1].tolist())[2])
+        z = abs(Overlay.of(0.0, testing["F_l"][-1]).z)
         name = f"|z| of the published F_l in test error, α = {alphas[-1]:g}, n = {sizes[-1]:g}"
         checks.append(Check.at_least(name, z, preset["published_z"]))
     return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))

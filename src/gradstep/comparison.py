@@ -1,0 +1,274 @@
+"""Theory over simulation of the same problems: `compare`, the verb beside `predict` and `simulate`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from gradstep.errors import GradstepError, InvalidInput, missing_extra
+from gradstep.gaussian import ScalarFunction
+from gradstep.overlay import FAR, Overlay
+from gradstep.plain import plain
+from gradstep.problem import CONVENTION, Problem, Readout
+from gradstep.simulation import Measurement, simulate_many
+from gradstep.simulation.arguments import chosen_seeds, finite_sizes
+from gradstep.text_table import Table, number
+from gradstep.theory import QUANTITIES, Prediction, predict_each
+from gradstep.theory.caveats import caveat_lines
+
+__all__ = ["Comparison", "compare"]
+
+#: What is told of each quantity.
+_COLUMNS = ("theory", "mean", "standard_error", "relative_difference", "z")
+
+Places = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Predictions and measurements of the same problems.
+
+    ``comparison["test_error"]`` is the `gradstep.overlay.Overlay` of a quantity: arrays ``theory``, ``mean``,
+    ``standard_error``, ``difference`` and ``z``. They have the shape that was asked for: none for one problem, an axis
+    for a list of problems, and a last axis for a list of penalties. What is in a tuple here is in one row: all
+    penalties of the first problem, then those of the next.
+
+    Parameters
+    ----------
+    problems : tuple of Problem
+        Each with its penalty.
+    predictions : tuple of Prediction or GradstepError
+        Where theory has no prediction, the error that says why.
+    measurements : tuple of Measurement
+        Of networks with the same seeds for all problems.
+    shape : tuple of int
+        Of the arrays.
+    """
+
+    problems: tuple[Problem, ...]
+    predictions: tuple[Prediction | GradstepError, ...]
+    measurements: tuple[Measurement, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the networks."""
+        return self.measurements[0].seeds
+
+    @property
+    def failures(self) -> list[GradstepError]:
+        """Why there are problems without a prediction."""
+        return [each for each in self.predictions if isinstance(each, GradstepError)]
+
+    @cached_property
+    def overlays(self) -> Mapping[str, Overlay]:
+        """The overlay of every quantity that theory predicts."""
+        return {name: self._overlay(name) for name in QUANTITIES}
+
+    def _overlay(self, quantity: str) -> Overlay:
+        theory = [getattr(each, quantity) if isinstance(each, Prediction) else math.nan for each in self.predictions]
+        values = np.array([measurement[quantity] for measurement in self.measurements])
+        return Overlay.of(np.reshape(theory, self.shape), values.reshape(*self.shape, len(self.seeds)), axis=-1)
+
+    def __getitem__(self, quantity: str) -> Overlay:
+        """Return the overlay of a quantity."""
+        if quantity not in self.overlays:
+            raise InvalidInput("quantity", quantity, f"one of {', '.join(self.overlays)}")
+        return self.overlays[quantity]
+
+    @cached_property
+    def cells(self) -> tuple[Mapping[str, Mapping[str, float]], ...]:
+        """Of each problem every quantity's theory, mean, standard error, relative difference and z, as numbers."""
+        columns = [[np.ravel(getattr(overlay, key)).tolist() for key in _COLUMNS] for overlay in self.overlays.values()]
+        rows = (zip(*own, strict=True) for own in columns)
+        return tuple(
+            {name: dict(zip(_COLUMNS, cell, strict=True)) for name, cell in zip(QUANTITIES, row, strict=True)}
+            for row in zip(*rows, strict=True)
+        )
+
+    @cached_property
+    def verdict(self) -> Mapping[str, Any]:
+        """The ``worst`` z with its place, how many are ``beyond_three`` (0.3 % of right ones), how many are ``judged``.
+
+        The place is the number of the problem, ``index``, and the name of the ``quantity``; where there is no z it is
+        None.
+        """
+        z = {(index, name): cell["z"] for index, row in enumerate(self.cells) for name, cell in row.items()}
+        z = {place: value for place, value in z.items() if not math.isnan(value)}
+        index, name = max(z, key=lambda place: abs(z[place]), default=(0, ""))
+        return {
+            "worst": {"index": index, "quantity": name, "z": z[index, name]} if z else None,
+            "beyond_three": sum(abs(value) > FAR for value in z.values()),
+            "judged": len(z),
+        }
+
+    @cached_property
+    def varied(self) -> tuple[Mapping[str, Any], ...]:
+        """What the problems differ in: for each one its values of those fields, as numbers or text."""
+        names = [f.name for f in fields(Problem) if f.compare]
+        names = [name for name in names if len({getattr(problem, name) for problem in self.problems}) > 1]
+        return tuple({name: _value(problem, name) for name in names} for problem in self.problems)
+
+    def notes(self, places: Places | None = None) -> list[str]:
+        """Return lines that say what z is worst, what is without a prediction, and what theory leaves out.
+
+        Parameters
+        ----------
+        places
+            As in `table`.
+        """
+        lines, worst, failures = [], self.verdict["worst"], self.failures
+        if worst is not None:
+            place = (self.varied if places is None else places)[worst["index"]]
+            where = [worst["quantity"], *(f"{name} = {_text(value)}" for name, value in place.items())]
+            beyond = f"{self.verdict['beyond_three']} of {self.verdict['judged']} beyond {FAR:g}"
+            lines.append(f"worst z: {worst['z']:+.2f} ({', '.join(where)}); {beyond}")
+        if failures:
+            first = f"{type(failures[0]).__name__}: {failures[0]}"
+            lines.append(f"no prediction at {len(failures)} of {len(self.predictions)}, the first: {first}")
+        return lines + caveat_lines([each for each in self.predictions if isinstance(each, Prediction)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain lists, numbers and strings, fit for JSON (a value that is not a number becomes None)."""
+        cases = []
+        for prediction, measurement, row in zip(self.predictions, self.measurements, self.cells, strict=True):
+            case: dict[str, Any] = {"prediction": None, "measurement": measurement.to_dict(), "comparison": row}
+            if isinstance(prediction, Prediction):
+                case["prediction"] = prediction.to_dict()
+            else:
+                case["failure"] = f"{type(prediction).__name__}: {prediction}"
+            cases.append(case)
+        shared = {"convention": CONVENTION, "versions": self.measurements[0].versions, "seeds": self.seeds}
+        found: dict[str, Any] = plain({**shared, **self.verdict, "comparisons": cases})
+        return found
+
+    def to_frame(self) -> Any:
+        """Return a pandas table with a row for each problem and quantity: what the problems differ in, and the overlay.
+
+        Raises
+        ------
+        InvalidInput
+            If pandas is not installed.
+        """
+        if find_spec("pandas") is None:
+            raise missing_extra("to_frame", "sweeps")
+        from pandas import DataFrame  # type: ignore[import-untyped]
+
+        return DataFrame(
+            {**where, "quantity": name, **cell, "seeds": len(self.seeds)}
+            for where, row in zip(self.varied, self.cells, strict=True)
+            for name, cell in row.items()
+        )
+
+    def table(self, places: Places | None = None) -> Table:
+        """Return a row of text for each problem and quantity; the worst z is emphasised.
+
+        Parameters
+        ----------
+        places : sequence of mapping, optional
+            What each problem is known by, all with the same names; `varied` if not given.
+        """
+        known = self.varied if places is None else places
+        header = [*known[0], "quantity", "theory", "network", "standard error", "difference", "z"]
+        rows = [
+            [*map(_text, where.values()), name, *_cell_texts(cell)]
+            for where, row in zip(known, self.cells, strict=True)
+            for name, cell in row.items()
+        ]
+        worst = self.verdict["worst"]
+        marked = {worst["index"] * len(QUANTITIES) + QUANTITIES.index(worst["quantity"])} if worst else ()
+        return Table(header, rows, frozenset(marked))
+
+    def __str__(self) -> str:
+        which = "" if len(self.problems) == 1 else f"first of {len(self.problems)} problems: "
+        lines = [f"Theory over {len(self.seeds)} networks", f"{which}{self.problems[0]}", f"convention  {CONVENTION}"]
+        return "\n".join([*lines, "", *self.table().lines(), "", *self.notes()])
+
+
+def _value(problem: Problem, name: str) -> float | str:
+    value = problem.step_size if name == "eta" else getattr(problem, name)
+    if isinstance(value, ScalarFunction | Readout):
+        value = value.name if isinstance(value, ScalarFunction) else value.to_plain()
+    return value if isinstance(value, int | float) else str(value)
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else number(value)
+
+
+def _cell_texts(cell: Mapping[str, float]) -> list[str]:
+    percent, z = f"{100 * cell['relative_difference']:+.1f} %", f"{cell['z']:+.2f}"
+    numbers = [number(cell["theory"]), number(cell["mean"]), number(cell["standard_error"], 2)]
+    return [*numbers, *("-" if "nan" in text else text for text in (percent, z))]
+
+
+def compare(
+    problems: Problem | Iterable[Problem],
+    seeds: int | Sequence[int] = 16,
+    *,
+    ridge: float | Sequence[float] | None = None,
+    device: str | None = None,
+    dtype: str = "float64",
+    kernel_tolerance: float = 1e-9,
+    progress: Callable[[float, int], None] | None = None,
+) -> Comparison:
+    """Predict problems, measure the network itself, and lay one over the other.
+
+    Parameters
+    ----------
+    problems : Problem or iterable of Problem
+        All sizes finite. Problems that differ in the penalty alone share their networks and cost one simulation.
+    seeds : int or sequence of int
+        How many networks (at least 2), or their seeds; the same for all problems, whose measurements are paired.
+    ridge : float or sequence of float, optional
+        Penalties to use instead of each problem's own; a whole sequence costs one factorisation.
+    device, dtype, kernel_tolerance
+        As in `gradstep.simulate`.
+    progress : callable, optional
+        Called as ``progress(done, total)`` with numbers of problems measured; of one at work its share counts.
+
+    Returns
+    -------
+    Comparison
+        To print, to index by quantity, or to turn into a table.
+
+    Raises
+    ------
+    InvalidInput
+        On fewer than two seeds, infinite sizes and options out of range, before any work.
+    InvalidInput, NotConverged
+        Where nothing has a prediction, before anything is simulated. Where only some have none, the others are compared
+        and an error stands in place of a prediction.
+    """
+    listed, shape = _cases(problems, ridge)
+    chosen = chosen_seeds(seeds)
+    if len(chosen) < 2:
+        raise InvalidInput("seeds", seeds, "at least 2: one seed has no standard error")
+    found = predict_each(listed, some=True)
+    options = {"device": device, "dtype": dtype, "kernel_tolerance": kernel_tolerance}
+    measured = simulate_many(listed, chosen, progress=progress, **options)
+    return Comparison(tuple(listed), tuple(found), tuple(measured), shape)
+
+
+def _cases(
+    problems: Problem | Iterable[Problem], ridge: float | Sequence[float] | None
+) -> tuple[list[Problem], tuple[int, ...]]:
+    """Return every problem with every penalty, and the shape of these."""
+    listed = list(problems) if isinstance(problems, Iterable) else [problems]
+    shape: tuple[int, ...] = (len(listed),) if isinstance(problems, Iterable) else ()
+    for problem in listed:
+        finite_sizes(problem)
+    penalties = np.asarray(math.nan if ridge is None else ridge)
+    if not listed:
+        raise InvalidInput("problems", listed, "at least one gradstep.Problem")
+    if penalties.ndim > 1 or not penalties.size:
+        raise InvalidInput("ridge", ridge, "a finite number > 0, or a non-empty sequence of them")
+    if ridge is not None:
+        listed = [problem.replace(ridge=penalty) for problem in listed for penalty in np.ravel(penalties).tolist()]
+    return listed, shape + penalties.shape

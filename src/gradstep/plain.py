@@ -1,0 +1,20 @@
+"""Values for strict JSON, which has no word for nan and infinities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["plain"]
+
+
+def plain(value: Any) -> Any:
+    """Return a value with null for nan and infinities, and lists for tuples, whatever it is nested in."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float):  # NumPy's double is one too
+        return float(value) if math.isfinite(value) else None
+    return value

@@ -452,7 +452,9 @@ def test_a_large_residual_makes_an_outlier_of_its_own_in_the_real_network() -> N
     spectrum = feature_spectrum(UNBOUNDED)
     assert len(spectrum.outliers) == 2
     assert spectrum.sample_outlier is not None
-    third = np.array([Network(UNBOUNDED, seed).feature_spectrum(leading=3).leading[2].eigenvalue for seed in range(40)])
+    third = np.array(
+        [gs.Network(UNBOUNDED, seed).feature_spectrum(leading=3).leading[2].eigenvalue for seed in range(40)]
+    )
     assert abs(np.sum(third > spectrum.sample_outlier) - 20) < 3.5 * math.sqrt(40) / 2
     assert np.mean(third > 1.05 * spectrum.bulk.edge) > 0.8
 

@@ -260,7 +260,7 @@ def _model(
     odd = problem.activation.parity == "odd" and not finer
     groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)
     groups = _finer(groups) if finer else groups
-    kappa, weight = kappa_rule(problem.activation, problem.teacher, groups, step.alignment, refine)
+    kappa, weight = kappa_rule(problem.activation, problem.teacher, groups, step.resolved_alignment, refine)
     row = row_features(problem.activation, groups, kappa)
     felt = length_dimension(problem.activation, rows, sized)
     return _Model(
@@ -277,7 +277,7 @@ def _model(
         slope=row.slope,
         variance=row.residual_variance,
         length_slope=length_response(problem.activation, groups, kappa, row.mean, felt),
-        alignment=step.alignment,
+        alignment=step.resolved_alignment,
     )
 
 

@@ -71,9 +71,9 @@ class ConditionalFeatures:
 
 #: Relative change of the variance in the difference that stands for a derivative.
 _CHANGE = 1e-4
-#: Standard deviations that are covered; what is beyond changes errors by less than 1e-9 as a rule, and more only where
-#: a few inputs hide all others, which is refused later.
-_RANGE = 7.6
+#: Standard deviations that are covered; what is beyond changes errors by less than 1e-9 as a rule (a cubic teacher seen
+#: from its own direction included), and more only where a few inputs hide all others, which is refused later.
+_RANGE = 8.0
 #: Step of the trapezoidal rule for integrands as smooth as the Gaussian weight itself, with neurons of all slopes and
 #: with neurons that are nearly alike: these may all saturate together, so that what is left to a fit turns sharply.
 _MIXED_STEP, _ALIKE_STEP = 0.6, 0.5

@@ -334,7 +334,8 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     groups = neuron_groups(step, problem.readout, d, odd=odd, rows=rows, refine=refine)
     felt = length_dimension(problem.activation, rows, d)
-    tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, felt)
+    alignment = step.resolved_alignment
+    tables = conditional_features(problem.activation, problem.teacher, groups, alignment, refine, felt)
     told, direction = groups.readout_direction
     equations = FeatureEquations(
         tables.kappa,
@@ -351,7 +352,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     )
     equations, bulk = _law(equations, groups.weight)
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
-    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not groups.resolved)
+    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=alignment, gaussian=not groups.resolved)
     return Spectrum(bulk, outliers, step.alignment)
 
 

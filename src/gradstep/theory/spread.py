@@ -144,7 +144,7 @@ def _given_constant(problem: Problem, constant: float | None) -> tuple[Array, Ar
     fits = _solve(problem, step, tables, ridge * np.array([1, 1, 1 + _RIDGE_CHANGE]), np.array([0, change, 0]))
     _check_derivatives(problem, tables.features, fits, change)
 
-    draw = SharedDraw(tables, problem.teacher, step.alignment, problem.noise, d - 1, width, samples)
+    draw = SharedDraw(tables, problem.teacher, step.resolved_alignment, problem.noise, d - 1, width, samples)
     covariance, error = loss_covariance(draw, fits)
     derivatives = np.array([[-1 / change, 1 / change, 0], [1 + 1 / _RIDGE_CHANGE, 0, -1 / _RIDGE_CHANGE]]) / samples
     variance = np.diagonal(derivatives @ covariance @ derivatives.T) + _step_variance(problem, literal, here)

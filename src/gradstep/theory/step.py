@@ -30,12 +30,13 @@ from gradstep.theory.row_fluctuations import (
     rows_without_a_step,
 )
 from gradstep.theory.step_samples import StepSamples
+from gradstep.theory.transitions import smooth_rise
 
 __all__ = ["StepStatistics", "step_statistics"]
 
-#: Mean square of what a step adds to a row, times N, from which the direction of the spike follows the noise of the
-#: network's own output.
-_UNHEARD = 1e-6
+#: Mean square of what a step adds to a row, times N: below the first value features are resolved along the teacher,
+#: above the second along the gradient. An error of this relative size is all that a spike so faint may make.
+_HEARD = (1e-7, 1e-5)
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,7 @@ class StepStatistics:
         ``|g|``.
     own_gradient : float
         Length of the gradient's part along ``W0^T a``, in output scale ``"1/N"``, of order ``N**-1/2``. It is no part
-        of ``g`` here, as all that it does is the `readout_shrinkage`; `whole_gradient` has it. Without a step: of all
-        that the output adds to the gradient.
+        of ``g`` here, as all that it does is the `readout_shrinkage`; `whole_gradient` has it.
     spike : float
         Shift of a neuron with readout weight one along ``v``.
     bulk : float
@@ -72,6 +72,8 @@ class StepStatistics:
         (``1 - (eta / sqrt N) E[sigma'] E[z sigma] E[a^2]`` in output scale "1/N").
     fluctuations : RowFluctuations
         Law of a row's projection on ``v`` and of its squared norm around these limits.
+    heard : float
+        Zero without a step, one with any step that is felt, see `resolved_alignment`.
     """
 
     alignment: float
@@ -86,6 +88,30 @@ class StepStatistics:
     initial_overlap: float
     readout_shrinkage: float
     fluctuations: RowFluctuations
+    heard: float
+
+    @property
+    def resolved_alignment(self) -> float:
+        """Overlap with the teacher of the direction along which features are resolved.
+
+        This is the spike's. But rows without a step know nothing of the gradient, and neither do errors: to leading
+        order any direction will do. Terms of order ``1/d`` are all there along the teacher only, whose direction is
+        taken as the step goes to zero: the angle between the two falls to nothing. This project.
+        """
+        if self.heard == 1:
+            return self.alignment
+        return math.copysign(math.cos(self.heard * self._angle), self.alignment)
+
+    @property
+    def turn(self) -> tuple[float, float]:
+        """Overlaps of the spike's direction with that one, and with what of the teacher's is orthogonal to that one."""
+        unheard = (1 - self.heard) * self._angle
+        return math.cos(unheard), -math.copysign(math.sin(unheard), self.alignment)
+
+    @property
+    def _angle(self) -> float:
+        """Between the spike and the teacher, or its opposite."""
+        return math.acos(min(abs(self.alignment), 1.0))
 
     @property
     def whole_gradient(self) -> float:
@@ -179,12 +205,7 @@ def step_statistics(
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)
     tau = e**2 * phi0 * residual_square * activation.derivative_variance
-    if small:
-        # Rows without a step do not know their readout, and need not hear of it; with a step they do, without a jump.
-        strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
-        unheard = phi0 * output_variance * _UNHEARD / (_UNHEARD + strength)
-        gradient_norm = math.sqrt(max(gradient_norm**2 - unheard, 0.0))
-        own_gradient = math.sqrt(own_square + unheard)
+    strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
     alignment = linear / gradient_norm if gradient_norm > 0 else 1.0
 
     linear_gain = activation.linear * readout.second_moment
@@ -203,6 +224,7 @@ def step_statistics(
             initial_overlap=0.0,
             readout_shrinkage=1.0,
             fluctuations=rows_without_a_step(problem.initial_weights),
+            heard=0.0,
         )
     law = residual_law(problem.teacher, output_mean, noise_variance)
     from_noise = law.residual - (np.asarray(problem.teacher(law.projection)) - output_mean)
@@ -222,4 +244,5 @@ def step_statistics(
         # With an own output of order one the rows are taken given it (`gradstep.theory.own_output`).
         readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,
         fluctuations=row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere"),
+        heard=smooth_rise(strength, *_HEARD),
     )

@@ -256,11 +256,12 @@ def _model(
     """Return the model of a problem whose teacher and noise are the labels' mean and noise."""
     sized, width, n_step, n, ridge = sizes_of(problem)
     literal = step_statistics(problem, sized, width, n_step, constant, own_output=rows == "network")
-    step, shrinkage = independent_rows(problem, literal, width, rows)
+    own, shrinkage = independent_rows(problem, literal, width, rows)
+    step = own.resolved
     odd = problem.activation.parity == "odd" and not finer
     groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)
     groups = _finer(groups) if finer else groups
-    kappa, weight = kappa_rule(problem.activation, problem.teacher, groups, step.resolved_alignment, refine)
+    kappa, weight = kappa_rule(problem.activation, problem.teacher, groups, step.alignment, refine)
     row = row_features(problem.activation, groups, kappa)
     felt = length_dimension(problem.activation, rows, sized)
     return _Model(
@@ -277,7 +278,7 @@ def _model(
         slope=row.slope,
         variance=row.residual_variance,
         length_slope=length_response(problem.activation, groups, kappa, row.mean, felt),
-        alignment=step.resolved_alignment,
+        alignment=step.alignment,
     )
 
 

@@ -189,6 +189,7 @@ class MeanRow:
             spike=total - overlap,
             initial_overlap=overlap,
             readout_shrinkage=rest,
+            heard=step.heard if self.independent else 1.0,
             fluctuations=step.fluctuations.turned(turn),
         )
 

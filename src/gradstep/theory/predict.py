@@ -234,9 +234,10 @@ def _prepared(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: int, constant: float | None = None
 ) -> _Prepared:
     sizes = sizes_of(problem)
-    own = rows == "network"
-    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=own)
-    step, shrinkage = independent_rows(problem, literal, sizes.width, rows)
+    network = rows == "network"
+    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=network)
+    own, shrinkage = independent_rows(problem, literal, sizes.width, rows)
+    step = own.resolved
     tables = tables_of(problem, step, sizes, rows, model, refine)
     features, bulk = tables.features, tables.bulk
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint), features.length_slope.size)
@@ -246,8 +247,8 @@ def _prepared(
     added = (literal.drift**2 + literal.bulk) * problem.readout.second_moment
     bulk_variance = 1 + 2 * literal.drift * problem.readout.mean + added
     kappa, target = features.kappa, features.teacher_mean
-    if step.heard < 1:
-        target = _seen(problem.teacher, step.alignment, kappa, odd=kappa[0] > 0)
+    if own.heard < 1:
+        target = _seen(problem.teacher, own.alignment, kappa, odd=kappa[0] > 0)
     if kappa[0] > 0:
         # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
         kappa, target = _mirrored(kappa), _mirrored(target)
@@ -264,8 +265,8 @@ def _prepared(
         bulk_variance,
         kappa,
         target,
-        step.turn,
-        step_indicators(problem, literal) if own else {},
+        own.turn,
+        step_indicators(problem, literal) if network else {},
     )
 
 

@@ -329,13 +329,13 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     """
     check_refine(refine)
     literal, d, width = finite_step(problem, rows)
-    step, shrinkage = independent_rows(problem, literal, width, rows)
+    own, shrinkage = independent_rows(problem, literal, width, rows)
+    step = own.resolved
     # Folding would lose which letter of a vocabulary a group has.
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     groups = neuron_groups(step, problem.readout, d, odd=odd, rows=rows, refine=refine)
     felt = length_dimension(problem.activation, rows, d)
-    alignment = step.resolved_alignment
-    tables = conditional_features(problem.activation, problem.teacher, groups, alignment, refine, felt)
+    tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, felt)
     told, direction = groups.readout_direction
     equations = FeatureEquations(
         tables.kappa,
@@ -352,8 +352,8 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     )
     equations, bulk = _law(equations, groups.weight)
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
-    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=alignment, gaussian=not groups.resolved)
-    return Spectrum(bulk, outliers, step.alignment)
+    outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not groups.resolved)
+    return Spectrum(bulk, outliers, own.alignment)
 
 
 def finite_step(problem: Problem, rows: RowLaw) -> tuple[StepStatistics, float, float]:

@@ -15,7 +15,7 @@ How single rows fluctuate around these limits is `gradstep.theory.row_fluctuatio
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,9 +34,9 @@ from gradstep.theory.transitions import smooth_rise
 
 __all__ = ["StepStatistics", "step_statistics"]
 
-#: Mean square of what a step adds to a row, times N: below the first value features are resolved along the teacher,
-#: above the second along the gradient. An error of this relative size is all that a spike so faint may make.
-_HEARD = (1e-7, 1e-5)
+#: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
+#: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
+_HEARD = (0.02, 2.0)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class StepStatistics:
     fluctuations : RowFluctuations
         Law of a row's projection on ``v`` and of its squared norm around these limits.
     heard : float
-        Zero without a step, one with any step that is felt, see `resolved_alignment`.
+        Zero without a step, one with a step that changes more than terms of order ``1/d``, see `resolved`.
     """
 
     alignment: float
@@ -91,20 +91,29 @@ class StepStatistics:
     heard: float
 
     @property
-    def resolved_alignment(self) -> float:
-        """Overlap with the teacher of the direction along which features are resolved.
+    def resolved(self) -> StepStatistics:
+        """The step with its spike along the direction that features are resolved along.
 
-        This is the spike's. But rows without a step know nothing of the gradient, and neither do errors: to leading
-        order any direction will do. Terms of order ``1/d`` are all there along the teacher only, whose direction is
-        taken as the step goes to zero: the angle between the two falls to nothing. This project.
+        This is the spike's own. But rows without a step know nothing of the gradient, and neither do errors: to leading
+        order any direction will do. Terms of order ``1/d`` are all there along the teacher only. So a step too weak to
+        change more than these is taken for the part of its spike that is along a direction between the two, and their
+        angle falls to nothing with the step. This project.
         """
         if self.heard == 1:
-            return self.alignment
-        return math.copysign(math.cos(self.heard * self._angle), self.alignment)
+            return self
+        alignment, (cosine, _) = math.cos(self.heard * self._angle), self.turn
+        return replace(
+            self,
+            alignment=math.copysign(alignment, self.alignment),
+            spike=cosine * self.spike,
+            initial_overlap=cosine * self.initial_overlap,
+            fluctuations=self.fluctuations.turned(cosine),
+            heard=1.0,
+        )
 
     @property
     def turn(self) -> tuple[float, float]:
-        """Overlaps of the spike's direction with that one, and with what of the teacher's is orthogonal to that one."""
+        """Overlaps of the spike with the direction of `resolved`, and with the teacher's part orthogonal to it."""
         unheard = (1 - self.heard) * self._angle
         return math.cos(unheard), -math.copysign(math.sin(unheard), self.alignment)
 
@@ -244,5 +253,5 @@ def step_statistics(
         # With an own output of order one the rows are taken given it (`gradstep.theory.own_output`).
         readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,
         fluctuations=row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere"),
-        heard=smooth_rise(strength, *_HEARD),
+        heard=smooth_rise(strength * d, *_HEARD),
     )

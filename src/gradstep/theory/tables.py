@@ -124,7 +124,7 @@ def tables_of(
     odd = problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
     felt = length_dimension(problem.activation, rows, sizes.d)
-    features = conditional_features(problem.activation, problem.teacher, groups, step.resolved_alignment, refine, felt)
+    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, felt)
     return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine))
 
 

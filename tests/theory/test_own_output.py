@@ -121,6 +121,35 @@ def test_an_output_that_diverges_is_refused():
         gs.predict(BASE.replace(activation="relu", readout="constant"))
 
 
+@pytest.mark.parametrize(
+    ("activation", "readout", "exact"),
+    [
+        ("relu", {-1.0: 0.5, 1.0: 0.5 + 1e-9}, {"readout": {-1.0: 0.5, 1.0: 0.5}}),
+        ("relu", {-1.0: 0.66666667, 2.0: 0.33333333}, {"readout": {-1.0: 2.0, 2.0: 1.0}}),
+        ("cos(x) - 0.6065306597", "constant", {"activation": "cos(x) - exp(-0.5)"}),
+    ],
+)
+def test_a_mean_that_is_rounding_of_typed_numbers_is_part_of_the_output(activation, readout, exact):
+    # At 450 neurons it is a shift of the labels of 1e-8. In the limit the problem is that of no mean.
+    typed = BASE.replace(activation=activation, readout=readout, teacher="relu")
+    assert errors_of(typed) == pytest.approx(errors_of(typed.replace(**exact)), rel=1e-6)
+    limit = typed.replace(d=math.inf, **{name: gs.Proportional(2.0) for name in ("width", "n_step", "n", "ridge")})
+    assert errors_of(limit) == pytest.approx(errors_of(limit.replace(**exact)), rel=1e-6)
+
+
+def test_a_small_mean_is_a_shift_of_the_labels():
+    # Letters in exact proportions: 450 neurons whose output has the mean m sum to sqrt(450) m, in every draw.
+    shift = 5e-7
+    problem = BASE.replace(activation="tanh(x) + 1", readout={-1.0: 0.5 + shift / 2, 1.0: 0.5 - shift / 2}, n=200)
+    found = step_statistics(problem, 300, 450, 600).residual_offset
+    assert found == pytest.approx(-math.sqrt(450) * shift, rel=1e-6)
+
+
+def errors_of(problem):
+    found = gs.predict(problem)
+    return [found.test_error, found.train_error, found.train_loss]
+
+
 CONSTANT = BASE.replace(activation="softplus(x) + 1", teacher="sin(x) + 1")
 
 

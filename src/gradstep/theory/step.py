@@ -37,6 +37,8 @@ __all__ = ["StepStatistics", "step_statistics"]
 #: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
 #: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
 _HEARD = (0.02, 2.0)
+#: Mean of a neuron's output, over its root mean square, that is rounding of the numbers that it was typed with.
+_TYPED = 1e-6
 
 
 @dataclass(frozen=True)
@@ -190,14 +192,15 @@ def step_statistics(
         if readout.kind == "vocabulary":
             output_variance -= constant_variance  # letters in exact proportions: a mean that does not vary
     else:
-        if abs(output_mean) > 1e-12:
+        if abs(output_mean) > _TYPED * math.sqrt(readout.second_moment * activation.second_moment):
             raise InvalidInput(
                 "output_scale",
                 problem.output_scale,
                 "'1/N' when both the activation and the readout have a non-zero mean",
             )
         if readout.kind == "vocabulary":
-            constant = 0.0  # letters in exact proportions sum to nothing
+            # Letters in exact proportions sum to nothing, or to what is left of numbers that were typed.
+            constant = 0.0 if problem.is_limit else math.sqrt(width) * output_mean
         if constant is not None:
             output_mean = constant
             output_variance -= constant_variance

@@ -43,8 +43,7 @@ __all__ = ["Bulk", "BulkModel", "bulk_law", "isotropic"]
 BulkModel = Literal["structured", "isotropic"]
 
 #: Shares of the bulk that its linear part has, below which all directions have the eigenvectors of ``S`` and above
-#: which all have those of ``B``. Between them a growing share of the directions has: networks do not jump. Measured ones
-#: are within a per cent of what follows.
+#: which all have those of ``B``. Between them a growing share of the directions has: networks do not jump.
 _LINEAR = (0.01, 0.3)
 #: Dimensions for each sample of the step below which its law is a point, to rounding.
 _POINT = 1e-12

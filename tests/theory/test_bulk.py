@@ -9,6 +9,7 @@ from numpy.polynomial.polynomial import polyval
 import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import scalar_function
+from gradstep.theory import bulk as bulk_module
 from gradstep.theory.bulk import bulk_law
 from gradstep.theory.groups import neuron_groups
 from gradstep.theory.residual import residual_law
@@ -229,6 +230,23 @@ def test_the_two_bases_give_way_to_each_other_without_a_jump(readout):
         else:
             low, low_errors = middle, middle_errors
     np.testing.assert_allclose(high_errors, low_errors, rtol=1e-6, err_msg=f"at {low}")
+
+
+@pytest.mark.parametrize("teacher", ["sin", "relu(x) + 0.3*x"])
+@pytest.mark.parametrize("readout", ["constant", {-1.0: 0.5, 1.0: 0.5}])
+def test_a_pole_more_or_less_changes_no_prediction(readout, teacher, monkeypatch):
+    # Which poles there are is a whole number: it must not be felt where a step passes by.
+    problem = gs.Problem(
+        activation="softplus", teacher=teacher, d=200, width=300, n_step=250, n=400, eta=gs.Step(3.0, 0.5), ridge=10.0,
+        noise=0.2, readout=readout,
+    )  # fmt: skip
+    expected = gs.predict(problem)
+    for factor in (0.9, 0.8, 0.7):
+        with monkeypatch.context() as patched:
+            patched.setattr(bulk_module, "_CELL", factor * bulk_module._CELL)
+            found = gs.predict(problem.replace(eta=gs.Step(3.0 * (1 + 1e-14 / factor), 0.5)))
+        assert found.test_error == pytest.approx(expected.test_error, rel=1e-7)
+        assert found.train_error == pytest.approx(expected.train_error, rel=1e-7)
 
 
 @pytest.mark.parametrize("readout", ["gaussian", "constant"])

@@ -404,3 +404,16 @@ def test_errors_are_continuous_where_the_spike_vanishes(activation, readout):
     problem = BASE.replace(teacher="x - 1", d=300, width=300, n_step=900, ridge=20.0, readout=readout, noise=0.1)
     at = [gs.predict(problem.replace(activation=f"{activation} + ({t})*x")).test_error for t in (-1e-9, 0, 1e-9)]
     assert at == pytest.approx([at[1]] * 3, rel=1e-6)
+
+
+@pytest.mark.parametrize("ratio", [0.8, 1.0, 1.25])
+def test_more_nodes_for_a_larger_constant_come_without_a_jump(ratio):
+    # The number of nodes of the average over the constant is a whole number: activations on both sides of a change.
+    problem = BASE.replace(activation="softplus", eta=gs.Step(1.0, 0.5))
+    known, labels = moments(problem.activation), moments(problem.teacher)
+    rest = labels.second_moment - labels.mean**2 + 0.04 + known.second_moment - known.mean**2
+    shift = math.sqrt(ratio * rest) - known.mean
+    here, beside = (
+        errors_of(problem.replace(activation=f"softplus(x) + {float(shift * (1 + hair))!r}")) for hair in (-1e-9, 1e-9)
+    )
+    assert here == pytest.approx(beside, rel=1e-6)

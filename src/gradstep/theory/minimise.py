@@ -8,6 +8,7 @@ around the result: both neighbours in every coordinate, the gradient, the curvat
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -242,10 +243,12 @@ def _derivatives(counted: _Counted, axes: Sequence[Axis], point: Array, free: Se
         counted(np.concatenate(points), everywhere=True), np.cumsum([len(p) for p in points])[:-1]
     )
     along, across = parts[: len(free)], parts[len(free) :]
-    gradient = np.array([_FIRST @ values for values in along]) / h
-    hessian = np.diag([_SECOND @ values - 2.5 * centre[0] for values in along] / h**2)
-    for (a, b), values in zip(pairs, across, strict=True):
-        hessian[a, b] = hessian[b, a] = _FIRST @ values.reshape(4, 4) @ _FIRST / (h[a] * h[b])
+    # Not a number where a point has no value.
+    with np.errstate(invalid="ignore"):
+        gradient = np.array([_FIRST @ values for values in along]) / h
+        hessian = np.diag([_SECOND @ values - 2.5 * centre[0] for values in along] / h**2)
+        for (a, b), values in zip(pairs, across, strict=True):
+            hessian[a, b] = hessian[b, a] = _FIRST @ values.reshape(4, 4) @ _FIRST / (h[a] * h[b])
     return gradient, hessian
 
 
@@ -319,6 +322,9 @@ def _certify(
     displacement = np.full(len(axes), np.nan)
     if free:
         slope, hessian = _derivatives(counted, axes, point, free)
+        if not np.isfinite(hessian).all():
+            reason = f"lies within {_OFFSETS[-1]:g} spacings of points that have no value, and may lie beyond them"
+            raise NotConverged("the minimum", math.inf, tolerance, "Narrow the bounds to where all have one.", reason)
         gradient[free], curvature[free] = slope, np.diag(hessian)
         displacement[free] = _left(slope, hessian, [axes[k].whole for k in free])
         allowed = np.array([1.0 if axes[k].whole else tolerance * axes[k].spacing for k in free])

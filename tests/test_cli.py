@@ -888,3 +888,34 @@ def test_what_is_too_much_is_named() -> None:
     assert result.exit_code == 2
     assert result.stderr.startswith("error: n_step: got 1000000000000")
     assert run("tune", "--bounds", "ridge").stderr.startswith("error: bounds: got 'ridge'")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("command", ["predict", "sweep"])
+def test_settings_that_nobody_writes_are_not_waited_for(command: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    where = [str(pipe), "--out", str(tmp_path / "out")] if command == "sweep" else ["--settings", str(pipe)]
+    program = [sys.executable, "-m", "gradstep", command, *where]
+    found = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 2
+    assert "no plain file" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="needs names of descriptors")
+@pytest.mark.parametrize("way", ["/dev/stdin", "/dev/fd/{}"])
+def test_settings_come_through_an_open_pipe(way: str) -> None:
+    settings = (
+        b'activation = "tanh"\nteacher = "sin"\nd = 50\nwidth = 60\nn_step = 70\nn = 80\neta = 1.0\nridge = 1.0\n'
+    )
+    reader, writer = os.pipe()
+    os.write(writer, settings)
+    os.close(writer)
+    program = [sys.executable, "-m", "gradstep", "predict", "--json", "--settings", way.format(reader)]
+    found = subprocess.run(
+        program, stdin=reader, pass_fds=[reader], capture_output=True, text=True, timeout=60, check=False
+    )
+    os.close(reader)
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["predictions"][0]["problem"]["width"] == 60

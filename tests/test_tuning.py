@@ -141,6 +141,20 @@ def test_best_step_expresses_the_teacher_exactly(frequency):
     assert best.prediction.test_error < 1e-9
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("wall", [1.03, 1.33, 1.5])
+@pytest.mark.parametrize("coordinates", [1, 2])
+def test_a_minimum_beside_points_without_a_value_is_told(coordinates, wall):
+    # As where a step makes the features so steep that they are refused, and the error falls until there.
+    def falling(points):
+        away = (points[:, -1] - 0.3 * points[:, 0]) ** 2 if coordinates == 2 else 0.0
+        return np.where(points[:, 0] < wall, (2 - points[:, 0]) ** 2 + 1 + away, np.inf)
+
+    with pytest.raises(NotConverged, match="points that have no value") as told:
+        minimise(falling, [Axis(np.linspace(-3, 3, 12), 0.05)] * coordinates)
+    assert "nan" not in str(told.value)
+
+
 def test_a_step_that_does_harm_is_not_taken():
     # With many neurons and samples, a constant readout makes the features of relu more alike than it makes them better.
     problem = network(activation="relu", d=100, width=400, n_step=800, n=800)

@@ -353,3 +353,18 @@ def test_two_waves_of_nearly_one_frequency_at_a_large_scale():
     """Beats: cos(50 z) and cos(50.01 z) damp each other's mean, not each other."""
     value = smoothed(scalar_function("cos(50*x) - cos(50.01*x)"), 0.0, 1.0)
     assert value.second_moment == pytest.approx(1 - math.exp(-(0.01**2) / 2), rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-10, 1e-13, 1e-14, 3e-15, 1e-15, 1e-16, 1e-20, 1e-100])
+@pytest.mark.parametrize("formula", ["sign(x**2 - 1)", "x*sign(x**2 - 1)", "heaviside(x**2 - 1)", "sign(x**2 - 4)"])
+def test_a_jump_at_the_mean_at_scales_of_the_spacing_of_floats(formula, scale):
+    # Both sides have one half, whatever the function is at the jump itself.
+    function = scalar_function(formula)
+    for kink in function.kinks:
+        below, above = (float(function(kink * (1 + side * 1e-9))) for side in (-1, 1))
+        if kink < 0:
+            below, above = above, below
+        found = smoothed(function, kink, scale)
+        assert found.mean == pytest.approx((below + above) / 2, abs=1e-8)
+        assert found.slope == pytest.approx((above - below) / math.sqrt(2 * math.pi), rel=1e-8)
+        assert found.second_moment == pytest.approx((below**2 + above**2) / 2, rel=1e-8)

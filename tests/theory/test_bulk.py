@@ -9,6 +9,7 @@ from numpy.polynomial.polynomial import polyval
 import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import scalar_function
+from gradstep.theory import bulk as bulk_module
 from gradstep.theory.bulk import bulk_law
 from gradstep.theory.groups import neuron_groups
 from gradstep.theory.residual import residual_law
@@ -200,6 +201,73 @@ def test_the_network_has_this_bulk_and_no_isotropic_one(functions, readout, coef
     # What is left at this size is of order tau/d and below 1.5 %.
     assert abs(gaps["structured"]) < 2.5 * error + 0.015 * measured.mean(), (gaps, error)
     assert abs(gaps["isotropic"]) > 4 * error, (gaps, error)
+
+
+@pytest.mark.parametrize("readout", ["gaussian", "constant", {-1.0: 0.5, 1.0: 0.5}])
+def test_the_two_bases_give_way_to_each_other_without_a_jump(readout):
+    # From an odd activation to one whose bulk is mostly linear: the error turns, and nowhere jumps.
+    base = gs.Problem(
+        activation="tanh", teacher="sin", d=200, width=240, n_step=100, n=400, eta=gs.Step(3.0, 0.5), ridge=5.0,
+        readout=readout, noise=0.1,
+    )  # fmt: skip
+
+    def errors(part):
+        found = gs.predict(base.replace(activation=f"tanh(x) + {part!r}*(x**2 - 1)"))
+        return np.array([found.test_error, found.train_error])
+
+    parts = np.geomspace(1e-4, 0.5, 60).tolist()
+    path = np.array([errors(part) for part in parts])
+    # A jump is as large between points that are a billionth apart: bisect where the path bends most.
+    bends = np.abs(np.diff(np.log(path), n=2, axis=0)).max(axis=1)
+    worst = int(bends.argmax())
+    low, high = parts[worst], parts[worst + 2]
+    low_errors, high_errors = errors(low), errors(high)
+    while high / low - 1 > 1e-9:
+        middle = math.sqrt(low * high)
+        middle_errors = errors(middle)
+        if np.abs(middle_errors - low_errors).max() > np.abs(high_errors - middle_errors).max():
+            high, high_errors = middle, middle_errors
+        else:
+            low, low_errors = middle, middle_errors
+    np.testing.assert_allclose(high_errors, low_errors, rtol=1e-6, err_msg=f"at {low}")
+
+
+@pytest.mark.parametrize("teacher", ["sin", "relu(x) + 0.3*x"])
+@pytest.mark.parametrize("readout", ["constant", {-1.0: 0.5, 1.0: 0.5}])
+def test_a_pole_more_or_less_changes_no_prediction(readout, teacher, monkeypatch):
+    # Which poles there are is a whole number: it must not be felt where a step passes by.
+    problem = gs.Problem(
+        activation="softplus", teacher=teacher, d=200, width=300, n_step=250, n=400, eta=gs.Step(3.0, 0.5), ridge=10.0,
+        noise=0.2, readout=readout,
+    )  # fmt: skip
+    expected = gs.predict(problem)
+    for factor in (0.9, 0.8, 0.7):
+        with monkeypatch.context() as patched:
+            patched.setattr(bulk_module, "_CELL", factor * bulk_module._CELL)
+            found = gs.predict(problem.replace(eta=gs.Step(3.0 * (1 + 1e-14 / factor), 0.5)))
+        assert found.test_error == pytest.approx(expected.test_error, rel=1e-7)
+        assert found.train_error == pytest.approx(expected.train_error, rel=1e-7)
+
+
+@pytest.mark.parametrize("readout", ["gaussian", "constant"])
+def test_both_bases_together_resolve_the_same_directions(readout):
+    problem = gs.Problem(
+        activation="tanh(x) + 0.04*(x**2 - 1)", teacher="sin", d=200, width=240, n_step=100, n=400,
+        eta=gs.Step(3.0, 0.5), ridge=5.0, readout=readout,
+    )  # fmt: skip
+    step = step_statistics(problem, 200, 240, 100)
+    law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
+    assert 0.02 < step.curvature**2 * 2 * law.square / step.bulk < 0.2
+    groups = neuron_groups(step, problem.readout, 200, odd=False)
+    bulk = bulk_law(problem, step, groups, 200, 100)
+    assert bulk.share.sum() == pytest.approx(1, abs=1e-10)
+    usual = groups.readout_square < 25
+    np.testing.assert_allclose((bulk.profile @ bulk.share)[usual], 1, rtol=1e-6)
+    assert bulk.teacher @ bulk.teacher == pytest.approx(1, abs=1e-9)
+    if readout == "constant":
+        assert bulk.spike @ bulk.spike == pytest.approx(1, abs=1e-9)
+        assert bulk.spike @ bulk.teacher == pytest.approx(0, abs=1e-9)
+        np.testing.assert_allclose(bulk.pull @ bulk.spike, 0, atol=1e-9)
 
 
 def test_an_unknown_bulk_is_named():

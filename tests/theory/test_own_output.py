@@ -121,6 +121,35 @@ def test_an_output_that_diverges_is_refused():
         gs.predict(BASE.replace(activation="relu", readout="constant"))
 
 
+@pytest.mark.parametrize(
+    ("activation", "readout", "exact"),
+    [
+        ("relu", {-1.0: 0.5, 1.0: 0.5 + 1e-9}, {"readout": {-1.0: 0.5, 1.0: 0.5}}),
+        ("relu", {-1.0: 0.66666667, 2.0: 0.33333333}, {"readout": {-1.0: 2.0, 2.0: 1.0}}),
+        ("cos(x) - 0.6065306597", "constant", {"activation": "cos(x) - exp(-0.5)"}),
+    ],
+)
+def test_a_mean_that_is_rounding_of_typed_numbers_is_part_of_the_output(activation, readout, exact):
+    # At 450 neurons it is a shift of the labels of 1e-8. In the limit the problem is that of no mean.
+    typed = BASE.replace(activation=activation, readout=readout, teacher="relu")
+    assert errors_of(typed) == pytest.approx(errors_of(typed.replace(**exact)), rel=1e-6)
+    limit = typed.replace(d=math.inf, **{name: gs.Proportional(2.0) for name in ("width", "n_step", "n", "ridge")})
+    assert errors_of(limit) == pytest.approx(errors_of(limit.replace(**exact)), rel=1e-6)
+
+
+def test_a_small_mean_is_a_shift_of_the_labels():
+    # Letters in exact proportions: 450 neurons whose output has the mean m sum to sqrt(450) m, in every draw.
+    shift = 5e-7
+    problem = BASE.replace(activation="tanh(x) + 1", readout={-1.0: 0.5 + shift / 2, 1.0: 0.5 - shift / 2}, n=200)
+    found = step_statistics(problem, 300, 450, 600).residual_offset
+    assert found == pytest.approx(-math.sqrt(450) * shift, rel=1e-6)
+
+
+def errors_of(problem):
+    found = gs.predict(problem)
+    return [found.test_error, found.train_error, found.train_loss]
+
+
 CONSTANT = BASE.replace(activation="softplus(x) + 1", teacher="sin(x) + 1")
 
 
@@ -374,3 +403,16 @@ def test_errors_are_continuous_where_the_spike_vanishes(activation, readout):
     problem = BASE.replace(teacher="x - 1", d=300, width=300, n_step=900, ridge=20.0, readout=readout, noise=0.1)
     at = [gs.predict(problem.replace(activation=f"{activation} + ({t})*x")).test_error for t in (-1e-9, 0, 1e-9)]
     assert at == pytest.approx([at[1]] * 3, rel=1e-6)
+
+
+@pytest.mark.parametrize("ratio", [0.8, 1.0, 1.25])
+def test_more_nodes_for_a_larger_constant_come_without_a_jump(ratio):
+    # The number of nodes of the average over the constant is a whole number: activations on both sides of a change.
+    problem = BASE.replace(activation="softplus", eta=gs.Step(1.0, 0.5))
+    known, labels = moments(problem.activation), moments(problem.teacher)
+    rest = labels.second_moment - labels.mean**2 + 0.04 + known.second_moment - known.mean**2
+    shift = math.sqrt(ratio * rest) - known.mean
+    here, beside = (
+        errors_of(problem.replace(activation=f"softplus(x) + {float(shift * (1 + hair))!r}")) for hair in (-1e-9, 1e-9)
+    )
+    assert here == pytest.approx(beside, rel=1e-6)

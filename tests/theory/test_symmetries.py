@@ -345,3 +345,33 @@ def test_without_a_step_only_the_features_matter(activation: str) -> None:
         {"n_step": math.inf},
     ):
         assert_allclose(errors(gs.predict(problem_of(still, **changes))), expected, rtol=1e-6, err_msg=str(changes))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_at_small_dimensions_too(activation: str) -> None:
+    """What only a step has is not felt without one, to the last digits, and a step of nothing is none."""
+    law = {-1.0: 0.5, 1.0: 0.5}
+    still = {**RANDOM[0], "d": 30, "width": 70, "n": 90, "n_step": 40, "ridge": 3.0, "noise": 0.2, "readout": law}
+    still |= {"activation": activation, "teacher": "max({x}, 0) + 0.3*hermite2({x})", "eta": gs.Step(0.0)}
+    for readout, others in (("gaussian", ()), (law, ({-3.0: 0.5, 3.0: 0.5}, {0.5: 0.2, 2.0: 0.8}, "constant"))):
+        expected = errors(gs.predict(problem_of(still, readout=readout)))
+        for changes in (
+            *({"readout": other} for other in others),
+            *({"n_step": n_step} for n_step in (1, 10**6, math.inf)),
+            {"output_scale": "1/sqrt(N)", "n_step": 7},
+            {"eta": gs.Step(1e-7)},
+            {"eta": gs.Step(1e-7), "output_scale": "1/sqrt(N)"},
+        ):
+            found = errors(gs.predict(problem_of(still, **{"readout": readout, **changes})))
+            assert_allclose(found, expected, rtol=1e-9, err_msg=f"{readout}, {changes}")
+
+
+@pytest.mark.parametrize("output_scale", ["1/N", "1/sqrt(N)"])
+@pytest.mark.parametrize("teacher", ["max({x}, 0)", "{x}**2 - 1", "-0.1*{x} + sin(3*{x})"])
+def test_where_a_step_begins_to_be_felt(teacher: str, output_scale: str) -> None:
+    small = {"d": 20, "width": 40, "n": 50, "n_step": 60, "ridge": 2.0, "output_scale": output_scale}
+    random = {**RANDOM[0], **small, "activation": "log(1 + exp({x}))", "teacher": teacher, "readout": "gaussian"}
+    hair = 1e-9
+    for eta in 10 ** np.linspace(-5, -1.5, 30):
+        here, beside = (errors(gs.predict(problem_of(random, eta=float(step)))) for step in (eta, eta + hair))
+        assert_allclose(beside, here, rtol=1e-6, err_msg=f"{eta}")

@@ -47,6 +47,8 @@ _LARGEST_RANGE = 60.0
 # Gauss-Legendre with 24 nodes resolves the square of sin(t x), whose effective strip is 16 / t, on a panel this wide.
 _PANEL_PER_STRIP = 1.0
 _NARROWEST_UNIFORM = 0.3
+# Scales over the mean below which nodes may fall on a kink by rounding.
+_GRAINY = 1e-9
 
 
 class Smoothed(NamedTuple):
@@ -489,14 +491,35 @@ def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, 
     for start in range(0, m.size, rows):
         chosen = sequence[start : start + rows]
         mm, ss = m[chosen, None], np.where(s[chosen] > 0, s[chosen], 1.0)[:, None]
-        inside = edges[(edges > np.min(mm - half_range * ss)) & (edges < np.max(mm + half_range * ss))]
+        inside = edges[(edges >= np.min(mm - half_range * ss)) & (edges <= np.max(mm + half_range * ss))]
         own = np.clip((inside - mm) / ss, -half_range, half_range)
         ends = np.sort(np.concatenate([own, np.broadcast_to(uniform, (mm.size, uniform.size))], axis=1), axis=1)
         middle, half = 0.5 * (ends[:, 1:] + ends[:, :-1]), 0.5 * np.diff(ends, axis=1)
         z = (middle[..., None] + half[..., None] * x).reshape(mm.size, -1)
         weight = (half[..., None] * w).reshape(mm.size, -1) * gaussian_density(z)
-        result[:, chosen] = reduce(function(mm + ss * z), z, weight)
+        points = mm + ss * z
+        if np.min(ss) < _GRAINY * np.max(np.abs(mm)):
+            _off_kinks(points, z, inside, own)
+        result[:, chosen] = reduce(function(points), z, weight)
     return result
+
+
+def _off_kinks(points: Array, z: Array, kinks: Array, own: Array) -> None:
+    """Move points that rounding has put on a kink back to their side of it: a jump has the value of neither there.
+
+    Parameters
+    ----------
+    points, z : ndarray, shape (elements, nodes)
+        Changed in place; and where they are in units of the scale.
+    kinks : ndarray, shape (kinks,)
+    own : ndarray, shape (elements, kinks)
+        Where these are in units of the scale.
+    """
+    for kink, place in zip(kinks, own.T, strict=True):
+        there = points == kink
+        if there.any():
+            side = np.where(z > place[:, None], np.inf, -np.inf)
+            points[there] = np.nextafter(kink, side[there])
 
 
 @lru_cache(maxsize=512)

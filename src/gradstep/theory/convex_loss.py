@@ -256,7 +256,8 @@ def _model(
     """Return the model of a problem whose teacher and noise are the labels' mean and noise."""
     sized, width, n_step, n, ridge = sizes_of(problem)
     literal = step_statistics(problem, sized, width, n_step, constant, own_output=rows == "network")
-    step, shrinkage = independent_rows(problem, literal, width, rows)
+    own, shrinkage = independent_rows(problem, literal, width, rows)
+    step = own.resolved
     odd = problem.activation.parity == "odd" and not finer
     groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)
     groups = _finer(groups) if finer else groups

@@ -77,6 +77,8 @@ _RANGE = 7.6
 #: Step of the trapezoidal rule for integrands as smooth as the Gaussian weight itself, with neurons of all slopes and
 #: with neurons that are nearly alike: these may all saturate together, so that what is left to a fit turns sharply.
 _MIXED_STEP, _ALIKE_STEP = 0.6, 0.5
+#: Width of the average over a teacher below which the smaller step is taken for either: a cubic teacher needs it.
+_SEEN = 0.1
 #: Scale beyond which the nodes thin out where neurons have all slopes.
 _THINNING = 4.0
 #: Share of the readout's power in groups so steep that they need no resolution of their own (a Gaussian law's tail).
@@ -131,9 +133,10 @@ def kappa_rule(
     power = np.cumsum((groups.weight * groups.readout_square)[steepest])
     steepness = slopes[steepest][np.searchsorted(power, _UNRESOLVED)]
     alike = groups.resolved
-    step = (_ALIKE_STEP if alike else _MIXED_STEP) / np.sqrt(1 + 2.5 * steepness**2)
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     scale = rest / max(abs(alignment), 1e-12)
+    step = _ALIKE_STEP if alike else _ALIKE_STEP + (_MIXED_STEP - _ALIKE_STEP) * min(scale / _SEEN, 1.0)
+    step /= np.sqrt(1 + 2.5 * steepness**2)
     kink_step = 0.8 * scale if teacher.kinks else np.inf
     pole_step = 0.2 * np.hypot(teacher.pole_distance / max(abs(alignment), 1e-12), 3 * scale)
     step = min(step, pole_step)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from gradstep.gaussian import hermite_rule, trapezoidal_rule
 from gradstep.problem import Readout
 from gradstep.theory.step import StepStatistics
+from gradstep.theory.transitions import smooth_rise
 
 __all__ = ["UNRESOLVED", "Groups", "RowLaw", "neuron_groups"]
 
@@ -170,7 +171,7 @@ def neuron_groups(
     # explains.
     spread = float(_projection_variance(step, d, rows, 0.0, total_spike**2 / (total_spike**2 + 1 / d)))
     untold = (spread / (total_spike**2 + spread)) ** 1.5 * (step.bulk + step.drift**2)
-    share = _smooth_step(math.log(max(untold, 1e-300) / _UNTOLD[0]) / math.log(_UNTOLD[1] / _UNTOLD[0]))
+    share = smooth_rise(untold, *_UNTOLD)
     parts = []
     if share < 1:
         parts.append((1 - share, _groups_of_projections(step, spread, d, odd=odd, rows=rows, refine=refine)))
@@ -178,12 +179,6 @@ def neuron_groups(
         letters = _letters(abs(step.drift) + math.sqrt(step.bulk), refine)
         parts.append((share, _groups_of_letters(step, letters, d, odd=odd, rows=rows)))
     return _mixture(parts)
-
-
-def _smooth_step(x: float) -> float:
-    """Return a rise from zero at zero to one at one with a continuous slope."""
-    x = min(max(x, 0.0), 1.0)
-    return x * x * (3 - 2 * x)
 
 
 def _mixture(parts: Sequence[tuple[float, Groups]]) -> Groups:

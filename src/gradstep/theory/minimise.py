@@ -8,6 +8,7 @@ around the result: both neighbours in every coordinate, the gradient, the curvat
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -53,11 +54,14 @@ class Axis:
         Distance of the neighbours in the certificate, and of the finite differences.
     whole : bool
         Whether the coordinate takes integers only.
+    reluctance : float
+        Relative gain that is no reason to leave the lower bound.
     """
 
     scan: Array
     spacing: float
     whole: bool = False
+    reluctance: float = NEGLIGIBLE
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ def minimise(function: Function, axes: Sequence[Axis], *, tolerance: float = 1e-
     Notes
     -----
     A minimum between points of the scan that leaves no trace on them is not found: nothing but the scan vouches for
-    the minimum being the lowest one. A tie with a bound (a gain below 1e-6) is given to the
+    the minimum being the lowest one. A tie with a bound (a gain below 1e-6, or an axis's own) is given to the
     bound.
     """
     counted = _Counted(function, axes)
@@ -154,20 +158,20 @@ def minimise(function: Function, axes: Sequence[Axis], *, tolerance: float = 1e-
             others.append((place, height))
     held: tuple[Bound | None, ...] = ()
     # Newton's method may itself end on a bound; what is left is followed until no more bounds are met.
-    while held != _bounds(counted, point := _to_bounds(counted, point, value)):
+    while held != _bounds(counted, point := _to_bounds(counted, axes, point, value)):
         held = _bounds(counted, point)
         point, value = _polish(counted, axes, point, tolerance)
     return _certify(counted, axes, point, value, tuple(others), tolerance)
 
 
-def _to_bounds(counted: _Counted, point: Array, value: float) -> Array:
+def _to_bounds(counted: _Counted, axes: Sequence[Axis], point: Array, value: float) -> Array:
     """Move to every bound that is as good as the minimum: the limit is what such a plateau means."""
     for k in range(len(point)):
-        for edge in (counted.low[k], counted.high[k]):
+        for edge, gain in ((counted.low[k], axes[k].reluctance), (counted.high[k], NEGLIGIBLE)):
             moved = point.copy()
             moved[k] = edge
             at_edge = float(counted(moved[None])[0])
-            if at_edge <= value + NEGLIGIBLE * abs(value):
+            if at_edge <= value + gain * abs(value):
                 point, value = moved, at_edge
                 break
     return point
@@ -239,10 +243,12 @@ def _derivatives(counted: _Counted, axes: Sequence[Axis], point: Array, free: Se
         counted(np.concatenate(points), everywhere=True), np.cumsum([len(p) for p in points])[:-1]
     )
     along, across = parts[: len(free)], parts[len(free) :]
-    gradient = np.array([_FIRST @ values for values in along]) / h
-    hessian = np.diag([_SECOND @ values - 2.5 * centre[0] for values in along] / h**2)
-    for (a, b), values in zip(pairs, across, strict=True):
-        hessian[a, b] = hessian[b, a] = _FIRST @ values.reshape(4, 4) @ _FIRST / (h[a] * h[b])
+    # Not a number where a point has no value.
+    with np.errstate(invalid="ignore"):
+        gradient = np.array([_FIRST @ values for values in along]) / h
+        hessian = np.diag([_SECOND @ values - 2.5 * centre[0] for values in along] / h**2)
+        for (a, b), values in zip(pairs, across, strict=True):
+            hessian[a, b] = hessian[b, a] = _FIRST @ values.reshape(4, 4) @ _FIRST / (h[a] * h[b])
     return gradient, hessian
 
 
@@ -316,6 +322,9 @@ def _certify(
     displacement = np.full(len(axes), np.nan)
     if free:
         slope, hessian = _derivatives(counted, axes, point, free)
+        if not np.isfinite(hessian).all():
+            reason = f"lies within {_OFFSETS[-1]:g} spacings of points that have no value, and may lie beyond them"
+            raise NotConverged("the minimum", math.inf, tolerance, "Narrow the bounds to where all have one.", reason)
         gradient[free], curvature[free] = slope, np.diag(hessian)
         displacement[free] = _left(slope, hessian, [axes[k].whole for k in free])
         allowed = np.array([1.0 if axes[k].whole else tolerance * axes[k].spacing for k in free])
@@ -325,7 +334,10 @@ def _certify(
         if not worst <= 1:
             raise NotConverged("the minimum", worst * tolerance, tolerance, "Narrow the bounds, or tune fewer at once.")
     lower = min(float(below.min()), float(above.min()))
-    slack = NEGLIGIBLE if any(bounds) else RESOLUTION
+    left = [
+        axis.reluctance if bound == "lower" else NEGLIGIBLE for axis, bound in zip(axes, bounds, strict=True) if bound
+    ]
+    slack = max(left, default=RESOLUTION)
     if lower < value - slack * abs(value):
         excess = (value - lower) / abs(value)
         raise NotConverged("the minimum", excess, slack, "A neighbour is lower: narrow the bounds.")

@@ -30,6 +30,7 @@ This project.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,13 +40,15 @@ from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.step import StepStatistics
+from gradstep.theory.transitions import smooth_rise
 
 __all__ = ["MeanRow", "given_own_output", "independent_rows", "output_constants"]
 
 Array = NDArray[np.float64]
 
-#: Nodes of the average over the output's constant, where it is less than the rest of the residual and where it is more.
-_NODES, _MORE_NODES = 5, 9
+#: Nodes of the average over the output's constant, where it is less than the rest of the residual and where it is more;
+#: mean squares of the one over the other between which the second average takes over.
+_NODES, _MORE_NODES, _LARGE = 5, 9, (0.8, 1.25)
 #: Standard deviations of the constant that are covered; beyond lies less than 1e-7 of its mean square.
 _RANGE = 6.0
 #: A mean of the activation below the smallest is rounding.
@@ -54,7 +57,7 @@ _NO_MEAN = 1e-12
 _ALL = 1.0
 
 
-def output_constants(problem: Problem, refine: int = 1) -> list[tuple[float, float | None]]:
+def output_constants(problem: Problem, refine: int = 1) -> Sequence[tuple[float, float | None]]:
     """Return nodes of the law of the constant in the initial output, over which a prediction is averaged.
 
     Parameters
@@ -65,7 +68,7 @@ def output_constants(problem: Problem, refine: int = 1) -> list[tuple[float, flo
 
     Returns
     -------
-    list of (float, float or None)
+    sequence of (float, float or None)
         Probabilities, and constants for `gradstep.theory.step.step_statistics`, of the law ``N(0, E[a^2] E[sigma]^2)``.
         One None without a step, or where there is no such constant.
     """
@@ -76,14 +79,20 @@ def output_constants(problem: Problem, refine: int = 1) -> list[tuple[float, flo
         return [(1.0, None)]
     square = power * activation.mean**2
     rest = teacher.second_moment - teacher.mean**2 + problem.noise**2 + power * activation.second_moment - square
-    count = refine * (_MORE_NODES if square > rest else _NODES)
     # All turns where the mean of the residual vanishes, within the size of the rest.
     scale = math.sqrt(max(rest, 1e-6 * square))
-    constants, weights = _gaussian_rule_in_asinh(math.sqrt(square), teacher.mean, scale, count)
-    return list(zip(weights.tolist(), constants.tolist(), strict=True))
+    more = smooth_rise(square / scale**2, *_LARGE)
+    nodes: list[tuple[float, float]] = []
+    for share, count in ((1 - more, _NODES), (more, _MORE_NODES)):
+        if share > 0:
+            rule = _gaussian_rule_in_asinh(math.sqrt(square), teacher.mean, scale, refine * count)
+            nodes += [(share * weight, constant) for constant, weight in zip(*rule, strict=True)]
+    return sorted(nodes, key=lambda node: node[1])
 
 
-def _gaussian_rule_in_asinh(deviation: float, centre: float, scale: float, count: int) -> tuple[Array, Array]:
+def _gaussian_rule_in_asinh(
+    deviation: float, centre: float, scale: float, count: int
+) -> tuple[list[float], list[float]]:
     """Return the Gaussian rule of ``N(0, deviation^2)`` for functions of an angle.
 
     It is exact for polynomials in ``asinh((x - centre) / scale)``: in `x` itself near the centre, in its logarithm far
@@ -99,7 +108,7 @@ def _gaussian_rule_in_asinh(deviation: float, centre: float, scale: float, count
     # Golub and Welsch: nodes are the eigenvalues of the multiplication by the angle, among polynomials of low degree.
     basis, _ = np.linalg.qr(root[:, None] * np.polynomial.chebyshev.chebvander(fine, count - 1))
     nodes, vectors = np.linalg.eigh(basis.T @ (fine[:, None] * basis))
-    return centre + scale * np.sinh(middle + half * nodes), np.square(vectors[0])
+    return (centre + scale * np.sinh(middle + half * nodes)).tolist(), np.square(vectors[0]).tolist()
 
 
 def independent_rows(
@@ -189,6 +198,7 @@ class MeanRow:
             spike=total - overlap,
             initial_overlap=overlap,
             readout_shrinkage=rest,
+            heard=step.heard if self.independent else 1.0,
             fluctuations=step.fluctuations.turned(turn),
         )
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import GradstepError, InvalidInput, NotConverged, within_range
+from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
@@ -65,6 +66,8 @@ class _Prepared:
     bulk_variance: float
     kappa: Array
     target: Array
+    #: Overlaps of the spike with the direction along which features are resolved (`StepStatistics.turn`).
+    turn: tuple[float, float]
     #: Of what the equations leave out, see `gradstep.theory.caveats`; none of a model, which is not the network.
     indicators: Mapping[str, float]
 
@@ -266,9 +269,10 @@ def _prepared(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: int, constant: float | None = None
 ) -> _Prepared:
     sizes = sizes_of(problem)
-    own = rows == "network"
-    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=own)
-    step, shrinkage = independent_rows(problem, literal, sizes.width, rows)
+    network = rows == "network"
+    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=network)
+    own, shrinkage = independent_rows(problem, literal, sizes.width, rows)
+    step = own.resolved
     tables = tables_of(problem, step, sizes, rows, model, refine)
     features, bulk = tables.features, tables.bulk
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint), features.length_slope.size)
@@ -278,6 +282,8 @@ def _prepared(
     added = (literal.drift**2 + literal.bulk) * problem.readout.second_moment
     bulk_variance = 1 + 2 * literal.drift * problem.readout.mean + added
     kappa, target = features.kappa, features.teacher_mean
+    if own.heard < 1:
+        target = _seen(problem.teacher, own.alignment, kappa, odd=kappa[0] > 0)
     if kappa[0] > 0:
         # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
         kappa, target = _mirrored(kappa), _mirrored(target)
@@ -294,7 +300,8 @@ def _prepared(
         bulk_variance,
         kappa,
         target,
-        step_indicators(problem, literal) if own else {},
+        own.turn,
+        step_indicators(problem, literal) if network else {},
     )
 
 
@@ -309,6 +316,13 @@ def _solve(problems: Sequence[Problem], prepared: Sequence[_Prepared]) -> list[P
     return [_prediction(p, q, solution, index) for index, (p, q) in enumerate(zip(problems, prepared, strict=True))]
 
 
+def _seen(teacher: ScalarFunction, alignment: float, kappa: Array, *, odd: bool) -> Array:
+    """Return the teacher's mean given the projection on a direction of this overlap with it, or the odd part of it."""
+    rest = math.sqrt(max(1 - alignment**2, 0.0))
+    mean = smoothed(teacher, alignment * kappa, rest).mean
+    return (mean - smoothed(teacher, -alignment * kappa, rest).mean) / 2 if odd else mean
+
+
 def _mirrored(half: Array) -> Array:
     """Return an odd function on the whole line, given on the positive half."""
     return np.concatenate([-half[::-1], half])
@@ -320,6 +334,9 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
     if len(kappa) > len(learned):
         # The slope of an odd function is even.
         learned, slope = _mirrored(learned), np.concatenate([slope[::-1], slope])
+    curve = Curve(kappa, learned, target, slope)
+    if prepared.turn[1] != 0:
+        curve = curve.turned(target, *prepared.turn)
     freedom = float(solution.degrees_of_freedom[index])
     test_error = float(solution.test_error[index])
     labels, rounding = float(prepared.tables.label_square), problem.noise**2 * sys.float_info.epsilon
@@ -340,6 +357,6 @@ def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution
         degrees_of_freedom=freedom,
         residual=float(solution.residual[index]),
         iterations=solution.iterations,
-        curve=Curve(kappa, learned, target, slope),
+        curve=curve,
         caveats=caveats_of(fit_indicators(problem, freedom, prepared.indicators)) if prepared.indicators else (),
     )

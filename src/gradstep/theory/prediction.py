@@ -69,13 +69,37 @@ class Curve:
         -------
         ndarray
         """
-        across = math.sqrt(max(1 - alignment**2, 0.0))
+        return self._seen_along(np.asarray(t, dtype=np.float64), alignment, math.sqrt(max(1 - alignment**2, 0.0)))[0]
+
+    def turned(self, target: NDArray[np.float64], cosine: float, sine: float) -> Curve:
+        """Return the curve along another direction in the plane of the spike and the teacher.
+
+        Parameters
+        ----------
+        target : ndarray, shape (nodes,)
+            Mean of the teacher given the projection on that direction.
+        cosine, sine : float
+            Overlaps of that direction with the spike, and with what of the teacher's is orthogonal to the spike.
+
+        Returns
+        -------
+        Curve
+            At the same nodes.
+        """
+        learned, slope = self._seen_along(self.kappa, cosine, sine)
+        return Curve(self.kappa, learned, target, slope)
+
+    def _seen_along(
+        self, t: NDArray[np.float64], cosine: float, sine: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return mean and slope of the output given the projection on a direction of these overlaps, see `turned`."""
         z, weight = gaussian_rule()
-        along = np.asarray(t, dtype=np.float64)[..., None]
+        along = t[..., None]
         # x has the components kappa along the spike and the rest, orthogonal to it, in the plane of the two directions.
-        kappa, rest = alignment * along + across * z, across * along - alignment * z
+        kappa, rest = cosine * along + sine * z, sine * along - cosine * z
         mean, slope = (mean_curve([(1.0, self.kappa, values)], kappa) for values in (self.learned, self.slope))
-        return np.asarray((mean + slope * rest) @ weight)
+        output = mean + slope * rest
+        return np.asarray(output @ weight), np.asarray(output @ (-z * weight))
 
 
 @dataclass(frozen=True, eq=False)

@@ -436,7 +436,8 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     """
     check_refine(refine)
     literal, d, width = finite_step(problem, rows)
-    step, shrinkage = independent_rows(problem, literal, width, rows)
+    own, shrinkage = independent_rows(problem, literal, width, rows)
+    step = own.resolved
     # Folding would lose which letter of a vocabulary a group has.
     odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     groups = neuron_groups(step, problem.readout, d, odd=odd, rows=rows, refine=refine)
@@ -460,7 +461,7 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
     outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not groups.resolved)
     sample_outlier = _sample_outlier(problem, step, groups, equations, bulk.edge) if rows == "network" else None
-    return Spectrum(bulk, outliers, step.alignment, sample_outlier)
+    return Spectrum(bulk, outliers, own.alignment, sample_outlier)
 
 
 def _sample_outlier(

@@ -135,7 +135,7 @@ def _given_constant(problem: Problem, constant: float | None) -> tuple[Array, Ar
     sizes = sizes_of(problem)
     d, width, n_step, samples, ridge = sizes
     literal = step_statistics(problem, d, width, n_step, constant)
-    step = given_own_output(problem, literal, width)
+    step = given_own_output(problem, literal, width).resolved
     tables = tables_of(problem, step, sizes)
     here = _solve(problem, step, tables, np.array([ridge]))
     # The population is felt where its weight is that of the samples.
@@ -283,4 +283,4 @@ class _Numbers:
             bulk=self.step.bulk * square / self.square,
             drift=self.step.drift + self.step.curvature * by_mean,
         )
-        return replace(row, taught=taught, output=output).resolved(step)
+        return replace(row, taught=taught, output=output).resolved(step).resolved

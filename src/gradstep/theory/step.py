@@ -15,7 +15,7 @@ How single rows fluctuate around these limits is `gradstep.theory.row_fluctuatio
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,12 +30,15 @@ from gradstep.theory.row_fluctuations import (
     rows_without_a_step,
 )
 from gradstep.theory.step_samples import StepSamples
+from gradstep.theory.transitions import smooth_rise
 
 __all__ = ["StepStatistics", "step_statistics"]
 
-#: Mean square of what a step adds to a row, times N, from which the direction of the spike follows the noise of the
-#: network's own output.
-_UNHEARD = 1e-6
+#: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
+#: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
+_HEARD = (0.02, 2.0)
+#: Mean of a neuron's output, over its root mean square, that is rounding of the numbers that it was typed with.
+_TYPED = 1e-6
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,7 @@ class StepStatistics:
         ``|g|``.
     own_gradient : float
         Length of the gradient's part along ``W0^T a``, in output scale ``"1/N"``, of order ``N**-1/2``. It is no part
-        of ``g`` here, as all that it does is the `readout_shrinkage`; `whole_gradient` has it. Without a step: of all
-        that the output adds to the gradient.
+        of ``g`` here, as all that it does is the `readout_shrinkage`; `whole_gradient` has it.
     spike : float
         Shift of a neuron with readout weight one along ``v``.
     bulk : float
@@ -72,6 +74,8 @@ class StepStatistics:
         (``1 - (eta / sqrt N) E[sigma'] E[z sigma] E[a^2]`` in output scale "1/N").
     fluctuations : RowFluctuations
         Law of a row's projection on ``v`` and of its squared norm around these limits.
+    heard : float
+        Zero without a step, one with a step that changes more than terms of order ``1/d``, see `resolved`.
     """
 
     alignment: float
@@ -86,6 +90,39 @@ class StepStatistics:
     initial_overlap: float
     readout_shrinkage: float
     fluctuations: RowFluctuations
+    heard: float
+
+    @property
+    def resolved(self) -> StepStatistics:
+        """The step with its spike along the direction that features are resolved along.
+
+        This is the spike's own. But rows without a step know nothing of the gradient, and neither do errors: to leading
+        order any direction will do. Terms of order ``1/d`` are all there along the teacher only. So a step too weak to
+        change more than these is taken for the part of its spike that is along a direction between the two, and their
+        angle falls to nothing with the step. This project.
+        """
+        if self.heard == 1:
+            return self
+        alignment, (cosine, _) = math.cos(self.heard * self._angle), self.turn
+        return replace(
+            self,
+            alignment=math.copysign(alignment, self.alignment),
+            spike=cosine * self.spike,
+            initial_overlap=cosine * self.initial_overlap,
+            fluctuations=self.fluctuations.turned(cosine),
+            heard=1.0,
+        )
+
+    @property
+    def turn(self) -> tuple[float, float]:
+        """Overlaps of the spike with the direction of `resolved`, and with the teacher's part orthogonal to it."""
+        unheard = (1 - self.heard) * self._angle
+        return math.cos(unheard), -math.copysign(math.sin(unheard), self.alignment)
+
+    @property
+    def _angle(self) -> float:
+        """Between the spike and the teacher, or its opposite."""
+        return math.acos(min(abs(self.alignment), 1.0))
 
     @property
     def whole_gradient(self) -> float:
@@ -155,14 +192,15 @@ def step_statistics(
         if readout.kind == "vocabulary":
             output_variance -= constant_variance  # letters in exact proportions: a mean that does not vary
     else:
-        if abs(output_mean) > 1e-12:
+        if abs(output_mean) > _TYPED * math.sqrt(readout.second_moment * activation.second_moment):
             raise InvalidInput(
                 "output_scale",
                 problem.output_scale,
                 "'1/N' when both the activation and the readout have a non-zero mean",
             )
         if readout.kind == "vocabulary":
-            constant = 0.0  # letters in exact proportions sum to nothing
+            # Letters in exact proportions sum to nothing, or to what is left of numbers that were typed.
+            constant = 0.0 if problem.is_limit else math.sqrt(width) * output_mean
         if constant is not None:
             output_mean = constant
             output_variance -= constant_variance
@@ -179,12 +217,7 @@ def step_statistics(
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)
     tau = e**2 * phi0 * residual_square * activation.derivative_variance
-    if small:
-        # Rows without a step do not know their readout, and need not hear of it; with a step they do, without a jump.
-        strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
-        unheard = phi0 * output_variance * _UNHEARD / (_UNHEARD + strength)
-        gradient_norm = math.sqrt(max(gradient_norm**2 - unheard, 0.0))
-        own_gradient = math.sqrt(own_square + unheard)
+    strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
     alignment = linear / gradient_norm if gradient_norm > 0 else 1.0
 
     linear_gain = activation.linear * readout.second_moment
@@ -203,6 +236,7 @@ def step_statistics(
             initial_overlap=0.0,
             readout_shrinkage=1.0,
             fluctuations=rows_without_a_step(problem.initial_weights),
+            heard=0.0,
         )
     law = residual_law(problem.teacher, output_mean, noise_variance)
     from_noise = law.residual - (np.asarray(problem.teacher(law.projection)) - output_mean)
@@ -222,4 +256,5 @@ def step_statistics(
         # With an own output of order one the rows are taken given it (`gradstep.theory.own_output`).
         readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,
         fluctuations=row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere"),
+        heard=smooth_rise(strength * d, *_HEARD),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -45,6 +45,8 @@ _SPACING = 0.05
 _RIDGE_RANGE = (1e-8, 1e6)
 #: Step sizes searched: from a spike that is lost in the bulk's spectrum to one of twenty a neuron.
 _SMALLEST_SPIKE, _LARGEST_SPIKE = 0.03, 20.0
+#: Relative gain, times the dimension, that is no reason for a step: what is left out after a step and not without one.
+_LEFT_OUT = 0.3
 #: Least samples on either side of a split, and their share of the budget by default.
 _FEWEST, _SMALLEST_SHARE = 3, 0.05
 #: Error above the minimum by which the range of good values is defined.
@@ -286,7 +288,10 @@ class _Search:
         points = _SCAN[name][len(self.names)]
         if name != "split":
             count = 2 + math.ceil(points * math.log10(high / low))
-            return Axis(np.log(np.geomspace(low, high, count)), _SPACING)
+            axis = Axis(np.log(np.geomspace(low, high, count)), _SPACING)
+            if name != "eta" or self.problem.is_limit or self.zero_step == 0:
+                return axis
+            return replace(axis, reluctance=max(axis.reluctance, _LEFT_OUT / self.problem.d))
         scan = np.linspace(_logit(low / self.budget), _logit(high / self.budget), points)
         if self.problem.is_limit:
             return Axis(scan, _SPACING)

@@ -8,21 +8,20 @@ code, ``alpha0`` the samples of the step, ``alpha`` those of the fit, ``beta`` t
 from gradstep.papers.cui2024.bias import TrainedBias, biased_lower_bound, biased_statistics, trained_bias
 from gradstep.papers.cui2024.bounds import (
     BestPenalty,
+    BestStep,
     best_linear,
-    best_lower_bound,
     best_penalty,
-    best_upper_bound,
+    best_step,
     lower_bound,
     realised_functions,
     upper_bound,
 )
 from gradstep.papers.cui2024.errors import (
+    SummaryStatistics,
     learned_along_target,
     learned_function,
-    published_test_error,
+    solve,
     summary_statistics,
-    test_error,
-    train_error,
 )
 from gradstep.papers.cui2024.generic import generic_errors
 from gradstep.papers.cui2024.letters import (
@@ -35,18 +34,21 @@ from gradstep.papers.cui2024.letters import (
     stepped_letters,
 )
 from gradstep.papers.cui2024.spectrum import outlier, spectral_law
-from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
+from gradstep.papers.cui2024.spiked import ConditionalMoments, Spike, equivalent_features, equivalent_srf
 
 __all__ = [
     "BestPenalty",
+    "BestStep",
+    "ConditionalMoments",
     "LetterBounds",
     "LetterStatistics",
     "Letters",
+    "Spike",
+    "SummaryStatistics",
     "TrainedBias",
     "best_linear",
-    "best_lower_bound",
     "best_penalty",
-    "best_upper_bound",
+    "best_step",
     "biased_lower_bound",
     "biased_statistics",
     "density_letters",
@@ -59,13 +61,11 @@ __all__ = [
     "letter_statistics",
     "lower_bound",
     "outlier",
-    "published_test_error",
     "realised_functions",
+    "solve",
     "spectral_law",
     "stepped_letters",
     "summary_statistics",
-    "test_error",
-    "train_error",
     "trained_bias",
     "upper_bound",
 ]

@@ -62,6 +62,28 @@ def test_square_loss_is_the_large_step(activation, teacher, eta, alpha0, noise, 
     assert_allclose(result.test_loss, expected.noisy_test_error, rtol=1e-9)
     assert_allclose(result.train_error, expected.train_error, rtol=1e-9)
     assert_allclose(result.train_loss, expected.train_loss, rtol=1e-9)
+    # |a|^2 / p of the paper is |b|^2 on the raw features.
+    assert_allclose(result.readout_norm, expected.readout_norm, rtol=1e-9)
+
+
+def test_splitting_a_letter_of_the_paper_changes_nothing():
+    options = {"loss": "logistic", "penalty": "l1", "channel": "sign", "rows": "isotropic", "bulk": "isotropic"}
+    whole, split = (
+        convex_prediction(cui(beta=0.8, teacher="linear", readout=readout), **options)
+        for readout in ("constant", {1.0: 0.5, -1.0: 0.5})
+    )
+    for quantity in ("test_loss", "classification_error", "train_loss", "active_fraction"):
+        # An odd activation does not know the sign of a neuron.
+        assert getattr(split, quantity) == pytest.approx(getattr(whole, quantity), rel=1e-8)
+
+
+def test_more_step_samples_classify_better():
+    options = {"loss": "squared_hinge", "channel": "sign", "rows": "isotropic", "bulk": "isotropic"}
+    errors = [
+        convex_prediction(cui(beta=0.8, teacher="linear", alpha0=alpha0), **options).classification_error
+        for alpha0 in (0.0, 2.0, 20.0)
+    ]
+    assert (np.diff(errors) < 0).all()
 
 
 @pytest.mark.parametrize("readout", ["constant", {0.5: 0.3, 2.0: 0.7}, {1.0: 0.5, -1.0: 0.5}, "gaussian"])

@@ -3,6 +3,9 @@
 Notation of the paper: ``sigma`` the activation, ``sigma_star`` the teacher, ``eta_tilde`` the step in the units of its
 code, ``alpha0`` the samples of the step, ``alpha`` those of the fit, ``beta`` the width, all per input dimension, and
 ``lam`` the penalty. ``r``, ``c`` and ``gamma`` are the spike strength, the bulk variance and the alignment.
+
+Appendix C, any convex loss and penalty, is :func:`~gradstep.theory.convex_loss.convex_prediction` of
+:meth:`Problem.cui2024 <gradstep.Problem.cui2024>` with ``rows="isotropic"`` and ``bulk="isotropic"``.
 """
 
 from gradstep.papers.cui2024.bias import TrainedBias, biased_lower_bound, biased_statistics, trained_bias
@@ -23,7 +26,6 @@ from gradstep.papers.cui2024.errors import (
     solve,
     summary_statistics,
 )
-from gradstep.papers.cui2024.generic import generic_errors
 from gradstep.papers.cui2024.letters import (
     LetterBounds,
     Letters,
@@ -54,7 +56,6 @@ __all__ = [
     "density_letters",
     "equivalent_features",
     "equivalent_srf",
-    "generic_errors",
     "learned_along_target",
     "learned_function",
     "letter_bounds",

@@ -156,6 +156,23 @@ def solve(
     ------
     NotConverged
         As :func:`summary_statistics`.
+
+    Notes
+    -----
+    With :math:`V=\mu_1^2V_1+\mu_2^2V_2`, :math:`\omega_0=\mu_0m+\kappa\mu_1\theta` and the squared error
+    :math:`R=E[(y-\omega_0)^2|\kappa]-2\mu_1\psi h_1+\mu_1^2q_1+\mu_2^2q_2` given :math:`\kappa`, where
+    :math:`h=E_\zeta\sigma_*` and :math:`h_1=E_\zeta\zeta\sigma_*`,
+
+    .. math::
+        \hat V_j=\tfrac\alpha\beta E\tfrac{\mu_j^2}{1+V},\quad
+        \hat q_j=\tfrac\alpha\beta E\tfrac{\mu_j^2R}{(1+V)^2},\quad
+        \hat\theta=\tfrac\alpha\beta E\tfrac{\kappa\mu_1(h-\omega_0)}{1+V},\quad
+        \hat\psi=\tfrac\alpha\beta E\tfrac{\mu_1h_1}{1+V},\quad
+        0=E\tfrac{\mu_0(h-\omega_0)}{1+V}.
+
+    With the traces closed, :math:`(V_1,V_2)` are those of a Marchenko-Pastur law, :math:`\theta=c\beta V_2\hat\theta`,
+    :math:`\psi=\beta V_1\hat\psi`, and :math:`(q_1,q_2)` minus the derivative of :math:`(V_1,V_2)` along
+    :math:`(\hat q_1+\beta\hat\psi^2,\hat q_2+c\beta\hat\theta^2)`. The test error is :math:`E\,R` without the noise.
     """
     spike, *tables = features
     alpha, beta, lam, sigma_eps, c = np.broadcast_arrays(

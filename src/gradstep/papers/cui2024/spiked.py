@@ -3,9 +3,6 @@ r"""The spiked random features model of a network: Results 3.1 and 3.2.
 After a step from a constant readout every neuron carries the same spike along the gradient's direction :math:`\hat v`,
 on top of a bulk of larger variance (7). Given the projection :math:`\kappa=\langle\hat v,x\rangle` the features are
 noisy linear maps (14), whose coefficients (15) are tabulated here.
-
-Here and in the other modules of this package an argument out of range, or a function that is unknown, raises
-`InvalidInput`.
 """
 
 from __future__ import annotations

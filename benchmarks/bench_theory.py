@@ -21,7 +21,7 @@ from benchmarks.published_method_cui2024 import draw_bulk, published_evaluation
 
 import gradstep as gs
 from gradstep.papers.ba2022 import coefficients, small_step
-from gradstep.theory.large_step import LargeStep, large_step
+from gradstep.papers.cui2024 import SummaryStatistics, summary_statistics
 
 # The package's `predict` is the function; its module holds the tables that a cold call must not find.
 predict_module = importlib.import_module("gradstep.theory.predict")
@@ -178,16 +178,8 @@ def grid(side: int) -> list[Row]:
     ]
 
 
-def _large(sample_ratio: Any, step_size: Any = 3.0) -> LargeStep:
-    return large_step(
-        "tanh",
-        "sin",
-        step_size=step_size,
-        step_sample_ratio=20.0,
-        sample_ratio=sample_ratio,
-        width_ratio=1.0,
-        penalty=0.1,
-    )
+def _large(alpha: Any, eta_tilde: Any = 3.0) -> SummaryStatistics:
+    return summary_statistics("tanh", "sin", eta_tilde=eta_tilde, alpha0=20.0, alpha=alpha, lam=0.1)
 
 
 def limits(rounds: int, dimension: int) -> list[Row]:
@@ -202,9 +194,7 @@ def limits(rounds: int, dimension: int) -> list[Row]:
     bulk = draw_bulk(dimension, 1.0, seed=0)
     check = (0.2, 0.9, 1.6, 2.3, 3.0)
     evaluations = [
-        published_evaluation(
-            "tanh", "sin", step_size=3.0, step_sample_ratio=20.0, sample_ratio=ratio, penalty=0.1, bulk=bulk
-        )
+        published_evaluation("tanh", "sin", eta_tilde=3.0, alpha0=20.0, alpha=ratio, lam=0.1, bulk=bulk)
         for ratio in check
     ]
     times = timed(

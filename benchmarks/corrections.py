@@ -391,7 +391,7 @@ def bulk_overlap() -> Correction:
 
 def error_without_overlap() -> Correction:
     """The test error of the same stored outputs."""
-    corrected = float(cui2024.test_error("tanh", "sin", **_ratios()))
+    corrected = float(cui2024.summary_statistics("tanh", "sin", **_ratios()).test_error)
     return _overlap("error_without_overlap", "test error", PRINTED_ERROR, corrected, "test_error")
 
 
@@ -459,7 +459,7 @@ def few_step_samples() -> Correction:
         "Cui et al. 2024",
         "Results 3.1 and 3.3 as a model of the network, few samples in the step",
         "test error of the network",
-        float(cui2024.test_error("tanh", "tanh", **setting)),
+        float(cui2024.summary_statistics("tanh", "tanh", **setting).test_error),
         gs.predict(problem).test_error,
         lambda seed: float(gs.simulate(problem, seeds=[seed])["test_error"][0]),
         range(1700, 1800),

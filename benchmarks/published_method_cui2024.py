@@ -22,8 +22,7 @@ from scipy.interpolate import CubicSpline
 
 from gradstep.gaussian.functions import scalar_function
 from gradstep.gaussian.smoothing import smoothed
-from gradstep.theory.large_step import large_step
-from gradstep.theory.spiked_features import Spike, spike
+from gradstep.papers.cui2024 import Spike, equivalent_srf, summary_statistics
 
 Array = NDArray[np.float64]
 
@@ -66,8 +65,8 @@ def draw_bulk(d: int, beta: float, *, seed: int) -> Bulk:
 def _tables(activation: str, teacher: str, model: Spike) -> CubicSpline:
     """Interpolate mu_0, mu_1, mu_2^2 and the teacher's three averages in kappa."""
     kappa = np.linspace(-10.0, 10.0, 4001)
-    c, gamma = float(model.bulk_variance), float(model.alignment)
-    features = smoothed(scalar_function(activation), model.strength * kappa, np.sqrt(c))
+    r, c, gamma = map(float, model)
+    features = smoothed(scalar_function(activation), r * kappa, np.sqrt(c))
     labels = smoothed(scalar_function(teacher), gamma * kappa, np.sqrt(1 - gamma**2))
     slope = features.slope / np.sqrt(c)
     columns = [features.mean, slope, features.residual_variance, labels.mean, labels.slope, labels.second_moment]
@@ -78,12 +77,12 @@ def published_evaluation(
     activation: str,
     teacher: str,
     *,
-    step_size: float,
-    step_sample_ratio: float,
-    sample_ratio: float,
-    width_ratio: float = 1.0,
-    penalty: float,
-    noise: float = 0.0,
+    eta_tilde: float,
+    alpha0: float,
+    alpha: float,
+    beta: float = 1.0,
+    lam: float,
+    sigma_eps: float = 0.0,
     bulk: Bulk,
     damping: float = 0.5,
     tolerance: float = 1e-4,
@@ -95,8 +94,8 @@ def published_evaluation(
     ----------
     activation, teacher : str
         Registered functions.
-    step_size, step_sample_ratio, sample_ratio, width_ratio, penalty, noise : float
-        As in :func:`gradstep.theory.large_step.large_step`.
+    eta_tilde, alpha0, alpha, beta, lam, sigma_eps : float
+        As in :func:`gradstep.papers.cui2024.summary_statistics`.
     bulk : Bulk
         From :func:`draw_bulk` at the same width ratio.
     damping : float
@@ -111,14 +110,14 @@ def published_evaluation(
     PublishedEvaluation
     """
     began = time.perf_counter()
-    model = spike(activation, teacher, step_size=step_size, step_sample_ratio=step_sample_ratio, noise=noise)
+    model = equivalent_srf(activation, teacher, eta_tilde=eta_tilde, alpha0=alpha0, sigma_eps=sigma_eps)
     table = _tables(activation, teacher, model)
     c = float(model.bulk_variance)
     p = bulk.eigenvalues.size
     omega, spike_weights, teacher_weights = (
         c * array for array in (bulk.eigenvalues, bulk.spike_weights, bulk.teacher_weights)
     )
-    ratio = sample_ratio / width_ratio
+    ratio = alpha / beta
     state = np.array([0.1, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0])  # m, theta, psi, q1, q2, V1, V2
 
     def average(name: str, order: Array) -> float:
@@ -128,7 +127,7 @@ def published_evaluation(
             mu0, mu1, mu2_squared, h, h1, h2 = table(kappa)
             gain = 1 / (1 + mu1**2 * v1 + mu2_squared * v2)
             omega0 = mu0 * m + kappa * mu1 * theta
-            error = h2 + noise**2 - 2 * omega0 * h + omega0**2 - 2 * mu1 * psi * h1 + mu1**2 * q1 + mu2_squared * q2
+            error = h2 + sigma_eps**2 - 2 * omega0 * h + omega0**2 - 2 * mu1 * psi * h1 + mu1**2 * q1 + mu2_squared * q2
             value = {
                 "V1": mu1**2 * gain,
                 "V2": mu2_squared * gain,
@@ -146,7 +145,7 @@ def published_evaluation(
 
     for iterations in range(1, maximum_iterations + 1):
         hat = {name: ratio * average(name, state) for name in ("V1", "V2", "q1", "q2", "theta", "psi")}
-        inverse = 1 / (penalty + hat["V2"] + hat["V1"] * omega)
+        inverse = 1 / (lam + hat["V2"] + hat["V1"] * omega)
         fluctuation = (hat["q1"] * omega + hat["q2"]) / p
         fluctuation = fluctuation + hat["theta"] ** 2 * spike_weights + hat["psi"] ** 2 * teacher_weights
         updated = np.array(
@@ -163,7 +162,7 @@ def published_evaluation(
         change = np.abs(updated - state).max()
         state = damping * state + (1 - damping) * updated
         if change <= tolerance * (1 + np.abs(state).max()):
-            error = average("error", state) - noise**2
+            error = average("error", state) - sigma_eps**2
             return PublishedEvaluation(error, time.perf_counter() - began, iterations)
     raise RuntimeError(f"the published iteration did not settle in {maximum_iterations} steps")
 
@@ -178,29 +177,13 @@ def main() -> None:
     bulk = draw_bulk(arguments.d, 1.0, seed=arguments.seed)
     print(f"bulk of d = {arguments.d} drawn and diagonalised in {time.perf_counter() - began:.2f} s")
     ratios = [0.2, 0.9, 1.6, 2.3, 3.0]
-    step_size, step_sample_ratio, penalty = 3.0, 20.0, 0.1
+    setting = {"eta_tilde": 3.0, "alpha0": 20.0, "lam": 0.1}
     began = time.perf_counter()
-    ours = large_step(
-        "tanh",
-        "sin",
-        step_size=step_size,
-        step_sample_ratio=step_sample_ratio,
-        sample_ratio=ratios,
-        width_ratio=1.0,
-        penalty=penalty,
-    )
+    ours = summary_statistics("tanh", "sin", alpha=ratios, **setting)
     seconds = (time.perf_counter() - began) / len(ratios)
     print(" alpha  published    seconds  steps   closed form    seconds")
     for alpha, error in zip(ratios, ours.test_error, strict=True):
-        published = published_evaluation(
-            "tanh",
-            "sin",
-            step_size=step_size,
-            step_sample_ratio=step_sample_ratio,
-            sample_ratio=alpha,
-            penalty=penalty,
-            bulk=bulk,
-        )
+        published = published_evaluation("tanh", "sin", alpha=alpha, bulk=bulk, **setting)
         print(
             f"{alpha:6.2f}  {published.test_error:.6f}  {published.seconds:9.3f}  {published.iterations:5d}"
             f"      {error:.6f}  {seconds:9.6f}"

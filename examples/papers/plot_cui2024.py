@@ -18,9 +18,9 @@ from gradstep.papers import cui2024
 alpha = np.geomspace(0.2, 20, 120)
 figure, axes = plt.subplots()
 for alpha0, colour in ((0.5, "C3"), (2.0, "C1"), (8.0, "C2"), (np.inf, "C0")):
-    error = cui2024.test_error(
+    error = cui2024.summary_statistics(
         "tanh", "sin", eta_tilde=2.0, alpha0=alpha0, alpha=alpha, lam=0.01
-    )
+    ).test_error
     axes.semilogx(
         alpha, error, colour, label=rf"$\alpha_0$ = {alpha0:g}".replace("inf", "∞")
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +13,6 @@ import pytest
 from gradstep.gaussian.functions import scalar_function
 from gradstep.gaussian.moments import moments
 from gradstep.papers import cui2024
-from gradstep.theory import large_step
 
 SETTING = {"eta_tilde": 3, "alpha0": 20, "alpha": [0.2, 0.9, 1.6, 2.3, 3.0], "lam": 0.1, "beta": 1}
 #: Stored in the authors' notebook, tanh network and sin teacher: outputs of an earlier state of its source.
@@ -34,17 +32,16 @@ def test_result_against_the_published_source() -> None:
 def test_stored_outputs_leave_out_the_overlap_and_have_another_bulk() -> None:
     """With theta = 0 and the variance of the notebook's first version they are the limit but for their finite size."""
     # An independent program of this project with theta forced to zero.
-    without = cui2024.published_test_error("tanh", "sin", **SETTING)
+    without = cui2024.summary_statistics("tanh", "sin", **SETTING, published=True).test_error
     np.testing.assert_allclose(without, [0.04882, 0.04339, 0.03831, 0.03534, 0.03357], atol=5e-6)
-    assert (without > cui2024.test_error("tanh", "sin", **SETTING)).all()
+    assert (without > cui2024.summary_statistics("tanh", "sin", **SETTING).test_error).all()
     spike = cui2024.equivalent_srf("tanh", "sin", eta_tilde=3, alpha0=20)
     slope = float(moments(scalar_function("tanh")).derivative_mean)
-    first = replace(spike, bulk_variance=1 + (spike.bulk_variance - 1) * slope**2)
-    table = cui2024.equivalent_features("tanh", "sin", r=first.strength, c=first.bulk_variance, gamma=first.alignment)
-    ratios = {"sample_ratio": SETTING["alpha"], "width_ratio": 1.0, "penalty": 0.1, "noise": 0.0}
-    stale = large_step.solve(table, first, **ratios, bulk_overlap=False).test_error
+    first = 1 + (spike.bulk_variance - 1) * slope**2
+    table = cui2024.equivalent_features("tanh", "sin", r=spike.strength, c=first, gamma=spike.alignment)
+    stale = cui2024.solve(table, alpha=SETTING["alpha"], lam=0.1, published=True).test_error
     np.testing.assert_allclose(stale, STORED, rtol=2e-3)
-    with_overlap = large_step.solve(table, first, **ratios).test_error
+    with_overlap = cui2024.solve(table, alpha=SETTING["alpha"], lam=0.1).test_error
     assert (np.abs(with_overlap / STORED - 1)[1:] > 0.015).all()
 
 
@@ -80,11 +77,11 @@ def test_conditional_moments_have_the_variance_of_the_activation() -> None:
 
 
 def test_bounds_of_the_best_step() -> None:
-    upper, lower = cui2024.best_upper_bound("tanh", "sin"), cui2024.best_lower_bound("tanh", "sin")
+    upper, lower = (cui2024.best_step("tanh", "sin", bound=bound) for bound in ("upper", "lower"))
     assert 0 <= lower.error <= upper.error <= cui2024.best_linear("sin")
     assert float(cui2024.upper_bound("tanh", "sin", r=upper.strength)) == pytest.approx(upper.error)
     assert float(cui2024.lower_bound("tanh", "sin", r=lower.strength)) == pytest.approx(lower.error, abs=1e-12)
-    assert cui2024.best_upper_bound("erf", "erf").strength == pytest.approx(np.sqrt(3), rel=1e-6)
+    assert cui2024.best_step("erf", "erf").strength == pytest.approx(np.sqrt(3), rel=1e-6)
 
 
 def test_learned_function_approaches_the_projection_of_the_target() -> None:
@@ -112,14 +109,14 @@ def published() -> ModuleType:
 
 
 def test_the_published_iteration_reaches_the_same_errors(published: ModuleType) -> None:
-    setting = {"step_size": 2.0, "step_sample_ratio": 2.0, "penalty": 0.1, "width_ratio": 1.5}
+    setting = {"eta_tilde": 2.0, "alpha0": 2.0, "alpha": 2.0, "lam": 0.1, "beta": 1.5, "sigma_eps": 0.2}
     values = [
         published.published_evaluation(
-            "tanh", "tanh", sample_ratio=2.0, noise=0.2, bulk=published.draw_bulk(300, 1.5, seed=seed), **setting
+            "tanh", "tanh", bulk=published.draw_bulk(300, 1.5, seed=seed), **setting
         ).test_error
         for seed in range(4)
     ]
-    limit = cui2024.test_error("tanh", "tanh", eta_tilde=2.0, alpha0=2.0, alpha=2.0, lam=0.1, beta=1.5, sigma_eps=0.2)
+    limit = cui2024.summary_statistics("tanh", "tanh", **setting).test_error
     error = np.std(values, ddof=1) / np.sqrt(len(values))
     # Drawn traces fluctuate and are off by O(1/d); the iteration stops at 1e-4.
     assert abs(np.mean(values) - float(limit)) < 4 * error + 5e-4

@@ -113,7 +113,7 @@ def test_lines_over_networks_are_the_networks_and_those_over_drawn_models_the_pa
             beta = curve["parameters"]["beta"]
             step = {"eta_tilde": base["eta_per_d"] / beta, "alpha0": base["alpha0"], "lam": base["lam"], "beta": beta}
             if model == "srf":
-                expected = cui2024.test_error("tanh", "tanh", alpha=line.x, **step)
+                expected = cui2024.summary_statistics("tanh", "tanh", alpha=line.x, **step).test_error
                 np.testing.assert_allclose(line.y, expected, rtol=1e-9)
             else:
                 # Terms of order 1/d are left at a finite size.
@@ -133,5 +133,5 @@ def test_dashes_are_the_papers_model(name: str) -> None:
     shown = [float(curve["parameters"]["alpha0"]) for curve in own.settings["curves"] if curve.get("limit")]
     assert len(dashed) == len(shown) >= 3
     for line, alpha0 in zip(dashed, shown, strict=True):
-        expected = cui2024.test_error("tanh", base["teacher"], alpha=line.x, alpha0=alpha0, **shared)
+        expected = cui2024.summary_statistics("tanh", base["teacher"], alpha=line.x, alpha0=alpha0, **shared).test_error
         np.testing.assert_allclose(line.y, expected, rtol=1e-6)

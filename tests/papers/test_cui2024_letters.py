@@ -14,22 +14,20 @@ from gradstep.gaussian import gaussian_rule, moments, scalar_function
 from gradstep.papers import cui2024
 from gradstep.papers.cui2024 import letters as module
 from gradstep.papers.cui2024.drawn import fit, sampled_error, spiked_layer
+from gradstep.papers.cui2024.errors import SummaryStatistics, solve
 from gradstep.papers.cui2024.letters import Letters, density_letters, letter_bounds, letter_statistics, stepped_letters
+from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.problem import Readout
 from gradstep.simulation.instance import initial_readout
 from gradstep.theory import predict
-from gradstep.theory.large_step import LargeStep, solve
-from gradstep.theory.spiked_features import Spike, conditional_moments
 
 FIT = {"alpha": 1.6, "lam": 0.05, "beta": 0.8, "sigma_eps": 0.2}
 CASES = [("tanh", "sin", 1.4, 1.3, 0.8), ("erf", "sign", 2.5, 1.1, -0.97), ("relu", "softplus", 0.7, 1.2, 0.5)]
 NAMES = [f"{sigma}-{sigma_star}" for sigma, sigma_star, *_ in CASES]
 
 
-def one_letter(sigma: str, sigma_star: str, r: float, c: float, gamma: float, bias: float = 0.0) -> LargeStep:
-    model = Spike(np.asarray(r), np.asarray(c), np.asarray(gamma))
-    table = conditional_moments(sigma, sigma_star, model, bias=bias)
-    return solve(table, model, sample_ratio=1.6, width_ratio=0.8, penalty=0.05, noise=0.2)
+def one_letter(sigma: str, sigma_star: str, r: float, c: float, gamma: float, bias: float = 0.0) -> SummaryStatistics:
+    return solve(equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, b=bias), **FIT)
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.7])

@@ -22,7 +22,6 @@ from gradstep.papers.cui2024.drawn import (
     stepped_layer,
 )
 from gradstep.papers.cui2024.experiments.learned import conditional_mean
-from gradstep.theory.large_step import LargeStep
 
 SPIKE = {"r": 1.5, "c": 1.2, "gamma": 0.8}
 ERF, TANH, SIN = (scalar_function(name) for name in ("erf", "tanh", "sin"))
@@ -125,7 +124,7 @@ def test_equivalent_features_have_the_error_of_the_network() -> None:
     assert abs(gap) < 0.08 * np.mean(drawn) + 4 * error
 
 
-def solution(alpha0: float) -> LargeStep:
+def solution(alpha0: float) -> cui2024.SummaryStatistics:
     return cui2024.summary_statistics("tanh", "sin", eta_tilde=2.0, alpha0=alpha0, alpha=3.0, lam=0.1, beta=1.2)
 
 

@@ -10,7 +10,8 @@ import pytest
 import gradstep as gs
 from gradstep.errors import NotConverged
 from gradstep.papers.ba2022 import coefficients, initialisation
-from gradstep.theory import large_step, leverage, uniform
+from gradstep.papers.cui2024 import errors
+from gradstep.theory import leverage, uniform
 from gradstep.theory.leverage import Leverage, LeverageEquations, linearised, solve_leverage
 
 predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is the function
@@ -240,8 +241,8 @@ def test_a_fault_of_random_features_is_refused(name: str, fault: Function, monke
 @pytest.mark.parametrize(("index", "factor"), [*((k, 1.001) for k in range(5)), *((k, -1.0) for k in range(2, 5))])
 def test_a_fault_of_the_large_step_is_refused(index: int, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     # V_1, V_2 and the traces of S^-2: the residual saw none of them.
-    sizes: dict[str, Any] = {"step_size": 1.0, "step_sample_ratio": 2.0, "sample_ratio": 1.5, "width_ratio": 1.2}
-    assert large_step.large_step("tanh", "sin", **sizes, penalty=0.01).residual <= 1e-10
-    monkeypatch.setattr(large_step, "_bulk_responses", scaled(index, factor)(large_step._bulk_responses))
+    sizes: dict[str, Any] = {"eta_tilde": 1.0, "alpha0": 2.0, "alpha": 1.5, "beta": 1.2, "lam": 0.01}
+    assert errors.summary_statistics("tanh", "sin", **sizes).residual <= 1e-10
+    monkeypatch.setattr(errors, "_bulk_responses", scaled(index, factor)(errors._bulk_responses))
     with pytest.raises(NotConverged):
-        large_step.large_step("tanh", "sin", **sizes, penalty=0.01)
+        errors.summary_statistics("tanh", "sin", **sizes)

@@ -14,13 +14,11 @@ import gradstep as gs
 from gradstep.convex import Loss, Penalty, PiecewiseQuadratic, loss
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.labels import labels_of
-from gradstep.papers import ba2022
+from gradstep.papers import ba2022, cui2024
 from gradstep.simulation import Network
 from gradstep.simulation.convex_fit import fit_convex
 from gradstep.simulation.convex_measurement import convex_measurement
 from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
-from gradstep.theory.large_step import large_step
-from gradstep.theory.spiked_features import spike
 
 QUANTITIES = ("test_error", "test_loss", "classification_error", "train_error", "train_loss", "active_fraction")
 
@@ -50,21 +48,43 @@ def test_square_loss_is_the_large_step(activation, teacher, eta, alpha0, noise, 
         teacher=teacher,
         noise=noise,
     )
-    expected = large_step(
+    expected = cui2024.summary_statistics(
         activation,
         teacher,
-        step_size=eta,
-        step_sample_ratio=alpha0,
-        sample_ratio=alpha,
-        width_ratio=beta,
-        penalty=lam,
-        noise=noise,
+        eta_tilde=eta,
+        alpha0=alpha0,
+        alpha=alpha,
+        beta=beta,
+        lam=lam,
+        sigma_eps=noise,
     )
     result = convex_prediction(problem, rows="isotropic", bulk="isotropic")
     assert_allclose(result.test_error, expected.test_error, rtol=1e-9)
     assert_allclose(result.test_loss, expected.noisy_test_error, rtol=1e-9)
     assert_allclose(result.train_error, expected.train_error, rtol=1e-9)
     assert_allclose(result.train_loss, expected.train_loss, rtol=1e-9)
+    # |a|^2 / p of the paper is |b|^2 on the raw features.
+    assert_allclose(result.readout_norm, expected.readout_norm, rtol=1e-9)
+
+
+def test_splitting_a_letter_of_the_paper_changes_nothing():
+    options = {"loss": "logistic", "penalty": "l1", "channel": "sign", "rows": "isotropic", "bulk": "isotropic"}
+    whole, split = (
+        convex_prediction(cui(beta=0.8, teacher="linear", readout=readout), **options)
+        for readout in ("constant", {1.0: 0.5, -1.0: 0.5})
+    )
+    for quantity in ("test_loss", "classification_error", "train_loss", "active_fraction"):
+        # An odd activation does not know the sign of a neuron.
+        assert getattr(split, quantity) == pytest.approx(getattr(whole, quantity), rel=1e-8)
+
+
+def test_more_step_samples_classify_better():
+    options = {"loss": "squared_hinge", "channel": "sign", "rows": "isotropic", "bulk": "isotropic"}
+    errors = [
+        convex_prediction(cui(beta=0.8, teacher="linear", alpha0=alpha0), **options).classification_error
+        for alpha0 in (0.0, 2.0, 20.0)
+    ]
+    assert (np.diff(errors) < 0).all()
 
 
 @pytest.mark.parametrize("readout", ["constant", {0.5: 0.3, 2.0: 0.7}, {1.0: 0.5, -1.0: 0.5}, "gaussian"])
@@ -365,7 +385,7 @@ def test_logistic_loss_solves_the_published_saddle_point():
     alpha0, beta = 3.0, 0.7
     problem = cui(teacher="linear", alpha0=alpha0, beta=beta)
     labels = labels_of(problem, "sign")
-    model = spike("tanh", labels.mean, step_size=1.5, step_sample_ratio=alpha0, noise=labels.noise)
+    model = cui2024.equivalent_srf("tanh", labels.mean, eta_tilde=1.5, alpha0=alpha0, sigma_eps=labels.noise)
     test_loss, readout_norm = published_saddle_point(
         *(float(v) for v in (model.strength, model.bulk_variance, model.alignment)),
         alpha=1.6,
@@ -381,12 +401,12 @@ def test_logistic_loss_solves_the_published_saddle_point():
 def spiked_model(problem, name, penalty, channel, seed):
     """One draw of the spiked random features model of Cui et al. 2024, fitted and tested on fresh samples."""
     rng, labels, d = np.random.default_rng(seed), labels_of(problem, channel), problem.d
-    model = spike(
+    model = cui2024.equivalent_srf(
         problem.activation,
         labels.mean,
-        step_size=problem.step_size / math.sqrt(problem.width),
-        step_sample_ratio=problem.n_step / d,
-        noise=labels.noise,
+        eta_tilde=problem.step_size / math.sqrt(problem.width),
+        alpha0=problem.n_step / d,
+        sigma_eps=labels.noise,
     )
     letters = np.repeat(
         problem.readout.values, np.round(np.asarray(problem.readout.weights) * problem.width).astype(int)

@@ -14,8 +14,8 @@ from gradstep.app.regimes import describe
 from gradstep.app.settings import Axis, coefficient_in, penalty_in, problem_of
 from gradstep.errors import GradstepError, InvalidInput
 from gradstep.papers.ba2022 import kernel_lower_bound
+from gradstep.papers.cui2024 import best_linear
 from gradstep.theory import Prediction, predict, predict_each
-from gradstep.theory.bounds import best_linear_error
 from gradstep.theory.prediction import QUANTITIES
 from gradstep.theory.spectrum import Outlier, feature_spectrum
 from gradstep.theory.tuning import tune
@@ -71,7 +71,7 @@ def here(request: Mapping[str, Any]) -> dict[str, Any]:
         "caveats": [asdict(caveat) for caveat in prediction.caveats],
         "residual": _finite(prediction.residual),
         "kernel_bound": kernel_lower_bound(problem.teacher),
-        "best_linear": best_linear_error(problem.teacher),
+        "best_linear": best_linear(problem.teacher),
         "regime": asdict(describe(prediction)),
         "problem": problem.to_dict(),
         "description": str(problem),

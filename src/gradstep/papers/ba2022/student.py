@@ -18,8 +18,8 @@ from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
 from gradstep.gaussian.quadrature import expectation, gaussian_rule
 from gradstep.gaussian.smoothing import smoothed
+from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.theory.arguments import nonnegative
-from gradstep.theory.spiked_features import Spike, conditional_moments
 
 __all__ = ["TauStar", "constructed_readout", "constructed_risk", "student_risk", "tau_star"]
 
@@ -71,8 +71,8 @@ def student_risk(
     ndarray
     """
     slope = np.asarray(kappa, dtype=np.float64)
-    model = Spike(np.abs(slope), np.ones_like(slope), np.where(slope < 0, -1.0, 1.0))
-    table = conditional_moments(sigma, sigma_star, model)
+    # A neuron of this slope is one of the spiked random features of Cui et al. 2024.
+    table = equivalent_features(sigma, sigma_star, r=np.abs(slope), c=1.0, gamma=np.where(slope < 0, -1.0, 1.0))
     mean = float(moments(scalar_function(sigma_star)).mean) if centred else 0.0
     return np.asarray((table.weights * (table.teacher_mean - mean - table.mean) ** 2).sum(axis=-1))
 

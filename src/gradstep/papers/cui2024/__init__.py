@@ -2,29 +2,31 @@
 
 Notation of the paper: ``sigma`` the activation, ``sigma_star`` the teacher, ``eta_tilde`` the step in the units of its
 code, ``alpha0`` the samples of the step, ``alpha`` those of the fit, ``beta`` the width, all per input dimension, and
-``lam`` the penalty. ``r``, ``c`` and ``gamma`` are the spike strength, the bulk variance and the alignment.
+``lam`` the penalty. ``r``, ``c`` and ``gamma`` are the spike strength, the bulk variance and the alignment. An argument
+out of range, or a function that is unknown, raises `InvalidInput` with the name it has here.
+
+Appendix C, any convex loss and penalty, is :func:`~gradstep.theory.convex_loss.convex_prediction` of
+:meth:`Problem.cui2024 <gradstep.Problem.cui2024>` with ``rows="isotropic"`` and ``bulk="isotropic"``.
 """
 
 from gradstep.papers.cui2024.bias import TrainedBias, biased_lower_bound, biased_statistics, trained_bias
 from gradstep.papers.cui2024.bounds import (
     BestPenalty,
+    BestStep,
     best_linear,
-    best_lower_bound,
     best_penalty,
-    best_upper_bound,
+    best_step,
     lower_bound,
     realised_functions,
     upper_bound,
 )
 from gradstep.papers.cui2024.errors import (
+    SummaryStatistics,
     learned_along_target,
     learned_function,
-    published_test_error,
+    solve,
     summary_statistics,
-    test_error,
-    train_error,
 )
-from gradstep.papers.cui2024.generic import generic_errors
 from gradstep.papers.cui2024.letters import (
     LetterBounds,
     Letters,
@@ -35,37 +37,37 @@ from gradstep.papers.cui2024.letters import (
     stepped_letters,
 )
 from gradstep.papers.cui2024.spectrum import outlier, spectral_law
-from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
+from gradstep.papers.cui2024.spiked import ConditionalMoments, Spike, equivalent_features, equivalent_srf
 
 __all__ = [
     "BestPenalty",
+    "BestStep",
+    "ConditionalMoments",
     "LetterBounds",
     "LetterStatistics",
     "Letters",
+    "Spike",
+    "SummaryStatistics",
     "TrainedBias",
     "best_linear",
-    "best_lower_bound",
     "best_penalty",
-    "best_upper_bound",
+    "best_step",
     "biased_lower_bound",
     "biased_statistics",
     "density_letters",
     "equivalent_features",
     "equivalent_srf",
-    "generic_errors",
     "learned_along_target",
     "learned_function",
     "letter_bounds",
     "letter_statistics",
     "lower_bound",
     "outlier",
-    "published_test_error",
     "realised_functions",
+    "solve",
     "spectral_law",
     "stepped_letters",
     "summary_statistics",
-    "test_error",
-    "train_error",
     "trained_bias",
     "upper_bound",
 ]

@@ -12,10 +12,8 @@ from scipy.optimize import minimize_scalar
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction
 from gradstep.papers.cui2024.bounds import lower_bound
+from gradstep.papers.cui2024.errors import SummaryStatistics, solve
 from gradstep.papers.cui2024.spiked import equivalent_features
-from gradstep.papers.notation import in_cui2024
-from gradstep.theory.large_step import LargeStep, solve
-from gradstep.theory.spiked_features import Spike
 
 __all__ = ["TrainedBias", "biased_lower_bound", "biased_statistics", "trained_bias"]
 
@@ -37,7 +35,6 @@ def _minima(function: Callable[[ArrayLike], Array], largest: float) -> list[tupl
     return sorted(found)
 
 
-@in_cui2024
 def biased_statistics(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -50,35 +47,27 @@ def biased_statistics(
     lam: ArrayLike,
     beta: ArrayLike = 1.0,
     sigma_eps: ArrayLike = 0.0,
-) -> LargeStep:
+) -> SummaryStatistics:
     r"""Result 3.3 for :math:`\sigma(\langle w_i,x\rangle+b)` with a given bias: (131) in place of (15).
 
     Parameters
     ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    r, c, gamma : float
-        Spike strength, bulk variance and alignment.
-    b : array_like
-        Bias.
+    sigma, sigma_star, r, c, gamma, b
+        As in :func:`~gradstep.papers.cui2024.equivalent_features`.
     alpha, lam, beta, sigma_eps : array_like
         As in :func:`~gradstep.papers.cui2024.summary_statistics`; they broadcast with ``b``.
 
     Returns
     -------
-    LargeStep
+    SummaryStatistics
 
     Raises
     ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
     NotConverged
         If the equations are not solved.
     """
-    bias = np.asarray(b, dtype=np.float64)
-    model = Spike(*(np.full(bias.shape, value) for value in (r, c, gamma)))
-    table = equivalent_features(sigma, sigma_star, r=model.strength, c=c, gamma=gamma, b=bias)
-    return solve(table, model, sample_ratio=alpha, width_ratio=beta, penalty=lam, noise=sigma_eps)
+    features = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, b=b, folded=True)
+    return solve(features, alpha=alpha, lam=lam, beta=beta, sigma_eps=sigma_eps)
 
 
 @dataclass(frozen=True)
@@ -139,7 +128,7 @@ def trained_bias(
     if not largest > 0:
         raise InvalidInput("largest", largest, "a positive number")
 
-    def at(b: ArrayLike) -> LargeStep:
+    def at(b: ArrayLike) -> SummaryStatistics:
         return biased_statistics(
             sigma, sigma_star, r=r, c=c, gamma=gamma, b=b, alpha=alpha, lam=lam, beta=beta, sigma_eps=sigma_eps
         )

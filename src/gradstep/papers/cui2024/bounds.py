@@ -1,27 +1,30 @@
-"""What can be learned with a single step: the baseline, the best penalty, and the bounds (26), (27) and (28)."""
+"""What can be learned with a single step: the baseline, the best penalty, and the bounds (26), (27) and (28).
+
+The baseline and the bounds are without label noise.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
 
-from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
-from gradstep.papers.cui2024.spiked import equivalent_features
-from gradstep.papers.notation import in_cui2024
-from gradstep.theory import bounds as theory
-from gradstep.theory.large_step import solve
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import ScalarFunction, moments, scalar_function, smoothed
+from gradstep.papers.cui2024.errors import solve
+from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
 from gradstep.theory.minimise import Axis, minimise
-from gradstep.theory.spiked_features import Spike
 
 __all__ = [
     "BestPenalty",
+    "BestStep",
     "Realised",
     "best_linear",
-    "best_lower_bound",
     "best_penalty",
-    "best_upper_bound",
+    "best_step",
     "lower_bound",
     "realised_functions",
     "upper_bound",
@@ -29,27 +32,28 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
+#: Where the search of the best step begins.
+_LEAST_STRENGTH = 0.01
+
 #: Logarithms of the penalties searched, two a decade: from next to none to as good as infinite.
 _PENALTIES = Axis(np.log(np.geomspace(1e-6, 1e8, 29)), spacing=0.05)
 
 
 def best_linear(sigma_star: str | ScalarFunction) -> float:
-    """Error of the best linear estimator (section 4.2).
+    r"""Error of the best linear estimator, :math:`E\sigma_*^2-(E z\sigma_*)^2` (section 4.2).
 
     Parameters
     ----------
     sigma_star : str or ScalarFunction
+        Teacher.
 
     Returns
     -------
     float
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
+        The label noise is not included. An estimator with a constant term also removes the squared mean.
     """
-    return theory.best_linear_error(sigma_star)
+    target = moments(scalar_function(sigma_star))
+    return float(target.second_moment - target.linear**2)
 
 
 def upper_bound(
@@ -64,21 +68,22 @@ def upper_bound(
 
     Parameters
     ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    r, c, gamma : array_like
-        Spike strength, bulk variance and alignment.
+    sigma, sigma_star, r, c, gamma
+        As in :func:`~gradstep.papers.cui2024.equivalent_features`.
 
     Returns
     -------
     ndarray
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
+        :math:`E\sigma_*^2-\langle\mu_0,h\rangle^2/|\mu_0|^2` with :math:`h=E[\sigma_*|\kappa]`. It is attained at
+        infinite penalty, where only the common mean of the neurons is fitted.
     """
-    return theory.upper_bound(equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma))
+    table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, folded=True)
+    norm = (table.weights * table.mean**2).sum(axis=-1)
+    overlap = (table.weights * table.mean * table.teacher_mean).sum(axis=-1)
+    m = np.where(norm > 0, overlap / np.where(norm > 0, norm, 1.0), 0.0)
+    miss = table.teacher_mean - m[..., None] * table.mean
+    # A sum of squares, because the bound can vanish.
+    return np.asarray((table.weights * (miss**2 + table.teacher_slope**2 + table.teacher_variance)).sum(axis=-1))
 
 
 def lower_bound(
@@ -94,65 +99,112 @@ def lower_bound(
 
     Parameters
     ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    r, c, gamma : array_like
-        Spike strength, bulk variance and alignment.
-    b : array_like
-        Bias common to all neurons.
+    sigma, sigma_star, r, c, gamma, b
+        As in :func:`~gradstep.papers.cui2024.equivalent_features`.
 
     Returns
     -------
     ndarray
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
+        Squared distance of the teacher to the span of :math:`\mu_0(\kappa)`, :math:`\kappa\mu_1(\kappa)` and
+        :math:`\mu_1(\kappa)\zeta`, with :math:`\zeta` the rest of the teacher's input. The paper states it at
+        :math:`\gamma=1`. It bounds the spiked random features model: at finite :math:`\alpha_0` the network itself has
+        one more direction.
     """
-    return theory.lower_bound(equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, b=b))
+    table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, b=b, folded=True)
+    root = np.sqrt(table.weights)
+    target = root * table.teacher_mean
+    # Gram-Schmidt on the two functions, which coincide for a linear activation.
+    first = root * table.mean
+    norm = (first**2).sum(axis=-1, keepdims=True)
+    first = first / np.sqrt(np.where(norm > 0, norm, 1.0))
+    tilted = root * (table.nodes * table.slope)
+    size = (tilted**2).sum(axis=-1, keepdims=True)
+    second = tilted - (tilted * first).sum(axis=-1, keepdims=True) * first
+    left = (second**2).sum(axis=-1, keepdims=True)
+    independent = left > 1e-20 * size
+    second = np.where(independent, second / np.sqrt(np.where(independent, left, 1.0)), 0.0)
+    rest = target - (target * first).sum(axis=-1, keepdims=True) * first
+    rest = rest - (rest * second).sum(axis=-1, keepdims=True) * second
+    slope_norm = (table.weights * table.slope**2).sum(axis=-1)
+    slope_overlap = (table.weights * table.slope * table.teacher_slope).sum(axis=-1)
+    orthogonal = (table.weights * (table.teacher_slope**2 + table.teacher_variance)).sum(axis=-1)
+    learned = np.where(slope_norm > 0, slope_overlap**2 / np.where(slope_norm > 0, slope_norm, 1.0), 0.0)
+    return np.asarray((rest**2).sum(axis=-1) + orthogonal - learned)
 
 
-def best_upper_bound(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction) -> theory.BestStep:
-    """Upper bound of (28): (26) at the best step size and with a population gradient.
+@dataclass(frozen=True)
+class BestStep:
+    r"""A bound of (28).
+
+    Attributes
+    ----------
+    step_size : float
+        The minimiser :math:`\tilde\eta`; ``inf`` when the bound keeps falling to the largest strength searched.
+    strength : float
+        The spike strength :math:`r` there.
+    error : float
+        The bound.
+    """
+
+    step_size: float
+    strength: float
+    error: float
+
+
+def best_step(
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
+    *,
+    bound: str = "upper",
+    largest_strength: float = 20.0,
+) -> BestStep:
+    r"""Minimise (26) or (27) over the step size, for a population gradient (28).
 
     Parameters
     ----------
     sigma, sigma_star : str or ScalarFunction
+        Activation and teacher, both with a linear part.
+    bound : {"upper", "lower"}
+        Which of (26) and (27).
+    largest_strength : float
+        Spike strengths from 0.01 up to this value are searched.
 
     Returns
     -------
     BestStep
 
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
-    NotConverged
-        If the equations are not solved.
+    Notes
+    -----
+    At :math:`\alpha_0=\infty` the bulk keeps variance 1 and :math:`\gamma=\pm1`. For
+    :math:`\sigma=\sigma_*=\mathrm{erf}` the upper bound vanishes at :math:`r=\sqrt3`.
     """
-    return theory.best_step(sigma, sigma_star, bound="upper")
+    bounds = {"upper": upper_bound, "lower": lower_bound}
+    if bound not in bounds:
+        raise InvalidInput("bound", bound, "'upper' or 'lower'")
+    if not _LEAST_STRENGTH < largest_strength < np.inf:
+        raise InvalidInput("largest_strength", largest_strength, f"a finite number above {_LEAST_STRENGTH}")
+    student, target = scalar_function(sigma), scalar_function(sigma_star)
+    unit = equivalent_srf(student, target, eta_tilde=1.0, alpha0=np.inf)
+    per_step = float(unit.strength)
+    if per_step <= 1e-10:
+        raise InvalidInput("sigma_star", target.name, "an activation and a teacher with a linear part")
 
+    def error(strength: ArrayLike) -> Array:
+        return bounds[bound](student, target, r=strength, gamma=unit.alignment)
 
-def best_lower_bound(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction) -> theory.BestStep:
-    """Lower bound of (28): (27) at the best step size and with a population gradient.
-
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-
-    Returns
-    -------
-    BestStep
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
-    NotConverged
-        If the equations are not solved.
-    """
-    return theory.best_step(sigma, sigma_star, bound="lower")
+    grid = np.geomspace(_LEAST_STRENGTH, largest_strength, 60)
+    values = error(grid)
+    best = int(np.argmin(values))
+    if best == grid.size - 1:
+        return BestStep(np.inf, largest_strength, float(values[best]))
+    refined = minimize_scalar(
+        lambda strength: float(error(strength)),
+        bounds=(grid[max(best - 1, 0)], grid[best + 1]),
+        method="bounded",
+        options={"xatol": 1e-10},
+    )
+    strength = float(refined.x)
+    return BestStep(strength / per_step, strength, float(refined.fun))
 
 
 class BestPenalty(NamedTuple):
@@ -170,7 +222,6 @@ class BestPenalty(NamedTuple):
     test_error: float
 
 
-@in_cui2024
 def best_penalty(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
@@ -186,10 +237,8 @@ def best_penalty(
 
     Parameters
     ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    r, c, gamma : float
-        Spike strength, bulk variance and alignment.
+    sigma, sigma_star, r, c, gamma
+        As in :func:`~gradstep.papers.cui2024.equivalent_features`.
     alpha, beta, sigma_eps : float
         As in :func:`~gradstep.papers.cui2024.summary_statistics`.
 
@@ -207,22 +256,14 @@ def best_penalty(
     Penalties from :math:`10^{-6}` to :math:`10^8` are searched, where a fit is as good as one without a penalty, and as
     one with an infinite penalty.
     """
-    table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
-    spike = Spike(*(np.asarray(value, dtype=np.float64) for value in (r, c, gamma)))
+    table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, folded=True)
 
     def error(logarithm: Array) -> Array:
-        return solve(
-            table,
-            spike,
-            sample_ratio=alpha,
-            width_ratio=beta,
-            penalty=np.exp(logarithm[:, 0]),
-            noise=sigma_eps,
-        ).test_error
+        return solve(table, alpha=alpha, beta=beta, lam=np.exp(logarithm[:, 0]), sigma_eps=sigma_eps).test_error
 
     found = minimise(error, [_PENALTIES])
     if found.bounds[0] == "upper":
-        return BestPenalty(np.inf, float(theory.upper_bound(table)))
+        return BestPenalty(np.inf, float(upper_bound(sigma, sigma_star, r=r, c=c, gamma=gamma)))
     return BestPenalty(float(np.exp(found.point[0])), found.value)
 
 
@@ -254,10 +295,8 @@ def realised_functions(
 
     Parameters
     ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    r, c, gamma : float
-        Spike strength, bulk variance and alignment.
+    sigma, sigma_star, r, c, gamma
+        As in :func:`~gradstep.papers.cui2024.equivalent_features`.
     kappa : array_like
         Projections.
 
@@ -265,11 +304,6 @@ def realised_functions(
     -------
     Realised
         Of the shape of ``kappa``.
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
     """
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
     root = np.sqrt(table.weights)

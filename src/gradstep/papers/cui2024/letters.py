@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -180,14 +180,9 @@ def stepped_letters(
     """
     if (activation := scalar_function(sigma)).parity != "odd":
         raise InvalidInput("sigma", activation.name, "an odd activation, whose steps do not stretch the rows")
-    model = equivalent_srf(sigma, sigma_star, eta_tilde=eta_tilde, alpha0=alpha0, sigma_eps=sigma_eps)
-    values = np.array(list(vocabulary), dtype=np.float64)
-    return Letters.of(
-        list(vocabulary.values()),
-        strengths=values * float(model.strength),
-        variances=1 + values**2 * (float(model.bulk_variance) - 1),
-        alignments=float(model.alignment),
-    )
+    r, c, gamma = equivalent_srf(sigma, sigma_star, eta_tilde=eta_tilde, alpha0=alpha0, sigma_eps=sigma_eps)
+    shares = list(vocabulary.values())
+    return density_letters(list(vocabulary), shares, r=float(r), c=float(c), gamma=float(gamma))
 
 
 def density_letters(values: ArrayLike, weights: ArrayLike, *, r: float, c: float, gamma: float) -> Letters:
@@ -302,40 +297,51 @@ class LetterStatistics:
 
 
 @dataclass(frozen=True)
-class _Bulk:
-    """The second half of the saddle point: from the hats to the responses, and their derivatives."""
+class _Equations:
+    """The saddle point: averages over the projections, and the law of the bulk, with its derivatives."""
 
-    kind: Bulk
-    fractions: Array
-    variances: Array
+    table: _Tables
+    letters: Letters
+    bulk: Bulk
+    alpha: float
     beta: float
     lam: float
 
+    def hats(self, weight: Array) -> tuple[Array, Array]:
+        """Averages of mu_1 mu_1 and mu_2^2 under a weight on the nodes."""
+        slope, ratio = self.table.slope, self.alpha / self.beta
+        return ratio * (slope * weight) @ slope.T, ratio * self.table.variance @ weight
+
+    def spread(self, first: Array, second: Array) -> Array:
+        """Return mu_1 first mu_1 + mu_2^2 second on the nodes: V from (V_1, V_2), or the q terms of R."""
+        return np.asarray(
+            np.einsum("sk,st,tk->k", self.table.slope, first, self.table.slope) + second @ self.table.variance
+        )
+
     def responses(self, v1_hat: Array, v2_hat: Array, v2: Array) -> tuple[Array, Array]:
-        """Return beta V_1 and the image of V_2."""
-        spread = self.beta * self.variances * v2
-        if self.kind == "orthogonal":
-            v1_times_beta, pull = np.diag(spread), np.diag(v1_hat)
-        else:
-            inverse = np.linalg.inv(np.eye(v2.size) + spread[:, None] * v1_hat)
-            v1_times_beta, pull = inverse * spread, np.diag(v1_hat @ inverse)
-        return 0.5 * (v1_times_beta + v1_times_beta.T), self.fractions / (self.lam + v2_hat + self.variances * pull)
+        """Return V_1 and the image of V_2."""
+        t, left = self._bulk(v1_hat, v2)
+        v1 = left.T * t / self.beta
+        pull = np.diag(left @ v1_hat)
+        return 0.5 * (v1 + v1.T), self.letters.fractions / (self.lam + v2_hat + self.letters.variances * pull)
 
     def changes(self, v1_hat: Array, v2: Array, d_v1_hat: Array, d_v2_hat: Array) -> tuple[Array, Array]:
-        """Return the derivatives of beta V_1 and V_2 when the hats move."""
-        spread = self.beta * self.variances * v2
-        shrink = v2**2 / self.fractions
-        if self.kind == "orthogonal":
-            d_v2 = -shrink * (d_v2_hat + self.variances * np.diag(d_v1_hat))
-            return np.diag(self.beta * self.variances * d_v2), d_v2
-        left = np.linalg.inv(np.eye(v2.size) + v1_hat * spread)  # (1 + V1_hat T)^-1
-        pull = left @ v1_hat
+        """Return the derivatives of V_1 and V_2 when the hats move."""
+        t, left = self._bulk(v1_hat, v2)
+        shrink, t_slope = v2**2 / self.letters.fractions, self.beta * self.letters.variances
         direct = np.diag(left @ d_v1_hat @ left.T)
-        # d V_2 = -shrink (d V2_hat + c (direct - sum_t pull_st^2 beta c_t d V_2^t))
-        matrix = np.eye(v2.size) - (shrink * self.variances)[:, None] * pull**2 * (self.beta * self.variances)
-        d_v2 = np.linalg.solve(matrix, -shrink * (d_v2_hat + self.variances * direct))
-        y = left.T * spread  # (T^-1 + V1_hat)^-1
-        return left.T @ np.diag(self.beta * self.variances * d_v2) @ left - y @ d_v1_hat @ y.T, d_v2
+        # d V_2 = -shrink (d V2_hat + c (direct - sum_t pull_st^2 beta c_t d V_2^t)), and y = (T^-1 + V1_hat)^-1.
+        # Orthonormal rows do not feel one another.
+        felt = float(self.bulk == "gaussian")
+        pull, y = felt * left @ v1_hat, felt * left.T * t
+        matrix = np.eye(v2.size) - (shrink * self.letters.variances)[:, None] * pull**2 * t_slope
+        d_v2 = np.asarray(np.linalg.solve(matrix, -shrink * (d_v2_hat + self.letters.variances * direct)), np.float64)
+        return (left.T @ np.diag(t_slope * d_v2) @ left - y @ d_v1_hat @ y.T) / self.beta, d_v2
+
+    def _bulk(self, v1_hat: Array, v2: Array) -> tuple[Array, Array]:
+        """Return the diagonal of T, and (1 + V1_hat T)^-1, or one for orthonormal rows."""
+        t, one = self.beta * self.letters.variances * v2, np.eye(v2.size)
+        return t, one if self.bulk == "orthogonal" else np.asarray(np.linalg.inv(one + v1_hat * t), np.float64)
 
 
 def letter_statistics(
@@ -392,37 +398,37 @@ def letter_statistics(
     if bulk == "orthogonal" and beta > 1:
         raise InvalidInput("beta", beta, "at most 1 when the rows are orthogonal")
     table = _tables(student, target, letters)
-    law = _Bulk(bulk, letters.fractions, letters.variances, beta, lam)
-    averages = _Averages(table, alpha / beta)
-    v1, v2, residual = _solve_responses(law, averages)
+    equations = _Equations(table, letters, bulk, alpha, beta, lam)
+    v1, v2, residual = _solve_responses(equations)
     if not residual <= TOLERANCE:
         raise NotConverged(
             "letters", residual, TOLERANCE, "Use a larger penalty, or fewer letters with more distinct strengths."
         )
-    gain = 1 / (1 + averages.spread(v1, v2))
+    gain = 1 / (1 + equations.spread(v1, v2))
     first, second = table.weight * gain, table.weight * gain**2
-    theta_response: Array = np.asarray(
-        np.linalg.inv(np.linalg.inv(beta * v1) - averages.hats(first)[0]), dtype=np.float64
-    )
-    m, theta = _solve_means(averages, first, d * beta * v2, theta_response)
+    v1_hat, _ = equations.hats(first)
+    theta_response: Array = np.asarray(np.linalg.inv(np.linalg.inv(beta * v1) - v1_hat), dtype=np.float64)
+    m, theta = _solve_means(table, alpha / beta * first, d * beta * v2, theta_response)
     learned = m @ table.mean + np.einsum("sl,lk,sk->k", theta, table.kappa, table.slope)
-    psi_hat = averages.ratio * table.slope @ (first * table.teacher_slope)
+    psi_hat = alpha / beta * table.slope @ (first * table.teacher_slope)
     psi = beta * v1 @ psi_hat
 
-    # R without its q terms, and what the means add to the sources of q.
+    # R without its q terms, and what the means add to the hats of q, or take off q_1.
     fixed = (table.teacher_mean - learned) ** 2 + table.teacher_variance + noise**2 + table.teacher_slope**2
     fixed = fixed - 2 * (psi @ table.slope) * table.teacher_slope
-    source1, source2 = beta * np.outer(psi_hat, psi_hat), (m / v2) ** 2 / (d * beta)
-    along = np.zeros_like(v1)
-    if bulk == "gaussian":
-        theta_hat = np.linalg.solve(theta_response, theta)
-        source2 = source2 + beta * letters.variances * (theta_hat**2).sum(axis=1)
-    else:
-        source2 = source2 + (theta**2).sum(axis=1) / (beta * letters.variances * v2**2)
-        along = theta @ theta.T
-    q1, q2 = _solve_norms(law, averages, (first, second), v2, fixed, (source1, source2, along))
+    source1 = beta * np.outer(psi_hat, psi_hat)
+    source2 = (m / v2) ** 2 / (d * beta) + (theta**2).sum(axis=1) / (beta * letters.variances * v2**2)
+    along = theta @ theta.T if bulk == "orthogonal" else np.zeros_like(v1)
 
-    error = fixed + averages.spread(q1, q2)
+    def image(error: Array, extra1: Array | float = 0.0, extra2: Array | float = 0.0) -> tuple[Array, Array]:
+        """Return q_1 and q_2: minus the derivatives of V_1 and V_2 along the hats of q."""
+        hat1, hat2 = equations.hats(second * error)
+        d_v1, d_v2 = equations.changes(v1_hat, v2, hat1 + extra1, hat2 + extra2)
+        return -d_v1, -d_v2
+
+    constant1, constant2 = image(fixed, source1, source2)
+    q1, q2 = _solve_norms(lambda q1, q2: image(equations.spread(q1, q2)), constant1 - along, constant2)
+    error = fixed + equations.spread(q1, q2)
     train_error = float(second @ error)
     return LetterStatistics(
         test_error=float(table.weight @ error) - noise**2,
@@ -439,25 +445,6 @@ def letter_statistics(
     )
 
 
-@dataclass(frozen=True)
-class _Averages:
-    """The first half of the saddle point: averages over the projections."""
-
-    table: _Tables
-    ratio: float
-
-    def hats(self, weight: Array) -> tuple[Array, Array]:
-        """Averages of mu_1 mu_1 and mu_2^2 under a weight on the nodes."""
-        slope = self.table.slope
-        return self.ratio * (slope * weight) @ slope.T, self.ratio * self.table.variance @ weight
-
-    def spread(self, first: Array, second: Array) -> Array:
-        """Return mu_1 first mu_1 + mu_2^2 second on the nodes: V from (V_1, V_2), or the q terms of R."""
-        return np.asarray(
-            np.einsum("sk,st,tk->k", self.table.slope, first, self.table.slope) + second @ self.table.variance
-        )
-
-
 def _symmetric(packed: Array, count: int) -> Array:
     """Symmetric matrix from its upper triangle, row by row."""
     matrix = np.zeros((count, count))
@@ -465,18 +452,18 @@ def _symmetric(packed: Array, count: int) -> Array:
     return np.asarray(matrix + np.triu(matrix, 1).T)
 
 
-def _solve_responses(law: _Bulk, averages: _Averages) -> tuple[Array, Array, float]:
+def _solve_responses(equations: _Equations) -> tuple[Array, Array, float]:
     """Return V_1, V_2 and the true relative residual of their equations."""
-    count, weight = law.fractions.size, averages.table.weight
+    letters, weight = equations.letters, equations.table.weight
+    count = letters.fractions.size
     upper = np.triu_indices(count)
 
     def step(v1: Array, v2: Array) -> tuple[Array, Array]:
-        v1_times_beta, image = law.responses(*averages.hats(weight / (1 + averages.spread(v1, v2))), v2)
-        return v1_times_beta / law.beta, image
+        return equations.responses(*equations.hats(weight / (1 + equations.spread(v1, v2))), v2)
 
     # From above, the iteration decreases to the solution; Powell's method then finishes what has come close.
-    v2 = law.fractions / law.lam
-    v1 = np.diag(law.variances * v2)
+    v2 = letters.fractions / equations.lam
+    v1 = np.diag(letters.variances * v2)
     for _ in range(_WARM_UP):
         v1, v2 = step(v1, v2)
     size1, size2 = np.sqrt(np.diag(v1)), v2
@@ -495,17 +482,16 @@ def _solve_responses(law: _Bulk, averages: _Averages) -> tuple[Array, Array, flo
     return *unpack(found), float(np.abs(gap(found)).max())
 
 
-def _solve_means(averages: _Averages, first: Array, m_response: Array, theta_response: Array) -> tuple[Array, Array]:
+def _solve_means(table: _Tables, weight: Array, m_response: Array, theta_response: Array) -> tuple[Array, Array]:
     """Return m and theta: a ridge regression of the teacher on mu_0 and kappa mu_1, with the responses as covariance.
 
     In the limit m is free; letters may have linearly dependent means, and the solution is the one of least norm.
     """
-    table = averages.table
     count, spikes = table.mean.shape[0], table.kappa.shape[0]
     tilt = (table.kappa[None] * table.slope[:, None]).reshape(count * spikes, -1)
     half = np.kron(np.linalg.cholesky(theta_response), np.eye(spikes))
     basis = np.concatenate([table.mean, half.T @ tilt])
-    weighted = averages.ratio * basis * first
+    weighted = basis * weight
     gram = weighted @ basis.T + np.diag(np.concatenate([1 / m_response, np.ones(count * spikes)]))
     scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     inverse = np.linalg.pinv(gram / np.outer(scale, scale), rcond=1e-12, hermitian=True)
@@ -514,39 +500,18 @@ def _solve_means(averages: _Averages, first: Array, m_response: Array, theta_res
 
 
 def _solve_norms(
-    law: _Bulk,
-    averages: _Averages,
-    weights: tuple[Array, Array],
-    v2: Array,
-    fixed: Array,
-    sources: tuple[Array, Array, Array],
+    image: Callable[[Array, Array], tuple[Array, Array]], constant1: Array, constant2: Array
 ) -> tuple[Array, Array]:
-    """Return q_1 and q_2, minus the derivatives of V_1 and V_2 along the hats of q, which depend on q linearly.
-
-    `weights` are those of the averages with 1/(1+V) and its square, `fixed` is R without its q terms; `sources` are
-    added to the hats, and the last is taken off q_1.
-    """
-    count = v2.size
+    """Solve q = constant + image(q) for a symmetric q_1 and for q_2, with a linear image."""
+    count = constant2.size
     upper = np.triu_indices(count)
-    first, second = weights
-    v1_hat, _ = averages.hats(first)
-    source1, source2, along = sources
-
-    def image(error: Array, extra1: Array, extra2: Array) -> tuple[Array, Array]:
-        hat1, hat2 = averages.hats(second * error)
-        d_v1, d_v2 = law.changes(v1_hat, v2, hat1 + extra1, hat2 + extra2)
-        return -d_v1 / law.beta, -d_v2
 
     def pack(q1: Array, q2: Array) -> Array:
         return np.concatenate([q2, q1[upper]])
 
-    constant1, constant2 = image(fixed, source1, source2)
     units = np.eye(count + upper[0].size)
-    columns = [
-        pack(*image(averages.spread(_symmetric(unit[count:], count), unit[:count]), np.zeros_like(v1_hat), 0 * v2))
-        for unit in units
-    ]
-    solved = np.linalg.solve(units - np.stack(columns, axis=1), pack(constant1 - along, constant2))
+    columns = [pack(*image(_symmetric(unit[count:], count), unit[:count])) for unit in units]
+    solved = np.linalg.solve(units - np.stack(columns, axis=1), pack(constant1, constant2))
     return _symmetric(np.asarray(solved[count:], dtype=np.float64), count), np.asarray(solved[:count])
 
 

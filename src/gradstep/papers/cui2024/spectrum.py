@@ -34,10 +34,8 @@ def spectral_law(
 
     Parameters
     ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher (the law does not depend on the teacher).
-    r, c, gamma : float
-        Spike strength, bulk variance and alignment, of `equivalent_srf`.
+    sigma, sigma_star, r, c, gamma
+        As in `equivalent_features` (the law does not depend on the teacher).
     alpha, beta : float
         :math:`n/d` and :math:`p/d`.
 

@@ -22,15 +22,14 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import scalar_function
 from gradstep.papers.cui2024.bounds import (
-    best_lower_bound,
     best_penalty,
-    best_upper_bound,
+    best_step,
     lower_bound,
     realised_functions,
     upper_bound,
 )
 from gradstep.papers.cui2024.drawn import fit, spiked_layer
-from gradstep.papers.cui2024.errors import learned_function, summary_statistics
+from gradstep.papers.cui2024.errors import SummaryStatistics, learned_function, summary_statistics
 from gradstep.papers.cui2024.experiments.learned import conditional_mean
 from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.cui2024.spiked import equivalent_srf
@@ -38,7 +37,6 @@ from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
 from gradstep.papers.panels import Line, Mark, Panel, Points
 from gradstep.sweeps import Result, Task
-from gradstep.theory.large_step import LargeStep
 
 __all__ = ["assemble", "measure", "tasks"]
 
@@ -100,7 +98,7 @@ def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]
     }
 
 
-def _statistics(figure: Figure, eta: Any, **ratios: Any) -> LargeStep:
+def _statistics(figure: Figure, eta: Any, **ratios: Any) -> SummaryStatistics:
     settings = figure.settings
     chosen = {"alpha": settings["alpha"], "beta": settings["beta"]} | ratios
     return summary_statistics(settings["activation"], settings["teacher"], eta_tilde=eta, alpha0=np.inf, **chosen)
@@ -181,7 +179,7 @@ def _errors(
     settings = figure.settings
     pair = settings["activation"], settings["teacher"]
     axis = settings["axis"]
-    highest, lowest = best_upper_bound(*pair), best_lower_bound(*pair)
+    highest, lowest = best_step(*pair, bound="upper"), best_step(*pair, bound="lower")
     along = np.linspace(axis["from"], axis["to"], int(preset["line"]))
     # The best rates are the places of the sharpest turns.
     rates = np.unique([*along, *(b.step_size for b in (highest, lowest) if b.step_size <= axis["to"])])
@@ -227,7 +225,7 @@ def _limits(figure: Figure) -> tuple[Check, ...]:
     """Judge that the bounds are attained: in their limits, and by functions of the same kind."""
     settings = figure.settings
     pair, shown = (settings["activation"], settings["teacher"]), float(settings["shown"])
-    perfect = best_upper_bound("erf", "erf")
+    perfect = best_step("erf", "erf")
     rate = abs(perfect.step_size / (3 * np.sqrt(3) * np.pi / 4) - 1)
     strength = float(_strength(figure, shown))
     lower, upper = float(lower_bound(*pair, r=strength)), float(upper_bound(*pair, r=strength))

@@ -26,16 +26,15 @@ from numpy.typing import NDArray
 from gradstep.gaussian import scalar_function
 from gradstep.papers.cui2024 import best_linear
 from gradstep.papers.cui2024.drawn import equivalent_fit, fit, spiked_layer, stepped_layer
+from gradstep.papers.cui2024.errors import SummaryStatistics, solve
 from gradstep.papers.cui2024.experiments.measured import extrapolate, table
-from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
+from gradstep.papers.cui2024.spiked import Spike, equivalent_features, equivalent_srf
 from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
 from gradstep.papers.panels import Guide, Line, Panel
 from gradstep.problem import Problem
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
-from gradstep.theory.large_step import LargeStep, solve
-from gradstep.theory.spiked_features import Spike
 
 __all__ = ["assemble", "measure", "spike_of", "statistics", "tasks"]
 
@@ -70,20 +69,14 @@ def _eta_tilde(parameters: Mapping[str, Any]) -> float:
     return float(parameters["eta_tilde"])
 
 
-def statistics(parameters: Mapping[str, Any]) -> LargeStep:
+def statistics(parameters: Mapping[str, Any]) -> SummaryStatistics:
     """Solve Result 3.3; the parameter on the axis may be an array."""
     spike = spike_of(parameters)
     features = equivalent_features(
         parameters["activation"], parameters["teacher"], r=spike.strength, c=spike.bulk_variance, gamma=spike.alignment
     )
-    return solve(
-        features,
-        spike,
-        sample_ratio=parameters["alpha"],
-        width_ratio=parameters["beta"],
-        penalty=parameters["lam"],
-        noise=parameters.get("sigma_eps", 0.0),
-    )
+    ratios = {name: parameters[name] for name in ("alpha", "beta", "lam")}
+    return solve(features, **ratios, sigma_eps=parameters.get("sigma_eps", 0.0))
 
 
 def _problem(parameters: Mapping[str, Any], d: float) -> Problem:

@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
 from gradstep.papers.cui2024.drawn import FirstLayer, network_of, spiked_layer, stepped_layer
-from gradstep.papers.cui2024.errors import learned_along_target, learned_function, summary_statistics
+from gradstep.papers.cui2024.errors import (
+    SummaryStatistics,
+    learned_along_target,
+    learned_function,
+    summary_statistics,
+)
 from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.cui2024.spiked import equivalent_srf
 from gradstep.papers.figure import Figure, by_point, point_seeds
@@ -27,7 +32,6 @@ from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.sweeps import Result, Task
 from gradstep.theory import predict
-from gradstep.theory.large_step import LargeStep
 from gradstep.theory.prediction import mean_curve
 
 __all__ = ["assemble", "conditional_mean", "measure", "tasks"]
@@ -119,7 +123,7 @@ def _of_network(figure: Figure, curve: Mapping[str, Any], name: str, points: Any
     return mean_curve([(1.0, found.curve.kappa, found.curve.learned)], np.asarray(points, dtype=np.float64))
 
 
-def _statistics(figure: Figure, curve: Mapping[str, Any]) -> LargeStep:
+def _statistics(figure: Figure, curve: Mapping[str, Any]) -> SummaryStatistics:
     base = dict(figure.settings["base"])
     return summary_statistics(base.pop("activation"), base.pop("teacher"), alpha0=float(curve["alpha0"]), **base)
 

@@ -15,14 +15,13 @@ import numpy as np
 
 from gradstep.papers.cui2024.drawn import stepped_layer
 from gradstep.papers.cui2024.experiments.measured import extrapolate, places, table
-from gradstep.papers.cui2024.spiked import equivalent_srf
+from gradstep.papers.cui2024.spiked import Spike, equivalent_srf
 from gradstep.papers.figure import Figure, by_point, point_seeds
 from gradstep.papers.outcome import Outcome, compare, points_of
 from gradstep.papers.panels import Line, Panel
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.sweeps import Result, Task
-from gradstep.theory.spiked_features import Spike
 
 __all__ = ["assemble", "measure", "tasks"]
 

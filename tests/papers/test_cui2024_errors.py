@@ -1,6 +1,8 @@
-"""One large step from a constant readout: identities, limits, drawn models and published numbers."""
+"""Result 3.3: identities, limits, drawn models and published numbers."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +12,15 @@ from hypothesis import strategies as st
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian.functions import scalar_function
 from gradstep.papers.ba2022 import coefficients, random_features
-from gradstep.theory import large_step as module
-from gradstep.theory.bounds import lower_bound
-from gradstep.theory.large_step import LargeStep, large_step, learned_function, solve
-from gradstep.theory.spiked_features import Spike, conditional_moments, spike
+from gradstep.papers.cui2024 import errors as module
+from gradstep.papers.cui2024.bounds import lower_bound
+from gradstep.papers.cui2024.errors import SummaryStatistics, learned_function, solve, summary_statistics
+from gradstep.papers.cui2024.spiked import ConditionalMoments, Spike, equivalent_features, equivalent_srf
+
+
+def features_of(sigma: str, sigma_star: str, model: Spike, **options: Any) -> ConditionalMoments:
+    r, c, gamma = model
+    return equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, **options)
 
 
 def model_of(strength: float, variance: float, alignment: float) -> Spike:
@@ -25,36 +32,35 @@ def random_ratios(seed: int, points: int) -> dict[str, np.ndarray]:
     samples, width = 10 ** generator.uniform(-2, 2, (2, points))
     # A share of the points sits exactly at interpolation.
     samples[: points // 8] = width[: points // 8]
-    return {"sample_ratio": samples, "width_ratio": width, "penalty": 10 ** generator.uniform(-10, 10, points)}
+    return {"alpha": samples, "beta": width, "lam": 10 ** generator.uniform(-10, 10, points)}
 
 
 def test_published_limits() -> None:
     """tanh network, sin teacher: limits computed for this project by an independent program, to five digits."""
-    result = large_step(
+    result = summary_statistics(
         "tanh",
         "sin",
-        step_size=3,
-        step_sample_ratio=20,
-        sample_ratio=[0.2, 0.9, 1.6, 2.3, 3.0],
-        width_ratio=1,
-        penalty=0.1,
+        eta_tilde=3,
+        alpha0=20,
+        alpha=[0.2, 0.9, 1.6, 2.3, 3.0],
+        beta=1,
+        lam=0.1,
     )
     np.testing.assert_allclose(result.test_error, [0.048483, 0.042504, 0.037311, 0.034305, 0.032518], atol=5e-6)
     np.testing.assert_allclose(result.train_error[[0, -1]], [0.012494, 0.022198], atol=5e-6)
     np.testing.assert_allclose(result.bulk_overlap[[0, -1]], [0.0128, 0.0721], atol=5e-5)
-    result = large_step(
-        "tanh", "tanh", step_size=1, step_sample_ratio=0.5, sample_ratio=[1.6, 3], width_ratio=1, penalty=0.01
-    )
+    result = summary_statistics("tanh", "tanh", eta_tilde=1, alpha0=0.5, alpha=[1.6, 3], beta=1, lam=0.01)
     np.testing.assert_allclose(result.test_error, [0.20510, 0.14095], atol=5e-6)
 
 
 def test_converges_over_the_whole_range(case: tuple[str, str, float, float, float]) -> None:
     activation, teacher, step_size, step_ratio, noise = case
-    model = spike(activation, teacher, step_size=step_size, step_sample_ratio=step_ratio, noise=noise)
-    table = conditional_moments(activation, teacher, model)
-    result = solve(table, model, noise=noise, **random_ratios(1, 400))
+    model = equivalent_srf(activation, teacher, eta_tilde=step_size, alpha0=step_ratio, sigma_eps=noise)
+    table = features_of(activation, teacher, model)
+    result = solve(table, sigma_eps=noise, **random_ratios(1, 400))
     assert result.residual.max() <= 1e-10
-    assert (result.test_error >= lower_bound(table) - 1e-9).all()
+    r, c, gamma = model
+    assert (result.test_error >= lower_bound(activation, teacher, r=r, c=c, gamma=gamma) - 1e-9).all()
     assert (result.readout_norm >= 0).all()
     assert (result.train_error <= result.train_loss).all()
 
@@ -79,9 +85,9 @@ def test_update_equations_in_the_notation_of_the_paper(
     """Result 3.3 with the traces integrated over the Marchenko-Pastur law: no closed form is shared."""
     activation, teacher, step_size, step_ratio, noise = common_case
     alpha, lam = 1.3, 0.03
-    model = spike(activation, teacher, step_size=step_size, step_sample_ratio=step_ratio, noise=noise)
-    table = conditional_moments(activation, teacher, model)
-    result = solve(table, model, sample_ratio=alpha, width_ratio=beta, penalty=lam, noise=noise)
+    model = equivalent_srf(activation, teacher, eta_tilde=step_size, alpha0=step_ratio, sigma_eps=noise)
+    table = features_of(activation, teacher, model)
+    result = solve(table, alpha=alpha, beta=beta, lam=lam, sigma_eps=noise)
     c = float(model.bulk_variance)
     kappa, weight = table.nodes, table.weights
     mu0, mu1, mu2_squared = table.mean, table.slope / np.sqrt(c), table.variance
@@ -166,12 +172,12 @@ def test_bulk_traces_are_derivatives(v1_hat: float, v2_hat: float, beta: float, 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_without_a_spike_the_direction_does_not_matter(activation: str) -> None:
-    ratios = {"sample_ratio": 1.4, "width_ratio": [0.5, 1.0, 3.0], "penalty": [[1e-6], [0.1], [10.0]]}
+    ratios = {"alpha": 1.4, "beta": [0.5, 1.0, 3.0], "lam": [[1e-6], [0.1], [10.0]]}
     errors = []
     for alignment in (0.0, 0.3, -0.8, 1.0):
         model = model_of(0.0, 1.3, alignment)
-        table = conditional_moments(activation, "sin", model)
-        errors.append(solve(table, model, noise=0.2, **ratios).test_error)
+        table = features_of(activation, "sin", model)
+        errors.append(solve(table, sigma_eps=0.2, **ratios).test_error)
     for error in errors[1:]:
         np.testing.assert_allclose(error, errors[0], rtol=1e-9)
 
@@ -179,20 +185,20 @@ def test_without_a_spike_the_direction_does_not_matter(activation: str) -> None:
 @pytest.mark.parametrize(("activation", "teacher"), [("tanh", "sin"), ("erf", "softplus"), ("relu", "relu")])
 def test_without_a_step_it_is_random_features(activation: str, teacher: str) -> None:
     ratios = random_ratios(2, 60)
-    no_step = {"step_size": 0.0, "step_sample_ratio": 2.0}
-    result = large_step(activation, teacher, noise=0.3, **no_step, **ratios)
-    aspect = ratios["width_ratio"] / ratios["sample_ratio"]
+    no_step = {"eta_tilde": 0.0, "alpha0": 2.0}
+    result = summary_statistics(activation, teacher, sigma_eps=0.3, **no_step, **ratios)
+    aspect = ratios["beta"] / ratios["alpha"]
     expected = random_features(
         coefficients(activation, teacher, centred=False),
-        psi1=ratios["sample_ratio"],
-        psi2=ratios["width_ratio"],
-        lam=ratios["penalty"] * aspect,
+        psi1=ratios["alpha"],
+        psi2=ratios["beta"],
+        lam=ratios["lam"] * aspect,
         sigma_eps=0.3,
     )
     np.testing.assert_allclose(result.test_error, expected.test_error, rtol=1e-7)
     np.testing.assert_allclose(result.train_error, expected.train_error, rtol=1e-7, atol=1e-18)
     np.testing.assert_allclose(result.train_loss, expected.train_loss, rtol=1e-7, atol=1e-14)
-    skipped = large_step(activation, teacher, noise=0.3, step_size=2.0, step_sample_ratio=0.0, **ratios)
+    skipped = summary_statistics(activation, teacher, sigma_eps=0.3, eta_tilde=2.0, alpha0=0.0, **ratios)
     np.testing.assert_allclose(skipped.test_error, result.test_error, rtol=1e-9)
 
 
@@ -200,12 +206,12 @@ def test_without_a_step_it_is_random_features(activation: str, teacher: str) -> 
 def test_loss_satisfies_the_envelope_theorem(case: tuple[str, str, float, float, float], bias: float) -> None:
     """The derivative of the minimal objective with respect to the penalty is the squared norm of the readout."""
     activation, teacher, step_size, step_ratio, noise = case
-    model = spike(activation, teacher, step_size=step_size, step_sample_ratio=step_ratio, noise=noise)
-    table = conditional_moments(activation, teacher, model, bias=bias)
+    model = equivalent_srf(activation, teacher, eta_tilde=step_size, alpha0=step_ratio, sigma_eps=noise)
+    table = features_of(activation, teacher, model, b=bias)
     alpha, beta, lam, step = np.array([0.5, 2.0, 6.0]), 1.7, np.array([[1e-3], [1e-1], [10.0]]), 1e-4
 
-    def at(penalty: np.ndarray) -> LargeStep:
-        return solve(table, model, sample_ratio=alpha, width_ratio=beta, penalty=penalty, noise=noise)
+    def at(penalty: np.ndarray) -> SummaryStatistics:
+        return solve(table, alpha=alpha, beta=beta, lam=penalty, sigma_eps=noise)
 
     slope = (at(lam * (1 + step)).train_loss - at(lam * (1 - step)).train_loss) / (2 * step * lam)
     np.testing.assert_allclose(slope, at(lam).readout_norm * beta / alpha, rtol=1e-5, atol=1e-11)
@@ -216,7 +222,7 @@ def test_spike_of_erf_features_has_closed_form_averages() -> None:
     strength, variance = 7.0, 1.4
     for alignment in (0.3, 0.999, 1 - 1e-8, 1.0):
         model = model_of(strength, variance, alignment)
-        table = conditional_moments("erf", "sign", model)
+        table = features_of("erf", "sign", model)
         size = 1 + 2 * (strength**2 + variance)
         expected = 2 / np.pi * np.arcsin(2 * strength**2 / size)
         assert (table.weights * table.mean**2).sum() == pytest.approx(expected, abs=1e-10)
@@ -224,7 +230,7 @@ def test_spike_of_erf_features_has_closed_form_averages() -> None:
         assert (table.weights * table.teacher_mean**2).sum() == pytest.approx(expected, abs=1e-10)
         expected = 2 / np.pi * np.arcsin(strength * alignment / np.sqrt(size / 2))
         assert (table.weights * table.mean * table.teacher_mean).sum() == pytest.approx(expected, abs=1e-10)
-        table = conditional_moments("erf", "relu", model)
+        table = features_of("erf", "relu", model)
         overlap = alignment**2
         expected = (np.sqrt(1 - overlap**2) + overlap * (np.pi - np.arccos(overlap))) / (2 * np.pi)
         assert (table.weights * table.teacher_mean**2).sum() == pytest.approx(expected, abs=1e-10)
@@ -233,19 +239,17 @@ def test_spike_of_erf_features_has_closed_form_averages() -> None:
 
 def test_batches_agree_with_single_points() -> None:
     step, samples, penalty = np.array([[[0.0]], [[1.0]], [[4.0]]]), np.array([[0.5], [2.0]]), np.array([1e-6, 0.3])
-    batch = large_step(
-        "tanh", "relu", step_size=step, step_sample_ratio=2, sample_ratio=samples, width_ratio=1, penalty=penalty
-    )
+    batch = summary_statistics("tanh", "relu", eta_tilde=step, alpha0=2, alpha=samples, beta=1, lam=penalty)
     assert batch.test_error.shape == (3, 2, 2)
     for index in np.ndindex(3, 2, 2):
-        single = large_step(
+        single = summary_statistics(
             "tanh",
             "relu",
-            step_size=step[index[0], 0, 0],
-            step_sample_ratio=2,
-            sample_ratio=samples[index[1], 0],
-            width_ratio=1,
-            penalty=penalty[index[2]],
+            eta_tilde=step[index[0], 0, 0],
+            alpha0=2,
+            alpha=samples[index[1], 0],
+            beta=1,
+            lam=penalty[index[2]],
         )
         assert single.test_error.shape == ()
         assert float(single.test_error) == pytest.approx(batch.test_error[index], rel=1e-9)
@@ -292,8 +296,8 @@ def scores(case: Case, d: int, seeds: int) -> np.ndarray:
     """z-scores of the limit against drawn models of sizes d and 2 d, extrapolated in 1/d."""
     activation, teacher, strength, variance, gamma, alpha, beta, lam, noise = case
     model = model_of(strength, variance, gamma)
-    table = conditional_moments(activation, teacher, model)
-    result = solve(table, model, sample_ratio=alpha, width_ratio=beta, penalty=lam, noise=noise)
+    table = features_of(activation, teacher, model)
+    result = solve(table, alpha=alpha, beta=beta, lam=lam, sigma_eps=noise)
     means, errors = [], []
     for size, count in ((d, 2 * seeds), (2 * d, seeds)):
         rows = np.array(
@@ -317,21 +321,21 @@ def test_drawn_spiked_random_features_at_larger_size(case: Case) -> None:
 
 
 def test_unusable_arguments_are_named() -> None:
-    good = {"step_size": 1.0, "step_sample_ratio": 1.0, "sample_ratio": 1.0, "width_ratio": 1.0, "penalty": 0.1}
+    good = {"eta_tilde": 1.0, "alpha0": 1.0, "alpha": 1.0, "beta": 1.0, "lam": 0.1}
     for field, value in [
-        ("step_size", -1.0),
-        ("step_sample_ratio", -1.0),
-        ("sample_ratio", 0.0),
-        ("width_ratio", np.inf),
-        ("penalty", 0.0),
-        ("noise", -0.1),
+        ("eta_tilde", -1.0),
+        ("alpha0", -1.0),
+        ("alpha", 0.0),
+        ("beta", np.inf),
+        ("lam", 0.0),
+        ("sigma_eps", -0.1),
     ]:
         with pytest.raises(InvalidInput) as caught:
-            large_step("tanh", "tanh", **good | {field: value})
+            summary_statistics("tanh", "tanh", **good | {field: value})
         assert caught.value.field == field
 
 
 def test_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAXIMUM_ITERATIONS", 1)
     with pytest.raises(NotConverged, match="large step"):
-        large_step("tanh", "sin", step_size=1, step_sample_ratio=2, sample_ratio=2, width_ratio=1, penalty=1e-3)
+        summary_statistics("tanh", "sin", eta_tilde=1, alpha0=2, alpha=2, beta=1, lam=1e-3)

@@ -1,13 +1,26 @@
 """The spiked random features model: against drawn gradient steps, and its quadrature against itself refined."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import scalar_function
 from gradstep.gaussian.moments import moments
-from gradstep.theory.large_step import solve
-from gradstep.theory.spiked_features import PANEL_TOLERANCE, Spike, conditional_moments, spike
+from gradstep.papers.cui2024.errors import solve
+from gradstep.papers.cui2024.spiked import (
+    PANEL_TOLERANCE,
+    ConditionalMoments,
+    Spike,
+    equivalent_features,
+    equivalent_srf,
+)
+
+
+def features_of(sigma: str, sigma_star: str, model: Spike, **options: Any) -> ConditionalMoments:
+    r, c, gamma = model
+    return equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, **options)
 
 
 def model_of(strength: float, variance: float, alignment: float) -> Spike:
@@ -16,7 +29,7 @@ def model_of(strength: float, variance: float, alignment: float) -> Spike:
 
 def test_spike_of_a_population_gradient() -> None:
     student, teacher = moments(scalar_function("tanh")), moments(scalar_function("sin"))
-    model = spike("tanh", "sin", step_size=2, step_sample_ratio=np.inf, noise=0.5)
+    model = equivalent_srf("tanh", "sin", eta_tilde=2, alpha0=np.inf, sigma_eps=0.5)
     assert float(model.strength) == pytest.approx(2 * float(student.linear * teacher.linear))
     assert float(model.bulk_variance) == 1
     assert float(model.alignment) == 1
@@ -29,7 +42,7 @@ def test_spike_of_drawn_gradient_steps(activation: str, teacher: str) -> None:
     """Real gradient steps from a constant readout: projections on the gradient's direction and row norms."""
     d, width, ratio, eta, noise = 500, 400, 3.0, 1.5, 0.3
     student, target = scalar_function(activation), scalar_function(teacher)
-    model = spike(student, target, step_size=eta, step_sample_ratio=ratio, noise=noise)
+    model = equivalent_srf(student, target, eta_tilde=eta, alpha0=ratio, sigma_eps=noise)
     generator = np.random.default_rng(5)
     measured = []
     for _ in range(16):
@@ -64,12 +77,11 @@ def test_quadrature_is_fine_enough(
     model = model_of(strength, 1.2, alignment)
     errors = [
         solve(
-            conditional_moments(activation, teacher, model, tolerance=tolerance),
-            model,
-            sample_ratio=[0.3, 1.0, 1.1, 4.0],
-            width_ratio=1.0,
-            penalty=penalty,
-            noise=0.1,
+            features_of(activation, teacher, model, tolerance=tolerance),
+            alpha=[0.3, 1.0, 1.1, 4.0],
+            beta=1.0,
+            lam=penalty,
+            sigma_eps=0.1,
         ).test_error
         for tolerance in (PANEL_TOLERANCE, 1e-3 * PANEL_TOLERANCE)
     ]
@@ -77,5 +89,5 @@ def test_quadrature_is_fine_enough(
 
 
 def test_unusable_alignment_is_named() -> None:
-    with pytest.raises(InvalidInput, match="alignment"):
-        conditional_moments("tanh", "tanh", model_of(1.0, 1.0, 1.5))
+    with pytest.raises(InvalidInput, match="gamma"):
+        features_of("tanh", "tanh", model_of(1.0, 1.0, 1.5))

@@ -246,3 +246,10 @@ def test_a_fault_of_the_large_step_is_refused(index: int, factor: float, monkeyp
     monkeypatch.setattr(errors, "_bulk_responses", scaled(index, factor)(errors._bulk_responses))
     with pytest.raises(NotConverged):
         errors.summary_statistics("tanh", "sin", **sizes)
+
+
+def test_groups_next_to_the_smallest_numbers_are_no_fault() -> None:
+    # Where the features saturate a row of the means' equations is below the smallest number with all its digits.
+    problem = gs.Problem(activation="sin", teacher="x**3", d=1153, width=74, n_step=297, n=12855, ridge=0.0150872,
+                         eta=gs.Step(3.30932, 0.5))  # fmt: skip
+    assert gs.predict(problem).residual <= 1e-10

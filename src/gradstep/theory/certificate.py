@@ -40,6 +40,7 @@ Array = NDArray[np.float64]
 _MATRIX, _RESPONSE, _BOUND, _FREEDOM = 1e-8, 1e-6, 1e-6, 1e-8
 #: Largest residual of the fit's own equations, over the terms of a row.
 _SOLUTION = 1e-8
+_SMALLEST = 1e-290
 #: Rounding of a sum, over its largest term: what a residual may have of it although the solution is right.
 _ROUNDING = 1e-13
 _ADVICE = "Raise the ridge, or use a smaller step."
@@ -122,9 +123,10 @@ def check_solution(matrix: Array, solution: Array, right: Array) -> None:
     ------
     NotConverged
     """
-    residual = np.abs(matrix @ solution - right)
-    terms = np.abs(matrix) @ np.abs(solution) + np.abs(right)
-    defect = np.divide(residual, terms, out=np.zeros_like(residual), where=residual > 0)
+    residual = np.abs(matrix @ solution - right).max(axis=2)
+    terms = (np.abs(matrix) @ np.abs(solution) + np.abs(right)).max(axis=2)
+    # Numbers next to the smallest have few digits, and count for nothing.
+    defect = np.divide(residual, terms, out=np.zeros_like(residual), where=~(terms < _SMALLEST))
     _refuse(defect, _SOLUTION, "has a fit of the means that does not solve its equations")
 
 

@@ -263,7 +263,8 @@ def _solve_chunk(
 
     # q_1 and q_2 from two linear equations. `fixed` is what multiplies 1/(1+V)^2 in their hats, without its q terms.
     noise_variance = noise**2
-    fixed = miss**2 + (h_rest + noise_variance[:, None]) + h1**2 - 2 * psi[:, None] * mu1 * h1
+    y_rest = h_rest + noise_variance[:, None]
+    fixed = miss**2 + y_rest + h1**2 - 2 * psi[:, None] * mu1 * h1
     h11 = ratio * _dot(second, mu1_squared, mu1_squared)
     h12 = ratio * _dot(second, mu1_squared, mu2_squared)
     h22 = ratio * _dot(second, mu2_squared, mu2_squared)
@@ -310,9 +311,8 @@ def _solve_chunk(
     # What these do not see. The traces of the bulk belong together: tr S S^-2 = tr S^-1, and so with Omega. The minimum
     # of the objective is the mean of y (y - f) too, which the means give alone.
     train_loss = train_error + lam * beta / alpha * q2
-    label_rest = h_rest + noise_variance[:, None]
-    on_shell = _dot(first, label_rest + h * miss + h1 * (h1 - mu1 * psi[:, None]))
-    power = _dot(weight, h, h) + _dot(weight, h1, h1) + _dot(weight, label_rest)
+    on_shell = _dot(first, y_rest + h * miss + h1 * (h1 - mu1 * psi[:, None]))
+    power = _dot(weight, h, h) + _dot(weight, h1, h1) + _dot(weight, y_rest)
     defect = np.max(
         [
             np.abs((lam + v2_hat) * s0 + v1_hat * s1 - v2) / v2,

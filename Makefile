@@ -46,11 +46,12 @@ test-statistical: .venv/.stamp-test ## run the slow comparisons with the real ne
 	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) -m "statistical or hypothesis" --hypothesis-profile random \
 	  $(ARGS)
 
-check: .venv/.stamp-dev ## lock file, style, types, documentation
+check: .venv/.stamp-dev ## lock file, style, types, docstrings, documentation
 	$(UV) lock --check --offline
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict
+	@$(BIN)/python -W ignore -m numpydoc lint $$(find src -name '*.py')
 	@$(MAKE) --no-print-directory docs
 
 # The wheel is built from the source distribution, and installed beside the versions of uv.lock into an environment that

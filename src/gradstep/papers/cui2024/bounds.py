@@ -287,9 +287,9 @@ def realised_functions(
     sigma_star: str | ScalarFunction,
     *,
     r: float,
-    kappa: ArrayLike,
     c: float = 1.0,
     gamma: float = 1.0,
+    kappa: ArrayLike,
 ) -> Realised:
     """Return the functions that realise (26) and (27).
 

@@ -290,10 +290,10 @@ def equivalent_fit(
     *,
     width: int,
     d: int,
+    n: int,
     r: float,
     c: float,
     gamma: float,
-    n: int,
     lam: float,
     sigma_eps: float = 0.0,
 ) -> DrawnFit:

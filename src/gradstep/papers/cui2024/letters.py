@@ -105,8 +105,8 @@ class Letters:
         *,
         strengths: ArrayLike,
         variances: ArrayLike = 1.0,
-        alignments: ArrayLike = 1.0,
         biases: ArrayLike = 0.0,
+        alignments: ArrayLike = 1.0,
     ) -> Letters:
         """Check and broadcast.
 

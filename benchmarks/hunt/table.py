@@ -14,8 +14,9 @@ from benchmarks.hunt.settings import DIMENSION, PENALTIES, Setting
 
 import gradstep
 from gradstep.overlay import FAR, Overlay
+from gradstep.sweeps.store import RESULT_VERSION
 
-__all__ = ["OFF", "SIGMA", "is_off", "measured_row", "off_table", "read", "with_theory", "write"]
+__all__ = ["OFF", "SIGMA", "is_off", "measured_row", "measured_rows", "off_table", "read", "with_theory", "write"]
 
 #: A setting is off where some error is, by more than this share of the network's and this many standard errors.
 OFF, SIGMA = 0.02, FAR
@@ -25,7 +26,7 @@ FAR, RIGHT = 0.03, 0.01
 Row = dict[str, Any]
 
 #: What a row holds that is measured, or was set.
-MEASURED = ("name", "d", "levels", "problem", "first_seed", "networks", "mean", "error")
+MEASURED = ("name", "d", "levels", "member", "point", "problem", "first_seed", "networks", "mean", "error")
 
 
 def _rounded(values: Iterable[float], digits: int = 5) -> list[float]:
@@ -34,23 +35,19 @@ def _rounded(values: Iterable[float], digits: int = 5) -> list[float]:
 
 def measured_row(search: Search, setting: Setting, d: int = DIMENSION) -> Row:
     """Return what was measured of a setting, with all that is needed to measure it again."""
-    means, errors = {}, {}
-    networks = len(search.draws(setting, d))
-    for name in (*ERRORS, *STEP):
-        values = search.values(setting, name, d)
-        # The step is the same for all penalties.
-        values = values if name in ERRORS else values[:, :1]
-        means[name] = _rounded(values.mean(axis=0))
-        errors[name] = _rounded(values.std(axis=0, ddof=1) / networks**0.5, 3)
+    samples = {name: search.sample(setting, name, d) for name in (*ERRORS, *STEP)}
+    # In full, so that a search that goes on from the table tells what one search would have told.
     return {
         "name": setting.name,
         "d": d,
         "levels": list(setting.levels.values()),
+        "member": setting.member,
+        "point": list(setting.point),
         "problem": setting.problem(d),
         "first_seed": setting.first_seed,
-        "networks": networks,
-        "mean": means,
-        "error": errors,
+        "networks": search.count(setting, d),
+        "mean": {name: sample.mean.tolist() for name, sample in samples.items()},
+        "error": {name: sample.error.tolist() for name, sample in samples.items()},
     }
 
 
@@ -78,8 +75,8 @@ def with_theory(row: Mapping[str, Any]) -> Row:
         "of": ERRORS[cell[0]],
         "penalty": PENALTIES[cell[1]],
         "theory": float(f"{predicted[cell]:.5g}"),
-        "mean": mean[cell],
-        "error": error[cell],
+        "mean": float(f"{mean[cell]:.5g}"),
+        "error": float(f"{error[cell]:.3g}"),
         "percent": round(100 * float(off[cell]), 2),
         "percent_error": round(100 * float(error[cell] / size[cell]), 2),
         "z": round(float(z[cell]), 2),
@@ -201,6 +198,14 @@ def read(path: Path) -> dict[str, Any]:
     return table
 
 
+def measured_rows(path: Path) -> list[Row]:
+    """Return the rows of a table, of all dimensions, that networks of today can be added to; none without a table."""
+    if not path.exists():
+        return []
+    table = read(path)
+    return [*table["rows"], *table["larger"]] if table["settings"].get("result_version") == RESULT_VERSION else []
+
+
 def write(path: Path, rows: Sequence[Mapping[str, Any]], larger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Write a table of measured rows, with the theory of today; return its summary."""
     told, again = [with_theory(r) for r in rows], [with_theory(r) for r in larger]
@@ -215,6 +220,7 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], larger: Sequence[Mappin
             "gradstep": gradstep.__version__,
             "python": platform.python_version(),
             "numpy": np.__version__,
+            "result_version": RESULT_VERSION,
             "d": DIMENSION,
             "penalties": f"{', '.join(f'{p:g}' for p in PENALTIES)} times the ridge",
         },

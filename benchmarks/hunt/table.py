@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ __all__ = ["OFF", "SIGMA", "is_off", "measured_row", "measured_rows", "off_table
 
 #: A setting is off where some error is, by more than this share of the network's and this many standard errors.
 OFF, SIGMA = 0.02, FAR
+#: A setting is known precisely where the standard errors of its test errors are at most this share of them.
+PRECISE = 0.01
 #: For its caveats a test error is far off beyond the first, and right within the second.
 FAR, RIGHT = 0.03, 0.01
 
@@ -124,6 +127,7 @@ def summary(rows: Sequence[Row], larger: Sequence[Row]) -> dict[str, Any]:
         "design": sum("." not in r["name"] for r in rows),
         "networks": sum(r["networks"] for r in [*rows, *larger]),
         "least_networks": min((r["networks"] for r in rows), default=0),
+        "precise": sum(_precise(r) for r in told if "." not in r["name"]),
         "refused": len(rows) - len(told),
         "off": len(off),
         "off_by_five": int(np.count_nonzero(sure > 5)),
@@ -133,8 +137,17 @@ def summary(rows: Sequence[Row], larger: Sequence[Row]) -> dict[str, Any]:
         "values": len(told) * len(ERRORS) * len(PENALTIES),
         **_caveats([*rows, *larger]),
         "measured_again": len(again),
-        "fallen": sum(r["falls"] for r in again),
+        "fallen": sum(r["falls"] is True for r in again),
+        "open": sum(r["falls"] is None for r in again),
+        "kinds": dict(Counter(kind_of(r) for r in off).most_common()),
     }
+
+
+def _precise(row: Row) -> bool:
+    """Whether the standard errors of the test errors are small, of a measured error or of a hundredth of the labels."""
+    mean, error = (np.array([row[key][name] for name in ERRORS]) for key in ("mean", "error"))
+    share = error / size_of_errors(row["problem"], mean)
+    return bool(share[ERRORS.index("test_error")].max() <= PRECISE)
 
 
 def _caveats(rows: Sequence[Row]) -> dict[str, Any]:
@@ -153,19 +166,27 @@ def _caveats(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _falls(sizes: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a deviation is at most two thirds at the largest size, or within `OFF` or `SIGMA` there."""
-    first, last = abs(sizes[0]["percent"]), sizes[-1]
-    sure = abs(last["percent"]) - SIGMA * last["percent_error"]
-    return bool(sure <= max(2 * first / 3 - SIGMA * last["percent_error"], 0) or abs(last["percent"]) <= 100 * OFF)
+def _falls(sizes: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Whether a deviation is at most two thirds at the largest size, or within `OFF`; None where that is open."""
+    last = abs(sizes[-1]["percent"])
+    bound = max(2 * abs(sizes[0]["percent"]) / 3, 100 * OFF)
+    if abs(last - bound) <= sizes[-1]["percent_error"]:
+        return None
+    return bool(last < bound)
+
+
+def kind_of(row: Row) -> str:
+    """Return why a row is off: the largest caveat of its worst deviation, or which error it is that has none."""
+    caveats: list[str] = row["caveats"][PENALTIES.index(row["worst"]["penalty"])]
+    return caveats[0] if caveats else row["worst"]["of"].replace("_", " ")
 
 
 def off_table(table: Mapping[str, Any]) -> str:
     """Return the settings that are off, in Markdown."""
     lines = [
         "| activation | teacher | readout | $N$, $n_{step}$, $n$ over $d$ | step | other | error, ridge | theory "
-        "| network | off, per cent | at larger sizes |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| network | off, per cent | at larger sizes | caveats |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in filter(is_off, table["rows"]):
         problem, worst = row["problem"], row["worst"]
@@ -185,8 +206,9 @@ def off_table(table: Mapping[str, Any]) -> str:
             f"{worst['of'].split('_')[0]}, {worst['penalty']:g}",
             f"{worst['theory']:.4g}",
             f"{worst['mean']:.4g} ± {worst['error']:.2g}",
-            f"{worst['percent']:+.1f}",
+            f"{worst['percent']:+.1f} ± {worst['percent_error']:.1f}",
             "; ".join(sizes) or "–",
+            "; ".join(row["caveats"][PENALTIES.index(worst["penalty"])]) or "–",
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -14,7 +14,7 @@ from benchmarks.hunt.covering import covering_array, uncovered
 from benchmarks.hunt.measure import ERRORS, STEP, Search, network, simulation
 from benchmarks.hunt.sample import Sample
 from benchmarks.hunt.settings import FACTORS, PENALTIES, SEEDS, Setting, design, neighbours
-from benchmarks.hunt.table import is_off, measured_row, measured_rows, read, with_theory, write
+from benchmarks.hunt.table import _falls, is_off, measured_row, measured_rows, read, with_theory, write
 
 import gradstep as gs
 from gradstep.theory.own_output import output_constants
@@ -291,12 +291,27 @@ def test_the_table(tmp_path: Path) -> None:
     half = {**sure, "d": 2 * D, "mean": {**exact["mean"], "train_error": [1.2 * theory[0].train_error] * 3}}
     table = tmp_path / "table.json"
     summary = write(table, [sure], [half])
-    assert (summary["off"], summary["measured_again"], summary["fallen"]) == (1, 1, 1)
+    assert (summary["off"], summary["measured_again"], summary["fallen"], summary["open"]) == (1, 1, 1, 0)
+    assert sum(summary["kinds"].values()) == 1
+    for share, precise in ((0.009, 1), (0.011, 0)):
+        error = {**exact["error"], "test_error": [0.0, 0.0, share * theory[2].test_error]}
+        assert write(tmp_path / "another.json", [{**exact, "error": error}], [])["precise"] == precise
     # Predicted again: what was measured stays what it was, to the last digit.
     before = read(table)
     assert before["rows"][0]["mean"] == sure["mean"]
     write(table, before["rows"], before["larger"])
     assert read(table) == before == json.loads(table.read_text())
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "error", "falls"),
+    [(9, 5, 0.5, True), (-9, -7, 0.5, False), (9, 6.2, 0.5, None), (2.5, 1, 0.5, True), (2.5, 2.1, 0.5, None)],
+)
+def test_a_deviation_falls_by_a_third_or_its_errors_leave_it_open(
+    first: float, last: float, error: float, falls: bool | None
+) -> None:
+    sizes = [{"percent": p, "percent_error": error} for p in (first, 100.0, last)]
+    assert _falls(sizes) is falls
 
 
 def test_the_committed_table_calibrates_the_caveats() -> None:

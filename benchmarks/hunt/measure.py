@@ -25,11 +25,14 @@ from gradstep.gaussian import moments
 from gradstep.sweeps.store import Store, write_whole
 from gradstep.sweeps.task import Failure, Task, carry_out
 
-__all__ = ["ERRORS", "LEAST", "STEP", "Search", "network", "size_of_errors", "theory_of"]
+__all__ = ["ERRORS", "LEAST", "STEP", "VERSION", "Search", "network", "size_of_errors", "theory_of"]
 
 #: What a setting is judged by, at each of its penalties; and what is told of its step.
 ERRORS = ("test_error", "train_error")
 STEP = ("alignment", "spike_strength", "bulk_variance")
+
+#: Raise it when `gradstep.simulate` draws other networks for the same seeds: rows of another version are measured anew.
+VERSION = 1
 
 #: Networks of a first look; each further one doubles their number.
 FIRST = 4

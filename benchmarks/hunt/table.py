@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.hunt.measure import ERRORS, STEP, Search, size_of_errors, theory_of
+from benchmarks.hunt.measure import ERRORS, STEP, VERSION, Search, size_of_errors, theory_of
 from benchmarks.hunt.settings import DIMENSION, PENALTIES, Setting
 
 import gradstep
 from gradstep.overlay import FAR, Overlay
-from gradstep.sweeps.store import RESULT_VERSION
 
 __all__ = ["OFF", "SIGMA", "is_off", "measured_row", "measured_rows", "off_table", "read", "with_theory", "write"]
 
@@ -225,7 +224,7 @@ def measured_rows(path: Path) -> list[Row]:
     if not path.exists():
         return []
     table = read(path)
-    return [*table["rows"], *table["larger"]] if table["settings"].get("result_version") == RESULT_VERSION else []
+    return [*table["rows"], *table["larger"]] if table["settings"].get("networks") == VERSION else []
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], larger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -242,7 +241,7 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], larger: Sequence[Mappin
             "gradstep": gradstep.__version__,
             "python": platform.python_version(),
             "numpy": np.__version__,
-            "result_version": RESULT_VERSION,
+            "networks": VERSION,
             "d": DIMENSION,
             "penalties": f"{', '.join(f'{p:g}' for p in PENALTIES)} times the ridge",
         },

@@ -182,7 +182,7 @@ def test_rows_of_other_networks_are_not_gone_on_from(tmp_path: Path) -> None:
     changed = {**row, "problem": {**row["problem"], "ridge": 1.0}}
     assert Search(tmp_path / "b", rows=[changed]).count(setting, D) == 0
     content = read(table)
-    content["settings"]["result_version"] -= 1
+    content["settings"]["networks"] -= 1
     table.write_text(json.dumps(content))
     assert measured_rows(table) == []
 

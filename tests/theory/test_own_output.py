@@ -416,3 +416,44 @@ def test_more_nodes_for_a_larger_constant_come_without_a_jump(ratio):
         errors_of(problem.replace(activation=f"softplus(x) + {float(shift * (1 + hair))!r}")) for hair in (-1e-9, 1e-9)
     )
     assert here == pytest.approx(beside, rel=1e-6)
+
+
+#: Activations with an even part, with a third coefficient, and one of which neither is small.
+STRETCHING = [
+    ("H2", "x + 1.5", {0.5: 0.5, 2.0: 0.5}),
+    ("sin(x) - 0.4*H2", "x", {-1.0: 0.3, 2.0: 0.7}),
+    ("tanh(x) + 0.3*H2", "x - 1", "constant"),
+    ("H1 + 0.4*H2 + 0.3*H3", "x", {-1.0: 0.5, 1.0: 0.5}),
+]
+
+
+@pytest.mark.parametrize(("activation", "teacher", "readout"), STRETCHING)
+def test_the_stretch_of_the_rows_is_that_of_drawn_ones(activation, teacher, readout):
+    """Of order d^-1/2 it is due to the network's own output alone where the residual has no mean."""
+    d, draws = 100, 40
+    problem = BASE.replace(
+        activation=activation, teacher=teacher, readout=readout, d=d, width=150, n_step=5 * d, n=d, eta=2.0,
+        noise=0.1, initial_weights="sphere",
+    )  # fmt: skip
+    step = step_statistics(problem, d, 150, 5 * d)
+    letters, shares = np.array(problem.readout.values), np.array(problem.readout.weights)
+    a = np.repeat(letters, np.round(150 * shares).astype(int))
+    rng = np.random.default_rng(17)
+    found = []
+    for _ in range(draws):
+        weights = rng.standard_normal((len(a), d))
+        weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+        x = rng.standard_normal((5 * d, d))
+        u = x @ weights.T
+        residual = problem.teacher(x[:, 0]) + 0.1 * rng.standard_normal(5 * d) - problem.activation(u) @ a / 150**0.5
+        along = 2 / 150**0.5 * a * np.mean(residual[:, None] * problem.activation.derivative(u) * u, axis=0)
+        found.append([along[a == letter].mean() for letter in letters])
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / draws**0.5
+    # Of the gradient's common part a row has what its own share of the output's linear part gives it.
+    known = moments(problem.activation)
+    turned = 2 / 150 * known.derivative_mean * known.linear * letters**2
+    tilted = step.tilt[0] / 2 * letters**2
+    expected = step.stretch(letters, letters**2) - 1 + tilted - turned
+    # Terms of the next order: the square of what is measured, and of the correlation of rows.
+    assert np.all(np.abs(mean - expected) < 3.5 * error + 0.02 * np.abs(expected))
+    assert np.any(np.abs(mean - step.drift * letters + turned) > 8 * error)

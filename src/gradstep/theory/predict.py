@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gradstep.errors import GradstepError, InvalidInput, NotConverged, within_range
 from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.memory import remembered
-from gradstep.problem import Problem, check_problem
+from gradstep.problem import Problem, Readout, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
 from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats, step_indicators
@@ -264,6 +264,13 @@ def _without_fit(problem: Problem) -> Problem:
     return bare
 
 
+def _letters(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return values and proportions of the readout, or three that have all its moments up to the fifth."""
+    if readout.kind == "gaussian":
+        return np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
+    return np.asarray(readout.values), np.asarray(readout.weights)
+
+
 @remembered(_REMEMBERED, _memory)
 def _prepared(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: int, constant: float | None = None
@@ -279,8 +286,10 @@ def _prepared(
     spike_strength = abs(literal.whole_spike) * math.sqrt(sizes.width * problem.readout.second_moment)
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
-    added = (literal.drift**2 + literal.bulk) * problem.readout.second_moment
-    bulk_variance = 1 + 2 * literal.drift * problem.readout.mean + added
+    letters, shares = _letters(problem.readout)
+    stretched = literal.stretch(letters, letters**2) ** 2
+    tilted = (literal.tilt[0] + literal.tilt[1] * letters) * letters**2
+    bulk_variance = float(shares @ (stretched + tilted)) + literal.bulk * problem.readout.second_moment
     kappa, target = features.kappa, features.teacher_mean
     if own.heard < 1:
         target = _seen(problem.teacher, own.alignment, kappa, odd=kappa[0] > 0)

@@ -4,7 +4,8 @@ With ``r = y - E f`` the residual of the step and ``g = X^T r / n_step``, row ``
 ``w_i(0) + s_i v + bulk_i`` where ``v = g / |g|`` and, per unit of readout and ``e = eta / sqrt(N)``,
 
 * ``s_i = a_i e E[sigma'] |g|`` is its spike,
-* ``E |bulk_i|^2 = a_i^2 tau`` with ``tau = e^2 (d/n_step) E[r^2] Var(sigma')``.
+* ``E |bulk_i|^2 = a_i^2 tau`` with ``tau = e^2 (d/n_step) E[r^2] Var(sigma')``,
+* the rest of ``w_i(0)`` is multiplied by ``1 + a_i e E[z sigma'] E r``, and by what the network's own output adds.
 
 How single rows fluctuate around these limits is `gradstep.theory.row_fluctuations`.
 
@@ -18,6 +19,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
@@ -26,6 +28,7 @@ from gradstep.theory.residual import residual_law
 from gradstep.theory.row_fluctuations import (
     RowFluctuations,
     derivative_slope,
+    own_output_slopes,
     row_fluctuations,
     rows_without_a_step,
 )
@@ -64,8 +67,15 @@ class StepStatistics:
     residual_offset, residual_noise : float
         ``r = f*(x) - residual_offset + N(0, residual_noise)``, the second being a variance.
     drift : float
-        ``q`` such that the rest of the initial row is multiplied by ``1 + a q`` (zero when ``E r = 0`` or the
-        activation is odd).
+        ``q = e E[z sigma'] E r``: the rest of the initial row is multiplied by ``1 + a q`` (zero when ``E r = 0`` or
+        the activation is odd) and by what `own_drift` adds.
+    own_drift : tuple of float
+        What an initial output of order one adds to that factor, of order ``N**-1/2``: coefficients of ``a``, from the
+        part of the output that follows the length of an input as the row's own feature does, and of ``a^2``, from the
+        row's own feature in the output. Zero in output scale ``"1/N"``.
+    tilt : tuple of float
+        What an initial output of order one adds to a row's squared norm, as every row is tilted towards the gradient
+        before the step: coefficients of ``a^2`` and ``a^3``.
     initial_overlap : float
         Extra mean projection on ``v`` per unit of readout, from an initial output of order one
         (``output_scale = "1/sqrt(N)"``).
@@ -87,6 +97,8 @@ class StepStatistics:
     residual_offset: float
     residual_noise: float
     drift: float
+    own_drift: tuple[float, float]
+    tilt: tuple[float, float]
     initial_overlap: float
     readout_shrinkage: float
     fluctuations: RowFluctuations
@@ -123,6 +135,26 @@ class StepStatistics:
     def _angle(self) -> float:
         """Between the spike and the teacher, or its opposite."""
         return math.acos(min(abs(self.alignment), 1.0))
+
+    def own_stretch(self, a: ArrayLike, a_square: ArrayLike) -> NDArray[np.float64]:
+        """Return one and what the network's own output adds to the factor of the rest of an initial row.
+
+        Parameters
+        ----------
+        a, a_square : array_like
+            Readout and its square, or their means over neurons that are told together.
+        """
+        alike, own = self.own_drift
+        return np.asarray(1 + alike * np.asarray(a) + own * np.asarray(a_square))
+
+    def stretch(self, a: ArrayLike, a_square: ArrayLike) -> NDArray[np.float64]:
+        """Return the whole factor of the rest of an initial row, from a readout and its square as in `own_stretch`."""
+        return np.asarray(self.own_stretch(a, a_square) + self.drift * np.asarray(a))
+
+    @property
+    def whole_drift(self) -> float:
+        """The coefficient of the readout in `stretch`."""
+        return self.drift + self.own_drift[0]
 
     @property
     def whole_gradient(self) -> float:
@@ -233,6 +265,8 @@ def step_statistics(
             residual_offset=output_mean,
             residual_noise=noise_variance,
             drift=0.0,
+            own_drift=(0.0, 0.0),
+            tilt=(0.0, 0.0),
             initial_overlap=0.0,
             readout_shrinkage=1.0,
             fluctuations=rows_without_a_step(problem.initial_weights),
@@ -242,6 +276,18 @@ def step_statistics(
     from_noise = law.residual - (np.asarray(problem.teacher(law.projection)) - output_mean)
     samples = StepSamples(law, phi0, linear, from_noise, noise_variance, correlated)
     curvature = e * derivative_slope(problem.activation)
+    fluctuations = row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere")
+    overlap = -activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0
+    own_drift, tilt = (0.0, 0.0), (0.0, 0.0)
+    if own_output:
+        # What the network's own output does to a row has these factors: one term of a sum over all neurons, and what
+        # all have in common of an input's length, where of the readouts only the mean is left.
+        term = 1 / width if small else 1 / math.sqrt(width)
+        alike = term * width / d * readout.mean * activation.quadratic
+        by_length, own = own_output_slopes(problem.activation)
+        own_drift = (-e * alike * by_length, -e * term * own)
+        along = -term * activation.linear / samples.norm if samples.norm > 0 else 0.0
+        tilt = (along * fluctuations.norm_slope[0], along * fluctuations.norm_slope[1])
     return StepStatistics(
         alignment=alignment,
         gradient_norm=gradient_norm,
@@ -252,9 +298,11 @@ def step_statistics(
         residual_offset=output_mean,
         residual_noise=noise_variance,
         drift=curvature * residual_mean,
-        initial_overlap=-activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0,
+        own_drift=own_drift,
+        tilt=tilt,
+        initial_overlap=overlap,
         # With an own output of order one the rows are taken given it (`gradstep.theory.own_output`).
         readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,
-        fluctuations=row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere"),
+        fluctuations=fluctuations,
         heard=smooth_rise(strength * d, *_HEARD),
     )

@@ -281,7 +281,7 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     equations = WeightEquations(
         weight,
         readout,
-        step.stretch(readout, readout**2) ** 2,
+        (1 + step.drift * readout) ** 2,
         step.bulk * readout**2,
         _residuals(problem, step),
         width / d,

@@ -106,7 +106,7 @@ def test_what_is_of_finite_size_falls_with_it_and_is_gone_in_the_limit():
 
 def test_indicators_are_those_that_a_prediction_uses():
     for problem in (
-        GOOD.replace(activation="hermite5", n=450, ridge=0.1),
+        GOOD.replace(activation="hermite3", n=450, ridge=0.1),
         gs.Problem.cui2024(alpha=1.0, alpha0=0.5, eta_tilde=3.0, lam=0.01, activation="relu", teacher="3*x"),
     ):
         prediction = gs.predict(problem)
@@ -133,7 +133,7 @@ HARD = ["--activation", "hermite3", "--d", "60", "--n", "90", "--width", "90", "
 
 
 def test_caveats_are_printed_and_written():
-    problem = GOOD.replace(activation="hermite5", n=450, ridge=0.1)
+    problem = GOOD.replace(activation="hermite3", d=60, n=450, ridge=0.1)
     prediction = gs.predict(problem)
     assert "caveat      features that grow fast: the network may be off by about" in str(prediction)
     written = json.loads(json.dumps(prediction.to_dict()))["caveats"]

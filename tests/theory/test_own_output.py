@@ -470,3 +470,40 @@ def test_errors_follow_the_stretch_of_the_rows(activation, teacher):
     off = theory.test_error - network.mean("test_error")
     assert abs(off) < 3 * network.standard_error("test_error") + 0.03 * theory.test_error
     assert abs(theory.bulk_variance - network.mean("bulk_variance")) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("activation", "teacher", "readout"),
+    [
+        ("tanh(x) + 0.3*H2", "x + 1.5", "constant"),
+        ("gelu(x) - 0.5/sqrt(pi)", "x - 1", {-1.0: 0.3, 2.0: 0.7}),
+        ("sin(x) - 0.4*H2", "x - 1", {0.5: 0.5, 2.0: 0.5}),
+    ],
+)
+def test_the_mean_row_is_stretched_as_the_rows_are(activation, teacher, readout):
+    """What drawn rows have of ``b`` along the readout; a mean row that keeps its length is off by many errors."""
+    d, width, n_step, draws = 200, 240, 800, 40
+    problem = BASE.replace(
+        activation=activation, teacher=teacher, readout=readout, d=d, width=width, n_step=n_step, n=d,
+        eta=gs.Step(0.4, 0.5), noise=0.1,
+    )  # fmt: skip
+    step = step_statistics(problem, d, width, n_step)
+    row, power = own_output.MeanRow.of(problem, step, width), problem.readout.second_moment
+    a = np.repeat(problem.readout.values, np.round(width * np.array(problem.readout.weights)).astype(int))
+    assert len(a) == width
+    rng = np.random.default_rng(5)
+    found = []
+    for _ in range(draws):
+        weights = rng.standard_normal((width, d)) / d**0.5
+        x = rng.standard_normal((n_step, d))
+        u = x @ weights.T
+        noise = 0.1 * rng.standard_normal(n_step)
+        residual = problem.teacher(x[:, 0]) + noise - problem.activation(u) @ a / width**0.5
+        gradient = (problem.activation.derivative(u) * residual[:, None]).T @ x / n_step
+        after = weights + 0.4 * a[:, None] * gradient
+        b = weights.T @ a / width**0.5
+        found.append((after.T @ a) @ b / (a @ a) / (b @ b))
+    mean, error = np.mean(found), np.std(found, ddof=1) / draws**0.5
+    assert abs(mean - row.left) < 3.5 * error
+    kept = 1 / (math.sqrt(width) * power) - row.gain * row.slope
+    assert abs(mean - kept) > 3.5 * error

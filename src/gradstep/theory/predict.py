@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from gradstep.errors import GradstepError, InvalidInput, NotConverged, within_range
 from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.memory import remembered
-from gradstep.problem import Problem, Readout, check_problem
+from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
 from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats, step_indicators
 from gradstep.theory.groups import RowLaw
-from gradstep.theory.own_output import independent_rows, output_constants
+from gradstep.theory.own_output import independent_rows, mean_stretch, output_constants
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
-from gradstep.theory.step import step_statistics
+from gradstep.theory.step import letters_of, step_statistics
 from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
 from gradstep.threads import one_thread
@@ -264,13 +264,6 @@ def _without_fit(problem: Problem) -> Problem:
     return bare
 
 
-def _letters(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return values and proportions of the readout, or three that have all its moments up to the fifth."""
-    if readout.kind == "gaussian":
-        return np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
-    return np.asarray(readout.values), np.asarray(readout.weights)
-
-
 @remembered(_REMEMBERED, _memory)
 def _prepared(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: int, constant: float | None = None
@@ -283,10 +276,12 @@ def _prepared(
     tables = tables_of(problem, step, sizes, rows, model, refine)
     features, bulk = tables.features, tables.bulk
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint), features.length_slope.size)
-    spike_strength = abs(literal.whole_spike) * math.sqrt(sizes.width * problem.readout.second_moment)
+    # A row's part along the readout is stretched with the row, which an output of order one makes a part of the spike.
+    stretched_along = (mean_stretch(problem, literal) - 1) * literal.initial_overlap
+    spike_strength = abs(literal.whole_spike + stretched_along) * math.sqrt(sizes.width * problem.readout.second_moment)
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
-    letters, shares = _letters(problem.readout)
+    letters, shares = letters_of(problem.readout)
     stretched = literal.stretch(letters, letters**2) ** 2
     tilted = (literal.tilt[0] + literal.tilt[1] * letters) * letters**2
     bulk_variance = float(shares @ (stretched + tilted)) + literal.bulk * problem.readout.second_moment

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
-from gradstep.problem import Problem
+from gradstep.problem import Problem, Readout
 from gradstep.theory.residual import residual_law
 from gradstep.theory.row_fluctuations import (
     RowFluctuations,
@@ -35,7 +35,7 @@ from gradstep.theory.row_fluctuations import (
 from gradstep.theory.step_samples import StepSamples
 from gradstep.theory.transitions import smooth_rise
 
-__all__ = ["StepStatistics", "step_statistics"]
+__all__ = ["StepStatistics", "letters_of", "step_statistics"]
 
 #: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
 #: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
@@ -170,6 +170,22 @@ class StepStatistics:
     def whole_spike(self) -> float:
         """Shift of a neuron with readout weight one along the whole gradient."""
         return self.spike * self.whole_gradient / self.gradient_norm if self.spike else 0.0
+
+
+def letters_of(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return values of the readout and their proportions; of a Gaussian one three that have its first five moments.
+
+    Parameters
+    ----------
+    readout : Readout
+
+    Returns
+    -------
+    tuple of ndarray, shape (letters,)
+    """
+    if readout.kind == "gaussian":
+        return np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
+    return np.asarray(readout.values), np.asarray(readout.weights)
 
 
 def step_statistics(

@@ -6,6 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import brentq
 
 import gradstep as gs
 from gradstep.errors import InvalidInput
@@ -43,13 +44,20 @@ def test_the_network_before_a_step_is_the_same_with_its_output_set_apart(readout
     assert np.array(distances[:-1]) / distances[1:] == pytest.approx(10, rel=0.05)
 
 
+def share_taken(problem):
+    """Return the share of the linear part of its output that a step takes back."""
+    sizes = (problem.d, problem.width, problem.n_step)
+    return own_output.MeanRow.of(problem, step_statistics(problem, *sizes), problem.width).taken
+
+
 @pytest.mark.parametrize(("activation", "share"), [("tanh", 0.3), ("erf", 1.0), ("tanh(x) + 0.2*H2", 2.0)])
 def test_both_ways_to_resolve_a_step_agree(activation, share, monkeypatch):
     # At any share of the output that the step takes back, up to 1/d; and where it takes back all of it, exactly.
     distances = []
     for d in (300, 3000):
         problem = BASE.replace(activation=activation, d=d, width=2 * d, n_step=4 * d, n=3 * d, ridge=0.1 * d)
-        eta = share / moments(problem.activation).linear ** 2
+        rough = share / moments(problem.activation).linear ** 2
+        eta = brentq(lambda eta, problem=problem: share_taken(problem.replace(eta=eta)) - share, rough / 2, 2 * rough)
         errors = []
         for most, change in ((math.inf, 1e-13), (0.0, -1e-13)):
             monkeypatch.setattr(own_output, "_ALL", most)

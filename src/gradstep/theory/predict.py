@@ -20,7 +20,7 @@ from gradstep.theory.arguments import check_models, check_refine, models_for
 from gradstep.theory.bulk import BulkModel
 from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats, step_indicators
 from gradstep.theory.groups import RowLaw
-from gradstep.theory.own_output import independent_rows, mean_stretch, output_constants
+from gradstep.theory.own_output import independent_rows, output_constants
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
 from gradstep.theory.step import letters_of, step_statistics
 from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
@@ -276,9 +276,7 @@ def _prepared(
     tables = tables_of(problem, step, sizes, rows, model, refine)
     features, bulk = tables.features, tables.bulk
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint), features.length_slope.size)
-    # A row's part along the readout is stretched with the row, which an output of order one makes a part of the spike.
-    stretched_along = (mean_stretch(problem, literal) - 1) * literal.initial_overlap
-    spike_strength = abs(literal.whole_spike + stretched_along) * math.sqrt(sizes.width * problem.readout.second_moment)
+    spike_strength = abs(literal.whole_spike) * math.sqrt(sizes.width * problem.readout.second_moment)
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
     letters, shares = letters_of(problem.readout)

@@ -178,7 +178,9 @@ class MeanRow:
         sampled = math.sqrt(max(step.gradient_norm**2 - linear**2 - slope**2 * power, 0.0))
         gain = step.spike / step.gradient_norm if step.spike else 0.0
         taught, output = np.array([linear, 0.0, sampled]), np.array([0.0, math.sqrt(power), 0.0])
-        return cls(taught, output, slope, gain, mean_stretch(problem, step) / (math.sqrt(width) * power))
+        # Rows that a step shrinks to nothing have no mean row to take anything from.
+        stretch = mean_stretch(problem, step) or _NO_MEAN
+        return cls(taught, output, slope, gain, stretch / (math.sqrt(width) * power))
 
     @property
     def taken(self) -> float:

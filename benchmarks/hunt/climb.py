@@ -42,6 +42,6 @@ def climb(search: Search, settings: Sequence[Setting], starts: int, tries: int) 
                 search.keep(known[name])
             there = known[name]
             search.simulate([(there, DIMENSION, NETWORKS)])
-            if len(search.draws(there)) >= NETWORKS and search.doubt(there) > search.doubt(here):
+            if search.count(there) >= NETWORKS and search.doubt(there) > search.doubt(here):
                 print(f"{name}: {100 * search.doubt(here):.1f} -> {100 * search.doubt(there):.1f} %", flush=True)
                 place[start.name] = there

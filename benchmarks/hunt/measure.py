@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict
 from functools import lru_cache
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.hunt.settings import DIMENSION, Setting
+from benchmarks.hunt.sample import Sample
+from benchmarks.hunt.settings import DIMENSION, FACTORS, SEEDS, Setting
 from threadpoolctl import threadpool_limits
 
 from gradstep import Problem, predict_many, simulate
@@ -23,11 +25,14 @@ from gradstep.gaussian import moments
 from gradstep.sweeps.store import Store, write_whole
 from gradstep.sweeps.task import Failure, Task, carry_out
 
-__all__ = ["ERRORS", "LEAST", "STEP", "Search", "network", "size_of_errors", "theory_of"]
+__all__ = ["ERRORS", "LEAST", "STEP", "VERSION", "Search", "network", "size_of_errors", "theory_of"]
 
 #: What a setting is judged by, at each of its penalties; and what is told of its step.
 ERRORS = ("test_error", "train_error")
 STEP = ("alignment", "spike_strength", "bulk_variance")
+
+#: Raise it when `gradstep.simulate` draws other networks for the same seeds: rows of another version are measured anew.
+VERSION = 1
 
 #: Networks of a first look; each further one doubles their number.
 FIRST = 4
@@ -107,7 +112,11 @@ def size_of_errors(problem: dict[str, Any], mean: Array) -> Array:
 
 
 class Search:
-    """A folder of measured networks, and of the settings that the local search has come to.
+    """Measured networks, and the settings that the local search has come to: those of a table and those of a folder.
+
+    A table holds the mean, the standard error and the number of networks of each setting. They were drawn with the
+    first of its seeds, and the networks in the folder go on from there. So a search can continue from a table whose
+    folder is lost, and what it tells is the same as if all networks were in the folder.
 
     Parameters
     ----------
@@ -117,24 +126,28 @@ class Search:
         Processes. What is measured does not depend on it.
     minutes : float
         After this time no further network is begun.
+    rows : sequence of mapping
+        Rows of a table, of any dimension.
     """
 
-    def __init__(self, folder: Path, workers: int = 1, minutes: float = np.inf) -> None:
+    def __init__(
+        self, folder: Path, workers: int = 1, minutes: float = np.inf, rows: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         self.store, self.workers, self.end = Store(folder), workers, time.monotonic() + 60 * minutes
         self.store.prepare()
         self._path = folder / "found.json"
         self._draws: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        self._rows = {(str(row["name"]), int(row["d"])): row for row in rows}
 
     # --- settings of the local search --------------------------------------------------------------------------------
 
     def found(self) -> list[Setting]:
-        """Return the settings that the local search has measured."""
-        if not self._path.exists():
-            return []
-        return [
-            Setting(**{**entry, "point": tuple(entry["point"])})
-            for entry in json.loads(self._path.read_text(encoding="utf-8"))
-        ]
+        """Return the settings that the local search has measured, those of the table first."""
+        found = {name: _setting(row) for (name, d), row in self._rows.items() if "." in name and d == DIMENSION}
+        if self._path.exists():
+            for entry in json.loads(self._path.read_text(encoding="utf-8")):
+                found.setdefault(entry["name"], Setting(**{**entry, "point": tuple(entry["point"])}))
+        return list(found.values())
 
     def keep(self, setting: Setting) -> None:
         """Add one to them."""
@@ -142,23 +155,53 @@ class Search:
 
     # --- networks ----------------------------------------------------------------------------------------------------
 
+    def _row(self, setting: Setting, d: int) -> Mapping[str, Any] | None:
+        """Return the row of a table that was measured of this very problem with its first seeds."""
+        row = self._rows.get((setting.name, d))
+        same = row is not None and row["problem"] == setting.problem(d) and row["first_seed"] == setting.first_seed
+        return row if same else None
+
+    def _next_seed(self, setting: Setting, d: int) -> int:
+        """Return the first seed that the table has not measured."""
+        row = self._row(setting, d)
+        return setting.first_seed + (0 if row is None else int(row["networks"]))
+
     def draws(self, setting: Setting, d: int = DIMENSION) -> list[dict[str, Any]]:
-        """Return the networks measured so far, in the order of their seeds."""
+        """Return the networks of the folder that the table does not have, in the order of their seeds."""
         known = self._draws.setdefault((setting.name, d), [])
-        while (result := self.store.read(simulation(setting, setting.first_seed + len(known), d))) is not None:
+        first = self._next_seed(setting, d)
+        while (result := self.store.read(simulation(setting, first + len(known), d))) is not None:
             if "failure" in result:
                 break
             known.append(dict(result))
         return known
 
-    def values(self, setting: Setting, name: str, d: int = DIMENSION) -> Array:
-        """Return a measured quantity, shape (networks, penalties)."""
-        return np.array([[float(v) for v in draw[name]] for draw in self.draws(setting, d)])
+    def count(self, setting: Setting, d: int = DIMENSION) -> int:
+        """Return how many networks of a setting have been measured."""
+        return self._next_seed(setting, d) - setting.first_seed + len(self.draws(setting, d))
+
+    def sample(self, setting: Setting, name: str, d: int = DIMENSION) -> Sample:
+        """Return what was measured of a quantity: its mean and scatter over all networks, one for each penalty.
+
+        Raises
+        ------
+        LookupError
+            If no network has been measured.
+        """
+        draws, row = self.draws(setting, d), self._row(setting, d)
+        parts = [] if row is None else [Sample.from_error(row["networks"], row["mean"][name], row["error"][name])]
+        if draws:
+            values = np.array([[float(v) for v in draw[name]] for draw in draws])
+            # The step is the same for all penalties.
+            parts.append(Sample.of(values if name in ERRORS else values[:, :1]))
+        if not parts:
+            raise LookupError(f"no network of setting {setting.name} has been measured at d = {d}")
+        return parts[0] if len(parts) == 1 else parts[0].pooled(parts[1])
 
     def means(self, setting: Setting, d: int = DIMENSION) -> tuple[Array, Array]:
         """Return means of the errors and their standard errors, shape (errors, penalties)."""
-        each = np.array([self.values(setting, name, d) for name in ERRORS])
-        return each.mean(axis=1), each.std(axis=1, ddof=1) / each.shape[1] ** 0.5
+        samples = [self.sample(setting, name, d) for name in ERRORS]
+        return np.array([s.mean for s in samples]), np.array([s.error for s in samples])
 
     def error(self, setting: Setting, d: int = DIMENSION) -> Array:
         """Return relative standard errors, shape (errors, penalties)."""
@@ -183,7 +226,7 @@ class Search:
 
         def tasks() -> Iterator[Task]:
             for setting, d, networks in wanted:
-                for seed in range(setting.first_seed + len(self.draws(setting, d)), setting.first_seed + networks):
+                for seed in range(setting.first_seed + self.count(setting, d), setting.first_seed + networks):
                     task = simulation(setting, seed, d)
                     if not self.over and self.store.read(task) is None:
                         yield task
@@ -213,23 +256,47 @@ class Search:
 
     def measured(self, settings: Sequence[Setting], d: int = DIMENSION) -> list[Setting]:
         """Return the settings with enough networks for a standard error."""
-        return [s for s in settings if len(self.draws(s, d)) >= FIRST]
+        return [s for s in settings if self.count(s, d) >= FIRST]
 
-    def measure(self, settings: Sequence[Setting], most: int, precision: float, d: int = DIMENSION) -> None:
-        """Measure until every standard error is small or the number of networks is `most`.
+    def measure(
+        self, settings: Sequence[Setting], most: int, wanted: Callable[[Setting], Array], d: int = DIMENSION
+    ) -> None:
+        """Measure until every standard error is as small as is wanted, or the number of networks is `most`.
 
-        The number is doubled from one look to the next, and each look begins with the largest deviations: when the time
-        is over, what is left uncertain is what agreed. Far more precision than the deviation asks for is not wanted.
+        The number is at most doubled from one look to the next, and each look begins with the largest deviations: when
+        the time is over, what is left uncertain is what agreed.
+
+        Parameters
+        ----------
+        settings : sequence of Setting
+        most : int
+            Networks of a setting. A setting has no more than `SEEDS` seeds of its own.
+        wanted : callable
+            Relative standard errors that are wanted of a setting, shape (errors, penalties); infinite where any will
+            do.
+        d : int
         """
-        networks = min(FIRST, most)
-        self.simulate((setting, d, networks) for setting in settings)
-        while networks < most and not self.over:
-            networks = min(2 * networks, most)
-            rough = [s for s in self.measured(settings, d) if self._is_rough(s, precision, d)]
+        most = min(most, SEEDS)
+        self.simulate((setting, d, min(FIRST, most)) for setting in settings)
+        while not self.over:
+            ready = self.measured(settings, d)
+            goals = {s.name: self._goal(s, most, wanted(s), d) for s in ready}
+            rough = [s for s in ready if goals[s.name] > self.count(s, d)]
             rough.sort(key=lambda s: -self.doubt(s, d))
-            print(f"{len(rough)} of {len(settings)} settings: up to {networks} networks at d = {d}", flush=True)
-            self.simulate((setting, d, networks) for setting in rough)
+            before = sum(self.count(s, d) for s in rough)
+            print(f"{len(rough)} of {len(settings)} settings need more networks at d = {d}", flush=True)
+            self.simulate((setting, d, goals[setting.name]) for setting in rough)
+            # None is left, or those that are left have failed.
+            if sum(self.count(s, d) for s in rough) == before:
+                return
 
-    def _is_rough(self, setting: Setting, precision: float, d: int) -> bool:
-        error, off = self.error(setting, d), np.nan_to_num(np.abs(self.off(setting, d)))
-        return bool(np.any(error > np.maximum(precision, off / 8)))
+    def _goal(self, setting: Setting, most: int, wanted: Array, d: int) -> int:
+        """Return how many networks to have at the next look: what seems to be needed, at most twice as many."""
+        count = self.count(setting, d)
+        excess = float(np.max(self.error(setting, d) / wanted))
+        return count if excess <= 1 else min(2 * count, math.ceil(1.05 * count * excess**2), most)
+
+
+def _setting(row: Mapping[str, Any]) -> Setting:
+    levels = dict(zip(FACTORS, row["levels"], strict=True))
+    return Setting(str(row["name"]), levels, int(row["member"]), tuple(row["point"]))

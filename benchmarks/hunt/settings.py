@@ -10,11 +10,13 @@ import numpy as np
 from benchmarks.hunt.covering import covering_array
 from scipy.stats import qmc
 
-__all__ = ["COUNT", "DIMENSION", "FACTORS", "PENALTIES", "Setting", "design", "neighbours"]
+__all__ = ["COUNT", "DIMENSION", "FACTORS", "PENALTIES", "SEEDS", "Setting", "design", "neighbours"]
 
 #: Settings of the covering design: a third of them covers all triples, the rest each triple again.
 COUNT = 420
 DIMENSION = 200
+#: Seeds that each setting of the design has for itself, so that at most so many networks can be drawn of it.
+SEEDS = 1000
 #: Every network is fitted with three penalties, in units of the setting's own.
 PENALTIES = (0.1, 1.0, 10.0)
 
@@ -101,7 +103,7 @@ class Setting:
     @property
     def first_seed(self) -> int:
         """First of its seeds: its own, but a neighbour has those of the setting that it came from."""
-        return 1000 * int(self.name.split(".")[0])
+        return SEEDS * int(self.name.split(".")[0])
 
     def problem(self, d: int = DIMENSION) -> dict[str, Any]:
         """Return the problem as plain values, with the middle one of the penalties."""

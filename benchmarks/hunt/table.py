@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import json
 import platform
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.hunt.measure import ERRORS, STEP, Search, size_of_errors, theory_of
+from benchmarks.hunt.measure import ERRORS, STEP, VERSION, Search, size_of_errors, theory_of
 from benchmarks.hunt.settings import DIMENSION, PENALTIES, Setting
 
 import gradstep
 from gradstep.overlay import FAR, Overlay
 
-__all__ = ["OFF", "SIGMA", "is_off", "measured_row", "off_table", "read", "with_theory", "write"]
+__all__ = ["OFF", "SIGMA", "is_off", "measured_row", "measured_rows", "off_table", "read", "with_theory", "write"]
 
 #: A setting is off where some error is, by more than this share of the network's and this many standard errors.
 OFF, SIGMA = 0.02, FAR
+#: A setting is known precisely where the standard errors of its test errors are at most this share of them.
+PRECISE = 0.01
 #: For its caveats a test error is far off beyond the first, and right within the second.
 FAR, RIGHT = 0.03, 0.01
 
 Row = dict[str, Any]
 
 #: What a row holds that is measured, or was set.
-MEASURED = ("name", "d", "levels", "problem", "first_seed", "networks", "mean", "error")
+MEASURED = ("name", "d", "levels", "member", "point", "problem", "first_seed", "networks", "mean", "error")
 
 
 def _rounded(values: Iterable[float], digits: int = 5) -> list[float]:
@@ -34,23 +37,19 @@ def _rounded(values: Iterable[float], digits: int = 5) -> list[float]:
 
 def measured_row(search: Search, setting: Setting, d: int = DIMENSION) -> Row:
     """Return what was measured of a setting, with all that is needed to measure it again."""
-    means, errors = {}, {}
-    networks = len(search.draws(setting, d))
-    for name in (*ERRORS, *STEP):
-        values = search.values(setting, name, d)
-        # The step is the same for all penalties.
-        values = values if name in ERRORS else values[:, :1]
-        means[name] = _rounded(values.mean(axis=0))
-        errors[name] = _rounded(values.std(axis=0, ddof=1) / networks**0.5, 3)
+    samples = {name: search.sample(setting, name, d) for name in (*ERRORS, *STEP)}
+    # In full, so that a search that goes on from the table tells what one search would have told.
     return {
         "name": setting.name,
         "d": d,
         "levels": list(setting.levels.values()),
+        "member": setting.member,
+        "point": list(setting.point),
         "problem": setting.problem(d),
         "first_seed": setting.first_seed,
-        "networks": networks,
-        "mean": means,
-        "error": errors,
+        "networks": search.count(setting, d),
+        "mean": {name: sample.mean.tolist() for name, sample in samples.items()},
+        "error": {name: sample.error.tolist() for name, sample in samples.items()},
     }
 
 
@@ -78,8 +77,8 @@ def with_theory(row: Mapping[str, Any]) -> Row:
         "of": ERRORS[cell[0]],
         "penalty": PENALTIES[cell[1]],
         "theory": float(f"{predicted[cell]:.5g}"),
-        "mean": mean[cell],
-        "error": error[cell],
+        "mean": float(f"{mean[cell]:.5g}"),
+        "error": float(f"{error[cell]:.3g}"),
         "percent": round(100 * float(off[cell]), 2),
         "percent_error": round(100 * float(error[cell] / size[cell]), 2),
         "z": round(float(z[cell]), 2),
@@ -127,6 +126,7 @@ def summary(rows: Sequence[Row], larger: Sequence[Row]) -> dict[str, Any]:
         "design": sum("." not in r["name"] for r in rows),
         "networks": sum(r["networks"] for r in [*rows, *larger]),
         "least_networks": min((r["networks"] for r in rows), default=0),
+        "precise": sum(_precise(r) for r in told if "." not in r["name"]),
         "refused": len(rows) - len(told),
         "off": len(off),
         "off_by_five": int(np.count_nonzero(sure > 5)),
@@ -136,8 +136,17 @@ def summary(rows: Sequence[Row], larger: Sequence[Row]) -> dict[str, Any]:
         "values": len(told) * len(ERRORS) * len(PENALTIES),
         **_caveats([*rows, *larger]),
         "measured_again": len(again),
-        "fallen": sum(r["falls"] for r in again),
+        "fallen": sum(r["falls"] is True for r in again),
+        "open": sum(r["falls"] is None for r in again),
+        "kinds": dict(Counter(kind_of(r) for r in off).most_common()),
     }
+
+
+def _precise(row: Row) -> bool:
+    """Whether the standard errors of the test errors are small, of a measured error or of a hundredth of the labels."""
+    mean, error = (np.array([row[key][name] for name in ERRORS]) for key in ("mean", "error"))
+    share = error / size_of_errors(row["problem"], mean)
+    return bool(share[ERRORS.index("test_error")].max() <= PRECISE)
 
 
 def _caveats(rows: Sequence[Row]) -> dict[str, Any]:
@@ -156,19 +165,27 @@ def _caveats(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _falls(sizes: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a deviation is at most two thirds at the largest size, or within `OFF` or `SIGMA` there."""
-    first, last = abs(sizes[0]["percent"]), sizes[-1]
-    sure = abs(last["percent"]) - SIGMA * last["percent_error"]
-    return bool(sure <= max(2 * first / 3 - SIGMA * last["percent_error"], 0) or abs(last["percent"]) <= 100 * OFF)
+def _falls(sizes: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Whether a deviation is at most two thirds at the largest size, or within `OFF`; None where that is open."""
+    last = abs(sizes[-1]["percent"])
+    bound = max(2 * abs(sizes[0]["percent"]) / 3, 100 * OFF)
+    if abs(last - bound) <= sizes[-1]["percent_error"]:
+        return None
+    return bool(last < bound)
+
+
+def kind_of(row: Row) -> str:
+    """Return why a row is off: the largest caveat of its worst deviation, or which error it is that has none."""
+    caveats: list[str] = row["caveats"][PENALTIES.index(row["worst"]["penalty"])]
+    return caveats[0] if caveats else row["worst"]["of"].replace("_", " ")
 
 
 def off_table(table: Mapping[str, Any]) -> str:
     """Return the settings that are off, in Markdown."""
     lines = [
         "| activation | teacher | readout | $N$, $n_{step}$, $n$ over $d$ | step | other | error, ridge | theory "
-        "| network | off, per cent | at larger sizes |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| network | off, per cent | at larger sizes | caveats |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in filter(is_off, table["rows"]):
         problem, worst = row["problem"], row["worst"]
@@ -188,8 +205,9 @@ def off_table(table: Mapping[str, Any]) -> str:
             f"{worst['of'].split('_')[0]}, {worst['penalty']:g}",
             f"{worst['theory']:.4g}",
             f"{worst['mean']:.4g} ± {worst['error']:.2g}",
-            f"{worst['percent']:+.1f}",
+            f"{worst['percent']:+.1f} ± {worst['percent_error']:.1f}",
             "; ".join(sizes) or "–",
+            "; ".join(row["caveats"][PENALTIES.index(worst["penalty"])]) or "–",
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -199,6 +217,14 @@ def read(path: Path) -> dict[str, Any]:
     """Return a table."""
     table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return table
+
+
+def measured_rows(path: Path) -> list[Row]:
+    """Return the rows of a table, of all dimensions, that networks of today can be added to; none without a table."""
+    if not path.exists():
+        return []
+    table = read(path)
+    return [*table["rows"], *table["larger"]] if table["settings"].get("networks") == VERSION else []
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], larger: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -215,6 +241,7 @@ def write(path: Path, rows: Sequence[Mapping[str, Any]], larger: Sequence[Mappin
             "gradstep": gradstep.__version__,
             "python": platform.python_version(),
             "numpy": np.__version__,
+            "networks": VERSION,
             "d": DIMENSION,
             "penalties": f"{', '.join(f'{p:g}' for p in PENALTIES)} times the ridge",
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from benchmarks.hunt.climb import climb
 from benchmarks.hunt.covering import covering_array, uncovered
-from benchmarks.hunt.measure import ERRORS, Search, network, simulation
-from benchmarks.hunt.settings import FACTORS, PENALTIES, Setting, design, neighbours
-from benchmarks.hunt.table import is_off, measured_row, read, with_theory, write
+from benchmarks.hunt.measure import ERRORS, STEP, Search, network, simulation
+from benchmarks.hunt.sample import Sample
+from benchmarks.hunt.settings import FACTORS, PENALTIES, SEEDS, Setting, design, neighbours
+from benchmarks.hunt.table import _falls, is_off, measured_row, measured_rows, read, with_theory, write
 
 import gradstep as gs
 from gradstep.theory.own_output import output_constants
@@ -27,6 +29,11 @@ def chosen(**levels: str) -> Setting:
     """Return the first setting of the design with these levels."""
     wanted = {name.replace("_", " "): level for name, level in levels.items()}
     return next(s for s in DESIGN if wanted.items() <= s.levels.items())
+
+
+def all_to(precision: float) -> Callable[[Setting], np.ndarray]:
+    """Return that all standard errors are wanted this small."""
+    return lambda setting: np.full((len(ERRORS), len(PENALTIES)), precision)
 
 
 def row_of(setting: Setting) -> tuple[int, ...]:
@@ -115,23 +122,108 @@ def test_a_network_is_that_of_its_problem(readout: str) -> None:
 def test_what_is_measured_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = chosen(activation="odd", step="1/2", output_scale="1/N")
     first = Search(tmp_path)
-    first.measure([setting], most=6, precision=1e-9, d=D)
-    values = first.values(setting, "test_error", D)
+    first.measure([setting], most=6, wanted=all_to(1e-9), d=D)
+    values = np.array([draw["test_error"] for draw in first.draws(setting, D)])
     assert values.shape == (6, len(PENALTIES))
     # Another run reads them and draws no network again.
     monkeypatch.setattr("benchmarks.hunt.measure.network", lambda task: pytest.fail("drawn again"))
     again = Search(tmp_path)
-    again.measure([setting], most=6, precision=1e-9, d=D)
-    np.testing.assert_array_equal(again.values(setting, "test_error", D), values)
+    again.measure([setting], most=6, wanted=all_to(1e-9), d=D)
+    assert again.draws(setting, D) == first.draws(setting, D)
     mean, error = again.means(setting, D)
     np.testing.assert_allclose(mean[0], values.mean(axis=0))
     np.testing.assert_allclose(error[0], values.std(axis=0, ddof=1) / 6**0.5)
 
 
+def test_a_pooled_sample_is_the_sample_of_all() -> None:
+    values = np.random.default_rng(5).lognormal(3.0, 2.0, size=(40, 3))
+    whole, parts = Sample.of(values), Sample.of(values[:7])
+    np.testing.assert_allclose(whole.error, values.std(axis=0, ddof=1) / 40**0.5, rtol=1e-14)
+    for first, last in ((7, 8), (8, 30), (30, 40)):
+        # By way of a table, where a sample is its count, its mean and its standard error.
+        kept = Sample.from_error(parts.count, parts.mean, parts.error)
+        parts = kept.pooled(Sample.of(values[first:last]))
+    assert parts.count == 40
+    np.testing.assert_allclose(parts.mean, whole.mean, rtol=1e-13)
+    np.testing.assert_allclose(parts.error, whole.error, rtol=1e-13)
+    assert np.all(np.isnan(Sample.of(values[:1]).error))
+
+
+@pytest.mark.parametrize("folder", ["lost", "kept"])
+def test_a_search_goes_on_from_a_table(tmp_path: Path, folder: str) -> None:
+    """By a table of five networks and three more the same is told as by eight networks of one folder."""
+    setting = chosen(activation="odd", step="1/2", output_scale="1/N")
+    table = tmp_path / "table.json"
+    whole, first = Search(tmp_path / "whole"), Search(tmp_path / "first")
+    whole.simulate([(setting, D, 8)])
+    first.simulate([(setting, D, 5)])
+    write(table, [measured_row(first, setting, D)], [])
+    if folder == "kept":  # and ahead of the table
+        first.simulate([(setting, D, 6)])
+    later = Search(tmp_path / ("first" if folder == "kept" else "later"), rows=measured_rows(table))
+    assert later.count(setting, D) == (6 if folder == "kept" else 5)
+    later.simulate([(setting, D, 8)])
+    assert later.draws(setting, D) == whole.draws(setting, D)[5:]
+    expected, found = measured_row(whole, setting, D), measured_row(later, setting, D)
+    assert found["networks"] == expected["networks"] == 8
+    for name in (*ERRORS, *STEP):
+        np.testing.assert_allclose(found["mean"][name], expected["mean"][name], rtol=1e-12)
+        np.testing.assert_allclose(found["error"][name], expected["error"][name], rtol=1e-12)
+
+
+def test_rows_of_other_networks_are_not_gone_on_from(tmp_path: Path) -> None:
+    setting = chosen(activation="odd", step="1/2", output_scale="1/N")
+    search, table = Search(tmp_path), tmp_path / "table.json"
+    assert measured_rows(table) == []
+    search.simulate([(setting, D, 4)])
+    row = measured_row(search, setting, D)
+    write(table, [row], [])
+    assert Search(tmp_path / "a", rows=measured_rows(table)).count(setting, D) == 4
+    changed = {**row, "problem": {**row["problem"], "ridge": 1.0}}
+    assert Search(tmp_path / "b", rows=[changed]).count(setting, D) == 0
+    content = read(table)
+    content["settings"]["networks"] -= 1
+    table.write_text(json.dumps(content))
+    assert measured_rows(table) == []
+
+
+def test_settings_of_the_local_search_are_read_from_a_table(tmp_path: Path) -> None:
+    moved = neighbours(chosen(activation="odd", step="1/2", output_scale="1/N"), "7.3")[0]
+    row = {"d": 200, "levels": list(moved.levels.values()), "member": moved.member, "point": list(moved.point)}
+    rows = json.loads(json.dumps([{**row, "name": "7.3"}, {**row, "name": "7"}, {**row, "name": "7.3", "d": 400}]))
+    assert Search(tmp_path, rows=rows).found() == [moved]
+
+
+def test_no_setting_is_measured_on_seeds_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+
+    def measured(task: object) -> dict[str, list[float]]:
+        seeds.append(task.seed)  # type: ignore[attr-defined]
+        return {name: [1.0 + len(seeds) % 2] * 3 for name in (*ERRORS, *STEP)}
+
+    monkeypatch.setattr("benchmarks.hunt.measure.network", measured)
+    setting = DESIGN[3]
+    Search(tmp_path).measure([setting], most=10**6, wanted=all_to(1e-9), d=D)
+    assert seeds == list(range(setting.first_seed, setting.first_seed + SEEDS))
+    assert DESIGN[4].first_seed == seeds[-1] + 1
+
+
+def test_no_more_networks_than_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of n values is 1/(2 sqrt(n - 1)) of a mean of one: .1 needs 26, and looks of 4, 8, 16 and up to 30."""
+
+    def measured(task: object) -> dict[str, list[float]]:
+        return {name: [0.5 + task.seed % 2] * 3 for name in (*ERRORS, *STEP)}  # type: ignore[attr-defined]
+
+    monkeypatch.setattr("benchmarks.hunt.measure.network", measured)
+    search, setting = Search(tmp_path), DESIGN[3]
+    search.measure([setting], most=64, wanted=all_to(0.1), d=D)
+    assert 26 <= search.count(setting, D) <= 30
+
+
 def test_precise_settings_get_no_more_networks(tmp_path: Path) -> None:
     setting = chosen(activation="odd", step="1/2", output_scale="1/N")
     search = Search(tmp_path)
-    search.measure([setting], most=64, precision=10.0, d=D)
+    search.measure([setting], most=64, wanted=all_to(10.0), d=D)
     assert len(search.draws(setting, D)) == 4
 
 
@@ -146,7 +238,7 @@ def test_a_failure_ends_its_setting_for_good(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("benchmarks.hunt.measure.network", fails)
     for _ in range(2):
         search = Search(tmp_path)
-        search.measure([setting], most=8, precision=0.01, d=D)
+        search.measure([setting], most=8, wanted=all_to(0.01), d=D)
         assert search.measured([setting], D) == []
     assert len(tried) == 1
 
@@ -176,7 +268,7 @@ def test_the_local_search_goes_where_deviations_are_larger(tmp_path: Path, monke
 def test_the_table(tmp_path: Path) -> None:
     setting = chosen(activation="odd", step="1/2", output_scale="1/N")
     search = Search(tmp_path)
-    search.measure([setting], most=8, precision=1e-9, d=D)
+    search.measure([setting], most=8, wanted=all_to(1e-9), d=D)
     row = measured_row(search, setting, D)
     theory = gs.predict_many([gs.Problem.from_dict({**row["problem"], "ridge": r}) for r in setting.penalties(D)])
     exact = {
@@ -199,11 +291,27 @@ def test_the_table(tmp_path: Path) -> None:
     half = {**sure, "d": 2 * D, "mean": {**exact["mean"], "train_error": [1.2 * theory[0].train_error] * 3}}
     table = tmp_path / "table.json"
     summary = write(table, [sure], [half])
-    assert (summary["off"], summary["measured_again"], summary["fallen"]) == (1, 1, 1)
-    # Predicted again: what was measured stays what it was.
+    assert (summary["off"], summary["measured_again"], summary["fallen"], summary["open"]) == (1, 1, 1, 0)
+    assert sum(summary["kinds"].values()) == 1
+    for share, precise in ((0.009, 1), (0.011, 0)):
+        error = {**exact["error"], "test_error": [0.0, 0.0, share * theory[2].test_error]}
+        assert write(tmp_path / "another.json", [{**exact, "error": error}], [])["precise"] == precise
+    # Predicted again: what was measured stays what it was, to the last digit.
     before = read(table)
+    assert before["rows"][0]["mean"] == sure["mean"]
     write(table, before["rows"], before["larger"])
     assert read(table) == before == json.loads(table.read_text())
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "error", "falls"),
+    [(9, 5, 0.5, True), (-9, -7, 0.5, False), (9, 6.2, 0.5, None), (2.5, 1, 0.5, True), (2.5, 2.1, 0.5, None)],
+)
+def test_a_deviation_falls_by_a_third_or_its_errors_leave_it_open(
+    first: float, last: float, error: float, falls: bool | None
+) -> None:
+    sizes = [{"percent": p, "percent_error": error} for p in (first, 100.0, last)]
+    assert _falls(sizes) is falls
 
 
 def test_the_committed_table_calibrates_the_caveats() -> None:

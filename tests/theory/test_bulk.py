@@ -153,12 +153,13 @@ def test_classes_are_as_fine_as_the_law_is_broad(activation, teacher):
     square = law.residual**2 / law.square
     if activation == "tanh":
         samples = WeightedSamples(law, square, ratio)
-        coefficients = [(1 + step.drift) ** 2, step.bulk, 0.0]
+        coefficients = [float(step.stretch(1.0, 1.0)) ** 2, step.bulk, 0.0]
     else:
         samples = WeightedSamples(law, law.residual, ratio)
         linear = step.curvature**2 * ratio * law.square
         rest = (step.bulk - linear) * samples.diagonal(square)
-        coefficients = [1 + rest[0], 2 * step.curvature + rest[1], step.curvature**2 + rest[2]]
+        own = float(step.own_stretch(1.0, 1.0))
+        coefficients = [own**2 + rest[0], 2 * own * step.curvature + rest[1], step.curvature**2 + rest[2]]
     mean = coefficients @ samples.moments()[:3]
     for level in (0.02, 0.3, 1.0, 7.0, 80.0):
         roots = np.roots(np.trim_zeros([coefficients[2], coefficients[1], coefficients[0] + level * mean], "f"))

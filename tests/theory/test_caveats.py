@@ -76,7 +76,7 @@ def test_growth_is_the_power_of_the_length():
         prediction = gs.predict(GOOD.replace(activation=activation, eta=0.0))
         # Of 450 neurons and 900 samples, the neurons are fewer.
         used = prediction.degrees_of_freedom / 450
-        assert indicators(prediction)["growth"] == pytest.approx(used * power**2 / (2 * 300), rel=1e-9)
+        assert indicators(prediction)["growth"] == pytest.approx(used**2 * power**2 / (2 * 300), rel=1e-9)
     assert of(GOOD.replace(activation="sign", eta=0.0))["growth"] == pytest.approx(0.0, abs=1e-12)
 
 
@@ -133,7 +133,7 @@ HARD = ["--activation", "hermite3", "--d", "60", "--n", "90", "--width", "90", "
 
 
 def test_caveats_are_printed_and_written():
-    problem = GOOD.replace(activation="hermite3", n=450, ridge=0.1)
+    problem = GOOD.replace(activation="hermite3", d=60, n=450, ridge=0.1)
     prediction = gs.predict(problem)
     assert "caveat      features that grow fast: the network may be off by about" in str(prediction)
     written = json.loads(json.dumps(prediction.to_dict()))["caveats"]

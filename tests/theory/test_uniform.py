@@ -548,8 +548,8 @@ def test_a_test_error_hidden_by_the_label_noise_is_refused():
 
 def test_nodes_beyond_the_memory_are_refused_before_they_are_made():
     problem = gs.Problem(
-        activation="tanh", teacher="sin", d=3, width=10, n=30, n_step=10**17, eta=gs.Step(1e5, exponent=1.0), ridge=1.0,
-        readout="constant",
+        activation="tanh", teacher="sin", d=3, width=10**7, n=30, n_step=10**17, eta=gs.Step(3e5, exponent=0.5),
+        ridge=1.0, readout="constant",
     )  # fmt: skip
     with pytest.raises(NotConverged, match=r"resolution .* would take .* nodes.*smaller step"):
         gs.predict(problem)

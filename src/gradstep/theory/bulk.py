@@ -197,12 +197,16 @@ def _bases(
         yield (
             1 - share,
             WeightedSamples(law, square, ratio),
-            np.stack([(1 + step.drift * a) ** 2, step.bulk * a_square, 0 * a]),
+            np.stack([step.stretch(a, a_square) ** 2, step.bulk * a_square, 0 * a]),
         )
     if share > 0:
         samples = WeightedSamples(law, law.residual, ratio)
         k, rest = step.curvature, (step.bulk - linear_variance) * samples.diagonal(square)
-        variance = np.stack([1 + rest[0] * a_square, 2 * k * a + rest[1] * a_square, (k**2 + rest[2]) * a_square])
+        # The samples' matrix holds the drift by its mean.
+        own = step.own_stretch(a, a_square)
+        variance = np.stack(
+            [own**2 + rest[0] * a_square, 2 * k * a * own + rest[1] * a_square, (k**2 + rest[2]) * a_square]
+        )
         yield share, samples, variance
 
 

@@ -65,7 +65,7 @@ _RULES: Mapping[str, _Rule] = {
     "mixed_bulk": _Rule("strong step, activation not odd", 0.125, 1.0),
     "stretch": _Rule("rows stretched along the teacher", 0.49, 1.0),
     "shared_sign": _Rule("constant readout, activation not odd", 0.83, 1.0),
-    "own_output": _Rule("initial output of order one", 0.3, 0.5),
+    "own_output": _Rule("initial output of order one", 0.25, 0.5),
     "sizes": _Rule("small sizes", 1.0, 1.0),
 }
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
@@ -236,8 +236,8 @@ def fit_indicators(problem: Problem, degrees_of_freedom: float, of_step: Mapping
     Returns
     -------
     dict
-        * ``growth`` of the step, times the share of the smaller of ``n`` and ``width`` that the fit uses: a strong
-          penalty leaves little of what a few large features do;
+        * ``growth`` of the step, times the square of the share of the smaller of ``n`` and ``width`` that the fit uses:
+          a strong penalty leaves little of what a few large features do;
         * ``interpolation``: :math:`1/(d\,x^2)`, where :math:`x` is the share of the larger of ``n`` and ``width`` that
           the fit leaves free: small where as many neurons as samples are used up;
         * ``sizes``: one over the smallest of the sizes;
@@ -245,7 +245,7 @@ def fit_indicators(problem: Problem, degrees_of_freedom: float, of_step: Mapping
     """
     small, large = sorted((problem.ratio("n"), problem.ratio("width")))
     d = 1.0 if problem.is_limit else problem.d
-    found = {**of_step, "growth": of_step["growth"] * min(degrees_of_freedom / (small * d), 1.0)}
+    found = {**of_step, "growth": of_step["growth"] * min(degrees_of_freedom / (small * d), 1.0) ** 2}
     if problem.is_limit:
         return {**found, "interpolation": 0.0, "sizes": 0.0}
     free = 1 - degrees_of_freedom / (large * d)

@@ -170,13 +170,13 @@ def neuron_groups(
     # The bulk's own variance along v is felt only where the spike is large: take it at the part of E a^2 that the spike
     # explains.
     spread = float(_projection_variance(step, d, rows, 0.0, total_spike**2 / (total_spike**2 + 1 / d)))
-    untold = (spread / (total_spike**2 + spread)) ** 1.5 * (step.bulk + step.drift**2)
+    untold = (spread / (total_spike**2 + spread)) ** 1.5 * (step.bulk + step.whole_drift**2)
     share = smooth_rise(untold, *_UNTOLD)
     parts = []
     if share < 1:
         parts.append((1 - share, _groups_of_projections(step, spread, d, odd=odd, rows=rows, refine=refine)))
     if share > 0:
-        letters = _letters(abs(step.drift) + math.sqrt(step.bulk), refine)
+        letters = _letters(abs(step.whole_drift) + math.sqrt(step.bulk), refine)
         parts.append((share, _groups_of_letters(step, letters, d, odd=odd, rows=rows)))
     return _mixture(parts)
 
@@ -267,7 +267,8 @@ def _groups_of_projections(
         mean = np.maximum(mean + _tilt(step, a, a_square) + following / variance, floor)
         independent = (_norm_variance(step, a, a_square) - covariance**2 / variance) / d
         # Given s', the readout is uncertain by its variance and the offset moves against it.
-        slope = 2 * step.bulk * a + 2 * step.drift * (1 + step.drift * a) - total_spike * covariance / variance
+        stretching = step.whole_drift + 2 * step.own_drift[1] * a
+        slope = 2 * step.bulk * a + 2 * stretching * step.stretch(a, a**2) - total_spike * covariance / variance
         deviation = np.sqrt(np.maximum(independent, 0.0) + slope**2 * a_variance)
     return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, np.full_like(a, UNRESOLVED))
 
@@ -297,13 +298,13 @@ def _polynomial(coefficients: Sequence[float], a: Array) -> Array:
 
 def _mean_norm(step: StepStatistics, a: Array, a_square: Array) -> Array:
     """Return the mean squared norm of the rest of a row, from the means of ``a`` and ``a^2``."""
-    return (1 + step.drift * a) ** 2 + step.bulk * a_square
+    return step.stretch(a, a_square) ** 2 + step.bulk * a_square
 
 
 def _tilt(step: StepStatistics, a: Array, a_square: Array) -> Array:
-    """Return what an initial output of order one adds to the norm: it tilts every row towards ``v`` before the step."""
-    one, two = step.fluctuations.norm_slope
-    return step.initial_overlap * (one + two * a) * a_square
+    """Return what the tilt of the rows before the step adds to the norm."""
+    one, two = step.tilt
+    return (one + two * a) * a_square
 
 
 def _norm_variance(step: StepStatistics, a: Array, a_square: Array) -> Array:

@@ -22,6 +22,9 @@ in one of two ways, of which either is exact for the rank-one part alone:
 
 At ``q = 1`` there is nothing left of ``b``, and both are the same.
 
+A step that stretches the rows stretches their mean as well: where rows become ``1 + a q'`` times as long, ``b`` has the
+factor ``E[a^2 (1 + a q')] / E a^2`` in place of one, which is also what ``q`` is a share of.
+
 Of an activation with a mean the output has a constant too, ``E[sigma] sum_i a_i / sqrt(N)``: it is of order one,
 another in each draw of a Gaussian readout, and the step takes it for a mean of the labels. Errors are averaged over it.
 This project.
@@ -39,7 +42,7 @@ from numpy.typing import NDArray
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.theory.groups import RowLaw
-from gradstep.theory.step import StepStatistics
+from gradstep.theory.step import StepStatistics, letters_of
 from gradstep.theory.transitions import smooth_rise
 
 __all__ = ["MeanRow", "given_own_output", "independent_rows", "output_constants"]
@@ -111,6 +114,23 @@ def _gaussian_rule_in_asinh(
     return (centre + scale * np.sinh(middle + half * nodes)).tolist(), np.square(vectors[0]).tolist()
 
 
+def mean_stretch(problem: Problem, step: StepStatistics) -> float:
+    """Return the factor of the mean row: the mean of those of all rows, weighted by the squares of the readouts.
+
+    Parameters
+    ----------
+    problem : Problem
+    step : StepStatistics
+
+    Returns
+    -------
+    float
+    """
+    letters, shares = letters_of(problem.readout)
+    square = shares * letters**2
+    return float(square @ step.stretch(letters, letters**2) / square.sum())
+
+
 def independent_rows(
     problem: Problem, literal: StepStatistics, width: float, rows: RowLaw
 ) -> tuple[StepStatistics, float]:
@@ -139,7 +159,7 @@ class MeanRow:
     gain : float
         ``e E[sigma']``, what the step adds for each unit of the gradient.
     before : float
-        The mean row before the step, over ``b``.
+        The mean row before the step, over ``b``, stretched as the rows are.
     """
 
     taught: Array
@@ -158,7 +178,9 @@ class MeanRow:
         sampled = math.sqrt(max(step.gradient_norm**2 - linear**2 - slope**2 * power, 0.0))
         gain = step.spike / step.gradient_norm if step.spike else 0.0
         taught, output = np.array([linear, 0.0, sampled]), np.array([0.0, math.sqrt(power), 0.0])
-        return cls(taught, output, slope, gain, 1 / (math.sqrt(width) * power))
+        # Rows that a step shrinks to nothing have no mean row to take anything from.
+        stretch = mean_stretch(problem, step) or _NO_MEAN
+        return cls(taught, output, slope, gain, stretch / (math.sqrt(width) * power))
 
     @property
     def taken(self) -> float:

@@ -22,7 +22,7 @@ from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats,
 from gradstep.theory.groups import RowLaw
 from gradstep.theory.own_output import independent_rows, output_constants
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
-from gradstep.theory.step import step_statistics
+from gradstep.theory.step import letters_of, step_statistics
 from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
 from gradstep.theory.uniform import UniformSolution, solve
 from gradstep.threads import one_thread
@@ -279,8 +279,10 @@ def _prepared(
     spike_strength = abs(literal.whole_spike) * math.sqrt(sizes.width * problem.readout.second_moment)
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
-    added = (literal.drift**2 + literal.bulk) * problem.readout.second_moment
-    bulk_variance = 1 + 2 * literal.drift * problem.readout.mean + added
+    letters, shares = letters_of(problem.readout)
+    stretched = literal.stretch(letters, letters**2) ** 2
+    tilted = (literal.tilt[0] + literal.tilt[1] * letters) * letters**2
+    bulk_variance = float(shares @ (stretched + tilted)) + literal.bulk * problem.readout.second_moment
     kappa, target = features.kappa, features.teacher_mean
     if own.heard < 1:
         target = _seen(problem.teacher, own.alignment, kappa, odd=kappa[0] > 0)

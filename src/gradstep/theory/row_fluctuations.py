@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from gradstep.gaussian import ScalarFunction, expectation, moments
 from gradstep.theory.step_samples import StepSamples
 
-__all__ = ["RowFluctuations", "derivative_slope", "row_fluctuations", "rows_without_a_step"]
+__all__ = ["RowFluctuations", "derivative_slope", "own_output_slopes", "row_fluctuations", "rows_without_a_step"]
 
 Array = NDArray[np.float64]
 
@@ -140,6 +140,31 @@ def _derivative(activation: ScalarFunction) -> _Derivative:
 def derivative_slope(activation: ScalarFunction) -> float:
     """Return ``E[z sigma'(z)]``, of the ordinary derivative."""
     return _derivative(activation).linear
+
+
+@lru_cache(maxsize=256)
+def own_output_slopes(activation: ScalarFunction) -> tuple[float, float]:
+    """Return how a feature of a network's own output stretches a row, of the ordinary derivative.
+
+    Parameters
+    ----------
+    activation : ScalarFunction
+
+    Returns
+    -------
+    tuple of float
+        ``E[(z^2 - 1) z sigma'(z)] / sqrt(2)``, for what the output has of an input's length, and
+        ``E[(sigma - mu_0 - mu_1 z) z sigma'(z)]``, for the row's own feature. Its linear part is left out, which turns
+        the row instead, and its mean, which is no different from that of all others.
+    """
+    known = moments(activation)
+
+    def integrand(z: Array) -> Array:
+        slope = z * activation.derivative(z)
+        return np.stack([(z**2 - 1) * slope, (activation(z) - known.mean - known.linear * z) * slope])
+
+    with_length, own = np.asarray(expectation(integrand, kinks=activation.kinks).value).tolist()
+    return with_length / 2**0.5, own
 
 
 def rows_without_a_step(initial_weights: str) -> RowFluctuations:

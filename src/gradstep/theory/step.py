@@ -4,7 +4,8 @@ With ``r = y - E f`` the residual of the step and ``g = X^T r / n_step``, row ``
 ``w_i(0) + s_i v + bulk_i`` where ``v = g / |g|`` and, per unit of readout and ``e = eta / sqrt(N)``,
 
 * ``s_i = a_i e E[sigma'] |g|`` is its spike,
-* ``E |bulk_i|^2 = a_i^2 tau`` with ``tau = e^2 (d/n_step) E[r^2] Var(sigma')``.
+* ``E |bulk_i|^2 = a_i^2 tau`` with ``tau = e^2 (d/n_step) E[r^2] Var(sigma')``,
+* the rest of ``w_i(0)`` is multiplied by ``1 + a_i e E[z sigma'] E r``, and by what the network's own output adds.
 
 How single rows fluctuate around these limits is `gradstep.theory.row_fluctuations`.
 
@@ -18,21 +19,23 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
-from gradstep.problem import Problem
+from gradstep.problem import Problem, Readout
 from gradstep.theory.residual import residual_law
 from gradstep.theory.row_fluctuations import (
     RowFluctuations,
     derivative_slope,
+    own_output_slopes,
     row_fluctuations,
     rows_without_a_step,
 )
 from gradstep.theory.step_samples import StepSamples
 from gradstep.theory.transitions import smooth_rise
 
-__all__ = ["StepStatistics", "step_statistics"]
+__all__ = ["StepStatistics", "letters_of", "step_statistics"]
 
 #: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
 #: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
@@ -64,8 +67,15 @@ class StepStatistics:
     residual_offset, residual_noise : float
         ``r = f*(x) - residual_offset + N(0, residual_noise)``, the second being a variance.
     drift : float
-        ``q`` such that the rest of the initial row is multiplied by ``1 + a q`` (zero when ``E r = 0`` or the
-        activation is odd).
+        ``q = e E[z sigma'] E r``: the rest of the initial row is multiplied by ``1 + a q`` (zero when ``E r = 0`` or
+        the activation is odd) and by what `own_drift` adds.
+    own_drift : tuple of float
+        What an initial output of order one adds to that factor, of order ``N**-1/2``: coefficients of ``a``, from the
+        part of the output that follows the length of an input as the row's own feature does, and of ``a^2``, from the
+        row's own feature in the output. Zero in output scale ``"1/N"``.
+    tilt : tuple of float
+        What an initial output of order one adds to a row's squared norm, as every row is tilted towards the gradient
+        before the step: coefficients of ``a^2`` and ``a^3``.
     initial_overlap : float
         Extra mean projection on ``v`` per unit of readout, from an initial output of order one
         (``output_scale = "1/sqrt(N)"``).
@@ -87,6 +97,8 @@ class StepStatistics:
     residual_offset: float
     residual_noise: float
     drift: float
+    own_drift: tuple[float, float]
+    tilt: tuple[float, float]
     initial_overlap: float
     readout_shrinkage: float
     fluctuations: RowFluctuations
@@ -124,6 +136,26 @@ class StepStatistics:
         """Between the spike and the teacher, or its opposite."""
         return math.acos(min(abs(self.alignment), 1.0))
 
+    def own_stretch(self, a: ArrayLike, a_square: ArrayLike) -> NDArray[np.float64]:
+        """Return one and what the network's own output adds to the factor of the rest of an initial row.
+
+        Parameters
+        ----------
+        a, a_square : array_like
+            Readout and its square, or their means over neurons that are told together.
+        """
+        alike, own = self.own_drift
+        return np.asarray(1 + alike * np.asarray(a) + own * np.asarray(a_square))
+
+    def stretch(self, a: ArrayLike, a_square: ArrayLike) -> NDArray[np.float64]:
+        """Return the whole factor of the rest of an initial row, from a readout and its square as in `own_stretch`."""
+        return np.asarray(self.own_stretch(a, a_square) + self.drift * np.asarray(a))
+
+    @property
+    def whole_drift(self) -> float:
+        """The coefficient of the readout in `stretch`."""
+        return self.drift + self.own_drift[0]
+
     @property
     def whole_gradient(self) -> float:
         """``|g|`` of the network's gradient, with the part that its own output makes."""
@@ -138,6 +170,22 @@ class StepStatistics:
     def whole_spike(self) -> float:
         """Shift of a neuron with readout weight one along the whole gradient."""
         return self.spike * self.whole_gradient / self.gradient_norm if self.spike else 0.0
+
+
+def letters_of(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return values of the readout and their proportions; of a Gaussian one three that have its first five moments.
+
+    Parameters
+    ----------
+    readout : Readout
+
+    Returns
+    -------
+    tuple of ndarray, shape (letters,)
+    """
+    if readout.kind == "gaussian":
+        return np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
+    return np.asarray(readout.values), np.asarray(readout.weights)
 
 
 def step_statistics(
@@ -233,6 +281,8 @@ def step_statistics(
             residual_offset=output_mean,
             residual_noise=noise_variance,
             drift=0.0,
+            own_drift=(0.0, 0.0),
+            tilt=(0.0, 0.0),
             initial_overlap=0.0,
             readout_shrinkage=1.0,
             fluctuations=rows_without_a_step(problem.initial_weights),
@@ -242,6 +292,18 @@ def step_statistics(
     from_noise = law.residual - (np.asarray(problem.teacher(law.projection)) - output_mean)
     samples = StepSamples(law, phi0, linear, from_noise, noise_variance, correlated)
     curvature = e * derivative_slope(problem.activation)
+    fluctuations = row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere")
+    overlap = -activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0
+    own_drift, tilt = (0.0, 0.0), (0.0, 0.0)
+    if own_output:
+        # What the network's own output does to a row has these factors: one term of a sum over all neurons, and what
+        # all have in common of an input's length, where of the readouts only the mean is left.
+        term = 1 / width if small else 1 / math.sqrt(width)
+        alike = term * width / d * readout.mean * activation.quadratic
+        by_length, own = own_output_slopes(problem.activation)
+        own_drift = (-e * alike * by_length, -e * term * own)
+        along = -term * activation.linear / samples.norm if samples.norm > 0 else 0.0
+        tilt = (along * fluctuations.norm_slope[0], along * fluctuations.norm_slope[1])
     return StepStatistics(
         alignment=alignment,
         gradient_norm=gradient_norm,
@@ -252,9 +314,11 @@ def step_statistics(
         residual_offset=output_mean,
         residual_noise=noise_variance,
         drift=curvature * residual_mean,
-        initial_overlap=-activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0,
+        own_drift=own_drift,
+        tilt=tilt,
+        initial_overlap=overlap,
         # With an own output of order one the rows are taken given it (`gradstep.theory.own_output`).
         readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,
-        fluctuations=row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere"),
+        fluctuations=fluctuations,
         heard=smooth_rise(strength * d, *_HEARD),
     )

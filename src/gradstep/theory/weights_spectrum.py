@@ -323,7 +323,8 @@ def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:
         strength = step.spike**2 * width * problem.readout.second_moment
         return _Spike(strength, gradient, gradient, 1 - step.readout_shrinkage)
     # The spike is all of the mean row, and nothing of the initial weights is left along the readout.
-    row = MeanRow.of(problem, step, width)
+    # The bulk is that of the proportional limit, and so is what stretches the mean row.
+    row = MeanRow.of(problem, replace(step, own_drift=(0.0, 0.0)), width)
     total = float(np.linalg.norm(row.after))
     whole = row.taught - row.slope * row.output
     return _Spike(

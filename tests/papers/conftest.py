@@ -1,8 +1,14 @@
-"""Large steps that several files try: activation, teacher, step size, samples of the step per dimension, noise."""
+"""What several files share: the quick preset of every figure, measured once, and large steps that several try."""
+
+import os
 
 import numpy as np
 import pytest
 
+from gradstep.papers.figure import load_figures
+from gradstep.sweeps import Store, execute
+
+#: Activation, teacher, step size, samples of the step per dimension, noise.
 CASES = {
     "tanh-sin": ("tanh", "sin", 3.0, 20.0, 0.0),
     "tanh-tanh": ("tanh", "tanh", 1.0, 0.5, 0.3),
@@ -24,3 +30,35 @@ def case(request: pytest.FixtureRequest) -> tuple[str, str, float, float, float]
 def common_case(request: pytest.FixtureRequest) -> tuple[str, str, float, float, float]:
     """Return each but those of a linear and of an oscillating activation."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def measured(tmp_path_factory):
+    """Return a function: a figure by name, and the results of its quick preset."""
+    folder = tmp_path_factory.getbasetemp()
+    # The folders of parallel test processes lie in one of this run.
+    store = Store((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "figures")
+    kept = {}
+
+    def of(name):
+        if name not in kept:
+            (figure,) = load_figures([name])
+            found = dict(execute(figure.tasks("quick"), store, workers=1))
+            kept[name] = figure, [found[place] for place in range(len(found))]
+        return kept[name]
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def quick(measured):
+    """Return a function: the finished quick preset of a figure by name."""
+    kept = {}
+
+    def of(name):
+        if name not in kept:
+            figure, results = measured(name)
+            kept[name] = figure.assemble("quick", results)
+        return kept[name]
+
+    return of

@@ -7,17 +7,12 @@ import pytest
 
 from gradstep.papers.beyond.experiments import phases, tuned
 from gradstep.papers.drawing import draw
-from gradstep.papers.figure import FigureResult, load_figures
-from gradstep.papers.outcome import Verdict
-
-FIGURES = {figure.name: figure for figure in load_figures(["phase_diagram", "tuned_curves"])}
+from gradstep.papers.figure import load_figures
 
 
-@pytest.fixture(scope="module", params=sorted(FIGURES))
-def finished(request):
-    figure = FIGURES[request.param]
-    results = [figure.module.measure(task.parameters, task.seed) for task in figure.tasks("quick")]
-    return figure, results
+@pytest.fixture(params=["phase_diagram", "tuned_curves"])
+def finished(request, measured):
+    return measured(request.param)
 
 
 def test_vertex_and_its_jackknife():
@@ -60,16 +55,14 @@ def test_a_network_that_disagrees_fails(finished):
             wrong = [r for r in results if "test_error" not in r]
             wrong += [{**a, "test_error": [1.3 * v for v in a["test_error"]]} for a in rest]
             break
-    outcome = figure.module.assemble(figure, figure.presets["quick"], wrong)
-    assert not Verdict.of(outcome, figure.criterion).passed
+    assert not figure.assemble("quick", wrong).verdict.passed
 
 
 def test_a_winner_that_is_behind_on_the_network_fails():
-    figure = FIGURES["phase_diagram"]
+    (figure,) = load_figures(["phase_diagram"])
     preset = {**figure.presets["quick"], "points": [[], [[0.5, 1.0]], []]}
-    tasks = dataclasses.replace(figure, presets={"quick": preset}).tasks("quick")
-    results = [phases.measure(task.parameters, task.seed) for task in tasks]
-    good = FigureResult(figure, "quick", phases.assemble(figure, preset, results), None)
-    assert good.outcome.checks[0].passed
+    figure = dataclasses.replace(figure, presets={"quick": preset})
+    results = [phases.measure(task.parameters, task.seed) for task in figure.tasks("quick")]
+    assert figure.assemble("quick", results).outcome.checks[0].passed
     results[-1], results[-3] = results[-3], results[-1]
-    assert not phases.assemble(figure, preset, results).checks[0].passed
+    assert not figure.assemble("quick", results).outcome.checks[0].passed

@@ -14,7 +14,6 @@ from gradstep.papers.cui2024.drawn import feature_eigenvalues, spiked_layer
 from gradstep.papers.cui2024.experiments import drawn_curves, vocabulary
 from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.cui2024.letters import stepped_letters
-from gradstep.papers.experiments import learning_curves
 from gradstep.papers.figure import Figure, load_figures
 from gradstep.papers.outcome import compare
 from gradstep.simulation.instance import fit_sample
@@ -93,9 +92,8 @@ def test_a_wrong_order_of_the_widths_is_seen() -> None:
 
     def judged(order: list[dict[str, object]]) -> list[bool]:
         changed = dataclasses.replace(own, settings={**own.settings, "curves": order})
-        owners = [(label, "srf", "test_error") for label in means]
-        drawn = [compare(m, [m, m + 0.01, m - 0.01], curve=label, place=1.0) for label, m in means.items()]
-        return [check.passed for check in drawn_curves._falling(changed, drawn, owners)]
+        drawn = [compare(m, [m, m + 0.01, m - 0.01], curve=f"{label}, sRF", place=1.0) for label, m in means.items()]
+        return [check.passed for check in drawn_curves._falling(changed, drawn, ["srf"])]
 
     assert judged(list(curves)) == [True, True, True]
     assert judged(list(curves)[::-1]) == [False, False, False]
@@ -103,10 +101,8 @@ def test_a_wrong_order_of_the_widths_is_seen() -> None:
 
 def test_lines_over_networks_are_the_networks_and_those_over_drawn_models_the_papers() -> None:
     own = figure("fig5_width")
-    preset = own.presets["quick"]
-    outcome = drawn_curves.assemble(
-        own, preset, [{"test_error": 0.1 + k % 5 / 100} for k in range(len(own.tasks("quick")))]
-    )
+    results = [{"test_error": 0.1 + k % 5 / 100} for k in range(len(own.tasks("quick")))]
+    outcome = own.assemble("quick", results).outcome
     base = own.settings["base"]
     for panel, model in zip(outcome.panels, ("srf", "network"), strict=True):
         for line, curve in zip(panel.lines, own.settings["curves"], strict=True):
@@ -128,7 +124,7 @@ def test_dashes_are_the_papers_model(name: str) -> None:
     base = own.settings["base"]
     shared = {"eta_tilde": base["eta_tilde"], "lam": base["lam"], "beta": base["beta"]}
     results = [{"test_error": 0.1 + k % 5 / 100} for k in range(len(own.tasks("quick")))]
-    lines = learning_curves.assemble(own, own.presets["quick"], results).panels[0].lines
+    lines = own.assemble("quick", results).outcome.panels[0].lines
     dashed = [line for line in lines if line.style == "dashed"]
     shown = [float(curve["parameters"]["alpha0"]) for curve in own.settings["curves"] if curve.get("limit")]
     assert len(dashed) == len(shown) >= 3

@@ -2,16 +2,23 @@
 
 import dataclasses
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.overlay import Overlay
+from gradstep.papers.charts import Curve, charts, curves_of, grid_of
+from gradstep.papers.claims import below, in_standard_errors, power_law, total_fall
 from gradstep.papers.drawing import LIGHT
 from gradstep.papers.experiments import learning_curves
-from gradstep.papers.figure import PAPERS, by_point, load_figures, point_seeds, run_figure, run_figures
+from gradstep.papers.figure import PAPERS, load_figures, run_figure, run_figures
 from gradstep.papers.outcome import Check, Comparison, Outcome, Verdict, compare, median_bound
+from gradstep.papers.panels import Panel
+from gradstep.papers.places import Place, Sample, along, point_seeds
 from gradstep.papers.report import _measured, write_report, write_section
 
 HEADLINES = {"fig1": "B1", "fig3a": "B3", "fig3b": "B4", "fig3c": "B5", "fig2_tanh": "C5", "fig2_sin": "C5"}
@@ -50,8 +57,9 @@ def test_settings_are_complete(name):
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))
-def test_quick_preset_meets_its_criterion(name, tmp_path):
-    result = run_figure(FIGURES[name], "quick", cache=tmp_path, workers=1)
+def test_quick_preset_meets_its_criterion(name, quick):
+    result = quick(name)
+    assert result.outcome.panels
     assert result.outcome.comparisons or result.outcome.checks
     assert result.verdict.passed, (result.verdict, result.outcome.comparisons, result.outcome.checks)
 
@@ -135,22 +143,91 @@ def test_checks_have_two_sides_and_nan_passes_neither(value, most, least):
     assert Check.at_least("x", value, 2.0).passed is least
 
 
-def test_results_are_split_as_their_seeds_were_drawn():
-    preset = {"seed": 5, "seeds": 3}
-    drawn = [seed for place in (1.0, 2.0) for seed in point_seeds("fig", "curve", place, preset)]
-    first, second = by_point([{"seed": seed} for seed in drawn], preset)
-    assert [r["seed"] for r in second] == list(point_seeds("fig", "curve", 2.0, preset))
-    assert len(first) == 3
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_results_come_back_to_their_places_and_shared_networks_have_one_name(name):
+    """Comparisons on networks of one name count once, and others do not: it has to be true of the seeds."""
+    figure = FIGURES[name]
+    tasks = figure.tasks("quick")
+    samples = figure.samples("quick", [{"key": task.key} for task in tasks])
+    assert sum(len(sample.results) for sample in samples) == len(tasks)
+    drawn: dict[str, set[int]] = {}
+    for sample in samples:
+        own = sample.place.tasks(name, figure.presets["quick"])
+        assert [result["key"] for result in sample.results] == [task.key for task in own]
+        seeds = {task.seed for task in own} - {0}
+        assert drawn.setdefault(sample.place.networks, seeds) == seeds
+    for seeds in drawn.values():
+        assert sum(bool(seeds & other) for other in drawn.values()) <= 1
 
 
-def test_a_shifted_theory_fails(tmp_path, monkeypatch):
+def test_the_example_of_the_docs_is_an_experiment():
+    page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(def places.*?)```", page, re.DOTALL)
+    names = {"simulate": gs.simulate, "predict_many": gs.predict_many, "Problem": gs.Problem, "Panel": Panel}
+    names |= {"along": along, "Place": Place, "charts": charts, "curves_of": curves_of, "grid_of": grid_of}
+    exec(code, names)
+    base = {"activation": "tanh", "teacher": "sin", "eta_tilde": 2.0, "lam": 0.01}
+    curves = [{"label": f"{a}", "regime": "few", "parameters": {"alpha0": a}} for a in (1.0, 4.0)]
+    axis = {"from": 0.5, "to": 3.0, "count": 5}
+    figure = SimpleNamespace(settings={"base": base, "curves": curves, "axis": axis})
+    preset = {"d": 60, "points": [0.8, 2.0]}
+    places = list(names["places"](figure, preset))
+    samples = [
+        Sample(place, [place.measure(place.parameters, 5 * k + s) for s in range(5)]) for k, place in enumerate(places)
+    ]
+    outcome = names["outcome"](figure, preset, samples)
+    assert [(c.curve, c.place) for c in outcome.comparisons] == [("1.0", 0.8), ("1.0", 2.0), ("4.0", 0.8), ("4.0", 2.0)]
+    assert max(abs(c.z) for c in outcome.comparisons) < 4
+    (panel,) = outcome.panels
+    assert [len(line.x) for line in panel.lines] == [7, 7]  # the grid, and the places measured
+    for line, points in zip(panel.lines, panel.points, strict=True):
+        own = [c for c in outcome.comparisons if c.curve == line.label]
+        assert [line.y[line.x.index(x)] for x in points.x] == [c.theory for c in own]
+
+
+def test_what_does_not_vary_is_drawn_and_not_compared():
+    def theory(x):
+        return {"share": np.ones_like(x)}
+
+    def drawn(*values):
+        place = Place(tiny, {}, "curve", 2.0)
+        curve = Curve("curve", "few", theory, [Sample(place, [{"share": value} for value in values])])
+        return charts([curve], [1.0, 3.0], {"share": Panel("", "x", "share")})
+
+    assert not drawn(1.0, 1.0, 1.0).comparisons
+    assert list(drawn(1.0, 1.0, 1.0).panels[0].lines[0].x) == [1.0, 2.0, 3.0]
+    assert drawn(0.9, 0.9, 0.9).comparisons[0].z < -4
+    assert len(drawn(1.0, 1.0, 0.9).comparisons) == 1
+
+
+def test_claims():
+    x = np.array([1.0, 2.0, 4.0])
+    exponent, fitted = power_law(x, 3 * x**-1.5)
+    assert exponent == pytest.approx(-1.5)
+    np.testing.assert_allclose(fitted, 3 * x**-1.5)
+    assert in_standard_errors([1.0, 2.0, 3.0]) == pytest.approx(2 * np.sqrt(3))
+    upper = [compare(0.0, [3.0, 5.0], curve="", place=k) for k in range(2)]  # 4 with a standard error of 1
+    lower = [compare(0.0, [1.0, 3.0], curve="", place=0), compare(0.0, [2.0, 6.0], curve="", place=1)]
+    assert below(5.0, upper) == pytest.approx(1.0)
+    assert below(5.0, lower) == pytest.approx(3.0)
+    assert total_fall(upper, lower) == pytest.approx(2 / np.sqrt(1 + 1 + 1 + 4))
+
+
+def test_headlines_are_measured_at_the_interpolation_peak():
+    for name in ("fig1", "fig3a"):
+        assert FIGURES[name].settings["base"]["psi2"] == 2
+        assert all(2.0 in preset["points"] for preset in FIGURES[name].presets.values())
+
+
+def test_a_shifted_theory_fails(measured, monkeypatch):
+    figure, results = measured("fig3a")
     honest = learning_curves.predict_many
 
     def shifted(problems, **models):
         return [dataclasses.replace(p, test_error=1.3 * p.test_error) for p in honest(problems, **models)]
 
     monkeypatch.setattr(learning_curves, "predict_many", shifted)
-    assert not run_figure(FIGURES["fig3a"], "quick", cache=tmp_path, workers=1).verdict.passed
+    assert not figure.assemble("quick", results).verdict.passed
 
 
 def test_figures_come_in_their_order_and_an_error_in_one_ends_the_run(tmp_path):

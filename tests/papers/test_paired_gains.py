@@ -92,7 +92,7 @@ def test_paired_curves_share_their_networks_and_others_do_not(name):
     assert len(set(seeds)) == shared
 
 
-def test_a_wrong_gain_fails_where_the_errors_pass(tmp_path, monkeypatch):
+def test_a_wrong_gain_fails_where_the_errors_pass(measured, monkeypatch):
     honest = learning_curves.predict_many
 
     def shifted(problems, **models):
@@ -103,12 +103,10 @@ def test_a_wrong_gain_fails_where_the_errors_pass(tmp_path, monkeypatch):
             for p, q in zip(honest(problems, **models), problems, strict=True)
         ]
 
-    figure = FIGURES["fig3b"]
-    results = [learning_curves.measure(task.parameters, task.seed) for task in figure.tasks("quick")]
-    preset = figure.presets["quick"]
-    honest_z = [c.z for c in figure.module.assemble(figure, preset, results).comparisons if c.quantity == "gain"]
+    figure, results = measured("fig3b")
+    honest_z = [c.z for c in figure.assemble("quick", results).outcome.comparisons if c.quantity == "gain"]
     monkeypatch.setattr(learning_curves, "predict_many", shifted)
-    outcome = figure.module.assemble(figure, preset, results)
+    outcome = figure.assemble("quick", results).outcome
     found = {q: max(abs(c.z) for c in outcome.comparisons if c.quantity == q) for q in ("test error", "gain")}
     assert max(map(abs, honest_z)) < 4
     assert found["gain"] > 4 > found["test error"]

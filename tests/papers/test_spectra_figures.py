@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,21 +12,13 @@ import gradstep as gs
 from gradstep.gaussian import expectation, moments, scalar_function
 from gradstep.papers import cui2024, moniri2024
 from gradstep.papers.experiments import feature_spectra, spectra
-from gradstep.papers.figure import load_figures, run_figure
+from gradstep.papers.figure import load_figures
 from gradstep.papers.outcome import compare
 from gradstep.simulation import Network
 from gradstep.theory.spectrum import FeatureEquations, feature_spectrum
 from gradstep.theory.stieltjes import Law, advance, start
 
 CENTRED = "sin(1.2*x + 0.6) - 0.27484099773585186"
-FIGURES = (
-    "weights_spectrum",
-    "weights_spectrum_m1",
-    "feature_spectrum",
-    "spiked_features",
-    "universality",
-    "fig8_spectrum",
-)
 
 
 def spike(**changes: Any) -> dict[str, Any]:
@@ -207,13 +198,3 @@ def test_every_window_has_its_number_of_outliers_once_n_is_large() -> None:
     assert list(near.y) == [0, 0, 2, 2]
     assert far.y[0] >= 1
     assert far.y[-1] >= 4
-
-
-# --- figures -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_figures_run_and_meet_their_criterion(name: str, tmp_path: Path) -> None:
-    result = run_figure(load_figures([name])[0], "quick", cache=tmp_path, workers=1)
-    assert result.outcome.panels
-    assert result.verdict.passed, [c for c in result.outcome.checks if not c.passed] or result.verdict

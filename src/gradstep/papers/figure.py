@@ -4,19 +4,19 @@ A settings file says which parameters the paper states and which are ours, fixes
 (``quick`` for tests, ``standard`` for a report in minutes, ``paper`` for the paper's own sizes), names the experiment
 that the figure shows, and sets the numeric criterion that the figure has to meet.
 
-An experiment is a module with two functions: ``tasks(figure, preset)`` lists the measurements, and ``assemble(figure,
-preset, results)`` puts theory beside the results, in the order of the tasks. Each task names the function that makes
-the measurement, ``measure(parameters, seed)``, here or in another experiment.
+An experiment is a module with two functions. ``places(figure, preset)`` yields where the figure measures: each
+`gradstep.papers.places.Place` names the function that measures, its parameters, the curve and the place on the axis.
+``outcome(figure, preset, samples)`` says what theory predicts there, and what is claimed besides; it gets a
+`gradstep.papers.places.Sample` a place, in the same order. Seeds, tasks and verdict are the same for all.
 """
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
@@ -27,6 +27,7 @@ import numpy as np
 
 from gradstep.errors import InvalidInput
 from gradstep.papers.outcome import Outcome, Verdict
+from gradstep.papers.places import Place, Sample
 from gradstep.sweeps import Failure, Result, Store, Task, TaskFailed, execute
 
 __all__ = [
@@ -34,9 +35,7 @@ __all__ = [
     "PRESETS",
     "Figure",
     "FigureResult",
-    "by_point",
     "load_figures",
-    "point_seeds",
     "run_figure",
     "run_figures",
 ]
@@ -70,7 +69,8 @@ class Figure:
     headline : bool
         Whether the figure belongs to the short report.
     settings : mapping
-        What the experiment needs: every other key of the file.
+        What the experiment needs: every other key of the file. ``notes`` stand under the figure, with the preset's
+        sizes in the places of ``{d}`` and the like (``{half}`` is half of d).
     presets : mapping
         Sizes, points and seeds by preset name.
     criterion : mapping
@@ -108,13 +108,26 @@ class Figure:
         """
         if preset not in self.presets:
             raise InvalidInput("preset", preset, ", ".join(self.presets))
-        tasks: list[Task] = self.module.tasks(self, self.presets[preset])
-        return tasks
+        return [task for place in self._places(preset) for task in place.tasks(self.name, self.presets[preset])]
+
+    def samples(self, preset: str, results: Sequence[Result]) -> list[Sample]:
+        """Return the results of a preset's tasks, place by place."""
+        rest = iter(results)
+        chosen = self.presets[preset]
+        return [Sample(place, [next(rest) for _ in place.tasks(self.name, chosen)]) for place in self._places(preset)]
 
     def assemble(self, preset: str, results: Sequence[Result]) -> FigureResult:
         """Put theory beside the results of a preset's tasks, and judge."""
-        outcome: Outcome = self.module.assemble(self, self.presets[preset], results)
+        chosen = self.presets[preset]
+        outcome: Outcome = self.module.outcome(self, chosen, self.samples(preset, results))
+        if not outcome.notes:
+            sizes = {"half": chosen["d"] // 2} if "d" in chosen else {}
+            outcome = replace(outcome, notes=self.settings.get("notes", "").format(**chosen, **sizes))
         return FigureResult(self, preset, outcome, Verdict.of(outcome, self.criterion))
+
+    def _places(self, preset: str) -> Iterator[Place]:
+        places: Iterator[Place] = self.module.places(self, self.presets[preset])
+        return places
 
 
 @dataclass(frozen=True)
@@ -166,30 +179,6 @@ def _shipped() -> Iterator[Figure]:
                 headline = values.pop("headline", False)
                 name = entry.name.removesuffix(".toml")
                 yield Figure(name=name, paper=paper, headline=headline, settings=values, **own)
-
-
-def point_seeds(name: str, label: str, place: object, preset: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the seeds of one point of a figure: independent from point to point, fixed by the preset's ``seed``.
-
-    Parameters
-    ----------
-    name, label : str
-        Figure and curve.
-    place : object
-        Place on the horizontal axis; its text counts.
-    preset : mapping
-        With ``seed`` and ``seeds`` (how many).
-    """
-    # Points that shared their seeds would err together, and the spread of their z-scores would say nothing.
-    words = np.frombuffer(hashlib.sha256(f"{name}/{label}/{place}".encode()).digest(), dtype="<u4")
-    sequence = np.random.SeedSequence([int(preset["seed"]), *map(int, words)])
-    return tuple(int(v) for v in sequence.generate_state(int(preset["seeds"]), np.uint32))
-
-
-def by_point(results: Sequence[Result], preset: Mapping[str, Any]) -> list[Sequence[Result]]:
-    """Split results into those of one point each: as many in a row as `point_seeds` returns."""
-    count = int(preset["seeds"])
-    return [results[start : start + count] for start in range(0, len(results), count)]
 
 
 def run_figure(

@@ -84,13 +84,23 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment returns: what to draw, and what to judge."""
+    """What an experiment returns: what to draw, and what to judge. The sum of two has the parts of both."""
 
-    panels: tuple[Panel, ...]
-    comparisons: tuple[Comparison, ...]
-    checks: tuple[Check, ...] = ()
+    panels: Sequence[Panel] = ()
+    comparisons: Sequence[Comparison] = ()
+    checks: Sequence[Check] = ()
     notes: str = ""
     table: Table | None = None
+
+    def __add__(self, more: Outcome) -> Outcome:
+        """Return both, one after the other; notes and table are those of the first that has them."""
+        return Outcome(
+            (*self.panels, *more.panels),
+            (*self.comparisons, *more.comparisons),
+            (*self.checks, *more.checks),
+            self.notes or more.notes,
+            self.table or more.table,
+        )
 
 
 @dataclass(frozen=True)

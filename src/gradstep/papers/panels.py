@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from gradstep.overlay import mean_and_error
 
-__all__ = ["Guide", "Histogram", "Image", "Line", "Mark", "Panel", "Points", "Table"]
+__all__ = ["Guide", "Histogram", "Image", "Line", "Mark", "Panel", "Points", "Scale", "Style", "Table"]
 
 Scale = Literal["linear", "log"]
 Style = Literal["solid", "dashed", "dotted"]
@@ -26,6 +27,12 @@ class Line:
     regime: str
     style: Style = "solid"
 
+    @classmethod
+    def of(cls, x: ArrayLike, y: ArrayLike, label: str, regime: str, style: Style = "solid") -> Self:
+        """Return a line from arrays; a single `y` is a level."""
+        places = np.asarray(x, dtype=np.float64)
+        return cls(places.tolist(), np.broadcast_to(y, places.shape).tolist(), label, regime, style)
+
 
 @dataclass(frozen=True)
 class Points:
@@ -38,12 +45,12 @@ class Points:
     regime: str
 
     @classmethod
-    def measured(cls, x: Sequence[float], values: Iterable[ArrayLike], label: str, regime: str) -> Self:
+    def measured(cls, x: Iterable[float], values: Iterable[ArrayLike], label: str, regime: str) -> Self:
         """Return means over seeds with their standard errors.
 
         Parameters
         ----------
-        x : sequence of float
+        x : iterable of float
         values : iterable of array_like
             Of each place, a value for each seed.
         label, regime : str

@@ -18,48 +18,42 @@ whether outliers are counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.papers.experiments.spectra import density, placed, problem_of
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare
-from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel, Points
+from gradstep.papers.experiments.spectra import (
+    along_parameter,
+    density,
+    histogram,
+    outlier_marks,
+    parameters_of,
+    placed,
+    problem_of,
+)
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.panels import Guide, Line, Panel, Points
+from gradstep.papers.places import Place, Sample
 from gradstep.simulation import Network
-from gradstep.sweeps import Result, Task
 from gradstep.theory.spectrum import Outlier, Spectrum, feature_spectrum
 
-__all__ = ["assemble", "counted", "measure", "tasks"]
+__all__ = ["counted", "measure", "outcome", "places"]
 
 Array = NDArray[np.float64]
-
-_BINS = 60
 _REGIMES = ("large", "between", "few")
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one instance a point and seed."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Instances at every point."""
     settings = figure.settings
-    shown = settings["histograms"]
-    return [
-        Task(
-            f"{__name__}:measure",
-            {**_parameters(figure, preset, x), "leading": settings["outliers"], "histogram": x in shown},
-            seed,
-        )
-        for x in preset["points"]
-        for seed in point_seeds(figure.name, "features", x, preset)
-    ]
-
-
-def _parameters(figure: Figure, preset: Mapping[str, Any], x: float) -> dict[str, Any]:
-    settings = figure.settings
-    base = {**settings["base"], **preset["sizes"], settings["vary"]: x}
-    return {"constructor": settings["constructor"], "base": base}
+    for x in preset["points"]:
+        parameters = parameters_of(figure, preset, {settings["vary"]: x})
+        shown = {"leading": settings["outliers"], "histogram": x in settings["histograms"]}
+        yield Place(measure, {**parameters, **shown}, "features", x)
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -74,31 +68,25 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     }
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put predicted densities, outliers and overlaps beside the measured ones."""
-    settings, points, seeds = figure.settings, preset["points"], int(preset["seeds"])
-    by_point = {x: results[i * seeds : (i + 1) * seeds] for i, x in enumerate(points)}
-    grid = np.linspace(min(points), max(points), int(preset["grid"])).tolist()
-    spectra = {x: feature_spectrum(problem_of(_parameters(figure, preset, x))) for x in sorted({*points, *grid})}
+    settings = figure.settings
+    spectra = along_parameter(figure, preset, feature_spectrum)
     panels, checks = [], []
-    for x in settings["histograms"]:
-        if x in points:
-            panels.append(_histogram(settings, spectra[x], by_point[x], x))
-            checks += _placed(figure, preset, spectra[x], by_point[x], x)
+    for sample in samples:
+        if sample.x in settings["histograms"]:
+            panels.append(_histogram(settings, spectra[sample.x], sample))
+            checks += _placed(figure, preset, spectra[sample.x], sample)
     lost = max(abs(s.bulk.atom + s.bulk.weight.sum() - 1) for s in spectra.values())
     checks.append(Check.at_most("distance of the integral of the density from one", float(lost), 1e-6))
-    if len(points) > 1:
-        panels += [_places(figure, spectra, by_point), _overlaps(figure, spectra, by_point)]
+    if len(samples) > 1:
+        panels += [_outliers(settings, spectra, samples), _overlaps(settings, spectra, samples)]
     if preset.get("count", False):
         panel, check = counted(figure, preset, spectra)
         panels.append(panel)
         checks.append(check)
-    comparisons = [c for x in points for c in _compare(settings, spectra[x], by_point[x], x)]
-    return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
-
-
-def _name(outlier: Outlier) -> str:
-    return f"h{outlier.sample_degree}(κ)"
+    comparisons = [c for sample in samples for c in _compare(settings, spectra[sample.x], sample)]
+    return Outcome(panels, comparisons, checks)
 
 
 def _resolved(spectrum: Spectrum, margin: float) -> list[Outlier]:
@@ -106,113 +94,84 @@ def _resolved(spectrum: Spectrum, margin: float) -> list[Outlier]:
     return [o for o in spectrum.outliers if o.singular_value > (1 + margin) * edge]
 
 
-def _compare(settings: Mapping[str, Any], spectrum: Spectrum, results: Sequence[Result], x: float) -> list[Comparison]:
+def _compare(settings: Mapping[str, Any], spectrum: Spectrum, measured: Sample) -> list[Comparison]:
+    known = {"allowance": settings.get("allowance", 0.0), "reason": settings.get("reason", "")}
     found = []
     for rank, outlier in enumerate(_resolved(spectrum, settings["resolved"])[: settings["outliers"]]):
-        sample, neuron = outlier.sample_degree, outlier.neuron_degree
+        sample, neuron, curve = outlier.sample_degree, outlier.neuron_degree, f"outlier {rank + 1}"
         pairs = [
-            ("outlier", outlier.singular_value, [r["outliers"][rank] for r in results]),
-            (f"overlap h{sample}(κ)", outlier.sample_overlap[sample], [r["sample"][rank][sample] for r in results]),
-            (f"overlap p{neuron}(a)", outlier.neuron_overlap[neuron], [r["neuron"][rank][neuron] for r in results]),
+            ("outlier", outlier.singular_value, measured["outliers"][:, rank]),
+            (f"overlap h{sample}(κ)", outlier.sample_overlap[sample], measured["sample"][:, rank, sample]),
+            (f"overlap p{neuron}(a)", outlier.neuron_overlap[neuron], measured["neuron"][:, rank, neuron]),
         ]
-        found += [
-            compare(
-                float(theory),
-                values,
-                curve=f"outlier {rank + 1}",
-                place=x,
-                quantity=quantity,
-                allowance=settings.get("allowance", 0.0),
-                reason=settings.get("reason", ""),
-                sample=f"{x:g}",
-            )
-            for quantity, theory, values in pairs
-        ]
+        found += [measured.compare(theory, v, curve=curve, quantity=name, **known) for name, theory, v in pairs]
     return found
 
 
-def _nonzero(spectrum: Spectrum, results: Sequence[Result]) -> Array:
+def _nonzero(spectrum: Spectrum, sample: Sample) -> Array:
     """Return the eigenvalues of every instance without those that are zero because of the ranks."""
-    values = np.array([r["eigenvalues"] for r in results])
-    return np.asarray(values[:, round(spectrum.bulk.atom * values.shape[1]) :])
+    values = sample["eigenvalues"]
+    return values[:, round(spectrum.bulk.atom * values.shape[1]) :]
 
 
-def _placed(
-    figure: Figure, preset: Mapping[str, Any], spectrum: Spectrum, results: Sequence[Result], x: float
-) -> list[Check]:
+def _placed(figure: Figure, preset: Mapping[str, Any], spectrum: Spectrum, sample: Sample) -> list[Check]:
     settings, before = figure.settings, None
-    if x in settings["moved"]:
-        before = feature_spectrum(problem_of(_parameters(figure, preset, x)).replace(eta=0.0)).bulk
-    label = f"{settings['vary_label']} = {x:g}"
-    return placed(label, spectrum.bulk, before, _nonzero(spectrum, results), settings["displaced"])
+    if sample.x in settings["moved"]:
+        problem = problem_of(parameters_of(figure, preset, {settings["vary"]: sample.x}))
+        before = feature_spectrum(problem.replace(eta=0.0)).bulk
+    label = f"{settings['vary_label']} = {sample.x:g}"
+    return placed(label, spectrum.bulk, before, _nonzero(spectrum, sample), settings["displaced"])
 
 
-def _histogram(settings: Mapping[str, Any], spectrum: Spectrum, results: Sequence[Result], x: float) -> Panel:
-    law, eigenvalues = spectrum.bulk, _nonzero(spectrum, results)
-    edges = np.linspace(0, 1.02 * np.sqrt(law.edge), _BINS + 1)
-    counts = np.histogram(np.sqrt(eigenvalues), edges)[0]
-    heights = (1 - law.atom) * counts / (eigenvalues.size * np.diff(edges))
-    marks = []
-    for rank, outlier in enumerate(spectrum.outliers[: settings["outliers"]]):
-        regime = _REGIMES[rank]
-        mean = float(np.mean([r["outliers"][rank] for r in results]))
-        marks += [
-            Mark(outlier.singular_value, _name(outlier), regime),
-            Mark(mean, _name(outlier), regime, measured=True),
-        ]
-    title = f"{settings['vary_label']} = {x:g}"
-    measured_bulk = Histogram(edges.tolist(), heights.tolist(), "network", "initial")
-    lines = density(law, "bulk", "small")
-    return Panel(title, "singular value of F / √n", "density", lines=lines, histograms=[measured_bulk], marks=marks)
-
-
-def _places(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mapping[float, Sequence[Result]]) -> Panel:
-    """Draw outliers against the varied parameter, with the edge of the bulk."""
-    settings = figure.settings
-    xs = list(spectra)
-    edge = [float(np.sqrt(spectra[x].bulk.edge)) for x in xs]
-    lines, points = [Line(xs, edge, "edge", "small", "dashed")], []
-    for rank in range(settings["outliers"]):
-        label, regime = f"outlier {rank + 1}", _REGIMES[rank]
-        there = [x for x in xs if len(spectra[x].outliers) > rank]
-        lines.append(Line(there, [spectra[x].outliers[rank].singular_value for x in there], label, regime))
-        values = {x: [r["outliers"][rank] for r in results] for x, results in by_point.items()}
-        points.append(Points.measured(list(values), list(values.values()), label, regime))
+def _histogram(settings: Mapping[str, Any], spectrum: Spectrum, sample: Sample) -> Panel:
+    law, singular = spectrum.bulk, np.sqrt(_nonzero(spectrum, sample))
+    leading = zip(spectrum.outliers[: settings["outliers"]], sample["outliers"].T, _REGIMES, strict=False)
     return Panel(
-        "outliers",
-        settings["vary_label"],
-        "singular value",
-        lines=lines,
-        points=points,
-        guides=_windows(settings, edge),
+        f"{settings['vary_label']} = {sample.x:g}",
+        "singular value of F / √n",
+        "density",
+        lines=density(law, "bulk", "small"),
+        histograms=[histogram(singular, float(np.sqrt(law.edge)), "network", "initial", 1 - law.atom)],
+        marks=[
+            mark
+            for outlier, measured, regime in leading
+            for mark in outlier_marks(outlier.singular_value, measured, f"h{outlier.sample_degree}(κ)", regime)
+        ],
     )
 
 
-def _overlaps(figure: Figure, spectra: Mapping[float, Spectrum], by_point: Mapping[float, Sequence[Result]]) -> Panel:
+def _outliers(settings: Mapping[str, Any], spectra: Mapping[float, Spectrum], samples: Sequence[Sample]) -> Panel:
+    """Draw outliers against the varied parameter, with the edge of the bulk."""
+    edge = [float(np.sqrt(s.bulk.edge)) for s in spectra.values()]
+    x, lines, points = [sample.x for sample in samples], [Line.of([*spectra], edge, "edge", "small", "dashed")], []
+    for rank in range(settings["outliers"]):
+        label, regime = f"outlier {rank + 1}", _REGIMES[rank]
+        there = {x: s.outliers[rank].singular_value for x, s in spectra.items() if len(s.outliers) > rank}
+        lines.append(Line.of([*there], [*there.values()], label, regime))
+        points.append(Points.measured(x, [sample["outliers"][:, rank] for sample in samples], label, regime))
+    guides = _windows(settings, edge)
+    return Panel("outliers", settings["vary_label"], "singular value", lines=lines, points=points, guides=guides)
+
+
+def _overlaps(settings: Mapping[str, Any], spectra: Mapping[float, Spectrum], samples: Sequence[Sample]) -> Panel:
     """Draw what the left vectors are."""
-    settings = figure.settings
     lines, points = [], []
     for rank in range(settings["outliers"]):
-        there = [x for x in spectra if len(spectra[x].outliers) > rank]
+        there = {x: s.outliers[rank] for x, s in spectra.items() if len(s.outliers) > rank}
         if not there:
             continue
-        main = spectra[there[-1]].outliers[rank].sample_degree
+        first, main = min(there), there[max(there)].sample_degree
+        seen = [sample for sample in samples if sample.x >= first]
         for degree in range(5):
-            curve = [float(spectra[x].outliers[rank].sample_overlap[degree]) for x in there]
+            curve = [float(outlier.sample_overlap[degree]) for outlier in there.values()]
             if max(curve) < 0.05:
                 continue
             label, regime = f"{rank + 1}: h{degree}(κ)", _REGIMES[rank]
-            lines.append(Line(there, curve, label, regime, "solid" if degree == main else "dashed"))
-            values = {x: [r["sample"][rank][degree] for r in found] for x, found in by_point.items() if x >= there[0]}
-            points.append(Points.measured(list(values), list(values.values()), label, regime))
-    return Panel(
-        "what the left vectors are",
-        settings["vary_label"],
-        "squared cosine",
-        lines=lines,
-        points=points,
-        guides=_windows(settings, [0.0, 1.0]),
-    )
+            lines.append(Line.of([*there], curve, label, regime, "solid" if degree == main else "dashed"))
+            values = [sample["sample"][:, rank, degree] for sample in seen]
+            points.append(Points.measured([sample.x for sample in seen], values, label, regime))
+    guides, title = _windows(settings, [0.0, 1.0]), "what the left vectors are"
+    return Panel(title, settings["vary_label"], "squared cosine", lines=lines, points=points, guides=guides)
 
 
 def counted(figure: Figure, preset: Mapping[str, Any], spectra: Mapping[float, Spectrum]) -> tuple[Panel, Check]:
@@ -221,7 +180,7 @@ def counted(figure: Figure, preset: Mapping[str, Any], spectra: Mapping[float, S
     size = {"sizes": wanted["size"]}
 
     def outliers(x: float) -> int:
-        return len(feature_spectrum(problem_of(_parameters(figure, size, x))).outliers)
+        return len(feature_spectrum(problem_of(parameters_of(figure, size, {settings["vary"]: x}))).outliers)
 
     xs = list(spectra)
     simulated, far = (

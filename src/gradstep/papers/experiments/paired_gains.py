@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.overlay import Overlay
 from gradstep.papers.ba2022 import kernel_lower_bound
+from gradstep.papers.claims import below, in_standard_errors
 from gradstep.papers.outcome import Check, Comparison, compare, points_of
 from gradstep.papers.panels import Line, Panel
 
@@ -68,24 +68,22 @@ def gain_comparisons(settings: Mapping[str, Any], errors: Sequence[Comparison], 
     return found
 
 
-def gain_panel(
-    settings: Mapping[str, Any],
-    grid: Sequence[float],
-    lines: Mapping[str, Sequence[float]],
-    gains: Sequence[Comparison],
-) -> Panel:
+def gain_panel(settings: Mapping[str, Any], lines: Sequence[Line], gains: Sequence[Comparison]) -> Panel:
     """Draw the gains: predicted from the `lines` of the errors, measured on the same networks."""
     axis, paired = settings["axis"], settings["paired"]
-    before = np.array(lines[paired["curve"]])
-    others = [curve for curve in settings["curves"] if curve["label"] != paired["curve"]]
+    predicted = {line.label: line for line in lines if line.label}
+    before = np.array(predicted.pop(paired["curve"]).y)
     return Panel(
         "what the step gains on the same network",
         axis["label"],
         paired["label"],
         axis.get("scale", "linear"),
         paired.get("scale", "linear"),
-        lines=[Line(grid, (before - np.array(lines[c["label"]])).tolist(), c["label"], c["regime"]) for c in others],
-        points=[points_of([g for g in gains if g.curve == c["label"]], c["label"], c["regime"]) for c in others],
+        lines=[Line.of(after.x, before - np.array(after.y), label, after.regime) for label, after in predicted.items()],
+        points=[
+            points_of([gain for gain in gains if gain.curve == label], label, after.regime)
+            for label, after in predicted.items()
+        ],
     )
 
 
@@ -96,11 +94,11 @@ def claim_checks(settings: Mapping[str, Any], errors: Sequence[Comparison], meas
     by_curve = {curve["label"]: [c for c in errors if c.curve == curve["label"]] for curve in settings["curves"]}
     checks = []
     for curve in claims.get("above", ()):
-        most = max((floor - c.mean) / c.standard_error for c in by_curve[curve])
+        most = below(floor, by_curve[curve])
         checks.append(Check.at_most(f"{curve}: standard errors of a risk below the kernel bound", most, RESOLVED))
     if "below" in claims:
         curve, own = claims["below"], by_curve[claims["below"]]
-        margin = (floor - own[-1].mean) / own[-1].standard_error
+        margin = below(floor, own[-1:])
         checks.append(Check.at_least(f"{curve}: standard errors of the last risk below the bound", margin, RESOLVED))
         if "rate_from" in claims:
             start = next(c for c in own if float(c.place) >= claims["rate_from"])
@@ -110,7 +108,7 @@ def claim_checks(settings: Mapping[str, Any], errors: Sequence[Comparison], meas
     if claims.get("order", False):
         pairs = zip(list(by_curve)[:-1], list(by_curve)[1:], strict=True)
         steps = [measured[a, x] - measured[b, x] for a, b in pairs for x in dict.fromkeys(x for _, x in measured)]
-        least = min(float(Overlay.of(0.0, step).t) for step in steps)
+        least = min(map(in_standard_errors, steps))
         checks.append(Check.at_least("standard errors of what a larger step gains on the same networks", least, 0.0))
     if claims.get("wane", False):
         before, *after = (np.array([c.mean for c in own]) for own in by_curve.values())

@@ -2,26 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.papers.figure import Figure
 from gradstep.papers.outcome import Check
-from gradstep.papers.panels import Line
+from gradstep.papers.panels import Histogram, Line, Mark
 from gradstep.problem import Problem
 from gradstep.theory.stieltjes import Law
 
-__all__ = ["density", "displaced", "placed", "problem_of"]
+__all__ = [
+    "along_parameter",
+    "density",
+    "displaced",
+    "histogram",
+    "outlier_marks",
+    "parameters_of",
+    "placed",
+    "problem_of",
+]
 
 Array = NDArray[np.float64]
+Found = TypeVar("Found")
+
+BINS = 50
+"""Bars of a histogram."""
 
 
 def problem_of(parameters: Mapping[str, Any]) -> Problem:
     """Return the problem of a task: ``constructor`` names the convention, ``base`` its arguments."""
     problem: Problem = getattr(Problem, parameters["constructor"])(**parameters["base"])
     return problem
+
+
+def parameters_of(figure: Figure, preset: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of `problem_of` in a figure: its base, the preset's sizes and what changes."""
+    settings = figure.settings
+    return {"constructor": settings["constructor"], "base": {**settings["base"], **preset["sizes"], **change}}
+
+
+def along_parameter(
+    figure: Figure, preset: Mapping[str, Any], spectrum: Callable[[Problem], Found]
+) -> dict[float, Found]:
+    """Return the spectrum along the varied parameter: at the points measured, and at ``grid`` values between them."""
+    points, name = preset["points"], figure.settings["vary"]
+    grid = np.linspace(min(points), max(points), int(preset["grid"])).tolist()
+    return {x: spectrum(problem_of(parameters_of(figure, preset, {name: x}))) for x in sorted({*points, *grid})}
+
+
+def histogram(values: Array, edge: float, label: str, regime: str, share: float = 1.0) -> Histogram:
+    """Return the density of singular values up to the `edge` of their law, normalised to `share`."""
+    edges = np.linspace(0, 1.02 * edge, BINS + 1)
+    heights = share * np.histogram(values, edges)[0] / (values.size * np.diff(edges))
+    return Histogram(edges.tolist(), heights.tolist(), label, regime)
+
+
+def outlier_marks(predicted: float, measured: Array, label: str, regime: str) -> list[Mark]:
+    """Mark a predicted place, and the mean of those measured."""
+    return [Mark(predicted, label, regime), Mark(float(measured.mean()), label, regime, measured=True)]
 
 
 def density(law: Law, label: str, regime: str, share: float = 1.0) -> list[Line]:

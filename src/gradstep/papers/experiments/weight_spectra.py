@@ -17,24 +17,35 @@ Presets hold the sizes (merged into `base`), `points`, `grid` (number of predict
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradstep.gaussian import moments
-from gradstep.papers.experiments.spectra import density, placed, problem_of
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Check, Outcome, compare
-from gradstep.papers.panels import Histogram, Line, Mark, Panel, Points
+from gradstep.papers.charts import Curve, charts, measured_points
+from gradstep.papers.claims import power_law
+from gradstep.papers.experiments.spectra import (
+    along_parameter,
+    density,
+    histogram,
+    outlier_marks,
+    parameters_of,
+    placed,
+    problem_of,
+)
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Outcome
+from gradstep.papers.panels import Line, Panel
+from gradstep.papers.places import Place, Sample, on_curve
 from gradstep.simulation import Network
-from gradstep.sweeps import Result, Task
 from gradstep.theory.step import step_statistics
 from gradstep.theory.weights_spectrum import WeightSpectrum, weight_spectrum
 
-__all__ = ["assemble", "measure", "measure_gradient", "tasks"]
+__all__ = ["measure", "measure_gradient", "outcome", "places"]
 
-_BINS = 50
+Array = NDArray[np.float64]
 #: What the vectors of the outlier are compared with: quantity, how it is written, colour.
 _OVERLAPS = (
     ("readout_overlap", "readout a", "between"),
@@ -43,37 +54,21 @@ _OVERLAPS = (
 )
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one instance a point and seed: first for the spectra, then for the gradient."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Instances for the spectra at every point, then for the gradient."""
     settings = figure.settings
-    spectra = [
-        Task(
-            f"{__name__}:measure",
-            {**_parameters(figure, preset, {settings["vary"]: x}), "histogram": x in settings["histograms"]},
-            seed,
-        )
-        for x in preset["points"]
-        for seed in point_seeds(figure.name, "weights", x, preset)
-    ]
-    gradients = [
-        Task(f"{__name__}:measure_gradient", _parameters(figure, preset, change), seed)
-        for change in _gradient_points(figure, preset)
-        for seed in point_seeds(figure.name, "gradient", sorted(change.items()), preset)
-    ]
-    return spectra + gradients
-
-
-def _parameters(figure: Figure, preset: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    settings = figure.settings
-    return {"constructor": settings["constructor"], "base": {**settings["base"], **preset["sizes"], **change}}
-
-
-def _gradient_points(figure: Figure, preset: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what changes from point to point: the ratio of the gradient's samples, then their number."""
-    if "gradient" not in figure.settings:
-        return []
-    name, still = figure.settings["gradient"]["vary"], {figure.settings["vary"]: 0.0}
-    return [{**still, name: x} for x in preset["ratios"]] + [{**still, "n": n} for n in preset["samples"]]
+    for x in preset["points"]:
+        parameters = parameters_of(figure, preset, {settings["vary"]: x})
+        yield Place(measure, {**parameters, "histogram": x in settings["histograms"]}, "weights", x)
+    if "gradient" in settings:
+        # The ratio of the gradient's samples changes, then their number.
+        name, still = settings["gradient"]["vary"], {settings["vary"]: 0.0}
+        for label, x, change in [
+            *(("ratio", x, {**still, name: x}) for x in preset["ratios"]),
+            *(("samples", n, {**still, "n": n}) for n in preset["samples"]),
+        ]:
+            drawn = ("gradient", sorted(change.items()))
+            yield Place(measure_gradient, parameters_of(figure, preset, change), label, x, drawn)
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -98,137 +93,97 @@ def measure_gradient(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]
     return {"alignment": float(linear[0] / np.linalg.norm(linear)), "relative_error": float(error)}
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put predicted laws, outliers and overlaps beside the measured ones."""
-    settings, points, seeds = figure.settings, preset["points"], int(preset["seeds"])
-    by_point = {x: results[i * seeds : (i + 1) * seeds] for i, x in enumerate(points)}
-    grid = np.linspace(min(points), max(points), int(preset["grid"])).tolist()
-    spectra = {
-        x: weight_spectrum(problem_of(_parameters(figure, preset, {settings["vary"]: x})))
-        for x in sorted({*points, *grid})
-    }
-    panels, checks = [], []
-    for x in settings["histograms"]:
-        if x in points:
-            panels.append(_histogram(settings, spectra[x], by_point[x], x))
-            checks += _placed(settings, spectra[x], by_point[x], x)
+    settings = figure.settings
+    weights = on_curve(samples, "weights")
+    spectra = along_parameter(figure, preset, weight_spectrum)
+    panels, checks, comparisons = [], [], []
+    for sample in weights:
+        spectrum = spectra[sample.x]
+        if sample.x in settings["histograms"]:
+            panels.append(_histogram(settings, spectrum, sample))
+            checks += _placed(settings, spectrum, sample)
+        outlier = spectrum.outlier
+        if outlier and outlier.singular_value >= (1 + settings["resolved"]) * math.sqrt(spectrum.after.edge):
+            for name in ("singular_value", *(name for name, _, _ in _OVERLAPS)):
+                words = {"curve": "outlier", "quantity": name.replace("_", " ")}
+                comparisons.append(sample.compare(getattr(outlier, name), name, **words))
     lost = max(abs(s.after.atom + s.after.weight.sum() - 1) for s in spectra.values())
     checks.append(Check.at_most("distance of the integral of the density from one", float(lost), 1e-6))
-    panels += [_places(settings, spectra, by_point), _vectors(settings, spectra, by_point)]
-    comparisons = []
-    for x, found in by_point.items():
-        outlier = spectra[x].outlier
-        if outlier is None or outlier.singular_value < (1 + settings["resolved"]) * math.sqrt(spectra[x].after.edge):
-            continue
-        for name in ("singular_value", *(name for name, _, _ in _OVERLAPS)):
-            values, quantity = [r[name] for r in found], name.replace("_", " ")
-            theory = getattr(outlier, name)
-            comparisons.append(
-                compare(theory, values, curve="outlier", place=x, quantity=quantity, sample=f"outlier {x:g}")
-            )
+    panels += [_places(settings, spectra, weights), _vectors(settings, spectra, weights)]
     if "gradient" in settings:
-        count = len(points) * seeds
-        more, alignments, check = _gradient(figure, preset, results[count:])
-        panels += more
-        comparisons += alignments
-        checks.append(check)
-    return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
+        return Outcome(panels, comparisons, checks) + _gradient(settings["gradient"], samples)
+    return Outcome(panels, comparisons, checks)
 
 
-def _placed(settings: Mapping[str, Any], spectrum: WeightSpectrum, results: Sequence[Result], x: float) -> list[Check]:
-    label, bound = f"{settings['vary_label']} = {x:g}", settings["displaced"]
-    before, after = (np.array([r[name] for r in results]) ** 2 for name in ("before", "after"))
-    rejected = spectrum.before if x in settings["moved"] else None
+def _placed(settings: Mapping[str, Any], spectrum: WeightSpectrum, sample: Sample) -> list[Check]:
+    label, bound = f"{settings['vary_label']} = {sample.x:g}", settings["displaced"]
+    rejected = spectrum.before if sample.x in settings["moved"] else None
     return [
-        *placed(f"before {label}", spectrum.before, None, before, bound),
-        *placed(f"after {label}", spectrum.after, rejected, after, bound),
+        *placed(f"before {label}", spectrum.before, None, sample["before"] ** 2, bound),
+        *placed(f"after {label}", spectrum.after, rejected, sample["after"] ** 2, bound),
     ]
 
 
-def _histogram(settings: Mapping[str, Any], spectrum: WeightSpectrum, results: Sequence[Result], x: float) -> Panel:
+def _histogram(settings: Mapping[str, Any], spectrum: WeightSpectrum, sample: Sample) -> Panel:
     pairs = (("before", spectrum.before, "initial"), ("after", spectrum.after, "small"))
-    edges = np.linspace(0, 1.02 * math.sqrt(max(law.edge for _, law, _ in pairs)), _BINS + 1)
-    histograms: list[Histogram] = []
-    lines: list[Line] = []
-    for name, law, regime in pairs:
-        values = np.concatenate([r[name] for r in results])
-        heights = np.histogram(values, edges)[0] / (len(values) * np.diff(edges))
-        histograms.append(Histogram(edges.tolist(), heights.tolist(), "", regime))
-        lines += density(law, name, regime, share=1 - law.atom)
-    marks = []
-    if spectrum.outlier is not None:
-        mean = float(np.mean([r["singular_value"] for r in results]))
-        marks = [
-            Mark(spectrum.outlier.singular_value, "outlier", "large"),
-            Mark(mean, "outlier", "large", measured=True),
-        ]
-    title = f"{settings['vary_label']} = {x:g}"
-    return Panel(title, "singular value of W", "density", lines=lines, histograms=histograms, marks=marks)
+    edge = math.sqrt(max(law.edge for _, law, _ in pairs))
+    outlier = spectrum.outlier
+    return Panel(
+        f"{settings['vary_label']} = {sample.x:g}",
+        "singular value of W",
+        "density",
+        lines=[line for name, law, regime in pairs for line in density(law, name, regime, share=1 - law.atom)],
+        histograms=[histogram(sample[name].ravel(), edge, "", regime) for name, _, regime in pairs],
+        marks=outlier_marks(outlier.singular_value, sample["singular_value"], "outlier", "large") if outlier else [],
+    )
 
 
-def _places(
-    settings: Mapping[str, Any],
-    spectra: Mapping[float, WeightSpectrum],
-    by_point: Mapping[float, Sequence[Result]],
-) -> Panel:
+def _places(settings: Mapping[str, Any], spectra: Mapping[float, WeightSpectrum], weights: Sequence[Sample]) -> Panel:
     """Draw the outlier against the step, with the edge of the bulk."""
     there = {x: s.outlier.singular_value for x, s in spectra.items() if s.outlier is not None}
     edge = [math.sqrt(s.after.edge) for s in spectra.values()]
-    lines = [
-        Line(list(spectra), edge, "edge", "small", "dashed"),
-        Line(list(there), list(there.values()), "outlier", "large"),
-    ]
-    values = {x: [r["singular_value"] for r in found] for x, found in by_point.items()}
     return Panel(
         "largest singular value",
         settings["vary_label"],
         "singular value",
-        lines=lines,
-        points=[Points.measured(list(values), list(values.values()), "outlier", "large")],
+        lines=[
+            Line.of([*spectra], edge, "edge", "small", "dashed"),
+            Line.of([*there], [*there.values()], "outlier", "large"),
+        ],
+        points=[measured_points(weights, "singular_value", "outlier", "large")],
     )
 
 
-def _vectors(
-    settings: Mapping[str, Any], spectra: Mapping[float, WeightSpectrum], by_point: Mapping[float, Sequence[Result]]
-) -> Panel:
+def _vectors(settings: Mapping[str, Any], spectra: Mapping[float, WeightSpectrum], weights: Sequence[Sample]) -> Panel:
     """Draw the overlaps of the leading singular vectors, zero below the threshold."""
     lines, points = [], []
     for name, label, regime in _OVERLAPS:
         curve = [0.0 if s.outlier is None else getattr(s.outlier, name) for s in spectra.values()]
-        lines.append(Line(list(spectra), curve, label, regime))
-        values = [[r[name] for r in found] for found in by_point.values()]
-        points.append(Points.measured(list(by_point), values, label, regime))
+        lines.append(Line.of([*spectra], curve, label, regime))
+        points.append(measured_points(weights, name, label, regime))
     return Panel("its vectors", settings["vary_label"], "squared cosine", lines=lines, points=points)
 
 
-def _gradient(
-    figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]
-) -> tuple[list[Panel], list[Any], Check]:
-    settings, seeds = figure.settings["gradient"], int(preset["seeds"])
-    ratios, samples = preset["ratios"], preset["samples"]
-    changes = _gradient_points(figure, preset)
-    groups = [results[i * seeds : (i + 1) * seeds] for i in range(len(changes))]
-    limits = {}
-    for x, change in zip(ratios, changes, strict=False):
-        problem = problem_of(_parameters(figure, preset, change))
-        d, width, n_step = (float(size) for size in (problem.d, problem.width, problem.n_step))  # type: ignore[arg-type]
-        limits[x] = step_statistics(problem, d, width, n_step).whole_alignment
-    aligned = {x: [r["alignment"] for r in group] for x, group in zip(ratios, groups, strict=False)}
-    comparisons = [
-        compare(limits[x], values, curve="gradient", place=x, quantity="alignment") for x, values in aligned.items()
-    ]
-    label = "⟨β, β*⟩ / |β|"
-    alignment = Panel(
-        "alignment of the gradient",
-        settings["label"],
-        "cosine with the teacher",
-        lines=[Line(list(limits), list(limits.values()), label, "large")],
-        points=[Points.measured(ratios, list(aligned.values()), label, "large")],
-    )
-    errors = {n: [r["relative_error"] for r in group] for n, group in zip(samples, groups[len(ratios) :], strict=True)}
-    means = [float(np.mean(values)) for values in errors.values()]
-    slope, intercept = np.polyfit(np.log(samples), np.log(means), 1)
-    fitted = np.exp(intercept) * np.array(samples, dtype=float) ** slope
+def _gradient(settings: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
+    base = samples[0].place.parameters
+
+    def limit(ratios: Array) -> dict[str, list[float]]:
+        problems = [problem_of({**base, "base": {**base["base"], settings["vary"]: float(x)}}) for x in ratios]
+        sizes = [[float(size) for size in (p.d, p.width, p.n_step)] for p in problems]  # type: ignore[arg-type]
+        found = [step_statistics(p, *own) for p, own in zip(problems, sizes, strict=True)]
+        return {"alignment": [step.whole_alignment for step in found]}
+
+    ratios = on_curve(samples, "ratio")
+    curve = Curve("⟨β, β*⟩ / |β|", "large", limit, ratios, name="gradient")
+    axes = Panel("alignment of the gradient", settings["label"], "cosine with the teacher")
+    grid = np.linspace(ratios[0].x, ratios[-1].x, 41)
+    found = charts([curve], grid, {"alignment": axes}, {"alignment": "alignment"})
+
+    numbers = on_curve(samples, "samples")
+    n = [sample.x for sample in numbers]
+    slope, fitted = power_law(n, [sample["relative_error"].mean() for sample in numbers])
     name = f"n^{slope:.2f}"
     distance = Panel(
         "distance from c1 a βᵀ",
@@ -236,9 +191,9 @@ def _gradient(
         "||G - c1 a βᵀ|| / ||G||",
         "log",
         "log",
-        lines=[Line(samples, fitted.tolist(), name, "small")],
-        points=[Points.measured(samples, list(errors.values()), name, "small")],
+        lines=[Line.of(n, fitted, name, "small")],
+        points=[measured_points(numbers, "relative_error", name, "small")],
     )
-    far, bound = float(abs(slope + 0.5)), float(settings["slope_tolerance"])
+    far, bound = abs(slope + 0.5), float(settings["slope_tolerance"])
     check = Check.at_most("distance of the exponent of ||G - c1 a beta^T|| / ||G|| in n from -1/2", far, bound)
-    return [alignment, distance], comparisons, check
+    return found + Outcome([distance], checks=[check])

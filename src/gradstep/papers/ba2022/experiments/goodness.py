@@ -14,7 +14,7 @@ Presets hold the number of ``rows`` and of ``samples`` of a seed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,12 @@ from gradstep.gaussian import hermite_coefficients, moments, scalar_function
 from gradstep.papers.ba2022.bound import beats_kernels
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import student_risk, tau_star
-from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Check, Outcome, compare
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Line, Panel, Points, Table
-from gradstep.sweeps import Result, Task
+from gradstep.papers.places import Place, Sample
 
-__all__ = ["assemble", "hermite_risk", "measure", "tasks"]
+__all__ = ["hermite_risk", "measure", "outcome", "places"]
 
 DRAWS = 32
 """Draws of the second variable for each of the first."""
@@ -53,15 +53,12 @@ def hermite_risk(sigma: str, sigma_star: str, kappa: float, order: int) -> float
     return float(variance - 2 * (student[1:] * teacher[1:]).sum() + (student**2).sum())
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one sampled objective a pair and seed, at the optimal slope."""
-    listed = []
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """The sampled objective of every pair, at its optimal slope."""
     for sigma, target in figure.settings["pairs"][: preset["rows"]]:
         kappa = float(np.clip(tau_star(sigma, target).kappa, -FAR, FAR))
         parameters = {"activation": sigma, "teacher": target, "kappa": kappa, "samples": preset["samples"]}
-        seeds = point_seeds(figure.name, sigma, target, preset)
-        listed += [Task(f"{__name__}:measure", parameters, seed) for seed in seeds]
-    return listed
+        yield Place(measure, parameters, sigma, target)
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -75,27 +72,26 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     return {"risk": float((error**2 - outputs.var(axis=1, ddof=1) / DRAWS).mean())}
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Tabulate the optima, and compare them with both evaluations."""
-    settings = figure.settings
-    order = int(settings["order"])
+    settings, order = figure.settings, int(figure.settings["order"])
     slopes = np.concatenate([-np.geomspace(20, 1e-2, 60), [0.0], np.geomspace(1e-2, 20, 60)])
-    comparisons, rows, differences, excesses = [], [], [], []
     near = slopes[np.abs(slopes) <= RESOLVED]
-    for (sigma, target), own in zip(settings["pairs"][: preset["rows"]], by_point(results, preset), strict=True):
+    comparisons, rows, differences, excesses = [], [], [], []
+    for sample in samples:
+        sigma, target = sample.place.curve, sample.place.x
         best, floor = tau_star(sigma, target), kernel_lower_bound(target)
-        sampled = [r["risk"] for r in own]
-        name = f"{sigma} / {target}"
-        comparisons.append(compare(best.tau, sampled, curve=name, place=f"{best.kappa:.4g}", quantity="tau*"))
+        words = {"curve": f"{sigma} / {target}", "place": f"{best.kappa:.4g}", "quantity": "tau*"}
+        found = sample.compare(best.tau, "risk", **words)
+        comparisons.append(found)
         if abs(best.kappa) <= RESOLVED:
             differences.append(abs(hermite_risk(sigma, target, best.kappa, order) - best.tau))
         excesses.append(best.tau - min(hermite_risk(sigma, target, float(k), order) for k in near))
-        found = comparisons[-1]
         verdict = "beats kernels" if beats_kernels(sigma, target) else ("below" if best.tau < floor else "above")
         kappa = f"{best.kappa:.5f}" if np.isfinite(best.kappa) else "infinite"
         tau = f"{best.tau:.3e}" if best.tau > 1e-12 else "0"
-        sample = f"{found.mean:.6f} ± {found.standard_error:.6f}"
-        rows.append((sigma, target, kappa, tau, sample, f"{floor:.5f}", verdict))
+        sampled = f"{found.mean:.6f} ± {found.standard_error:.6f}"
+        rows.append((sigma, target, kappa, tau, sampled, f"{floor:.5f}", verdict))
     header = ("activation", "teacher", "κ*", "τ*", "τ* sampled", "bound (3.3)", "10 τ* ≤ bound")
     checks = (
         Check.at_most("largest distance of tau* from its Hermite sum", max(differences), 1e-8),
@@ -103,13 +99,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         Check.at_most("tau* of erf / erf", tau_star("erf", "erf").tau, 1e-12),
         Check.at_most("distance of kappa* of erf / erf from √3", abs(tau_star("erf", "erf").kappa - 3**0.5), 1e-5),
     )
-    return Outcome((_panel(settings),), tuple(comparisons), checks, notes=NOTES, table=Table(header, rows))
-
-
-NOTES = (
-    "Teachers are centred. The last column: 10 τ* is at most the bound (beats kernels, by Theorem 7 for bounded "
-    "activations), τ* alone is below it, or not even that. An infinite κ* means that the infimum is not reached."
-)
+    return Outcome((_panel(settings),), tuple(comparisons), checks, table=Table(header, rows))
 
 
 def _panel(settings: Mapping[str, Any]) -> Panel:
@@ -118,8 +108,8 @@ def _panel(settings: Mapping[str, Any]) -> Panel:
         best, floor, name = tau_star(sigma, target), kernel_lower_bound(target), f"{sigma} / {target}"
         x = np.sort(np.append(np.linspace(0, 4, 121), best.kappa))
         ratio = np.maximum(student_risk(sigma, target, x) / floor, LOWEST)
-        lines.append(Line(x.tolist(), ratio.tolist(), name, regime))
+        lines.append(Line.of(x, ratio, name, regime))
         points.append(Points([best.kappa], [max(best.tau / floor, LOWEST)], None, name, regime))
-    lines.append(Line([0.0, 4.0], [1.0, 1.0], "kernels", "teacher", "dashed"))
-    lines.append(Line([0.0, 4.0], [0.1, 0.1], "Theorem 7", "teacher", "dotted"))
+    lines.append(Line.of([0, 4], 1.0, "kernels", "teacher", "dashed"))
+    lines.append(Line.of([0, 4], 0.1, "Theorem 7", "teacher", "dotted"))
     return Panel("", "slope kappa", "objective of (5.1) / bound (3.3)", "linear", "log", lines, points)

@@ -30,33 +30,27 @@ from gradstep.papers.ba2022.risk import (
     delta_large_width,
     kernel_lower_bound,
 )
-from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
-from gradstep.papers.panels import Line, Panel
+from gradstep.papers.charts import Curve, Theory, charts
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Outcome
+from gradstep.papers.panels import Line, Panel, Style
+from gradstep.papers.places import Place, Sample, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
-from gradstep.sweeps import Result, Task
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["measure", "outcome", "places"]
 
 Array = NDArray[np.float64]
 
 
-def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[str, float, dict[str, Any]]]:
-    base, etas = figure.settings["base"], list(figure.settings["etas"])
-    yield "eta", float("nan"), {**base, "etas": list(preset["etas"])}
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Paired networks of every panel; all learning rates of a place share them."""
+    base, d = figure.settings["base"], preset["d"]
+    yield Place(measure, {**base, "etas": list(preset["etas"]), "d": d}, "eta", float("nan"))
     for axis in ("psi1", "psi2"):
         for place in preset[axis]:
-            yield axis, float(place), {**base, axis: place, "etas": etas}
-
-
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one paired simulation a place and seed; all learning rates of a place share it."""
-    return [
-        Task(f"{__name__}:measure", {**parameters, "d": preset["d"]}, seed)
-        for axis, place, parameters in _places(figure, preset)
-        for seed in point_seeds(figure.name, axis, place, preset)
-    ]
+            parameters = {**base, axis: place, "etas": list(figure.settings["etas"]), "d": d}
+            yield Place(measure, parameters, axis, float(place))
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
@@ -75,92 +69,66 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     return {"delta": [before - float(np.mean([risk(weights + eta / root * g) for g in steps])) for eta in etas]}
 
 
-def _theory(base: Mapping[str, Any], eta: Any, N: Any = None, **changes: Any) -> Array:
-    values = {**base, **changes}
-    rates = {k: values[k] for k in ("lam", "psi1", "psi2", "sigma_eps")}
-    return delta(values["activation"], values["teacher"], eta=eta, N=N, **rates)
+def _along(base: Mapping[str, Any], d: int | None, axis: str, **fixed: float) -> Theory:
+    """Theorem 5 along an axis; with a dimension, the leading finite-width correction."""
+
+    def gains(x: Array) -> dict[str, Array]:
+        values = {**base, **fixed, axis: x}
+        rates = {name: values[name] for name in ("eta", "lam", "psi1", "psi2", "sigma_eps")}
+        N = None if d is None else values["psi2"] * d
+        return {"delta": delta(values["activation"], values["teacher"], N=N, **rates)}
+
+    return gains
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
-    """Put Theorem 5 under the paired differences, and check its sign, its growth and its limits."""
-    settings, d = figure.settings, int(preset["d"])
-    base = settings["base"]
-    comparisons: dict[tuple[str, float], list[Comparison]] = {}
-    for (axis, place, parameters), networks in zip(_places(figure, preset), by_point(results, preset), strict=True):
-        found = np.array([r["delta"] for r in networks])
-        changes = {} if axis == "eta" else {axis: place}
-        for j, eta in enumerate(parameters["etas"]):
-            predicted = float(_theory(base, eta, round(parameters["psi2"] * d), **changes))
-            own = ("eta", 0.0) if axis == "eta" else (axis, float(eta))
-            name = "eta" if axis == "eta" else f"{axis}, eta = {eta:g}"
-            x = float(eta) if axis == "eta" else place
-            found_here = compare(
-                predicted,
-                found[:, j].tolist(),
-                curve=name,
-                place=x,
-                quantity="improvement",
-                sample=f"{axis} = {place:g}",
-            )
-            comparisons.setdefault(own, []).append(found_here)
-    every = [c for own in comparisons.values() for c in own]
-    panels = (
-        _step_panel(base, d, comparisons["eta", 0.0]),
-        _sample_panel(settings, d, comparisons),
-        _width_panel(settings, d, comparisons),
-    )
-    return Outcome(panels, tuple(every), _checks(base), notes=NOTES)
-
-
-NOTES = (
-    "Lines: Theorem 5 with the leading finite-width correction; dashes: without it; dots: the limit of large steps "
-    "(left), of many samples (middle), of large width (right). Points: mean of R0 - R1 over paired networks, with both "
-    "signs of the readout."
-)
-
-
-def _step_panel(base: Mapping[str, Any], d: int, own: Sequence[Comparison]) -> Panel:
-    etas = np.linspace(0, 1.15 * max(float(c.place) for c in own), 60)
-    rates = {k: base[k] for k in ("lam", "psi1", "psi2", "sigma_eps")}
-    supremum = float(delta_large_step(coefficients(base["activation"], base["teacher"]), **rates))
-    x, label = etas.tolist(), f"n/d = {base['psi1']:g}"
-    lines = [
-        Line(x, _theory(base, etas, base["psi2"] * d).tolist(), label, "small"),
-        Line(x, _theory(base, etas).tolist(), "", "small", "dashed"),
-        Line([x[0], x[-1]], [supremum, supremum], "eta → ∞", "infinite", "dotted"),
-    ]
-    points = [points_of(own, label, "small")]
-    return Panel("larger steps", "learning rate eta", "improvement R0 - R1", lines=lines, points=points)
-
-
-def _sample_panel(
-    settings: Mapping[str, Any], d: int, found: Mapping[tuple[str, float], Sequence[Comparison]]
-) -> Panel:
-    base, grid = settings["base"], np.geomspace(0.4, 200, 80)
+def _limit(base: Mapping[str, Any], axis: str, eta: float) -> Theory:
+    """The limit of many samples, or of large width, where either is large."""
     values = coefficients(base["activation"], base["teacher"])
-    lines, points = [], []
-    for eta in map(float, settings["etas"]):
-        label, x = f"eta = {eta:g}", grid.tolist()
-        limit = float(delta_large_sample(values, eta=eta, lam=base["lam"], psi2=base["psi2"]))
-        lines.append(Line(x, _theory(base, eta, base["psi2"] * d, psi1=grid).tolist(), label, "small"))
-        lines.append(Line(x, _theory(base, eta, psi1=grid).tolist(), "", "small", "dashed"))
-        lines.append(Line([30.0, x[-1]], [limit, limit], "", "small", "dotted"))
-        points.append(points_of(found["psi1", eta], label, "small"))
-    return Panel("more samples", "samples per dimension n/d", "improvement R0 - R1", "log", "log", lines, points)
+
+    def gains(x: Array) -> dict[str, Array]:
+        if axis == "psi1":
+            limit = delta_large_sample(values, eta=eta, lam=base["lam"], psi2=base["psi2"])
+        else:
+            limit = delta_large_width(values, eta=eta, psi1=base["psi1"], psi2=x)
+        return {"delta": np.where(x > 30, limit, np.nan)}
+
+    return gains
 
 
-def _width_panel(settings: Mapping[str, Any], d: int, found: Mapping[tuple[str, float], Sequence[Comparison]]) -> Panel:
-    base, grid = settings["base"], np.geomspace(0.3, 3000, 100)
-    far, values = grid[grid > 30], coefficients(base["activation"], base["teacher"])
-    lines, points = [], []
-    for eta in map(float, settings["etas"]):
-        label, x = f"eta = {eta:g}", grid.tolist()
-        tail = delta_large_width(values, eta=eta, psi1=base["psi1"], psi2=far)
-        lines.append(Line(x, _theory(base, eta, grid * d, psi2=grid).tolist(), label, "small"))
-        lines.append(Line(x, _theory(base, eta, psi2=grid).tolist(), "", "small", "dashed"))
-        lines.append(Line(far.tolist(), tail.tolist(), "", "small", "dotted"))
-        points.append(points_of(found["psi2", eta], label, "small"))
-    return Panel("wider networks", "width per dimension N/d", "improvement R0 - R1", "log", "log", lines, points)
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
+    """Put Theorem 5 under the paired differences, and check its sign, its growth and its limits."""
+    base, d = figure.settings["base"], int(preset["d"])
+    (sweep,) = on_curve(samples, "eta")
+    without: dict[Style, Theory] = {"dashed": _along(base, None, "eta")}
+    step = Curve(f"n/d = {base['psi1']:g}", "small", _along(base, d, "eta"), sweep.spread("etas"), "eta", without)
+
+    def family(axis: str) -> list[Curve]:
+        return [
+            Curve(
+                f"eta = {eta:g}",
+                "small",
+                _along(base, d, axis, eta=eta),
+                [sample.item(k) for sample in on_curve(samples, axis)],
+                f"{axis}, eta = {eta:g}",
+                {"dashed": _along(base, None, axis, eta=eta), "dotted": _limit(base, axis, eta)},
+            )
+            for k, eta in enumerate(figure.settings["etas"])
+        ]
+
+    rates = {name: base[name] for name in ("lam", "psi1", "psi2", "sigma_eps")}
+    supremum = delta_large_step(coefficients(base["activation"], base["teacher"]), **rates)
+    etas, gain = np.linspace(0, 1.15 * max(preset["etas"]), 60), "improvement R0 - R1"
+    limit = Line.of(etas[[0, -1]], supremum, "eta → ∞", "infinite", "dotted")
+    first = Panel("larger steps", "learning rate eta", gain, lines=[limit])
+    second = Panel("more samples", "samples per dimension n/d", gain, "log", "log")
+    third = Panel("wider networks", "width per dimension N/d", gain, "log", "log")
+    words = {"delta": "improvement"}
+    return (
+        charts([step], etas, {"delta": first}, words)
+        + charts(family("psi1"), np.geomspace(0.4, 200, 80), {"delta": second}, words)
+        + charts(family("psi2"), np.geomspace(0.3, 3000, 100), {"delta": third}, words)
+        + Outcome(checks=_checks(base))
+    )
 
 
 def _checks(base: Mapping[str, Any]) -> tuple[Check, ...]:

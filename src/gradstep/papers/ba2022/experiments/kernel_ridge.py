@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,18 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.papers.ba2022 import kernels
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import R_0, kernel_lower_bound
-from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
+from gradstep.papers.charts import Curve, charts
+from gradstep.papers.claims import below
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Comparison, Outcome
 from gradstep.papers.panels import Line, Panel
+from gradstep.papers.places import Place, Sample, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.simulation.instance import TEACHER_AXIS
-from gradstep.sweeps import Result, Task
 from gradstep.theory import predict
 
-__all__ = ["assemble", "kernel_matrix", "measure", "tasks", "theory"]
+__all__ = ["kernel_matrix", "measure", "outcome", "places", "theory"]
 
 Array = NDArray[np.float64]
 
@@ -78,28 +81,22 @@ def theory(kind: str, base: Mapping[str, Any], ridge: ArrayLike, psi1: ArrayLike
     return kernels.R_ker(equivalent, sigma_star, ridge=ridge, **law)
 
 
-def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float, list[float]]]:
-    """List curve, sample ratio and penalties; the trained kernel comes last."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Fits of every kernel at every sample ratio, and of a whole path of penalties; the trained kernel comes last."""
     settings, trained = figure.settings, figure.settings["trained"]
+    shared = {**settings["base"], "d": preset["d"], "test_samples": preset["test_samples"]}
+    ridge, path = [float(settings["ridge"])], [float(r) for r in preset["ridges"]]
     for curve in settings["curves"]:
-        for psi1 in preset["points"]:
-            yield curve, float(psi1), [float(settings["ridge"])]
-        yield curve, float(settings["psi1"]), [float(r) for r in preset["ridges"]]
-    yield trained, float(trained["psi1"]), [float(trained["ridge"])]
-
-
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one fit a kernel, place and seed; a whole path of penalties in the second panel."""
-    shared = {**figure.settings["base"], "d": preset["d"], "test_samples": preset["test_samples"]}
-    return [
-        Task(
-            f"{__name__}:measure",
-            {**shared, **{k: curve[k] for k in ("kernel", "eta") if k in curve}, "psi1": psi1, "ridges": ridges},
-            seed,
-        )
-        for curve, psi1, ridges in _places(figure, preset)
-        for seed in point_seeds(figure.name, curve["label"], [psi1, ridges], preset)
-    ]
+        for axis, psi1, ridges in [
+            *(("psi1", x, ridge) for x in preset["points"]),
+            ("penalty", settings["psi1"], path),
+        ]:
+            fit = {"kernel": curve["kernel"], "psi1": float(psi1), "ridges": ridges}
+            drawn = (curve["label"], [float(psi1), ridges])
+            yield Place(measure, {**shared, **fit}, f"{curve['label']}/{axis}", float(psi1), drawn)
+    psi1, ridge = float(trained["psi1"]), [float(trained["ridge"])]
+    fit = {"kernel": trained["kernel"], "eta": trained["eta"], "psi1": psi1, "ridges": ridge}
+    yield Place(measure, {**shared, **fit}, trained["label"], psi1, (trained["label"], [psi1, ridge]))
 
 
 def _problem(parameters: Mapping[str, Any]) -> Problem:
@@ -128,71 +125,59 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     return {"risk": (excess + values.mu2_star_squared).tolist()}
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the limits under the points, and all of them above the bound (3.3)."""
-    settings = figure.settings
-    base, ridge, psi1_path = settings["base"], float(settings["ridge"]), float(settings["psi1"])
+    settings, base = figure.settings, figure.settings["base"]
+    ridge, psi1_path = float(settings["ridge"]), float(settings["psi1"])
     floor = kernel_lower_bound(base["teacher"])
-    comparisons: dict[tuple[str, str], list[Comparison]] = {}
-    *fixed, after_step = zip(_places(figure, preset), by_point(results, preset), strict=True)
-    for (curve, psi1, ridges), own in fixed:
-        sample = np.array([r["risk"] for r in own])
-        predicted = theory(curve["kernel"], base, ridges, psi1)
-        path = len(ridges) > 1
-        for j, r in enumerate(ridges):
-            found = compare(
-                float(predicted[j]),
-                sample[:, j].tolist(),
-                curve=curve["label"] + (f", n/d = {psi1:g}" if path else ""),
-                place=r if path else psi1,
-                quantity="prediction risk",
-                sample=f"{curve['label']} path" if path else "",
-            )
-            comparisons.setdefault((curve["label"], "penalty" if path else "psi1"), []).append(found)
-    grids = {"psi1": np.geomspace(0.5, 12, 60), "penalty": np.geomspace(1e-3, 1e2, 60)}
-    axes = {"psi1": "samples per dimension n/d", "penalty": "penalty added to the kernel matrix"}
-    titles = {"psi1": f"penalty {ridge:g}", "penalty": f"n/d = {psi1_path:g}"}
-    panels = []
-    for axis, grid in grids.items():
-        lines, points = [], []
-        for curve in settings["curves"]:
-            limit = theory(curve["kernel"], base, *((ridge, grid) if axis == "psi1" else (grid, psi1_path)))
-            lines.append(Line(grid.tolist(), limit.tolist(), curve["label"], curve["regime"]))
-            points.append(points_of(comparisons[curve["label"], axis], curve["label"], curve["regime"]))
-        lines.append(_best_linear(base, grid, axis, psi1_path))
-        lines.append(Line(grid.tolist(), [floor] * len(grid), "bound (3.3)", "teacher", "dashed"))
-        panels.append(Panel(titles[axis], axes[axis], "prediction risk", "log", "log", lines, points))
-    every = [c for own in comparisons.values() for c in own]
-    trained = _trained(settings, int(preset["d"]), after_step[1])
-    checks = (
-        Check.at_most("standard errors of a fixed kernel's risk below the bound (3.3)", _below(every, floor), 3.0),
-        Check.at_least("the same of the conjugate kernel after a large step", _below([trained], floor), 3.0),
+    against_psi1, against_penalty = [], []
+    for curve in settings["curves"]:
+        kind, label, regime = curve["kernel"], curve["label"], curve["regime"]
+        ratios = [sample.item(0) for sample in on_curve(samples, f"{label}/psi1")]
+        (path,) = on_curve(samples, f"{label}/penalty")
+        limits = partial(_at_ridge, kind, base, ridge), partial(_at_ratio, kind, base, psi1_path)
+        against_psi1.append(Curve(label, regime, limits[0], ratios))
+        name = f"{label}, n/d = {psi1_path:g}"
+        against_penalty.append(Curve(label, regime, limits[1], path.spread("ridges"), name))
+    found = Outcome()
+    grids = np.geomspace(0.5, 12, 60), np.geomspace(1e-3, 1e2, 60)
+    for title, axis, grid, psi1, curves in (
+        (f"penalty {ridge:g}", "samples per dimension n/d", grids[0], grids[0], against_psi1),
+        (f"n/d = {psi1_path:g}", "penalty added to the kernel matrix", grids[1], psi1_path, against_penalty),
+    ):
+        lines = [
+            Line.of(grid, _best_linear(base, psi1), "best linear ridge", "teacher", "dotted"),
+            Line.of(grid, floor, "bound (3.3)", "teacher", "dashed"),
+        ]
+        axes = Panel(title, axis, "prediction risk", "log", "log", lines)
+        found += charts(curves, grid, {"risk": axes})
+    trained, text = (
+        _trained(settings, int(preset["d"]), samples[-1].item(0)),
+        "standard errors of a fixed kernel's risk",
     )
-    return Outcome(tuple(panels), (*every, trained), checks, notes=NOTES)
+    checks = (
+        Check.at_most(f"{text} below the bound (3.3)", below(floor, found.comparisons), 3.0),
+        Check.at_least("the same of the conjugate kernel after a large step", below(floor, [trained]), 3.0),
+    )
+    return found + Outcome(comparisons=[trained], checks=checks)
 
 
-NOTES = (
-    "Points: real kernel ridge regressions; lines: proportional limits. The conjugate kernel after a large step, which "
-    "is not drawn, is not a fixed kernel: that it gets below the bound shows that the same measurement could."
-)
+def _at_ridge(kind: str, base: Mapping[str, Any], ridge: float, psi1: Array) -> dict[str, Array]:
+    return {"risk": theory(kind, base, ridge, psi1)}
 
 
-def _below(risks: Sequence[Comparison], floor: float) -> float:
-    """Return by how many standard errors the lowest risk is below the bound."""
-    return max((floor - c.mean) / c.standard_error for c in risks)
+def _at_ratio(kind: str, base: Mapping[str, Any], psi1: float, ridge: Array) -> dict[str, Array]:
+    return {"risk": theory(kind, base, ridge, psi1)}
 
 
-def _trained(settings: Mapping[str, Any], d: int, results: Sequence[Result]) -> Comparison:
+def _trained(settings: Mapping[str, Any], d: int, sample: Sample) -> Comparison:
     base, trained = settings["base"], settings["trained"]
     lam = trained["ridge"] * base["psi2"] / trained["psi1"]
     expected = predict(_problem({**base, "d": d, "psi1": trained["psi1"], "eta": trained["eta"], "lam": lam}))
-    sample, quantity = [r["risk"][0] for r in results], "prediction risk"
-    return compare(expected.test_error, sample, curve=trained["label"], place=trained["psi1"], quantity=quantity)
+    return sample.compare(expected.test_error, "risk", quantity="prediction risk")
 
 
-def _best_linear(base: Mapping[str, Any], grid: Array, axis: str, psi1_path: float) -> Line:
-    psi1 = grid if axis == "psi1" else np.full_like(grid, psi1_path)
+def _best_linear(base: Mapping[str, Any], psi1: ArrayLike) -> Array:
     values = coefficients(base["activation"], base["teacher"])
-    penalty = (values.mu2_star_squared + base["sigma_eps"] ** 2) / (psi1 * values.mu1_star**2)
-    best = kernels.R_linear(base["teacher"], penalty=penalty, psi1=psi1, sigma_eps=base["sigma_eps"])
-    return Line(grid.tolist(), best.tolist(), "best linear ridge", "teacher", "dotted")
+    penalty = (values.mu2_star_squared + base["sigma_eps"] ** 2) / (np.asarray(psi1) * values.mu1_star**2)
+    return kernels.R_linear(base["teacher"], penalty=penalty, psi1=psi1, sigma_eps=base["sigma_eps"])

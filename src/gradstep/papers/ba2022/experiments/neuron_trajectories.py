@@ -12,7 +12,7 @@ Presets hold d, psi1 and psi2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import scalar_function
 from gradstep.papers.ba2022.trajectories import stable_rate, train
-from gradstep.papers.figure import Figure, by_point, point_seeds
+from gradstep.papers.figure import Figure
 from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.places import Place, Sample
 from gradstep.problem import Readout
 from gradstep.simulation.instance import fit_sample, initial_readout, initial_weights
-from gradstep.sweeps import Result, Task
+from gradstep.sweeps import Result
 
-__all__ = ["alignment", "assemble", "measure", "tasks"]
+__all__ = ["alignment", "measure", "outcome", "places"]
 
 Array = NDArray[np.float64]
 
@@ -35,15 +36,12 @@ Array = NDArray[np.float64]
 REGIMES = {"mean-field": "first kind", "NTK": "second kind"}
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one training a parameterisation and seed; the two start from the same network and data."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Trainings in every parameterisation; the two start from the same networks and data."""
     settings = figure.settings
     shared = {k: settings[k] for k in ("loss_bound", "rate", "shown")} | {k: preset[k] for k in ("d", "psi1", "psi2")}
-    return [
-        Task(f"{__name__}:measure", {**shared, "parameterisation": name}, seed)
-        for name in settings["parameterisations"]
-        for seed in point_seeds(figure.name, "network", 0, preset)
-    ]
+    for name in settings["parameterisations"]:
+        yield Place(measure, {**shared, "parameterisation": name}, name, 0, ("network", 0))
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -86,7 +84,7 @@ def alignment(weights: Array, readout: Array) -> float:
     return float(np.average(cosines, weights=np.abs(readout) * sizes))
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Draw the first network's paths, and check all networks.
 
     Every training loss has to reach the bound. With ``limits``, mean-field neurons have to move at least by
@@ -95,10 +93,10 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
     the width, and their alignment may change by at most ``ntk_turned``.
     """
     settings, limits = figure.settings, figure.settings["limits"]
-    by_name = dict(zip(settings["parameterisations"], by_point(results, preset), strict=True))
+    by_name = {sample.place.curve: sample.results for sample in samples}
     field, tangent = by_name["mean-field"], by_name["NTK"]
     width = round(preset["psi2"] * preset["d"])
-    loss = max(float(r["losses"][-1]) for r in results)
+    loss = max(float(r["losses"][-1]) for sample in samples for r in sample.results)
     least, turned = min(r["moved"] for r in field), min(r["alignment"] for r in field)
     most = max(r["moved"] for r in tangent) * np.sqrt(width)
     drift = max(abs(r["alignment"] - r["initial_alignment"]) for r in tangent)
@@ -134,9 +132,9 @@ def _span(result: Result) -> tuple[float, float]:
 def _plane(title: str, name: str, result: Result, span: tuple[float, float]) -> Panel:
     paths, reach = np.array(result["paths"]), span[1]
     regime = REGIMES[name]
-    lines = [Line(path[:, 0].tolist(), path[:, 1].tolist(), "", regime, "dotted") for path in paths.transpose(1, 0, 2)]
-    lines.append(Line([0.0, reach], [0.0, 0.0], "teacher", "teacher", "dashed"))
-    lines.append(Line([0.0, 0.0], [0.0, reach], "", "teacher", "dashed"))
+    lines = [Line.of(path[:, 0], path[:, 1], "", regime, "dotted") for path in paths.transpose(1, 0, 2)]
+    lines.append(Line.of([0, reach], 0.0, "teacher", "teacher", "dashed"))
+    lines.append(Line.of([0, 0], [0, reach], "", "teacher", "dashed"))
     points = [
         Points(paths[0, :, 0].tolist(), paths[0, :, 1].tolist(), None, "start", "initial"),
         Points(paths[-1, :, 0].tolist(), paths[-1, :, 1].tolist(), None, name, regime),
@@ -150,5 +148,5 @@ def _losses(by_name: Mapping[str, Sequence[Result]], bound: float) -> Panel:
         # Step 0 has no place on a logarithmic axis.
         lines.append(Line([s + 1 for s in own[0]["steps"]], own[0]["losses"], name, REGIMES[name]))
     last = max(max(line.x) for line in lines)
-    lines.append(Line([1.0, last], [bound, bound], "bound", "teacher", "dashed"))
+    lines.append(Line.of([1, last], bound, "bound", "teacher", "dashed"))
     return Panel("training loss", "steps + 1", "training loss", "log", "log", lines)

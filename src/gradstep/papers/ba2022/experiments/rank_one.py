@@ -9,43 +9,39 @@ Presets hold the input dimensions ``points``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradstep.gaussian import moments
 from gradstep.papers.ba2022 import gradient
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Check, Outcome, compare
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.claims import power_law
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Outcome, points_of
+from gradstep.papers.panels import Line, Panel, Points, Style
+from gradstep.papers.places import Place, Sample
 from gradstep.problem import Problem
 from gradstep.simulation import Network
-from gradstep.sweeps import Result, Task
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["measure", "outcome", "places"]
+
+Array = NDArray[np.float64]
 
 QUANTITIES = {
-    "weights": "||W0||",
-    "weights_frobenius": "||W0||_F / sqrt N",
-    "gradient": "sqrt N ||G0||",
-    "gradient_frobenius": "sqrt N ||G0||_F",
+    "weights": ("||W0||", "initial"),
+    "weights_frobenius": ("||W0||_F / sqrt N", "first kind"),
+    "gradient": ("sqrt N ||G0||", "second kind"),
+    "gradient_frobenius": ("sqrt N ||G0||_F", "third kind"),
 }
-REGIMES = {
-    "weights": "initial",
-    "weights_frobenius": "first kind",
-    "gradient": "second kind",
-    "gradient_frobenius": "third kind",
-}
+"""How the norms are written and coloured, by their name in the results."""
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one real gradient a dimension and seed."""
-    return [
-        Task(f"{__name__}:measure", {**figure.settings["base"], "d": d}, seed)
-        for d in preset["points"]
-        for seed in point_seeds(figure.name, "gradient", d, preset)
-    ]
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Real gradients at every dimension."""
+    for d in preset["points"]:
+        yield Place(measure, {**figure.settings["base"], "d": d}, "gradient", d)
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -68,40 +64,41 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     }
 
 
-def _norm(matrix: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+def _norm(matrix: Array) -> float:
     """Operator norm, from the smaller Gram matrix."""
     rows, columns = matrix.shape
     gram = matrix @ matrix.T if rows <= columns else matrix.T @ matrix
     return float(np.sqrt(np.linalg.eigvalsh(gram)[-1]))
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Fit the rate, and put the limits of the norms under the measured ones."""
-    settings, count = figure.settings, int(preset["seeds"])
-    base, d = settings["base"], np.array(preset["points"], dtype=np.float64)
-    n, N = np.rint(base["psi1"] * d), np.rint(base["psi2"] * d)
-    names = ("relative_error", *QUANTITIES)
-    measured = {name: np.array([r[name] for r in results]).reshape(len(d), count) for name in names}
-    mean = {name: values.mean(axis=1) for name, values in measured.items()}
+    base, d = figure.settings["base"], np.array(preset["points"], dtype=np.float64)
+    rate, checks = _rate(np.rint(base["psi1"] * d), samples, float(figure.settings["slope_tolerance"]))
+    sigma, sigma_star = base["activation"], base["teacher"]
+    ratios = {name: base[name] for name in ("psi1", "psi2", "sigma_eps")}
 
-    limits = gradient.norms(
-        base["activation"], base["teacher"], psi1=base["psi1"], psi2=base["psi2"], sigma_eps=base["sigma_eps"], d=d
-    )
-    comparisons = [
-        compare(
-            float(getattr(limits, name)[i]),
-            measured[name][i].tolist(),
-            curve=label,
-            place=float(d[i]),
-            quantity="norm",
-            sample=f"d = {d[i]:g}",
-        )
-        for name, label in QUANTITIES.items()
-        for i in range(len(d))
-    ]
-    ratio = mean["relative_error"]
-    slope, intercept = np.polyfit(np.log(n), np.log(ratio), 1)
-    tolerance = float(settings["slope_tolerance"])
+    def limits(places: Any) -> dict[str, Any]:
+        found = gradient.norms(sigma, sigma_star, d=places, **ratios)
+        return {name: getattr(found, name) for name in QUANTITIES}
+
+    grid = np.geomspace(d[0], d[-1], 41)
+    curves, at_points = limits(grid), limits(d)
+    lines, points, comparisons = [], [], []
+    for name, (label, regime) in QUANTITIES.items():
+        words = {"curve": label, "quantity": "norm"}
+        own = [sample.compare(value, name, **words) for sample, value in zip(samples, at_points[name], strict=True)]
+        lines.append(Line.of(grid, curves[name], label, regime))
+        points.append(points_of(own, label, regime))
+        comparisons += own
+    norms = Panel("norms", "input dimension d", "norm", "log", "log", lines, points)
+    steps = _steps(base["psi2"] * grid, curves, samples, np.rint(base["psi2"] * d))
+    return Outcome([rate, norms, steps], comparisons, checks)
+
+
+def _rate(n: Array, samples: Sequence[Sample], tolerance: float) -> tuple[Panel, tuple[Check, ...]]:
+    ratio = np.array([sample["relative_error"].mean() for sample in samples])
+    slope, fitted = power_law(n, ratio)
     # The proposition names no constant: it is fixed at the smallest n, and tried at the others.
     constant = float(ratio[0] / gradient.error_bound(n[0], 1.0))
     exceeded = float((ratio[1:] / gradient.error_bound(n[1:], constant)).max())
@@ -109,56 +106,25 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         Check.at_most("distance of the exponent of ||G0 - A|| / ||G0|| in n from -1/2", abs(slope + 0.5), tolerance),
         Check.at_most("||G0 - A|| / ||G0|| over its bound, with C from the smallest n, at larger n", exceeded, 1.0),
     )
-    fitted = (np.exp(intercept) * n**slope).tolist()
-    rate = Panel(
-        "distance from rank one",
-        "samples n",
-        "||G0 - A|| / ||G0||",
-        "log",
-        "log",
-        lines=[
-            Line(n.tolist(), fitted, f"n^{slope:.2f}", "second kind"),
-            Line(
-                n.tolist(),
-                gradient.error_bound(n, constant).tolist(),
-                f"{constant:.2f} log²n / √n",
-                "teacher",
-                "dashed",
-            ),
-        ],
-        points=[Points.measured(n.tolist(), measured["relative_error"], f"n^{slope:.2f}", "second kind")],
-    )
-    norms = Panel(
-        "norms",
-        "input dimension d",
-        "norm",
-        "log",
-        "log",
-        lines=[Line(d.tolist(), getattr(limits, k).tolist(), v, REGIMES[k]) for k, v in QUANTITIES.items()],
-        points=[Points.measured(d.tolist(), measured[k], v, REGIMES[k]) for k, v in QUANTITIES.items()],
-    )
-    return Outcome((rate, norms, _steps(N, limits, mean)), tuple(comparisons), checks, notes=NOTES)
+    grid, label = np.geomspace(n[0], n[-1], 41), f"n^{slope:.2f}"
+    bound = Line.of(grid, gradient.error_bound(grid, constant), f"{constant:.2f} log²n / √n", "teacher", "dashed")
+    lines = [Line.of(n, fitted, label, "second kind"), bound]
+    points = [Points.measured(n, [sample["relative_error"] for sample in samples], label, "second kind")]
+    return Panel("distance from rank one", "samples n", "||G0 - A|| / ||G0||", "log", "log", lines, points), checks
 
 
-NOTES = (
-    "The remainder G0 - A vanishes in operator norm like 1/sqrt n, but not in Frobenius norm: that of G0 is above its "
-    "operator norm in the limit, and at eta = sqrt N this is what the Frobenius norm of the step is made of. "
-    "Right: the step against the weights, in operator norm and in Frobenius norm (F), at both scalings."
-)
-
-
-def _steps(N: Any, limits: gradient.Norms, mean: Mapping[str, Any]) -> Panel:
+def _steps(widths: Array, limits: Mapping[str, Any], samples: Sequence[Sample], N: Array) -> Panel:
+    """Draw the step beside the weights, in both norms, at both scalings."""
+    mean = {name: np.array([sample[name].mean() for sample in samples]) for name in QUANTITIES}
     lines, points = [], []
-    for label, regime, eta in (("eta = 1", "small", np.ones_like(N)), ("eta = sqrt N", "large", np.sqrt(N))):
-        operator = (limits.gradient / limits.weights, mean["gradient"] / mean["weights"], 1.0, label, "solid")
-        frobenius = (
-            limits.gradient_frobenius / limits.weights_frobenius,
-            mean["gradient_frobenius"] / mean["weights_frobenius"],
-            1 / np.sqrt(N),
-            f"{label}, F",
-            "dashed",
-        )
-        for limit, found, scale, name, style in (operator, frobenius):
-            lines.append(Line(N.tolist(), (eta * limit * scale).tolist(), name, regime, style))  # type: ignore[arg-type]
-            points.append(Points(N.tolist(), (eta * found * scale).tolist(), None, name, regime))
+    for label, regime, exponent in (("eta = 1", "small", 0.0), ("eta = sqrt N", "large", 0.5)):
+        norms: list[tuple[str, str, float, Style]] = [
+            ("", label, 0.0, "solid"),
+            ("_frobenius", f"{label}, F", -0.5, "dashed"),
+        ]
+        for norm, name, power, style in norms:
+            predicted = limits[f"gradient{norm}"] / limits[f"weights{norm}"] * widths ** (exponent + power)
+            found = mean[f"gradient{norm}"] / mean[f"weights{norm}"] * N ** (exponent + power)
+            lines.append(Line.of(widths, predicted, name, regime, style))
+            points.append(Points(N.tolist(), found.tolist(), None, name, regime))
     return Panel("step beside weights", "width N", "||W1 - W0|| / ||W0||", "log", "log", lines, points)

@@ -19,35 +19,23 @@ import numpy as np
 from gradstep.gaussian import moments
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import constructed_readout, constructed_risk, tau_star
-from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Comparison, Outcome, points_of
 from gradstep.papers.panels import Line, Panel
+from gradstep.papers.places import Place, Sample, along, on_curve
 from gradstep.problem import Problem, Step
 from gradstep.simulation import Network
-from gradstep.sweeps import Result, Task
 
-__all__ = ["assemble", "measure", "tasks"]
-
-
-def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
-    for curve in figure.settings["curves"]:
-        for psi1 in preset["points"]:
-            yield curve, float(psi1)
+__all__ = ["measure", "outcome", "places"]
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one large step a pair of functions, sample ratio and seed."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Large steps of every pair of functions at every sample ratio."""
     settings = figure.settings
     shared = {**settings["base"], "d": preset["d"], "eta_bar": settings["eta_bar"], "window": settings["window"]}
-    return [
-        Task(
-            f"{__name__}:measure",
-            {**shared, "activation": curve["activation"], "teacher": curve["teacher"], "psi1": psi1},
-            seed,
-        )
-        for curve, psi1 in _places(figure, preset)
-        for seed in point_seeds(figure.name, curve["label"], psi1, preset)
-    ]
+    for curve, psi1 in along(settings, preset):
+        functions = {name: curve[name] for name in ("activation", "teacher")}
+        yield Place(measure, {**shared, **functions, "psi1": psi1}, curve["label"], psi1)
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -69,60 +57,43 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     return {"risk": float(risk.test_error), "neurons": float(used.sum()), "slope": float(slopes[used].mean())}
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the risk at finite sample ratio under the measured ones, above tau*."""
-    settings = figure.settings
-    noise = settings["base"]["sigma_eps"]
-    comparisons: dict[str, list[Comparison]] = {curve["label"]: [] for curve in settings["curves"]}
-    members: dict[str, float] = {}
+    noise = figure.settings["base"]["sigma_eps"]
+    grid = np.geomspace(0.8 * min(preset["points"]), 1.5 * max(preset["points"]), 50)
     # The noise of the gradient lives in the directions orthogonal to the teacher.
     directions = (preset["d"] - 1) / preset["d"]
-    for (curve, psi1), own in zip(_places(figure, preset), by_point(results, preset), strict=True):
-        neurons = np.array([r["neurons"] for r in own])
-        # The harmonic mean: the risk is linear in one over the number of neurons.
-        members[curve["label"]] = float(1 / (1 / neurons).mean())
-        law = {"psi1": psi1 / directions, "sigma_eps": noise, "neurons": members[curve["label"]]}
-        law["kappa"] = float(np.mean([r["slope"] for r in own]))
-        predicted = float(constructed_risk(curve["activation"], curve["teacher"], **law))
-        found = compare(
-            predicted, [r["risk"] for r in own], curve=curve["label"], place=psi1, quantity="prediction risk"
-        )
-        comparisons[curve["label"]].append(found)
-    grid = np.geomspace(0.8 * min(preset["points"]), 1.5 * max(preset["points"]), 50)
-    panels, checks = [], []
-    for curve in settings["curves"]:
-        panels.append(_panel(curve, grid, noise, comparisons[curve["label"]], members[curve["label"]]))
-        best, floor = tau_star(curve["activation"], curve["teacher"]), kernel_lower_bound(curve["teacher"])
-        far = constructed_risk(curve["activation"], curve["teacher"], psi1=[1e5, 1e6], sigma_eps=noise)
+    panels: list[Panel] = []
+    comparisons: list[Comparison] = []
+    checks: list[Check] = []
+    for curve in figure.settings["curves"]:
+        name, functions, own = curve["label"], (curve["activation"], curve["teacher"]), []
+        for sample in on_curve(samples, curve["label"]):
+            # The harmonic mean: the risk is linear in one over the number of neurons.
+            neurons = float(1 / (1 / sample["neurons"]).mean())
+            law = {"neurons": neurons, "kappa": float(sample["slope"].mean()), "psi1": sample.x / directions}
+            predicted = float(constructed_risk(*functions, sigma_eps=noise, **law))
+            own.append(sample.compare(predicted, "risk", quantity="prediction risk"))
+        best, floor = tau_star(*functions), kernel_lower_bound(curve["teacher"])
+        lines = [
+            Line.of(
+                grid,
+                constructed_risk(*functions, psi1=grid, sigma_eps=noise, neurons=neurons),
+                "student",
+                curve["regime"],
+            ),
+            Line.of(grid, constructed_risk(*functions, psi1=grid, sigma_eps=noise), "", curve["regime"], "dashed"),
+            Line.of(grid, floor, "kernels", "teacher", "dashed"),
+        ]
+        if best.tau > 1e-3 * floor:
+            lines.append(Line.of(grid, best.tau, "tau*", "infinite", "dotted"))
+        points = [points_of(own, "student", curve["regime"])]
+        panels.append(Panel(name, "samples per dimension n/d", "prediction risk", "log", "log", lines, points))
+        comparisons += own
+        far = constructed_risk(*functions, psi1=[1e5, 1e6], sigma_eps=noise)
         rate = float((far[0] - best.tau) / (far[1] - best.tau))
-        last = comparisons[curve["label"]][-1]
-        name = curve["label"]
         checks += [
-            Check.at_most(f"{name}: last measured risk over the bound (3.3)", last.mean / floor, 1.0),
+            Check.at_most(f"{name}: last measured risk over the bound (3.3)", own[-1].mean / floor, 1.0),
             Check.at_most(f"{name}: excess over tau* at n/d = 1e5 over that at 1e6, from 10", abs(rate - 10), 0.1),
         ]
-    return Outcome(tuple(panels), tuple(c for own in comparisons.values() for c in own), tuple(checks), notes=NOTES)
-
-
-NOTES = (
-    "Points: exact risk of the average of the chosen neurons of real networks. Line: the risk at finite n/d for as "
-    "many neurons; dashes: for infinitely many, which tends to tau* like d/n. Points are compared with the theory at "
-    "the mean slope of their neurons, which the Gaussian density of the readout puts a little below kappa*."
-)
-
-
-def _panel(curve: Mapping[str, Any], grid: Any, noise: float, own: Sequence[Comparison], neurons: float) -> Panel:
-    x, label, regime = grid.tolist(), curve["label"], curve["regime"]
-    law = {"psi1": grid, "sigma_eps": noise}
-    finite = constructed_risk(curve["activation"], curve["teacher"], neurons=neurons, **law)
-    infinite = constructed_risk(curve["activation"], curve["teacher"], **law)
-    best, floor = tau_star(curve["activation"], curve["teacher"]), kernel_lower_bound(curve["teacher"])
-    lines = [
-        Line(x, finite.tolist(), "student", regime),
-        Line(x, infinite.tolist(), "", regime, "dashed"),
-        Line([x[0], x[-1]], [floor, floor], "kernels", "teacher", "dashed"),
-    ]
-    if best.tau > 1e-3 * floor:
-        lines.append(Line([x[0], x[-1]], [best.tau, best.tau], "tau*", "infinite", "dotted"))
-    points = [points_of(own, "student", regime)]
-    return Panel(label, "samples per dimension n/d", "prediction risk", "log", "log", lines, points)
+    return Outcome(panels, comparisons, checks)

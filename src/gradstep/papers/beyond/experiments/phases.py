@@ -11,23 +11,23 @@ full_lead : relative lead of the winner over the next that gets the full colour.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.overlay import Overlay
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Check, Outcome, compare
+from gradstep.papers.claims import in_standard_errors
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Comparison, Outcome
 from gradstep.papers.panels import Image, Panel, Points
+from gradstep.papers.places import Place, Sample, on_curve, point_seeds
 from gradstep.problem import Problem
 from gradstep.simulation import simulate
-from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
 from gradstep.theory.tuning import tune
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["measure", "outcome", "places"]
 
 _NOT_OF_THE_PROBLEM = ("label", "regime", "allowance", "reason")
 #: Standard errors by which another candidate may be ahead of the theory's winner on the network.
@@ -47,27 +47,25 @@ def _grid(figure: Figure, preset: Mapping[str, Any]) -> tuple[list[float], list[
     return list(map(float, columns)), list(map(float, rows))
 
 
-def _places(preset: Mapping[str, Any]) -> list[tuple[int, float, float]]:
-    return [(index, x, y) for index, points in enumerate(preset["points"]) for x, y in points]
-
-
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one task a row of every map, then one a candidate at every place simulated."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Rows of every map, computed, then networks of every candidate at every place simulated."""
     settings, d = figure.settings, int(preset["d"])
     columns, rows = _grid(figure, preset)
     scan = {"low": settings["ridge_range"][0], "high": settings["ridge_range"][1], "count": settings["ridge_points"]}
-    listed = [
-        Task(f"{__name__}:measure", {"chart": chart, "x": columns, "y": y, "d": d, "scan": scan}, 0)
-        for chart in settings["maps"]
-        for y in rows
-    ]
-    for index, x, y in _places(preset):
-        # The candidates of a place share their seeds, so that differences are paired.
-        seeds = point_seeds(figure.name, str(index), (x, y), preset)
-        for candidate in settings["maps"][index]["candidates"]:
-            problem = _problem(settings["maps"][index], candidate, x, y, d).to_dict()
-            listed.append(Task(f"{__name__}:measure", {"problem": problem, "seeds": list(seeds)}, seeds[0]))
-    return listed
+    for index, chart in enumerate(settings["maps"]):
+        for y in rows:
+            yield Place(
+                measure, {"chart": chart, "x": columns, "y": y, "d": d, "scan": scan}, f"map {index}", y, seeds=(0,)
+            )
+    for index, points in enumerate(preset["points"]):
+        chart = settings["maps"][index]
+        for x, y in points:
+            # The candidates of a place share their seeds, so that differences are paired.
+            seeds = point_seeds(figure.name, str(index), (x, y), preset)
+            for candidate in chart["candidates"]:
+                problem = _problem(chart, candidate, x, y, d).to_dict()
+                parameters = {"problem": problem, "seeds": list(seeds)}
+                yield Place(measure, parameters, f"network {index}", (x, y), (str(index), (x, y)), seeds[:1])
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -97,49 +95,39 @@ def _lowest(values: NDArray[np.float64]) -> float:
     return float(centre - (right - left) ** 2 / (8 * curvature)) if curvature > 0 else float(centre)
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Draw the maps, and the winners on the network at the places simulated."""
     settings, d = figure.settings, int(preset["d"])
     columns, rows = _grid(figure, preset)
-    charts = settings["maps"]
-    networks = iter(results[len(charts) * len(rows) :])
-    comparisons, checks, dots = [], [], []
-    for index, x, y in _places(preset):
-        chart, place = charts[index], f"n/d = {x:g}, N/d = {y:g}"
+    panels: list[Panel] = []
+    comparisons: list[Comparison] = []
+    checks: list[Check] = []
+    for index, chart in enumerate(settings["maps"]):
         candidates = chart["candidates"]
-        found = [next(networks) for _ in candidates]
-        problems = [
-            _problem(chart, c, x, y, d).replace(ridge=r["ridge"]) for c, r in zip(candidates, found, strict=True)
-        ]
-        theory = [prediction.test_error for prediction in predict_many(problems)]
-        measured = np.array([r["test_error"] for r in found])
-        for candidate, value, sample in zip(candidates, theory, measured, strict=True):
-            curve = f"{chart['title']}: {candidate['label']}"
-            comparisons.append(
-                compare(
-                    value,
-                    sample,
-                    curve=curve,
-                    place=place,
-                    allowance=candidate.get("allowance", 0.0),
-                    reason=candidate.get("reason", ""),
-                    sample=f"{index}, {place}",
-                )
-            )
-        best = int(np.argmin(theory))
-        behind = max(float(Overlay.of(0.0, measured[best] - other).t) for k, other in enumerate(measured) if k != best)
-        label = f"{chart['title']}, {place}: {candidates[best]['label']} behind another, in standard errors"
-        checks.append(Check.at_most(label, behind, _BEHIND))
-        winner = candidates[int(np.argmin(measured.mean(axis=1)))]["regime"]
-        dots.append((index, Points([x], [y], None, "", winner)))
-    panels = []
-    for index, chart in enumerate(charts):
-        errors = np.array([r["errors"] for r in results[index * len(rows) : (index + 1) * len(rows)]])
+        networks, dots = iter(on_curve(samples, f"network {index}")), []
+        for x, y in preset["points"][index]:
+            found = [next(networks) for _ in candidates]
+            problems = [
+                _problem(chart, c, x, y, d).replace(ridge=float(s["ridge"][0]))
+                for c, s in zip(candidates, found, strict=True)
+            ]
+            theory = [prediction.test_error for prediction in predict_many(problems)]
+            measured = np.array([s["test_error"][0] for s in found])
+            place = f"n/d = {x:g}, N/d = {y:g}"
+            for candidate, own, value, values in zip(candidates, found, theory, measured, strict=True):
+                known = {name: candidate[name] for name in ("allowance", "reason") if name in candidate}
+                curve = f"{chart['title']}: {candidate['label']}"
+                comparisons.append(own.compare(value, values, curve=curve, place=place, **known))
+            best = int(np.argmin(theory))
+            behind = max(in_standard_errors(measured[best] - v) for k, v in enumerate(measured) if k != best)
+            label = f"{chart['title']}, {place}: {candidates[best]['label']} behind another, in standard errors"
+            checks.append(Check.at_most(label, behind, _BEHIND))
+            winner = candidates[int(np.argmin(measured.mean(axis=1)))]["regime"]
+            dots.append(Points([x], [y], None, "", winner))
+        errors = np.array([row["errors"][0] for row in on_curve(samples, f"map {index}")])
         ordered = np.sort(errors, axis=-1)
         lead = np.clip((ordered[..., 1] / ordered[..., 0] - 1) / settings["full_lead"], 0, 1)
-        labels = [(c["label"], c["regime"]) for c in chart["candidates"]]
+        labels = [(c["label"], c["regime"]) for c in candidates]
         image = Image(columns, rows, np.argmin(errors, axis=-1).tolist(), lead.tolist(), labels)
-        own = [points for k, points in dots if k == index]
-        panels.append(Panel(chart["title"], "samples n/d", "neurons N/d", "log", "log", points=own, image=image))
-    notes = f"Theory and network at d = {d}; the candidates of a dot share their seeds."
-    return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes)
+        panels.append(Panel(chart["title"], "samples n/d", "neurons N/d", "log", "log", points=dots, image=image))
+    return Outcome(panels, comparisons, checks)

@@ -14,28 +14,29 @@ neighbours : factors of the penalty and of the step size, and shift of the log-o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.overlay import Overlay
-from gradstep.papers.figure import Figure, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.claims import in_standard_errors
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Comparison, Outcome, points_of
+from gradstep.papers.panels import Line, Panel, Points, Scale
+from gradstep.papers.places import Place, Sample, on_curve, point_seeds
 from gradstep.problem import Problem, Step
 from gradstep.simulation import simulate
-from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
 from gradstep.theory.tuning import PARAMETERS, tune
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["measure", "outcome", "places"]
 
 Array = NDArray[np.float64]
 
 #: Standard errors by which a neighbour may be better than the predicted optimum on the network.
 _BETTER = 2.5
+_BUDGET = "budget (n_step + n)/d"
 _REGIMES = {"ridge": "first kind", "eta": "second kind", "split": "third kind"}
 _LABELS = {"ridge": "best ridge / d", "eta": "best eta / √N", "split": "best n_step / (n_step + n)"}
 
@@ -71,32 +72,21 @@ def _neighbours(name: str, best: Problem, shift: float) -> list[Problem]:
     return [best.replace(n_step=n_step, n=total - n_step) for n_step in steps]
 
 
-def _places(preset: Mapping[str, Any]) -> list[tuple[str, float]]:
-    return [(name, float(budget)) for name in PARAMETERS for budget in preset["budgets"]]
-
-
-def _grid(figure: Figure, preset: Mapping[str, Any]) -> list[float]:
-    low, high = figure.settings["budget_range"]
-    return list(map(float, np.linspace(low, high, preset["count"])))
-
-
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one task a budget on the lines, then one a parameter and budget on the network."""
-    d = int(preset["d"])
-    listed = [
-        Task(f"{__name__}:measure", {"problem": _problem(figure, budget, d).to_dict()}, 0)
-        for budget in _grid(figure, preset)
-    ]
-    for name, budget in _places(preset):
-        seeds = point_seeds(figure.name, name, budget, preset)
-        parameters = {
-            "problem": _problem(figure, budget, d).to_dict(),
-            "over": name,
-            "shift": figure.settings["neighbours"][name],
-            "seeds": list(seeds),
-        }
-        listed.append(Task(f"{__name__}:measure", parameters, seeds[0]))
-    return listed
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Budgets on the lines, computed, then networks of every parameter at every budget."""
+    d, (low, high) = int(preset["d"]), figure.settings["budget_range"]
+    for budget in map(float, np.linspace(low, high, preset["count"])):
+        yield Place(measure, {"problem": _problem(figure, budget, d).to_dict()}, "lines", budget, seeds=(0,))
+    for name in PARAMETERS:
+        for budget in map(float, preset["budgets"]):
+            seeds = point_seeds(figure.name, name, budget, preset)
+            parameters = {
+                "problem": _problem(figure, budget, d).to_dict(),
+                "over": name,
+                "shift": figure.settings["neighbours"][name],
+                "seeds": list(seeds),
+            }
+            yield Place(measure, parameters, name, budget, seeds=seeds[:1])
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -132,68 +122,45 @@ def _pseudo_values(places: Array, errors: Array) -> list[float]:
     return [count * whole - (count - 1) * vertex for vertex in left_out]
 
 
-def _points(values: Sequence[tuple[float, float, float]], name: str) -> Points:
-    x, mean, error = zip(*values, strict=True)
-    return Points(x, mean, error, name, _REGIMES[name])
-
-
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Draw the optima and the errors that they buy."""
-    grid = _grid(figure, preset)
-    lines, networks = results[: len(grid)], results[len(grid) :]
+    lines = on_curve(samples, "lines")
+    budgets = [sample.x for sample in lines]
+    panels: list[Panel] = []
     comparisons: list[Comparison] = []
     checks: list[Check] = []
-    optima: dict[str, list[tuple[float, float, float]]] = {name: [] for name in PARAMETERS}
-    at_best: dict[str, list[Comparison]] = {name: [] for name in PARAMETERS}
-    for (name, budget), result in zip(_places(preset), networks, strict=True):
-        around = [Problem.from_dict(settings) for settings in result["around"]]
-        places = np.array([_coordinate(name, problem) for problem in around])
-        theory = np.array([prediction.test_error for prediction in predict_many(around)])
-        errors = np.array(result["errors"])
-        where = compare(
-            _vertex(places, theory),
-            _pseudo_values(places, errors),
-            curve=_LABELS[name],
-            place=budget,
-            quantity="coordinate of the optimum",
-            sample=f"{name}, {budget:g}",
-        )
-        value = compare(float(theory[1]), errors[1], curve=f"{name} tuned", place=budget, sample=where.sample)
-        comparisons += [where, value]
-        at_best[name].append(value)
-        # The parabola's own bias, known from theory, is taken out of the point that is drawn.
-        centre = where.mean + places[1] - where.theory
-        shown = [_shown(name, centre + sign * where.standard_error) for sign in (-1, 0, 1)]
-        optima[name].append((budget, shown[1], (shown[2] - shown[0]) / 2))
-        gains = [errors[1] - errors[k] for k in (0, 2)]
-        better = max(float(Overlay.of(0.0, gain).t) for gain in gains)
-        label = f"{name}, budget {budget:g} d: a neighbour's lead over the optimum, in standard errors"
-        checks.append(Check.at_most(label, better, _BETTER))
-    panels = [
-        Panel(
-            "",
-            "budget (n_step + n)/d",
-            _LABELS[name],
-            y_scale="linear" if name == "split" else "log",
-            lines=[Line(grid, [r["best"][name] for r in lines], name, _REGIMES[name])],
-            points=[_points(optima[name], name)],
-        )
-        for name in PARAMETERS
-    ]
+    at_best: list[Points] = []
+    for name in PARAMETERS:
+        own, regime = on_curve(samples, name), _REGIMES[name]
+        shown: list[tuple[float, float]] = []
+        values: list[Comparison] = []
+        for sample in own:
+            around = [Problem.from_dict(settings) for settings in sample.results[0]["around"]]
+            places = np.array([_coordinate(name, problem) for problem in around])
+            theory = np.array([prediction.test_error for prediction in predict_many(around)])
+            errors = sample["errors"][0]
+            words = {"curve": _LABELS[name], "quantity": "coordinate of the optimum"}
+            where = sample.compare(_vertex(places, theory), np.array(_pseudo_values(places, errors)), **words)
+            values.append(sample.compare(theory[1], errors[1], curve=f"{name} tuned"))
+            comparisons += [where, values[-1]]
+            # The parabola's own bias, known from theory, is taken out of the point that is drawn.
+            centre = where.mean + places[1] - where.theory
+            low, middle, high = (_shown(name, centre + sign * where.standard_error) for sign in (-1, 0, 1))
+            shown.append((middle, (high - low) / 2))
+            better = max(in_standard_errors(errors[1] - errors[k]) for k in (0, 2))
+            label = f"{name}, budget {sample.x:g} d: a neighbour's lead over the optimum, in standard errors"
+            checks.append(Check.at_most(label, better, _BETTER))
+        best = Line.of(budgets, [sample.results[0]["best"][name] for sample in lines], name, regime)
+        middles, errors = zip(*shown, strict=True)
+        optima = Points([sample.x for sample in own], middles, errors, name, regime)
+        scale: Scale = "linear" if name == "split" else "log"
+        panels.append(Panel("", _BUDGET, _LABELS[name], y_scale=scale, lines=[best], points=[optima]))
+        at_best.append(points_of(values, name, regime))
     curves = {"none": ("as given", "initial"), "pair": ("ridge and eta", "fourth kind")}
     curves |= {name: (name, _REGIMES[name]) for name in PARAMETERS}
-    panels.append(
-        Panel(
-            "",
-            "budget (n_step + n)/d",
-            "test error, tuned",
-            y_scale="log",
-            lines=[Line(grid, [r["errors"][key] for r in lines], *curve) for key, curve in curves.items()],
-            points=[
-                _points([(float(c.place), c.mean, c.standard_error) for c in own], name)
-                for name, own in at_best.items()
-            ],
-        )
-    )
-    notes = f"Theory and network at d = {preset['d']}; an optimum and its neighbours share their seeds."
-    return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes)
+    errors_bought = [
+        Line.of(budgets, [sample.results[0]["errors"][key] for sample in lines], *curve)
+        for key, curve in curves.items()
+    ]
+    panels.append(Panel("", _BUDGET, "test error, tuned", y_scale="log", lines=errors_bought, points=at_best))
+    return Outcome(panels, comparisons, checks)

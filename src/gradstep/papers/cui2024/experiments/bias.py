@@ -9,38 +9,37 @@ bracket : where the drawn models look for their trained bias.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from gradstep.gaussian import ScalarFunction, scalar_function
+from gradstep.papers.charts import Curve, charts, grid_of
 from gradstep.papers.cui2024.bias import biased_lower_bound, biased_statistics, trained_bias
 from gradstep.papers.cui2024.bounds import lower_bound
 from gradstep.papers.cui2024.drawn import fit, network_of, spiked_layer
 from gradstep.papers.cui2024.experiments.measured import extrapolate
-from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
-from gradstep.papers.panels import Line, Mark, Panel
-from gradstep.sweeps import Result, Task
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Outcome
+from gradstep.papers.panels import Mark, Panel
+from gradstep.papers.places import Place, Sample
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["measure", "outcome", "places"]
+
+Array = NDArray[np.float64]
 
 _NAMES = {"test_error": "test error", "train_loss": "training loss"}
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one drawn model a given bias and seed, then one a seed whose bias is trained."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Drawn models at every given bias, then models whose bias is trained."""
     shared = {**figure.settings["base"], "d": int(preset["d"])}
-    return [
-        Task(f"{__name__}:measure", {**shared, "b": float(b)}, seed)
-        for b in preset["points"]
-        for seed in point_seeds(figure.name, "given", b, preset)
-    ] + [
-        Task(f"{__name__}:measure", {**shared, "bracket": list(figure.settings["bracket"])}, seed)
-        for seed in point_seeds(figure.name, "trained", "", preset)
-    ]
+    for b in preset["points"]:
+        yield Place(measure, {**shared, "b": float(b)}, "given", b)
+    yield Place(measure, {**shared, "bracket": list(figure.settings["bracket"])}, "trained", "")
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -72,64 +71,32 @@ def _shifted(activation: str, b: float) -> ScalarFunction:
     return scalar_function(f"{activation}(x + {b!r})" if b >= 0 else f"{activation}(x - {-b!r})")
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the equations with a bias under the drawn models."""
-    base, axis = figure.settings["base"], figure.settings["axis"]
-    places, count = [float(b) for b in preset["points"]], int(preset["seeds"])
-    given, free = results[: len(places) * count], results[len(places) * count :]
-    grid = np.linspace(axis["from"], axis["to"], axis["count"])
-    at_places, at_grid = (biased_statistics(**_arguments(base), b=b) for b in (np.asarray(places), grid))
-    comparisons = {
-        name: [
-            compare(
-                float(value),
-                [r[name] for r in own],
-                curve="bias",
-                place=b,
-                quantity=_NAMES[name],
-                sample=f"b = {b}",
-            )
-            for b, value, own in zip(places, getattr(at_places, name), by_point(given, preset), strict=True)
-        ]
-        for name in _NAMES
-    }
+    base, d = figure.settings["base"], int(preset["d"])
+    *given, free = samples
     best = trained_bias(**_arguments(base))
-    trained = compare(best.bias, [r["trained"] for r in free], curve="bias", place="trained", quantity="b")
+    trained = free.compare(best.bias, "trained", curve="bias", place="trained", quantity="b")
     marks = [Mark(best.bias, "trained", "infinite"), Mark(trained.mean, "", "infinite", measured=True)]
+    panels = {name: Panel(text, "bias b", text, y_scale="log", marks=marks) for name, text in _NAMES.items()}
+
+    def result(b: Array) -> dict[str, Array]:
+        found = biased_statistics(**_arguments(base), b=b)
+        return {name: getattr(found, name) for name in _NAMES}
+
+    curve = Curve("", "large", result, given, name="bias")
+    found = charts([curve], grid_of(figure.settings["axis"]), panels)
     spike = {name: base[name] for name in ("r", "c", "gamma")}
     bound, at = biased_lower_bound(base["activation"], base["teacher"], **spike)
     plain = float(lower_bound(base["activation"], base["teacher"], **spike))
-    panels = tuple(
-        _panel(name, grid.tolist(), getattr(at_grid, name).tolist(), own, marks) for name, own in comparisons.items()
-    )
     check = Check.at_most("bound (132) with the best bias over (27) without", bound / plain, 1.0)
-    d = int(preset["d"])
     notes = (
         f"The test error is at least {plain:.4f} without a bias (27), and {bound:.4f} at the best one, {at:.2f} (132). "
         f"Lines: Result 3.3 with (131). Points: spiked random features, extrapolated from d = {d // 2} and {d}."
     )
-    every = (*(c for own in comparisons.values() for c in own), trained)
-    return Outcome(panels, every, (check,), notes=notes)
+    return found + Outcome(comparisons=[trained], checks=[check], notes=notes)
 
 
 def _arguments(base: Mapping[str, Any]) -> dict[str, Any]:
     arguments = dict(base)
     return {"sigma": arguments.pop("activation"), "sigma_star": arguments.pop("teacher"), **arguments}
-
-
-def _panel(
-    name: str,
-    x: Sequence[float],
-    y: Sequence[float],
-    drawn: Sequence[Comparison],
-    marks: Sequence[Mark],
-) -> Panel:
-    return Panel(
-        _NAMES[name],
-        "bias b",
-        _NAMES[name],
-        y_scale="log",
-        lines=[Line(x, y, "", "large")],
-        points=[points_of(drawn, "", "large")],
-        marks=marks,
-    )

@@ -15,12 +15,14 @@ Presets have ``rates`` drawn, ``points`` of the functions, and ``line``, the cou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import scalar_function
+from gradstep.papers.charts import grid_of
 from gradstep.papers.cui2024.bounds import (
     best_penalty,
     best_step,
@@ -33,12 +35,12 @@ from gradstep.papers.cui2024.errors import SummaryStatistics, learned_function, 
 from gradstep.papers.cui2024.experiments.learned import conditional_mean
 from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.cui2024.spiked import equivalent_srf
-from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
-from gradstep.papers.panels import Line, Mark, Panel, Points
-from gradstep.sweeps import Result, Task
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Comparison, Outcome, points_of
+from gradstep.papers.panels import Line, Mark, Panel
+from gradstep.papers.places import Place, Sample
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["measure", "outcome", "places"]
 
 Array = NDArray[np.float64]
 
@@ -60,30 +62,22 @@ def _best(figure: Figure, strength: float) -> tuple[float, float]:
     )
 
 
-def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[str, float, float]]:
-    """Yield kind of penalty, learning rate and penalty of the drawn models."""
-    for eta in map(float, preset["rates"]):
-        yield "large", eta, float(figure.settings["large_penalty"])
-        # Rounded, so that the last bits of a search do not make new measurements of finished ones.
-        yield "best", eta, float(f"{_best(figure, float(_strength(figure, eta)))[0]:.3g}")
-
-
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one model a learning rate, penalty and seed."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Models at a large and at the best penalty, for every learning rate."""
     settings = figure.settings
     shared = {name: settings[name] for name in ("activation", "teacher", "alpha", "beta")}
     shared |= {"d": int(preset["d"]), "points": [float(t) for t in preset["points"]]}
-    return [
-        Task(f"{__name__}:measure", {**shared, "r": float(_strength(figure, eta)), "lam": lam}, seed)
-        for kind, eta, lam in _places(figure, preset)
-        for seed in point_seeds(figure.name, kind, eta, preset)
-    ]
+    for eta in map(float, preset["rates"]):
+        strength = float(_strength(figure, eta))
+        # Rounded, so that the last bits of a search do not make new measurements of finished ones.
+        best = float(f"{_best(figure, strength)[0]:.3g}")
+        for kind, lam in (("large", float(settings["large_penalty"])), ("best", best)):
+            yield Place(measure, {**shared, "r": strength, "lam": lam}, kind, eta)
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Fit a drawn model at d and at d/2, and extrapolate its error and learned function to infinite d."""
-    found = extrapolate(lambda d: _drawn(parameters, d, seed), int(parameters["d"]))
-    return {name: value.tolist() for name, value in found.items()}
+    return extrapolate(lambda d: _drawn(parameters, d, seed), int(parameters["d"]))
 
 
 def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]:
@@ -104,103 +98,64 @@ def _statistics(figure: Figure, eta: Any, **ratios: Any) -> SummaryStatistics:
     return summary_statistics(settings["activation"], settings["teacher"], eta_tilde=eta, alpha0=np.inf, **chosen)
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the bounds and their functions under the drawn models."""
-    settings = figure.settings
-    points = [float(t) for t in preset["points"]]
-    labels = _labels(figure)
+    labels = {"large": (f"penalty {figure.settings['large_penalty']:g}", "few"), "best": ("best penalty", "large")}
     errors: dict[str, list[Comparison]] = {kind: [] for kind in labels}
     functions: dict[str, list[Comparison]] = {}
-    for (kind, eta, lam), own in zip(_places(figure, preset), by_point(results, preset), strict=True):
-        label, statistics = labels[kind][0], _statistics(figure, eta, lam=lam)
-        networks = f"{label}, rate {eta:g}"
-        errors[kind].append(
-            compare(
-                float(statistics.test_error), [r["test_error"] for r in own], curve=label, place=eta, sample=networks
-            )
-        )
-        if eta == float(settings["shown"]):
-            learned = learned_function(settings["activation"], statistics, points)
-            functions[kind] = [
-                compare(
-                    float(value),
-                    [r["function"][k] for r in own],
-                    curve=label,
-                    place=t,
-                    quantity="mean output",
-                    sample=networks,
-                )
-                for k, (t, value) in enumerate(zip(points, learned, strict=True))
-            ]
+    for sample in samples:
+        kind, rate = sample.place.curve, sample.x
+        found = _statistics(figure, rate, lam=sample.place.parameters["lam"])
+        errors[kind].append(sample.compare(float(found.test_error), "test_error", curve=labels[kind][0]))
+        if rate == float(figure.settings["shown"]):
+            at = sample.spread("points")
+            learned = learned_function(figure.settings["activation"], found, [t.x for t in at])
+            words = {"curve": labels[kind][0], "quantity": "mean output"}
+            functions[kind] = [t.compare(v, "function", **words) for t, v in zip(at, learned, strict=True)]
     panel, checks = _errors(figure, preset, errors)
-    d = int(preset["d"])
-    notes = (
-        "Left: at one learning rate, the best multiple of mu_0, which infinite penalty learns, and the best function "
-        "of the span of mu_0 and kappa mu_1, which bounds every fit. Right: the bounds against the learning rate, and "
-        "Result 3.3 at the penalty of least test error, which they bracket; dashes: the best rates, (28). "
-        "Points: spiked random features at that penalty and at a large one, judged against Result 3.3, "
-        f"extrapolated from d = {d // 2} and {d}."
-    )
+    panels = [
+        replace(axes, points=[points_of(own, *labels[kind]) for kind, own in drawn.items()])
+        for axes, drawn in ((_functions(figure), functions), (panel, errors))
+    ]
     every = [c for group in (errors, functions) for own in group.values() for c in own]
-    return Outcome((_functions(figure, functions), panel), tuple(every), (*checks, *_limits(figure)), notes=notes)
+    return Outcome(tuple(panels), tuple(every), (*checks, *_limits(figure)))
 
 
-def _labels(figure: Figure) -> dict[str, tuple[str, str]]:
-    """Return label and regime of each kind of drawn model."""
-    return {"large": (f"penalty {figure.settings['large_penalty']:g}", "few"), "best": ("best penalty", "large")}
-
-
-def _points(figure: Figure, drawn: Mapping[str, Sequence[Comparison]]) -> list[Points]:
-    return [points_of(own, *_labels(figure)[kind]) for kind, own in drawn.items()]
-
-
-def _functions(figure: Figure, drawn: Mapping[str, Sequence[Comparison]]) -> Panel:
+def _functions(figure: Figure) -> Panel:
     settings = figure.settings
     pair, shown = (settings["activation"], settings["teacher"]), float(settings["shown"])
     grid = np.linspace(-float(settings["range"]), float(settings["range"]), 121)
     strength = float(_strength(figure, shown))
     realised = realised_functions(*pair, r=strength, kappa=grid)
     statistics = _statistics(figure, shown, lam=_best(figure, strength)[0])
-    x = grid.tolist()
     lines = [
-        Line(x, scalar_function(settings["teacher"])(grid).tolist(), "target", "teacher"),
-        Line(x, realised.upper.tolist(), "(26)", "few"),
-        Line(x, learned_function(pair[0], statistics, grid).tolist(), "best penalty", "large"),
-        Line(x, realised.lower.tolist(), "(27)", "infinite"),
+        Line.of(grid, scalar_function(settings["teacher"])(grid), "target", "teacher"),
+        Line.of(grid, realised.upper, "(26)", "few"),
+        Line.of(grid, learned_function(pair[0], statistics, grid), "best penalty", "large"),
+        Line.of(grid, realised.lower, "(27)", "infinite"),
     ]
-    title = f"functions at learning rate {shown:g}"
-    return Panel(title, "projection on the spike", "mean output", lines=lines, points=_points(figure, drawn))
+    return Panel(f"functions at learning rate {shown:g}", "projection on the spike", "mean output", lines=lines)
 
 
 def _errors(
     figure: Figure, preset: Mapping[str, Any], drawn: Mapping[str, Sequence[Comparison]]
 ) -> tuple[Panel, tuple[Check, ...]]:
     """Draw the bounds over the learning rate, and judge that they bracket the error at the best penalty."""
-    settings = figure.settings
-    pair = settings["activation"], settings["teacher"]
-    axis = settings["axis"]
+    axis, pair = figure.settings["axis"], (figure.settings["activation"], figure.settings["teacher"])
     highest, lowest = best_step(*pair, bound="upper"), best_step(*pair, bound="lower")
-    along = np.linspace(axis["from"], axis["to"], int(preset["line"]))
     # The best rates are the places of the sharpest turns.
-    rates = np.unique([*along, *(b.step_size for b in (highest, lowest) if b.step_size <= axis["to"])])
+    turns = [(highest.step_size, "few"), (lowest.step_size, "infinite")]
+    turns = [(rate, regime) for rate, regime in turns if rate <= axis["to"]]
+    rates = np.unique([*grid_of(axis, preset), *(rate for rate, _ in turns)])
     strengths = _strength(figure, rates)
     upper, lower = upper_bound(*pair, r=strengths), lower_bound(*pair, r=strengths)
     best = np.array([_best(figure, float(r))[1] for r in strengths])
     curves = (("(26)", "few", upper), ("best penalty", "large", best), ("(27)", "infinite", lower))
-    lines = [Line(rates.tolist(), values.tolist(), name, regime) for name, regime, values in curves]
-    marks = [
-        Mark(found.step_size, label, regime)
-        for found, label, regime in (
-            (highest, "best", "few"),
-            (lowest, "best", "infinite"),
-        )
-        if found.step_size <= axis["to"]
-    ]
     least = min(float(best.min()), _best(figure, highest.strength)[1])
     outside = [
-        max(c.mean - float(above), float(below) - c.mean) / c.standard_error
+        max(c.mean - float(above), float(under) - c.mean) / c.standard_error
         for c in drawn["best"]
-        for above, below in [(f(*pair, r=float(_strength(figure, c.place))) for f in (upper_bound, lower_bound))]
+        for above, under in [(f(*pair, r=float(_strength(figure, c.place))) for f in (upper_bound, lower_bound))]
     ]
     checks = (
         Check.at_most("error at the best penalty over (26), largest", float((best / upper).max()), 1 + _SLACK),
@@ -214,9 +169,8 @@ def _errors(
         "learning rate (eta_tilde)",
         "test error",
         y_scale="log",
-        lines=lines,
-        points=_points(figure, drawn),
-        marks=marks,
+        lines=[Line.of(rates, values, name, regime) for name, regime, values in curves],
+        marks=[Mark(rate, "best", regime) for rate, regime in turns],
     )
     return panel, checks
 

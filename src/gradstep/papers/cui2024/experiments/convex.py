@@ -10,21 +10,21 @@ Presets have ``points`` on the axis, the ``line`` count of theory along it besid
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from gradstep.papers.cui2024.experiments.measured import places
-from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Check, Outcome, compare, points_of
-from gradstep.papers.panels import Line, Panel
+from gradstep.papers.charts import Theory, charts, curves_of, grid_of
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Outcome
+from gradstep.papers.panels import Panel
+from gradstep.papers.places import Place, Sample, along, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation.convex_measurement import convex_measurement
-from gradstep.sweeps import Result, Task
 from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
 
-__all__ = ["assemble", "measure", "predict", "tasks"]
+__all__ = ["measure", "outcome", "places", "predict"]
 
 _NAMES = {
     "test_error": "test error",
@@ -74,77 +74,29 @@ def _parameters(figure: Figure, preset: Mapping[str, Any], curve: Mapping[str, A
 
 def _line(figure: Figure, preset: Mapping[str, Any]) -> list[float]:
     """Places of the theory: along the axis, and where networks are drawn."""
-    axis = figure.settings["axis"]
-    space = np.geomspace if axis.get("scale") == "log" else np.linspace
-    along = space(axis["from"], axis["to"], int(preset["line"]))
-    return sorted({float(x) for x in [*along, *preset["points"]]})
+    return sorted({float(x) for x in [*grid_of(figure.settings["axis"], preset), *preset["points"]]})
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List the theory along each line, then one network a point and seed."""
-    return [
-        Task(f"{__name__}:predict", _parameters(figure, preset, curve, x), 0)
-        for curve in figure.settings["curves"]
-        for x in _line(figure, preset)
-    ] + [
-        Task(
-            f"{__name__}:measure",
-            {**_parameters(figure, preset, curve, x), "test_samples": int(preset["test_samples"])},
-            seed,
-        )
-        for curve, x in places(figure, preset)
-        for seed in point_seeds(figure.name, curve["label"], x, preset)
-    ]
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """The theory along each line, then networks of every curve at every point."""
+    for curve in figure.settings["curves"]:
+        for x in _line(figure, preset):
+            yield Place(predict, _parameters(figure, preset, curve, x), f"{curve['label']}/theory", x, seeds=(0,))
+    for curve, x in along(figure.settings, preset):
+        drawn = {**_parameters(figure, preset, curve, x), "test_samples": int(preset["test_samples"])}
+        yield Place(measure, drawn, curve["label"], x)
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the lines of the theory under the points."""
-    curves, quantities = figure.settings["curves"], figure.settings["quantities"]
-    line = _line(figure, preset)
-    theory, measured = results[: len(curves) * len(line)], results[len(curves) * len(line) :]
-    at = {(curve["label"], x): theory[i * len(line) + j] for i, curve in enumerate(curves) for j, x in enumerate(line)}
-    comparisons = {
-        (curve["label"], x, quantity): compare(
-            at[curve["label"], x][quantity],
-            [result[quantity] for result in own],
-            curve=curve["label"],
-            place=x,
-            quantity=_NAMES[quantity],
-            sample=f"{curve['label']}/{x}",
-        )
-        for (curve, x), own in zip(places(figure, preset), by_point(measured, preset), strict=True)
-        for quantity in quantities
-        if not _certain(at[curve["label"], x], quantity)
-    }
-    panels = []
-    axis = figure.settings["axis"]
-    for quantity in quantities:
-        lines, points = [], []
-        for curve in curves:
-            values = [at[curve["label"], x][quantity] for x in line]
-            lines.append(Line(line, values, curve["label"], curve["regime"]))
-            drawn = [c for (label, _, name), c in comparisons.items() if (label, name) == (curve["label"], quantity)]
-            if drawn:
-                points.append(points_of(drawn, curve["label"], curve["regime"]))
-        panels.append(
-            Panel(
-                title=_NAMES[quantity],
-                x_label=axis["label"],
-                y_label=_NAMES[quantity],
-                x_scale=axis.get("scale", "linear"),
-                lines=lines,
-                points=points,
-            )
-        )
-    worst = max(result["residual"] for result in theory)
-    return Outcome(
-        tuple(panels),
-        tuple(comparisons.values()),
-        checks=(Check.at_most("largest residual of the equations", worst, TOLERANCE),),
-        notes=f"Lines: finite-size theory at d = {int(preset['d'])}. Points: the real network.",
-    )
+    axis, names = figure.settings["axis"], figure.settings["quantities"]
+    panels = {name: Panel(_NAMES[name], axis["label"], _NAMES[name], axis.get("scale", "linear")) for name in names}
 
+    def solved(curve: Mapping[str, Any]) -> Theory:
+        theory = on_curve(samples, f"{curve['label']}/theory")
+        values = {name: np.concatenate([sample[name] for sample in theory]) for name in names}
+        return lambda _: values
 
-def _certain(theory: Result, quantity: str) -> bool:
-    """Whether a quantity does not vary: without a kink in the penalty every neuron is in use."""
-    return quantity == "active_fraction" and theory[quantity] > 1 - 1e-9
+    worst = max(float(s["residual"][0]) for s in samples if "residual" in s.results[0])
+    check = Check.at_most("largest residual of the equations", worst, TOLERANCE)
+    return charts(curves_of(figure, samples, solved), _line(figure, preset), panels) + Outcome(checks=[check])

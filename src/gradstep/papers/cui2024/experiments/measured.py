@@ -1,46 +1,58 @@
-"""What several experiments do: go over the points of all curves, extrapolate in 1/d, list comparisons in a table."""
+"""What measurements on drawn models share: the problem, the spike, the layer, and extrapolation in 1/d.
+
+Parameters are activation, teacher, and as many of alpha, beta, lam, sigma_eps, alpha0, eta_tilde as a measurement
+needs. ``eta_per_d`` in place of eta_tilde is a learning rate that does not grow with the width. A spike that is given,
+and not that of a step, has r, c and gamma.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Comparison
-from gradstep.papers.panels import Table
+from gradstep.papers.cui2024.drawn import FirstLayer, spiked_layer, stepped_layer
+from gradstep.papers.cui2024.spiked import Spike, equivalent_srf
+from gradstep.problem import Problem
 
-__all__ = ["extrapolate", "places", "table"]
+__all__ = ["extrapolate", "layer_of", "problem_of", "spike_of"]
 
-Value = TypeVar("Value", float, NDArray[np.float64])
+_NAMES = ("activation", "teacher", "alpha", "alpha0", "beta", "lam")
 
 
-def extrapolate(draw: Callable[[int], Mapping[str, Value]], d: int) -> dict[str, Value]:
+def problem_of(parameters: Mapping[str, Any], d: float, **more: Any) -> Problem:
+    """Return the problem of a real network; ``alpha`` and ``lam`` may be missing where nothing is fitted."""
+    chosen = {"alpha": 1.0, "lam": 1.0} | {name: parameters[name] for name in _NAMES if name in parameters}
+    noise = float(parameters.get("sigma_eps", 0.0))
+    return Problem.cui2024(d=d, eta_tilde=_eta_tilde(parameters), noise=noise, **chosen, **more)
+
+
+def _eta_tilde(parameters: Mapping[str, Any]) -> float:
+    if "eta_per_d" in parameters:
+        return float(parameters["eta_per_d"]) / float(parameters["beta"])
+    return float(parameters["eta_tilde"])
+
+
+def spike_of(parameters: Mapping[str, Any]) -> Spike:
+    """Return the spike: as given, or that of a step (Result 3.1)."""
+    if "r" in parameters:
+        return Spike(*(np.asarray(parameters[name], dtype=np.float64) for name in ("r", "c", "gamma")))
+    functions, noise = (parameters["activation"], parameters["teacher"]), parameters.get("sigma_eps", 0.0)
+    alpha0 = float(parameters["alpha0"])
+    return equivalent_srf(*functions, eta_tilde=_eta_tilde(parameters), alpha0=alpha0, sigma_eps=noise)
+
+
+def layer_of(parameters: Mapping[str, Any], d: int, seed: int) -> FirstLayer:
+    """Return the first layer of a real network (``model`` says so), or spiked random features."""
+    if parameters.get("model") == "network":
+        return stepped_layer(problem_of(parameters, d), seed)
+    spike, width = spike_of(parameters), round(float(parameters["beta"]) * d)
+    r, c, gamma = (float(value) for value in (spike.strength, spike.bulk_variance, spike.alignment))
+    return spiked_layer(seed, width, d, r=r, c=c, gamma=gamma)
+
+
+def extrapolate(draw: Callable[[int], Mapping[str, Any]], d: int) -> dict[str, Any]:
     """Measure at d and at d/2, and extrapolate to infinite d: terms of order 1/d cancel in 2 q(d) - q(d/2)."""
     whole, half = draw(d), draw(d // 2)
-    return {name: 2 * value - half[name] for name, value in whole.items()}
-
-
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
-    """Yield every curve with every point of the preset, in the order of the tasks."""
-    for curve in figure.settings["curves"]:
-        for x in map(float, preset["points"]):
-            yield curve, x
-
-
-def table(header: Sequence[str], comparisons: Sequence[Comparison]) -> Table:
-    """List comparisons: curve, place, quantity, theory, measurement and z, under a header of six."""
-    rows = [
-        [
-            c.curve,
-            f"{float(c.place):g}",
-            c.quantity,
-            f"{c.theory:.5f}",
-            f"{c.mean:.5f} +- {c.standard_error:.5f}",
-            f"{c.excess_z:+.1f}",
-        ]
-        for c in comparisons
-    ]
-    return Table(header, rows)
+    return {name: np.asarray(2 * value - half[name]).tolist() for name, value in whole.items()}

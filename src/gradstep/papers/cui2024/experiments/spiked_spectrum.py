@@ -11,41 +11,35 @@ Presets have d, the ``points`` drawn (spike strengths), and ``line``, the count 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import scalar_function
+from gradstep.papers.charts import Curve, charts, grid_of
 from gradstep.papers.cui2024.drawn import feature_eigenvalues, spiked_layer
 from gradstep.papers.cui2024.spectrum import outlier, spectral_law
-from gradstep.papers.experiments.spectra import density
-from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
-from gradstep.papers.panels import Guide, Histogram, Line, Panel, Points
-from gradstep.sweeps import Result, Task
+from gradstep.papers.experiments.spectra import density, histogram
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Outcome
+from gradstep.papers.panels import Guide, Line, Panel, Points
+from gradstep.papers.places import Place, Sample
 from gradstep.theory.stieltjes import Law
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["measure", "outcome", "places"]
 
 Array = NDArray[np.float64]
 
-_BINS = 50
 
-
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one drawn model a strength and seed."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Drawn models at every spike strength."""
     shared = {**figure.settings["base"], "d": int(preset["d"])}
-    return [
-        Task(
-            f"{__name__}:measure",
-            {**shared, "r": float(r), "histogram": r in figure.settings["histograms"]},
-            seed,
-        )
-        for r in preset["points"]
-        for seed in point_seeds(figure.name, "features", r, preset)
-    ]
+    for r in preset["points"]:
+        shown = {"r": float(r), "histogram": r in figure.settings["histograms"]}
+        yield Place(measure, {**shared, **shown}, "features", r)
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -75,83 +69,58 @@ def _outlier(figure: Figure, preset: Mapping[str, Any], r: float, *, published: 
     return float(outlier(**_model(figure), r=r, p=width, n=n, d=d, published=published))
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the law under the histograms, and the outlier under the largest eigenvalues."""
     settings = figure.settings
-    drawn = dict(zip(map(float, preset["points"]), by_point(results, preset), strict=True))
     panels: list[Panel] = []
     checks: list[Check] = []
-    for r in map(float, settings["histograms"]):
-        panel, own = _histogram(figure, r, drawn[r])
-        panels.append(panel)
-        checks += own
-    comparisons = [
-        compare(
-            _outlier(figure, preset, r), [v["largest"] for v in own], curve="outlier", place=r, quantity="eigenvalue"
-        )
-        for r, own in drawn.items()
-        if r > 0
+    for sample in samples:
+        if sample.x in settings["histograms"]:
+            panel, own = _histogram(figure, sample)
+            panels.append(panel)
+            checks += own
+
+    def eigenvalue(r: Array) -> dict[str, list[float]]:
+        return {"largest": [_outlier(figure, preset, float(strength)) for strength in r]}
+
+    def published(r: Array) -> dict[str, list[float]]:
+        return {"largest": [_outlier(figure, preset, float(strength), published=True) for strength in r]}
+
+    grid = grid_of(settings["axis"], preset)
+    lines = [
+        Line.of(grid, published(grid)["largest"], "(191)", "few", "dashed"),
+        # A whole law a place, and hardly bent.
+        Line.of(grid[::5], [_law(figure, float(r)).edge for r in grid[::5]], "edge", "small", "dashed"),
     ]
-    strongest = comparisons[-1]
-    leading = _outlier(figure, preset, float(strongest.place), published=True)
+    axes = Panel("the outlier", "spike strength r", "eigenvalue", y_scale="log", lines=lines)
+    curve = Curve("outlier", "large", eigenvalue, [sample for sample in samples if sample.x > 0])
+    found = charts([curve], grid, {"largest": axes})
+    strongest = found.comparisons[-1]
+    (leading,) = published(np.array([strongest.place]))["largest"]
     gap = abs(leading / strongest.mean - 1)
     checks.append(Check.at_most("distance of (191) from the outlier of the strongest spike (relative)", gap, 0.05))
-    axis = settings["axis"]
-    grid = np.linspace(axis["from"], axis["to"], int(preset["line"])).tolist()
-    lines = [
-        Line(grid, [_outlier(figure, preset, r) for r in grid], "outlier", "large"),
-        Line(grid, [_outlier(figure, preset, r, published=True) for r in grid], "(191)", "few", "dashed"),
-        Line(grid, [_law(figure, r).edge for r in grid], "edge", "small", "dashed"),
-    ]
-    panels.append(
-        Panel(
-            "the outlier",
-            "spike strength r",
-            "eigenvalue",
-            y_scale="log",
-            lines=lines,
-            points=[points_of(comparisons, "outlier", "large")],
-        )
-    )
-    panels.append(_over_published(figure, preset, grid, comparisons))
-    d = int(preset["d"])
-    notes = (
-        "Bars: singular values of the features of spiked random features, the largest left out where there is a "
-        f"spike; lines on them: (190). Points: the largest eigenvalue at d = {d}, judged against the solid line, "
-        "which has the terms of order one beyond (191)."
-    )
-    return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=notes)
+    (line, *_), (points,) = found.panels[0].lines, found.panels[0].points
+    scaled = _over_published(line, points, lambda r: np.array(published(r)["largest"]))
+    return Outcome(panels) + found + Outcome([scaled], checks=checks)
 
 
-def _over_published(
-    figure: Figure, preset: Mapping[str, Any], grid: Sequence[float], comparisons: Sequence[Comparison]
-) -> Panel:
+def _over_published(line: Line, points: Points, published: Callable[[Array], Array]) -> Panel:
     """Show what the leading order leaves."""
-    published = {
-        r: _outlier(figure, preset, r, published=True) for r in (*grid, *(float(c.place) for c in comparisons))
-    }
-    x = [float(c.place) for c in comparisons]
+    x = np.array(points.x)
+    mean, error = (np.array(values) / published(x) for values in (points.mean, points.error))
     return Panel(
         "the outlier over its leading order",
         "spike strength r",
         "outlier / (191)",
-        lines=[Line(grid, [_outlier(figure, preset, r) / published[r] for r in grid], "outlier", "large")],
-        points=[
-            Points(
-                x,
-                [c.mean / published[r] for r, c in zip(x, comparisons, strict=True)],
-                [c.standard_error / published[r] for r, c in zip(x, comparisons, strict=True)],
-                "outlier",
-                "large",
-            )
-        ],
+        lines=[replace(line, y=(np.array(line.y) / published(np.array(line.x))).tolist())],
+        points=[replace(points, mean=mean.tolist(), error=error.tolist())],
         guides=[Guide("(191)", height=1.0)],
     )
 
 
-def _histogram(figure: Figure, r: float, drawn: Sequence[Result]) -> tuple[Panel, tuple[Check, ...]]:
-    law = _law(figure, r)
-    pooled = np.sort(np.concatenate([np.asarray(own["bulk"]) for own in drawn]))
+def _histogram(figure: Figure, sample: Sample) -> tuple[Panel, tuple[Check, ...]]:
+    r, law = sample.x, _law(figure, sample.x)
+    pooled = np.sort(sample["bulk"], axis=None)
     ranks = (np.arange(pooled.size) + 0.5) / pooled.size
     distance = float(np.abs(law.cumulative(pooled) - ranks).max())
     mass = abs(law.atom + float(law.weight.sum()) - 1)
@@ -159,13 +128,6 @@ def _histogram(figure: Figure, r: float, drawn: Sequence[Result]) -> tuple[Panel
         Check.at_most(f"Kolmogorov distance to (190), r = {r:g}", distance, figure.settings["distance"]),
         Check.at_most(f"distance of the integral of (190) from one, r = {r:g}", mass, 1e-6),
     )
-    edges = np.linspace(0.0, 1.02 * np.sqrt(law.edge), _BINS + 1)
-    measured = np.histogram(np.sqrt(pooled), edges)[0] / (pooled.size * np.diff(edges))
-    panel = Panel(
-        f"r = {r:g}",
-        "singular value",
-        "density",
-        lines=density(law, "(190)", "small"),
-        histograms=[Histogram(edges.tolist(), measured.tolist(), "drawn", "initial")],
-    )
-    return panel, checks
+    bars = histogram(np.sqrt(pooled), float(np.sqrt(law.edge)), "drawn", "initial")
+    lines = density(law, "(190)", "small")
+    return Panel(f"r = {r:g}", "singular value", "density", lines=lines, histograms=[bars]), checks

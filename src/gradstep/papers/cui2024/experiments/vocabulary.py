@@ -3,7 +3,7 @@
 Settings
 --------
 base : activation, teacher, eta_tilde, alpha0, beta, lam.
-axis : range of the lines in alpha (``from``, ``to``); presets have the count of their points, ``line``.
+axis : range of the lines in alpha (``from``, ``to``, ``count``; a preset may have fewer, ``line``).
 curves : label, regime, ``values`` and ``weights`` of the readout, from few values to many. The values are scaled to a
     mean square of one, so that every vocabulary makes a step of the same strength.
 """
@@ -15,22 +15,33 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradstep.gaussian import scalar_function
+from gradstep.papers.charts import Curve, Theory, charts, grid_of
+from gradstep.papers.claims import total_fall
 from gradstep.papers.cui2024.bounds import best_linear
 from gradstep.papers.cui2024.drawn import fit, spiked_layer, stepped_layer
-from gradstep.papers.cui2024.experiments.measured import places
-from gradstep.papers.cui2024.letters import LetterBounds, Letters, letter_bounds, letter_statistics, stepped_letters
-from gradstep.papers.cui2024.spiked import equivalent_srf
-from gradstep.papers.figure import Figure, by_point, point_seeds
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare, points_of
-from gradstep.papers.panels import Guide, Line, Panel, Table
+from gradstep.papers.cui2024.experiments.measured import problem_of, spike_of
+from gradstep.papers.cui2024.letters import (
+    Bulk,
+    LetterBounds,
+    Letters,
+    letter_bounds,
+    letter_statistics,
+    stepped_letters,
+)
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.panels import Guide, Panel, Table
+from gradstep.papers.places import Place, Sample, along, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation.instance import initial_readout
-from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["measure", "outcome", "places"]
+
+Array = NDArray[np.float64]
 
 _MODELS = {
     "orthogonal": "orthonormal rows",
@@ -45,29 +56,21 @@ def _parameters(figure: Figure, curve: Mapping[str, Any]) -> dict[str, Any]:
     return {**figure.settings["base"], "values": (values / size).tolist(), "weights": weights.tolist()}
 
 
-def _places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], float]]:
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Models of every kind with every readout, at every point."""
     for model in _MODELS:
-        for curve, alpha in places(figure, preset):
-            yield model, curve, alpha
-
-
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one model a curve, place and seed."""
-    return [
-        Task(
-            f"{__name__}:measure",
-            {**_parameters(figure, curve), "model": model, "alpha": alpha, "d": int(preset["d"])},
-            seed,
-        )
-        for model, curve, alpha in _places(figure, preset)
-        for seed in point_seeds(figure.name, f"{curve['label']}/{model}", alpha, preset)
-    ]
+        for curve, alpha in along(figure.settings, preset):
+            parameters = {**_parameters(figure, curve), "model": model, "alpha": alpha, "d": int(preset["d"])}
+            yield Place(measure, parameters, f"{curve['label']}/{model}", alpha)
 
 
 def _problem(parameters: Mapping[str, Any], alpha: float, d: float) -> Problem:
-    names = ("activation", "teacher", "eta_tilde", "alpha0", "beta", "lam")
-    readout = dict(zip(parameters["values"], parameters["weights"], strict=True))
-    return Problem.cui2024(alpha=alpha, d=d, readout=readout, **{name: parameters[name] for name in names})
+    return problem_of({**parameters, "alpha": alpha}, d, readout=_law(parameters))
+
+
+def _law(parameters: Mapping[str, Any]) -> dict[float, float]:
+    """Return the law of the readout's values."""
+    return dict(zip(parameters["values"], parameters["weights"], strict=True))
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -79,15 +82,15 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
         layer = stepped_layer(problem, seed)
     else:
         width = round(float(parameters["beta"]) * d)
-        model = equivalent_srf(sigma, sigma_star, eta_tilde=parameters["eta_tilde"], alpha0=float(parameters["alpha0"]))
+        spike = spike_of(parameters)
         value = initial_readout(seed, width, problem.readout)
         layer = spiked_layer(
             seed,
             width,
             d,
-            r=value * float(model.strength),
-            c=1 + value**2 * (float(model.bulk_variance) - 1),
-            gamma=model.alignment,
+            r=value * float(spike.strength),
+            c=1 + value**2 * (float(spike.bulk_variance) - 1),
+            gamma=spike.alignment,
             orthogonal=parameters["model"] == "orthogonal",
         )
     n = round(float(parameters["alpha"]) * d)
@@ -96,78 +99,47 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 
 def _letters(parameters: Mapping[str, Any]) -> Letters:
-    return stepped_letters(
-        parameters["activation"],
-        parameters["teacher"],
-        dict(zip(parameters["values"], parameters["weights"], strict=True)),
-        eta_tilde=parameters["eta_tilde"],
-        alpha0=float(parameters["alpha0"]),
-    )
+    functions, law = (parameters["activation"], parameters["teacher"]), _law(parameters)
+    eta_tilde, alpha0 = (float(parameters[name]) for name in ("eta_tilde", "alpha0"))
+    return stepped_letters(*functions, law, eta_tilde=eta_tilde, alpha0=alpha0)
 
 
-def _theory(model: str, parameters: Mapping[str, Any], alphas: Sequence[float], d: float) -> list[float]:
+def _theory(model: str, parameters: Mapping[str, Any], d: float) -> Theory:
     """Errors of the equations with letters; for the network, of the uniform equivalent."""
-    if model == "network":
-        return [p.test_error for p in predict_many([_problem(parameters, a, d) for a in alphas])]
-    letters = _letters(parameters)
-    return [
-        letter_statistics(
-            parameters["activation"],
-            parameters["teacher"],
-            letters,
-            alpha=alpha,
-            lam=parameters["lam"],
-            beta=parameters["beta"],
-            bulk="orthogonal" if model == "orthogonal" else "gaussian",
-            d=d,
-        ).test_error
-        for alpha in alphas
-    ]
+    options = {"lam": parameters["lam"], "beta": parameters["beta"], "d": d}
+    functions, letters = (parameters["activation"], parameters["teacher"]), _letters(parameters)
+    bulk: Bulk = "orthogonal" if model == "orthogonal" else "gaussian"
+
+    def errors(alphas: Array) -> dict[str, list[float]]:
+        if model == "network":
+            found: Any = predict_many(_problem(parameters, float(a), d) for a in alphas)
+        else:
+            found = (letter_statistics(*functions, letters, alpha=float(a), bulk=bulk, **options) for a in alphas)
+        return {"test_error": [own.test_error for own in found]}
+
+    return errors
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the theory of each model under the models drawn."""
-    d = int(preset["d"])
-    found: dict[str, list[tuple[str, Comparison]]] = {model: [] for model in _MODELS}
-    for (model, curve, alpha), own in zip(_places(figure, preset), by_point(results, preset), strict=True):
-        comparison = compare(
-            _theory(model, _parameters(figure, curve), [alpha], d)[0],
-            [r["test_error"] for r in own],
-            curve=f"{curve['label']}, {_MODELS[model]}",
-            place=alpha,
-        )
-        found[model].append((curve["label"], comparison))
-    panels = tuple(_panel(figure, preset, model, own) for model, own in found.items())
-    notes = (
-        "Solid lines: the equations with letters, for orthonormal (the special case) and for independent rows, and "
-        f"for the network the uniform equivalent, all at d = {d}; dashes: their limit, which several values approach "
-        f"slowly, because their functions differ little. Points: drawn models at d = {d}."
-    )
-    comparisons = tuple(comparison for own in found.values() for _, comparison in own)
-    return Outcome(panels, comparisons, _checks(figure, preset, found), notes=notes, table=_table(figure))
-
-
-def _panel(figure: Figure, preset: Mapping[str, Any], model: str, found: Sequence[tuple[str, Comparison]]) -> Panel:
-    axis, d = figure.settings["axis"], int(preset["d"])
-    grid = np.linspace(axis["from"], axis["to"], int(preset["line"])).tolist()
-    lines, points = [], []
-    for curve in figure.settings["curves"]:
-        label, regime = curve["label"], curve["regime"]
-        parameters = _parameters(figure, curve)
-        lines.append(Line(grid, _theory(model, parameters, grid, d), label, regime))
-        lines.append(Line(grid, _theory(model, parameters, grid, np.inf), "", regime, style="dashed"))
-        own = [comparison for name, comparison in found if name == label]
-        points.append(points_of(own, label, regime))
-    guide = Guide("best linear", height=best_linear(scalar_function(figure.settings["base"]["teacher"])))
-    return Panel(
-        _MODELS[model],
-        "samples per dimension n/d",
-        "test error",
-        y_scale="log",
-        lines=lines,
-        points=points,
-        guides=[guide],
-    )
+    settings, d = figure.settings, float(preset["d"])
+    guide = Guide("best linear", height=best_linear(scalar_function(settings["base"]["teacher"])))
+    found = Outcome(table=_table(figure))
+    for model, title in _MODELS.items():
+        curves = [
+            Curve(
+                curve["label"],
+                curve["regime"],
+                _theory(model, _parameters(figure, curve), d),
+                on_curve(samples, f"{curve['label']}/{model}"),
+                name=f"{curve['label']}, {title}",
+                beside={"dashed": _theory(model, _parameters(figure, curve), np.inf)},
+            )
+            for curve in settings["curves"]
+        ]
+        panel = Panel(title, "samples per dimension n/d", "test error", y_scale="log", guides=[guide])
+        found += charts(curves, grid_of(settings["axis"], preset), {"test_error": panel})
+    return found + Outcome(checks=_checks(figure, preset, found.comparisons))
 
 
 def _bounds(figure: Figure) -> list[tuple[list[float], LetterBounds]]:
@@ -176,9 +148,7 @@ def _bounds(figure: Figure) -> list[tuple[list[float], LetterBounds]]:
     return [(p["values"], letter_bounds(p["activation"], p["teacher"], _letters(p))) for p in every]
 
 
-def _checks(
-    figure: Figure, preset: Mapping[str, Any], found: Mapping[str, Sequence[tuple[str, Comparison]]]
-) -> tuple[Check, ...]:
+def _checks(figure: Figure, preset: Mapping[str, Any], comparisons: Sequence[Comparison]) -> tuple[Check, ...]:
     """Judge that more values offer more functions, and that these are learned: by the limit and by the drawn models."""
     curves, bounds = figure.settings["curves"], _bounds(figure)
     least = min(own.dimension / (2 * len(values)) for values, own in bounds)
@@ -193,16 +163,15 @@ def _checks(
             for name in ("upper", "lower")
         ),
     ]
-    alphas = [float(alpha) for alpha in preset["points"]]
-    for model in _MODELS:
-        limits = [np.array(_theory(model, _parameters(figure, curve), alphas, np.inf)) for curve in curves]
+    alphas = np.array(preset["points"], dtype=np.float64)
+    for model, title in _MODELS.items():
+        limits = [np.array(_theory(model, _parameters(figure, c), np.inf)(alphas)["test_error"]) for c in curves]
         ratio = max(float((after / before).max()) for before, after in pairwise(limits))
-        checks.append(Check.at_most(f"limit, {_MODELS[model]}: error over that of the readout before", ratio, 1.0))
-        few, many = ([c for name, c in found[model] if name == curves[k]["label"]] for k in (0, -1))
-        fall = sum(a.mean - b.mean for a, b in zip(few, many, strict=True))
-        noise = np.sqrt(sum(c.standard_error**2 for c in (*few, *many)))
-        text = f"{_MODELS[model]}: measured fall from the fewest values to the most, in standard errors"
-        checks.append(Check.at_least(text, fall / noise, 2.0))
+        checks.append(Check.at_most(f"limit, {title}: error over that of the readout before", ratio, 1.0))
+        names = [f"{curves[k]['label']}, {title}" for k in (0, -1)]
+        fall = total_fall(*([c for c in comparisons if c.curve == name] for name in names))
+        text = f"{title}: measured fall from the fewest values to the most, in standard errors"
+        checks.append(Check.at_least(text, fall, 2.0))
     return tuple(checks)
 
 

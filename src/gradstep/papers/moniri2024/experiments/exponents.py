@@ -17,7 +17,8 @@ Presets hold the two simulated ``sizes``, the exponents (``points``), the number
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,19 +26,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.overlay import Overlay
-from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.figure import Figure
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
 from gradstep.papers.moniri2024.gains import Delta, Lambda
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
 from gradstep.papers.moniri2024.staircase import degree, windows
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare
+from gradstep.papers.outcome import Check, Comparison, Outcome
 from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.places import Place, Sample
 from gradstep.problem import Problem
 from gradstep.simulation import Network
-from gradstep.sweeps import Result, Task
 from gradstep.theory import predict, predict_many
 
-__all__ = ["assemble", "extrapolated", "measure", "tasks"]
+__all__ = ["extrapolated", "measure", "outcome", "places"]
 
 Array = NDArray[np.float64]
 
@@ -53,15 +54,13 @@ PAIRS = (("L_tr", "training_gain"), ("L_te", "test_gain"))
 PUBLISHED: dict[str, Any] = {"residual": "y", "spikes": "published", "rows": "sphere"}
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one network a size, exponent and seed."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Networks of both sizes at every exponent."""
     shared = {**figure.settings["base"], "test": "test_gain" in figure.settings["panels"]}
-    return [
-        Task(f"{__name__}:measure", {**shared, "n": int(n), "alpha": float(alpha)}, seed)
-        for n in preset["sizes"]
-        for alpha in preset["points"]
-        for seed in point_seeds(figure.name, f"n = {n}", alpha, preset)
-    ]
+    for n in preset["sizes"]:
+        for alpha in preset["points"]:
+            parameters = {**shared, "n": int(n), "alpha": float(alpha)}
+            yield Place(measure, parameters, f"n = {n}", alpha)
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
@@ -81,37 +80,33 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     return found if test else {"L_tr": found["L_tr"]}
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the staircase and the curves at finite n under the points, and compare errors and paired gains."""
     settings, sizes, alphas = figure.settings, [float(n) for n in preset["sizes"]], [float(a) for a in preset["points"]]
-    shape = (len(sizes), len(alphas), int(preset["seeds"]), 2)
     theory = [_finite(settings["base"], n, alphas) for n in sizes]
     comparisons: list[Comparison] = []
     points: dict[str, list[Points]] = {name: [] for name in LABELS}
     curve, rejected = f"n = {sizes[-1]:g}, extrapolated", 0.0
     for error, gain in PAIRS:
-        if error not in results[0]:
+        if error not in samples[0].results[0]:
             continue
-        values = np.array([r[error] for r in results]).reshape(shape)
+        # By size, exponent, seed, and before or after the step.
+        values = np.array([sample[error] for sample in samples]).reshape(len(sizes), len(alphas), -1, 2)
         gains = values[..., 0] - values[..., 1]
         expected = np.array([getattr(found, gain) for found in theory])
-        initial = np.array([getattr(found, error) + getattr(found, gain) for found in theory])
+        initial = np.array([getattr(found, error) for found in theory]) + expected
         for quantity, measured, predicted in (
             (f"{LABELS[error]} before the step", values[..., 0], initial),
             (LABELS[gain], gains, expected),
         ):
             beyond = extrapolated(measured - predicted[..., None], sizes)
-            comparisons += [
-                compare(float(t), (t + own).tolist(), curve=curve, place=a, quantity=quantity, sample=f"{a:g}")
-                for a, t, own in zip(alphas, predicted[-1], beyond, strict=True)
-            ]
+            for at_alpha, t, own in zip(samples[-len(alphas) :], predicted[-1], beyond, strict=True):
+                comparisons.append(at_alpha.compare(t, t + own, curve=curve, quantity=quantity))
         for n, own, before, regime in zip(sizes, gains, initial, settings["regimes"], strict=True):
-            label = f"n = {n:g}"
-            shown = Points.measured(alphas, own.tolist(), label, regime)
+            shown = Points.measured(alphas, own, f"n = {n:g}", regime)
             points[gain].append(shown)
             # The error before the step scatters more than the gain: the theory's takes its place.
-            start_less_gain = (before - np.array(shown.mean)).tolist()
-            points[error].append(Points(alphas, start_less_gain, shown.error, label, regime))
+            points[error].append(replace(shown, mean=(before - np.array(shown.mean)).tolist()))
         published = (_limit(settings["base"], gain, int(l), **PUBLISHED) for l in degree(alphas))  # noqa: E741
         rejected = max(rejected, *(abs(Overlay.of(g, v).z) for g, v in zip(published, gains[-1], strict=True)))
     checks = []
@@ -123,7 +118,7 @@ def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result
         Panel(LABELS[name], "exponent α of the step size", LABELS[name], lines=lines[name], points=points[name])
         for name in settings["panels"]
     )
-    return Outcome(panels, tuple(comparisons), tuple(checks), notes=settings["notes"])
+    return Outcome(panels, tuple(comparisons), tuple(checks))
 
 
 def extrapolated(beyond: Array, sizes: Sequence[float]) -> Array:
@@ -132,31 +127,31 @@ def extrapolated(beyond: Array, sizes: Sequence[float]) -> Array:
     return np.asarray((large * beyond[1] - small * beyond[0]) / (large - small))
 
 
-def _finite(base: Mapping[str, Any], n: float, alphas: Sequence[float]) -> FiniteErrors:
+def _finite(base: Mapping[str, Any], n: float, alphas: Iterable[float]) -> FiniteErrors:
     return finite_errors(Problem.moniri2024(**base, n=n, alpha=float(a)) for a in alphas)
 
 
 def _lines(settings: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, list[Line]]:
     base, largest = settings["base"], float(settings["largest"])
-    x = np.linspace(0, largest, int(preset["grid"])).tolist()
+    x = np.linspace(0, largest, int(preset["grid"]))
     lines: dict[str, list[Line]] = {name: [] for name in LABELS}
     for n, regime in zip(preset["sizes"], settings["regimes"], strict=False):
         theory = _finite(base, n, x)
         for name in LABELS:
-            lines[name].append(Line(x, getattr(theory, name).tolist(), f"n = {n:g}", regime))
+            lines[name].append(Line.of(x, getattr(theory, name), f"n = {n:g}", regime))
         if base["residual"] == "y":
             for name, values in _uniform(base, n, x).items():
-                lines[name].append(Line(x, values.tolist(), "", regime, "dotted"))
+                lines[name].append(Line.of(x, values, "", regime, "dotted"))
     for n in settings["far"]:
         theory = _finite(base, n, x)
         for name in LABELS:
-            lines[name].append(Line(x, getattr(theory, name).tolist(), f"n = {n:.0e}".replace("e+", "e"), "large"))
+            lines[name].append(Line.of(x, getattr(theory, name), f"n = {n:.0e}".replace("e+", "e"), "large"))
     for name, steps, label, style in _staircases(base, largest):
         lines[name].append(Line(steps[0], steps[1], label, "infinite", style))
     return lines
 
 
-def _uniform(base: Mapping[str, Any], n: float, x: Sequence[float]) -> dict[str, Array]:
+def _uniform(base: Mapping[str, Any], n: float, x: Iterable[float]) -> dict[str, Array]:
     """Return the same quantities by the equations for every step size."""
     problems = [Problem.moniri2024(**base, n=n, alpha=float(a)) for a in x]
     found = [predict(problems[0].replace(eta=0.0)), *predict_many(problems)]

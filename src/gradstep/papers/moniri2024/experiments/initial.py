@@ -4,41 +4,43 @@ Settings
 --------
 activation, teacher, psi, noise : of every curve.
 curves : label, regime and phi.
-axis : range of the penalty (``from``, ``to``, ``count``).
+axis : range of the penalty (``from``, ``to``, ``count``, ``scale``).
 allowance : the documented relative error of the limit at finite n, and its reason.
 Presets hold n and the penalties (``points``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradstep.gaussian import moments
-from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.charts import Theory, charts, curves_of, grid_of
+from gradstep.papers.figure import Figure
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0, limiting_traces, published_system
-from gradstep.papers.outcome import Check, Outcome, compare, points_of
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.outcome import Check, Outcome
+from gradstep.papers.panels import Panel
+from gradstep.papers.places import Place, Sample, along
 from gradstep.problem import Problem
 from gradstep.simulation import simulate
-from gradstep.sweeps import Result, Task
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["measure", "outcome", "places"]
+
+Array = NDArray[np.float64]
 
 QUANTITIES = {"L_tr": "training loss", "L_te": "test error (with label noise)"}
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one network a curve, penalty and seed."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Networks of every curve at every penalty."""
     shared = {name: figure.settings[name] for name in ("activation", "teacher", "psi", "noise")}
-    return [
-        Task(f"{__name__}:measure", {**shared, "phi": curve["phi"], "n": int(preset["n"]), "lam": float(lam)}, seed)
-        for curve in figure.settings["curves"]
-        for lam in preset["points"]
-        for seed in point_seeds(figure.name, curve["label"], lam, preset)
-    ]
+    for curve, lam in along(figure.settings, preset):
+        parameters = {**shared, "phi": curve["phi"], "n": int(preset["n"]), "lam": lam}
+        yield Place(measure, parameters, curve["label"], lam)
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -48,49 +50,22 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     return {"L_tr": float(found["train_loss"][0]), "L_te": float(found["test_error"][0]) + problem.noise**2}
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the limits under the points, and check the system itself on a wide grid."""
-    settings, count = figure.settings, int(preset["seeds"])
-    sigma, sigma_star, axis = settings["activation"], settings["teacher"], settings["axis"]
-    grid = np.geomspace(axis["from"], axis["to"], axis["count"])
-    comparisons = []
-    lines: dict[str, list[Line]] = {name: [] for name in QUANTITIES}
-    points: dict[str, list[Points]] = {name: [] for name in QUANTITIES}
-    penalties = [float(lam) for lam in preset["points"]]
-    measured = {
-        name: np.array([r[name] for r in results]).reshape(len(settings["curves"]), len(penalties), count)
-        for name in QUANTITIES
-    }
-    for i, curve in enumerate(settings["curves"]):
-        label, regime = curve["label"], curve["regime"]
-        setting = {"phi": curve["phi"], "psi": settings["psi"], "sigma_eps": settings["noise"]}
-        for name, limit in (("L_tr", L_tr_0), ("L_te", L_te_0)):
-            expected = limit(sigma, sigma_star, lam=np.array(penalties), **setting)
-            own = [
-                compare(
-                    float(theory),
-                    values.tolist(),
-                    curve=label,
-                    place=lam,
-                    quantity=QUANTITIES[name],
-                    allowance=settings["allowance"]["relative"],
-                    reason=settings["allowance"]["reason"],
-                    sample=f"{label}, {lam:g}",
-                )
-                for lam, theory, values in zip(penalties, expected, measured[name][i], strict=True)
-            ]
-            comparisons += own
-            curve_values = limit(sigma, sigma_star, lam=grid, **setting)
-            lines[name].append(Line(grid.tolist(), curve_values.tolist(), label, regime))
-            points[name].append(points_of(own, label, regime))
-    panels = tuple(
-        Panel(text, "penalty λ", text, "log", "log", lines=lines[name], points=points[name])
-        for name, text in QUANTITIES.items()
-    )
-    return Outcome(panels, tuple(comparisons), (_system(sigma),), notes=NOTES)
+    panels = {name: Panel(text, "penalty λ", text, "log", "log") for name, text in QUANTITIES.items()}
+    curves = curves_of(figure, samples, partial(_limits, figure.settings), allowance=figure.settings["allowance"])
+    system = Outcome(checks=[_system(figure.settings["activation"])])
+    return charts(curves, grid_of(figure.settings["axis"]), panels) + system
 
 
-NOTES = "Lines: limits, from the traces m_1, m_2 and their derivatives in λ. Points: real networks before the step."
+def _limits(settings: Mapping[str, Any], curve: Mapping[str, Any]) -> Theory:
+    functions, noise = (settings["activation"], settings["teacher"]), settings["noise"]
+
+    def limits(lam: Array) -> dict[str, Array]:
+        setting = {"phi": curve["phi"], "psi": settings["psi"], "sigma_eps": noise, "lam": lam}
+        return {"L_tr": L_tr_0(*functions, **setting), "L_te": L_te_0(*functions, **setting)}
+
+    return limits
 
 
 def _system(sigma: str) -> Check:

@@ -23,7 +23,7 @@ z-score that the published gains must exceed where they differ (none where the s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,21 +31,21 @@ from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
 from gradstep.gaussian import hermite_coefficients
-from gradstep.overlay import Overlay, mean_and_error
-from gradstep.papers.figure import Figure, point_seeds
+from gradstep.overlay import Overlay
+from gradstep.papers.figure import Figure
 from gradstep.papers.moniri2024.features import smoothed_powers
 from gradstep.papers.moniri2024.gains import Delta, Delta_by_matrix, Lambda
 from gradstep.papers.moniri2024.published import published_Delta, published_Lambda_1, published_Lambda_2
 from gradstep.papers.moniri2024.staircase import windows
-from gradstep.papers.outcome import Check, Outcome, compare, points_of
-from gradstep.papers.panels import Line, Panel, Table
+from gradstep.papers.outcome import Check, Outcome, points_of
+from gradstep.papers.panels import Line, Panel, Points, Table
+from gradstep.papers.places import Place, Sample, point_seeds
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.simulation.ridge import fit_rows
-from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["measure", "outcome", "places"]
 
 Array = NDArray[np.float64]
 
@@ -58,13 +58,12 @@ MARGIN = 0.01
 PUBLISHED: dict[str, Any] = {"spikes": "published", "rows": "sphere"}
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one random layer a seed; all numbers of spikes share it."""
-    settings = figure.settings
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Random layers; all numbers of spikes share them, and so do the figures of both quantities."""
     names = ("activation", "teacher", "phi", "psi", "lam", "noise", "strength")
-    parameters = {name: settings[name] for name in names} | {name: preset[name] for name in ("n", "spikes", "test")}
+    parameters = {name: figure.settings[name] for name in names} | {k: preset[k] for k in ("n", "spikes", "test")}
     seeds = point_seeds("sharp_spikes", "spikes", preset["n"], preset)
-    return [Task(f"{__name__}:measure", parameters, seed) for seed in seeds]
+    yield Place(measure, parameters, "spikes", preset["n"], seeds=seeds)
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
@@ -108,67 +107,60 @@ def _power(kappa: Array, k: int, rho: float) -> Array:
     return np.asarray(polyval(kappa, smoothed_powers(k, rho)[-1])) / math.sqrt(square)
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Tabulate the gains, and compare what every spike adds."""
     settings, top, name = figure.settings, int(preset["spikes"]), figure.settings["quantity"]
-    sigma, sigma_star = settings["activation"], settings["teacher"]
-    ratios = {"phi": settings["phi"], "psi": settings["psi"], "lam": settings["lam"], "sigma_eps": settings["noise"]}
-    degrees = range(1, top + 1)
-    slides, closed = _gains(settings, sigma, range(top + 1), **PUBLISHED), _gains(settings, sigma, range(top + 1))
-    values = np.array([r[name] for r in results])
+    degrees, ratios = range(1, top + 1), _ratios(settings)
+    sigma, every = settings["activation"], range(top + 1)
+    slides, closed = _gains(settings, sigma, every, **PUBLISHED), _gains(settings, sigma, every)
+    (sample,) = samples
+    values = sample[name]
     comparisons, rejected = [], 0.0
     for l, theory, published in zip(degrees, np.diff(closed), np.diff(slides), strict=True):  # noqa: E741
-        comparison = compare(
-            float(theory),
-            values[:, l - 1].tolist(),
-            curve=f"{name}_l",
-            place=float(l),
-            quantity=f"{name}_l - {name}_(l-1)",
-            sample="spikes",
-        )
-        comparisons.append(comparison)
+        words = {"curve": f"{name}_l", "place": float(l), "quantity": f"{name}_l - {name}_(l-1)"}
+        comparisons.append(sample.compare(theory, values[:, l - 1], **words))
         if not math.isclose(theory, published):
             rejected = max(rejected, abs(Overlay.of(published, values[:, l - 1]).z))
     polynomial = [_polynomial(settings, l) for l in degrees]  # noqa: E741
     checks = _equations(settings["accuracy"], polynomial)
     if "published_z" in preset:
         checks.append(Check.at_least("largest |z| of the published spikes", rejected, preset["published_z"]))
+    functions = sigma, settings["teacher"]
     if name == "Delta":
-        theorem = [float(published_Delta(l, sigma, sigma_star, **ratios)) for l in degrees]  # noqa: E741
+        theorem = [float(published_Delta(l, *functions, **ratios)) for l in degrees]  # noqa: E741
         printed = [f"{value:.5f}" for value in theorem]
-        matrix = [float(Delta_by_matrix(l, sigma, sigma_star, residual="y", **ratios)) for l in degrees]  # noqa: E741
+        matrix = [float(Delta_by_matrix(l, *functions, residual="y", **ratios)) for l in degrees]  # noqa: E741
         apart = max(abs(a / b - 1) for a, b in zip(theorem + matrix, slides[1:] + closed[1:], strict=True))
         checks.append(Check.at_most("closed form against the theorem's matrix, relative", apart, 1e-9))
     else:
-        printed = [f"{float(f(sigma, sigma_star, **ratios)):.5g}" for f in (published_Lambda_1, published_Lambda_2)]
+        printed = [f"{float(f(*functions, **ratios)):.5g}" for f in (published_Lambda_1, published_Lambda_2)]
         printed += ["-"] * (top - 2)
-    measured = np.cumsum(values, axis=1)
-    mean, error, _ = mean_and_error(measured)
+    x = [float(l) for l in degrees]  # noqa: E741
+    measured = Points.measured(x, np.cumsum(values, axis=1).T, "", "")
     rows = [
         (
             str(l),
             printed[l - 1],
             f"{slides[l]:.5f}",
             f"{closed[l]:.5f}",
-            f"{mean[l - 1]:.4f} ± {error[l - 1]:.4f}",
+            f"{measured.mean[l - 1]:.4f} ± {measured.error[l - 1]:.4f}",  # type: ignore[index]
             f"{polynomial[l - 1].limit:.5f}",
             f"{polynomial[l - 1].solved:.5f}",
         )
         for l in degrees  # noqa: E741
     ]
-    x = [float(l) for l in degrees]  # noqa: E741
     symbol = "Δ" if name == "Delta" else "Λ"
     panel = Panel(
         title="",
         x_label="number of spikes l",
         y_label=f"gain from the last spike, {symbol}_l - {symbol}_(l-1)",
         lines=[
-            Line(x, np.diff(closed).tolist(), "network", "large"),
-            Line(x, np.diff(slides).tolist(), "published spikes", "initial", "dashed"),
+            Line.of(x, np.diff(closed), "network", "large"),
+            Line.of(x, np.diff(slides), "published spikes", "initial", "dashed"),
         ],
         points=[points_of(comparisons, "network", "large")],
     )
-    return Outcome((panel,), tuple(comparisons), tuple(checks), NOTES, Table(HEADER, rows))
+    return Outcome((panel,), tuple(comparisons), tuple(checks), table=Table(HEADER, rows))
 
 
 HEADER = (
@@ -180,15 +172,14 @@ HEADER = (
     "polynomial activation",
     "the same, equations at n = 1e16",
 )
-NOTES = (
-    "Solid: closed form for the real network's spikes and Gaussian rows; dashed: for the published spikes and rows of "
-    "norm one. Points: sharp spikes of the shape of the real gradient's on real features. Last columns: the same for "
-    "the activation's Hermite expansion up to degree l, which has no further spikes."
-)
+
+
+def _ratios(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {"phi": settings["phi"], "psi": settings["psi"], "lam": settings["lam"], "sigma_eps": settings["noise"]}
 
 
 def _gains(settings: Mapping[str, Any], sigma: str, degrees: Iterable[int], **options: Any) -> list[float]:
-    ratios = {"phi": settings["phi"], "psi": settings["psi"], "lam": settings["lam"], "sigma_eps": settings["noise"]}
+    ratios = _ratios(settings)
     gain = Delta if settings["quantity"] == "Delta" else Lambda
     return [float(gain(l, sigma, settings["teacher"], residual="y", **ratios, **options)) for l in degrees]  # noqa: E741
 

@@ -15,7 +15,8 @@ Presets hold n, the exponents (``points``) and the places on a curve (``grid``).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,18 +24,19 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import hermite_values, moments
 from gradstep.overlay import Overlay
-from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.charts import Curve, charts
+from gradstep.papers.figure import Figure
 from gradstep.papers.moniri2024.finite import spike_coefficients
 from gradstep.papers.moniri2024.gains import Delta, direction
 from gradstep.papers.moniri2024.staircase import windows
-from gradstep.papers.outcome import Check, Comparison, Outcome, compare
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.outcome import Check, Outcome
+from gradstep.papers.panels import Line, Panel
+from gradstep.papers.places import Place, Sample
 from gradstep.problem import Problem
 from gradstep.simulation import Network
-from gradstep.sweeps import Result, Task
 from gradstep.theory import predict_many
 
-__all__ = ["assemble", "measure", "tasks"]
+__all__ = ["measure", "outcome", "places"]
 
 Array = NDArray[np.float64]
 
@@ -42,18 +44,12 @@ LARGE = 1e16
 """Samples at which the equations for every step size stand for the limit."""
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one real step an exponent and seed."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Real steps of every exponent, at each of which all degrees are measured."""
     degrees = [int(entry["degree"]) for entry in figure.settings["degrees"]]
-    return [
-        Task(
-            f"{__name__}:measure",
-            {**figure.settings["base"], "n": int(preset["n"]), "alpha": float(alpha), "degrees": degrees},
-            seed,
-        )
-        for alpha in preset["points"]
-        for seed in point_seeds(figure.name, "step", alpha, preset)
-    ]
+    for alpha in preset["points"]:
+        step = {"n": int(preset["n"]), "alpha": float(alpha), "degrees": degrees}
+        yield Place(measure, {**figure.settings["base"], **step}, "step", alpha)
 
 
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
@@ -70,57 +66,33 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     return {"coefficient": [float(along[p]) for p in degrees]}
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the published and the network's coefficients under the measured ones, and compare the gains in the limit."""
-    settings, count = figure.settings, int(preset["seeds"])
-    base, alphas = settings["base"], [float(a) for a in preset["points"]]
+    settings, base, n = figure.settings, figure.settings["base"], preset["n"]
     grid = np.linspace(0, float(settings["largest"]), int(preset["grid"]))
-    panels, comparisons, rejected = [], [], []
-    for place, entry in enumerate(settings["degrees"]):
-        p, label = int(entry["degree"]), entry["label"]
-        own: list[Comparison] = []
-        for i, alpha in enumerate(alphas):
-            values = [r["coefficient"][place] for r in results[i * count : (i + 1) * count]]
-            theory = _resummed(base, preset["n"], alpha, p)
-            own.append(
-                compare(
-                    theory,
-                    values,
-                    curve=f"degree {p}",
-                    place=alpha,
-                    quantity="coefficient",
-                    allowance=settings["allowance"]["relative"],
-                    reason=settings["allowance"]["reason"],
-                    sample=f"alpha = {alpha:g}",
-                )
-            )
-            if p == 0:
-                printed = _second(base, preset["n"], np.array([alpha]), p)[0]
-                rejected.append(abs(Overlay.of(printed[0], values).z))
-        comparisons += own
-        resummed = [_resummed(base, preset["n"], float(a), p) for a in grid]
-        published, corrected = _second(base, preset["n"], grid, p)
-        x = grid.tolist()
-        lines = [
-            Line(x, resummed, "network", "large"),
-            Line(x, published.tolist(), "published", "initial", "dashed"),
-        ]
+    found = Outcome()
+    rejected = []
+    for k, entry in enumerate(settings["degrees"]):
+        p, own = int(entry["degree"]), [sample.item(k) for sample in samples]
+        published, corrected = _second(base, n, grid, p)
+        lines = [Line.of(grid, published, "published", "initial", "dashed")]
         if p == 0:
-            lines.append(Line(x, corrected.tolist(), "with τ", "few", "dotted"))
-        points = Points(alphas, [c.mean for c in own], [c.standard_error for c in own], "network", "large")
-        panels.append(Panel(label, "exponent α of the step size", "coefficient / √n", lines=lines, points=[points]))
+            lines.append(Line.of(grid, corrected, "with τ", "few", "dotted"))
+            printed = _second(base, n, np.array([sample.x for sample in own]), p)[0]
+            for sample, value in zip(own, printed, strict=True):
+                rejected.append(abs(Overlay.of(value, sample["coefficient"]).z))
+        axes = Panel(entry["label"], "exponent α of the step size", "coefficient / √n", lines=lines)
+        allowance = settings["allowance"]
+        curve = Curve("network", "large", partial(_coefficients, base, n, p), own, f"degree {p}", allowance=allowance)
+        found += charts([curve], grid, {"coefficient": axes}, {"coefficient": "coefficient"})
     panel, check = _gain_panel(settings)
     bound = float(figure.criterion["largest_z"])
     most = Check.at_least("largest |z| of the published constant part, on the same networks", max(rejected), bound)
-    return Outcome((*panels, panel), tuple(comparisons), (check, most), NOTES)
+    return found + Outcome([panel], checks=[check, most])
 
 
-NOTES = (
-    "Left and middle: coefficient of F - F_0 on a∘a and on a function of the projected inputs. Red: to all powers of "
-    "the step; dashes: the published spike; dots: with the variance that the rest of the gradient adds. Right: gain in "
-    "training loss of the second spike, over the published one, in the limit; dots: equations for every step size at "
-    "n = 1e16."
-)
+def _coefficients(base: Mapping[str, Any], n: float, p: int, alphas: Array) -> dict[str, list[float]]:
+    return {"coefficient": [_resummed(base, n, float(alpha), p) for alpha in alphas]}
 
 
 def _problem(base: Mapping[str, Any], n: float, alpha: float) -> Problem:
@@ -157,22 +129,21 @@ def _gain_panel(settings: Mapping[str, Any]) -> tuple[Panel, Check]:
         return Delta(2, sigma, sigma_star, **options) - Delta(1, sigma, sigma_star, **options)
 
     published = second("published", "sphere", phi)
-    places = np.geomspace(low, high, 13)
+    ratios = np.geomspace(low, high, 13)
     problems = [
         Problem.moniri2024(**{**base, "phi": float(p)}, n=LARGE, alpha=sum(windows(l)) / 2, residual="y")
-        for p in places
+        for p in ratios
         for l in (1, 2)  # noqa: E741
     ]
     losses = np.array([f.train_loss for f in predict_many(problems)]).reshape(-1, 2)
-    solver = (losses[:, 0] - losses[:, 1]) / second("published", "sphere", places)
-    expected = second("network", "gaussian", places) / second("published", "sphere", places)
+    solver = (losses[:, 0] - losses[:, 1]) / second("published", "sphere", ratios)
+    expected = second("network", "gaussian", ratios) / second("published", "sphere", ratios)
     apart = float(np.max(np.abs(solver / expected - 1)))
-    x = phi.tolist()
     lines = [
-        Line(x, (second("network", "gaussian", phi) / published).tolist(), "Gaussian rows", "large"),
-        Line(x, (second("network", "sphere", phi) / published).tolist(), "rows of norm one", "infinite"),
-        Line(x, np.ones_like(phi).tolist(), "published", "initial", "dashed"),
-        Line(places.tolist(), solver.tolist(), "n = 1e16", "teacher", "dotted"),
+        Line.of(phi, second("network", "gaussian", phi) / published, "Gaussian rows", "large"),
+        Line.of(phi, second("network", "sphere", phi) / published, "rows of norm one", "infinite"),
+        Line.of(phi, 1.0, "published", "initial", "dashed"),
+        Line.of(ratios, solver, "n = 1e16", "teacher", "dotted"),
     ]
     panel = Panel("gain of the second spike, computed", "d/n", "over the published gain", "log", lines=lines)
     return panel, Check.at_most("gain of the second spike at n = 1e16, relative to the limit", apart, 0.03)

@@ -15,7 +15,7 @@ the published F_l and of F must exceed at the largest exponent (none where the s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,38 +23,38 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 
 from gradstep.overlay import Overlay
-from gradstep.papers.figure import Figure, point_seeds
+from gradstep.papers.claims import power_law
+from gradstep.papers.figure import Figure
 from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, spike_sizes, spikes
-from gradstep.papers.outcome import Check, Outcome, compare
+from gradstep.papers.outcome import Check, Comparison, Outcome
 from gradstep.papers.panels import Guide, Line, Panel, Points
+from gradstep.papers.places import Place, Sample, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.simulation.ridge import fit_rows
 from gradstep.simulation.streams import Purpose, generator
-from gradstep.sweeps import Result, Task
 from gradstep.theory.step import step_statistics
 
-__all__ = ["assemble", "measure", "measure_errors", "tasks"]
+__all__ = ["measure", "measure_errors", "outcome", "places"]
 
 Array = NDArray[np.float64]
 
 _REGIMES = ("initial", "few", "small", "large", "between")
 
 
-def tasks(figure: Figure, preset: Mapping[str, Any]) -> list[Task]:
-    """List one instance a point and seed."""
+def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
+    """Instances of every exponent and number of samples, for the distances or for the errors."""
     settings = figure.settings
+    shared: dict[str, Any] = {"order": settings["order"]}
     if "test_factor" in settings:
-        points = [{"alpha": a, "n": n} for n in preset["sizes"] for a in preset["points"]]
-        function, more = "measure_errors", {"test_factor": settings["test_factor"]}
+        function, shared["test_factor"] = measure_errors, settings["test_factor"]
+        points = [(alpha, n) for n in preset["sizes"] for alpha in preset["points"]]
     else:
-        points = [{"alpha": a, "n": n} for a in settings["alphas"] for n in preset["points"]]
-        function, more = "measure", {}
-    return [
-        Task(f"{__name__}:{function}", {"base": {**settings["base"], **p}, "order": settings["order"], **more}, seed)
-        for p in points
-        for seed in point_seeds(figure.name, "features", sorted(p.items()), preset)
-    ]
+        function, points = measure, [(alpha, n) for alpha in settings["alphas"] for n in preset["points"]]
+    for alpha, n in points:
+        point = {"alpha": alpha, "n": n}
+        drawn = ("features", sorted(point.items()))
+        yield Place(function, {"base": {**settings["base"], **point}, **shared}, f"α = {alpha:g}", n, drawn)
 
 
 def _gradient_rest(problem: Problem) -> tuple[float, float]:
@@ -118,66 +118,52 @@ def measure_errors(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return found
 
 
-def assemble(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Judge the sizes of the terms and the distances, or the differences of the errors."""
     if "test_factor" in figure.settings:
-        return _universality(figure, preset, results)
-    settings, points, seeds = figure.settings, preset["points"], int(preset["seeds"])
-    order = settings["order"]
-    panels, comparisons, checks = [], [], []
-    for place, alpha in enumerate(settings["alphas"]):
-        start = place * len(points) * seeds
-        groups = [results[start + i * seeds : start + (i + 1) * seeds] for i in range(len(points))]
-        problems = [Problem.moniri2024(**settings["base"], alpha=alpha, n=n) for n in points]
+        return _universality(figure, preset, samples)
+    settings, points = figure.settings, preset["points"]
+    panels: list[Panel] = []
+    comparisons: list[Comparison] = []
+    checks: list[Check] = []
+    for alpha, window in zip(settings["alphas"], settings["windows"], strict=True):
+        own = on_curve(samples, f"α = {alpha:g}")
+        sizes = {sample.x: _sizes(settings, alpha, sample.x) for sample in own}
+        grid = np.unique(np.rint(np.geomspace(points[0], points[-1], 41)))
+        predicted = np.array([_sizes(settings, alpha, float(n)) for n in grid])
         lines, marks = [], []
-        sizes = []
-        for problem in problems:
-            norm, rest = _gradient_rest(problem)
-            size = spike_sizes(
-                problem.activation,
-                eta=problem.step_size,
-                gradient_norm=norm,
-                order=order,
-                n=float(problem.n),  # type: ignore[arg-type]
-                width=float(problem.width),  # type: ignore[arg-type]
-                rest=rest,
-            )
-            sizes.append(size.tolist())
-        for k in range(order):
+        for k in range(settings["order"]):
             label, regime = f"k = {k + 1}", _REGIMES[k + 1]
-            theory = [size[k] / math.sqrt(n) for size, n in zip(sizes, points, strict=True)]
-            values = [[r["terms"][k] / math.sqrt(n) for r in group] for group, n in zip(groups, points, strict=True)]
-            lines.append(Line(points, theory, label, regime))
-            marks.append(Points.measured(points, values, label, regime))
-            comparisons += [
-                compare(
-                    t,
-                    v,
-                    curve=f"α = {alpha:g}, {label}",
-                    place=n,
-                    quantity="norm of the term",
-                    sample=f"{alpha:g}, {n:g}",
-                )
-                for t, v, n in zip(theory, values, points, strict=True)
-            ]
+            lines.append(Line.of(grid, predicted[:, k], label, regime))
+            terms = [sample["terms"][:, k] / math.sqrt(sample.x) for sample in own]
+            marks.append(Points.measured(points, terms, label, regime))
+            words = {"curve": f"α = {alpha:g}, {label}", "quantity": "norm of the term"}
+            comparisons += [s.compare(sizes[s.x][k], values, **words) for s, values in zip(own, terms, strict=True)]
         title = f"α = {alpha:g}: terms, growing like n^((α-1/2)k+1/2)"
-        panels.append(Panel(title, "samples n", "norm / √n", "log", "log", lines=lines, points=marks))
-        lines, marks, means = [], [], {}
-        for k in range(order + 1):
-            values = [[r["corrected"][k] for r in group] for group in groups]
-            means[k] = [float(np.mean(v)) for v in values]
-            published = [float(np.mean([r["published"][k] for r in group])) for group in groups]
-            lines.append(Line(points, means[k], f"F_{k}", _REGIMES[k]))
+        panels.append(Panel(title, "samples n", "norm / √n", "log", "log", lines, marks))
+        lines, marks = [], []
+        for k, regime in enumerate(_REGIMES[: settings["order"] + 1]):
+            label, distances = f"F_{k}", [sample["corrected"][:, k] for sample in own]
+            mean = [values.mean() for values in distances]
+            lines.append(Line.of(points, mean, label, regime))
             if k > 1:
-                lines.append(Line(points, published, "", _REGIMES[k], "dashed"))
-            marks.append(Points.measured(points, values, f"F_{k}", _REGIMES[k]))
-        panels.append(
-            Panel(f"α = {alpha:g}: F - F_l", "samples n", "||F - F_l|| / √n", "log", "log", lines=lines, points=marks)
-        )
-        window = settings["windows"][place]
-        slope = float(np.polyfit(np.log(points), np.log(means[window]), 1)[0])
-        checks.append(Check.at_most(f"exponent in n of ||F - F_{window}|| / sqrt n at alpha = {alpha:g}", slope, 0.0))
-    return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
+                published = [sample["published"][:, k].mean() for sample in own]
+                lines.append(Line.of(points, published, "", regime, "dashed"))
+            marks.append(Points.measured(points, distances, label, regime))
+            if k == window:
+                name = f"exponent in n of ||F - F_{k}|| / sqrt n at alpha = {alpha:g}"
+                checks.append(Check.at_most(name, power_law(points, mean)[0], 0.0))
+        panels.append(Panel(f"α = {alpha:g}: F - F_l", "samples n", "||F - F_l|| / √n", "log", "log", lines, marks))
+    return Outcome(panels, comparisons, checks)
+
+
+def _sizes(settings: Mapping[str, Any], alpha: float, n: float) -> Array:
+    """Return the norms of the terms of F_l, divided by the square root of n."""
+    problem = Problem.moniri2024(**settings["base"], alpha=alpha, n=n)
+    norm, rest = _gradient_rest(problem)
+    sizes = {"n": float(n), "width": float(problem.width), "order": settings["order"]}  # type: ignore[arg-type]
+    found = spike_sizes(problem.activation, eta=problem.step_size, gradient_norm=norm, rest=rest, **sizes)
+    return np.asarray(found / math.sqrt(n))
 
 
 #: Name in the results, label and regime.
@@ -189,38 +175,26 @@ _CURVES = (
 )
 
 
-def _universality(figure: Figure, preset: Mapping[str, Any], results: Sequence[Result]) -> Outcome:
+def _universality(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Compare errors of the same samples: at the larger size one by one, and whether the gaps close."""
     settings, alphas, sizes = figure.settings, preset["points"], preset["sizes"]
-    shape = (len(sizes), len(alphas), int(preset["seeds"]))
-    errors = {key: np.array([r[key] for r in results]).reshape(shape) for key in results[0]}
+    known = {"allowance": settings["allowance"], "reason": settings["reason"]}
+    largest, shape = samples[-len(alphas) :], (len(sizes), len(alphas), int(preset["seeds"]))
     panels, comparisons, gaps = [], [], {}
     for side in ("train", "test"):
-        network_error = errors[f"F {side}"]
-        scale = network_error.mean(axis=2, keepdims=True)
         lines, points = [], []
         for name, label, regime in _CURVES:
-            own = errors[f"{name} {side}"]
-            gaps[name, side] = (own - network_error) / scale
-            shown = Points.measured(alphas, own[-1].tolist(), label, regime)
-            lines.append(Line(alphas, shown.mean, label, regime, "dashed" if name == "F_l" else "solid"))
+            shown = Points.measured(alphas, [sample[f"{name} {side}"] for sample in largest], label, regime)
+            lines.append(Line.of(alphas, shown.mean, label, regime, "dashed" if name == "F_l" else "solid"))
             points.append(shown)
+            gaps[name, side] = np.array([_gap(sample, name, side) for sample in samples]).reshape(shape)
             if name in ("corrected", "equivalent"):
-                for alpha, base, gap in zip(alphas, scale[-1, :, 0], gaps[name, side][-1], strict=True):
+                for alpha, sample in zip(alphas, largest, strict=True):
                     # Paired: the same weights, data and noise.
-                    comparison = compare(
-                        float(base),
-                        (base * (1 + gap)).tolist(),
-                        curve=label,
-                        place=alpha,
-                        quantity=f"{side} error",
-                        allowance=settings["allowance"],
-                        reason=settings["reason"],
-                        sample=f"{alpha:g}",
-                    )
-                    comparisons.append(comparison)
-        title = f"{side}ing error, n = {sizes[-1]:g}"
-        panels.append(Panel(title, "α", f"{side} error", lines=lines, points=points))
+                    mean = float(sample[f"F {side}"].mean())
+                    words = {"curve": label, "place": alpha, "quantity": f"{side} error", **known}
+                    comparisons.append(sample.compare(mean, mean * (1 + _gap(sample, name, side)), **words))
+        panels.append(Panel(f"{side}ing error, n = {sizes[-1]:g}", "α", f"{side} error", lines=lines, points=points))
     training = {name: gaps[name, "train"].mean(axis=1) for name, *_ in _CURVES[1:]}
     testing = {name: gaps[name, "test"][:, -1] for name, *_ in _CURVES[1:]}
     panels.append(_gap_panel("training error, mean over α", sizes, training))
@@ -232,11 +206,17 @@ def _universality(figure: Figure, preset: Mapping[str, Any], results: Sequence[R
         z = abs(Overlay.of(0.0, testing["F_l"][-1]).z)
         name = f"|z| of the published F_l in test error, α = {alphas[-1]:g}, n = {sizes[-1]:g}"
         checks.append(Check.at_least(name, z, preset["published_z"]))
-    return Outcome(tuple(panels), tuple(comparisons), tuple(checks), notes=settings.get("notes", ""))
+    return Outcome(panels, comparisons, checks)
+
+
+def _gap(sample: Sample, name: str, side: str) -> Array:
+    """Return the error on some features less that on the network's own, over the mean of the latter."""
+    network = sample[f"F {side}"]
+    return np.asarray((sample[f"{name} {side}"] - network) / network.mean())
 
 
 def _gap_panel(title: str, sizes: Sequence[float], gaps: Mapping[str, Array]) -> Panel:
-    points = [Points.measured(sizes, gaps[name].tolist(), label, regime) for name, label, regime in _CURVES[1:]]
-    lines = [Line(p.x, p.mean, p.label, p.regime, "dashed" if "published" in p.label else "solid") for p in points]
+    points = [Points.measured(sizes, gaps[name], label, regime) for name, label, regime in _CURVES[1:]]
+    lines = [Line.of(p.x, p.mean, p.label, p.regime, "dashed" if "published" in p.label else "solid") for p in points]
     zero = Guide("F", height=0.0)
     return Panel(f"{title}: relative to F", "samples n", "gap", "log", lines=lines, points=points, guides=[zero])

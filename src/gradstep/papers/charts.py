@@ -1,0 +1,152 @@
+"""Curves of theory with the measurements that they are judged by: drawn, and compared at every place measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.papers.figure import Figure
+from gradstep.papers.outcome import Comparison, Outcome, points_of
+from gradstep.papers.panels import Line, Panel, Points, Style, Table
+from gradstep.papers.places import Sample, on_curve
+
+__all__ = ["Curve", "Theory", "charts", "curves_of", "grid_of", "measured_points", "table_of"]
+
+Array = NDArray[np.float64]
+Theory = Callable[[Array], Mapping[str, ArrayLike]]
+"""What theory says at places on the axis: quantities by the names that they have in the results."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A curve of theory, and what was measured on it.
+
+    Attributes
+    ----------
+    label, regime : str
+        As drawn.
+    theory : callable
+        Quantities at an array of places.
+    samples : sequence of Sample
+        Measured, with the same names of quantities; each is compared with the theory at its place.
+    name : str
+        What comparisons call the curve; its label if empty.
+    beside : mapping
+        Further lines of the same colour without a label, by style: a limit, a published form.
+    line : bool
+        Whether the theory is drawn, and not only compared.
+    allowance : mapping
+        Documented error of the theory: ``relative``, ``reason``, and ``up_to`` on the axis.
+    """
+
+    label: str
+    regime: str
+    theory: Theory
+    samples: Sequence[Sample] = ()
+    name: str = ""
+    beside: Mapping[Style, Theory] = field(default_factory=dict)
+    line: bool = True
+    allowance: Mapping[str, Any] = field(default_factory=dict)
+
+
+def curves_of(
+    figure: Figure, samples: Sequence[Sample], theory: Callable[[Mapping[str, Any]], Theory], **more: Any
+) -> list[Curve]:
+    """Return the curves of a figure's settings, each with its theory and its samples; `more` as in `Curve`."""
+    return [
+        Curve(curve["label"], curve["regime"], theory(curve), on_curve(samples, curve["label"]), **more)
+        for curve in figure.settings["curves"]
+    ]
+
+
+def charts(
+    curves: Sequence[Curve], grid: ArrayLike, panels: Mapping[str, Panel], quantities: Mapping[str, str] | None = None
+) -> Outcome:
+    """Draw curves, a panel a quantity, and compare every measurement on them with the theory at its place.
+
+    Parameters
+    ----------
+    curves : sequence of Curve
+    grid : array_like
+        Places of the lines; those measured are added, so that lines pass where the comparisons are made.
+    panels : mapping
+        Panel of each quantity that is drawn, without its curves.
+    quantities : mapping, optional
+        What is compared: names in the results, and how they are written (those drawn, by the vertical axis).
+    """
+    written = quantities or {name: panel.y_label for name, panel in panels.items()}
+    lines: dict[str, list[Line]] = {name: [] for name in panels}
+    points: dict[str, list[Points]] = {name: [] for name in panels}
+    comparisons: list[Comparison] = []
+    for curve in curves:
+        measured = [sample.x for sample in curve.samples]
+        x = np.union1d(np.asarray(grid, dtype=np.float64), measured) if panels and curve.line else np.unique(measured)
+        theory = {name: np.asarray(values) for name, values in curve.theory(x).items()}
+        for name, text in written.items():
+            words = {"curve": curve.name or curve.label, "quantity": text}
+            own = [
+                sample.compare(value, name, **words, **_excuse(curve, sample))
+                for sample, value in zip(curve.samples, theory[name][np.searchsorted(x, measured)], strict=True)
+                if not _certain(value, sample[name])
+            ]
+            comparisons += own
+            if own and name in panels:
+                points[name].append(points_of(own, curve.label, curve.regime))
+        if curve.line:
+            beside = {style: other(x) for style, other in curve.beside.items()}
+            for name in panels:
+                lines[name].append(Line.of(x, theory[name], curve.label, curve.regime))
+                lines[name] += [Line.of(x, other[name], "", curve.regime, style) for style, other in beside.items()]
+    drawn = [
+        replace(panel, lines=[*lines[name], *panel.lines], points=[*points[name], *panel.points])
+        for name, panel in panels.items()
+    ]
+    return Outcome(drawn, comparisons)
+
+
+def _certain(theory: float, values: Array) -> bool:
+    """Whether theory and every measurement say the same: that does not vary, and cannot be compared."""
+    return bool(np.ptp(values) == 0 and abs(theory - values[0]) < 1e-9 * abs(theory))
+
+
+def _excuse(curve: Curve, sample: Sample) -> dict[str, Any]:
+    known = curve.allowance
+    if not known or sample.x > known.get("up_to", math.inf):
+        return {}
+    return {"allowance": known["relative"], "reason": known["reason"]}
+
+
+def measured_points(samples: Sequence[Sample], name: str, label: str, regime: str) -> Points:
+    """Return a measured quantity along the axis, to be drawn without a comparison."""
+    return Points.measured([sample.x for sample in samples], [sample[name] for sample in samples], label, regime)
+
+
+def grid_of(axis: Mapping[str, Any], preset: Mapping[str, Any] | None = None) -> Array:
+    """Return the places of the lines along an axis of the settings: ``from``, ``to``, ``count``, ``scale``.
+
+    A preset has a count of its own, ``line``, where the theory costs more than the measurements.
+    """
+    space = np.geomspace if axis.get("scale") == "log" else np.linspace
+    count = (preset or {}).get("line", axis.get("count"))
+    return np.asarray(space(axis["from"], axis["to"], int(count)), dtype=np.float64)
+
+
+def table_of(header: Sequence[str], comparisons: Sequence[Comparison]) -> Table:
+    """List comparisons: curve, place, quantity, theory, measurement and z, under a header of six."""
+    rows = [
+        [
+            c.curve,
+            f"{float(c.place):g}",
+            c.quantity,
+            f"{c.theory:.5f}",
+            f"{c.mean:.5f} +- {c.standard_error:.5f}",
+            f"{c.excess_z:+.1f}",
+        ]
+        for c in comparisons
+    ]
+    return Table(header, rows)

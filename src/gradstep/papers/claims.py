@@ -1,0 +1,40 @@
+"""What figures claim of their measurements, beside z: bounds kept and broken, falls, and exponents of power laws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.overlay import Overlay
+from gradstep.papers.outcome import Comparison
+
+__all__ = ["below", "in_standard_errors", "power_law", "total_fall"]
+
+
+def in_standard_errors(values: ArrayLike) -> float:
+    """Return the mean of independent values, one a seed, in its own standard errors."""
+    return float(Overlay.of(0.0, values).t)
+
+
+def below(bound: float, measured: Sequence[Comparison]) -> float:
+    """Return by how many standard errors the measured mean that is farthest below a bound is below it."""
+    return max((bound - c.mean) / c.standard_error for c in measured)
+
+
+def total_fall(before: Sequence[Comparison], after: Sequence[Comparison]) -> float:
+    """Return how far one measured curve is below another, over all places, in standard errors.
+
+    Where curves come close, a single place can be in any order by chance.
+    """
+    falls = sum(b.mean - a.mean for b, a in zip(before, after, strict=True))
+    return float(falls / math.sqrt(sum(c.standard_error**2 for c in (*before, *after))))
+
+
+def power_law(x: ArrayLike, y: ArrayLike) -> tuple[float, NDArray[np.float64]]:
+    """Fit a straight line to logarithms: return the exponent, and the fitted values at `x`."""
+    places = np.asarray(x, dtype=np.float64)
+    exponent, intercept = np.polyfit(np.log(places), np.log(np.asarray(y, dtype=np.float64)), 1)
+    return float(exponent), np.exp(intercept) * places**exponent

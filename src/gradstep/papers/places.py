@@ -1,0 +1,137 @@
+"""Where a figure measures: every place with its networks, the same loop over places and seeds for all figures."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.papers.outcome import Comparison, compare
+from gradstep.sweeps import Result, Task
+
+__all__ = ["Place", "Sample", "along", "on_curve", "point_seeds"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Place:
+    """One point of a figure, with networks of its own unless `drawn` says otherwise.
+
+    Attributes
+    ----------
+    measure : callable
+        Function of a module: ``measure(parameters, seed)`` returns plain numbers or lists of them by name.
+    parameters : mapping
+        Plain values.
+    curve : str
+        Curve that the point belongs to.
+    x : object
+        Place on the horizontal axis.
+    drawn : tuple, optional
+        Label and place that the seeds are drawn for, where these are not `curve` and `x`: places that name the same
+        share their networks.
+    seeds : tuple of int, optional
+        The seeds themselves. What is computed and not drawn has one, zero.
+    """
+
+    measure: Callable[[Mapping[str, Any], int], Mapping[str, Any]]
+    parameters: Mapping[str, Any]
+    curve: str
+    x: Any
+    drawn: tuple[str, object] | None = None
+    seeds: tuple[int, ...] | None = None
+
+    @property
+    def networks(self) -> str:
+        """Name of the networks: the same for places that share their seeds."""
+        label, place = self.drawn or (self.curve, self.x)
+        return f"{label}/{place}"
+
+    def tasks(self, figure: str, preset: Mapping[str, Any]) -> list[Task]:
+        """Return one measurement a seed."""
+        label, place = self.drawn or (self.curve, self.x)
+        seeds = point_seeds(figure, label, place, preset) if self.seeds is None else self.seeds
+        name = f"{self.measure.__module__}:{self.measure.__name__}"
+        return [Task(name, self.parameters, seed) for seed in seeds]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was measured at a place, one result a seed."""
+
+    place: Place
+    results: Sequence[Result]
+
+    @property
+    def x(self) -> float:
+        """Place on the horizontal axis."""
+        return float(self.place.x)
+
+    def __getitem__(self, name: str) -> Array:
+        """Return a measured quantity, one row a seed."""
+        return np.array([result[name] for result in self.results])
+
+    def item(self, k: int) -> Sample:
+        """Return the k-th number of every result that is a list."""
+        return Sample(
+            self.place,
+            [{name: v[k] for name, v in result.items() if isinstance(v, list)} for result in self.results],
+        )
+
+    def spread(self, along: str) -> list[Sample]:
+        """Return a sample for every value of the parameter `along`, from lists with a number for each value."""
+        networks = self.place.drawn or (self.place.curve, self.place.x)
+        return [
+            Sample(replace(self.place, x=x, drawn=networks), self.item(k).results)
+            for k, x in enumerate(self.place.parameters[along])
+        ]
+
+    def compare(self, theory: float, values: Array | str, **words: Any) -> Comparison:
+        """Compare a predicted value with what was measured.
+
+        Parameters
+        ----------
+        theory : float
+        values : ndarray or str
+            One value a seed, or the name of a result.
+        **words
+            As in `gradstep.papers.outcome.compare`: curve and place are those of the sample unless given here.
+        """
+        measured = self[values] if isinstance(values, str) else values
+        named = {"curve": self.place.curve, "place": self.place.x, "sample": self.place.networks, **words}
+        return compare(float(theory), measured.tolist(), **named)
+
+
+def along(settings: Mapping[str, Any], preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
+    """Yield every curve of the settings with every point of the preset."""
+    for curve in settings["curves"]:
+        for x in map(float, preset["points"]):
+            yield curve, x
+
+
+def on_curve(samples: Sequence[Sample], curve: str) -> list[Sample]:
+    """Return the samples of one curve."""
+    return [sample for sample in samples if sample.place.curve == curve]
+
+
+def point_seeds(name: str, label: str, place: object, preset: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the seeds of one point of a figure: independent from point to point, fixed by the preset's ``seed``.
+
+    Parameters
+    ----------
+    name, label : str
+        Figure and curve.
+    place : object
+        Place on the horizontal axis; its text counts.
+    preset : mapping
+        With ``seed`` and ``seeds`` (how many).
+    """
+    # Points that shared their seeds would err together, and the spread of their z-scores would say nothing.
+    words = np.frombuffer(hashlib.sha256(f"{name}/{label}/{place}".encode()).digest(), dtype="<u4")
+    sequence = np.random.SeedSequence([int(preset["seed"]), *map(int, words)])
+    return tuple(int(v) for v in sequence.generate_state(int(preset["seeds"]), np.uint32))

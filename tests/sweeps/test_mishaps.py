@@ -58,9 +58,8 @@ def only_above(threshold, real):
 
 
 def test_one_bad_penalty_leaves_the_others_their_theory(tmp_path, monkeypatch):
-    some = only_above(0.5, measure.predict_many)
-    monkeypatch.setattr(measure, "predict_many", some)
-    monkeypatch.setattr(measure, "predict", lambda problem: some([problem])[0])
+    theory = import_module("gradstep.theory.predict")
+    monkeypatch.setattr(theory, "predict_many", only_above(0.5, theory.predict_many))
     design = design_of(PROBLEM, {"n": [30, 50], "ridge": [0.1, 1.0, 10.0]}, seeds=2)
     for _ in range(2):  # computed, and from the store
         state = run(design, tmp_path, workers=1)

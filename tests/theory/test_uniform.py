@@ -565,6 +565,10 @@ def test_errors_that_contradict_the_means_are_refused(monkeypatch):
         return right(matrix, sources, nodes) * (1 + 1e-4)
 
     monkeypatch.setattr(uniform, "response", wrong)
+    with pytest.raises(NotConverged, match="do not solve their equations"):
+        gs.predict(problem)
+    # Were the response itself not looked at, the training loss would be another.
+    monkeypatch.setattr(uniform, "check_response", lambda *_: None)
     with pytest.raises(NotConverged, match="training loss"):
         gs.predict(problem)
     monkeypatch.undo()

@@ -146,5 +146,7 @@ def check_errors(conditional: Array, least: Array, scale: Array) -> None:
     ------
     NotConverged
     """
-    allowed = _BOUND * (least + scale[:, None])
-    _refuse((least - conditional) * (_BOUND / allowed), _BOUND, "has errors below what no fit can leave")
+    missing = least - conditional
+    # Labels that are zero leave nothing, and nothing is missing.
+    defect = np.divide(missing, least + scale[:, None], out=np.zeros_like(missing), where=~(missing <= 0))
+    _refuse(defect, _BOUND, "has errors below what no fit can leave")

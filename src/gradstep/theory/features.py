@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
-from gradstep.gaussian import ScalarFunction, Smoothed, gaussian_rule, smoothed, trapezoidal_rule
+from gradstep.gaussian import ScalarFunction, Smoothed, gaussian_rule, smoothed, structure, trapezoidal_rule
 from gradstep.theory.groups import Groups, RowLaw
 
 __all__ = [
@@ -74,6 +74,8 @@ _CHANGE = 1e-4
 #: Standard deviations that are covered; what is beyond changes errors by less than 1e-9 as a rule, and more only where
 #: a few inputs hide all others, which is refused later.
 _RANGE = 7.6
+#: What a polynomial teacher adds to it for each degree above three, whose square grows the longer; and the most.
+_RANGE_OF_DEGREE, _LARGEST_RANGE = 0.3, 20.0
 #: Step of the trapezoidal rule for integrands as smooth as the Gaussian weight itself, with neurons of all slopes and
 #: with neurons that are nearly alike: these may all saturate together, so that what is left to a fit turns sharply.
 _MIXED_STEP, _ALIKE_STEP = 0.6, 0.5
@@ -144,7 +146,9 @@ def kappa_rule(
     _check_resolution(_RANGE / step, groups, activation)
     if kink_step >= 0.6 * step:
         thinning = np.inf if alike else _THINNING
-        nodes, weights = trapezoidal_rule(min(step, kink_step) / refine, _RANGE, thinning=thinning)
+        degree = None if teacher.expression is None else structure.degree(teacher.expression)
+        reach = min(_RANGE + _RANGE_OF_DEGREE * max((degree or 0) - 3, 0), _LARGEST_RANGE)
+        nodes, weights = trapezoidal_rule(min(step, kink_step) / refine, reach, thinning=thinning)
     else:
         points = _teacher_breakpoints(teacher, alignment, scale)
         panel = 2.5 * step

@@ -54,6 +54,8 @@ _EDGE_MARGIN = 1e-6
 _FAR = 16.0
 #: How many times fewer factors than unknowns are worth it; singular value that counts, over the largest; least size.
 _WORTH_FACTORS, _DIMENSION, _SMALLEST = 3, 1e-14, 1e-200
+#: Least singular value of a table that has factors, over the largest.
+_WEAK = 1e-4
 
 
 @dataclass(frozen=True)
@@ -145,12 +147,17 @@ class _Factors(NamedTuple):
         return np.asarray(both / 2 * self.double)
 
 
-def _product(table: Array) -> tuple[Array, Array]:
-    """Return factors of a table, each entry right to rounding relative to its row and column."""
+def _product(table: Array) -> tuple[Array, Array] | None:
+    """Return factors of a table, each entry right to rounding relative to its row and column.
+
+    None if a dimension is weak: neurons that are nearly alike differ by little, and factors would lose its digits.
+    """
     rows = np.maximum(np.abs(table).max(axis=1, keepdims=True), _SMALLEST)
     columns = np.maximum(np.abs(table / rows).max(axis=0), _SMALLEST)
     left, singular, right = np.linalg.svd(table / rows / columns, full_matrices=False)
     dimensions = max(1, int(np.sum(singular > _DIMENSION * singular[0])))
+    if singular[dimensions - 1] < _WEAK * singular[0]:
+        return None
     return rows * left[:, :dimensions] * singular[:dimensions], right[:dimensions] * columns
 
 
@@ -272,7 +279,10 @@ class FeatureEquations:
     @cached_property
     def _factors(self) -> _Factors | None:
         """The tables as products, if they have few dimensions to rounding: those of polynomials have."""
-        (left, right), (own, of_nodes) = _product(self.slope), _product(self.variance)
+        slope, variance = _product(self.slope), _product(self.variance)
+        if slope is None or variance is None:
+            return None
+        (left, right), (own, of_nodes) = slope, variance
         # Squares of products of the slopes are products of these.
         dimensions = left.shape[1]
         first, second = np.triu_indices(dimensions)

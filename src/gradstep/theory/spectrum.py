@@ -55,7 +55,7 @@ _FAR = 16.0
 #: How many times fewer factors than unknowns are worth it; singular value that counts, over the largest; least size.
 _WORTH_FACTORS, _DIMENSION, _SMALLEST = 3, 1e-14, 1e-200
 #: Least singular value of a table that has factors, over the largest.
-_WEAK = 1e-4
+_WEAK = 1e-6
 
 
 @dataclass(frozen=True)

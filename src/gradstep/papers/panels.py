@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from gradstep.overlay import mean_and_error
 
-__all__ = ["Guide", "Histogram", "Image", "Line", "Mark", "Panel", "Points", "Scale", "Style", "Table"]
+__all__ = ["Guide", "Histogram", "Image", "Line", "Mark", "Panel", "Points", "Table"]
 
 Scale = Literal["linear", "log"]
 Style = Literal["solid", "dashed", "dotted"]

@@ -300,11 +300,11 @@ def fit_rows(features: Array, labels: Array, penalties: Sequence[float]) -> Ridg
     return fit_ridge(lambda: iter([(features, labels)]), rows, width, penalties)
 
 
-Solution = tuple[Array, Host, Host]
+_Solution = tuple[Array, Host, Host]
 """Readouts (N, P), and for each penalty the squared residual and the degrees of freedom."""
 
 
-def dual(features: Array, labels: Array, penalties: Sequence[float]) -> Solution:
+def dual(features: Array, labels: Array, penalties: Sequence[float]) -> _Solution:
     """Fit from the n x n Gram matrix, or from the features themselves when that would lose too many digits."""
     gram = features @ features.T
     if len(penalties) == 1 and is_numpy_array(features):
@@ -321,7 +321,7 @@ def dual(features: Array, labels: Array, penalties: Sequence[float]) -> Solution
     return ridge.readouts(penalties), residual, ridge.degrees_of_freedom(penalties)
 
 
-def primal(gram: Array, moment: Array, label_square: float, penalties: Sequence[float]) -> Solution | None:
+def primal(gram: Array, moment: Array, label_square: float, penalties: Sequence[float]) -> _Solution | None:
     """Fit from ``F^T F``, ``F^T y`` and ``|y|^2``, or not where they have lost too many digits."""
     if len(penalties) == 1 and is_numpy_array(gram):
         solved = _cholesky(gram, moment, penalties[0])
@@ -338,7 +338,7 @@ def primal(gram: Array, moment: Array, label_square: float, penalties: Sequence[
     return readouts, np.maximum(to_host(residual), 0.0), freedom
 
 
-def triangular(blocks: Blocks, penalties: Sequence[float]) -> Solution:
+def triangular(blocks: Blocks, penalties: Sequence[float]) -> _Solution:
     """Fit from the triangular factor of ``[F, y]``, updated block by block; there are N + 1 rows at least."""
     factor: Array | None = None
     for features, labels in blocks():
@@ -353,7 +353,7 @@ def triangular(blocks: Blocks, penalties: Sequence[float]) -> Solution:
     return _singular(factor[:width, :width], factor[:width, width], float(factor[width, width]) ** 2, penalties)
 
 
-def _singular(features: Array, labels: Array, unexplained: float, penalties: Sequence[float]) -> Solution:
+def _singular(features: Array, labels: Array, unexplained: float, penalties: Sequence[float]) -> _Solution:
     """Fit from a singular value decomposition; `unexplained` is a residual that no readout can reach."""
     xp = array_namespace(features)
     lam = like(features, [list(penalties)])

@@ -420,7 +420,7 @@ def test_histogram_and_outliers_of_the_real_network(case: gs.Problem, resolved: 
         ):
             # Overlaps have corrections of order 1/d.
             comparison = compare(float(theory), values, curve="", place=rank, allowance=0.02, reason="finite size")
-            assert abs(comparison.z) < 4
+            assert abs(comparison.excess_z) < 4
 
 
 # --- single samples of the step ---
@@ -628,7 +628,7 @@ def test_singular_values_of_real_weights(case: gs.Problem) -> None:
         values = [getattr(run.leading[0], name) for run in runs]
         # At large steps the deficits 1 - overlap are of order 1/d, and so are their corrections.
         theory = getattr(spectrum.outlier, name)
-        assert abs(compare(theory, values, curve="", place=0, allowance=0.005, reason="finite size").z) < 4
+        assert abs(compare(theory, values, curve="", place=0, allowance=0.005, reason="finite size").excess_z) < 4
 
 
 def test_the_structure_of_the_rest_is_seen() -> None:

@@ -7,12 +7,12 @@ import pytest
 
 from gradstep.papers import ba2022, cui2024, moniri2024
 from gradstep.problem import Problem
-from gradstep.theory.bulk import isotropic
-from gradstep.theory.features import conditional_features
-from gradstep.theory.groups import neuron_groups
-from gradstep.theory.step import step_statistics
-from gradstep.theory.tables import Tables
-from gradstep.theory.uniform import solve
+from gradstep.theory.equivalent.features import conditional_features
+from gradstep.theory.equivalent.tables import Tables
+from gradstep.theory.equivalent.uniform import solve
+from gradstep.theory.neurons.bulk import isotropic
+from gradstep.theory.neurons.groups import neuron_groups
+from gradstep.theory.step.statistics import step_statistics
 
 
 @pytest.mark.parametrize(("phi", "psi", "lam"), [(0.4, 0.7, 0.03), (1.5, 0.5, 0.2), (0.3, 2.0, 1e-3)])

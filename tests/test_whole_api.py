@@ -5,9 +5,9 @@ import pytest
 import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.simulation.convex_measurement import convex_measurement
-from gradstep.theory.convex_loss import convex_prediction
-from gradstep.theory.spectrum import feature_spectrum
-from gradstep.theory.weights_spectrum import weight_spectrum
+from gradstep.theory.convex.convex_loss import convex_prediction
+from gradstep.theory.spectra.feature_spectrum import feature_spectrum
+from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 
 
 @pytest.mark.parametrize("given", ["tanh", None, {"d": 3}])

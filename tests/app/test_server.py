@@ -27,7 +27,7 @@ from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_i
 from gradstep.app.workers import Ended, TooLong, Workers, _Worker
 from gradstep.errors import InvalidInput
 from gradstep.papers.figure import load_figures
-from gradstep.theory.spectrum import feature_spectrum
+from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
 AXIS = {"name": "n", "from": 0.5, "to": 8.0, "count": 5, "scale": "log"}
 

@@ -17,7 +17,7 @@ from benchmarks.hunt.settings import FACTORS, PENALTIES, SEEDS, Setting, design,
 from benchmarks.hunt.table import _falls, is_off, measured_row, measured_rows, read, with_theory, write
 
 import gradstep as gs
-from gradstep.theory.own_output import output_constants
+from gradstep.theory.step.own_output import output_constants
 
 LEVELS = [len(levels) for levels in FACTORS.values()]
 DESIGN = design()

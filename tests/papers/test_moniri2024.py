@@ -14,7 +14,7 @@ from gradstep.papers.moniri2024.experiments import sharp_spikes
 from gradstep.problem import Problem
 from gradstep.simulation import Network, simulate
 from gradstep.theory import predict
-from gradstep.theory.step import step_statistics
+from gradstep.theory.step.statistics import step_statistics
 
 SIGMA = "sin(1.2*x + 0.6) - 0.27484099773585186"
 TEACHER = "H1 + 0.7071067811865476*H2 + 0.3*H3 + 0.1*H4"

@@ -13,7 +13,7 @@ from gradstep.papers.moniri2024.experiments import exponents, spike_shape
 from gradstep.papers.moniri2024.finite import finite_errors, spike_coefficients
 from gradstep.problem import Problem
 from gradstep.theory import predict
-from gradstep.theory.step import step_statistics
+from gradstep.theory.step.statistics import step_statistics
 
 SIGMA = "sin(1.2*x + 0.6) - 0.27484099773585186"
 TEACHER = "H1 + 0.7071067811865476*H2 + 0.3*H3"

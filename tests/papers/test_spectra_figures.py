@@ -15,8 +15,8 @@ from gradstep.papers.experiments import feature_spectra, spectra
 from gradstep.papers.figure import load_figures
 from gradstep.papers.outcome import compare
 from gradstep.simulation import Network
-from gradstep.theory.spectrum import FeatureEquations, feature_spectrum
-from gradstep.theory.stieltjes import Law, advance, start
+from gradstep.theory.spectra.feature_spectrum import FeatureEquations, feature_spectrum
+from gradstep.theory.spectra.stieltjes import Law, advance, start
 
 CENTRED = "sin(1.2*x + 0.6) - 0.27484099773585186"
 

@@ -10,7 +10,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import gaussian_rule
 from gradstep.papers import ba2022, cui2024
 from gradstep.theory import QUANTITIES
-from gradstep.theory.convex_loss import convex_prediction
+from gradstep.theory.convex.convex_loss import convex_prediction
 
 LARGE = 200_000
 PAPERS = {"rows": "isotropic", "bulk": "isotropic"}

@@ -10,7 +10,7 @@ import pytest
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
-from gradstep.theory.loss_covariance import SharedDraw, loss_covariance
+from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance
 
 spread_module = sys.modules["gradstep.theory.spread"]
 

@@ -18,9 +18,9 @@ from numpy.testing import assert_allclose
 
 import gradstep as gs
 from gradstep.gaussian import moments
-from gradstep.theory.convex_loss import convex_prediction
-from gradstep.theory.spectrum import feature_spectrum
-from gradstep.theory.weights_spectrum import weight_spectrum
+from gradstep.theory.convex.convex_loss import convex_prediction
+from gradstep.theory.spectra.feature_spectrum import feature_spectrum
+from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 
 Array = np.ndarray
 

@@ -17,7 +17,7 @@ from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.cui2024 import best_linear
 from gradstep.theory import Prediction, predict, predict_each
 from gradstep.theory.prediction import QUANTITIES
-from gradstep.theory.spectrum import Outlier, feature_spectrum
+from gradstep.theory.spectra.feature_spectrum import Outlier, feature_spectrum
 from gradstep.theory.tuning import tune
 
 __all__ = ["best", "code", "curve_part", "here", "learned", "spectrum"]

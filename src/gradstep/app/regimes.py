@@ -16,7 +16,7 @@ from gradstep.gaussian.moments import Moments, moments
 from gradstep.papers.moniri2024.staircase import degree
 from gradstep.problem import Problem
 from gradstep.theory import Prediction, predict
-from gradstep.theory.tables import LARGE_DIMENSION
+from gradstep.theory.equivalent.tables import LARGE_DIMENSION
 
 __all__ = ["Regime", "describe"]
 

@@ -45,7 +45,7 @@ def convex_measurement(
     seeds : int or sequence of int
         How many, or the seeds themselves; each draws the same weights and inputs as in :func:`gradstep.simulate`.
     loss, penalty, channel, flip
-        As in :func:`gradstep.theory.convex_loss.convex_prediction`.
+        As in :func:`gradstep.theory.convex.convex_loss.convex_prediction`.
     test_samples : int
         Fresh inputs for the test loss and the wrong classes.
     tolerance : float
@@ -56,7 +56,7 @@ def convex_measurement(
     Measurement
         ``test_error`` (exact expectation over inputs), ``test_loss``, ``classification_error``, ``train_error``,
         ``train_loss``, ``train_classification_error`` and ``active_fraction``, defined as in
-        :class:`gradstep.theory.convex_loss.ConvexPrediction`.
+        :class:`gradstep.theory.convex.convex_loss.ConvexPrediction`.
 
     Raises
     ------

@@ -423,7 +423,7 @@ class Network:
         Returns
         -------
         MeasuredFeatures
-            To be compared with :func:`gradstep.theory.spectrum.feature_spectrum`.
+            To be compared with :func:`gradstep.theory.spectra.feature_spectrum.feature_spectrum`.
 
         Raises
         ------
@@ -455,7 +455,7 @@ class Network:
         Returns
         -------
         MeasuredWeights
-            To be compared with :func:`gradstep.theory.weights_spectrum.weight_spectrum`.
+            To be compared with :func:`gradstep.theory.spectra.weight_spectrum.weight_spectrum`.
 
         Raises
         ------

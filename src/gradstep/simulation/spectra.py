@@ -96,10 +96,10 @@ def spike_direction(problem: Problem, before: Array, readout: Array, linear: Arr
 
     The gradient holds the network's own output, which is along the sum of the rows. Until the step takes back all that
     the rows have of it, theory has the spike along what is left of the gradient, and takes the sum of the rows for a
-    part of their bulk (`readout_shrinkage` of `gradstep.theory.step.StepStatistics`). In output scale ``"1/sqrt(N)"`` a
-    larger step may take back more: then the spike is along the sum of the rows after the step
-    (`gradstep.theory.own_output`). Needed are the first layer before the step (N, d), the readout at initialisation
-    (N,) and ``linear = X^T (y - f) / n_step``, shape (d,).
+    part of their bulk (`readout_shrinkage` of `gradstep.theory.step.statistics.StepStatistics`). In output scale
+    ``"1/sqrt(N)"`` a larger step may take back more: then the spike is along the sum of the rows after the step
+    (`gradstep.theory.step.own_output`). Needed are the first layer before the step (N, d), the readout at
+    initialisation (N,) and ``linear = X^T (y - f) / n_step``, shape (d,).
     """
     width, activation = len(readout), moments(problem.activation)
     rows, gain = readout @ before, problem.step_size / math.sqrt(width) * activation.derivative_mean

@@ -10,10 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
-from gradstep.theory.bulk import BulkModel
-from gradstep.theory.groups import RowLaw
 
-__all__ = ["check_labels", "check_models", "check_refine", "finite", "models_for", "nonnegative", "positive"]
+__all__ = ["check_labels", "check_refine", "finite", "nonnegative", "positive"]
 
 Array = NDArray[np.float64]
 
@@ -52,21 +50,7 @@ def check_refine(refine: object) -> None:
         raise InvalidInput("refine", refine, "an integer in [1, 16]")
 
 
-def check_models(rows: object, bulk: object) -> None:
-    """Raise `InvalidInput` unless both are names of models, or None."""
-    if rows is not None and not (isinstance(rows, str) and rows in ("network", "isotropic")):
-        raise InvalidInput("rows", rows, "'network' or 'isotropic'")
-    if bulk is not None and not (isinstance(bulk, str) and bulk in ("structured", "isotropic")):
-        raise InvalidInput("bulk", bulk, "'structured' or 'isotropic'")
-
-
 def check_labels(problem: Problem) -> None:
     """Raise `InvalidInput` if all labels are zero: nothing is learned, and nothing fluctuates."""
     if problem.noise == 0 and moments(problem.teacher).second_moment == 0:
         raise InvalidInput("teacher", problem.teacher.name, "one that is not zero everywhere, or label noise")
-
-
-def models_for(rows: RowLaw | None, bulk: BulkModel | None) -> tuple[RowLaw, BulkModel]:
-    """Return the models of rows and bulk: the network's if not given, at every dimension."""
-    law: RowLaw = rows or "network"
-    return law, bulk or ("structured" if law == "network" else "isotropic")

@@ -18,8 +18,8 @@ import numpy as np
 
 from gradstep.gaussian import ScalarFunction, expectation, moments
 from gradstep.problem import Problem
-from gradstep.theory.step import StepStatistics, step_statistics
-from gradstep.theory.tables import sizes_of
+from gradstep.theory.equivalent.tables import sizes_of
+from gradstep.theory.step.statistics import StepStatistics, step_statistics
 
 if TYPE_CHECKING:
     from gradstep.theory.prediction import Prediction

@@ -16,15 +16,14 @@ from gradstep.errors import GradstepError, InvalidInput, NotConverged, within_ra
 from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem
-from gradstep.theory.arguments import check_models, check_refine, models_for
-from gradstep.theory.bulk import BulkModel
+from gradstep.theory.arguments import check_refine
 from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats, step_indicators
-from gradstep.theory.groups import RowLaw
-from gradstep.theory.own_output import independent_rows, output_constants
+from gradstep.theory.equivalent.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
+from gradstep.theory.equivalent.uniform import UniformSolution, solve
+from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
-from gradstep.theory.step import letters_of, step_statistics
-from gradstep.theory.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
-from gradstep.theory.uniform import UniformSolution, solve
+from gradstep.theory.step.own_output import independent_rows, output_constants
+from gradstep.theory.step.statistics import letters_of, step_statistics
 from gradstep.threads import one_thread
 
 __all__ = ["predict", "predict_each", "predict_many"]

@@ -3,10 +3,10 @@
 Given the samples of the step, the test error is the derivative of the minimal loss by the weight at which the fit knows
 the population, and the training error is the loss less ``ridge`` times its derivative by the penalty (the envelope
 theorem, twice). Their variances are derivatives of the covariance of the losses of two fits
-(`gradstep.theory.loss_covariance`). The samples of the step add what follows from four numbers of theirs, ``E r u``,
-``E r^2``, ``E r`` and ``|X_perp^T r|^2``, through the alignment, the spike and the bulk; an initial output of order one
-adds its direction ``b`` (`gradstep.theory.own_output`): its length, its overlap with the teacher and ``E r <b, x>``.
-This project.
+(`gradstep.theory.equivalent.loss_covariance`). The samples of the step add what follows from four numbers of theirs,
+``E r u``, ``E r^2``, ``E r`` and ``|X_perp^T r|^2``, through the alignment, the spike and the bulk; an initial output
+of order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its length, its overlap with the teacher and
+``E r <b, x>``. This project.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_labels
-from gradstep.theory.features import ConditionalFeatures
-from gradstep.theory.loss_covariance import SharedDraw, loss_covariance, square_variance
-from gradstep.theory.own_output import MeanRow, given_own_output, output_constants
-from gradstep.theory.residual import residual_law
-from gradstep.theory.step import StepStatistics, step_statistics
-from gradstep.theory.tables import Tables, sizes_of, tables_of
-from gradstep.theory.uniform import UniformSolution, solve
+from gradstep.theory.equivalent.features import ConditionalFeatures
+from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
+from gradstep.theory.equivalent.tables import Tables, sizes_of, tables_of
+from gradstep.theory.equivalent.uniform import UniformSolution, solve
+from gradstep.theory.step.own_output import MeanRow, given_own_output, output_constants
+from gradstep.theory.step.residual import residual_law
+from gradstep.theory.step.statistics import StepStatistics, step_statistics
 from gradstep.threads import one_thread
 
 __all__ = ["Spread", "predict_spread"]

@@ -18,11 +18,11 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.problem import CONVENTION, Problem, Proportional, Step, check_problem
 from gradstep.theory.arguments import check_labels
+from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.minimise import Axis, Bound, Minimum, minimise
 from gradstep.theory.predict import predict, predict_many
 from gradstep.theory.prediction import Prediction
-from gradstep.theory.step import step_statistics
-from gradstep.theory.tables import sizes_of
+from gradstep.theory.step.statistics import step_statistics
 from gradstep.threads import one_thread
 
 __all__ = ["PARAMETERS", "Tuned", "TunedParameter", "tune"]

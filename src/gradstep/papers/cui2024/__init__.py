@@ -5,7 +5,7 @@ code, ``alpha0`` the samples of the step, ``alpha`` those of the fit, ``beta`` t
 ``lam`` the penalty. ``r``, ``c`` and ``gamma`` are the spike strength, the bulk variance and the alignment. An argument
 out of range, or a function that is unknown, raises `InvalidInput` with the name it has here.
 
-Appendix C, any convex loss and penalty, is :func:`~gradstep.theory.convex_loss.convex_prediction` of
+Appendix C, any convex loss and penalty, is :func:`~gradstep.theory.convex.convex_loss.convex_prediction` of
 :meth:`Problem.cui2024 <gradstep.Problem.cui2024>` with ``rows="isotropic"`` and ``bulk="isotropic"``.
 """
 

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.smoothing import hermite_smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
-from gradstep.theory.features import conditional_features
-from gradstep.theory.groups import Groups
-from gradstep.theory.spectrum import FeatureEquations
-from gradstep.theory.stieltjes import Law, find_law
+from gradstep.theory.equivalent.features import conditional_features
+from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.spectra.feature_spectrum import FeatureEquations
+from gradstep.theory.spectra.stieltjes import Law, find_law
 
 __all__ = ["outlier", "spectral_law"]
 

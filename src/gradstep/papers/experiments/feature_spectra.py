@@ -39,7 +39,7 @@ from gradstep.papers.outcome import Check, Comparison, Outcome
 from gradstep.papers.panels import Guide, Line, Panel, Points
 from gradstep.papers.places import Place, Sample
 from gradstep.simulation import Network
-from gradstep.theory.spectrum import Outlier, Spectrum, feature_spectrum
+from gradstep.theory.spectra.feature_spectrum import Outlier, Spectrum, feature_spectrum
 
 __all__ = ["counted", "measure", "outcome", "places"]
 

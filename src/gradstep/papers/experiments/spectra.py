@@ -12,7 +12,7 @@ from gradstep.papers.figure import Figure
 from gradstep.papers.outcome import Check
 from gradstep.papers.panels import Histogram, Line, Mark
 from gradstep.problem import Problem
-from gradstep.theory.stieltjes import Law
+from gradstep.theory.spectra.stieltjes import Law
 
 __all__ = [
     "along_parameter",

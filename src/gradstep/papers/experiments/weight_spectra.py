@@ -40,8 +40,8 @@ from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Place, Sample, on_curve
 from gradstep.simulation import Network
-from gradstep.theory.step import step_statistics
-from gradstep.theory.weights_spectrum import WeightSpectrum, weight_spectrum
+from gradstep.theory.spectra.weight_spectrum import WeightSpectrum, weight_spectrum
+from gradstep.theory.step.statistics import step_statistics
 
 __all__ = ["measure", "measure_gradient", "outcome", "places"]
 

@@ -42,8 +42,8 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, gaussian_rule, hermite_coefficients, hermite_values, moments, smoothed
 from gradstep.papers.moniri2024.resolvent import Traces, traces
 from gradstep.problem import Problem
-from gradstep.theory.own_output import output_constants
-from gradstep.theory.step import StepStatistics, step_statistics
+from gradstep.theory.step.own_output import output_constants
+from gradstep.theory.step.statistics import StepStatistics, step_statistics
 
 __all__ = ["FiniteErrors", "finite_errors", "spike_coefficients"]
 

@@ -3,7 +3,7 @@
 Settings
 --------
 axis : parameter on the horizontal axis (``alpha`` or ``lam``), its label, the range of the lines, its scale.
-quantities : what is compared, a panel each: fields of `gradstep.theory.convex_loss.ConvexPrediction`.
+quantities : what is compared, a panel each: fields of `gradstep.theory.convex.convex_loss.ConvexPrediction`.
 base, curves : parameters of `Problem.cui2024`, and loss, penalty, channel, flip.
 Presets have ``points`` on the axis, the ``line`` count of theory along it beside them, and ``test_samples`` a network.
 """
@@ -22,7 +22,7 @@ from gradstep.papers.panels import Panel
 from gradstep.papers.places import Place, Sample, along, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation.convex_measurement import convex_measurement
-from gradstep.theory.convex_loss import TOLERANCE, convex_prediction
+from gradstep.theory.convex.convex_loss import TOLERANCE, convex_prediction
 
 __all__ = ["measure", "outcome", "places", "predict"]
 

@@ -27,7 +27,7 @@ from gradstep.papers.figure import Figure
 from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Guide, Line, Panel, Points
 from gradstep.papers.places import Place, Sample
-from gradstep.theory.stieltjes import Law
+from gradstep.theory.spectra.stieltjes import Law
 
 __all__ = ["measure", "outcome", "places"]
 

@@ -33,7 +33,7 @@ from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.simulation.ridge import fit_rows
 from gradstep.simulation.streams import Purpose, generator
-from gradstep.theory.step import step_statistics
+from gradstep.theory.step.statistics import step_statistics
 
 __all__ = ["measure", "measure_errors", "outcome", "places"]
 

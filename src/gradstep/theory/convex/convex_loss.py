@@ -1,0 +1,497 @@
+r"""Any convex loss and penalty of the readout fit, at every step size, readout law and size.
+
+The readout minimises
+
+.. math:: \sum_\mu \ell(y_\mu, f(x_\mu)) + \frac\Lambda N\sum_i r(\sqrt N\,b_i),\qquad
+          f(x)=\sum_i b_i\,\sigma(\langle w_i,x\rangle).
+
+Given the projection :math:`\kappa` of a fresh input on the spike, and the teacher's coordinate t off the spike, the
+output is Gaussian, :math:`\omega = M(\kappa) + A(\kappa)\,t + s(\kappa)\,\xi`. On a training sample it is the proximal
+point of the loss at :math:`\omega` with step :math:`V(\kappa)`, the leverage. The derivatives of the loss's Moreau
+envelope act on every weight as a field, which is Gaussian over the neurons of a group, and the weight is the proximal
+point of the penalty at its field. The bulk is a Gaussian matrix, so that what couples the neurons closes in a few
+scalars for every separable penalty; the l1 norm needs no approximation.
+
+Each sweep replaces loss and penalty by the quadratic ones with the same averages, whose equations are the linear ones
+of :mod:`gradstep.theory.equivalent.uniform`; Anderson's method accelerates the sweeps. For the square loss and the
+ridge penalty the first sweep is exact.
+
+References
+----------
+.. [1] H. Cui, L. Pesce, Y. Dandi, F. Krzakala, Y. M. Lu, L. Zdeborova, B. Loureiro, "Asymptotics of feature learning in
+       two-layer networks after one gradient-step", ICML 2024. Appendix C.
+
+The paper treats a constant readout in the proportional limit and leaves the penalty's Moreau envelope as an
+optimisation over all neurons, (97); its reduction to scalars, finite sizes and other readouts are derivations of this
+project.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.convex import Loss, Penalty
+from gradstep.convex import loss as parse_loss
+from gradstep.convex import penalty as parse_penalty
+from gradstep.errors import InvalidInput, NotConverged, within_range
+from gradstep.gaussian import hermite_rule, smoothed
+from gradstep.labels import Channel, Labels, labels_of
+from gradstep.problem import Problem
+from gradstep.theory.arguments import check_labels, check_refine
+from gradstep.theory.convex.proximal import (
+    LossAverages,
+    OutputLaw,
+    PenaltyAverages,
+    loss_averages,
+    mean_losses,
+    penalty_averages,
+)
+from gradstep.theory.equivalent.features import (
+    ConditionalFeatures,
+    kappa_rule,
+    length_dimension,
+    length_response,
+    row_features,
+)
+from gradstep.theory.equivalent.tables import Tables, sizes_of
+from gradstep.theory.equivalent.uniform import Preset, solve
+from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
+from gradstep.theory.neurons.bulk import Bulk, bulk_law
+from gradstep.theory.neurons.groups import Groups, neuron_groups
+from gradstep.theory.prediction import mean_curve, mean_of
+from gradstep.theory.step.own_output import independent_rows, output_constants
+from gradstep.theory.step.statistics import step_statistics
+from gradstep.threads import one_thread
+
+__all__ = ["ConvexPrediction", "convex_prediction"]
+
+Array = NDArray[np.float64]
+
+TOLERANCE = 1e-9
+"""Largest residual of the equations that is ever returned."""
+
+_GOAL = 1e-11
+_MAXIMUM_SWEEPS = 200
+_MEMORY = 8
+_LARGEST_MOVE = 2.0
+_GROWTH = 10.0
+_PROJECTION_NODES = 9
+#: Smallest curvature of the loss's envelope relative to the largest: below it a sample does not pull.
+_LEAST_CURVATURE = 1e-12
+#: Least response of a training output to the output without it: below it a sample is interpolated.
+_LEAST_FREEDOM = 1e-13
+_RIDGE = parse_penalty("ridge")
+
+
+@dataclass(frozen=True)
+class ConvexPrediction:
+    r"""What a fit with a convex loss and penalty does, predicted.
+
+    Attributes
+    ----------
+    test_error : float
+        :math:`E(\hat f-E[y|x])^2`, for real labels the package's test error without label noise.
+    test_loss : float
+        :math:`E\,\ell(y,\hat f)` on fresh labels, the generalisation loss.
+    classification_error : float
+        Probability that the sign of the output is not the class of a fresh sample; nan for real labels.
+    train_error : float
+        :math:`\frac1n\sum_\mu\ell(y_\mu,\hat f_\mu)`; for the square loss the mean squared residual.
+    train_loss : float
+        The minimum of the objective divided by n: ``train_error`` plus the penalty.
+    train_classification_error : float
+        Share of the training samples on the wrong side; nan for real labels.
+    readout_norm : float
+        :math:`|b|^2`, of the readout on the raw features (times N in the proportional limit).
+    active_fraction : float
+        Share of the weights that are not zero: one unless the penalty has a kink at zero.
+    kappa, learned : ndarray, shape (nodes,)
+        Projections on the spike, and the mean output given them.
+    residual : float
+        Largest relative residual of the equations, at most 1e-9.
+    sweeps : int
+        How often the averages were taken.
+    """
+
+    test_error: float
+    test_loss: float
+    classification_error: float
+    train_error: float
+    train_loss: float
+    train_classification_error: float
+    readout_norm: float
+    active_fraction: float
+    kappa: Array
+    learned: Array
+    residual: float
+    sweeps: int
+
+
+@one_thread()
+@within_range("the prediction")
+def convex_prediction(
+    problem: Problem,
+    *,
+    loss: str | Loss = "square",
+    penalty: str | Penalty = "ridge",
+    channel: Channel = "real",
+    flip: float = 0.0,
+    rows: RowLaw | None = None,
+    bulk: BulkModel | None = None,
+    refine: int = 1,
+) -> ConvexPrediction:
+    r"""Predict the fit of the readout with a convex loss and penalty.
+
+    All results are means over draws, also over the constant of an initial output of order one, as in
+    :func:`gradstep.predict`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Sizes, functions, step and readout law; ``ridge`` is the strength :math:`\Lambda` of the penalty.
+    loss : str or Loss
+        See :func:`gradstep.convex.loss`.
+    penalty : str or Penalty
+        See :func:`gradstep.convex.penalty`: :math:`(\Lambda/N)\sum_i r(\sqrt N b_i)`.
+    channel : {"real", "sign", "logistic"}
+        Real labels or classes, see :func:`gradstep.labels.labels_of`; the gradient step sees the same labels.
+    flip : float
+        Share of the classes that are wrong.
+    rows : {"network", "isotropic"}, optional
+        As in :func:`gradstep.predict`: rows of the real network (default), or of the spiked random features model of
+        Cui et al. 2024.
+    bulk : {"structured", "isotropic"}, optional
+        As in :func:`gradstep.predict`: directions of the rows off the spike as the step's samples make them (default
+        with ``rows="network"``), or all alike (default otherwise).
+    refine : int
+        Multiplies the number of nodes of kappa.
+
+    Returns
+    -------
+    ConvexPrediction
+
+    Raises
+    ------
+    InvalidInput
+        A margin loss with real labels; labels that are all zero; settings without a theory, as in
+        :func:`gradstep.predict`.
+    NotConverged
+        If the residual stays above 1e-9.
+
+    Notes
+    -----
+    scikit-learn's estimators, without intercept, on raw features: ``LogisticRegression(C=1/(2*ridge))``;
+    ``LinearSVC(loss="squared_hinge", C=1/(2*ridge))``; ``Ridge(alpha=ridge)``;
+    ``Lasso(alpha=ridge/(2*n*sqrt(width)))``; ``ElasticNet`` with ``alpha*l1_ratio`` as for the Lasso times the share
+    of l1 and ``alpha*(1-l1_ratio)`` equal to ``ridge*(1-share)/n``. ``SGDClassifier(loss="modified_huber",
+    alpha=8*ridge/n)`` has four times ``smooth_hinge(2)``. ``HuberRegressor`` estimates the scale of the
+    residuals too; at its estimate ``scale_`` its weights are those of ``huber(epsilon*scale_)`` with
+    ``ridge = alpha*scale_``.
+
+    With classes the step's statistics beyond second moments, which enter the law of the bulk and, for
+    ``rows="network"``, the fluctuations of the rows, are taken as those of Gaussian label noise of the same variance.
+
+    Examples
+    --------
+    >>> import gradstep as gs
+    >>> problem = gs.Problem.cui2024(alpha=2.0, alpha0=2.0, eta_tilde=1.0, lam=0.1, teacher="linear")
+    >>> result = convex_prediction(problem, loss="logistic", channel="sign")
+    >>> 0.1 < result.classification_error < 0.2
+    True
+    """
+    chosen, priced = parse_loss(loss), parse_penalty(penalty)
+    labels = labels_of(problem, channel, flip)
+    if chosen.kind == "margin" and not labels.binary:
+        raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
+    check_models(rows, bulk)
+    check_refine(refine)
+    law, kind = models_for(rows, bulk)
+    finer = problem.readout.kind == "vocabulary" and not _is_ridge(priced)
+    stepped = problem.replace(teacher=labels.mean, noise=labels.noise)
+    check_labels(stepped)
+    parts = []
+    for share, constant in output_constants(stepped, refine):
+        model = _model(stepped, law, kind, refine, constant, finer=finer)
+        state, residual, sweeps = _solve(model, labels, chosen, priced)
+        parts.append((share, _result(model, labels, chosen, priced, state, residual, sweeps)))
+    return _mean(parts)
+
+
+def _mean(parts: Sequence[tuple[float, ConvexPrediction]]) -> ConvexPrediction:
+    """Return the mean of predictions, each with its probability; the curve is at the nodes of the middle one."""
+    if len(parts) == 1:
+        return parts[0][1]
+    means = (f.name for f in fields(ConvexPrediction) if f.name not in ("kappa", "learned", "residual", "sweeps"))
+    mean = mean_of(parts, means, ("residual", "sweeps"))
+    return replace(mean, learned=mean_curve([(share, p.kappa, p.learned) for share, p in parts], mean.kappa))
+
+
+@dataclass(frozen=True)
+class _Model:
+    """Sizes and tables: nodes of kappa, and the features of each group on them."""
+
+    d: float
+    width: float
+    n: float
+    ridge: float
+    shrinkage: float
+    groups: Groups
+    bulk: Bulk
+    kappa: Array
+    weight: Array
+    mean: Array
+    slope: Array
+    variance: Array
+    length_slope: Array
+    alignment: float
+
+
+def _model(
+    problem: Problem, rows: RowLaw, bulk: BulkModel, refine: int, constant: float | None, *, finer: bool
+) -> _Model:
+    """Return the model of a problem whose teacher and noise are the labels' mean and noise."""
+    sized, width, n_step, n, ridge = sizes_of(problem)
+    literal = step_statistics(problem, sized, width, n_step, constant, own_output=rows == "network")
+    own, shrinkage = independent_rows(problem, literal, width, rows)
+    step = own.resolved
+    odd = problem.activation.parity == "odd" and not finer
+    groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)
+    groups = _finer(groups) if finer else groups
+    kappa, weight = kappa_rule(problem.activation, problem.teacher, groups, step.alignment, refine)
+    row = row_features(problem.activation, groups, kappa)
+    felt = length_dimension(problem.activation, rows, sized)
+    return _Model(
+        d=sized,
+        width=width,
+        n=n,
+        ridge=ridge,
+        shrinkage=shrinkage,
+        groups=groups,
+        bulk=bulk_law(problem, step, groups, sized, n_step, bulk, refine),
+        kappa=kappa,
+        weight=weight / weight.sum(),
+        mean=row.mean,
+        slope=row.slope,
+        variance=row.residual_variance,
+        length_slope=length_response(problem.activation, groups, kappa, row.mean, felt),
+        alignment=step.alignment,
+    )
+
+
+def _finer(groups: Groups) -> Groups:
+    """Return nine Gaussian nodes in a row's projection for every three.
+
+    A ridge feels the variance of the projections only, which three nodes have. Other penalties feel the whole law of
+    the field on a weight: with three nodes the l1 penalty errs by up to 1e-3, with nine by less than 1e-7.
+    """
+    z, _ = hermite_rule(3)
+    nodes, weights = hermite_rule(_PROJECTION_NODES)
+    # Columns have three entries a letter: the values at z of a parabola.
+    to_nodes = (np.vander(nodes, 3) @ np.linalg.inv(np.vander(z, 3))).T
+    columns = {f.name: getattr(groups, f.name).reshape(-1, 3) for f in fields(groups)}
+    finer = {name: (column @ to_nodes).ravel() for name, column in columns.items()}
+    finer["weight"] = (columns["weight"].sum(axis=1)[:, None] * weights).ravel()
+    finer["variance"] = np.maximum(finer["variance"], 0.1 * groups.variance.min())
+    return Groups(**finer)
+
+
+@dataclass(frozen=True)
+class _State:
+    """What determines everything else: the law of the output, and that of the fields on the weights of each group."""
+
+    output: OutputLaw
+    field: Array
+    power: Array
+    curvature: Array
+    readout_norm: float
+
+
+def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: PenaltyAverages) -> _State:
+    """Solve the problem whose loss and penalty are quadratic, with the averages given."""
+    # The quadratic loss gain/2 (target - w)^2 has this pull, curvature and power at every node of kappa.
+    curvature = np.maximum(averages.curvature, _LEAST_CURVATURE * averages.curvature.max())
+    gain = curvature / np.maximum(averages.free, _LEAST_FREEDOM)
+    target = output.mean + averages.pull / curvature
+    target_slope = averages.slope / curvature
+    square = (
+        averages.power / curvature**2
+        + 2 * (target * output.mean + target_slope * output.slope)
+        - (output.mean**2 + output.slope**2 + output.variance)
+    )
+    # Features in units where loss and penalty have curvature one.
+    root, scale = np.sqrt(gain), np.sqrt(quadratic.stiffness)
+    features = ConditionalFeatures(
+        kappa=model.kappa,
+        weight=model.weight,
+        mean=root * model.mean / scale[:, None],
+        slope=root * model.slope / scale[:, None],
+        variance=gain * model.variance / quadratic.stiffness[:, None],
+        teacher_mean=root * target,
+        teacher_slope=root * target_slope,
+        teacher_square=gain * square,
+        length_slope=root[: model.length_slope.shape[1]] * model.length_slope / scale[:, None],
+    )
+    tables = Tables(features, model.groups, model.bulk).shared
+    preset = Preset(*(part[None] for part in (scale * quadratic.offset, quadratic.stiffness * quadratic.excess)))
+    sizes = [[0.0], [model.d], [model.width], [model.n], [1.0], [model.shrinkage]]
+    noise, dimension, width, samples, ridge, shrinkage = np.array(sizes)
+    solution = solve(
+        tables, noise=noise, dimension=dimension, width=width, samples=samples, ridge=ridge, shrinkage=shrinkage,
+        preset=preset,
+    )  # fmt: skip
+    point = solution.point
+    # What the samples add to a neuron's own stiffness: the difference would lose it beside a strong penalty.
+    added = point.load[0] / point.density[0]
+    neurons, inertia = model.width * model.groups.weight, 1 + added
+    follows = solution.weight_field[0] / np.sqrt(neurons * inertia) - preset.mean[0]
+    fluctuations = solution.fluctuations
+    assert fluctuations is not None
+    mean, slope = solution.learned[0] / root, solution.rest_slope[0] / root
+    return _State(
+        output=replace(
+            output,
+            mean=mean,
+            slope=slope,
+            variance=fluctuations.output[0] / gain,
+            leverage=point.leverage[0] / gain,
+        ),
+        field=inertia * follows * scale,
+        power=inertia**2 * fluctuations.weight[0] * quadratic.stiffness,
+        curvature=quadratic.stiffness * added,
+        readout_norm=float((solution.readout_power[0] / quadratic.stiffness).sum()),
+    )
+
+
+def _pack(state: _State, unit: float) -> Array:
+    """Return the state as one vector of comparable, unbounded numbers."""
+    output = state.output
+    return np.concatenate(
+        [
+            output.mean / unit,
+            output.slope / unit,
+            np.log(output.variance),
+            np.log(output.leverage),
+            # On one scale for all: the power of a field that a penalty holds down may vanish.
+            state.field / np.sqrt(state.power.max()),
+            np.log(state.power),
+            np.log(state.curvature),
+        ]
+    )
+
+
+def _unpack(vector: Array, like: _State, unit: float) -> _State:
+    nodes, groups = len(like.output.kappa), len(like.field)
+    cuts = np.cumsum([nodes] * 4 + [groups] * 2)
+    mean, slope, variance, leverage, field, power, curvature = np.split(vector, cuts)
+    output = replace(
+        like.output, mean=unit * mean, slope=unit * slope, variance=np.exp(variance), leverage=np.exp(leverage)
+    )
+    return replace(
+        like, output=output, field=field * np.exp(power.max() / 2), power=np.exp(power), curvature=np.exp(curvature)
+    )
+
+
+def _solve(model: _Model, labels: Labels, loss: Loss, penalty: Penalty) -> tuple[_State, float, int]:
+    """Iterate the sweep with Anderson's acceleration; return the state, its residual and the number of sweeps."""
+    unit = math.sqrt(float(smoothed(labels.mean, 0.0, 1.0).second_moment) + labels.noise**2)
+    ones, groups = np.ones_like(model.kappa), len(model.groups.weight)
+    output = OutputLaw(model.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, model.alignment)
+    none, quadratic = np.zeros(groups), _ridge(model)
+    start = _State(output, none, none, none, math.nan)
+
+    def image(state: _State, quadratic: PenaltyAverages | None = None) -> tuple[_State, Array]:
+        """Return the state after a sweep, and packed; not numbers where the averages made no sense."""
+        try:
+            with np.errstate(all="ignore"):
+                effective = quadratic or _penalty(model, penalty, state)
+                mapped = _sweep(model, loss_averages(labels, loss, state.output), state.output, effective)
+                return mapped, _pack(mapped, unit)
+        except (np.linalg.LinAlgError, NotConverged):
+            return state, np.full(4 * len(ones) + 3 * groups, np.nan)
+
+    state, vector = image(start, quadratic)
+    best, best_vector, best_gap, best_sweep, damping = math.inf, vector, np.zeros_like(vector), 0, 1.0
+    points: list[Array] = []
+    gaps: list[Array] = []
+    for sweep in range(1, _MAXIMUM_SWEEPS + 1):
+        mapped, packed = image(state)
+        with np.errstate(invalid="ignore"):
+            gap = packed - vector
+        residual = float(np.abs(gap).max()) if np.isfinite(gap).all() else math.inf
+        if residual <= _GOAL or (residual <= TOLERANCE and sweep > best_sweep + _MEMORY):
+            return mapped, residual, sweep
+        if sweep == 1 and residual == math.inf:
+            break
+        if residual == math.inf or residual > _GROWTH * best:
+            # Go back to the best point and leave it with smaller steps.
+            damping /= 2
+            points, gaps = [], []
+            vector = best_vector + damping * best_gap
+        else:
+            if residual < 0.5 * best:
+                best_sweep = sweep
+            if residual < best:
+                best, best_vector, best_gap = residual, vector, gap
+            points, gaps = [*points[-_MEMORY:], vector], [*gaps[-_MEMORY:], gap]
+            move = gap
+            if len(gaps) > 1:
+                moves, changes = np.diff(points, axis=0).T, np.diff(gaps, axis=0).T
+                move = gap - (moves + changes) @ np.linalg.lstsq(changes, gap, rcond=1e-12)[0]
+            vector = vector + np.clip(damping * move, -_LARGEST_MOVE, _LARGEST_MOVE)
+            damping = min(1.0, 1.5 * damping)
+        state = _unpack(vector, state, unit)
+    advice = "Change the ridge: a penalty that switches off all neurons but those the spike pulls is the hardest."
+    raise NotConverged("the fixed point of a convex loss", best, TOLERANCE, advice)
+
+
+def _is_ridge(penalty: Penalty) -> bool:
+    return penalty.function == _RIDGE.function
+
+
+def _ridge(model: _Model) -> PenaltyAverages:
+    """Return the averages of a ridge, its own quadratic penalty; the readout norm tells what it costs."""
+    none = np.zeros_like(model.groups.weight)
+    return PenaltyAverages(none + 2 * model.ridge, none, none, none, none + 1)
+
+
+def _penalty(model: _Model, penalty: Penalty, state: _State) -> PenaltyAverages:
+    if _is_ridge(penalty):
+        return _ridge(model)
+    return penalty_averages(penalty, state.field, state.power, state.curvature, model.ridge, model.width)
+
+
+def _result(
+    model: _Model, labels: Labels, loss: Loss, penalty: Penalty, state: _State, residual: float, sweeps: int
+) -> ConvexPrediction:
+    output = state.output
+    losses, priced = mean_losses(labels, loss, output), _penalty(model, penalty, state)
+    across = math.sqrt(max(1 - model.alignment**2, 0.0))
+    target = smoothed(labels.mean, model.alignment * model.kappa, across)
+    error = (
+        (target.mean - output.mean) ** 2
+        + (target.slope - output.slope) ** 2
+        + target.residual_variance
+        + output.variance
+    )
+    share = model.groups.weight
+    cost = state.readout_norm if _is_ridge(penalty) else float(share @ priced.value)
+    train_error = float(model.weight @ losses.train)
+    return ConvexPrediction(
+        test_error=float(model.weight @ error),
+        test_loss=float(model.weight @ losses.test),
+        classification_error=float(model.weight @ losses.test_wrong),
+        train_error=train_error,
+        train_loss=train_error + model.ridge / model.n * cost,
+        train_classification_error=float(model.weight @ losses.train_wrong),
+        readout_norm=state.readout_norm,
+        active_fraction=float(share @ priced.active),
+        kappa=model.kappa,
+        learned=output.mean,
+        residual=residual,
+        sweeps=sweeps,
+    )

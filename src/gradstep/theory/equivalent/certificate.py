@@ -1,0 +1,152 @@
+r"""A certificate for the solution of the uniform equivalent: what a small residual of the fixed point does not see.
+
+The errors are the response of the fixed point to sources, ``M c = b`` with the matrix of
+`gradstep.theory.equivalent.leverage.linearised`. Its residual is small for a wrong matrix too, and the smallest entries
+of ``c`` make the test error where the leverage is large: a digit lost there is multiplied by :math:`(1+V)^2`, while the
+training loss knows nothing of it.
+
+* The equations are homogeneous: if every resolvent grows by a factor and every sample's weight ``s`` falls by it, the
+  right-hand sides of all leverages grow by it, and what the samples add to a neuron's ridge stays. So the matrix has
+  a product that is known without it (Euler),
+
+  .. math:: M\binom s1=q,\qquad q_k=\frac{V_k}{d-1}\Big(\frac{s_k}{n w_kV_k/(1+V_k)^2}-1\Big),\quad q_g=\Lambda D_g ,
+
+  which a wrong matrix, a wrong inverse behind it or a wrong side of an equation does not.
+* ``M`` has no positive entry off its diagonal, and ``q > 0``: it is an M-matrix, and its inverse has no negative entry.
+  If the sources are not negative, ``|M c - b| <= \epsilon b`` in each entry means
+  ``|c - M^{-1}b| <= \epsilon c`` in each entry: the residual of the response, entry by entry, is a bound for its
+  relative error. No condition number is needed.
+* The equations of the means are solved row by row, whatever the rows' size.
+* What a fit leaves of the labels is at least what no feature can tell, given kappa.
+* The degrees of freedom from the samples' leverages are those from the neurons' resolvents.
+
+This project.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import NotConverged
+from gradstep.theory.equivalent.leverage import Leverage, LeverageEquations, Linearised
+
+__all__ = ["check_errors", "check_point", "check_response", "check_solution"]
+
+Array = NDArray[np.float64]
+
+#: Largest defects: of the matrix, over the largest term of a row; of the response, over its source; of an error below
+#: its bound, over the bound; of the two counts of the degrees of freedom, over the larger size.
+_MATRIX, _RESPONSE, _BOUND, _FREEDOM = 1e-8, 1e-6, 1e-6, 1e-8
+#: Largest residual of the fit's own equations, over the terms of a row.
+_SOLUTION = 1e-8
+_SMALLEST = 1e-290
+#: Rounding of a sum, over its largest term: what a residual may have of it although the solution is right.
+_ROUNDING = 1e-13
+_ADVICE = "Raise the ridge, or use a smaller step."
+
+
+def _refuse(defect: Array, allowed: float, reason: str) -> None:
+    """Refuse defects above what is allowed, or that are no numbers."""
+    if not (defect <= allowed).all():
+        raise NotConverged("the certificate", float(np.max(defect)), allowed, _ADVICE, reason)
+
+
+def check_point(equations: LeverageEquations, point: Leverage, near: Linearised, tolerance: float) -> None:
+    """Refuse a point that does not solve the equations, or a matrix that is not theirs.
+
+    Parameters
+    ----------
+    equations : LeverageEquations
+    point : Leverage
+        Solution of the fixed point.
+    near : Linearised
+        The equations near it.
+    tolerance : float
+        Largest residual of the fixed point.
+
+    Raises
+    ------
+    NotConverged
+    """
+    state = np.concatenate([point.leverage, point.resolvent], axis=1)
+    _refuse(np.abs(point.following / state - 1), 2 * tolerance, "does not solve the fixed point")
+    probe = np.concatenate([point.sample_weight, np.ones_like(point.resolvent)], axis=1)
+    slopes = equations.sampling * point.leverage * np.square(point.remaining)
+    samples = point.sample_weight / slopes
+    samples *= point.leverage / equations.directions[:, None]
+    own = point.density / point.resolvent
+    expected = np.concatenate(
+        [samples - point.leverage / equations.directions[:, None], equations.ridge[:, None] * point.density], axis=1
+    )
+    scale = np.concatenate([samples, own], axis=1)
+    found = np.matvec(near.matrix, probe)
+    _refuse(np.abs(found - expected) / scale, _MATRIX, "has equations for the errors that are not those of the fit")
+    if equations.population is None:
+        fitted = np.vecdot(equations.sampling, point.leverage * point.remaining)
+        from_neurons = np.vecdot(equations.neurons, 1 - equations.ridge[:, None] * point.resolvent)
+        size = np.maximum(equations.width, equations.samples)
+        _refuse(np.abs(fitted - from_neurons) / size, _FREEDOM, "counts two numbers of degrees of freedom")
+
+
+def check_response(near: Linearised, sources: Array, changes: Array) -> None:
+    """Refuse a response whose relative error may be large in any entry.
+
+    Parameters
+    ----------
+    near : Linearised
+    sources, changes : ndarray, shape (batch, nodes + groups)
+        Right-hand sides and solution.
+
+    Raises
+    ------
+    NotConverged
+    """
+    residual = np.abs(np.matvec(near.matrix, changes) - sources)
+    rounding = np.diagonal(near.matrix, axis1=1, axis2=2) * np.abs(changes)
+    allowed = _RESPONSE * np.abs(sources) + _ROUNDING * rounding
+    defect = np.divide(residual, allowed, out=np.zeros_like(residual), where=residual > 0)
+    _refuse(_RESPONSE * defect, _RESPONSE, "has errors that do not solve their equations")
+
+
+def check_solution(matrix: Array, solution: Array, right: Array) -> None:
+    """Refuse a solution of linear equations that solves some of them only beside the others, which are far larger.
+
+    Groups of steep features have resolvents that are a hundred decades apart, and all of them count.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (batch, size, size)
+    solution, right : ndarray, shape (batch, size, columns)
+
+    Raises
+    ------
+    NotConverged
+    """
+    residual = np.abs(matrix @ solution - right).max(axis=2)
+    terms = (np.abs(matrix) @ np.abs(solution) + np.abs(right)).max(axis=2)
+    # Numbers next to the smallest have few digits, and count for nothing.
+    defect = np.divide(residual, terms, out=np.zeros_like(residual), where=~(terms < _SMALLEST))
+    _refuse(defect, _SOLUTION, "has a fit of the means that does not solve its equations")
+
+
+def check_errors(conditional: Array, least: Array, scale: Array) -> None:
+    """Refuse errors below what no fit can leave.
+
+    Parameters
+    ----------
+    conditional : ndarray, shape (batch, nodes)
+        ``E[(y - f)^2 | kappa]``.
+    least : ndarray, shape (batch, nodes)
+        What neither mean nor slope of the labels given kappa explain, with the noise.
+    scale : ndarray, shape (batch,)
+        ``E y^2``.
+
+    Raises
+    ------
+    NotConverged
+    """
+    missing = least - conditional
+    # Labels that are zero leave nothing, and nothing is missing.
+    defect = np.divide(missing, least + scale[:, None], out=np.zeros_like(missing), where=~(missing <= 0))
+    _refuse(defect, _BOUND, "has errors below what no fit can leave")

@@ -1,0 +1,295 @@
+"""Features and teacher given the projection ``kappa = <x, v>`` of an input on the spike direction.
+
+Given ``kappa`` a neuron of a group with row ``(s, c)`` is, as far as ridge regression can tell,
+``g0 + g1 <w, x_perp> + sqrt(g2) xi`` with independent Gaussian ``<w, x_perp>`` and ``xi`` of variance one
+(conditional Gaussian equivalence; Cui et al. 2024, Result 3.2, for one group).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import InvalidInput, NotConverged
+from gradstep.gaussian import ScalarFunction, Smoothed, gaussian_rule, smoothed, structure, trapezoidal_rule
+from gradstep.theory.models import RowLaw
+from gradstep.theory.neurons.groups import Groups
+
+__all__ = [
+    "ConditionalFeatures",
+    "conditional_features",
+    "kappa_rule",
+    "length_dimension",
+    "length_response",
+    "row_features",
+]
+
+
+@dataclass(frozen=True)
+class ConditionalFeatures:
+    """Tables over groups and nodes of kappa.
+
+    Attributes
+    ----------
+    kappa, weight : ndarray, shape (nodes,)
+        Nodes and probability weights. With an odd activation only the positive half is kept (weights doubled) and the
+        teacher's tables hold the parity that the features can see.
+    mean, slope, variance : ndarray, shape (groups, nodes)
+        ``g0``, ``g1`` and ``g2``.
+    teacher_mean, teacher_slope, teacher_square : ndarray, shape (nodes,)
+        ``h0 = E f*``, ``h1 = E t f*`` and ``E f*^2`` given kappa, ``t`` the teacher's coordinate off the spike.
+    length_slope : ndarray, shape (groups, nodes) or (groups, 0)
+        Slope of ``g0`` along the input's length, a standard normal (`length_response`).
+    """
+
+    kappa: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    slope: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    teacher_mean: NDArray[np.float64]
+    teacher_slope: NDArray[np.float64]
+    teacher_square: NDArray[np.float64]
+    length_slope: NDArray[np.float64]
+
+    @cached_property
+    def shared_mean(self) -> NDArray[np.float64]:
+        """What the neurons of a group share: ``g0``, then, where there is one, its slope along the length.
+
+        Shape (groups, nodes) or (groups, 2 nodes).
+        """
+        return np.concatenate([self.mean, self.length_slope], axis=-1)
+
+    @cached_property
+    def shared_target(self) -> NDArray[np.float64]:
+        """What the labels have of these: nothing along the length."""
+        none = np.zeros_like(self.length_slope[..., 0, :])
+        return np.concatenate([self.teacher_mean, none], axis=-1)
+
+
+#: Relative change of the variance in the difference that stands for a derivative.
+_CHANGE = 1e-4
+#: Standard deviations that are covered; what is beyond changes errors by less than 1e-9 as a rule, and more only where
+#: a few inputs hide all others, which is refused later.
+_RANGE = 7.6
+#: What a polynomial teacher adds to it for each degree above three, whose square grows the longer; and the most.
+_RANGE_OF_DEGREE, _LARGEST_RANGE = 0.3, 20.0
+#: Step of the trapezoidal rule for integrands as smooth as the Gaussian weight itself, with neurons of all slopes and
+#: with neurons that are nearly alike: these may all saturate together, so that what is left to a fit turns sharply.
+_MIXED_STEP, _ALIKE_STEP = 0.6, 0.5
+#: Width of the average over a teacher below which the smaller step is taken for either: a cubic teacher needs it.
+_SEEN = 0.1
+#: Scale beyond which the nodes thin out where neurons have all slopes.
+_THINNING = 4.0
+#: Share of the readout's power in groups so steep that they need no resolution of their own (a Gaussian law's tail).
+_UNRESOLVED = 0.05
+#: Numbers in the largest table, and nodes that are kept and groups (each pair of them has numbers too). Steps of any
+#: use take a tenth; far beyond, the memory would not suffice.
+_LARGEST_TABLE, _MOST_NODES, _MOST_GROUPS = 2**21, 2**12, 2**11
+
+
+def _teacher_breakpoints(teacher: ScalarFunction, alignment: float, scale: float) -> list[float]:
+    """Return points of kappa that resolve the teacher's kinks, smoothed over `scale`, by graded panels."""
+    points: list[float] = []
+    for kink in teacher.kinks:
+        centre = kink / alignment
+        points.append(centre)
+        reach = 4 * max(scale, 1e-9)
+        while reach < _RANGE:
+            points += [centre - reach, centre + reach]
+            reach *= 4
+    return [p for p in points if abs(p) < _RANGE]
+
+
+def kappa_rule(
+    activation: ScalarFunction, teacher: ScalarFunction, groups: Groups, alignment: float, refine: int = 1
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return nodes and weights in kappa that resolve the features and the teacher.
+
+    The pre-activation widens a feature over ``sqrt(c)/s`` and the teacher over ``sqrt(1 - gamma^2)/gamma``. Where
+    these are not small the plain trapezoidal rule converges exponentially; a sharper kink of the teacher gets panels.
+
+    Parameters
+    ----------
+    activation, teacher : ScalarFunction
+    groups : Groups
+    alignment : float
+        Overlap of the spike direction with the teacher.
+    refine : int
+        Multiplies the number of nodes.
+
+    Returns
+    -------
+    kappa, weight : ndarray, shape (nodes,)
+        On the whole line; an average over a standard normal is a weighted sum.
+
+    Raises
+    ------
+    NotConverged
+        If the features are so steep, or the readout's values so many, that resolving them would take the memory.
+    """
+    slopes = np.abs(groups.projection) / np.sqrt(groups.variance)
+    steepest = np.argsort(-slopes)
+    power = np.cumsum((groups.weight * groups.readout_square)[steepest])
+    steepness = slopes[steepest][np.searchsorted(power, _UNRESOLVED)]
+    alike = groups.resolved
+    rest = np.sqrt(max(1 - alignment**2, 0.0))
+    scale = rest / max(abs(alignment), 1e-12)
+    step = _ALIKE_STEP if alike else _ALIKE_STEP + (_MIXED_STEP - _ALIKE_STEP) * min(scale / _SEEN, 1.0)
+    step /= np.sqrt(1 + 2.5 * steepness**2)
+    kink_step = 0.8 * scale if teacher.kinks else np.inf
+    pole_step = 0.2 * np.hypot(teacher.pole_distance / max(abs(alignment), 1e-12), 3 * scale)
+    step = min(step, pole_step)
+    # Before the nodes are made: an estimate that is too small by a few units at most.
+    _check_resolution(_RANGE / step, groups, activation)
+    if kink_step >= 0.6 * step:
+        thinning = np.inf if alike else _THINNING
+        degree = None if teacher.expression is None else structure.degree(teacher.expression)
+        reach = min(_RANGE + _RANGE_OF_DEGREE * max((degree or 0) - 3, 0), _LARGEST_RANGE)
+        nodes, weights = trapezoidal_rule(min(step, kink_step) / refine, reach, thinning=thinning)
+    else:
+        points = _teacher_breakpoints(teacher, alignment, scale)
+        panel = 2.5 * step
+        if activation.parity == "odd":
+            # The half that is kept must mirror the half that is folded onto it.
+            points += [-p for p in points]
+        points += list(np.arange(-np.floor(_RANGE / panel), np.floor(_RANGE / panel) + 1) * panel)
+        nodes, weights = gaussian_rule(breakpoints=tuple(sorted(points)), resolution=panel / refine, order=10)
+    _check_resolution(len(nodes), groups, activation)
+    return nodes, weights
+
+
+def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction) -> None:
+    """Refuse a table that the memory would not take."""
+    if (count := len(groups.weight)) > _MOST_GROUPS:
+        reason = f"would take {count} groups of neurons, at most {_MOST_GROUPS} are possible"
+        advice = "Use a readout law with fewer values."
+        raise NotConverged("resolution of the readout law", count, _MOST_GROUPS, advice, reason)
+    most = min(_MOST_NODES * (2 if activation.parity == "odd" else 1), _LARGEST_TABLE / len(groups.weight))
+    if not nodes <= most:
+        advice = "Use a smaller step."
+        reason = f"would take {nodes:.3g} nodes, at most {most:.0f} are possible"
+        raise NotConverged("resolution of the features along the spike", nodes, most, advice, reason)
+
+
+def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.float64]) -> Smoothed:
+    """Return the averages of the features of each group, over all that is orthogonal to kappa.
+
+    Parameters
+    ----------
+    activation : ScalarFunction
+    groups : Groups
+    kappa : ndarray, shape (nodes,)
+
+    Returns
+    -------
+    Smoothed
+        Of arrays of shape (groups, nodes).
+
+    Raises
+    ------
+    InvalidInput
+        If the activation grows so fast that those of the rows after the step are infinite.
+    """
+    try:
+        return smoothed(activation, groups.projection[:, None] * kappa, np.sqrt(groups.variance)[:, None])
+    except InvalidInput as error:
+        if error.field != "scale":
+            raise
+        allowed = "one that grows less fast, or a smaller step"
+        reason = f"whose moments are infinite or overflow at pre-activations of scale {error.value:.3g} after the step"
+        raise InvalidInput("activation", activation.name, allowed, reason) from None
+
+
+def length_dimension(activation: ScalarFunction, rows: RowLaw, dimension: float) -> float:
+    """Return the dimension for `length_response`: infinite where a model leaves the length out.
+
+    Spiked random features do, if the activation is odd (Cui et al. 2024): it adds an error of order ``1/d``, but so may
+    all of the error be after a large step. Otherwise it may be of leading order, and no model is without it.
+    """
+    return np.inf if rows == "isotropic" and activation.parity == "odd" else dimension
+
+
+def length_response(
+    activation: ScalarFunction,
+    groups: Groups,
+    kappa: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    dimension: float,
+) -> NDArray[np.float64]:
+    """Return how the mean features follow the length of an input, for a standard deviation of it.
+
+    The square of an input's length off the spike has the relative variance ``2/(d-1)``, and scales the variance of
+    every pre-activation. That is little for each neuron, but the same for all: no less than a spike of order
+    ``d**-1/2``, where neurons share its sign, and mixed with it. This project.
+
+    Parameters
+    ----------
+    activation : ScalarFunction
+    groups : Groups
+    kappa : ndarray, shape (nodes,)
+    mean : ndarray, shape (groups, nodes)
+        ``g0``.
+    dimension : float
+        May be infinite.
+
+    Returns
+    -------
+    ndarray, shape (groups, nodes) or (groups, 0)
+        Empty in infinite dimension.
+    """
+    if dimension == np.inf:
+        return np.empty((len(mean), 0))
+    longer = row_features(activation, replace(groups, variance=(1 + _CHANGE) * groups.variance), kappa).mean
+    return np.asarray((longer - mean) * (np.sqrt(2 / (dimension - 1)) / _CHANGE))
+
+
+def conditional_features(
+    activation: ScalarFunction,
+    teacher: ScalarFunction,
+    groups: Groups,
+    alignment: float,
+    refine: int = 1,
+    dimension: float = np.inf,
+) -> ConditionalFeatures:
+    """Return the tables of conditional features for given groups.
+
+    Parameters
+    ----------
+    activation, teacher : ScalarFunction
+    groups : Groups
+    alignment : float
+        Overlap of the spike direction with the teacher.
+    refine : int
+        Multiplies the resolution in kappa.
+    dimension : float
+        Sets how much the length of an input fluctuates (default: not at all).
+
+    Returns
+    -------
+    ConditionalFeatures
+
+    Raises
+    ------
+    InvalidInput
+        As `row_features`.
+    NotConverged
+        If the features are so steep that resolving them would take the memory.
+    """
+    kappa, weight = kappa_rule(activation, teacher, groups, alignment, refine)
+    rest = np.sqrt(max(1 - alignment**2, 0.0))
+    target = smoothed(teacher, alignment * kappa, rest)
+    h0, h1, square = target.mean, target.slope, target.second_moment
+    if activation.parity == "odd":
+        # Features only see the odd part of h0 and the even part of h1; everything that is left is even in kappa.
+        half = kappa > 0
+        h0 = (h0 - h0[::-1])[half] / 2
+        h1 = (h1 + h1[::-1])[half] / 2
+        square = (square + square[::-1])[half] / 2
+        kappa, weight = kappa[half], 2 * weight[half]
+    row = row_features(activation, groups, kappa)
+    length = length_response(activation, groups, kappa, row.mean, dimension)
+    return ConditionalFeatures(kappa, weight, row.mean, row.slope, row.residual_variance, h0, h1, square, length)

@@ -1,0 +1,606 @@
+"""The fixed point for the leverage ``V(kappa)`` and the resolvent ``R_g`` of a neuron of each group.
+
+Equations (a group's index is ``g, h``, a node of kappa is ``k``; ``E_k`` averages over nodes):
+
+    V1_gh = n E_k[ g1_g g1_h / (1 + V) ]               V2_g = n E_k[ g2_g / (1 + V) ]
+    D_j   = diag( u_gj N_g R_g / (d - 1) )             Psi_j = V1 (I + D_j V1)^-1
+    1/R_g = ridge + V2_g + sum_j p_j u_gj Psi_j,gg     calV = (d - 1) sum_j p_j (D_j^-1 + V1)^-1
+    V(k)  = sum_gh g1_g g1_h calV_gh + sum_g g2_g N_g R_g
+
+``j`` runs over classes of directions off the spike: a share ``p_j`` of them, in which the rows of group ``g`` have
+``u_gj`` times their mean variance. An isotropic bulk is one class.
+
+The new ``V`` and ``R`` grow with every old one, by less than in proportion: in ``(log V, log R)`` the map is monotone
+and contracts, and Newton's method with its exact Jacobian converges in a few steps. Everything carries a leading batch
+axis. This project.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import NotConverged
+from gradstep.theory.equivalent.stacks import identity, inverses, solved_definite
+
+__all__ = [
+    "TOLERANCE",
+    "Leverage",
+    "LeverageEquations",
+    "LeverageTable",
+    "Linearised",
+    "couplings",
+    "evaluate",
+    "inner",
+    "linearised",
+    "response",
+    "solve_leverage",
+    "undamped",
+]
+
+#: Largest residual of a solution, relative.
+TOLERANCE = 1e-10
+_MAX_STEPS = 60
+#: How many times smaller a residual is asked for, at most, where the state is off by more than it.
+_MARGIN = 10
+#: Longest step of Newton's method in logarithms.
+_LONGEST_STEP = 4.0
+#: A variance below the smallest is none: the features of a saturated activation vanish, and a logarithm must not.
+_SMALLEST = 1e-200
+#: Residual that a step with an old matrix must promise: almost without ridge, errors of a solution are far larger.
+_ROUNDING = 1e-14
+#: Error of log V to which the first guess solves its equation.
+_NEAR = 1e-3
+_NAME = "the fixed point of the uniform equivalent"
+_ADVICE = "Raise the ridge, use a smaller step, or move the sizes away from n = width."
+#: Groups from which a product of slopes is worth looking for.
+_WORTH_FACTORS = 40
+#: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that
+#: counts, over the largest.
+_FEW, _DIMENSION = 0.6, 1e-13
+#: Unknowns from which OpenBLAS takes threads.
+_THREADED = 100
+
+Array = NDArray[np.float64]
+
+
+class _Average(NamedTuple):
+    """Squared slopes that all groups have in common, and what meets no crowd.
+
+    For each group and node, shape (1 or batch, groups, nodes), averaged over the neurons, shape (1 or batch, nodes),
+    and averaged over both, a number for each member.
+    """
+
+    common: Array
+    rest: Array
+    mean_common: Array
+    mean_rest: Array
+    linear: list[float]
+    nonlinear: list[float]
+
+
+@dataclass(frozen=True)
+class LeverageTable:
+    """What the fixed point needs to know of the features, with a batch axis (of length one where shared).
+
+    Attributes
+    ----------
+    slope, variance : ndarray, shape (1 or batch, groups, nodes)
+        ``g1`` and ``g2``.
+    weight : ndarray, shape (1 or batch, nodes)
+        Probability weights of the nodes.
+    fraction : ndarray, shape (1 or batch, groups)
+        ``N_g / N``.
+    share : ndarray, shape (1 or batch, classes)
+        ``p_j``, which sum to one (default: one class).
+    profile : ndarray, shape (1 or batch, classes, groups)
+        ``u_gj``, of mean one over the classes (default: one).
+    """
+
+    slope: Array
+    variance: Array
+    weight: Array
+    fraction: Array
+    share: Array = field(default_factory=lambda: np.ones((1, 1)))
+    profile: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
+
+    def __post_init__(self) -> None:
+        if self.variance.min() < _SMALLEST:
+            object.__setattr__(self, "variance", np.maximum(self.variance, _SMALLEST))
+
+    @cached_property
+    def average(self) -> _Average:
+        """What an average neuron is made of.
+
+        All of the equations' ``V1`` is given to the slope that the groups have in common, up to a factor of each
+        group's own. What is left of a slope meets no crowd, like the variance.
+        """
+        share = self.fraction[:, None]
+        mean = share @ self.slope
+        weighed = mean * self.weight[:, None]
+        # An even activation has groups with opposite slopes: nothing in common.
+        power = np.maximum((weighed * mean).sum(axis=2, keepdims=True), _SMALLEST)
+        shared = (self.slope @ weighed.mT) / power * mean
+        common, rest = shared**2, (self.slope - shared) ** 2 + self.variance
+        mean_common, mean_rest = ((share @ part)[:, 0] for part in (common, rest))
+        averages = (np.vecdot(mean, self.weight) for mean in (mean_common, mean_rest))
+        linear, nonlinear = np.broadcast_arrays(*averages)
+        return _Average(common, rest, mean_common, mean_rest, linear.tolist(), nonlinear.tolist())
+
+    @cached_property
+    def factors(self) -> tuple[Array, Array] | None:
+        """Slopes of many groups as a product, if they have few dimensions to rounding (polynomials have few).
+
+        Of shapes (1 or batch, groups, dimensions) and (1 or batch, dimensions, nodes). Each slope is right to rounding
+        relative to its group's: a group of small slopes has a large resolvent, and counts as much as the others.
+        """
+        groups = self.slope.shape[1]
+        if groups < _WORTH_FACTORS:
+            return None
+        rows = np.maximum(np.abs(self.slope).max(axis=2, keepdims=True), _SMALLEST)
+        columns = np.maximum(np.abs(self.slope / rows).max(axis=1, keepdims=True), _SMALLEST)
+        left, singular, right = np.linalg.svd(self.slope / rows / columns, full_matrices=False)
+        dimensions = max(1, int((singular > _DIMENSION * singular[:, :1]).sum(axis=1).max()))
+        if dimensions > _FEW * groups:
+            return None
+        return rows * left[..., :dimensions] * singular[:, None, :dimensions], right[:, :dimensions] * columns
+
+    def mixed(self, values: Array) -> Array:
+        """Return the mean over the directions of values of shape (batch, classes, rows, columns)."""
+        batch, classes, rows, columns = values.shape
+        if classes == 1:
+            return np.asarray(values[:, 0])
+        mean = np.vecmat(self.share, values.reshape(batch, classes, rows * columns))
+        return np.asarray(mean.reshape(batch, rows, columns))
+
+    def take(self, index: NDArray[np.bool_]) -> LeverageTable:
+        """Return the table of some members of the batch."""
+        columns = (self.slope, self.variance, self.weight, self.fraction, self.share, self.profile)
+        if all(len(column) == 1 for column in columns):
+            return self
+        return LeverageTable(*(column if len(column) == 1 else column[index] for column in columns))
+
+
+@dataclass(frozen=True)
+class LeverageEquations:
+    """Coefficients of the fixed point, with a batch axis.
+
+    Attributes
+    ----------
+    table : LeverageTable
+    width, directions, samples, ridge : ndarray, shape (batch,)
+        ``N``, ``d - 1``, ``n`` and the penalty.
+    population : ndarray, shape (batch,), optional
+        Weight at which the fit also knows the population, per sample: ``1/(1 + V) + population`` replaces ``1/(1 + V)``
+        wherever samples are summed.
+    neurons, per_direction : ndarray, shape (batch, groups)
+        ``N_g`` and ``N_g / (d - 1)``.
+    sampling : ndarray, shape (batch, nodes)
+        ``n w``.
+    """
+
+    table: LeverageTable
+    width: Array
+    directions: Array
+    samples: Array
+    ridge: Array
+    population: Array | None = None
+    neurons: Array = field(init=False)
+    per_direction: Array = field(init=False)
+    sampling: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        neurons = self.width[:, None] * self.table.fraction
+        object.__setattr__(self, "neurons", neurons)
+        object.__setattr__(self, "per_direction", neurons / self.directions[:, None])
+        object.__setattr__(self, "sampling", self.samples[:, None] * self.table.weight)
+
+    def weighed(self, remaining: Array) -> Array:
+        """Return ``n w (remaining + population)``, shape (batch, nodes), for ``remaining = 1 / (1 + V)``."""
+        return self.sampling * (remaining if self.population is None else remaining + self.population[:, None])
+
+    def take(self, index: NDArray[np.bool_]) -> LeverageEquations:
+        """Return the equations of some members of the batch."""
+        population = None if self.population is None else self.population[index]
+        width, directions, samples, ridge = (
+            size[index] for size in (self.width, self.directions, self.samples, self.ridge)
+        )
+        return LeverageEquations(self.table.take(index), width, directions, samples, ridge, population)
+
+
+class Leverage(NamedTuple):
+    """One evaluation of the equations at given ``V`` and ``R``; a solution when `residual` is small.
+
+    Attributes
+    ----------
+    leverage : ndarray, shape (batch, nodes)
+        ``V(kappa)``; ``V / (1 + V)`` is the mean diagonal of the hat matrix at kappa.
+    resolvent : ndarray, shape (batch, groups)
+        ``R_g``.
+    remaining : ndarray, shape (batch, nodes)
+        ``1 / (1 + V)``: what the fit leaves of a sample's residual.
+    sample_weight : ndarray, shape (batch, nodes)
+        ``n w (1 / (1 + V) + population)``.
+    linear_gain : ndarray, shape (batch, groups, groups)
+        ``V1``.
+    density : ndarray, shape (batch, groups)
+        ``D`` (diagonal), its mean over the directions.
+    columns : ndarray, shape (batch, classes, groups, nodes)
+        ``D_j^1/2 g1``.
+    inverse : ndarray, shape (batch, classes, groups, groups)
+        ``(I + D_j^1/2 V1 D_j^1/2)^-1``.
+    dressed : ndarray, shape (batch, classes, groups, nodes)
+        Their product.
+    variance : ndarray, shape (batch, groups, nodes)
+        ``D g2``.
+    load : ndarray, shape (batch, groups)
+        ``D`` times what the samples add to a neuron's ridge.
+    following : ndarray, shape (batch, nodes + groups)
+        Right-hand sides of the equations for ``V`` and ``R``.
+    gap : ndarray, shape (batch, nodes + groups)
+        Difference of logarithms between the two sides, of ``V`` and then of ``R``.
+    residual : ndarray, shape (batch,)
+        Largest absolute gap.
+    """
+
+    leverage: Array
+    resolvent: Array
+    remaining: Array
+    sample_weight: Array
+    linear_gain: Array
+    density: Array
+    columns: Array
+    inverse: Array
+    dressed: Array
+    variance: Array
+    load: Array
+    following: Array
+    gap: Array
+    residual: Array
+
+    @property
+    def inverse_resolvent(self) -> Array:
+        """``A_g = 1 / R_g``: the ridge that a neuron feels."""
+        return 1 / self.resolvent
+
+    def take(self, index: NDArray[np.bool_]) -> Leverage:
+        """Return the evaluation for some members of the batch."""
+        return Leverage(*(values[index] for values in self))
+
+
+def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False) -> Leverage:
+    """Evaluate both sides of the equations at ``state``, the logarithms of ``V`` and then of ``R``.
+
+    With `stable`, matrices come from a singular value decomposition of the square root of ``D^1/2 V1 D^1/2``: three
+    times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of
+    low rank almost without ridge).
+    """
+    table, slope = equations.table, equations.table.slope
+    nodes = slope.shape[2]
+    values = np.exp(state)
+    leverage, resolvent = values[:, :nodes], values[:, nodes:]
+    remaining = np.reciprocal(1 + leverage)
+    sample_weight = equations.weighed(remaining)
+    linear_gain = (slope * sample_weight[:, None]) @ slope.mT
+    density = equations.per_direction * resolvent
+    root = np.sqrt(density[:, None] * table.profile)
+    columns = root[..., None] * slope[:, None]
+    if stable:
+        inverse, dressed = _stably_dressed(columns, sample_weight)
+    else:
+        inverse = undamped(table, root, sample_weight, linear_gain)
+        dressed = inverse @ columns
+    # The part of a group in the leverage of a node is that of the node in the group's resolvent.
+    variance = density[:, :, None] * table.variance
+    gain = table.mixed(columns * dressed) + variance
+    next_leverage = equations.directions[:, None] * np.add.reduce(gain, axis=1)
+    load = np.matvec(gain, sample_weight)
+    next_resolvent = density / (equations.ridge[:, None] * density + load)
+    following = np.concatenate([next_leverage, next_resolvent], axis=1)
+    gap = np.log(following) - state
+    residual = _largest(gap)
+    return Leverage(
+        leverage, resolvent, remaining, sample_weight, linear_gain, density, columns, inverse, dressed, variance, load,
+        following, gap, residual,
+    )  # fmt: skip
+
+
+def _largest(values: Array) -> Array:
+    """Return the largest absolute value of each row (without the overhead of the method of arrays)."""
+    return np.asarray(np.maximum.reduce(np.abs(values), axis=1))
+
+
+def inner(linear_gain: Array, root: Array) -> Array:
+    """Return ``I + D^1/2 V1 D^1/2`` for diagonal ``D^1/2`` of shape (batch, classes, groups).
+
+    It is symmetric and at least the identity: its inverse is safe however small the groups are.
+    """
+    matrix = root[..., :, None] * linear_gain[:, None] * root[..., None, :]
+    matrix += identity(linear_gain.shape[1])
+    return matrix
+
+
+def undamped(table: LeverageTable, root: Array, sample_weight: Array, linear_gain: Array) -> Array:
+    """Return the inverse of `inner`: what is left of a group's rows when the fit has taken up theirs along the slopes.
+
+    Parameters
+    ----------
+    table : LeverageTable
+    root : ndarray, shape (batch, classes, groups)
+        ``D^1/2``.
+    sample_weight : ndarray, shape (batch, nodes)
+    linear_gain : ndarray, shape (batch, groups, groups)
+        ``V1``: products of the slopes at the nodes, weighed so; only used where the table has no `factors`.
+
+    Returns
+    -------
+    ndarray, shape (batch, classes, groups, groups)
+    """
+    if table.factors is None:
+        return inverses(inner(linear_gain, root))
+    groups, (left, right) = root.shape[2], table.factors
+    # V1 is F F^T for F with as many columns as the slopes have dimensions.
+    triangle = np.asarray(np.linalg.qr((right * np.sqrt(sample_weight)[:, None]).mT, mode="r"))
+    weighed = root[..., None] * (left @ triangle.mT)[:, None]
+    matrices = weighed.mT @ weighed
+    matrices += identity(matrices.shape[-1])
+    return np.asarray(identity(groups) - weighed @ inverses(matrices) @ weighed.mT)
+
+
+def _stably_dressed(columns: Array, sample_weight: Array) -> tuple[Array, Array]:
+    """Return what `evaluate` inverts, and its product with the columns, from their singular vectors when weighed."""
+    half_weight = np.sqrt(sample_weight)[:, None, None, :]
+    weighed = columns * half_weight
+    left, singular, right = np.linalg.svd(weighed, full_matrices=False)
+    damping = (1 + singular**2)[..., None]
+    # Coefficients of the columns, each from the factor that holds more of its digits: a node that weighs nothing has
+    # lost them in `right`, a direction that nothing spans is noise in `left`.
+    size = np.linalg.norm(weighed, axis=2)[..., None, :]
+    by_right = singular[..., None] * right / half_weight
+    coefficients = np.where(singular[..., None] < size, by_right, left.mT @ columns)
+    inverse = identity(columns.shape[2]) - left @ (singular[..., None] ** 2 / damping * left.mT)
+    return inverse, left @ (coefficients / damping)
+
+
+def _guess(equations: LeverageEquations) -> Array:
+    """Return a state near the solution: that of one average neuron, spread over the nodes and then over the groups."""
+    average, ridge = equations.table.average, equations.ridge
+    count = len(ridge) // len(average.linear)
+    sizes = (equations.width, equations.directions, equations.samples, ridge)
+    rows = zip(average.linear * count, average.nonlinear * count, *(size.tolist() for size in sizes), strict=True)
+    try:
+        resolvent, damping = np.array([_average_neuron(*row) for row in rows]).T
+    except (ArithmeticError, ValueError) as error:
+        raise NotConverged(_NAME, math.inf, TOLERANCE, _ADVICE) from error
+    mass = (equations.width * resolvent)[:, None]
+    leverage = mass * (average.mean_common / damping[:, None] + average.mean_rest)
+    # Once more, with the crowd that the inputs' own leverages leave.
+    crowd = np.vecdot(average.mean_common, equations.weighed(1 / (1 + leverage)))[:, None]
+    damping = 1 + mass / equations.directions[:, None] * crowd
+    leverage = mass * (average.mean_common / damping + average.mean_rest)
+    gain = average.common / damping[..., None] + average.rest
+    inverse = ridge[:, None] + np.matvec(gain, equations.weighed(1 / (1 + leverage)))
+    leverage = np.vecmat(equations.neurons / inverse, gain)
+    return np.asarray(np.log(np.concatenate([leverage, 1 / inverse], axis=1)))
+
+
+def _positive_root(b: float, c: float) -> float:
+    """Return the positive root of ``x^2 - b x - c``, by the branch without cancellation."""
+    root = math.hypot(b, 2 * math.sqrt(c))
+    return (b + root) / 2 if b >= 0 else 2 * c / (root - b)
+
+
+def _average_neuron(
+    linear: float, nonlinear: float, width: float, directions: float, samples: float, ridge: float
+) -> tuple[float, float]:
+    """Solve the equations for one average neuron and one average input (random features without a spike).
+
+    There ``1/R`` is the positive root of a quadratic given ``V``, and ``V`` the only root of a function that falls in
+    ``log V``. Newton's method starts where no neuron is in the way of another, and a bisection keeps it from running
+    away. Returns ``R`` and ``1 + D V1``, with an error of `_NEAR` in ``log V``; what is not a number stays so.
+    """
+    power = linear + nonlinear
+    start = _positive_root((power * (width - samples) - ridge) / ridge, width * power / ridge)
+    log_leverage, low, high = math.log(min(max(start, _SMALLEST), 1 / _SMALLEST)), -math.inf, math.inf
+    for _ in range(_MAX_STEPS):
+        leverage = math.exp(log_leverage)
+        fitted = leverage / (1 + leverage)
+        gain, base = linear * samples / (1 + leverage), nonlinear * samples / (1 + leverage)
+        crowd = width / directions * gain
+        b = ridge + base + gain - crowd
+        a = _positive_root(b, (ridge + base) * crowd)
+        damping = 1 + crowd / a
+        image = linear / damping + nonlinear
+        gap = math.log(width / a * image / leverage)
+        if not abs(gap) > 0:
+            break
+        low, high = (log_leverage, high) if gap > 0 else (low, log_leverage)
+        # Derivatives by log V, over the part of a sample that is fitted.
+        slope_a = -((base + gain - crowd) * a + (2 * base + ridge) * crowd) / (2 * a - b)
+        slope_damping = -crowd / a * (1 + slope_a / a)
+        slope = fitted * (-slope_a / a - linear * slope_damping / (damping**2 * image)) - 1
+        step = -gap / slope if slope < 0 else math.copysign(_LONGEST_STEP, gap)
+        if abs(step) < _NEAR:
+            break
+        log_leverage += min(max(step, -_LONGEST_STEP), _LONGEST_STEP)
+        if not low < log_leverage < high:
+            log_leverage = (low + high) / 2
+    return 1 / a, damping
+
+
+class Linearised(NamedTuple):
+    """The equations near a point: how the logarithms of ``V`` and ``R`` respond.
+
+    Minus the derivative of the gap is ``diag(into)^-1 matrix diag(out)^-1``: an M-matrix, the identity less a matrix
+    without negative entries whose rows sum to less than one. Samples and neurons respond to each other alike, so that
+    in its own units `matrix` is symmetric, and positive definite.
+
+    Attributes
+    ----------
+    matrix : ndarray, shape (batch, nodes + groups, nodes + groups)
+    into, out : ndarray, shape (batch, nodes + groups)
+    """
+
+    matrix: Array
+    into: Array
+    out: Array
+
+    def take(self, index: NDArray[np.bool_]) -> Linearised:
+        """Return the equations of some members of the batch."""
+        return Linearised(*(values[index] for values in self))
+
+
+def couplings(table: LeverageTable, point: Leverage) -> Array:
+    """Return how leverages and resolvents raise each other, shape (batch, nodes + groups, nodes + groups).
+
+    The matrix is symmetric and has no negative entries.
+    """
+    batch, groups, nodes = point.variance.shape
+    # Averages of squares over the classes (squared in place: new memory costs more).
+    pairs = point.columns.mT @ point.dressed
+    matrix = np.empty((batch, nodes + groups, nodes + groups))
+    matrix[:, :nodes, :nodes] = table.mixed(np.square(pairs, out=pairs))
+    source = table.mixed(np.square(point.dressed)) + point.variance
+    matrix[:, :nodes, nodes:] = source.mT
+    matrix[:, nodes:, :nodes] = source
+    matrix[:, nodes:, nodes:] = table.mixed(np.square(identity(groups) - point.inverse))
+    return matrix
+
+
+def linearised(equations: LeverageEquations, point: Leverage) -> Linearised:
+    """Return the equations near a point."""
+    nodes = point.leverage.shape[1]
+    fitted = equations.sampling * (point.leverage * point.remaining) * point.remaining
+    into, out = np.empty_like(point.following), np.ones_like(point.following)
+    np.divide(point.following[:, :nodes], equations.directions[:, None], out=into[:, :nodes])
+    np.divide(point.density, point.following[:, nodes:], out=into[:, nodes:])
+    np.reciprocal(fitted, out=out[:, :nodes])
+    matrix = couplings(equations.table, point)
+    np.negative(matrix, out=matrix)
+    matrix.reshape(len(matrix), -1)[:, :: matrix.shape[1] + 1] += into * out
+    return Linearised(matrix, into, out)
+
+
+def response(matrix: Array, sources: Array, nodes: int) -> Array:
+    """Return the solution of linear equations with the matrix of `Linearised`, shape (batch, nodes + groups)."""
+    right = sources[..., None]
+    if matrix.shape[1] < _THREADED:
+        return solved_definite(matrix, right)[..., 0]
+    # BLAS gives the factors of a larger matrix to several threads, whose hand-over takes longer than the work: the
+    # groups are eliminated first.
+    whole = np.concatenate([matrix[:, :, :nodes], right], axis=2)
+    eliminated = solved_definite(matrix[:, nodes:, nodes:], whole[:, nodes:])
+    reduced = whole[:, :nodes] - matrix[:, :nodes, nodes:] @ eliminated
+    of_nodes = solved_definite(reduced[..., :-1], reduced[..., -1:])
+    of_groups = eliminated[..., -1:] - eliminated[..., :-1] @ of_nodes
+    return np.concatenate([of_nodes, of_groups], axis=1)[..., 0]
+
+
+def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -> tuple[Leverage, int]:
+    """Solve the fixed point for a batch.
+
+    Parameters
+    ----------
+    equations : LeverageEquations
+    tolerance : float
+        Largest true residual allowed (difference of logarithms between the two sides).
+
+    Returns
+    -------
+    Leverage
+        Evaluated at the solution, with its residual.
+    int
+        Newton steps taken (the most over the batch).
+
+    Raises
+    ------
+    NotConverged
+        If any member of the batch does not reach `tolerance`.
+    """
+    # Lost digits, and numbers that leave their range, show in the residual.
+    try:
+        return _newton(equations, tolerance, stable=False)
+    except (NotConverged, np.linalg.LinAlgError):
+        pass
+    try:
+        return _newton(equations, tolerance, stable=True)
+    except np.linalg.LinAlgError as error:
+        raise NotConverged(_NAME, math.inf, tolerance, _ADVICE) from error
+
+
+def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> tuple[Leverage, int]:
+    """Follow Newton's method with one way to evaluate the equations (see `solve_leverage`)."""
+    state = _guess(equations)
+    here = solution = evaluate(equations, state, stable=stable)
+    members, nodes = np.arange(len(state)), here.leverage.shape[1]
+    enough = np.full(len(state), tolerance / _MARGIN)
+    last, bound, near = here.residual, np.full(len(state), _LONGEST_STEP), None
+    for count in range(_MAX_STEPS + 1):
+        finished = here.residual <= enough
+        done = np.count_nonzero(finished)
+        if done == len(solution.residual):
+            return here, count
+        if done:
+            _store(solution, members[finished], here.take(finished))
+            if done == len(finished):
+                return solution, count
+            unfinished = ~finished
+            equations, here, members = equations.take(unfinished), here.take(unfinished), members[unfinished]
+            state, last, bound, enough = (values[unfinished] for values in (state, last, bound, enough))
+            near = None if near is None else near.take(unfinished)
+        if count == _MAX_STEPS:
+            break
+        near = linearised(equations, here) if near is None else _renewed(near, equations, here, last)
+        step = near.out * response(near.matrix, near.into * here.gap, nodes)
+        longest = _largest(step)
+        # A state is off by more than its residual: the next one about as much more as this one.
+        enough = tolerance * np.minimum(np.maximum(here.residual / np.maximum(longest, _SMALLEST), 1 / _MARGIN), 1)
+        if np.count_nonzero(longest > bound):
+            step *= (bound / np.maximum(longest, bound))[:, None]
+        next_state = state + step
+        trial = evaluate(equations, next_state, stable=stable)
+        better = trial.residual < here.residual
+        last = here.residual
+        if np.count_nonzero(better) < len(better):
+            # Rounding floor reached: Newton cannot improve a residual that is already certified.
+            worse = ~better & ~(here.residual <= tolerance)
+            if not worse.any() and not better.any():
+                break
+            # The plain iteration always moves towards the solution; follow it and trust smaller Newton steps.
+            next_state = np.where(worse[:, None], state + here.gap, np.where(better[:, None], next_state, state))
+            trial = evaluate(equations, next_state, stable=stable)
+            bound, last = np.where(worse, bound / 4, bound), np.where(better, last, 0.0)
+        state, here = next_state, trial
+    _store(solution, members, here)
+    worst = float(solution.residual.max())
+    if worst <= tolerance:
+        return solution, count
+    raise NotConverged(_NAME, worst, tolerance, _ADVICE)
+
+
+def _renewed(near: Linearised, equations: LeverageEquations, point: Leverage, last: Array) -> Linearised:
+    """Return the equations near a point: those of the step before for members that need no others.
+
+    With the derivatives of the last step a residual falls about as much as in that step, to its square over the `last`
+    one. Where that is rounding new ones would be wasted.
+    """
+    stale = ~(np.square(point.residual) <= last * _ROUNDING)
+    count = np.count_nonzero(stale)
+    if count == len(stale):
+        return linearised(equations, point)
+    if count:
+        _store(near, stale, linearised(equations.take(stale), point.take(stale)))
+    return near
+
+
+def _store(
+    solution: Leverage | Linearised, members: NDArray[np.intp] | NDArray[np.bool_], found: Leverage | Linearised
+) -> None:
+    """Write what was found for some members into that of all."""
+    for values, new in zip(solution, found, strict=True):
+        values[members] = new

@@ -1,0 +1,477 @@
+"""One deterministic equivalent for every step size, at finite sizes (this project).
+
+`solve` takes tables of conditional features and sizes, solves the fixed point for the leverage, and gets everything
+else by linear algebra: the means along the spike, then the conditional error as one small linear solve. All arrays
+carry a leading batch axis, of length one where a table is shared.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import NotConverged
+from gradstep.theory.equivalent.certificate import check_errors, check_point, check_response, check_solution
+from gradstep.theory.equivalent.leverage import (
+    TOLERANCE,
+    Leverage,
+    LeverageEquations,
+    couplings,
+    inner,
+    linearised,
+    response,
+    solve_leverage,
+    undamped,
+)
+from gradstep.theory.equivalent.stacks import cholesky, identity, least_squares, solved
+from gradstep.theory.equivalent.tables import Tables
+from gradstep.theory.neurons.bulk import Bulk
+from gradstep.theory.neurons.groups import Groups
+
+__all__ = ["Fluctuations", "Preset", "UniformSolution", "solve"]
+
+#: Largest share of the error that a node of kappa may contribute where it should contribute none.
+_LOST = 1e-6
+#: Largest difference of the two ways to the training loss, over itself, and rounding of either, over the labels' power.
+_ON_SHELL, _LABEL_ROUNDING = 1e-6, 1e-12
+#: A mean square below the smallest is that of labels which are zero.
+_NOTHING = 1e-300
+#: Largest matrix of the normal equations in which the penalty, which is one, keeps enough digits.
+_STEEP = 1e8
+#: Least variance of a group's weights, over that without the tilt: along the readout at initialisation means and powers
+#: are known to leading order, which may differ by more in the tail of its law.
+_LEAST_SPREAD = 1e-2
+
+Array = NDArray[np.float64]
+
+
+class Preset(NamedTuple):
+    """What a penalty other than a ridge does to a neuron's weight beyond its linear response to the fit.
+
+    Attributes
+    ----------
+    mean, variance : ndarray, shape (batch, groups)
+    """
+
+    mean: Array
+    variance: Array
+
+
+class Fluctuations(NamedTuple):
+    """Variances, without the digits that are lost between a mean square and a squared mean.
+
+    Attributes
+    ----------
+    output : ndarray, shape (batch, nodes)
+        Of the trained network's output given kappa and the teacher's rest.
+    weight : ndarray, shape (batch, groups)
+        Of a neuron's weight in each group, without that of the `Preset`.
+    """
+
+    output: Array
+    weight: Array
+
+
+class UniformSolution(NamedTuple):
+    """Results of a batch.
+
+    Attributes
+    ----------
+    test_error, train_error, train_loss, degrees_of_freedom, residual : ndarray, shape (batch,)
+    readout_norm : ndarray, shape (batch,)
+        ``|b|^2`` of the trained readout.
+    readout_power : ndarray, shape (batch, groups)
+        What each group has of it.
+    learned : ndarray, shape (batch, nodes)
+        ``M(kappa)``, the mean output of the trained network.
+    rest_slope : ndarray, shape (batch, nodes)
+        ``T(kappa)``, the slope of the trained network along the teacher's rest.
+    length_slope : ndarray, shape (batch, nodes) or (batch, 0)
+        Its slope along the input's length, a standard normal.
+    slopes : ndarray, shape (batch, special, nodes)
+        Slopes of the trained network along the special directions of the bulk.
+    mean_field : ndarray, shape (batch, groups)
+        ``(N_g / A_g)^1/2 mhat_g``: what the means ask of each neuron of a group (and the `Preset`).
+    weight_field : ndarray, shape (batch, groups)
+        ``(N_g A_g)^1/2`` times a neuron's mean weight. It differs along the readout at initialisation, where the bulk
+        is smaller.
+    free_overlap : ndarray, shape (batch, special, groups) or (batch, special + 1, groups)
+        Overlaps of the groups with the special directions beyond what follows the means, over ``D_j^1/2``; of a joint
+        fit also with the part of the projections that is not due to the rows.
+    conditional_error : ndarray, shape (batch, nodes)
+        ``E[(y - f_hat)^2 | kappa]``.
+    point : Leverage
+        Solution of the fixed point.
+    iterations : int
+    fluctuations : Fluctuations, optional
+        With a preset.
+    """
+
+    test_error: Array
+    train_error: Array
+    train_loss: Array
+    degrees_of_freedom: Array
+    residual: Array
+    readout_norm: Array
+    readout_power: Array
+    learned: Array
+    rest_slope: Array
+    length_slope: Array
+    slopes: Array
+    mean_field: Array
+    weight_field: Array
+    free_overlap: Array
+    conditional_error: Array
+    point: Leverage
+    iterations: int
+    fluctuations: Fluctuations | None = None
+
+
+class _Tilt(NamedTuple):
+    """Change of the resolvent along the readout at initialisation, in the basis of normalised groups.
+
+    There the bulk is smaller by `shrinkage`, so that ``1/A`` becomes ``1/(A - lost)`` with ``lost = (1 - shrinkage^2)
+    Psi``: in units of ``1/A`` a matrix ``1 + excess d d^T``, the square of ``1 + stretch d d^T``. The others are minus
+    the derivatives of `excess` with respect to ``A_g``, and to ``V2_g`` at fixed ``A``, over ``d_g^2``. The direction
+    has shape (batch or 1, groups), all others (batch, 1).
+    """
+
+    direction: Array
+    excess: Array
+    stretch: Array
+    by_resolvent: Array
+    by_variance: Array
+
+
+def _tilt(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array) -> _Tilt:
+    """Return the change at ``A`` and ``A - ridge - V2``, both of shape (batch, groups)."""
+    square, direction = groups.readout_direction
+    # The correction is felt only where all neurons are nearly alike: one resolvent along the direction is enough.
+    along = np.square(direction)
+    a, share = np.vecdot(along, inverse_resolvent)[:, None], 1 - np.square(shrinkage[:, None])
+    lost = share * np.vecdot(along, own)[:, None]
+    reduced = a - lost
+    scale = square / reduced
+    excess = scale * lost
+    scale /= reduced
+    by_variance = scale * share * a
+    return _Tilt(direction, excess, np.sqrt(1 + excess) - 1, scale * lost - by_variance, by_variance)
+
+
+def _penalised(rows: Array, values: Array, root: Array, target: Array) -> Array:
+    """Return the minimum of ``|rows x - values|^2 + |root x - target|^2``, shape (batch, unknowns)."""
+    return least_squares(np.concatenate([rows, root], axis=1), np.concatenate([values, target], axis=1))
+
+
+class _Fit(NamedTuple):
+    """Unknowns of the means, overlaps of the groups with the special directions, their free part over ``D_j^1/2``.
+
+    A joint fit has one more free part, that of the projections which is not due to the rows.
+    """
+
+    unknowns: Array
+    overlap: Array
+    free: Array
+
+
+def _separate_fit(
+    spikes: Array, values: Array, slopes: Array, slope_values: Array, teacher: Array, root: Array, linear_gain: Array
+) -> _Fit:
+    """Fit the teacher along the spike, and its rest by the bulk, which then know nothing of each other.
+
+    Parameters
+    ----------
+    spikes, values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
+        Means of the features, a unit of each unknown, and of the teacher at the weighed nodes.
+    slopes, slope_values : ndarray, shape (batch, nodes, groups) and (batch, nodes)
+        Slopes of the features and of the teacher at the weighed nodes.
+    teacher : ndarray, shape (batch, special)
+        Components of the teacher's rest along the special directions.
+    root : ndarray, shape (batch, special, groups)
+        ``D_j^1/2``.
+    linear_gain : ndarray, shape (batch, groups, groups)
+        ``V1``.
+    """
+    batch, _, groups = spikes.shape
+    one, zero = np.broadcast_to(identity(groups), (batch, groups, groups)), np.zeros((batch, groups))
+    unknowns = _penalised(spikes, values, one, zero)
+    matrix = inner(linear_gain, root)
+    if matrix.max() < _STEEP:
+        level = teacher[..., None] * np.vecmat(slope_values, slopes)[:, None]
+        free = solved(matrix, (root * level)[..., None])[..., 0]
+    else:
+        special = root.shape[1]
+        rows = np.concatenate([slopes * root[:, j, None] for j in range(special)])
+        targets = np.concatenate([slope_values * teacher[:, j, None] for j in range(special)])
+        costs, nothing = np.broadcast_to(one[:1], (len(rows), groups, groups)), np.zeros((len(rows), groups))
+        free = _penalised(rows, targets, costs, nothing).reshape(special, batch, groups).swapaxes(0, 1)
+    return _Fit(unknowns, root * free, free)
+
+
+def _joint_fit(
+    spikes: Array,
+    values: Array,
+    level: Array,
+    root: Array,
+    inverse: Array,
+    spread: Array,
+    point: Leverage,
+    bulk: Bulk,
+    preset: Array | None,
+) -> _Fit:
+    """Fit both at once where a row's mean off the spike follows its projection on it.
+
+    In special direction ``j`` the rows, weighed by the fit, overlap with the inputs by ``P_j m + D_j^1/2 f_j``
+    (groups): the pull times the means ``m = spread @ unknowns``, and a rest that is free at the price ``f_j^2``. But
+    ``sum_j spike_j D_j^1/2 f_j + y = 0``: a row's projection on the spike is given, and what is left is shared by the
+    row's component along the spike and by the part ``y`` of the projection that is not due to the row, of the variance
+    `untold` of the bulk. At given means a multiplier ``mu`` of this constraint leaves each direction alone,
+
+        (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu - V1 P_j m),
+
+    and what is left is quadratic in the means: half its slope downwards is ``sum_j P_j D_j^-1/2 f_j``, the pull being
+    orthogonal to the spike. Parameters as in `_separate_fit`, with what the teacher's rest gives to each
+    special direction, `level`, and the `inverse` of ``I + D_j^1/2 V1 D_j^1/2``; `spread` turns unknowns into means, to
+    which those of `preset` add.
+    """
+    batch, special, groups = root.shape
+    pull, along = bulk.pull.mT, bulk.spike[..., None] * root
+    ratio = pull / root
+    # Per unit of each mean and without means; then per unit of each multiplier.
+    free = np.empty((batch, special, groups, groups + 1))
+    np.multiply(inverse - identity(groups), ratio[:, :, None], out=free[..., :groups])
+    free[..., groups] = np.matvec(inverse, root * level)
+    if preset is not None:
+        free[..., groups] += np.matvec(free[..., :groups], preset[:, None])
+    by_multiplier = inverse * along[:, :, None]
+    # Sums over the directions, for each group: of the constraint, and of the slope downwards. The slope that
+    # a multiplier makes is the constraint of a mean, transposed: `inverse` is symmetric, the pull orthogonal to the
+    # spike.
+    constraint, of_multiplier = (np.vecmat(along.mT, part.swapaxes(1, 2)) for part in (free, by_multiplier))
+    # The part of a projection that is not due to the row adds y = U l to the sum of the constraint, at the price l^T U
+    # l. The row's component along the spike is then -y, which no input off the spike feels, so that mu = (I - V1 U) l.
+    untold = point.density * bulk.untold
+    felt = identity(groups) - point.linear_gain * untold[:, None]
+    of_price = of_multiplier @ felt
+    of_price += untold[..., None] * identity(groups)
+    # Resolvents of groups may be a hundred decades apart: in the unit of each, pivots keep the digits of all.
+    unit = np.sqrt(np.abs(np.diagonal(of_price, axis1=1, axis2=2)))[..., None]
+    price = solved(of_price / unit / unit.mT, constraint / unit) / unit
+    check_solution(of_price, price, constraint)
+    multiplier = felt @ price
+    downwards = np.vecmat(ratio.mT, free.swapaxes(1, 2)) - constraint[..., :groups].mT @ multiplier
+    downwards = spread.mT @ downwards
+    factor = cholesky(identity(groups) - downwards[..., :groups] @ spread)
+    target = solved(factor, downwards[..., groups:])[..., 0]
+    unknowns = _penalised(spikes, values, factor.mT, target)
+    mean = np.matvec(spread, unknowns)
+    state = np.concatenate([mean, np.ones((batch, 1))], axis=1)
+    rest = np.matvec(free, state[:, None]) - np.matvec(by_multiplier, np.matvec(multiplier, state)[:, None])
+    overlap = pull * (mean if preset is None else mean + preset)[:, None] + root * rest
+    overlap -= bulk.spike[..., None] * np.vecmat(bulk.spike, overlap)[:, None]
+    not_of_rows = np.sqrt(untold) * np.matvec(price, state)
+    return _Fit(unknowns, overlap, np.concatenate([rest, not_of_rows[:, None]], axis=1))
+
+
+def _check_loss(loss: Array, on_shell: Array, label_power: Array) -> None:
+    """Refuse errors whose training loss is not the one that the fit's means imply.
+
+    The training loss is the mean of ``(y - f)^2`` plus the penalty, which the response of the errors gives. At the
+    minimum it is the mean of ``y (y - f)`` too, which the means give alone, and no more than ``E y^2``. The residual of
+    the fixed point sees neither.
+
+    Parameters
+    ----------
+    loss, on_shell, label_power : ndarray, shape (batch,)
+        The first, the second, and ``E y^2``.
+
+    Raises
+    ------
+    NotConverged
+        If the two differ, or exceed the bound, by more than rounding.
+    """
+    allowed = _ON_SHELL * np.maximum(np.abs(loss), _NOTHING) + _LABEL_ROUNDING * label_power
+    apart = np.maximum(np.abs(loss - on_shell), loss - label_power)
+    if not (apart <= allowed).all():
+        relative = float(np.max(apart / np.maximum(np.abs(loss), _NOTHING)))
+        raise NotConverged("the training loss", relative, _ON_SHELL, "Raise the ridge, or use a smaller step.")
+
+
+# Extreme members leave the range of numbers on the way: what then means nothing is told by the residual and the errors.
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")
+def solve(
+    tables: Tables,
+    *,
+    noise: Array,
+    dimension: Array,
+    width: Array,
+    samples: Array,
+    ridge: Array,
+    shrinkage: Array,
+    population: Array | None = None,
+    preset: Preset | None = None,
+    tolerance: float = TOLERANCE,
+) -> UniformSolution:
+    """Solve the equations for a batch of sizes and penalties.
+
+    Parameters
+    ----------
+    tables : Tables
+        With a leading axis of length one or batch.
+    noise : ndarray, shape (batch,)
+        Standard deviation of the label noise.
+    dimension, width, samples, ridge : ndarray, shape (batch,)
+        ``d``, ``N``, ``n`` and the penalty.
+    shrinkage : ndarray, shape (batch,)
+        Factor of the bulk's component ``W^T a`` along the readout at initialisation: the finite-width correction of a
+        step of order one.
+    population : ndarray, shape (batch,), optional
+        Adds ``n population (test_error + noise^2)`` to the objective of the fit, so that the derivative of its minimum
+        tells that error. `train_loss` leaves it out.
+    preset : Preset, optional
+        Of the quadratic penalty that stands for another one; asks for the fluctuations too.
+    tolerance : float
+        Largest true residual of the fixed point.
+
+    Returns
+    -------
+    UniformSolution
+
+    Raises
+    ------
+    NotConverged
+        If the fixed point does not reach `tolerance`, the fit is singular to rounding, or the errors' average is.
+    """
+    features, bulk, weight = tables.features, tables.bulk, tables.features.weight
+    equations = LeverageEquations(tables.leverage_table, width, dimension - 1, samples, ridge, population)
+    point, iterations = solve_leverage(equations, tolerance)
+    leverage, sample_weight, a = point.leverage, point.sample_weight, point.inverse_resolvent
+    # The resolvent summed over the neurons of a group.
+    mass = equations.neurons * point.resolvent
+
+    own = a - ridge[:, None] - np.matvec(features.variance, sample_weight)
+    tilt = _tilt(a, own, tables.groups, shrinkage)
+
+    # Means: the spikes with their finite ridge cost. Solved as least squares, because near-equal groups make the normal
+    # equations lose the digits that carry the overlap with the bulk.
+    stretched = tilt.stretch * tilt.direction
+    spread = np.sqrt(mass)[:, :, None] * (identity(len(a[0])) + tilt.direction[:, :, None] * stretched[:, None, :])
+    nodes, means = leverage.shape[1], features.shared_mean
+    # Along the spike, and along the input's length where neurons feel it: the teacher does not.
+    by_length = means.shape[2] > nodes
+    sample_half = np.sqrt(sample_weight)
+    half_weight = np.concatenate([sample_half, sample_half], axis=1) if by_length else sample_half
+    spikes = (means * half_weight[:, None, :]).mT @ spread
+    fixed = None
+    if preset is not None:
+        # All of a weight feels the missing bulk, also what does not follow the fit.
+        inertia = equations.neurons * a
+        given = np.sqrt(inertia) * preset.mean
+        given_along = np.vecdot(given, tilt.direction)[:, None] * tilt.direction
+        fixed = np.sqrt(mass) * (given + tilt.excess * given_along)
+    target = features.shared_target if fixed is None else features.shared_target - np.vecmat(fixed, means)
+    values = half_weight * target
+    root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
+    try:
+        if tables.joint:
+            level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None]
+            inverse = undamped(tables.leverage_table, root, sample_weight, point.linear_gain)
+            unknowns, overlap, free = _joint_fit(spikes, values, level, root, inverse, spread, point, bulk, fixed)
+        else:
+            slopes = (sample_half[:, None] * features.slope).mT
+            unknowns, overlap, free = _separate_fit(
+                spikes, values, slopes, sample_half * features.teacher_slope, bulk.teacher, root, point.linear_gain
+            )
+    except np.linalg.LinAlgError as singular:
+        # Features of low rank almost without ridge.
+        raise NotConverged("the fit of the means", math.inf, tolerance, "Raise the ridge.") from singular
+    fitted = np.matvec(spikes, unknowns) / half_weight
+    if fixed is not None:
+        fitted += np.vecmat(fixed, means)
+    learned, length_slope = fitted[:, :nodes], fitted[:, nodes:]
+    slopes = overlap @ features.slope
+
+    # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
+    along = (np.vecdot(unknowns, tilt.direction)[:, None] / (1 + tilt.stretch)) * tilt.direction
+    mean, noise_square = unknowns - tilt.stretch * along, np.square(noise)
+    if preset is not None:
+        mean, along = mean + given, along + given_along
+    square = np.square(along)
+    direct = tilt.by_variance * square
+    pulled = mean + tilt.excess * along
+    power = mean * pulled + a * tilt.by_resolvent * square + np.vecdot(free.mT, free.mT)
+    if preset is not None:
+        power += inertia * preset.variance
+    base = tables.hidden_square + noise_square[:, None] + np.vecmat(direct, features.variance)
+    base += np.square(learned - features.teacher_mean)
+    missed = slopes - tables.teacher_slopes
+    base += np.vecdot(missed.mT, missed.mT)
+    if by_length:
+        base += np.square(length_slope)
+    sources = np.concatenate([base, power], axis=1) / equations.directions[:, None]
+    near = linearised(equations, point)
+    try:
+        changes = response(near.matrix, sources, nodes)
+    except np.linalg.LinAlgError as singular:
+        raise NotConverged("the response of the errors", math.inf, tolerance, "Raise the ridge.") from singular
+    train_part = changes[:, :nodes] / samples[:, None]
+    part = train_part / np.square(point.remaining)
+    conditional, label_power = part / weight, tables.label_square + noise_square
+    # The sweeps of a convex loss are judged at the end, by their losses.
+    if preset is None:
+        check_point(equations, point, near, tolerance)
+        check_response(near, sources, changes)
+        check_errors(conditional, tables.hidden_square + noise_square[:, None], label_power)
+    fluctuations = None
+    if preset is not None:
+        raised = equations.directions[:, None] * np.matvec(couplings(equations.table, point), changes)
+        # Parts of slopes across the teacher's rest (and along the length), and what the tilt adds to a neuron's mean
+        # square weight.
+        across = np.square(slopes).sum(axis=1) - np.square(np.vecmat(bulk.teacher, slopes))
+        tilted = direct + tilt.by_resolvent * square - tilt.excess * along * pulled / a
+        own = (raised[:, nodes:] + np.vecdot(free.mT, free.mT)) / a
+        if by_length:
+            across += np.square(length_slope)
+        fluctuations = Fluctuations(
+            raised[:, :nodes] + np.vecmat(direct, features.variance) + across,
+            np.maximum(own + tilted, _LEAST_SPREAD * own) / equations.neurons,
+        )
+    train_error = train_part.sum(axis=1)
+    readout_power = direct + mass * changes[:, nodes:]
+    readout_norm = readout_power.sum(axis=1)
+    train_loss = train_error + ridge / samples * readout_norm
+    if preset is None and population is None:
+        explained = features.teacher_mean * learned + np.vecdot(tables.teacher_slopes.mT, slopes.mT)
+        unexplained = features.teacher_square + noise_square[:, None] - explained
+        _check_loss(train_loss, np.vecdot(weight, point.remaining * unexplained), label_power)
+    # A mean square below zero is rounding, and much of it at the last nodes of kappa is an average cut off: both happen
+    # with features of which a few inputs are so large that they hide all others.
+    scale = np.abs(part).sum(axis=1) + label_power
+    lost = float((np.maximum(-part, tables.outermost * part).max(axis=1) / np.maximum(scale, _NOTHING)).max())
+    # On the way to a convex loss a mean square may be below zero, and is judged at the end by the losses.
+    if preset is None and not lost <= _LOST:
+        advice = "Use a smaller step, or an activation that grows more slowly."
+        raise NotConverged("the average of the errors along the spike", lost, _LOST, advice)
+    return UniformSolution(
+        test_error=part.sum(axis=1) - noise_square,
+        train_error=train_error,
+        train_loss=train_loss,
+        degrees_of_freedom=samples * np.vecdot(weight, leverage * point.remaining),
+        residual=point.residual,
+        readout_norm=readout_norm,
+        readout_power=readout_power,
+        learned=learned,
+        rest_slope=np.vecmat(bulk.teacher, slopes),
+        length_slope=length_slope,
+        slopes=slopes,
+        mean_field=mean,
+        weight_field=pulled,
+        free_overlap=free,
+        conditional_error=conditional,
+        point=point,
+        iterations=iterations,
+        fluctuations=fluctuations,
+    )

@@ -1,0 +1,269 @@
+"""The bulk of the rows after the step: its covariance has the eigenvectors of a matrix of the step's own samples.
+
+With ``r`` the residual of the step, ``phi0 = d / n_step`` and ``B = X^T diag(r) X / n_step``, ``S = X^T diag(r^2) X /
+(n_step E r^2)``, a row with readout ``a`` has, off the spike direction, the covariance
+
+    (1/d) ( (1 + a k B)^2 + a^2 t S ),     k = e E[z sigma'],     t = e^2 phi0 E[r^2] (Var sigma' - E[z sigma']^2)
+
+(``e = eta / sqrt(N)``). For an odd activation ``k = 0``: all rows have the eigenvectors of ``S``, and the ridge fit
+knows of ``S`` only its spectral law and the spectral measure of the teacher's rest ``zeta``. Otherwise the eigenvectors
+of ``B`` are used, with the diagonal of ``S`` among them: the linear term is exact, and what is left out is the part of
+``S`` off that diagonal. Where the linear term has a small share of the bulk it is the other way round: of ``B`` only
+its mean is kept.
+
+Where the groups have one readout each the spike direction is no eigenvector either: a row's projection on it tells of
+the rest, so that both are resolved together. A projection that tells a Gaussian readout tells nothing else.
+
+The laws are known through their Stieltjes transforms. The equations of the fit are rational functions of an eigenvalue,
+so that a rational Gauss rule needs few nodes, whose poles are chosen for each law. This project.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.polynomial.polynomial import polyval
+from numpy.typing import NDArray
+
+from gradstep.problem import Problem
+from gradstep.theory.models import BulkModel
+from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.rational_rule import sparse_rule
+from gradstep.theory.step.residual import Residual, residual_law
+from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.step.transitions import smooth_rise
+from gradstep.theory.step.weighted_samples import WeightedSamples
+
+__all__ = ["Bulk", "bulk_law", "isotropic"]
+
+#: Shares of the bulk that its linear part has, below which all directions have the eigenvectors of ``S`` and above
+#: which all have those of ``B``. Between them a growing share of the directions has: networks do not jump.
+_LINEAR = (0.01, 0.3)
+#: Dimensions for each sample of the step below which its law is a point, to rounding.
+_POINT = 1e-12
+#: Decades of the levels that a pole of the fit may have, in units of the mean variance: below, poles stay where they
+#: are; above, the mean tells all. Readouts for which they are looked at.
+_LEVELS, _READOUTS = (-2, 3), 4
+#: Largest error of the rules at them: what is left jumps with the poles, which a search over the step must not feel.
+_TOLERANCE = 1e-8
+#: Least height of a pole over the law's standard deviation, and least variance (and change of it).
+_LEAST_HEIGHT, _LEAST = 0.02, 1e-12
+#: Poles of one cell of this size are as one: in logarithms of size and in angles, seen from the law's mean. With cells
+#: twice as large rules missed what is between the poles, and errors jumped by up to 1e-5 with every pole that came.
+_CELL = 1 / 6
+
+Array = NDArray[np.float64]
+Complex = NDArray[np.complexfloating[Any, Any]]
+Rule = tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """Classes of directions off the spike, in which the rows of a group have different variances.
+
+    Attributes
+    ----------
+    share : ndarray, shape (classes,)
+        Fraction of the directions; sums to one.
+    profile : ndarray, shape (groups, classes)
+        Variance of a group's rows there over the mean of all directions.
+    teacher : ndarray, shape (special,)
+        Components of the teacher's rest, a unit vector, along the special directions that resolve it.
+    spike : ndarray, shape (special,)
+        Components of the spike direction along them, a unit vector too (or zero if they are orthogonal to it). The
+        fit relies on both lengths being one.
+    special_profile : ndarray, shape (groups, special)
+        The variances there.
+    pull : ndarray, shape (groups, special)
+        Mean components of a group's normalised rows there, which follow their projection on the spike; orthogonal to
+        the spike.
+    untold : ndarray, shape (groups,)
+        Variance of the part of a projection that is not due to the row's own component along the spike, in units of
+        the mean variance of all directions.
+    """
+
+    share: Array
+    profile: Array
+    teacher: Array
+    spike: Array
+    special_profile: Array
+    pull: Array
+    untold: Array
+
+
+def isotropic(groups: int) -> Bulk:
+    """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
+    one, column = np.ones(1), np.ones((groups, 1))
+    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups))
+
+
+def bulk_law(
+    problem: Problem,
+    step: StepStatistics,
+    groups: Groups,
+    d: float,
+    n_step: float,
+    model: BulkModel = "structured",
+    refine: int = 1,
+) -> Bulk:
+    """Return the classes of directions for the rows after the step.
+
+    Parameters
+    ----------
+    problem : Problem
+        Gives the teacher and the readout law.
+    step : StepStatistics
+    groups : Groups
+        Their readouts set the strength of the covariance.
+    d, n_step : float
+    model : {"structured", "isotropic"}
+    refine : int
+        Divides the tolerance of the rules, by a hundred for each step beyond one.
+
+    Returns
+    -------
+    Bulk
+
+    Raises
+    ------
+    NotConverged
+        If a transform or a rule is not found.
+    """
+    scale = problem.readout.second_moment
+    # In the proportional limit a step of order one leaves the bulk of every row as it was.
+    unchanged = problem.is_limit and problem.eta.exponent == 0
+    if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
+        return isotropic(len(groups.weight))
+    a, a_square = groups.readout * math.sqrt(scale), groups.readout_square * scale
+    law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
+    # What of a Gaussian readout is beyond 2.5 standard deviations is too rare to be felt.
+    looked_at = a_square <= (6 * scale if problem.readout.kind == "gaussian" else math.inf)
+    tolerance = _TOLERANCE * 100.0 ** (1 - refine)
+    parts: list[_Part] = []
+    for share, samples, variance in _bases(step, law, d / n_step, a, a_square):
+        moments = samples.moments()
+        mean_variance = moments[:3] @ variance
+        relative = variance / mean_variance
+        felt = looked_at & (np.abs(relative[1:]) > _LEAST).any(axis=0)
+        if felt.any():
+            points, level = _poles(relative[:, felt], a[felt], moments, refine)
+            alignment = step.alignment
+            rules = _rules(samples, points, 1 + level, alignment, tolerance, joint=groups.resolved)
+            parts.append(_Part(share, relative, *rules))
+    if not parts:
+        return isotropic(len(a))
+    # A part that nobody feels leaves its directions to the other.
+    whole = sum(part.share for part in parts)
+    directions = np.concatenate([part.share / whole * part.law[1] for part in parts])
+    profile = np.concatenate([part.profile(part.law[0]) for part in parts], axis=1)
+    special_profile = np.concatenate([part.profile(part.special[0]) for part in parts], axis=1)
+    spike, teacher = np.concatenate([math.sqrt(part.share / whole) * part.special[1] for part in parts]).T
+    pull = np.zeros_like(special_profile)
+    if groups.resolved:
+        # Given its projection on v, a row's mean off v is the regression on it.
+        regression = spike * special_profile
+        regression /= (regression @ spike)[:, None]
+        pull = (groups.offset / np.sqrt(groups.variance))[:, None] * (regression - spike)
+    return Bulk(directions, profile, teacher, spike, special_profile, pull, groups.untold / mean_variance)
+
+
+class _Part(NamedTuple):
+    """A share of the directions, in one basis: the variances of the groups there, of mean one, and the two rules."""
+
+    share: float
+    variance: Array
+    law: Rule
+    special: Rule
+
+    def profile(self, nodes: Array) -> Array:
+        """Return the variances at eigenvalues, shape (groups, nodes)."""
+        return np.maximum(polyval(nodes, self.variance), _LEAST)
+
+
+def _bases(
+    step: StepStatistics, law: Residual, ratio: float, a: Array, a_square: Array
+) -> Iterator[tuple[float, WeightedSamples, Array]]:
+    """Yield the bases that have a share of the directions, with the variances as polynomials of an eigenvalue."""
+    square = law.residual**2 / law.square
+    linear_variance = step.curvature**2 * ratio * law.square
+    share = smooth_rise(linear_variance / step.bulk, *_LINEAR)
+    if share < 1:
+        yield (
+            1 - share,
+            WeightedSamples(law, square, ratio),
+            np.stack([step.stretch(a, a_square) ** 2, step.bulk * a_square, 0 * a]),
+        )
+    if share > 0:
+        samples = WeightedSamples(law, law.residual, ratio)
+        k, rest = step.curvature, (step.bulk - linear_variance) * samples.diagonal(square)
+        # The samples' matrix holds the drift by its mean.
+        own = step.own_stretch(a, a_square)
+        variance = np.stack(
+            [own**2 + rest[0] * a_square, 2 * k * a * own + rest[1] * a_square, (k**2 + rest[2]) * a_square]
+        )
+        yield share, samples, variance
+
+
+def _poles(variance: Array, readout: Array, moments: Array, refine: int) -> tuple[Complex, Array]:
+    """Return where the fit has poles in an eigenvalue, as a rule: at which the variance of a group is minus a level.
+
+    Parameters
+    ----------
+    variance : ndarray, shape (3, groups)
+        Coefficients of the variances, of mean one.
+    readout : ndarray, shape (groups,)
+        Of which a few are taken.
+    moments : ndarray, shape (powers,)
+        Of the law, from power zero.
+    refine : int
+
+    Returns
+    -------
+    points : ndarray, shape (points,)
+        In the upper half-plane, none near another.
+    level : ndarray, shape (points,)
+    """
+    even = np.linspace(readout.min(), readout.max(), _READOUTS)
+    taken = np.unique(np.abs(readout - even[:, None]).argmin(axis=1))
+    constant, linear, quadratic = variance[:, taken, None]
+    level = 10.0 ** np.linspace(*_LEVELS, 16 * refine + 1)
+    width = math.sqrt(moments[2] - moments[1] ** 2)
+    if quadratic.any():
+        height = np.sqrt((4 * quadratic * (constant + level) - linear**2).astype(complex)).real
+        points = (-linear + 1j * height) / (2 * quadratic)
+        # Where the parabola would leave a variance below zero.
+        points.imag = np.maximum(points.imag, _LEAST_HEIGHT * width)
+    else:
+        points = -(constant + level) / linear * (1 - 0.5j)
+    cell = np.round(np.log((points.ravel() - moments[1]) / width) / (_CELL / refine))
+    _, first = np.unique(cell, return_index=True)
+    return points.ravel()[first], np.tile(level, len(points))[first]
+
+
+def _rules(
+    samples: WeightedSamples, points: Complex, importance: Array, alignment: float, tolerance: float, *, joint: bool
+) -> tuple[Rule, Rule]:
+    """Return the rules of the spectral law, and of the spike direction and the teacher's rest.
+
+    With `joint` both are resolved together; otherwise the teacher's rest alone, in the complement of the spike.
+    """
+    m = samples.transform(points)
+    slope = samples.transform_slope(m)
+    one = np.ones((1, 1))
+    mean = samples.law.mean(samples.weight) * one
+    values, share = sparse_rule(points, m[:, None, None], slope[:, None, None], mean, importance, tolerance)
+    law = values, share[:, 0] ** 2
+    resolvent, turn = samples.resolvent(points, m, slope, alignment)
+    mean = samples.mean(alignment)
+    if joint:
+        return law, sparse_rule(points, resolvent, turn, mean, importance, tolerance)
+    (spike, cross), rest = resolvent[:, 0].T, resolvent[:, 1, 1]
+    (d_spike, d_cross), d_rest = turn[:, 0].T, turn[:, 1, 1]
+    alone = (rest - cross**2 / spike)[:, None, None]
+    d_alone = (d_rest - 2 * cross * d_cross / spike + cross**2 * d_spike / spike**2)[:, None, None]
+    special, overlap = sparse_rule(points, alone, d_alone, mean[1, 1] * one, importance, tolerance)
+    return law, (special, np.concatenate([0 * overlap, overlap], axis=1))

@@ -1,0 +1,311 @@
+"""Groups of neurons: quadrature nodes of the joint law of a row's projection on the spike and of its squared norm.
+
+After the step neuron ``i`` enters the features only through ``(s_i', c_i)``: the projection of its row on the spike
+direction and the squared norm of the rest. Both keep fluctuations of order ``1/sqrt(d)`` however large ``d`` is, and
+these matter at leading order: those of ``s'`` carry the overlap of the trained readout with the bulk along the
+spike, those of ``c`` open the direction ``d g0 / d c`` (Cui et al. 2024 leave the second out).
+
+Both follow the readout. A Gaussian readout is as good as known from the projection where the spike is strong, and
+changes nothing but the spike where the step is weak. Where a strong step has hardly a spike (``E[sigma'] = 0``, say) it
+decides the norm and is told by neither: then it has nodes of its own. Between the two a share of the neurons is
+described in either way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import hermite_rule, trapezoidal_rule
+from gradstep.problem import Readout
+from gradstep.theory.models import RowLaw
+from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.step.transitions import smooth_rise
+
+__all__ = ["UNRESOLVED", "Groups", "neuron_groups"]
+
+Array = NDArray[np.float64]
+_Values = Array | float
+
+_PROJECTION_NODES = 3
+#: Least squared norm over its mean: at a handful of samples or dimensions the leading order may exceed the norm itself.
+_LEAST_NORM = 0.1
+#: Standard deviations of a Gaussian readout that are covered; what is beyond changes errors by about 1e-8.
+_READOUT_RANGE = 5.75
+#: The same where each costs most.
+_LETTER_RANGE = 5.5
+#: Spreads beyond which no finer nodes are taken, of the two rules: neurons of so small a readout are too few.
+_LARGEST_SPREAD, _LARGEST_LETTER_SPREAD = 1e6, 1e2
+#: What a readout adds to the norm by its square, times the power 3/2 of its variance given the projection. Below the
+#: first value the projection is enough, and errors are off by about half a per cent at most; above the second the
+#: readout has nodes of its own. Between them a growing share of the neurons has: predictions must not jump where a
+#: search over the step passes by.
+_UNTOLD = (0.0035, 0.007)
+#: Stands for an infinite variance.
+UNRESOLVED = 1e8
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of exchangeable neurons.
+
+    Attributes
+    ----------
+    weight : ndarray, shape (groups,)
+        Fraction of the neurons; sums to one.
+    projection : ndarray, shape (groups,)
+        ``s'``, the projection of a row on the spike direction ``v``.
+    variance : ndarray, shape (groups,)
+        ``c``, the squared norm of the rest of the row.
+    readout : ndarray, shape (groups,)
+        Mean readout weight of the group, over the root mean square of all.
+    readout_square : ndarray, shape (groups,)
+        Mean squared readout weight of the group, over that of all.
+    offset : ndarray, shape (groups,)
+        Part of ``s'`` that is due to the row's own component along ``v``, as far as ``s'`` tells it at a given
+        readout; zero where the readout is not resolved (Gaussian law, if the projection tells it or it changes no
+        norm).
+    untold : ndarray, shape (groups,)
+        ``d`` times the variance of the part of ``s'`` that is not due to that component: the spike follows the length
+        of the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` tells nothing of the row.
+    """
+
+    weight: NDArray[np.float64]
+    projection: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    readout: NDArray[np.float64]
+    readout_square: NDArray[np.float64]
+    offset: NDArray[np.float64]
+    untold: NDArray[np.float64]
+
+    @cached_property
+    def resolved(self) -> bool:
+        """Whether some groups have one readout weight each."""
+        return bool(self.offset.any())
+
+    @cached_property
+    def readout_direction(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the readout over normalised groups: the share of its power that they tell, and a unit vector."""
+        readout = np.sqrt(self.weight) * self.readout
+        square = (readout**2).sum(axis=-1, keepdims=True)
+        # Without a step the projections tell nothing of the readout: any direction will do.
+        unit = np.where(square > 0, readout / np.sqrt(np.maximum(square, 1e-300)), readout.shape[-1] ** -0.5)
+        return square, unit
+
+
+def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a symmetric rule of even length for the Gaussian law of the projections.
+
+    A neuron's equations bend where `spread` times its readout is of order one, perhaps very near zero; beyond, they
+    follow powers of the readout. So the nodes are spaced evenly near zero and by ratios beyond: a trapezoidal rule
+    needs few of them. For small spikes a few Gaussian nodes are exact.
+    """
+    if spread < 0.2:
+        return hermite_rule(8 * refine)
+    bend = 1 / min(spread, _LARGEST_SPREAD)
+    step = min(5.5 / (9 + 8 / bend), 0.18 * bend)
+    return trapezoidal_rule(step / refine, _READOUT_RANGE + 0.5 * (refine - 1), thinning=min(4.0, bend))
+
+
+def _letters(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return letters and proportions that stand for a Gaussian readout to a tenth of a per cent of the errors.
+
+    Each is as costly as one of a vocabulary; where the equations bend, see `_readout_rule`.
+    """
+    bend = 1 / min(max(spread, 0.1), _LARGEST_LETTER_SPREAD)
+    nodes, weights = trapezoidal_rule(min(0.6, 0.27 * bend) / refine, _LETTER_RANGE, thinning=bend)
+    weights = weights / weights.sum()
+    return nodes / np.sqrt(weights @ nodes**2), weights
+
+
+def neuron_groups(
+    step: StepStatistics,
+    readout: Readout,
+    d: float,
+    *,
+    odd: bool,
+    rows: RowLaw = "network",
+    refine: int = 1,
+) -> Groups:
+    """Return the groups for a readout law.
+
+    Parameters
+    ----------
+    step : StepStatistics
+        Effect of the step on a neuron of readout one.
+    readout : Readout
+        Law of the readout weights.
+    d : float
+        Input dimension.
+    odd : bool
+        Whether the activation is odd: then a row and its opposite give the same ridge fit, and groups are folded.
+    rows : {"network", "isotropic"}
+        Law of the rows: that of the real network, or that of the spiked random features model of Cui et al. 2024, in
+        which the rest of a row is isotropic with a norm that does not fluctuate.
+    refine : int
+        Multiplies the number of nodes for a Gaussian readout.
+
+    Returns
+    -------
+    Groups
+
+    Notes
+    -----
+    The means and (co)variances of the two fluctuations are reproduced to leading order in ``1/d``: three Gaussian
+    nodes in ``s'`` for each value of a finite vocabulary, or each node of a Gaussian readout that ``s'`` does not tell;
+    the full Gaussian law of ``s'`` for one that it tells; and two nodes in ``c`` given ``s'``. This project.
+    """
+    if readout.kind == "vocabulary":
+        letters = np.asarray(readout.values), np.asarray(readout.weights)
+        return _groups_of_letters(step, letters, d, odd=odd, rows=rows, scale=readout.second_moment)
+    total_spike = step.spike + step.initial_overlap
+    # The bulk's own variance along v is felt only where the spike is large: take it at the part of E a^2 that the spike
+    # explains.
+    spread = float(_projection_variance(step, d, rows, 0.0, total_spike**2 / (total_spike**2 + 1 / d)))
+    untold = (spread / (total_spike**2 + spread)) ** 1.5 * (step.bulk + step.whole_drift**2)
+    share = smooth_rise(untold, *_UNTOLD)
+    parts = []
+    if share < 1:
+        parts.append((1 - share, _groups_of_projections(step, spread, d, odd=odd, rows=rows, refine=refine)))
+    if share > 0:
+        letters = _letters(abs(step.whole_drift) + math.sqrt(step.bulk), refine)
+        parts.append((share, _groups_of_letters(step, letters, d, odd=odd, rows=rows)))
+    return _mixture(parts)
+
+
+def _mixture(parts: Sequence[tuple[float, Groups]]) -> Groups:
+    """Return the groups of neurons of which given shares are described by given groups."""
+    if len(parts) == 1:
+        return parts[0][1]
+    weight = np.concatenate([share * groups.weight for share, groups in parts])
+    rest = (np.concatenate([getattr(groups, f.name) for _, groups in parts]) for f in fields(Groups)[1:])
+    return Groups(weight, *rest)
+
+
+def _projection_variance(step: StepStatistics, d: float, rows: RowLaw, a: _Values, a_square: _Values) -> Array:
+    """Return the variance of ``s'`` without what it has of its spike's mean, from the means of ``a`` and ``a^2``."""
+    a, a_square = np.asarray(a), np.asarray(a_square)
+    if rows == "isotropic":
+        return np.asarray((1 + 2 * step.drift * a + (step.drift**2 + step.bulk) * a_square) / d)
+    law = step.fluctuations
+    constant, first, second = law.projection_variance
+    return np.asarray((constant + first * a + (second + law.spike_variance) * a_square) / d)
+
+
+def _groups_of_letters(
+    step: StepStatistics, letters: tuple[Array, Array], d: float, *, odd: bool, rows: RowLaw, scale: float = 1.0
+) -> Groups:
+    """Return the groups of a readout with given values and proportions, of mean square `scale`."""
+    z, z_weight = hermite_rule(_PROJECTION_NODES)
+    a = np.repeat(letters[0], _PROJECTION_NODES)
+    weight = (letters[1][:, None] * z_weight).ravel()
+    variance = _projection_variance(step, d, rows, a, a**2)
+    offset = np.tile(z, len(letters[0])) * np.sqrt(variance)
+    projection = (step.spike + step.initial_overlap) * a + offset
+    mean, deviation = _mean_norm(step, a, a**2), np.zeros_like(a)
+    untold = np.zeros_like(a)
+    if rows == "network":
+        law = step.fluctuations
+        covariance = _polynomial(law.covariance, a) * a
+        floor = _LEAST_NORM * mean
+        mean = np.maximum(mean + _tilt(step, a, a**2) + covariance * offset / (d * variance), floor)
+        # The norm follows <w(0), v> and the initial length, of which s' tells only a part.
+        independent = _norm_variance(step, a, a**2) - covariance**2 / (d * variance)
+        deviation = np.sqrt(np.maximum(independent, 0.0) / d)
+        untold = law.spike_variance * a**2
+        offset = offset * (1 - untold / (d * variance))
+    if odd and len(letters[0]) > 1:
+        # Merge opposite letters, whose features differ by a sign only.
+        flip = np.sign(np.where(a == 0, 1.0, a))
+        projection, a, offset = flip * projection, flip * a, flip * offset
+        keys = np.stack([np.round(projection, 14), np.round(mean, 14), np.round(deviation, 14)])
+        _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        merged = np.asarray(np.bincount(inverse.ravel(), weights=weight), dtype=np.float64)
+        projection, mean, deviation = projection[first], mean[first], deviation[first]
+        # Without a step letters of different sizes are alike.
+        a, a_square, offset, untold = (
+            np.bincount(inverse.ravel(), weights=weight * value) / merged for value in (a, a**2, offset, untold)
+        )
+        weight = merged
+    else:
+        a_square = a**2
+    return _with_norms(weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, untold)
+
+
+def _groups_of_projections(
+    step: StepStatistics, spread: float, d: float, *, odd: bool, rows: RowLaw, refine: int
+) -> Groups:
+    """Return the groups of a Gaussian readout that ``s'`` tells; `spread` is the variance of ``s'`` at a readout."""
+    total_spike = step.spike + step.initial_overlap
+    z, weight = _readout_rule(abs(total_spike) + math.sqrt(step.bulk) + d**-0.5, refine)
+    projection = z * math.sqrt(total_spike**2 + spread)
+    if odd:
+        projection, weight = projection[z > 0], 2 * weight[z > 0]
+    share = total_spike / (total_spike**2 + spread)
+    a_variance = spread / (total_spike**2 + spread)
+    a = share * projection
+    a_square = a**2 + a_variance
+    mean, deviation = _mean_norm(step, a, a_square), np.zeros_like(a)
+    if rows == "network":
+        law = step.fluctuations
+        variance = d * _projection_variance(step, d, rows, a, a_square)
+        covariance = _polynomial(law.covariance, a) * a
+        # E[a^k (s' - a s) | s'] drive the part of the norm that follows the projection.
+        offset = projection - total_spike * a
+        one, two, three = law.covariance
+        following = one * (a * offset - total_spike * a_variance)
+        following = following + two * (a_square * offset - 2 * total_spike * a * a_variance) + three * a**3 * offset
+        floor = _LEAST_NORM * mean
+        mean = np.maximum(mean + _tilt(step, a, a_square) + following / variance, floor)
+        independent = (_norm_variance(step, a, a_square) - covariance**2 / variance) / d
+        # Given s', the readout is uncertain by its variance and the offset moves against it.
+        stretching = step.whole_drift + 2 * step.own_drift[1] * a
+        slope = 2 * step.bulk * a + 2 * stretching * step.stretch(a, a**2) - total_spike * covariance / variance
+        deviation = np.sqrt(np.maximum(independent, 0.0) + slope**2 * a_variance)
+    return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, np.full_like(a, UNRESOLVED))
+
+
+def _with_norms(
+    weight: Array,
+    projection: Array,
+    mean: Array,
+    deviation: Array,
+    readout: Array,
+    readout_square: Array,
+    offset: Array,
+    untold: Array,
+) -> Groups:
+    """Return two groups for each, whose squared norms are a standard deviation below and above the mean."""
+    deviation = np.minimum(deviation, (1 - _LEAST_NORM) * mean)
+    if not np.any(deviation):
+        return Groups(weight, projection, mean, readout, readout_square, offset, untold)
+    twice = (np.concatenate([column, column]) for column in (readout, readout_square, offset, untold))
+    norm = np.concatenate([mean - deviation, mean + deviation])
+    return Groups(np.concatenate([weight, weight]) / 2, np.concatenate([projection, projection]), norm, *twice)
+
+
+def _polynomial(coefficients: Sequence[float], a: Array) -> Array:
+    return np.asarray(np.polynomial.polynomial.polyval(a, coefficients))
+
+
+def _mean_norm(step: StepStatistics, a: Array, a_square: Array) -> Array:
+    """Return the mean squared norm of the rest of a row, from the means of ``a`` and ``a^2``."""
+    return step.stretch(a, a_square) ** 2 + step.bulk * a_square
+
+
+def _tilt(step: StepStatistics, a: Array, a_square: Array) -> Array:
+    """Return what the tilt of the rows before the step adds to the norm."""
+    one, two = step.tilt
+    return (one + two * a) * a_square
+
+
+def _norm_variance(step: StepStatistics, a: Array, a_square: Array) -> Array:
+    """Return ``d`` times the variance of the squared norm, from the means of ``a`` and ``a^2``."""
+    law = step.fluctuations
+    coefficients = (across + along for across, along in zip(law.norm_variance, law.slope_square, strict=True))
+    return np.asarray(sum(c * a_square ** (k // 2) * a ** (k % 2) for k, c in enumerate(coefficients)))

@@ -1,0 +1,1 @@
+"""Eigenvalues of weights and features after the step, with their outliers."""

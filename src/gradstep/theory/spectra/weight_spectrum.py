@@ -1,0 +1,396 @@
+r"""Spectrum of the first layer after a step of any size: a deformed Marchenko-Pastur bulk and its outlier.
+
+With :math:`e=\eta/\sqrt N` the rows become :math:`w_i=(1+q\tilde a_i)w_i(0)+s\tilde a_iv+\Delta_i`, and the rows of the
+rest :math:`\Delta` of the gradient have covariance :math:`\tilde a_i^2\tau S/d`, where
+:math:`S=X^\top\mathrm{diag}(\omega)X/n_0` and :math:`\omega=r^2/E[r^2]` is set by the residuals of the step. In the
+eigenbasis of :math:`S` the bulk has independent entries of variance :math:`(u_i+\tau_i\lambda_j)/d`,
+:math:`u_i=(1+q\tilde a_i)^2`, :math:`\tau_i=\tau\tilde a_i^2`, and :math:`S` is a weighted Wishart matrix itself. With
+:math:`\phi_0=d/n_0` and :math:`M_i=u_ir_0+\tau_ir_1`, everything follows from two unknowns:
+
+.. math::
+    p=\frac1d\sum_i\frac{u_i}{1+M_i},\quad \bar q=\frac1d\sum_i\frac{\tau_i}{1+M_i},\quad
+    \epsilon=E\frac{\omega}{1+\phi_0\omega\bar qr_0},\quad
+    r_0=\frac1{p-z+\bar q\epsilon},\quad r_1=\epsilon r_0 ,
+
+:math:`r_0` being the Stieltjes transform of :math:`W^\top W`. The spike :math:`\sigma\hat av^\top` sits on top; the
+network's own output shrinks the weights along :math:`\hat a` by :math:`1-\varepsilon` (Ba et al. 2022 leave it out).
+Where that output is of order one, :math:`\varepsilon=1` and the spike holds what is left
+(`gradstep.theory.step.own_output`).
+An outlier is a zero of
+
+.. math:: \Delta(z)=zh\,(\sigma^2r_v+\varepsilon^2k_2)-(1-\varepsilon k_1)^2 ,
+
+with the resolvents :math:`h=\hat a^\top(BB^\top-z)^{-1}\hat a` and :math:`r_v=v^\top Rv`, :math:`R=(B^\top B-z)^{-1}`,
+and :math:`k_1=\hat a^\top BRW_0^\top\hat a`, :math:`k_2=\hat a^\top W_0RW_0^\top\hat a`.
+
+This project; for a small step it is the spiked Marchenko-Pastur law of Ba et al. 2022.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from gradstep.errors import NotConverged, within_range
+from gradstep.gaussian import gaussian_rule, hermite_rule, moments
+from gradstep.problem import Problem
+from gradstep.theory.models import RowLaw
+from gradstep.theory.spectra.feature_spectrum import finite_step
+from gradstep.theory.spectra.stieltjes import FINE, Law, advance, around, averaged_tail, find_law, start
+from gradstep.theory.step.own_output import MeanRow
+from gradstep.theory.step.statistics import StepStatistics
+from gradstep.threads import one_thread
+
+__all__ = ["WeightOutlier", "WeightSpectrum", "weight_spectrum"]
+
+Array = NDArray[np.float64]
+ComplexArray = NDArray[np.complex128]
+
+_EDGE_MARGIN = 1e-6
+#: Where to differentiate, off the real axis.
+_BESIDE = 1e-7
+#: Shares of rows and samples that are averaged, one after the other, where the tail of their law splits into bands of
+#: single ones.
+_TAILS = (2e-3, 5e-3, 1.2e-2)
+#: Nodes for the label noise, which enters through a rational function.
+_NOISE_NODES = 16
+
+
+@dataclass(frozen=True)
+class WeightOutlier:
+    """The singular value that the spike pushes out of the bulk, and its vectors.
+
+    Attributes
+    ----------
+    singular_value : float
+    gradient_overlap, teacher_overlap : float
+        Squared cosines of its vector in input space with ``X^T (y - f)`` and with the teacher's direction.
+    readout_overlap : float
+        Squared cosine of its vector over the neurons with the readout at initialisation.
+    """
+
+    singular_value: float
+    gradient_overlap: float
+    teacher_overlap: float
+    readout_overlap: float
+
+
+@dataclass(frozen=True)
+class WeightSpectrum:
+    """Spectrum of ``W^T W``, a d x d matrix, before and after the step; `outlier` is None below the threshold."""
+
+    before: Law
+    after: Law
+    outlier: WeightOutlier | None
+
+
+class _Residuals(NamedTuple):
+    """Nodes of the law of a sample of the step.
+
+    Attributes
+    ----------
+    weight : ndarray, shape (nodes,)
+    projection : ndarray, shape (2, nodes)
+        Mean projections, given the residual, on the teacher and on ``b = W_0^T a``.
+    spread : float
+        Variance of the second.
+    residual, omega : ndarray, shape (nodes,)
+        ``r``, and ``r^2`` normalised.
+    """
+
+    weight: Array
+    projection: Array
+    spread: float
+    residual: Array
+    omega: Array
+
+
+class _Direction(NamedTuple):
+    """A unit vector in input space: components along the teacher and ``b``, factor of ``X_perp^T r / n_step``."""
+
+    fixed: Array
+    sampled: float
+
+
+class _Spike(NamedTuple):
+    """What the step adds along the readout.
+
+    Attributes
+    ----------
+    strength : float
+        Squared operator norm.
+    direction, gradient : _Direction
+        Of the spike, and of ``X^T (y - f)``, which is another one where the initial output is of order one.
+    shrink : float
+        Share of the initial weights along the readout that is taken back.
+    """
+
+    strength: float
+    direction: _Direction
+    gradient: _Direction
+    shrink: float
+
+
+@dataclass(frozen=True)
+class WeightEquations:
+    """The two equations, for `gradstep.theory.spectra.stieltjes`.
+
+    Attributes
+    ----------
+    weight, readout, initial, added : ndarray, shape (letters,)
+        Law of the readout: weights, values, ``u_i`` and ``tau_i``.
+    samples : _Residuals
+    aspect : float
+        ``N / d``.
+    step_ratio : float
+        ``phi_0 = d / n_step``; zero for an isotropic rest.
+    """
+
+    weight: Array
+    readout: Array
+    initial: Array
+    added: Array
+    samples: _Residuals
+    aspect: float
+    step_ratio: float
+
+    @property
+    def mass(self) -> float:
+        """Share of non-zero eigenvalues."""
+        return min(self.aspect, 1.0)
+
+    @property
+    def hard_edge(self) -> bool:
+        """Whether the matrix is square."""
+        return self.aspect == 1
+
+    @property
+    def top(self) -> float:
+        """A bound from the largest row."""
+        direction = float(self.samples.omega.max()) * (1 + math.sqrt(self.step_ratio)) ** 2
+        return 4 * float((self.initial + self.added * direction).max()) * (1 + math.sqrt(self.aspect)) ** 2
+
+    @property
+    def orientation(self) -> Array:
+        """Both unknowns map the upper half-plane to itself."""
+        return np.ones(2)
+
+    def start(self, z: complex) -> ComplexArray:
+        """Return the logarithms of both unknowns for a large ``z``."""
+        return np.full(2, np.log(-1 / z + 0j))
+
+    def _sums(self, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray, complex, complex, complex]:
+        """Return ``r``, ``(p, q)``, its matrix of derivatives, ``epsilon`` and its derivatives in ``q`` and ``r0``."""
+        r = np.exp(state)
+        share = self.aspect * self.weight / (1 + self.initial * r[0] + self.added * r[1])
+        terms = np.stack([self.initial, self.added])
+        pq = terms @ share
+        slope = -(terms * share**2 / (self.aspect * self.weight)) @ terms.T
+        omega, phi = self.samples.omega, self.step_ratio
+        quotient = omega / (1 + phi * omega * pq[1] * r[0])
+        mean = complex(self.samples.weight @ quotient)
+        change = -phi * complex(self.samples.weight @ quotient**2)
+        return r, pq, slope, mean, change * r[0], change * pq[1]
+
+    def linearise(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return the gap, the Newton matrix and the drift in z."""
+        r, (p, q), slope, mean, mean_q, mean_r = self._sums(state)
+        inverse = p - z + q * mean
+        gap = np.log(np.array([1 / inverse, mean / inverse]) / r)
+        d_mean = mean_q * slope[1] + np.array([mean_r, 0])
+        d_inverse = slope[0] + slope[1] * mean + q * d_mean
+        first = -d_inverse / inverse
+        matrix = np.eye(2) - np.stack([first, first + d_mean / mean]) * r
+        return gap, matrix, np.full(2, 1 / inverse)
+
+    def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
+        """Return the Stieltjes transform of ``W^T W`` and its derivative."""
+        value = complex(np.exp(state[0]))
+        return value, value * complex(tangent[0])
+
+    def readout_resolvent(self, z: complex, state: ComplexArray) -> tuple[complex, complex, complex]:
+        """Return ``h``, ``k1`` and ``k2``."""
+        r = np.exp(state)
+        energy = self.weight * self.readout**2 / (self.weight @ self.readout**2)
+        own = self.initial * r[0]
+        total = 1 + own + self.added * r[1]
+        h, k1, k2 = energy @ np.stack([-1 / (z * total), own / total, own - own**2 / total], axis=1)
+        return complex(h), complex(k1), complex(k2)
+
+    def spike_resolvent(self, z: complex, state: ComplexArray, spike: _Spike) -> tuple[complex, complex, complex]:
+        """Return ``v^T R v``, ``v^T R beta*`` and ``v^T R g / |g|`` for the resolvent ``R`` of ``B^T B``."""
+        r, (p, q), *_ = self._sums(state)
+        v, g = spike.direction, spike.gradient
+        if self.step_ratio == 0:
+            # An isotropic rest: what is left of the vectors' lengths is along X_perp^T r.
+            rests = [math.sqrt(max(1 - float(x.fixed @ x.fixed), 0.0)) for x in (v, g)]
+            return complex(r[0]), complex(v.fixed[0] * r[0]), complex((v.fixed @ g.fixed + rests[0] * rests[1]) * r[0])
+        weight, x, spread, residual, omega = self.samples
+        quotient = weight / (1 + self.step_ratio * omega * q * r[0])
+        inverse = q * ((x * (omega * quotient)) @ x.T + np.diag([0, spread * (omega @ quotient)])) + (p - z) * np.eye(2)
+        cross = self.step_ratio * q * r[0] * (x @ (residual * omega * quotient))
+        rest = self.step_ratio * r[0] * (residual**2 @ quotient)
+        left = np.linalg.solve(inverse, v.fixed - v.sampled * cross)
+        along, overlap = (
+            complex((other.fixed - other.sampled * cross) @ left + v.sampled * other.sampled * rest) for other in (v, g)
+        )
+        return along, complex(left[0]), overlap
+
+
+@one_thread()
+@within_range("the spectrum")
+def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpectrum:
+    """Predict the singular values of the first layer before and after the step.
+
+    Parameters
+    ----------
+    problem : Problem
+        With finite `d` and width; the sizes of the fit do not matter.
+    rows : {"network", "isotropic"}
+        Whether the rest of the gradient has the covariance of its samples or is isotropic (spiked random features of
+        Cui et al. 2024).
+
+    Returns
+    -------
+    WeightSpectrum
+
+    Raises
+    ------
+    InvalidInput
+        For infinite sizes, or an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation
+        and readout both with a mean).
+    NotConverged
+        If the density does not integrate to one.
+
+    Notes
+    -----
+    Exact in the proportional limit for odd activations; for others the term of the gradient that is linear in the
+    initial weights is covered by its mean over inputs only.
+    """
+    step, d, width = finite_step(problem, rows)
+    if problem.readout.kind == "gaussian":
+        readout, weight = gaussian_rule(resolution=1.0, order=8, half_range=6.5)
+        weight = weight / weight.sum()
+    else:
+        readout, weight = np.asarray(problem.readout.values), np.asarray(problem.readout.weights)
+    equations = WeightEquations(
+        weight,
+        readout,
+        (1 + step.drift * readout) ** 2,
+        step.bulk * readout**2,
+        _residuals(problem, step),
+        width / d,
+        d / float(problem.n_step) if rows == "network" and step.bulk > 0 else 0.0,  # type: ignore[arg-type]
+    )
+    still = replace(equations, initial=np.ones_like(readout), added=np.zeros_like(readout), step_ratio=0.0)
+    before = find_law(still)
+    # Without a step, or labels to follow.
+    if step.spike == step.bulk == step.curvature == 0:
+        return WeightSpectrum(before, before, None)
+    equations, after = _law(equations)
+    return WeightSpectrum(before, after, _outlier(equations, _spike(problem, step, width), after.edge))
+
+
+def _law(equations: WeightEquations) -> tuple[WeightEquations, Law]:
+    """Return the law, and the equations that it was found with."""
+    try:
+        return equations, find_law(equations)
+    except NotConverged as error:
+        failure = error
+    rows, samples = np.stack([equations.initial, equations.added], axis=1), equations.samples
+    for share in _TAILS:
+        initial, added = averaged_tail(equations.weight, rows.sum(axis=1), rows, share).T
+        omega = averaged_tail(samples.weight, samples.omega, samples.omega, share)
+        rounded = replace(equations, initial=initial, added=added, samples=samples._replace(omega=omega))
+        try:
+            return rounded, find_law(rounded, FINE)
+        except NotConverged as error:
+            failure = error
+    raise failure
+
+
+def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:
+    """Return the spike of the step."""
+    norm = step.gradient_norm
+    if problem.output_scale == "1/N" or step.spike == 0:
+        # Labels without a linear part leave a population step no gradient.
+        gradient = _Direction(np.array([step.alignment, 0.0]), 1 / norm if norm > 0 else 0.0)
+        strength = step.spike**2 * width * problem.readout.second_moment
+        return _Spike(strength, gradient, gradient, 1 - step.readout_shrinkage)
+    # The spike is all of the mean row, and nothing of the initial weights is left along the readout.
+    # The bulk is that of the proportional limit, and so is what stretches the mean row.
+    row = MeanRow.of(problem, replace(step, own_drift=(0.0, 0.0)), width)
+    total = float(np.linalg.norm(row.after))
+    whole = row.taught - row.slope * row.output
+    return _Spike(
+        total**2 * width * problem.readout.second_moment,
+        _Direction(row.after[:2] / total, row.gain / total),
+        _Direction(whole[:2] / norm, 1 / norm),
+        1.0,
+    )
+
+
+def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
+    """Return nodes of the joint law of a sample's projections and its residual ``y - f``.
+
+    An initial output of order one is Gaussian noise in it, of which ``mu_1 <b, x>`` is a part.
+    """
+    projection, weight = gaussian_rule(problem.teacher.kinks, resolution=1.0, order=8)
+    noise, noise_weight, known = np.zeros(1), np.ones(1), 0.0
+    if step.residual_noise > 0:
+        noise, noise_weight = hermite_rule(_NOISE_NODES)
+        if problem.output_scale == "1/sqrt(N)":
+            own = moments(problem.activation).linear * math.sqrt(problem.readout.second_moment)
+            known = -own / math.sqrt(step.residual_noise)
+    residual = np.asarray(problem.teacher(projection))[:, None] - step.residual_offset
+    residual = (residual + math.sqrt(step.residual_noise) * noise).ravel()
+    weights = (weight[:, None] * noise_weight).ravel()
+    projections = np.stack([np.repeat(projection, len(noise)), np.tile(known * noise, len(projection))])
+    # Residuals of nothing move no weight, whatever their law.
+    square = residual**2 if residual.any() else np.ones_like(residual)
+    return _Residuals(weights, projections, 1 - known**2, residual, square / (weights @ square))
+
+
+def _outlier(equations: WeightEquations, spike: _Spike, edge: float) -> WeightOutlier | None:
+    """Return the outlier that a spike pushes above the edge of the bulk."""
+    strength, shrink = spike.strength, spike.shrink
+
+    def parts(z: complex, state: ComplexArray) -> tuple[complex, complex, complex, complex, complex]:
+        h, k1, k2 = equations.readout_resolvent(z, state)
+        along, teacher, gradient = equations.spike_resolvent(z, state, spike)
+        added = strength * along + shrink**2 * k2
+        return z * h * added - (1 - shrink * k1) ** 2, h, added, teacher, gradient
+
+    # Every eigenvalue is below the square of the sum of the norms.
+    far = start(equations, complex(16 * (equations.top + strength)))
+
+    def excess(log_x: float) -> float:
+        x = float(np.exp(log_x))
+        return parts(x, around(equations, far, x).state)[0].real
+
+    bracket = (math.log(edge * (1 + _EDGE_MARGIN)), math.log(far.z.real))
+    if excess(bracket[0]) <= 0:
+        return None
+    z = float(np.exp(brentq(excess, *bracket, xtol=1e-13, rtol=1e-13)))
+    here = around(equations, far, z)
+    _, h, added, teacher, gradient = parts(z, here.state)
+    beside = complex(z, _BESIDE * z)
+    slope = parts(beside, advance(equations, here, beside).state)[0].imag / beside.imag
+    if spike.direction is spike.gradient:
+        # The gradient is all that the step adds, with what is taken back.
+        initial = float(equations.weight @ (equations.readout**2 * equations.initial))
+        initial /= float(equations.weight @ equations.readout**2)
+        gradient_overlap = float(added.real / slope / (strength + shrink**2 * initial))
+    else:
+        gradient_overlap = float(z * strength * gradient.real**2 * h.real / slope)
+    return WeightOutlier(
+        singular_value=math.sqrt(z),
+        gradient_overlap=gradient_overlap,
+        teacher_overlap=float(z * strength * teacher.real**2 * h.real / slope),
+        readout_overlap=float(h.real / slope),
+    )

@@ -1,0 +1,245 @@
+r"""The step of a network whose output at initialisation is of order one (``output_scale = "1/sqrt(N)"``).
+
+The linear part of that output is ``mu_1 <b, x>`` with ``b = W_0^T a / sqrt(N)``: a sum of all rows of the first layer.
+The residual holds it, so that the gradient points partly along ``b``, and with it along every row that it is added to.
+Given ``b`` the rows are independent again::
+
+    W_0 = a b^T / (sqrt(N) E a^2) + (1 - a a^T / |a|^2) G,
+
+``G`` being a copy of the first layer that knows nothing of ``b``. With ``e = eta / sqrt(N)`` and ``g = g' - mu_1 b``,
+where ``g'`` has the teacher and the step's samples, the rank-one part of the step is ``e E[sigma'] a g^T``. Together::
+
+    W_1 = a u^T + (1 - a a^T / |a|^2) G + ...,      u = (1 - q) b / (sqrt(N) E a^2) + e E[sigma'] g',
+
+where ``q = eta E[sigma'] mu_1 E a^2`` is the share of the output that the step takes back. All errors follow from here
+in one of two ways, of which either is exact for the rank-one part alone:
+
+* for a small ``q`` the spike is along ``g'``, and what is left of ``b`` is the rows' own, ``1 - q`` times as much as
+  before. The spike is independent of the rows;
+* for a large ``q`` what is left of ``b`` is a large spike as well: there is one spike, along ``u``, and the rows'
+  component along the readout is gone. By then ``u`` is along ``g``, and so is all that the step adds to the rows beside
+  the spike.
+
+At ``q = 1`` there is nothing left of ``b``, and both are the same.
+
+A step that stretches the rows stretches their mean as well: where rows become ``1 + a q'`` times as long, ``b`` has the
+factor ``E[a^2 (1 + a q')] / E a^2`` in place of one, which is also what ``q`` is a share of.
+
+Of an activation with a mean the output has a constant too, ``E[sigma] sum_i a_i / sqrt(N)``: it is of order one,
+another in each draw of a Gaussian readout, and the step takes it for a mean of the labels. Errors are averaged over it.
+This project.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import moments
+from gradstep.problem import Problem
+from gradstep.theory.models import RowLaw
+from gradstep.theory.step.statistics import StepStatistics, letters_of
+from gradstep.theory.step.transitions import smooth_rise
+
+__all__ = ["MeanRow", "given_own_output", "independent_rows", "output_constants"]
+
+Array = NDArray[np.float64]
+
+#: Nodes of the average over the output's constant, where it is less than the rest of the residual and where it is more;
+#: mean squares of the one over the other between which the second average takes over.
+_NODES, _MORE_NODES, _LARGE = 5, 9, (0.8, 1.25)
+#: Standard deviations of the constant that are covered; beyond lies less than 1e-7 of its mean square.
+_RANGE = 6.0
+#: A mean of the activation below the smallest is rounding.
+_NO_MEAN = 1e-12
+#: Share of the output up to which rows keep what the step leaves of it: all of it, where both ways are the same.
+_ALL = 1.0
+
+
+def output_constants(problem: Problem, refine: int = 1) -> Sequence[tuple[float, float | None]]:
+    """Return nodes of the law of the constant in the initial output, over which a prediction is averaged.
+
+    Parameters
+    ----------
+    problem : Problem
+    refine : int
+        Multiplies the number of nodes.
+
+    Returns
+    -------
+    sequence of (float, float or None)
+        Probabilities, and constants for `gradstep.theory.step.statistics.step_statistics`, of the law ``N(0, E[a^2]
+        E[sigma]^2)``. One None without a step, or where there is no such constant.
+    """
+    if problem.output_scale == "1/N" or problem.readout.kind == "vocabulary" or problem.eta.coefficient == 0:
+        return [(1.0, None)]
+    activation, teacher, power = moments(problem.activation), moments(problem.teacher), problem.readout.second_moment
+    if abs(activation.mean) < _NO_MEAN:
+        return [(1.0, None)]
+    square = power * activation.mean**2
+    rest = teacher.second_moment - teacher.mean**2 + problem.noise**2 + power * activation.second_moment - square
+    # All turns where the mean of the residual vanishes, within the size of the rest.
+    scale = math.sqrt(max(rest, 1e-6 * square))
+    more = smooth_rise(square / scale**2, *_LARGE)
+    nodes: list[tuple[float, float]] = []
+    for share, count in ((1 - more, _NODES), (more, _MORE_NODES)):
+        if share > 0:
+            rule = _gaussian_rule_in_asinh(math.sqrt(square), teacher.mean, scale, refine * count)
+            nodes += [(share * weight, constant) for constant, weight in zip(*rule, strict=True)]
+    return sorted(nodes, key=lambda node: node[1])
+
+
+def _gaussian_rule_in_asinh(
+    deviation: float, centre: float, scale: float, count: int
+) -> tuple[list[float], list[float]]:
+    """Return the Gaussian rule of ``N(0, deviation^2)`` for functions of an angle.
+
+    It is exact for polynomials in ``asinh((x - centre) / scale)``: in `x` itself near the centre, in its logarithm far
+    from it. Powers of `x` are exponentials there: the second moment is exact to 1e-5 with nine nodes, and to 1e-4 with
+    five where `scale` is above `deviation`.
+    """
+    low, high = (math.asinh((end * _RANGE * deviation - centre) / scale) for end in (-1, 1))
+    # The trapezoidal rule: smooth, and nothing at the ends.
+    fine = np.linspace(-1, 1, 64 * count)
+    half, middle = (high - low) / 2, (high + low) / 2
+    angles = middle + half * fine
+    root = np.sqrt(np.cosh(angles)) * np.exp(-np.square((centre + scale * np.sinh(angles)) / deviation) / 4)
+    # Golub and Welsch: nodes are the eigenvalues of the multiplication by the angle, among polynomials of low degree.
+    basis, _ = np.linalg.qr(root[:, None] * np.polynomial.chebyshev.chebvander(fine, count - 1))
+    nodes, vectors = np.linalg.eigh(basis.T @ (fine[:, None] * basis))
+    return (centre + scale * np.sinh(middle + half * nodes)).tolist(), np.square(vectors[0]).tolist()
+
+
+def mean_stretch(problem: Problem, step: StepStatistics) -> float:
+    """Return the factor of the mean row: the mean of those of all rows, weighted by the squares of the readouts.
+
+    Parameters
+    ----------
+    problem : Problem
+    step : StepStatistics
+
+    Returns
+    -------
+    float
+    """
+    letters, shares = letters_of(problem.readout)
+    square = shares * letters**2
+    return float(square @ step.stretch(letters, letters**2) / square.sum())
+
+
+def independent_rows(
+    problem: Problem, literal: StepStatistics, width: float, rows: RowLaw
+) -> tuple[StepStatistics, float]:
+    """Return the step for independent rows, and the factor of their bulk along the readout at initialisation.
+
+    The spiked random features model has no such factor, but for an output of order one.
+    """
+    step = given_own_output(problem, literal, width)
+    return step, step.readout_shrinkage if rows == "network" or step is not literal else 1.0
+
+
+@dataclass(frozen=True)
+class MeanRow:
+    """The mean row of the first layer for each unit of readout, and the gradient that changed it.
+
+    Vectors have components along the teacher, along ``b`` and along the samples of the step (``X_perp^T r``).
+
+    Attributes
+    ----------
+    taught : ndarray, shape (3,)
+        ``g'``, the gradient without the network's own output.
+    output : ndarray, shape (3,)
+        ``b``.
+    slope : float
+        ``mu_1``: the gradient is ``g' - mu_1 b``.
+    gain : float
+        ``e E[sigma']``, what the step adds for each unit of the gradient.
+    before : float
+        The mean row before the step, over ``b``, stretched as the rows are.
+    """
+
+    taught: Array
+    output: Array
+    slope: float
+    gain: float
+    before: float
+
+    @classmethod
+    def of(cls, problem: Problem, step: StepStatistics, width: float) -> MeanRow:
+        """Return the mean row of a network after the step itself; a small output has no part in it."""
+        power, slope = problem.readout.second_moment, moments(problem.activation).linear
+        if problem.output_scale == "1/N":
+            slope = 0.0
+        linear = step.alignment * step.gradient_norm
+        sampled = math.sqrt(max(step.gradient_norm**2 - linear**2 - slope**2 * power, 0.0))
+        gain = step.spike / step.gradient_norm if step.spike else 0.0
+        taught, output = np.array([linear, 0.0, sampled]), np.array([0.0, math.sqrt(power), 0.0])
+        # Rows that a step shrinks to nothing have no mean row to take anything from.
+        stretch = mean_stretch(problem, step) or _NO_MEAN
+        return cls(taught, output, slope, gain, stretch / (math.sqrt(width) * power))
+
+    @property
+    def taken(self) -> float:
+        """``q``, the share of the output that the step takes back."""
+        return self.gain * self.slope / self.before
+
+    @property
+    def independent(self) -> bool:
+        """Whether the spike is independent of the rows."""
+        return abs(self.taken) <= _ALL
+
+    @property
+    def left(self) -> float:
+        """The component of the mean row along ``b``, over ``b``, after the step."""
+        return self.before - self.gain * self.slope
+
+    @property
+    def after(self) -> Array:
+        """``u``, the mean row after the step."""
+        return self.gain * self.taught + self.left * self.output
+
+    def resolved(self, step: StepStatistics) -> StepStatistics:
+        """Return the step in the form that holds for independent rows."""
+        gradient = self.taught - self.slope * self.output
+        direction = self.taught if self.independent else math.copysign(1.0, self.gain) * self.after
+        length, whole = float(np.linalg.norm(direction)), float(np.linalg.norm(gradient))
+        if length == 0:
+            return step
+        v = direction / length
+        total, overlap = float(self.after @ v), self.before * float(self.output @ v)
+        rest = float(np.linalg.norm(self.after - total * v) / (self.before * np.linalg.norm(self.output)))
+        # What the step adds to the norms is told along the gradient: the share that is not along v is independent.
+        turn = float(gradient @ v) / whole if whole > 0 else 1.0
+        return replace(
+            step,
+            alignment=float(v[0]),
+            spike=total - overlap,
+            initial_overlap=overlap,
+            readout_shrinkage=rest,
+            heard=step.heard if self.independent else 1.0,
+            fluctuations=step.fluctuations.turned(turn),
+        )
+
+
+def given_own_output(problem: Problem, step: StepStatistics, width: float) -> StepStatistics:
+    """Return the step in the form that holds for independent rows: a spike along ``g'`` or ``u``.
+
+    Parameters
+    ----------
+    problem : Problem
+    step : StepStatistics
+        The step itself, its spike along the gradient.
+    width : float
+
+    Returns
+    -------
+    StepStatistics
+        Of a `spike` and an `initial_overlap` along one direction, whose overlap with the teacher is the `alignment`,
+        and the `readout_shrinkage` of what is left of the rows along the readout; `step` itself where the initial
+        output is small. What the step adds to the directions off the spike is left as it is along the gradient.
+    """
+    return step if problem.output_scale == "1/N" else MeanRow.of(problem, step, width).resolved(step)

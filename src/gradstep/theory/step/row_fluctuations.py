@@ -1,0 +1,271 @@
+"""The joint law of a row's projection on the spike and of its squared norm, at a given readout.
+
+Given the samples of the step, a row after it is a function of the initial row ``w0`` alone. Write
+``z_mu = <w0, x_mu>``, split the derivative as ``sigma' = s_1 + s_2 z + psi(z)``, and put ``k = e s_2``. A row of
+readout ``a`` becomes::
+
+    w = L w0 + a e s_1 g + a e xi,      L = 1 + a k B,      xi = (1/n) sum_mu r_mu psi(z_mu) x_mu.
+
+Here ``B`` is the matrix of the samples weighted by their residuals ``r`` (`gradstep.theory.neurons.bulk`), and the
+spike is along ``v = g / |g|``. This module has the variances and the covariance of::
+
+    p = <w, v>,      c = |w - p v|^2 = |L w0|^2 + 2 a e <L w0, xi> + a^2 e^2 |xi|^2
+
+to leading order, which is ``1/d``. Both are sorted by their degree in the Gaussian vector ``w0``, because parts of
+different degree are uncorrelated:
+
+* degree one: ``<w0, L v>`` in ``p``, and ``<w0, l>`` in ``c``;
+* degree two: quadratic forms ``w0^T C w0`` in ``p`` and ``w0^T M w0`` in ``c``, of covariance ``2 tr(C M) / d^2``;
+* higher degrees: functions of the pre-activation of one sample each, which are as good as independent between samples,
+  and products of two of them.
+
+The derivation is in the documentation, on the page "One equivalent for every step size". This project.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import ScalarFunction, expectation, moments
+from gradstep.theory.step.samples import StepSamples
+
+__all__ = ["RowFluctuations", "derivative_slope", "own_output_slopes", "row_fluctuations", "rows_without_a_step"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RowFluctuations:
+    """Fluctuations of rows of equal readout ``a``, times ``d``; each is a polynomial of ``a``, constants first.
+
+    Attributes
+    ----------
+    projection_variance : tuple of float
+        Variance of the projection ``p``, without what the spike has of it: coefficients of ``1, a, a^2``.
+    spike_variance : float
+        Variance of the spike of a neuron of readout one. The spike follows the length of the initial row, as ``E
+        sigma'`` does (zero for rows on the sphere).
+    norm_slope : tuple of float
+        Coefficients of ``a`` and ``a^2`` in the slope of ``c`` along ``<w0, v>``.
+    covariance : tuple of float
+        Covariance of ``p`` and ``c``: coefficients of ``a, a^2, a^3``.
+    norm_variance : tuple of float
+        Variance of ``c`` at a given ``<w0, v>``: coefficients of ``1, a, ..., a^4``.
+    sample_gain : float
+        ``v.S.v``: the variance along ``v`` of a bulk made of the step's samples, over its mean of all directions.
+    """
+
+    projection_variance: tuple[float, float, float]
+    spike_variance: float
+    norm_slope: tuple[float, float]
+    covariance: tuple[float, float, float]
+    norm_variance: tuple[float, ...]
+    sample_gain: float
+
+    @property
+    def slope_square(self) -> tuple[float, ...]:
+        """The square of the slope of ``c``, a polynomial of the readout like `norm_variance`."""
+        one, two = self.norm_slope
+        return (0.0, 0.0, one**2, 2 * one * two, two**2)
+
+    def turned(self, cosine: float) -> RowFluctuations:
+        """Return the law of the projection on another direction, which has this overlap with ``v``.
+
+        What ``c`` follows along ``v`` and not along that direction is independent of the projection.
+        """
+        off = (1 - cosine**2) * np.array(self.slope_square)
+        one, two, three = self.covariance
+        return replace(
+            self,
+            spike_variance=cosine**2 * self.spike_variance,
+            norm_slope=(cosine * self.norm_slope[0], cosine * self.norm_slope[1]),
+            covariance=(cosine * one, cosine * two, cosine * three),
+            norm_variance=tuple((np.array(self.norm_variance) + off).tolist()),
+        )
+
+
+@dataclass(frozen=True)
+class _Derivative:
+    """Moments of ``psi = sigma' - E sigma' - z E[z sigma']``, the derivative beyond its linear part."""
+
+    linear: float  # s_2 = E z sigma'
+    second: float  # s_3 = E (z^2 - 1) sigma'
+    third: float  # s_4 = E (z^3 - 3 z) sigma'
+    square: float  # E psi^2
+    square_slope: float  # E z psi^2
+    square_bend: float  # E (z^2 - 1) psi^2 / 2
+    # Parts of third degree and above, of psi, z psi and psi^2: their covariances.
+    with_product: float  # of psi and z psi
+    with_square: float  # of psi and psi^2
+    product: float  # variance of z psi
+    cross: float  # of z psi and psi^2
+    square_square: float  # variance of psi^2
+
+
+@lru_cache(maxsize=256)
+def _derivative(activation: ScalarFunction) -> _Derivative:
+    mean = moments(activation).derivative_mean
+    linear = float(expectation(lambda z: z * activation.derivative(z), kinks=activation.kinks).value)
+
+    def integrand(z: Array) -> Array:
+        psi = activation.derivative(z) - mean - linear * z
+        square = psi**2
+        powers = [psi * z**2, psi * z**3, square, square * z, square * z**2, square * psi, square * psi * z, square**2]
+        return np.stack(powers)
+
+    means = np.asarray(expectation(integrand, kinks=activation.kinks).value).tolist()
+    second, third, square, square_slope, square_z2, cube, cube_z, fourth = means
+    bend = (square_z2 - square) / 2
+    # Hermite coefficients of z psi are (s_3, s_4 / 2), of psi^2 (square_slope, bend), of psi (0, s_3 / 2), in degrees
+    # one and two.
+    return _Derivative(
+        linear=linear,
+        second=second,
+        third=third,
+        square=square,
+        square_slope=square_slope,
+        square_bend=bend,
+        with_product=square_slope - second * third / 2,
+        with_square=cube - second * bend,
+        product=max(square_z2 - second**2 - third**2 / 2, 0.0),
+        cross=cube_z - second * square_slope - third * bend,
+        square_square=max(fourth - square**2 - square_slope**2 - 2 * bend**2, 0.0),
+    )
+
+
+def derivative_slope(activation: ScalarFunction) -> float:
+    """Return ``E[z sigma'(z)]``, of the ordinary derivative."""
+    return _derivative(activation).linear
+
+
+@lru_cache(maxsize=256)
+def own_output_slopes(activation: ScalarFunction) -> tuple[float, float]:
+    """Return how a feature of a network's own output stretches a row, of the ordinary derivative.
+
+    Parameters
+    ----------
+    activation : ScalarFunction
+
+    Returns
+    -------
+    tuple of float
+        ``E[(z^2 - 1) z sigma'(z)] / sqrt(2)``, for what the output has of an input's length, and
+        ``E[(sigma - mu_0 - mu_1 z) z sigma'(z)]``, for the row's own feature. Its linear part is left out, which turns
+        the row instead, and its mean, which is no different from that of all others.
+    """
+    known = moments(activation)
+
+    def integrand(z: Array) -> Array:
+        slope = z * activation.derivative(z)
+        return np.stack([(z**2 - 1) * slope, (activation(z) - known.mean - known.linear * z) * slope])
+
+    with_length, own = np.asarray(expectation(integrand, kinks=activation.kinks).value).tolist()
+    return with_length / 2**0.5, own
+
+
+def rows_without_a_step(initial_weights: str) -> RowFluctuations:
+    """Return the fluctuations of the initial rows."""
+    length = 2.0 if initial_weights == "gaussian" else 0.0
+    return RowFluctuations((1.0, 0.0, 0.0), 0.0, (0.0, 0.0), (0.0, 0.0, 0.0), (length, 0.0, 0.0, 0.0, 0.0), 1.0)
+
+
+def row_fluctuations(
+    activation: ScalarFunction, samples: StepSamples, e: float, phi0: float, *, sphere: bool
+) -> RowFluctuations:
+    """Return the fluctuations of rows after the step.
+
+    Parameters
+    ----------
+    activation : ScalarFunction
+    samples : StepSamples
+        Law of a sample of the step: its residual and its projections.
+    e, phi0 : float
+        ``eta / sqrt(N)`` and ``d / n_step``.
+    sphere : bool
+        Whether initial rows have length one; otherwise they are Gaussian.
+
+    Returns
+    -------
+    RowFluctuations
+
+    Notes
+    -----
+    All terms of order ``1/d``. Products of pre-activations of different samples are left out where they are smaller by
+    ``1/d``.
+    """
+    psi, r = _derivative(activation), samples.residual
+    mean = samples.mean
+    m2, m3, m4 = (mean(r**power) for power in (2, 3, 4))
+    k, spike, length = e * psi.linear, e * psi.second, e * psi.third
+    # (1/d) tr B^j, and what a sample adds to the trace of a product with its own matrix.
+    _, b1, b2, b3, b4 = samples.weighted(r).moments().tolist()
+
+    # Degree one: <w0, L v> in p. In c, sum_mu r_mu psi(z_mu) <L w0, x_mu> has s_3 E[z_mu <L w0, x_mu>] = s_3 (1 + a k
+    # (b1 + phi0 r_mu)) along x_mu, and psi^2 its own slope. So l = a l_g g + a^2 (l_gg g + l_h h), h = X^T r^2 / n.
+    along_spike = (2 * spike * samples.norm, 2 * spike * k * b1 * samples.norm)
+    with_squares = 2 * spike * k * phi0 + e**2 * phi0 * psi.square_slope
+    slope = (along_spike[0], along_spike[1] + with_squares * samples.squares_along)
+    linear = [
+        slope[0],
+        slope[1] + k * along_spike[0] * samples.form_along,
+        k * (along_spike[1] * samples.form_along + with_squares * samples.form_with_squares),
+    ]
+    off_spike = with_squares**2 * samples.squares_off
+
+    # Degree two: C = a (e s_3 / 2) sum_mu r_mu <x_mu, v> x_mu x_mu^T / n, M = 1 + a first B + a^2 (k^2 B^2 + also B +
+    # bent R), with R the samples weighted by r^2.
+    first, also = 2 * k + length, k * length * b1
+    bent = phi0 * (k * length + e**2 * psi.square_bend)
+    with_first, with_square = phi0 * m3 + m2 * b1, phi0 * m4 + m2**2  # tr BR / d, tr R^2 / d
+    with_second = m2 * b2 + 2 * phi0 * b1 * m3 + phi0**2 * m4  # tr B^2 R / d
+    second = k**2 * b2 + also * b1 + bent * m2
+    second_first = k**2 * b3 + also * b2 + bent * with_first
+    second_second = k**4 * b4 + also**2 * b2 + bent**2 * with_square
+    second_second += 2 * (k**2 * also * b3 + k**2 * bent * with_second + also * bent * with_first)
+    form = 2 * np.array([1.0, 2 * first * b1, first**2 * b2 + 2 * second, 2 * first * second_first, second_second])
+    mean_form = np.array([1.0, first * b1, second])  # tr M / d
+    # E r^j <x, v>: tr C B / d and so on.
+    v1, v2, v3 = samples.norm, samples.squares_along, mean(r**3 * samples.along)
+    c_first, c_squares = v1 * b1 + phi0 * v2, v1 * m2 + phi0 * v3
+    c_second = v1 * b2 + 2 * phi0 * b1 * v2 + phi0**2 * v3
+    joint = spike * np.array([v1, first * c_first, k**2 * c_second + also * c_first + bent * c_squares])
+    if sphere:
+        form -= 2 * np.convolve(mean_form, mean_form)
+        joint -= spike * v1 * mean_form
+
+    # Above: for each sample a e r <x, v> psi in p, and in c with alpha = 1 + a k (b1 + phi0 r)
+    #     2 a e r psi (alpha z + N(0, a^2 k^2 phi0 m2)) + a^2 e^2 phi0 r^2 psi^2.
+    product, cross = 4 * e**2 * psi.product, 4 * e**3 * phi0 * psi.cross
+    square = e**4 * phi0**2 * psi.square_square
+    higher = phi0 * np.array(
+        [
+            product * m2,
+            product * 2 * k * (b1 * m2 + phi0 * m3) + cross * m3,
+            product * k**2 * (b1**2 * m2 + 2 * b1 * phi0 * m3 + phi0**2 * m4)
+            + cross * k * (b1 * m3 + phi0 * m4)
+            + square * m4
+            + 4 * e**2 * k**2 * phi0 * m2**2 * psi.square,
+        ]
+    )
+    with_product, with_square = 2 * e**2 * phi0 * psi.with_product, e**3 * phi0**2 * psi.with_square
+    joint_higher = [0.0, with_product * v2, with_product * k * (b1 * v2 + phi0 * v3) + with_square * v3]
+    pairs = 2 * (e**2 * phi0 * m2 * psi.square) ** 2
+
+    norm_variance = form + np.concatenate([[0.0, 0.0], higher])
+    norm_variance[4] += off_spike + pairs
+    # The bulk of the samples along v, without degree one, which L v has.
+    rest = e**2 * phi0 * m2 * psi.square * samples.gain
+    following = spike * v1
+    spike_variance = 0.0 if sphere else following**2 / 2
+    return RowFluctuations(
+        projection_variance=(1.0, 2 * k * samples.form_along, k**2 * samples.form_square + rest),
+        spike_variance=spike_variance,
+        norm_slope=slope,
+        covariance=tuple((np.array(linear) + joint + joint_higher).tolist()),
+        norm_variance=tuple(norm_variance.tolist()),
+        sample_gain=samples.gain,
+    )

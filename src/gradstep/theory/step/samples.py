@@ -1,0 +1,160 @@
+"""A sample of the gradient step: its residual ``r`` and its projection on the gradient that it helped to make.
+
+With ``u = <beta*, x>`` and ``t`` the projection on the direction of the linear part of an initial output of order one,
+the gradient ``g = X^T r / n_step`` has the mean ``E[u r] beta* + E[t r] b``, and from the samples a random rest of
+squared norm ``phi0 E r^2``. A sample overlaps with its own part of that rest, so that given ``(u, r)``
+
+    <x, g>  =  E[u r] u + E[t r] t + phi0 r + N(0, phi0 E r^2).
+
+The other averages that `gradstep.theory.step.row_fluctuations` needs follow from it. This project.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.theory.step.residual import Residual
+from gradstep.theory.step.weighted_samples import WeightedSamples
+
+__all__ = ["StepSamples"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StepSamples:
+    """Averages over the samples of the step, with ``v = g / |g|``.
+
+    Attributes
+    ----------
+    law : Residual
+        Of ``u`` and ``r``.
+    ratio : float
+        ``phi0 = d / n_step``; zero for a population gradient.
+    linear : float
+        ``E u r``.
+    from_noise : ndarray, shape (nodes,)
+        The part of ``r`` at the nodes of the law that ``u`` does not explain.
+    noise_variance : float
+        Its variance.
+    own_square : float
+        What the linear part of the initial output has of it, ``E[t r]^2`` (zero if that output is small).
+    """
+
+    law: Residual
+    ratio: float
+    linear: float
+    from_noise: Array
+    noise_variance: float
+    own_square: float = 0.0
+
+    @property
+    def residual(self) -> Array:
+        """``r`` at the nodes of the law."""
+        return self.law.residual
+
+    def mean(self, values: Array) -> float:
+        """Return the average of values at the nodes of the law."""
+        return self.law.mean(values)
+
+    def weighted(self, weight: Array) -> WeightedSamples:
+        """Return the matrix of the samples with given weights at the nodes of the law."""
+        return WeightedSamples(self.law, weight, self.ratio)
+
+    @cached_property
+    def norm(self) -> float:
+        """``|g|``."""
+        return math.sqrt(self.linear**2 + self.own_square + self.ratio * self.law.square)
+
+    @cached_property
+    def _told(self) -> Array:
+        """``E[t | u, r] / E[t r]`` at the nodes."""
+        return self.from_noise / self.noise_variance if self.noise_variance > 0 else np.zeros_like(self.residual)
+
+    @cached_property
+    def _untold(self) -> float:
+        """``Var(t | u, r)``."""
+        return 1 - self.own_square / self.noise_variance if self.noise_variance > 0 else 1.0
+
+    @cached_property
+    def along(self) -> Array:
+        """``E[<x, v> | u, r]`` at the nodes."""
+        u = self.law.projection
+        if self.norm == 0:
+            return u  # no gradient: any direction will do
+        along = self.linear * u + self.ratio * self.residual + self.own_square * self._told
+        return np.asarray(along / self.norm)
+
+    @cached_property
+    def spread(self) -> float:
+        """``Var(<x, v> | u, r)``."""
+        if self.norm == 0:
+            return 0.0
+        return (self.ratio * self.law.square + self.own_square * self._untold) / self.norm**2
+
+    @cached_property
+    def _with_output(self) -> float:
+        """``E[r <x, v> t] / E[t r]``."""
+        if self.own_square == 0:
+            return 0.0
+        return self.mean(self.residual * (self.along * self._told + self._untold / self.norm))
+
+    @cached_property
+    def gain(self) -> float:
+        """``v.S.v``, with ``S`` the samples weighted by ``r^2``, of mean one."""
+        return self.mean(self.residual**2 * (self.along**2 + self.spread)) / self.law.square
+
+    @cached_property
+    def form_along(self) -> float:
+        """``v.B.v``, with ``B`` the samples weighted by ``r``."""
+        return self.mean(self.residual * (self.along**2 + self.spread))
+
+    @cached_property
+    def form_square(self) -> float:
+        """``|B v|^2``: its parts on the teacher, on the output, on the rest of the gradient, and across all three."""
+        r, square, phi0 = self.residual, self.law.square, self.ratio
+        to_teacher = self.mean(r * self.along * self.law.projection)
+        to_output = self.own_square * self._with_output**2
+        to_gradient = math.sqrt(phi0 / square) * self.squares_along + self._rest * self.mean(r)
+        across = phi0 * (square * self.gain - self.squares_along**2 / square)
+        return to_teacher**2 + to_output + to_gradient**2 + across
+
+    @cached_property
+    def _rest(self) -> float:
+        """Component of ``v`` on the random rest of the gradient."""
+        return math.sqrt(self.ratio * self.law.square) / self.norm if self.norm > 0 else 0.0
+
+    @cached_property
+    def squares_along(self) -> float:
+        """``<h, v>``, with ``h = X^T r^2 / n_step``."""
+        return self.mean(self.residual**2 * self.along)
+
+    @cached_property
+    def _squares_to_teacher(self) -> float:
+        return self.mean(self.residual**2 * self.law.projection)
+
+    @cached_property
+    def _squares_to_output(self) -> float:
+        """``E[r^2 t] / E[t r]``."""
+        return self.mean(self.residual**2 * self._told)
+
+    @cached_property
+    def squares_off(self) -> float:
+        """``|h|^2 - <h, v>^2``."""
+        to_output = self.own_square * self._squares_to_output**2
+        square = self._squares_to_teacher**2 + to_output + self.ratio * self.mean(self.residual**4)
+        return max(square - self.squares_along**2, 0.0)
+
+    @cached_property
+    def form_with_squares(self) -> float:
+        """``h.B.v``."""
+        r, phi0 = self.residual, self.ratio
+        by_sample = self.mean(r * self.along * (self._squares_to_teacher * self.law.projection + phi0 * r**2))
+        by_output = self.own_square * self._squares_to_output * self._with_output
+        by_rest = self.mean(r) * phi0 * self.mean(r**3) / self.norm if self.norm > 0 else 0.0
+        return by_sample + by_output + by_rest

@@ -1,0 +1,324 @@
+"""What the gradient step does to the rows of the first layer: a rank-one spike and a rescaled bulk.
+
+With ``r = y - E f`` the residual of the step and ``g = X^T r / n_step``, row ``i`` becomes
+``w_i(0) + s_i v + bulk_i`` where ``v = g / |g|`` and, per unit of readout and ``e = eta / sqrt(N)``,
+
+* ``s_i = a_i e E[sigma'] |g|`` is its spike,
+* ``E |bulk_i|^2 = a_i^2 tau`` with ``tau = e^2 (d/n_step) E[r^2] Var(sigma')``,
+* the rest of ``w_i(0)`` is multiplied by ``1 + a_i e E[z sigma'] E r``, and by what the network's own output adds.
+
+How single rows fluctuate around these limits is `gradstep.theory.step.row_fluctuations`.
+
+``E[sigma']`` is the mean of the ordinary derivative, which is what the network's gradient uses; it differs from
+``E[z sigma(z)]`` only for activations with jumps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import moments
+from gradstep.problem import Problem, Readout
+from gradstep.theory.step.residual import residual_law
+from gradstep.theory.step.row_fluctuations import (
+    RowFluctuations,
+    derivative_slope,
+    own_output_slopes,
+    row_fluctuations,
+    rows_without_a_step,
+)
+from gradstep.theory.step.samples import StepSamples
+from gradstep.theory.step.transitions import smooth_rise
+
+__all__ = ["StepStatistics", "letters_of", "step_statistics"]
+
+#: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
+#: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
+_HEARD = (0.02, 2.0)
+#: Mean of a neuron's output, over its root mean square, that is rounding of the numbers that it was typed with.
+_TYPED = 1e-6
+
+
+@dataclass(frozen=True)
+class StepStatistics:
+    """Deterministic limits of the gradient step, for a readout weight of one.
+
+    Attributes
+    ----------
+    alignment : float
+        Overlap ``gamma = <g, beta*> / |g|`` of the spike with the teacher direction, in [-1, 1].
+    gradient_norm : float
+        ``|g|``.
+    own_gradient : float
+        Length of the gradient's part along ``W0^T a``, in output scale ``"1/N"``, of order ``N**-1/2``. It is no part
+        of ``g`` here, as all that it does is the `readout_shrinkage`; `whole_gradient` has it.
+    spike : float
+        Shift of a neuron with readout weight one along ``v``.
+    bulk : float
+        ``tau``, the variance that the step adds to the rest of such a neuron.
+    curvature : float
+        ``e E[z sigma']``: the bulk of a neuron of readout ``a`` holds ``a`` times this times ``B w_i(0)`` with
+        ``B = X^T diag(r) X / n_step`` (zero for an odd activation).
+    residual_offset, residual_noise : float
+        ``r = f*(x) - residual_offset + N(0, residual_noise)``, the second being a variance.
+    drift : float
+        ``q = e E[z sigma'] E r``: the rest of the initial row is multiplied by ``1 + a q`` (zero when ``E r = 0`` or
+        the activation is odd) and by what `own_drift` adds.
+    own_drift : tuple of float
+        What an initial output of order one adds to that factor, of order ``N**-1/2``: coefficients of ``a``, from the
+        part of the output that follows the length of an input as the row's own feature does, and of ``a^2``, from the
+        row's own feature in the output. Zero in output scale ``"1/N"``.
+    tilt : tuple of float
+        What an initial output of order one adds to a row's squared norm, as every row is tilted towards the gradient
+        before the step: coefficients of ``a^2`` and ``a^3``.
+    initial_overlap : float
+        Extra mean projection on ``v`` per unit of readout, from an initial output of order one
+        (``output_scale = "1/sqrt(N)"``).
+    readout_shrinkage : float
+        Factor of ``W0^T a``: the residual holds the network's own output, and the step takes a part of it back
+        (``1 - (eta / sqrt N) E[sigma'] E[z sigma] E[a^2]`` in output scale "1/N").
+    fluctuations : RowFluctuations
+        Law of a row's projection on ``v`` and of its squared norm around these limits.
+    heard : float
+        Zero without a step, one with a step that changes more than terms of order ``1/d``, see `resolved`.
+    """
+
+    alignment: float
+    gradient_norm: float
+    own_gradient: float
+    spike: float
+    bulk: float
+    curvature: float
+    residual_offset: float
+    residual_noise: float
+    drift: float
+    own_drift: tuple[float, float]
+    tilt: tuple[float, float]
+    initial_overlap: float
+    readout_shrinkage: float
+    fluctuations: RowFluctuations
+    heard: float
+
+    @property
+    def resolved(self) -> StepStatistics:
+        """The step with its spike along the direction that features are resolved along.
+
+        This is the spike's own. But rows without a step know nothing of the gradient, and neither do errors: to leading
+        order any direction will do. Terms of order ``1/d`` are all there along the teacher only. So a step too weak to
+        change more than these is taken for the part of its spike that is along a direction between the two, and their
+        angle falls to nothing with the step. This project.
+        """
+        if self.heard == 1:
+            return self
+        alignment, (cosine, _) = math.cos(self.heard * self._angle), self.turn
+        return replace(
+            self,
+            alignment=math.copysign(alignment, self.alignment),
+            spike=cosine * self.spike,
+            initial_overlap=cosine * self.initial_overlap,
+            fluctuations=self.fluctuations.turned(cosine),
+            heard=1.0,
+        )
+
+    @property
+    def turn(self) -> tuple[float, float]:
+        """Overlaps of the spike with the direction of `resolved`, and with the teacher's part orthogonal to it."""
+        unheard = (1 - self.heard) * self._angle
+        return math.cos(unheard), -math.copysign(math.sin(unheard), self.alignment)
+
+    @property
+    def _angle(self) -> float:
+        """Between the spike and the teacher, or its opposite."""
+        return math.acos(min(abs(self.alignment), 1.0))
+
+    def own_stretch(self, a: ArrayLike, a_square: ArrayLike) -> NDArray[np.float64]:
+        """Return one and what the network's own output adds to the factor of the rest of an initial row.
+
+        Parameters
+        ----------
+        a, a_square : array_like
+            Readout and its square, or their means over neurons that are told together.
+        """
+        alike, own = self.own_drift
+        return np.asarray(1 + alike * np.asarray(a) + own * np.asarray(a_square))
+
+    def stretch(self, a: ArrayLike, a_square: ArrayLike) -> NDArray[np.float64]:
+        """Return the whole factor of the rest of an initial row, from a readout and its square as in `own_stretch`."""
+        return np.asarray(self.own_stretch(a, a_square) + self.drift * np.asarray(a))
+
+    @property
+    def whole_drift(self) -> float:
+        """The coefficient of the readout in `stretch`."""
+        return self.drift + self.own_drift[0]
+
+    @property
+    def whole_gradient(self) -> float:
+        """``|g|`` of the network's gradient, with the part that its own output makes."""
+        return math.hypot(self.gradient_norm, self.own_gradient)
+
+    @property
+    def whole_alignment(self) -> float:
+        """Overlap of the whole gradient with the teacher direction."""
+        return self.alignment * self.gradient_norm / self.whole_gradient if self.own_gradient else self.alignment
+
+    @property
+    def whole_spike(self) -> float:
+        """Shift of a neuron with readout weight one along the whole gradient."""
+        return self.spike * self.whole_gradient / self.gradient_norm if self.spike else 0.0
+
+
+def letters_of(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return values of the readout and their proportions; of a Gaussian one three that have its first five moments.
+
+    Parameters
+    ----------
+    readout : Readout
+
+    Returns
+    -------
+    tuple of ndarray, shape (letters,)
+    """
+    if readout.kind == "gaussian":
+        return np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
+    return np.asarray(readout.values), np.asarray(readout.weights)
+
+
+def step_statistics(
+    problem: Problem,
+    d: float,
+    width: float,
+    n_step: float,
+    constant: float | None = None,
+    *,
+    own_output: bool = True,
+) -> StepStatistics:
+    """Return the limits of the gradient step at given sizes.
+
+    Parameters
+    ----------
+    problem : Problem
+        Gives the functions, step, noise and readout law.
+    d, width, n_step : float
+        The sizes to use (real numbers; `n_step` may be infinite).
+    constant : float, optional
+        Mean over inputs of an initial output of order one (`gradstep.theory.step.own_output.output_constants`), where
+        it is given; of a Gaussian readout it otherwise counts as noise, like the rest of that output.
+    own_output : bool, optional
+        Whether an output of order ``N**-1/2`` (output scale ``"1/N"``) is noise to the step, as in the network; the
+        spiked random features model has the statistics of the limit.
+
+    Returns
+    -------
+    StepStatistics
+
+    Raises
+    ------
+    InvalidInput
+        If the initial output diverges with the width (`output_scale` ``"1/sqrt(N)"`` with a non-centred activation
+        and a readout of non-zero mean).
+
+    Notes
+    -----
+    Cui et al. 2024, Result 3.1 (constant readout); Ba et al. 2022, Proposition 2; row norms and the case of an
+    initial output of order one: this project.
+    """
+    activation, teacher = moments(problem.activation), moments(problem.teacher)
+    readout = problem.readout
+    linear = teacher.linear
+    output_mean = activation.mean * readout.mean
+    # All neurons respond alike to the length of an input, at second order: N^2 weak correlations between them.
+    alike = readout.mean**2 * activation.quadratic**2 * width / d
+    output_variance = readout.second_moment * activation.second_moment + alike
+    constant_variance = readout.second_moment * activation.mean**2
+    small = problem.output_scale == "1/N"
+    if small:
+        if readout.kind == "vocabulary":
+            output_variance -= constant_variance  # letters in exact proportions: a mean that does not vary
+    else:
+        if abs(output_mean) > _TYPED * math.sqrt(readout.second_moment * activation.second_moment):
+            raise InvalidInput(
+                "output_scale",
+                problem.output_scale,
+                "'1/N' when both the activation and the readout have a non-zero mean",
+            )
+        if readout.kind == "vocabulary":
+            # Letters in exact proportions sum to nothing, or to what is left of numbers that were typed.
+            constant = 0.0 if problem.is_limit else math.sqrt(width) * output_mean
+        if constant is not None:
+            output_mean = constant
+            output_variance -= constant_variance
+    # So far of the sum over neurons divided by sqrt(N).
+    felt = 1.0 if not small else 1 / width if own_output else 0.0
+    output_variance, own_square = felt * output_variance, felt * activation.linear**2 * readout.second_moment
+    noise_variance = problem.noise**2 + output_variance
+    residual_mean = teacher.mean - output_mean
+    residual_square = teacher.second_moment - 2 * teacher.mean * output_mean + output_mean**2 + noise_variance
+
+    phi0 = d / n_step
+    correlated, own_gradient = (0.0, math.sqrt(own_square)) if small else (own_square, 0.0)
+    gradient_norm = math.sqrt(linear**2 + correlated + phi0 * residual_square)
+    step_size = problem.eta.size(width)
+    e = step_size / math.sqrt(width)
+    tau = e**2 * phi0 * residual_square * activation.derivative_variance
+    strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
+    alignment = linear / gradient_norm if gradient_norm > 0 else 1.0
+
+    linear_gain = activation.linear * readout.second_moment
+    # Labels that the network has already leave no gradient.
+    if step_size == 0 or residual_square == 0:
+        return StepStatistics(
+            alignment=alignment,
+            gradient_norm=gradient_norm,
+            own_gradient=own_gradient,
+            spike=0.0,
+            bulk=0.0,
+            curvature=0.0,
+            residual_offset=output_mean,
+            residual_noise=noise_variance,
+            drift=0.0,
+            own_drift=(0.0, 0.0),
+            tilt=(0.0, 0.0),
+            initial_overlap=0.0,
+            readout_shrinkage=1.0,
+            fluctuations=rows_without_a_step(problem.initial_weights),
+            heard=0.0,
+        )
+    law = residual_law(problem.teacher, output_mean, noise_variance)
+    from_noise = law.residual - (np.asarray(problem.teacher(law.projection)) - output_mean)
+    samples = StepSamples(law, phi0, linear, from_noise, noise_variance, correlated)
+    curvature = e * derivative_slope(problem.activation)
+    fluctuations = row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere")
+    overlap = -activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0
+    own_drift, tilt = (0.0, 0.0), (0.0, 0.0)
+    if own_output:
+        # What the network's own output does to a row has these factors: one term of a sum over all neurons, and what
+        # all have in common of an input's length, where of the readouts only the mean is left.
+        term = 1 / width if small else 1 / math.sqrt(width)
+        alike = term * width / d * readout.mean * activation.quadratic
+        by_length, own = own_output_slopes(problem.activation)
+        own_drift = (-e * alike * by_length, -e * term * own)
+        along = -term * activation.linear / samples.norm if samples.norm > 0 else 0.0
+        tilt = (along * fluctuations.norm_slope[0], along * fluctuations.norm_slope[1])
+    return StepStatistics(
+        alignment=alignment,
+        gradient_norm=gradient_norm,
+        own_gradient=own_gradient,
+        spike=e * activation.derivative_mean * gradient_norm,
+        bulk=tau,
+        curvature=curvature,
+        residual_offset=output_mean,
+        residual_noise=noise_variance,
+        drift=curvature * residual_mean,
+        own_drift=own_drift,
+        tilt=tilt,
+        initial_overlap=overlap,
+        # With an own output of order one the rows are taken given it (`gradstep.theory.step.own_output`).
+        readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,
+        fluctuations=fluctuations,
+        heard=smooth_rise(strength * d, *_HEARD),
+    )

@@ -1,0 +1,189 @@
+"""The fixed point for leverages and resolvents, on random tables."""
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.errors import NotConverged
+from gradstep.theory.equivalent.leverage import (
+    LeverageEquations,
+    LeverageTable,
+    evaluate,
+    inner,
+    linearised,
+    response,
+    solve_leverage,
+    undamped,
+)
+from gradstep.theory.equivalent.stacks import inverses
+
+
+def random_equations(batch, groups, nodes, classes, seed, *, samples=250.0, ridge=1e-2, population=None):
+    """Return equations whose groups have slopes of their own, in a bulk of several classes."""
+    rng = np.random.default_rng(seed)
+    share, profile = rng.dirichlet(np.ones(classes), batch), rng.uniform(0.2, 2, (batch, classes, groups))
+    profile /= np.einsum("bj,bjg->bg", share, profile)[:, None]
+    table = LeverageTable(
+        rng.normal(1, 1, (batch, groups, nodes)), rng.uniform(0, 1, (batch, groups, nodes)),
+        rng.dirichlet(np.ones(nodes), batch), rng.dirichlet(np.ones(groups), batch), share, profile,
+    )  # fmt: skip
+    sizes = (np.full(batch, size) for size in (300.0, 200.0, samples, ridge))
+    return LeverageEquations(table, *sizes, population)
+
+
+def test_first_guess_is_exact_for_one_neuron_and_one_input():
+    # Newton's method then has nothing left to do: more steps would show a guess that is worse than it says.
+    rng = np.random.default_rng(0)
+    linear, nonlinear, neurons, dimension, samples, ridge = 10.0 ** rng.uniform(-2, 4, (6, 200))
+    shape = (200, 1, 1)
+    table = LeverageTable(np.sqrt(linear).reshape(shape), nonlinear.reshape(shape), np.ones((1, 1)), np.ones((1, 1)))
+    equations = LeverageEquations(table, neurons, dimension, samples, ridge)
+    point, steps = solve_leverage(equations)
+    assert point.residual.max() <= 1e-10
+    assert steps <= 2
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "softplus"])
+@pytest.mark.parametrize("n", [500, 2000, 4000])
+def test_neurons_that_are_alike_take_two_steps(activation, n):
+    # The first guess knows how the inputs differ; with the crowd of an average input kinks took a third step.
+    sizes = {"d": 1000, "width": 2000, "n_step": 4000, "n": n, "eta": gs.Step(1.0, 0.5), "ridge": 2.0}
+    problem = gs.Problem(activation=activation, teacher="sin", **sizes, noise=0.1, readout="constant")
+    prediction = gs.predict(problem, bulk="isotropic")
+    assert prediction.iterations <= 2
+    assert prediction.residual <= 1e-10
+
+
+@pytest.mark.parametrize("ridge", [1e-10, 1e-34, 1e-60, 1e-155, 1e-250])
+def test_first_guess_at_interpolation_without_a_ridge_ends(ridge):
+    # There the scalar equation is flat to rounding, and its numbers leave their range: a guess or a clear error.
+    point = np.array([1.396947199175573]), np.array([0.006654480838073473])
+    table = LeverageTable(
+        np.sqrt(point[0]).reshape(1, 1, 1), point[1].reshape(1, 1, 1), np.ones((1, 1)), np.ones((1, 1))
+    )
+    sizes = (np.full(1, size) for size in (482.0, 188.0, 482.0, ridge))
+    try:
+        solution, _ = solve_leverage(LeverageEquations(table, *sizes))
+    except NotConverged:
+        assert ridge < 1e-10
+    else:
+        assert solution.residual[0] <= 1e-10
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+@pytest.mark.parametrize(("groups", "nodes"), [(4, 7), (12, 5)])
+def test_solution_obeys_the_equations_as_they_are_stated(groups, nodes, classes):
+    # In the matrices of the module's docstring, without the square roots and logarithms of its code.
+    equations = random_equations(1, groups, nodes, classes, seed=classes)
+    point, _ = solve_leverage(equations)
+    table, directions = equations.table, equations.directions[0]
+    g1, g2, v, r = table.slope[0], table.variance[0], point.leverage[0], point.resolvent[0]
+    n_w, neurons = equations.samples[0] * table.weight[0] / (1 + v), equations.width[0] * table.fraction[0]
+    v1 = (g1 * n_w) @ g1.T
+    inverse, leverage = equations.ridge[0] + g2 @ n_w, (neurons * r) @ g2
+    for share, profile in zip(table.share[0], table.profile[0], strict=True):
+        density = np.diag(profile * neurons * r / directions)
+        inverse = inverse + share * profile * np.diagonal(v1 @ np.linalg.inv(np.eye(groups) + density @ v1))
+        crowd = directions * share * np.linalg.inv(np.linalg.inv(density) + v1)
+        leverage = leverage + np.einsum("gk,gh,hk->k", g1, crowd, g1)
+    np.testing.assert_allclose(1 / r, inverse, rtol=1e-9)
+    np.testing.assert_allclose(v, leverage, rtol=1e-9)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize("population", [None, 0.3])
+def test_jacobian_is_the_derivative_and_an_m_matrix(population, stable):
+    weight = None if population is None else np.full(1, population)
+    equations = random_equations(1, 3, 5, 2, seed=5, population=weight)
+    rng = np.random.default_rng(1)
+    state = rng.normal(0, 0.5, (1, 8))
+    near = linearised(equations, evaluate(equations, state, stable=stable))
+    matrix = near.matrix[0] / near.into[0][:, None] / near.out[0]
+    step = 1e-5
+    differences = [
+        (evaluate(equations, state - step * one).gap[0] - evaluate(equations, state + step * one).gap[0]) / (2 * step)
+        for one in np.eye(8)
+    ]
+    np.testing.assert_allclose(matrix, np.transpose(differences), atol=1e-9)
+    assert np.all(np.eye(8) - matrix >= 0)
+    assert np.all(np.linalg.inv(matrix) > 0)
+    np.testing.assert_allclose(near.matrix, near.matrix.mT, rtol=1e-12)
+    assert np.linalg.eigvalsh(near.matrix[0]).min() > 0
+
+
+def test_members_of_a_batch_are_solved_as_if_alone():
+    # Members need different numbers of steps, so that they leave the batch one by one.
+    seeds, samples, ridge = range(6), [20.0, 290.0, 300.0, 301.0, 800.0, 5e4], [10.0, 1e-6, 1e-3, 1e-8, 1e3, 1e-4]
+    alone = [random_equations(1, 4, 9, 2, s, samples=n, ridge=r) for s, n, r in zip(seeds, samples, ridge, strict=True)]
+    columns = ("slope", "variance", "weight", "fraction", "share", "profile")
+    table = LeverageTable(*(np.concatenate([getattr(e.table, name) for e in alone]) for name in columns))
+    sizes = (np.concatenate([getattr(e, name) for e in alone]) for name in ("width", "directions", "samples", "ridge"))
+    together, most = solve_leverage(LeverageEquations(table, *sizes))
+    steps = []
+    for member, equations in enumerate(alone):
+        point, count = solve_leverage(equations)
+        steps.append(count)
+        assert together.residual[member] <= 1e-10
+        np.testing.assert_allclose(together.leverage[member], point.leverage[0], rtol=1e-8)
+        np.testing.assert_allclose(together.dressed[member], point.dressed[0], rtol=1e-7, atol=1e-12)
+    assert min(steps) < max(steps) == most
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("groups", [40, 70])  # solved at once, and group by group
+def test_response_solves_the_linear_equations(groups, batch):
+    nodes, rng = 45, np.random.default_rng(groups)
+    equations = random_equations(batch, groups, nodes, 1, seed=groups)
+    point, _ = solve_leverage(equations)
+    sources = rng.normal(size=(batch, nodes + groups))
+    matrix = linearised(equations, point).matrix
+    found = response(matrix, sources, nodes)
+    np.testing.assert_allclose((matrix @ found[..., None])[..., 0], sources, atol=1e-11)
+
+
+def test_unreached_tolerance_is_an_error_that_says_what_to_change():
+    one = np.ones((1, 1))
+    table = LeverageTable(one[None], one[None], one, one)
+    equations = LeverageEquations(table, np.full(1, 9.0), np.full(1, 5.0), np.full(1, 7.0), np.ones(1))
+    with pytest.raises(NotConverged, match="ridge"):
+        solve_leverage(equations, tolerance=-1.0)
+
+
+def test_factors_keep_the_digits_of_small_slopes():
+    # Steep exponentials: groups of small slopes have large resolvents, and nodes of large slopes small weights.
+    rng = np.random.default_rng(2)
+    rows, columns = 10.0 ** rng.uniform(-20, 0, (1, 50, 1)), 10.0 ** rng.uniform(0, 10, (1, 1, 60))
+    slope = rows * (rng.normal(size=(1, 50, 6)) @ rng.normal(size=(1, 6, 60))) * columns
+    table = LeverageTable(slope, np.ones_like(slope), np.full((1, 60), 1 / 60), np.full((1, 50), 0.02))
+    assert table.factors is not None
+    assert table.factors[0].shape[2] == 6
+    weight, root = (
+        rng.uniform(0.1, 1, (1, 60)) / columns[:, 0] ** 2,
+        rng.uniform(0.1, 1, (1, 2, 50)) / rows[:, None, :, 0],
+    )
+    gain = (slope * weight[:, None]) @ slope.mT
+    expected = inverses(inner(gain, root))
+    np.testing.assert_allclose(undamped(table, root, weight, gain), expected, atol=1e-12)
+    # As many dimensions as there are groups are none to spare.
+    full = LeverageTable(rng.normal(size=slope.shape), np.ones_like(slope), table.weight, table.fraction)
+    assert full.factors is None
+
+
+@pytest.mark.parametrize(("groups", "nodes"), [(5, 8), (60, 8), (40, 50)])
+def test_undamped_is_the_inverse(groups, nodes):
+    # In matrices of the groups' size, of the nodes', and (rank seven) of neither.
+    rng = np.random.default_rng(groups)
+    slope, weight = rng.normal(size=(2, groups, nodes)), 10.0 ** rng.uniform(-12, 3, (2, nodes))
+    if nodes == 50:
+        slope = rng.normal(size=(2, groups, 7)) @ (rng.normal(size=(2, 7, nodes)) * 10.0 ** rng.uniform(-3, 3, nodes))
+    weight[0, 0] = 1e-300  # a node that weighs nothing
+    table = LeverageTable(slope, np.ones_like(slope), np.full((1, nodes), 1 / nodes), np.full((1, groups), 1 / groups))
+    assert (table.factors is None) == (groups == 5)
+    if table.factors is not None:
+        assert table.factors[0].shape[2] == min(nodes, 50 if nodes == 8 else 7)
+    root = 10.0 ** rng.uniform(-3, 1, (2, 3, groups)) / np.sqrt(nodes)
+    gain = (slope * weight[:, None]) @ slope.mT
+    found, matrix = undamped(table, root, weight, gain), inner(gain, root)
+    one = np.broadcast_to(np.eye(groups), found.shape)
+    np.testing.assert_allclose(matrix @ found, one, atol=1e-14 * matrix.max())
+    np.testing.assert_allclose(found, found.mT, atol=1e-13)

@@ -1,0 +1,99 @@
+"""Rational Gauss rules: exact where they must be, and as fine as a law asks."""
+
+import numpy as np
+import pytest
+
+from gradstep.errors import NotConverged
+from gradstep.theory.neurons.rational_rule import rational_rule, sparse_rule
+
+POLES = np.array([-1.0 + 0.5j, -4.0 + 2.0j, 1.0 + 2.0j, 0.5 + 1.0j])
+
+
+def test_rule_is_exact_for_its_functions():
+    rng = np.random.default_rng(3)
+    values, overlap = rng.normal(size=60), rng.normal(size=(60, 2))
+    overlap = np.linalg.qr(overlap)[0]
+
+    def integral(f):
+        return np.einsum("...j,ja,jb->...ab", f(values), overlap, overlap)
+
+    transform, slope = (integral(lambda x, k=k: 1 / (x - POLES[:, None]) ** k) for k in (1, 2))
+    nodes, weights = rational_rule(POLES, transform, slope, integral(lambda x: x))
+    np.testing.assert_allclose(weights.T @ weights, np.eye(2), atol=1e-12)
+    for f in (
+        lambda x: x,
+        lambda x: x / abs(x - POLES[0]) ** 2,
+        lambda x: (1 / ((x - POLES[1]) * (x - POLES[2].conj()))).real,
+        lambda x: (x / (x - POLES[3]) ** 2).imag,
+    ):
+        np.testing.assert_allclose(np.einsum("j,ja,jb->ab", f(nodes), weights, weights), integral(f), atol=1e-9)
+
+
+def marchenko_pastur(z, ratio):
+    """Return the Stieltjes transform of X^T X / n in `ratio` n dimensions, by the branch in the upper half-plane."""
+    b = 1 - ratio - z
+    root = np.sqrt(b**2 - 4 * ratio * z + 0j)
+    m = (b + np.stack([root, -root])) / (2 * ratio * z)
+    return np.where(m[0].imag > 0, m[0], m[1])
+
+
+def scalar(values):
+    return np.asarray(values)[..., None, None]
+
+
+@pytest.mark.parametrize("ratio", [0.3, 1.0, 4.0])
+def test_few_nodes_know_the_law_of_marchenko_and_pastur(ratio):
+    points = -(10.0 ** np.linspace(-2, 2, 11)) * (1 - 0.5j)
+    step = 1e-6 * np.abs(points)
+    transform, above, below = (marchenko_pastur(points + shift, ratio) for shift in (0, step, -step))
+    slope = (above - below) / (2 * step)
+    nodes, overlap = sparse_rule(points, scalar(transform), scalar(slope), np.ones((1, 1)), np.ones(11), 1e-5)
+    # At points that it was not told, down to the edge of the law.
+    told = np.array([-0.05, -0.7, -3.0, -40.0]) + 0j
+    found = (overlap[:, 0] ** 2 / (nodes - told[:, None])).sum(axis=1)
+    np.testing.assert_allclose(found, marchenko_pastur(told + 1e-12j, ratio), rtol=1e-5)
+    assert len(nodes) <= 9
+    assert np.all(nodes > -1e-9)
+
+
+def atoms(spread, count=3000):
+    """Return a law of many atoms with heavy tails, and its resolvent between two vectors."""
+    rng = np.random.default_rng(5)
+    values = np.exp(spread * rng.standard_normal(count)) * rng.choice([-1.0, 1.0], count)
+    overlap = np.linalg.qr(rng.standard_normal((count, 2)) * np.abs(values[:, None]) ** 0.3)[0]
+
+    def integral(f):
+        return np.einsum("...j,ja,jb->...ab", f(values), overlap, overlap)
+
+    return integral
+
+
+@pytest.mark.parametrize(("spread", "enough"), [(0.2, 24), (1.0, 42), (2.0, 64)])
+def test_nodes_are_as_many_as_the_law_is_broad(spread, enough):
+    integral = atoms(spread)
+    points = -0.5 + 1j * 10.0 ** np.linspace(-0.5, 3, 36)
+
+    def rule(tolerance):
+        transform, slope = (integral(lambda x, k=k: 1 / (x - points[:, None]) ** k) for k in (1, 2))
+        return sparse_rule(points, transform, slope, integral(lambda x: x), np.ones(len(points)), tolerance)
+
+    def error(rule):
+        nodes, overlap = rule
+        heights = np.array([0.5, 2.0, 7.0, 50.0])[:, None]
+        known = np.einsum("pj,ja,jb->pab", 1 / ((nodes + 0.5) ** 2 + heights**2), overlap, overlap)
+        exact = integral(lambda x: 1 / ((x + 0.5) ** 2 + heights**2))
+        return np.abs(known - exact).max(axis=(1, 2)) / np.abs(exact).max(axis=(1, 2))
+
+    rough, fine = rule(1e-3), rule(1e-6)
+    # Neither was told the law at these heights.
+    assert error(rough).max() < 1e-3
+    assert error(fine).max() < 1e-6
+    assert len(rough[0]) < len(fine[0]) <= enough
+
+
+def test_what_rounding_leaves_unknown_is_an_error():
+    points = np.array([-1.0 + 0.5j, -1.0 + 0.1j])
+    # Not the transform of any law.
+    transform = scalar(np.array([0.3 + 0.4j, 5.0 + 0.001j]))
+    with pytest.raises(NotConverged, match="rule"):
+        sparse_rule(points, transform, scalar(np.array([1.0, 2.0j])), np.ones((1, 1)), np.ones(2), 1e-5)

@@ -12,7 +12,7 @@ projection :math:`\kappa` of the input on the spike, and theory says to which.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from gradstep.theory.spectrum import feature_spectrum
+from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
 import gradstep as gs
 

@@ -12,9 +12,9 @@ projection :math:`\kappa` of the input on the spike, and theory says to which.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
 import gradstep as gs
+from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
 problem = gs.Problem(
     activation="tanh",

@@ -11,6 +11,7 @@ import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance
+from gradstep.theory.step.statistics import step_statistics
 
 spread_module = sys.modules["gradstep.theory.spread"]
 
@@ -46,7 +47,7 @@ def test_a_fit_with_itself_has_the_error_of_the_uniform_equivalent(changes):
     # One from a symmetric system over samples and neurons, the other from the Jacobian of the fixed point.
     problem = BASE.replace(**changes)
     step = dataclasses.replace(
-        spread_module.step_statistics(problem, problem.d, problem.width, problem.n_step), readout_shrinkage=1.0
+        step_statistics(problem, problem.d, problem.width, problem.n_step), readout_shrinkage=1.0
     )
     tables = spread_module.tables_of(problem, step, spread_module.sizes_of(problem))
     fits = spread_module._solve(problem, step, tables, np.array([2.0, 5.0]))

@@ -18,12 +18,12 @@ from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_refine
 from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats, step_indicators
-from gradstep.theory.equivalent.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, tables_of
+from gradstep.theory.equivalent.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, stepped_network
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
 from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
-from gradstep.theory.step.own_output import independent_rows, output_constants
-from gradstep.theory.step.statistics import letters_of, step_statistics
+from gradstep.theory.step.own_output import output_constants
+from gradstep.theory.step.statistics import readout_values
 from gradstep.threads import one_thread
 
 __all__ = ["predict", "predict_each", "predict_many"]
@@ -267,24 +267,20 @@ def _without_fit(problem: Problem) -> Problem:
 def _prepared(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: int, constant: float | None = None
 ) -> _Prepared:
-    sizes = sizes_of(problem)
-    network = rows == "network"
-    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=network)
-    own, shrinkage = independent_rows(problem, literal, sizes.width, rows)
-    step = own.resolved
-    tables = tables_of(problem, step, sizes, rows, model, refine)
+    network = stepped_network(problem, rows, model, refine, constant)
+    sizes, literal, step, tables = network.sizes, network.gradient_step, network.step, network.tables
     features, bulk = tables.features, tables.bulk
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint), features.length_slope.size)
     spike_strength = abs(literal.whole_spike) * math.sqrt(sizes.width * problem.readout.second_moment)
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
-    letters, shares = letters_of(problem.readout)
-    stretched = literal.stretch(letters, letters**2) ** 2
-    tilted = (literal.tilt[0] + literal.tilt[1] * letters) * letters**2
-    bulk_variance = float(shares @ (stretched + tilted)) + literal.bulk * problem.readout.second_moment
+    values, shares = readout_values(problem.readout)
+    stretched = literal.stretch(values, values**2) ** 2
+    own_norm = (literal.own_norm[0] + literal.own_norm[1] * values) * values**2
+    bulk_variance = float(shares @ (stretched + own_norm)) + literal.bulk * problem.readout.second_moment
     kappa, target = features.kappa, features.teacher_mean
-    if own.heard < 1:
-        target = _seen(problem.teacher, own.alignment, kappa, odd=kappa[0] > 0)
+    if step.influence < 1:
+        target = _seen(problem.teacher, step.alignment, kappa, odd=kappa[0] > 0)
     if kappa[0] > 0:
         # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
         kappa, target = _mirrored(kappa), _mirrored(target)
@@ -295,14 +291,14 @@ def _prepared(
         method,
         literal.whole_alignment,
         tables,
-        shrinkage,
+        network.shrinkage,
         shape,
         spike_strength,
         bulk_variance,
         kappa,
         target,
-        own.turn,
-        step_indicators(problem, literal) if network else {},
+        step.turn,
+        step_indicators(problem, literal) if rows == "network" else {},
     )
 
 

@@ -24,11 +24,11 @@ from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_labels
 from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
-from gradstep.theory.equivalent.tables import Tables, sizes_of, tables_of
+from gradstep.theory.equivalent.tables import Tables, sizes_of, stepped_network, tables_of
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
-from gradstep.theory.step.own_output import MeanRow, given_own_output, output_constants
+from gradstep.theory.step.own_output import MeanRow, output_constants
 from gradstep.theory.step.residual import residual_law
-from gradstep.theory.step.statistics import StepStatistics, step_statistics
+from gradstep.theory.step.statistics import StepStatistics
 from gradstep.threads import one_thread
 
 __all__ = ["Spread", "predict_spread"]
@@ -132,11 +132,8 @@ def _given_constant(problem: Problem, constant: float | None) -> tuple[Array, Ar
 
     Given the constant in the initial output. The training error is nan where the fit interpolates.
     """
-    sizes = sizes_of(problem)
-    d, width, n_step, samples, ridge = sizes
-    literal = step_statistics(problem, d, width, n_step, constant)
-    step = given_own_output(problem, literal, width).resolved
-    tables = tables_of(problem, step, sizes)
+    network = stepped_network(problem, constant=constant)
+    (d, width, _, samples, ridge), tables, step = network.sizes, network.tables, network.step.resolved
     here = _solve(problem, step, tables, np.array([ridge]))
     # The population is felt where its weight is that of the samples.
     weight = tables.features.weight
@@ -147,7 +144,8 @@ def _given_constant(problem: Problem, constant: float | None) -> tuple[Array, Ar
     draw = SharedDraw(tables, problem.teacher, step.alignment, problem.noise, d - 1, width, samples)
     covariance, error = loss_covariance(draw, fits)
     derivatives = np.array([[-1 / change, 1 / change, 0], [1 + 1 / _RIDGE_CHANGE, 0, -1 / _RIDGE_CHANGE]]) / samples
-    variance = np.diagonal(derivatives @ covariance @ derivatives.T) + _step_variance(problem, literal, here)
+    variance = np.diagonal(derivatives @ covariance @ derivatives.T)
+    variance = variance + _step_variance(problem, network.gradient_step, here)
     if here.train_error[0] < _INTERPOLATES * here.train_loss[0]:
         variance[1] = math.nan
     return _errors(here), variance, float(square_variance(draw, fits, error)[0])

@@ -115,7 +115,7 @@ def test_joint_fit_is_one_least_squares_problem(activation, readout):
     special = len(bulk.spike)
     overlaps = []
     for group, variance in enumerate(bulk.special_profile):
-        along = np.append(np.sqrt(variance) * bulk.spike, np.sqrt(bulk.untold[group]))
+        along = np.append(np.sqrt(variance) * bulk.spike, np.sqrt(bulk.projection_noise[group]))
         free = np.eye(special + 1) - np.outer(along, along) / (along @ along)
         root = np.sqrt(density[group] * variance)[:, None] * free[:-1]
         root -= np.outer(bulk.spike, bulk.spike @ root)

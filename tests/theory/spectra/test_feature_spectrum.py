@@ -317,7 +317,7 @@ def test_slope_of_a_strength_is_its_derivative(removed: float, activation: str) 
     equations = _equations_of(problem(readout="constant", activation=activation))
     assert equations.shared.shape != equations.mean.shape
     direction = rng.standard_normal(len(equations.neurons))
-    equations = replace(equations, direction=direction / np.linalg.norm(direction), told=0.7, removed=removed)
+    equations = replace(equations, direction=direction / np.linalg.norm(direction), resolved_share=0.7, removed=removed)
     edge = find_law(equations).edge
     far = start(equations, complex(100 * edge))
     z, h = 2 * edge, 1e-5 * edge

@@ -460,7 +460,7 @@ def test_the_stretch_of_the_rows_is_that_of_drawn_ones(activation, teacher, read
     # Of the gradient's common part a row has what its own share of the output's linear part gives it.
     known = moments(problem.activation)
     turned = 2 / 150 * known.derivative_mean * known.linear * letters**2
-    tilted = step.tilt[0] / 2 * letters**2
+    tilted = step.own_norm[0] / 2 * letters**2
     expected = step.stretch(letters, letters**2) - 1 + tilted - turned
     # Terms of the next order: the square of what is measured, and of the correlation of rows.
     assert np.all(np.abs(mean - expected) < 3.5 * error + 0.02 * np.abs(expected))

@@ -20,6 +20,7 @@ from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.smoothing import hermite_smoothed, smoothed
 from gradstep.papers.cui2024.spiked import ConditionalMoments, Spike, equivalent_features, equivalent_srf
 from gradstep.theory.arguments import nonnegative, positive
+from gradstep.theory.equivalent.certificate import LABEL_ROUNDING, ON_SHELL
 
 __all__ = ["SummaryStatistics", "learned_along_target", "learned_function", "solve", "summary_statistics"]
 
@@ -28,8 +29,6 @@ Array = NDArray[np.float64]
 TOLERANCE = 1e-10
 """Largest relative residual of the self-consistent equations that is ever returned."""
 MAXIMUM_ITERATIONS = 200
-#: Largest difference of two ways to one quantity, relative; rounding of the labels' power.
-_ON_SHELL, _LABEL_ROUNDING = 1e-6, 1e-12
 # Points times nodes handled at once: keeps the working arrays in the processor's cache.
 CHUNK = 400_000
 
@@ -317,12 +316,12 @@ def _solve_chunk(
         [
             np.abs((lam + v2_hat) * s0 + v1_hat * s1 - v2) / v2,
             np.abs((lam + v2_hat) * s1 + v1_hat * s2 - v1) / v1,
-            np.abs(train_loss - on_shell) / (train_loss + _LABEL_ROUNDING / _ON_SHELL * power + 1e-300),
+            np.abs(train_loss - on_shell) / (train_loss + LABEL_ROUNDING / ON_SHELL * power + 1e-300),
             np.where((v1 > 0) & (v2 > 0), 0.0, np.inf),
         ],
         axis=0,
     )
-    residual = np.where(defect <= _ON_SHELL, residual, np.maximum(residual, defect))
+    residual = np.where(defect <= ON_SHELL, residual, np.maximum(residual, defect))
     root = np.sqrt(c)
     return (
         test_error,

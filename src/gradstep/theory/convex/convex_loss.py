@@ -51,21 +51,12 @@ from gradstep.theory.convex.proximal import (
     mean_losses,
     penalty_averages,
 )
-from gradstep.theory.equivalent.features import (
-    ConditionalFeatures,
-    kappa_rule,
-    length_dimension,
-    length_response,
-    row_features,
-)
-from gradstep.theory.equivalent.tables import Tables, sizes_of
-from gradstep.theory.equivalent.uniform import Preset, solve
+from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_network
+from gradstep.theory.equivalent.uniform import WeightOffset, solve
 from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
-from gradstep.theory.neurons.bulk import Bulk, bulk_law
-from gradstep.theory.neurons.groups import Groups, neuron_groups
+from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.prediction import mean_curve, mean_of
-from gradstep.theory.step.own_output import independent_rows, output_constants
-from gradstep.theory.step.statistics import step_statistics
+from gradstep.theory.step.own_output import output_constants
 from gradstep.threads import one_thread
 
 __all__ = ["ConvexPrediction", "convex_prediction"]
@@ -216,9 +207,11 @@ def convex_prediction(
     check_labels(stepped)
     parts = []
     for share, constant in output_constants(stepped, refine):
-        model = _model(stepped, law, kind, refine, constant, finer=finer)
-        state, residual, sweeps = _solve(model, labels, chosen, priced)
-        parts.append((share, _result(model, labels, chosen, priced, state, residual, sweeps)))
+        network = stepped_network(
+            stepped, law, kind, refine, constant, fold=not finer, whole_line=True, regrouped=_finer if finer else None
+        )
+        state, residual, sweeps = _solve(network, labels, chosen, priced)
+        parts.append((share, _result(network, labels, chosen, priced, state, residual, sweeps)))
     return _mean(parts)
 
 
@@ -231,58 +224,6 @@ def _mean(parts: Sequence[tuple[float, ConvexPrediction]]) -> ConvexPrediction:
     return replace(mean, learned=mean_curve([(share, p.kappa, p.learned) for share, p in parts], mean.kappa))
 
 
-@dataclass(frozen=True)
-class _Model:
-    """Sizes and tables: nodes of kappa, and the features of each group on them."""
-
-    d: float
-    width: float
-    n: float
-    ridge: float
-    shrinkage: float
-    groups: Groups
-    bulk: Bulk
-    kappa: Array
-    weight: Array
-    mean: Array
-    slope: Array
-    variance: Array
-    length_slope: Array
-    alignment: float
-
-
-def _model(
-    problem: Problem, rows: RowLaw, bulk: BulkModel, refine: int, constant: float | None, *, finer: bool
-) -> _Model:
-    """Return the model of a problem whose teacher and noise are the labels' mean and noise."""
-    sized, width, n_step, n, ridge = sizes_of(problem)
-    literal = step_statistics(problem, sized, width, n_step, constant, own_output=rows == "network")
-    own, shrinkage = independent_rows(problem, literal, width, rows)
-    step = own.resolved
-    odd = problem.activation.parity == "odd" and not finer
-    groups = neuron_groups(step, problem.readout, sized, odd=odd, rows=rows, refine=refine)
-    groups = _finer(groups) if finer else groups
-    kappa, weight = kappa_rule(problem.activation, problem.teacher, groups, step.alignment, refine)
-    row = row_features(problem.activation, groups, kappa)
-    felt = length_dimension(problem.activation, rows, sized)
-    return _Model(
-        d=sized,
-        width=width,
-        n=n,
-        ridge=ridge,
-        shrinkage=shrinkage,
-        groups=groups,
-        bulk=bulk_law(problem, step, groups, sized, n_step, bulk, refine),
-        kappa=kappa,
-        weight=weight / weight.sum(),
-        mean=row.mean,
-        slope=row.slope,
-        variance=row.residual_variance,
-        length_slope=length_response(problem.activation, groups, kappa, row.mean, felt),
-        alignment=step.alignment,
-    )
-
-
 def _finer(groups: Groups) -> Groups:
     """Return nine Gaussian nodes in a row's projection for every three.
 
@@ -291,7 +232,7 @@ def _finer(groups: Groups) -> Groups:
     """
     z, _ = hermite_rule(3)
     nodes, weights = hermite_rule(_PROJECTION_NODES)
-    # Columns have three entries a letter: the values at z of a parabola.
+    # Columns have three entries for each value of the readout: the values at z of a parabola.
     to_nodes = (np.vander(nodes, 3) @ np.linalg.inv(np.vander(z, 3))).T
     columns = {f.name: getattr(groups, f.name).reshape(-1, 3) for f in fields(groups)}
     finer = {name: (column @ to_nodes).ravel() for name, column in columns.items()}
@@ -311,7 +252,7 @@ class _State:
     readout_norm: float
 
 
-def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: PenaltyAverages) -> _State:
+def _sweep(network: SteppedNetwork, averages: LossAverages, output: OutputLaw, quadratic: PenaltyAverages) -> _State:
     """Solve the problem whose loss and penalty are quadratic, with the averages given."""
     # The quadratic loss gain/2 (target - w)^2 has this pull, curvature and power at every node of kappa.
     curvature = np.maximum(averages.curvature, _LEAST_CURVATURE * averages.curvature.max())
@@ -324,31 +265,36 @@ def _sweep(model: _Model, averages: LossAverages, output: OutputLaw, quadratic: 
         - (output.mean**2 + output.slope**2 + output.variance)
     )
     # Features in units where loss and penalty have curvature one.
-    root, scale = np.sqrt(gain), np.sqrt(quadratic.stiffness)
-    features = ConditionalFeatures(
-        kappa=model.kappa,
-        weight=model.weight,
-        mean=root * model.mean / scale[:, None],
-        slope=root * model.slope / scale[:, None],
-        variance=gain * model.variance / quadratic.stiffness[:, None],
+    root, scale, own = np.sqrt(gain), np.sqrt(quadratic.stiffness), network.tables.features
+    features = replace(
+        own,
+        mean=root * own.mean / scale[:, None],
+        slope=root * own.slope / scale[:, None],
+        variance=gain * own.variance / quadratic.stiffness[:, None],
         teacher_mean=root * target,
         teacher_slope=root * target_slope,
         teacher_square=gain * square,
-        length_slope=root[: model.length_slope.shape[1]] * model.length_slope / scale[:, None],
+        length_slope=root[: own.length_slope.shape[1]] * own.length_slope / scale[:, None],
     )
-    tables = Tables(features, model.groups, model.bulk).shared
-    preset = Preset(*(part[None] for part in (scale * quadratic.offset, quadratic.stiffness * quadratic.excess)))
-    sizes = [[0.0], [model.d], [model.width], [model.n], [1.0], [model.shrinkage]]
-    noise, dimension, width, samples, ridge, shrinkage = np.array(sizes)
+    sizes, tables = network.sizes, replace(network.tables, features=features).shared
+    weight_offset = WeightOffset(
+        *(part[None] for part in (scale * quadratic.offset, quadratic.stiffness * quadratic.excess))
+    )
     solution = solve(
-        tables, noise=noise, dimension=dimension, width=width, samples=samples, ridge=ridge, shrinkage=shrinkage,
-        preset=preset,
-    )  # fmt: skip
+        tables,
+        noise=np.zeros(1),
+        dimension=np.array([sizes.d]),
+        width=np.array([sizes.width]),
+        samples=np.array([sizes.n]),
+        ridge=np.ones(1),
+        shrinkage=np.array([network.shrinkage]),
+        weight_offset=weight_offset,
+    )
     point = solution.point
     # What the samples add to a neuron's own stiffness: the difference would lose it beside a strong penalty.
     added = point.load[0] / point.density[0]
-    neurons, inertia = model.width * model.groups.weight, 1 + added
-    follows = solution.weight_field[0] / np.sqrt(neurons * inertia) - preset.mean[0]
+    neurons, inertia = sizes.width * network.tables.groups.weight, 1 + added
+    follows = solution.weight_field[0] / np.sqrt(neurons * inertia) - weight_offset.mean[0]
     fluctuations = solution.fluctuations
     assert fluctuations is not None
     mean, slope = solution.learned[0] / root, solution.rest_slope[0] / root
@@ -396,20 +342,22 @@ def _unpack(vector: Array, like: _State, unit: float) -> _State:
     )
 
 
-def _solve(model: _Model, labels: Labels, loss: Loss, penalty: Penalty) -> tuple[_State, float, int]:
+def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty) -> tuple[_State, float, int]:
     """Iterate the sweep with Anderson's acceleration; return the state, its residual and the number of sweeps."""
     unit = math.sqrt(float(smoothed(labels.mean, 0.0, 1.0).second_moment) + labels.noise**2)
-    ones, groups = np.ones_like(model.kappa), len(model.groups.weight)
-    output = OutputLaw(model.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, model.alignment)
-    none, quadratic = np.zeros(groups), _ridge(model)
+    ones, groups = np.ones_like(network.tables.features.kappa), len(network.tables.groups.weight)
+    output = OutputLaw(
+        network.tables.features.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, network.step.resolved.alignment
+    )
+    none, quadratic = np.zeros(groups), _ridge(network)
     start = _State(output, none, none, none, math.nan)
 
     def image(state: _State, quadratic: PenaltyAverages | None = None) -> tuple[_State, Array]:
         """Return the state after a sweep, and packed; not numbers where the averages made no sense."""
         try:
             with np.errstate(all="ignore"):
-                effective = quadratic or _penalty(model, penalty, state)
-                mapped = _sweep(model, loss_averages(labels, loss, state.output), state.output, effective)
+                effective = quadratic or _penalty(network, penalty, state)
+                mapped = _sweep(network, loss_averages(labels, loss, state.output), state.output, effective)
                 return mapped, _pack(mapped, unit)
         except (np.linalg.LinAlgError, NotConverged):
             return state, np.full(4 * len(ones) + 3 * groups, np.nan)
@@ -453,44 +401,42 @@ def _is_ridge(penalty: Penalty) -> bool:
     return penalty.function == _RIDGE.function
 
 
-def _ridge(model: _Model) -> PenaltyAverages:
+def _ridge(network: SteppedNetwork) -> PenaltyAverages:
     """Return the averages of a ridge, its own quadratic penalty; the readout norm tells what it costs."""
-    none = np.zeros_like(model.groups.weight)
-    return PenaltyAverages(none + 2 * model.ridge, none, none, none, none + 1)
+    none = np.zeros_like(network.tables.groups.weight)
+    return PenaltyAverages(none + 2 * network.sizes.ridge, none, none, none, none + 1)
 
 
-def _penalty(model: _Model, penalty: Penalty, state: _State) -> PenaltyAverages:
+def _penalty(network: SteppedNetwork, penalty: Penalty, state: _State) -> PenaltyAverages:
     if _is_ridge(penalty):
-        return _ridge(model)
-    return penalty_averages(penalty, state.field, state.power, state.curvature, model.ridge, model.width)
+        return _ridge(network)
+    return penalty_averages(
+        penalty, state.field, state.power, state.curvature, network.sizes.ridge, network.sizes.width
+    )
 
 
 def _result(
-    model: _Model, labels: Labels, loss: Loss, penalty: Penalty, state: _State, residual: float, sweeps: int
+    network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty, state: _State, residual: float, sweeps: int
 ) -> ConvexPrediction:
     output = state.output
-    losses, priced = mean_losses(labels, loss, output), _penalty(model, penalty, state)
-    across = math.sqrt(max(1 - model.alignment**2, 0.0))
-    target = smoothed(labels.mean, model.alignment * model.kappa, across)
-    error = (
-        (target.mean - output.mean) ** 2
-        + (target.slope - output.slope) ** 2
-        + target.residual_variance
-        + output.variance
-    )
-    share = model.groups.weight
+    losses, priced = mean_losses(labels, loss, output), _penalty(network, penalty, state)
+    target = network.tables.features
+    missed = target.teacher_square - target.teacher_mean**2 - target.teacher_slope**2
+    error = (target.teacher_mean - output.mean) ** 2 + (target.teacher_slope - output.slope) ** 2
+    error += missed + output.variance
+    share = network.tables.groups.weight
     cost = state.readout_norm if _is_ridge(penalty) else float(share @ priced.value)
-    train_error = float(model.weight @ losses.train)
+    train_error = float(target.weight @ losses.train)
     return ConvexPrediction(
-        test_error=float(model.weight @ error),
-        test_loss=float(model.weight @ losses.test),
-        classification_error=float(model.weight @ losses.test_wrong),
+        test_error=float(target.weight @ error),
+        test_loss=float(target.weight @ losses.test),
+        classification_error=float(target.weight @ losses.test_wrong),
         train_error=train_error,
-        train_loss=train_error + model.ridge / model.n * cost,
-        train_classification_error=float(model.weight @ losses.train_wrong),
+        train_loss=train_error + network.sizes.ridge / network.sizes.n * cost,
+        train_classification_error=float(target.weight @ losses.train_wrong),
         readout_norm=state.readout_norm,
         active_fraction=float(share @ priced.active),
-        kappa=model.kappa,
+        kappa=target.kappa,
         learned=output.mean,
         residual=residual,
         sweeps=sweeps,

@@ -31,7 +31,15 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.theory.equivalent.leverage import Leverage, LeverageEquations, Linearised
 
-__all__ = ["check_errors", "check_point", "check_response", "check_solution"]
+__all__ = [
+    "LABEL_ROUNDING",
+    "ON_SHELL",
+    "check_errors",
+    "check_loss",
+    "check_point",
+    "check_response",
+    "check_solution",
+]
 
 Array = NDArray[np.float64]
 
@@ -40,7 +48,12 @@ Array = NDArray[np.float64]
 _MATRIX, _RESPONSE, _BOUND, _FREEDOM = 1e-8, 1e-6, 1e-6, 1e-8
 #: Largest residual of the fit's own equations, over the terms of a row.
 _SOLUTION = 1e-8
+#: A number below the smallest has lost digits, since it is next to the least that floats have.
 _SMALLEST = 1e-290
+#: A mean square below the smallest is that of labels which are zero.
+_NOTHING = 1e-300
+#: Largest difference of the two ways to the training loss, over itself, and rounding of either, over the labels' power.
+ON_SHELL, LABEL_ROUNDING = 1e-6, 1e-12
 #: Rounding of a sum, over its largest term: what a residual may have of it although the solution is right.
 _ROUNDING = 1e-13
 _ADVICE = "Raise the ridge, or use a smaller step."
@@ -125,7 +138,6 @@ def check_solution(matrix: Array, solution: Array, right: Array) -> None:
     """
     residual = np.abs(matrix @ solution - right).max(axis=2)
     terms = (np.abs(matrix) @ np.abs(solution) + np.abs(right)).max(axis=2)
-    # Numbers next to the smallest have few digits, and count for nothing.
     defect = np.divide(residual, terms, out=np.zeros_like(residual), where=~(terms < _SMALLEST))
     _refuse(defect, _SOLUTION, "has a fit of the means that does not solve its equations")
 
@@ -150,3 +162,27 @@ def check_errors(conditional: Array, least: Array, scale: Array) -> None:
     # Labels that are zero leave nothing, and nothing is missing.
     defect = np.divide(missing, least + scale[:, None], out=np.zeros_like(missing), where=~(missing <= 0))
     _refuse(defect, _BOUND, "has errors below what no fit can leave")
+
+
+def check_loss(loss: Array, on_shell: Array, label_power: Array) -> None:
+    """Refuse errors whose training loss is not the one that the fit's means imply.
+
+    The training loss is the mean of ``(y - f)^2`` plus the penalty, which the response of the errors gives. At the
+    minimum it is the mean of ``y (y - f)`` too, which the means give alone, and no more than ``E y^2``. The residual of
+    the fixed point sees neither.
+
+    Parameters
+    ----------
+    loss, on_shell, label_power : ndarray, shape (batch,)
+        The first, the second, and ``E y^2``.
+
+    Raises
+    ------
+    NotConverged
+        If the two differ, or exceed the bound, by more than rounding.
+    """
+    allowed = ON_SHELL * np.maximum(np.abs(loss), _NOTHING) + LABEL_ROUNDING * label_power
+    apart = np.maximum(np.abs(loss - on_shell), loss - label_power)
+    if not (apart <= allowed).all():
+        relative = float(np.max(apart / np.maximum(np.abs(loss), _NOTHING)))
+        raise NotConverged("the training loss", relative, ON_SHELL, "Raise the ridge, or use a smaller step.")

@@ -254,6 +254,8 @@ def conditional_features(
     alignment: float,
     refine: int = 1,
     dimension: float = np.inf,
+    *,
+    whole_line: bool = False,
 ) -> ConditionalFeatures:
     """Return the tables of conditional features for given groups.
 
@@ -267,6 +269,8 @@ def conditional_features(
         Multiplies the resolution in kappa.
     dimension : float
         Sets how much the length of an input fluctuates (default: not at all).
+    whole_line : bool
+        Whether the nodes of an odd activation are kept on either side of zero.
 
     Returns
     -------
@@ -283,7 +287,7 @@ def conditional_features(
     rest = np.sqrt(max(1 - alignment**2, 0.0))
     target = smoothed(teacher, alignment * kappa, rest)
     h0, h1, square = target.mean, target.slope, target.second_moment
-    if activation.parity == "odd":
+    if activation.parity == "odd" and not whole_line:
         # Features only see the odd part of h0 and the even part of h1; everything that is left is even in kappa.
         half = kappa > 0
         h0 = (h0 - h0[::-1])[half] / 2

@@ -70,7 +70,7 @@ Array = NDArray[np.float64]
 
 
 class _Average(NamedTuple):
-    """Squared slopes that all groups have in common, and what meets no crowd.
+    """Squared slopes that all groups have in common, and what is the group's own.
 
     For each group and node, shape (1 or batch, groups, nodes), averaged over the neurons, shape (1 or batch, nodes),
     and averaged over both, a number for each member.
@@ -118,7 +118,7 @@ class LeverageTable:
         """What an average neuron is made of.
 
         All of the equations' ``V1`` is given to the slope that the groups have in common, up to a factor of each
-        group's own. What is left of a slope meets no crowd, like the variance.
+        group's own. What is left of a slope is the group's own, like the variance.
         """
         share = self.fraction[:, None]
         mean = share @ self.slope
@@ -379,9 +379,9 @@ def _guess(equations: LeverageEquations) -> Array:
         raise NotConverged(_NAME, math.inf, TOLERANCE, _ADVICE) from error
     mass = (equations.width * resolvent)[:, None]
     leverage = mass * (average.mean_common / damping[:, None] + average.mean_rest)
-    # Once more, with the crowd that the inputs' own leverages leave.
-    crowd = np.vecdot(average.mean_common, equations.weighed(1 / (1 + leverage)))[:, None]
-    damping = 1 + mass / equations.directions[:, None] * crowd
+    # Once more, with the average that the inputs' own leverages give.
+    shared_gain = np.vecdot(average.mean_common, equations.weighed(1 / (1 + leverage)))[:, None]
+    damping = 1 + mass / equations.directions[:, None] * shared_gain
     leverage = mass * (average.mean_common / damping + average.mean_rest)
     gain = average.common / damping[..., None] + average.rest
     inverse = ridge[:, None] + np.matvec(gain, equations.weighed(1 / (1 + leverage)))
@@ -411,18 +411,18 @@ def _average_neuron(
         leverage = math.exp(log_leverage)
         fitted = leverage / (1 + leverage)
         gain, base = linear * samples / (1 + leverage), nonlinear * samples / (1 + leverage)
-        crowd = width / directions * gain
-        b = ridge + base + gain - crowd
-        a = _positive_root(b, (ridge + base) * crowd)
-        damping = 1 + crowd / a
+        shared_gain = width / directions * gain
+        b = ridge + base + gain - shared_gain
+        a = _positive_root(b, (ridge + base) * shared_gain)
+        damping = 1 + shared_gain / a
         image = linear / damping + nonlinear
         gap = math.log(width / a * image / leverage)
         if not abs(gap) > 0:
             break
         low, high = (log_leverage, high) if gap > 0 else (low, log_leverage)
         # Derivatives by log V, over the part of a sample that is fitted.
-        slope_a = -((base + gain - crowd) * a + (2 * base + ridge) * crowd) / (2 * a - b)
-        slope_damping = -crowd / a * (1 + slope_a / a)
+        slope_a = -((base + gain - shared_gain) * a + (2 * base + ridge) * shared_gain) / (2 * a - b)
+        slope_damping = -shared_gain / a * (1 + slope_a / a)
         slope = fitted * (-slope_a / a - linear * slope_damping / (damping**2 * image)) - 1
         step = -gap / slope if slope < 0 else math.copysign(_LONGEST_STEP, gap)
         if abs(step) < _NEAR:

@@ -6,7 +6,7 @@ Everything here is independent of the samples and the penalty of the ridge fit, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -21,9 +21,19 @@ from gradstep.theory.equivalent.leverage import LeverageTable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups
-from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.step.own_output import independent_rows
+from gradstep.theory.step.statistics import StepStatistics, step_statistics
 
-__all__ = ["LARGE_DIMENSION", "Sizes", "Tables", "sizes_of", "stacked", "tables_of"]
+__all__ = [
+    "LARGE_DIMENSION",
+    "Sizes",
+    "SteppedNetwork",
+    "Tables",
+    "sizes_of",
+    "stacked",
+    "stepped_network",
+    "tables_of",
+]
 
 Array = NDArray[np.float64]
 _Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
@@ -113,6 +123,75 @@ class Tables:
         return np.asarray(far >= far.max(axis=1, keepdims=True), dtype=np.float64)
 
 
+@dataclass(frozen=True)
+class SteppedNetwork:
+    """A problem after its step, as every theory takes it: all that does not depend on the fit's samples and penalty.
+
+    Attributes
+    ----------
+    sizes : Sizes
+    gradient_step : StepStatistics
+        The step with its spike along the gradient.
+    step : StepStatistics
+        The same step for rows that are independent of each other, see `gradstep.theory.step.own_output`.
+    shrinkage : float
+        Factor of the rows along the readout at initialisation.
+    tables : Tables
+        With features resolved along the direction of ``step.resolved``.
+    """
+
+    sizes: Sizes
+    gradient_step: StepStatistics
+    step: StepStatistics
+    shrinkage: float
+    tables: Tables
+
+
+def stepped_network(
+    problem: Problem,
+    rows: RowLaw = "network",
+    bulk: BulkModel = "structured",
+    refine: int = 1,
+    constant: float | None = None,
+    *,
+    fold: bool = True,
+    whole_line: bool = False,
+    regrouped: Callable[[Groups], Groups] | None = None,
+) -> SteppedNetwork:
+    """Return the network of a problem after its step.
+
+    Parameters
+    ----------
+    problem : Problem
+    rows, bulk, refine
+        As in `gradstep.predict`.
+    constant : float, optional
+        Constant of an initial output of order one (`gradstep.theory.step.own_output.output_constants`).
+    fold : bool, optional
+        Whether an odd activation has one group of neurons for a row and its opposite.
+    whole_line : bool, optional
+        Whether the nodes of kappa of an odd activation are kept on either side of zero.
+    regrouped : callable, optional
+        Returns other groups for those found.
+
+    Returns
+    -------
+    SteppedNetwork
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        As `gradstep.predict`.
+    """
+    sizes = sizes_of(problem)
+    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=rows == "network")
+    step, shrinkage = independent_rows(problem, literal, sizes.width, rows)
+    tables = tables_of(
+        problem, step.resolved, sizes, rows, bulk, refine, fold=fold, whole_line=whole_line, regrouped=regrouped
+    )
+    return SteppedNetwork(sizes, literal, step, shrinkage, tables)
+
+
 def tables_of(
     problem: Problem,
     step: StepStatistics,
@@ -120,12 +199,20 @@ def tables_of(
     rows: RowLaw = "network",
     model: BulkModel = "structured",
     refine: int = 1,
+    *,
+    fold: bool = True,
+    whole_line: bool = False,
+    regrouped: Callable[[Groups], Groups] | None = None,
 ) -> Tables:
-    """Return the tables of one problem, without a leading axis."""
-    odd = problem.activation.parity == "odd"
+    """Return the tables of one problem after a given step, without a leading axis; see `stepped_network`."""
+    odd = fold and problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
-    felt = length_dimension(problem.activation, rows, sizes.d)
-    features = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, felt)
+    if regrouped is not None:
+        groups = regrouped(groups)
+    dimension = length_dimension(problem.activation, rows, sizes.d)
+    features = conditional_features(
+        problem.activation, problem.teacher, groups, step.alignment, refine, dimension, whole_line=whole_line
+    )
     return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine))
 
 

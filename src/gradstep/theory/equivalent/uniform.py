@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.theory.equivalent.certificate import check_errors, check_point, check_response, check_solution
+from gradstep.theory.equivalent.certificate import (
+    check_errors,
+    check_loss,
+    check_point,
+    check_response,
+    check_solution,
+)
 from gradstep.theory.equivalent.leverage import (
     TOLERANCE,
     Leverage,
@@ -31,24 +37,22 @@ from gradstep.theory.equivalent.tables import Tables
 from gradstep.theory.neurons.bulk import Bulk
 from gradstep.theory.neurons.groups import Groups
 
-__all__ = ["Fluctuations", "Preset", "UniformSolution", "solve"]
+__all__ = ["Fluctuations", "UniformSolution", "WeightOffset", "solve"]
 
 #: Largest share of the error that a node of kappa may contribute where it should contribute none.
 _LOST = 1e-6
-#: Largest difference of the two ways to the training loss, over itself, and rounding of either, over the labels' power.
-_ON_SHELL, _LABEL_ROUNDING = 1e-6, 1e-12
 #: A mean square below the smallest is that of labels which are zero.
 _NOTHING = 1e-300
 #: Largest matrix of the normal equations in which the penalty, which is one, keeps enough digits.
 _STEEP = 1e8
-#: Least variance of a group's weights, over that without the tilt: along the readout at initialisation means and powers
-#: are known to leading order, which may differ by more in the tail of its law.
+#: Least variance of a group's weights, over that without the missing bulk. Along the readout at initialisation means
+#: and powers are known to leading order, which may differ by more in the tail of its law.
 _LEAST_SPREAD = 1e-2
 
 Array = NDArray[np.float64]
 
 
-class Preset(NamedTuple):
+class WeightOffset(NamedTuple):
     """What a penalty other than a ridge does to a neuron's weight beyond its linear response to the fit.
 
     Attributes
@@ -68,7 +72,7 @@ class Fluctuations(NamedTuple):
     output : ndarray, shape (batch, nodes)
         Of the trained network's output given kappa and the teacher's rest.
     weight : ndarray, shape (batch, groups)
-        Of a neuron's weight in each group, without that of the `Preset`.
+        Of a neuron's weight in each group, without that of the `WeightOffset`.
     """
 
     output: Array
@@ -94,7 +98,7 @@ class UniformSolution(NamedTuple):
     slopes : ndarray, shape (batch, special, nodes)
         Slopes of the trained network along the special directions of the bulk.
     mean_field : ndarray, shape (batch, groups)
-        ``(N_g / A_g)^1/2 mhat_g``: what the means ask of each neuron of a group (and the `Preset`).
+        ``(N_g / A_g)^1/2 mhat_g``: what the means ask of each neuron of a group (and the `WeightOffset`).
     weight_field : ndarray, shape (batch, groups)
         ``(N_g A_g)^1/2`` times a neuron's mean weight. It differs along the readout at initialisation, where the bulk
         is smaller.
@@ -107,7 +111,7 @@ class UniformSolution(NamedTuple):
         Solution of the fixed point.
     iterations : int
     fluctuations : Fluctuations, optional
-        With a preset.
+        With a weight_offset.
     """
 
     test_error: Array
@@ -130,7 +134,7 @@ class UniformSolution(NamedTuple):
     fluctuations: Fluctuations | None = None
 
 
-class _Tilt(NamedTuple):
+class _AlongReadout(NamedTuple):
     """Change of the resolvent along the readout at initialisation, in the basis of normalised groups.
 
     There the bulk is smaller by `shrinkage`, so that ``1/A`` becomes ``1/(A - lost)`` with ``lost = (1 - shrinkage^2)
@@ -146,10 +150,10 @@ class _Tilt(NamedTuple):
     by_variance: Array
 
 
-def _tilt(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array) -> _Tilt:
+def _along_readout(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array) -> _AlongReadout:
     """Return the change at ``A`` and ``A - ridge - V2``, both of shape (batch, groups)."""
     square, direction = groups.readout_direction
-    # The correction is felt only where all neurons are nearly alike: one resolvent along the direction is enough.
+    # The correction matters only where all neurons are nearly alike: one resolvent along the direction is enough.
     along = np.square(direction)
     a, share = np.vecdot(along, inverse_resolvent)[:, None], 1 - np.square(shrinkage[:, None])
     lost = share * np.vecdot(along, own)[:, None]
@@ -158,7 +162,7 @@ def _tilt(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array
     excess = scale * lost
     scale /= reduced
     by_variance = scale * share * a
-    return _Tilt(direction, excess, np.sqrt(1 + excess) - 1, scale * lost - by_variance, by_variance)
+    return _AlongReadout(direction, excess, np.sqrt(1 + excess) - 1, scale * lost - by_variance, by_variance)
 
 
 def _penalised(rows: Array, values: Array, root: Array, target: Array) -> Array:
@@ -220,7 +224,7 @@ def _joint_fit(
     spread: Array,
     point: Leverage,
     bulk: Bulk,
-    preset: Array | None,
+    weight_offset: Array | None,
 ) -> _Fit:
     """Fit both at once where a row's mean off the spike follows its projection on it.
 
@@ -228,14 +232,14 @@ def _joint_fit(
     (groups): the pull times the means ``m = spread @ unknowns``, and a rest that is free at the price ``f_j^2``. But
     ``sum_j spike_j D_j^1/2 f_j + y = 0``: a row's projection on the spike is given, and what is left is shared by the
     row's component along the spike and by the part ``y`` of the projection that is not due to the row, of the variance
-    `untold` of the bulk. At given means a multiplier ``mu`` of this constraint leaves each direction alone,
+    `projection_noise` of the bulk. At given means a multiplier ``mu`` of this constraint leaves each direction alone,
 
         (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu - V1 P_j m),
 
     and what is left is quadratic in the means: half its slope downwards is ``sum_j P_j D_j^-1/2 f_j``, the pull being
     orthogonal to the spike. Parameters as in `_separate_fit`, with what the teacher's rest gives to each
     special direction, `level`, and the `inverse` of ``I + D_j^1/2 V1 D_j^1/2``; `spread` turns unknowns into means, to
-    which those of `preset` add.
+    which those of `weight_offset` add.
     """
     batch, special, groups = root.shape
     pull, along = bulk.pull.mT, bulk.spike[..., None] * root
@@ -244,8 +248,8 @@ def _joint_fit(
     free = np.empty((batch, special, groups, groups + 1))
     np.multiply(inverse - identity(groups), ratio[:, :, None], out=free[..., :groups])
     free[..., groups] = np.matvec(inverse, root * level)
-    if preset is not None:
-        free[..., groups] += np.matvec(free[..., :groups], preset[:, None])
+    if weight_offset is not None:
+        free[..., groups] += np.matvec(free[..., :groups], weight_offset[:, None])
     by_multiplier = inverse * along[:, :, None]
     # Sums over the directions, for each group: of the constraint, and of the slope downwards. The slope that
     # a multiplier makes is the constraint of a mean, transposed: `inverse` is symmetric, the pull orthogonal to the
@@ -253,15 +257,15 @@ def _joint_fit(
     constraint, of_multiplier = (np.vecmat(along.mT, part.swapaxes(1, 2)) for part in (free, by_multiplier))
     # The part of a projection that is not due to the row adds y = U l to the sum of the constraint, at the price l^T U
     # l. The row's component along the spike is then -y, which no input off the spike feels, so that mu = (I - V1 U) l.
-    untold = point.density * bulk.untold
-    felt = identity(groups) - point.linear_gain * untold[:, None]
-    of_price = of_multiplier @ felt
-    of_price += untold[..., None] * identity(groups)
+    projection_noise = point.density * bulk.projection_noise
+    to_multiplier = identity(groups) - point.linear_gain * projection_noise[:, None]
+    of_price = of_multiplier @ to_multiplier
+    of_price += projection_noise[..., None] * identity(groups)
     # Resolvents of groups may be a hundred decades apart: in the unit of each, pivots keep the digits of all.
     unit = np.sqrt(np.abs(np.diagonal(of_price, axis1=1, axis2=2)))[..., None]
     price = solved(of_price / unit / unit.mT, constraint / unit) / unit
     check_solution(of_price, price, constraint)
-    multiplier = felt @ price
+    multiplier = to_multiplier @ price
     downwards = np.vecmat(ratio.mT, free.swapaxes(1, 2)) - constraint[..., :groups].mT @ multiplier
     downwards = spread.mT @ downwards
     factor = cholesky(identity(groups) - downwards[..., :groups] @ spread)
@@ -270,37 +274,159 @@ def _joint_fit(
     mean = np.matvec(spread, unknowns)
     state = np.concatenate([mean, np.ones((batch, 1))], axis=1)
     rest = np.matvec(free, state[:, None]) - np.matvec(by_multiplier, np.matvec(multiplier, state)[:, None])
-    overlap = pull * (mean if preset is None else mean + preset)[:, None] + root * rest
+    overlap = pull * (mean if weight_offset is None else mean + weight_offset)[:, None] + root * rest
     overlap -= bulk.spike[..., None] * np.vecmat(bulk.spike, overlap)[:, None]
-    not_of_rows = np.sqrt(untold) * np.matvec(price, state)
+    not_of_rows = np.sqrt(projection_noise) * np.matvec(price, state)
     return _Fit(unknowns, overlap, np.concatenate([rest, not_of_rows[:, None]], axis=1))
 
 
-def _check_loss(loss: Array, on_shell: Array, label_power: Array) -> None:
-    """Refuse errors whose training loss is not the one that the fit's means imply.
+class _Means(NamedTuple):
+    """What the fit's means are: its weights, and its output along the spike and along the special directions.
 
-    The training loss is the mean of ``(y - f)^2`` plus the penalty, which the response of the errors gives. At the
-    minimum it is the mean of ``y (y - f)`` too, which the means give alone, and no more than ``E y^2``. The residual of
-    the fixed point sees neither.
-
-    Parameters
+    Attributes
     ----------
-    loss, on_shell, label_power : ndarray, shape (batch,)
-        The first, the second, and ``E y^2``.
-
-    Raises
-    ------
-    NotConverged
-        If the two differ, or exceed the bound, by more than rounding.
+    learned, length_slope, slopes, free
+        As in `UniformSolution`.
+    mean, along : ndarray, shape (batch, groups)
+        Field on the weights, and the part of it that is along the readout at initialisation.
+    pulled : ndarray, shape (batch, groups)
+        The field as the weights respond to it, with the bulk that is missing along that readout.
+    direct : ndarray, shape (batch, groups)
+        Power of the weights that the missing bulk gives to their noise.
     """
-    allowed = _ON_SHELL * np.maximum(np.abs(loss), _NOTHING) + _LABEL_ROUNDING * label_power
-    apart = np.maximum(np.abs(loss - on_shell), loss - label_power)
-    if not (apart <= allowed).all():
-        relative = float(np.max(apart / np.maximum(np.abs(loss), _NOTHING)))
-        raise NotConverged("the training loss", relative, _ON_SHELL, "Raise the ridge, or use a smaller step.")
+
+    learned: Array
+    length_slope: Array
+    slopes: Array
+    free: Array
+    mean: Array
+    along: Array
+    pulled: Array
+    direct: Array
 
 
-# Extreme members leave the range of numbers on the way: what then means nothing is told by the residual and the errors.
+def _means(
+    equations: LeverageEquations,
+    point: Leverage,
+    tables: Tables,
+    readout: _AlongReadout,
+    weight_offset: WeightOffset | None,
+    tolerance: float,
+) -> _Means:
+    """Fit the teacher by the features' means and slopes, the spikes at their finite ridge cost.
+
+    Solved as least squares, because near-equal groups make the normal equations lose the digits that carry the overlap
+    with the bulk.
+    """
+    features, bulk = tables.features, tables.bulk
+    sample_weight, a = point.sample_weight, point.inverse_resolvent
+    # The resolvent summed over the neurons of a group.
+    mass = equations.neurons * point.resolvent
+    stretched = readout.stretch * readout.direction
+    spread = np.sqrt(mass)[:, :, None] * (identity(len(a[0])) + readout.direction[:, :, None] * stretched[:, None, :])
+    nodes, means = point.leverage.shape[1], features.shared_mean
+    # Along the spike, and along the input's length where neurons feel it: the teacher does not.
+    sample_half = np.sqrt(sample_weight)
+    half_weight = np.concatenate([sample_half, sample_half], axis=1) if means.shape[2] > nodes else sample_half
+    spikes = (means * half_weight[:, None, :]).mT @ spread
+    fixed, target = None, features.shared_target
+    if weight_offset is not None:
+        # All of a weight feels the missing bulk, also what does not follow the fit.
+        given = np.sqrt(equations.neurons * a) * weight_offset.mean
+        given_along = np.vecdot(given, readout.direction)[:, None] * readout.direction
+        fixed = np.sqrt(mass) * (given + readout.excess * given_along)
+        target = target - np.vecmat(fixed, means)
+    values = half_weight * target
+    root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
+    try:
+        if tables.joint:
+            level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None]
+            inverse = undamped(tables.leverage_table, root, sample_weight, point.linear_gain)
+            unknowns, overlap, free = _joint_fit(spikes, values, level, root, inverse, spread, point, bulk, fixed)
+        else:
+            slopes = (sample_half[:, None] * features.slope).mT
+            unknowns, overlap, free = _separate_fit(
+                spikes, values, slopes, sample_half * features.teacher_slope, bulk.teacher, root, point.linear_gain
+            )
+    except np.linalg.LinAlgError as singular:
+        # Features of low rank almost without ridge.
+        raise NotConverged("the fit of the means", math.inf, tolerance, "Raise the ridge.") from singular
+    fitted = np.matvec(spikes, unknowns) / half_weight
+    along = (np.vecdot(unknowns, readout.direction)[:, None] / (1 + readout.stretch)) * readout.direction
+    mean = unknowns - readout.stretch * along
+    if fixed is not None:
+        fitted += np.vecmat(fixed, means)
+        mean, along = mean + given, along + given_along
+    pulled, direct = mean + readout.excess * along, readout.by_variance * np.square(along)
+    return _Means(fitted[:, :nodes], fitted[:, nodes:], overlap @ features.slope, free, mean, along, pulled, direct)
+
+
+def _sources(
+    equations: LeverageEquations,
+    point: Leverage,
+    tables: Tables,
+    readout: _AlongReadout,
+    means: _Means,
+    noise_square: Array,
+    weight_offset: WeightOffset | None,
+) -> Array:
+    """Return the sources of the errors: what the means leave of the labels at each node, and each group's power.
+
+    Shape (batch, nodes + groups), for each direction off the spike.
+    """
+    features = tables.features
+    base = tables.hidden_square + noise_square[:, None] + np.vecmat(means.direct, features.variance)
+    base += np.square(means.learned - features.teacher_mean)
+    missed = means.slopes - tables.teacher_slopes
+    base += np.vecdot(missed.mT, missed.mT)
+    if means.length_slope.shape[1]:
+        base += np.square(means.length_slope)
+    a = point.inverse_resolvent
+    power = means.mean * means.pulled + a * readout.by_resolvent * np.square(means.along)
+    power += np.vecdot(means.free.mT, means.free.mT)
+    if weight_offset is not None:
+        power += equations.neurons * a * weight_offset.variance
+    return np.concatenate([base, power], axis=1) / equations.directions[:, None]
+
+
+def _fluctuations(
+    equations: LeverageEquations,
+    point: Leverage,
+    tables: Tables,
+    readout: _AlongReadout,
+    means: _Means,
+    changes: Array,
+) -> Fluctuations:
+    """Return the variances of outputs and weights, from the response of the errors."""
+    nodes, a = point.leverage.shape[1], point.inverse_resolvent
+    raised = equations.directions[:, None] * np.matvec(couplings(equations.table, point), changes)
+    # Parts of slopes across the teacher's rest, and along the length.
+    across = np.square(means.slopes).sum(axis=1) - np.square(np.vecmat(tables.bulk.teacher, means.slopes))
+    if means.length_slope.shape[1]:
+        across += np.square(means.length_slope)
+    output = raised[:, :nodes] + np.vecmat(means.direct, tables.features.variance) + across
+    # The bulk that is missing along the readout adds to a neuron's mean square weight.
+    added = (
+        means.direct + readout.by_resolvent * np.square(means.along) - readout.excess * means.along * means.pulled / a
+    )
+    own = (raised[:, nodes:] + np.vecdot(means.free.mT, means.free.mT)) / a
+    return Fluctuations(output, np.maximum(own + added, _LEAST_SPREAD * own) / equations.neurons)
+
+
+def _check_average(part: Array, outermost: Array, label_power: Array) -> None:
+    """Refuse errors whose average over kappa is cut off, or of which one is below zero by more than rounding.
+
+    Both happen with features of which a few inputs are so large that they hide all others. The errors at the nodes,
+    `part`, are weighted by the nodes' probabilities.
+    """
+    scale = np.abs(part).sum(axis=1) + label_power
+    lost = float((np.maximum(-part, outermost * part).max(axis=1) / np.maximum(scale, _NOTHING)).max())
+    if not lost <= _LOST:
+        advice = "Use a smaller step, or an activation that grows more slowly."
+        raise NotConverged("the average of the errors along the spike", lost, _LOST, advice)
+
+
+# Extreme members leave the range of numbers on the way: the residual and the errors then show that.
 @np.errstate(divide="ignore", over="ignore", invalid="ignore")
 def solve(
     tables: Tables,
@@ -312,7 +438,7 @@ def solve(
     ridge: Array,
     shrinkage: Array,
     population: Array | None = None,
-    preset: Preset | None = None,
+    weight_offset: WeightOffset | None = None,
     tolerance: float = TOLERANCE,
 ) -> UniformSolution:
     """Solve the equations for a batch of sizes and penalties.
@@ -331,7 +457,7 @@ def solve(
     population : ndarray, shape (batch,), optional
         Adds ``n population (test_error + noise^2)`` to the objective of the fit, so that the derivative of its minimum
         tells that error. `train_loss` leaves it out.
-    preset : Preset, optional
+    weight_offset : WeightOffset, optional
         Of the quadratic penalty that stands for another one; asks for the fluctuations too.
     tolerance : float
         Largest true residual of the fixed point.
@@ -345,73 +471,16 @@ def solve(
     NotConverged
         If the fixed point does not reach `tolerance`, the fit is singular to rounding, or the errors' average is.
     """
-    features, bulk, weight = tables.features, tables.bulk, tables.features.weight
+    features, weight = tables.features, tables.features.weight
     equations = LeverageEquations(tables.leverage_table, width, dimension - 1, samples, ridge, population)
     point, iterations = solve_leverage(equations, tolerance)
-    leverage, sample_weight, a = point.leverage, point.sample_weight, point.inverse_resolvent
-    # The resolvent summed over the neurons of a group.
-    mass = equations.neurons * point.resolvent
-
-    own = a - ridge[:, None] - np.matvec(features.variance, sample_weight)
-    tilt = _tilt(a, own, tables.groups, shrinkage)
-
-    # Means: the spikes with their finite ridge cost. Solved as least squares, because near-equal groups make the normal
-    # equations lose the digits that carry the overlap with the bulk.
-    stretched = tilt.stretch * tilt.direction
-    spread = np.sqrt(mass)[:, :, None] * (identity(len(a[0])) + tilt.direction[:, :, None] * stretched[:, None, :])
-    nodes, means = leverage.shape[1], features.shared_mean
-    # Along the spike, and along the input's length where neurons feel it: the teacher does not.
-    by_length = means.shape[2] > nodes
-    sample_half = np.sqrt(sample_weight)
-    half_weight = np.concatenate([sample_half, sample_half], axis=1) if by_length else sample_half
-    spikes = (means * half_weight[:, None, :]).mT @ spread
-    fixed = None
-    if preset is not None:
-        # All of a weight feels the missing bulk, also what does not follow the fit.
-        inertia = equations.neurons * a
-        given = np.sqrt(inertia) * preset.mean
-        given_along = np.vecdot(given, tilt.direction)[:, None] * tilt.direction
-        fixed = np.sqrt(mass) * (given + tilt.excess * given_along)
-    target = features.shared_target if fixed is None else features.shared_target - np.vecmat(fixed, means)
-    values = half_weight * target
-    root = np.sqrt(point.density[:, None, :] * bulk.special_profile.mT)
-    try:
-        if tables.joint:
-            level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None]
-            inverse = undamped(tables.leverage_table, root, sample_weight, point.linear_gain)
-            unknowns, overlap, free = _joint_fit(spikes, values, level, root, inverse, spread, point, bulk, fixed)
-        else:
-            slopes = (sample_half[:, None] * features.slope).mT
-            unknowns, overlap, free = _separate_fit(
-                spikes, values, slopes, sample_half * features.teacher_slope, bulk.teacher, root, point.linear_gain
-            )
-    except np.linalg.LinAlgError as singular:
-        # Features of low rank almost without ridge.
-        raise NotConverged("the fit of the means", math.inf, tolerance, "Raise the ridge.") from singular
-    fitted = np.matvec(spikes, unknowns) / half_weight
-    if fixed is not None:
-        fitted += np.vecmat(fixed, means)
-    learned, length_slope = fitted[:, :nodes], fitted[:, nodes:]
-    slopes = overlap @ features.slope
+    own = point.inverse_resolvent - ridge[:, None] - np.matvec(features.variance, point.sample_weight)
+    readout = _along_readout(point.inverse_resolvent, own, tables.groups, shrinkage)
+    means = _means(equations, point, tables, readout, weight_offset, tolerance)
 
     # Fluctuations: the errors and the readout's power respond to each other as leverages and resolvents do.
-    along = (np.vecdot(unknowns, tilt.direction)[:, None] / (1 + tilt.stretch)) * tilt.direction
-    mean, noise_square = unknowns - tilt.stretch * along, np.square(noise)
-    if preset is not None:
-        mean, along = mean + given, along + given_along
-    square = np.square(along)
-    direct = tilt.by_variance * square
-    pulled = mean + tilt.excess * along
-    power = mean * pulled + a * tilt.by_resolvent * square + np.vecdot(free.mT, free.mT)
-    if preset is not None:
-        power += inertia * preset.variance
-    base = tables.hidden_square + noise_square[:, None] + np.vecmat(direct, features.variance)
-    base += np.square(learned - features.teacher_mean)
-    missed = slopes - tables.teacher_slopes
-    base += np.vecdot(missed.mT, missed.mT)
-    if by_length:
-        base += np.square(length_slope)
-    sources = np.concatenate([base, power], axis=1) / equations.directions[:, None]
+    nodes, noise_square = point.leverage.shape[1], np.square(noise)
+    sources = _sources(equations, point, tables, readout, means, noise_square, weight_offset)
     near = linearised(equations, point)
     try:
         changes = response(near.matrix, sources, nodes)
@@ -420,56 +489,38 @@ def solve(
     train_part = changes[:, :nodes] / samples[:, None]
     part = train_part / np.square(point.remaining)
     conditional, label_power = part / weight, tables.label_square + noise_square
-    # The sweeps of a convex loss are judged at the end, by their losses.
-    if preset is None:
+    train_error = train_part.sum(axis=1)
+    readout_power = means.direct + equations.neurons * point.resolvent * changes[:, nodes:]
+    readout_norm = readout_power.sum(axis=1)
+    train_loss = train_error + ridge / samples * readout_norm
+    fluctuations = None
+    if weight_offset is not None:
+        # The sweeps of a convex loss are judged at the end, by their losses: on the way a mean square may be negative.
+        fluctuations = _fluctuations(equations, point, tables, readout, means, changes)
+    else:
         check_point(equations, point, near, tolerance)
         check_response(near, sources, changes)
         check_errors(conditional, tables.hidden_square + noise_square[:, None], label_power)
-    fluctuations = None
-    if preset is not None:
-        raised = equations.directions[:, None] * np.matvec(couplings(equations.table, point), changes)
-        # Parts of slopes across the teacher's rest (and along the length), and what the tilt adds to a neuron's mean
-        # square weight.
-        across = np.square(slopes).sum(axis=1) - np.square(np.vecmat(bulk.teacher, slopes))
-        tilted = direct + tilt.by_resolvent * square - tilt.excess * along * pulled / a
-        own = (raised[:, nodes:] + np.vecdot(free.mT, free.mT)) / a
-        if by_length:
-            across += np.square(length_slope)
-        fluctuations = Fluctuations(
-            raised[:, :nodes] + np.vecmat(direct, features.variance) + across,
-            np.maximum(own + tilted, _LEAST_SPREAD * own) / equations.neurons,
-        )
-    train_error = train_part.sum(axis=1)
-    readout_power = direct + mass * changes[:, nodes:]
-    readout_norm = readout_power.sum(axis=1)
-    train_loss = train_error + ridge / samples * readout_norm
-    if preset is None and population is None:
-        explained = features.teacher_mean * learned + np.vecdot(tables.teacher_slopes.mT, slopes.mT)
-        unexplained = features.teacher_square + noise_square[:, None] - explained
-        _check_loss(train_loss, np.vecdot(weight, point.remaining * unexplained), label_power)
-    # A mean square below zero is rounding, and much of it at the last nodes of kappa is an average cut off: both happen
-    # with features of which a few inputs are so large that they hide all others.
-    scale = np.abs(part).sum(axis=1) + label_power
-    lost = float((np.maximum(-part, tables.outermost * part).max(axis=1) / np.maximum(scale, _NOTHING)).max())
-    # On the way to a convex loss a mean square may be below zero, and is judged at the end by the losses.
-    if preset is None and not lost <= _LOST:
-        advice = "Use a smaller step, or an activation that grows more slowly."
-        raise NotConverged("the average of the errors along the spike", lost, _LOST, advice)
+        if population is None:
+            explained = features.teacher_mean * means.learned + np.vecdot(tables.teacher_slopes.mT, means.slopes.mT)
+            unexplained = features.teacher_square + noise_square[:, None] - explained
+            check_loss(train_loss, np.vecdot(weight, point.remaining * unexplained), label_power)
+        _check_average(part, tables.outermost, label_power)
     return UniformSolution(
         test_error=part.sum(axis=1) - noise_square,
         train_error=train_error,
         train_loss=train_loss,
-        degrees_of_freedom=samples * np.vecdot(weight, leverage * point.remaining),
+        degrees_of_freedom=samples * np.vecdot(weight, point.leverage * point.remaining),
         residual=point.residual,
         readout_norm=readout_norm,
         readout_power=readout_power,
-        learned=learned,
-        rest_slope=np.vecmat(bulk.teacher, slopes),
-        length_slope=length_slope,
-        slopes=slopes,
-        mean_field=mean,
-        weight_field=pulled,
-        free_overlap=free,
+        learned=means.learned,
+        rest_slope=np.vecmat(tables.bulk.teacher, means.slopes),
+        length_slope=means.length_slope,
+        slopes=means.slopes,
+        mean_field=means.mean,
+        weight_field=means.pulled,
+        free_overlap=means.free,
         conditional_error=conditional,
         point=point,
         iterations=iterations,

@@ -81,7 +81,7 @@ class Bulk:
     pull : ndarray, shape (groups, special)
         Mean components of a group's normalised rows there, which follow their projection on the spike; orthogonal to
         the spike.
-    untold : ndarray, shape (groups,)
+    projection_noise : ndarray, shape (groups,)
         Variance of the part of a projection that is not due to the row's own component along the spike, in units of
         the mean variance of all directions.
     """
@@ -92,7 +92,7 @@ class Bulk:
     spike: Array
     special_profile: Array
     pull: Array
-    untold: Array
+    projection_noise: Array
 
 
 def isotropic(groups: int) -> Bulk:
@@ -140,7 +140,7 @@ def bulk_law(
         return isotropic(len(groups.weight))
     a, a_square = groups.readout * math.sqrt(scale), groups.readout_square * scale
     law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
-    # What of a Gaussian readout is beyond 2.5 standard deviations is too rare to be felt.
+    # What of a Gaussian readout is beyond 2.5 standard deviations is too rare to matter.
     looked_at = a_square <= (6 * scale if problem.readout.kind == "gaussian" else math.inf)
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
     parts: list[_Part] = []
@@ -148,15 +148,15 @@ def bulk_law(
         moments = samples.moments()
         mean_variance = moments[:3] @ variance
         relative = variance / mean_variance
-        felt = looked_at & (np.abs(relative[1:]) > _LEAST).any(axis=0)
-        if felt.any():
-            points, level = _poles(relative[:, felt], a[felt], moments, refine)
+        varying = looked_at & (np.abs(relative[1:]) > _LEAST).any(axis=0)
+        if varying.any():
+            points, level = _poles(relative[:, varying], a[varying], moments, refine)
             alignment = step.alignment
             rules = _rules(samples, points, 1 + level, alignment, tolerance, joint=groups.resolved)
             parts.append(_Part(share, relative, *rules))
     if not parts:
         return isotropic(len(a))
-    # A part that nobody feels leaves its directions to the other.
+    # A part in which no group's variance varies leaves its directions to the other.
     whole = sum(part.share for part in parts)
     directions = np.concatenate([part.share / whole * part.law[1] for part in parts])
     profile = np.concatenate([part.profile(part.law[0]) for part in parts], axis=1)
@@ -168,7 +168,7 @@ def bulk_law(
         regression = spike * special_profile
         regression /= (regression @ spike)[:, None]
         pull = (groups.offset / np.sqrt(groups.variance))[:, None] * (regression - spike)
-    return Bulk(directions, profile, teacher, spike, special_profile, pull, groups.untold / mean_variance)
+    return Bulk(directions, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance)
 
 
 class _Part(NamedTuple):

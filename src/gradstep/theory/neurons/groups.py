@@ -38,14 +38,14 @@ _LEAST_NORM = 0.1
 #: Standard deviations of a Gaussian readout that are covered; what is beyond changes errors by about 1e-8.
 _READOUT_RANGE = 5.75
 #: The same where each costs most.
-_LETTER_RANGE = 5.5
+_VALUE_RANGE = 5.5
 #: Spreads beyond which no finer nodes are taken, of the two rules: neurons of so small a readout are too few.
-_LARGEST_SPREAD, _LARGEST_LETTER_SPREAD = 1e6, 1e2
+_LARGEST_SPREAD, _LARGEST_VALUE_SPREAD = 1e6, 1e2
 #: What a readout adds to the norm by its square, times the power 3/2 of its variance given the projection. Below the
 #: first value the projection is enough, and errors are off by about half a per cent at most; above the second the
 #: readout has nodes of its own. Between them a growing share of the neurons has: predictions must not jump where a
 #: search over the step passes by.
-_UNTOLD = (0.0035, 0.007)
+_NORM_BY_READOUT = (0.0035, 0.007)
 #: Stands for an infinite variance.
 UNRESOLVED = 1e8
 
@@ -70,7 +70,7 @@ class Groups:
         Part of ``s'`` that is due to the row's own component along ``v``, as far as ``s'`` tells it at a given
         readout; zero where the readout is not resolved (Gaussian law, if the projection tells it or it changes no
         norm).
-    untold : ndarray, shape (groups,)
+    projection_noise : ndarray, shape (groups,)
         ``d`` times the variance of the part of ``s'`` that is not due to that component: the spike follows the length
         of the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` tells nothing of the row.
     """
@@ -81,7 +81,7 @@ class Groups:
     readout: NDArray[np.float64]
     readout_square: NDArray[np.float64]
     offset: NDArray[np.float64]
-    untold: NDArray[np.float64]
+    projection_noise: NDArray[np.float64]
 
     @cached_property
     def resolved(self) -> bool:
@@ -112,13 +112,13 @@ def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDAr
     return trapezoidal_rule(step / refine, _READOUT_RANGE + 0.5 * (refine - 1), thinning=min(4.0, bend))
 
 
-def _letters(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return letters and proportions that stand for a Gaussian readout to a tenth of a per cent of the errors.
+def _values(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return values and proportions that stand for a Gaussian readout to a tenth of a per cent of the errors.
 
     Each is as costly as one of a vocabulary; where the equations bend, see `_readout_rule`.
     """
-    bend = 1 / min(max(spread, 0.1), _LARGEST_LETTER_SPREAD)
-    nodes, weights = trapezoidal_rule(min(0.6, 0.27 * bend) / refine, _LETTER_RANGE, thinning=bend)
+    bend = 1 / min(max(spread, 0.1), _LARGEST_VALUE_SPREAD)
+    nodes, weights = trapezoidal_rule(min(0.6, 0.27 * bend) / refine, _VALUE_RANGE, thinning=bend)
     weights = weights / weights.sum()
     return nodes / np.sqrt(weights @ nodes**2), weights
 
@@ -161,20 +161,20 @@ def neuron_groups(
     the full Gaussian law of ``s'`` for one that it tells; and two nodes in ``c`` given ``s'``. This project.
     """
     if readout.kind == "vocabulary":
-        letters = np.asarray(readout.values), np.asarray(readout.weights)
-        return _groups_of_letters(step, letters, d, odd=odd, rows=rows, scale=readout.second_moment)
+        values = np.asarray(readout.values), np.asarray(readout.weights)
+        return _groups_of_values(step, values, d, odd=odd, rows=rows, scale=readout.second_moment)
     total_spike = step.spike + step.initial_overlap
     # The bulk's own variance along v is felt only where the spike is large: take it at the part of E a^2 that the spike
     # explains.
     spread = float(_projection_variance(step, d, rows, 0.0, total_spike**2 / (total_spike**2 + 1 / d)))
-    untold = (spread / (total_spike**2 + spread)) ** 1.5 * (step.bulk + step.whole_drift**2)
-    share = smooth_rise(untold, *_UNTOLD)
+    norm_by_readout = (spread / (total_spike**2 + spread)) ** 1.5 * (step.bulk + step.whole_drift**2)
+    share = smooth_rise(norm_by_readout, *_NORM_BY_READOUT)
     parts = []
     if share < 1:
         parts.append((1 - share, _groups_of_projections(step, spread, d, odd=odd, rows=rows, refine=refine)))
     if share > 0:
-        letters = _letters(abs(step.whole_drift) + math.sqrt(step.bulk), refine)
-        parts.append((share, _groups_of_letters(step, letters, d, odd=odd, rows=rows)))
+        values = _values(abs(step.whole_drift) + math.sqrt(step.bulk), refine)
+        parts.append((share, _groups_of_values(step, values, d, odd=odd, rows=rows)))
     return _mixture(parts)
 
 
@@ -197,44 +197,47 @@ def _projection_variance(step: StepStatistics, d: float, rows: RowLaw, a: _Value
     return np.asarray((constant + first * a + (second + law.spike_variance) * a_square) / d)
 
 
-def _groups_of_letters(
-    step: StepStatistics, letters: tuple[Array, Array], d: float, *, odd: bool, rows: RowLaw, scale: float = 1.0
+def _groups_of_values(
+    step: StepStatistics, values: tuple[Array, Array], d: float, *, odd: bool, rows: RowLaw, scale: float = 1.0
 ) -> Groups:
     """Return the groups of a readout with given values and proportions, of mean square `scale`."""
     z, z_weight = hermite_rule(_PROJECTION_NODES)
-    a = np.repeat(letters[0], _PROJECTION_NODES)
-    weight = (letters[1][:, None] * z_weight).ravel()
+    a = np.repeat(values[0], _PROJECTION_NODES)
+    weight = (values[1][:, None] * z_weight).ravel()
     variance = _projection_variance(step, d, rows, a, a**2)
-    offset = np.tile(z, len(letters[0])) * np.sqrt(variance)
+    offset = np.tile(z, len(values[0])) * np.sqrt(variance)
     projection = (step.spike + step.initial_overlap) * a + offset
     mean, deviation = _mean_norm(step, a, a**2), np.zeros_like(a)
-    untold = np.zeros_like(a)
+    projection_noise = np.zeros_like(a)
     if rows == "network":
         law = step.fluctuations
         covariance = _polynomial(law.covariance, a) * a
         floor = _LEAST_NORM * mean
-        mean = np.maximum(mean + _tilt(step, a, a**2) + covariance * offset / (d * variance), floor)
+        mean = np.maximum(mean + _own_norm(step, a, a**2) + covariance * offset / (d * variance), floor)
         # The norm follows <w(0), v> and the initial length, of which s' tells only a part.
         independent = _norm_variance(step, a, a**2) - covariance**2 / (d * variance)
         deviation = np.sqrt(np.maximum(independent, 0.0) / d)
-        untold = law.spike_variance * a**2
-        offset = offset * (1 - untold / (d * variance))
-    if odd and len(letters[0]) > 1:
-        # Merge opposite letters, whose features differ by a sign only.
+        projection_noise = law.spike_variance * a**2
+        offset = offset * (1 - projection_noise / (d * variance))
+    if odd and len(values[0]) > 1:
+        # Merge opposite values, whose features differ by a sign only.
         flip = np.sign(np.where(a == 0, 1.0, a))
         projection, a, offset = flip * projection, flip * a, flip * offset
         keys = np.stack([np.round(projection, 14), np.round(mean, 14), np.round(deviation, 14)])
         _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         merged = np.asarray(np.bincount(inverse.ravel(), weights=weight), dtype=np.float64)
         projection, mean, deviation = projection[first], mean[first], deviation[first]
-        # Without a step letters of different sizes are alike.
-        a, a_square, offset, untold = (
-            np.bincount(inverse.ravel(), weights=weight * value) / merged for value in (a, a**2, offset, untold)
+        # Without a step values of different sizes are alike.
+        a, a_square, offset, projection_noise = (
+            np.bincount(inverse.ravel(), weights=weight * value) / merged
+            for value in (a, a**2, offset, projection_noise)
         )
         weight = merged
     else:
         a_square = a**2
-    return _with_norms(weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, untold)
+    return _with_norms(
+        weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise
+    )
 
 
 def _groups_of_projections(
@@ -261,7 +264,7 @@ def _groups_of_projections(
         following = one * (a * offset - total_spike * a_variance)
         following = following + two * (a_square * offset - 2 * total_spike * a * a_variance) + three * a**3 * offset
         floor = _LEAST_NORM * mean
-        mean = np.maximum(mean + _tilt(step, a, a_square) + following / variance, floor)
+        mean = np.maximum(mean + _own_norm(step, a, a_square) + following / variance, floor)
         independent = (_norm_variance(step, a, a_square) - covariance**2 / variance) / d
         # Given s', the readout is uncertain by its variance and the offset moves against it.
         stretching = step.whole_drift + 2 * step.own_drift[1] * a
@@ -278,13 +281,13 @@ def _with_norms(
     readout: Array,
     readout_square: Array,
     offset: Array,
-    untold: Array,
+    projection_noise: Array,
 ) -> Groups:
     """Return two groups for each, whose squared norms are a standard deviation below and above the mean."""
     deviation = np.minimum(deviation, (1 - _LEAST_NORM) * mean)
     if not np.any(deviation):
-        return Groups(weight, projection, mean, readout, readout_square, offset, untold)
-    twice = (np.concatenate([column, column]) for column in (readout, readout_square, offset, untold))
+        return Groups(weight, projection, mean, readout, readout_square, offset, projection_noise)
+    twice = (np.concatenate([column, column]) for column in (readout, readout_square, offset, projection_noise))
     norm = np.concatenate([mean - deviation, mean + deviation])
     return Groups(np.concatenate([weight, weight]) / 2, np.concatenate([projection, projection]), norm, *twice)
 
@@ -298,9 +301,9 @@ def _mean_norm(step: StepStatistics, a: Array, a_square: Array) -> Array:
     return step.stretch(a, a_square) ** 2 + step.bulk * a_square
 
 
-def _tilt(step: StepStatistics, a: Array, a_square: Array) -> Array:
-    """Return what the tilt of the rows before the step adds to the norm."""
-    one, two = step.tilt
+def _own_norm(step: StepStatistics, a: Array, a_square: Array) -> Array:
+    """Return what the network's own output adds to the norm."""
+    one, two = step.own_norm
     return (one + two * a) * a_square
 
 

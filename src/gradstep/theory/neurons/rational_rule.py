@@ -72,10 +72,10 @@ def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> _S
     pole = np.repeat(np.concatenate([[-1], np.arange(count), np.arange(count)]), size)
     # A pole so near the real axis that its imaginary part is rounding has a real part only.
     square = np.diagonal(metric)
-    felt = square > _RANK * np.concatenate([square[: (count + 1) * size], square[size : (count + 1) * size]])
-    scale = 1 / np.sqrt(square[felt])
-    units, chosen = np.outer(scale, scale), np.ix_(felt, felt)
-    return _Span(metric[chosen] * units, operator[chosen] * units, pole[felt])
+    kept = square > _RANK * np.concatenate([square[: (count + 1) * size], square[size : (count + 1) * size]])
+    scale = 1 / np.sqrt(square[kept])
+    units, chosen = np.outer(scale, scale), np.ix_(kept, kept)
+    return _Span(metric[chosen] * units, operator[chosen] * units, pole[kept])
 
 
 def _ritz(span: _Span, size: int) -> tuple[Array, Array]:

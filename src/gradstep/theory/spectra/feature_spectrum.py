@@ -30,9 +30,9 @@ from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout, check_problem
 from gradstep.readout import readout_polynomials
 from gradstep.theory.arguments import check_refine
-from gradstep.theory.equivalent.features import conditional_features, length_dimension
+from gradstep.theory.equivalent.tables import stepped_network
 from gradstep.theory.models import RowLaw
-from gradstep.theory.neurons.groups import Groups, neuron_groups
+from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.spectra.stieltjes import (
     COARSE,
     FINE,
@@ -44,12 +44,11 @@ from gradstep.theory.spectra.stieltjes import (
     newton_step,
     start,
 )
-from gradstep.theory.step.own_output import independent_rows
 from gradstep.theory.step.residual import largest_residual, residual_law
-from gradstep.theory.step.statistics import StepStatistics, step_statistics
+from gradstep.theory.step.statistics import StepStatistics
 from gradstep.threads import one_thread
 
-__all__ = ["FeatureEquations", "Outlier", "Spectrum", "feature_spectrum", "finite_step", "outliers_above"]
+__all__ = ["FeatureEquations", "Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above"]
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
@@ -188,9 +187,9 @@ class FeatureEquations:
         ``d - 1`` and ``n``.
     direction : ndarray, shape (groups,), optional
         The readout at initialisation in the basis of normalised groups, a unit vector.
-    told, removed : float
-        Share of the readout's power that the groups tell, and of the bulk's that the step takes from along the readout
-        (``1 - s^2``).
+    resolved_share, removed : float
+        Share of the readout's power that the groups resolve, and of the bulk's that the step takes from along the
+        readout (``1 - s^2``).
     """
 
     kappa: Array
@@ -202,7 +201,7 @@ class FeatureEquations:
     dimension: float
     samples: float
     direction: Array | None = None
-    told: float = 1.0
+    resolved_share: float = 1.0
     removed: float = 0.0
 
     @property
@@ -320,11 +319,11 @@ class FeatureEquations:
         leverage, inverse = values[:nodes], values[nodes:]
         sample_weight = self.samples * self.weight / (1 + leverage)
         density = self.neurons / (self.dimension * inverse)
-        gain, crowd = (right * sample_weight) @ right.T, (left.T * density) @ left
-        damping = np.linalg.inv(np.eye(len(gain)) + gain @ crowd)
-        coupling, psi = (factors.square(matrix) for matrix in (crowd @ damping, damping @ gain))
+        gain, density_product = (right * sample_weight) @ right.T, (left.T * density) @ left
+        damping = np.linalg.inv(np.eye(len(gain)) + gain @ density_product)
+        coupling, psi = (factors.square(matrix) for matrix in (density_product @ damping, damping @ gain))
         # Diagonals of products of the slopes, as sums over the products' own products.
-        of_nodes, of_groups = (factors.diagonal(matrix) for matrix in (crowd @ damping, damping @ gain))
+        of_nodes, of_groups = (factors.diagonal(matrix) for matrix in (density_product @ damping, damping @ gain))
         own_group, own_node = by_group[:, squares:], by_node[squares:]
         next_inverse = -z * self.samples + by_group[:, :squares] @ of_groups + own_group @ (own_node @ sample_weight)
         next_leverage = self.dimension * (of_nodes @ by_node[:squares] + (density @ own_group) @ own_node)
@@ -375,9 +374,9 @@ class FeatureEquations:
 
     @cached_property
     def _readout(self) -> Array:
-        """The readout over normalised groups, and what they do not tell of it: a unit vector."""
-        along = np.zeros(len(self.neurons)) if self.direction is None else np.sqrt(self.told) * self.direction
-        return np.append(along, np.sqrt(max(1 - self.told, 0.0)))
+        """The readout over normalised groups, and what they do not resolve of it: a unit vector."""
+        along = np.zeros(len(self.neurons)) if self.direction is None else np.sqrt(self.resolved_share) * self.direction
+        return np.append(along, np.sqrt(max(1 - self.resolved_share, 0.0)))
 
     def _root(self, point: Point) -> Array:
         """Return ``|v|^1/2``; the last entry is that of an average neuron along the readout."""
@@ -387,7 +386,7 @@ class FeatureEquations:
         return np.asarray(np.sqrt(np.maximum(-sizes[0] / sizes[1], 0.0)))
 
     def spikes(self, point: Point) -> tuple[Array, Array]:
-        """Return vectors over the groups and what they do not tell of the readout, and strengths above the bulk.
+        """Return vectors over the groups and what they do not resolve of the readout, and strengths above the bulk.
 
         These are eigenvectors of ``|v|^1/2 G0 |v|^1/2``, with what the missing bulk adds along the readout. There ``V``
         is in (-1, 0) and every ``A`` negative, except where a band too light to be found lies higher still: what makes
@@ -456,33 +455,30 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     together (`gradstep.theory.step.own_output`).
     """
     check_refine(refine)
-    literal, d, width = finite_step(problem, rows)
-    own, shrinkage = independent_rows(problem, literal, width, rows)
-    step = own.resolved
-    # Folding would lose which letter of a vocabulary a group has.
-    odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
-    groups = neuron_groups(step, problem.readout, d, odd=odd, rows=rows, refine=refine)
-    felt = length_dimension(problem.activation, rows, d)
-    tables = conditional_features(problem.activation, problem.teacher, groups, step.alignment, refine, felt)
-    told, direction = groups.readout_direction
+    check_finite(problem, rows)
+    # Folding would lose which value of a vocabulary a group has.
+    network = stepped_network(problem, rows, "isotropic", refine, fold=problem.readout.kind == "gaussian")
+    sizes, step, groups, features = network.sizes, network.step.resolved, network.tables.groups, network.tables.features
+    share, direction = groups.readout_direction
     equations = FeatureEquations(
-        tables.kappa,
-        tables.shared_mean,
-        tables.slope,
-        tables.variance,
-        tables.weight,
-        width * groups.weight,
-        d - 1,
-        float(problem.n),  # type: ignore[arg-type]
+        features.kappa,
+        features.shared_mean,
+        features.slope,
+        features.variance,
+        features.weight,
+        sizes.width * groups.weight,
+        sizes.d - 1,
+        sizes.n,
         direction,
-        float(told[0]),
-        1 - shrinkage**2,
+        float(share[0]),
+        1 - network.shrinkage**2,
     )
     equations, bulk = _law(equations, groups.weight)
+    odd = problem.activation.parity == "odd" and problem.readout.kind == "gaussian"
     polynomials = _readout_polynomials(problem.readout, groups, step, odd=odd)
     outliers = outliers_above(bulk.edge, equations, polynomials, alignment=step.alignment, gaussian=not groups.resolved)
     sample_outlier = _sample_outlier(problem, step, groups, equations, bulk.edge) if rows == "network" else None
-    return Spectrum(bulk, outliers, own.alignment, sample_outlier)
+    return Spectrum(bulk, outliers, network.step.alignment, sample_outlier)
 
 
 def _sample_outlier(
@@ -525,15 +521,13 @@ def _sample_outlier(
     return float(np.exp(brentq(excess, *bracket, xtol=1e-10, rtol=1e-10)))
 
 
-def finite_step(problem: Problem, rows: RowLaw) -> tuple[StepStatistics, float, float]:
-    """Return the limits of the step at the problem's own sizes, ``d`` and the width, or refuse the problem."""
+def check_finite(problem: Problem, rows: RowLaw) -> None:
+    """Raise `InvalidInput` unless the problem has finite sizes, and the law of the rows a name."""
     check_problem(problem)
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite integer; for the proportional limit take a large one")
     if rows not in ("network", "isotropic"):
         raise InvalidInput("rows", rows, "'network' or 'isotropic'")
-    d, width, n_step = float(problem.d), float(problem.width), float(problem.n_step)  # type: ignore[arg-type]
-    return step_statistics(problem, d, width, n_step, own_output=rows == "network"), d, width
 
 
 def _law(equations: FeatureEquations, group_weight: Array) -> tuple[FeatureEquations, Law]:
@@ -649,6 +643,6 @@ def _outlier(
     by_neuron = polynomials @ null[:-1]
     if gaussian:
         # Its first polynomial is the readout itself, of which the groups tell a part.
-        by_neuron[1] += np.sqrt(max(1 - equations.told, 0.0)) * null[-1]
+        by_neuron[1] += np.sqrt(max(1 - equations.resolved_share, 0.0)) * null[-1]
     neuron = scale / equations.width * by_neuron**2
     return Outlier(x, sample, neuron, alignment ** (2 * np.arange(_DEGREE + 1)) * sample)

@@ -39,11 +39,12 @@ from scipy.optimize import brentq
 from gradstep.errors import NotConverged, within_range
 from gradstep.gaussian import gaussian_rule, hermite_rule, moments
 from gradstep.problem import Problem
+from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.models import RowLaw
-from gradstep.theory.spectra.feature_spectrum import finite_step
+from gradstep.theory.spectra.feature_spectrum import check_finite
 from gradstep.theory.spectra.stieltjes import FINE, Law, advance, around, averaged_tail, find_law, start
 from gradstep.theory.step.own_output import MeanRow
-from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.step.statistics import StepStatistics, step_statistics
 from gradstep.threads import one_thread
 
 __all__ = ["WeightOutlier", "WeightSpectrum", "weight_spectrum"]
@@ -142,7 +143,7 @@ class WeightEquations:
 
     Attributes
     ----------
-    weight, readout, initial, added : ndarray, shape (letters,)
+    weight, readout, initial, added : ndarray, shape (values,)
         Law of the readout: weights, values, ``u_i`` and ``tau_i``.
     samples : _Residuals
     aspect : float
@@ -272,7 +273,9 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
     Exact in the proportional limit for odd activations; for others the term of the gradient that is linear in the
     initial weights is covered by its mean over inputs only.
     """
-    step, d, width = finite_step(problem, rows)
+    check_finite(problem, rows)
+    d, width, n_step, *_ = sizes_of(problem)
+    step = step_statistics(problem, d, width, n_step, own_output=rows == "network")
     if problem.readout.kind == "gaussian":
         readout, weight = gaussian_rule(resolution=1.0, order=8, half_range=6.5)
         weight = weight / weight.sum()

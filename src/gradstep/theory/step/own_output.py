@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.theory.models import RowLaw
-from gradstep.theory.step.statistics import StepStatistics, letters_of
+from gradstep.theory.step.statistics import StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 
 __all__ = ["MeanRow", "given_own_output", "independent_rows", "output_constants"]
@@ -126,9 +126,9 @@ def mean_stretch(problem: Problem, step: StepStatistics) -> float:
     -------
     float
     """
-    letters, shares = letters_of(problem.readout)
-    square = shares * letters**2
-    return float(square @ step.stretch(letters, letters**2) / square.sum())
+    values, shares = readout_values(problem.readout)
+    square = shares * values**2
+    return float(square @ step.stretch(values, values**2) / square.sum())
 
 
 def independent_rows(
@@ -220,7 +220,7 @@ class MeanRow:
             spike=total - overlap,
             initial_overlap=overlap,
             readout_shrinkage=rest,
-            heard=step.heard if self.independent else 1.0,
+            influence=step.influence if self.independent else 1.0,
             fluctuations=step.fluctuations.turned(turn),
         )
 

@@ -72,12 +72,12 @@ class StepSamples:
         return math.sqrt(self.linear**2 + self.own_square + self.ratio * self.law.square)
 
     @cached_property
-    def _told(self) -> Array:
+    def _output_given_sample(self) -> Array:
         """``E[t | u, r] / E[t r]`` at the nodes."""
         return self.from_noise / self.noise_variance if self.noise_variance > 0 else np.zeros_like(self.residual)
 
     @cached_property
-    def _untold(self) -> float:
+    def _output_variance(self) -> float:
         """``Var(t | u, r)``."""
         return 1 - self.own_square / self.noise_variance if self.noise_variance > 0 else 1.0
 
@@ -87,7 +87,7 @@ class StepSamples:
         u = self.law.projection
         if self.norm == 0:
             return u  # no gradient: any direction will do
-        along = self.linear * u + self.ratio * self.residual + self.own_square * self._told
+        along = self.linear * u + self.ratio * self.residual + self.own_square * self._output_given_sample
         return np.asarray(along / self.norm)
 
     @cached_property
@@ -95,14 +95,14 @@ class StepSamples:
         """``Var(<x, v> | u, r)``."""
         if self.norm == 0:
             return 0.0
-        return (self.ratio * self.law.square + self.own_square * self._untold) / self.norm**2
+        return (self.ratio * self.law.square + self.own_square * self._output_variance) / self.norm**2
 
     @cached_property
     def _with_output(self) -> float:
         """``E[r <x, v> t] / E[t r]``."""
         if self.own_square == 0:
             return 0.0
-        return self.mean(self.residual * (self.along * self._told + self._untold / self.norm))
+        return self.mean(self.residual * (self.along * self._output_given_sample + self._output_variance / self.norm))
 
     @cached_property
     def gain(self) -> float:
@@ -141,7 +141,7 @@ class StepSamples:
     @cached_property
     def _squares_to_output(self) -> float:
         """``E[r^2 t] / E[t r]``."""
-        return self.mean(self.residual**2 * self._told)
+        return self.mean(self.residual**2 * self._output_given_sample)
 
     @cached_property
     def squares_off(self) -> float:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,11 +36,11 @@ from gradstep.theory.step.row_fluctuations import (
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["StepStatistics", "letters_of", "step_statistics"]
+__all__ = ["StepStatistics", "readout_values", "step_statistics"]
 
 #: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
 #: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
-_HEARD = (0.02, 2.0)
+_INFLUENCE = (0.02, 2.0)
 #: Mean of a neuron's output, over its root mean square, that is rounding of the numbers that it was typed with.
 _TYPED = 1e-6
 
@@ -73,7 +74,7 @@ class StepStatistics:
         What an initial output of order one adds to that factor, of order ``N**-1/2``: coefficients of ``a``, from the
         part of the output that follows the length of an input as the row's own feature does, and of ``a^2``, from the
         row's own feature in the output. Zero in output scale ``"1/N"``.
-    tilt : tuple of float
+    own_norm : tuple of float
         What an initial output of order one adds to a row's squared norm, as every row is tilted towards the gradient
         before the step: coefficients of ``a^2`` and ``a^3``.
     initial_overlap : float
@@ -84,7 +85,7 @@ class StepStatistics:
         (``1 - (eta / sqrt N) E[sigma'] E[z sigma] E[a^2]`` in output scale "1/N").
     fluctuations : RowFluctuations
         Law of a row's projection on ``v`` and of its squared norm around these limits.
-    heard : float
+    influence : float
         Zero without a step, one with a step that changes more than terms of order ``1/d``, see `resolved`.
     """
 
@@ -98,11 +99,11 @@ class StepStatistics:
     residual_noise: float
     drift: float
     own_drift: tuple[float, float]
-    tilt: tuple[float, float]
+    own_norm: tuple[float, float]
     initial_overlap: float
     readout_shrinkage: float
     fluctuations: RowFluctuations
-    heard: float
+    influence: float
 
     @property
     def resolved(self) -> StepStatistics:
@@ -113,23 +114,23 @@ class StepStatistics:
         change more than these is taken for the part of its spike that is along a direction between the two, and their
         angle falls to nothing with the step. This project.
         """
-        if self.heard == 1:
+        if self.influence == 1:
             return self
-        alignment, (cosine, _) = math.cos(self.heard * self._angle), self.turn
+        alignment, (cosine, _) = math.cos(self.influence * self._angle), self.turn
         return replace(
             self,
             alignment=math.copysign(alignment, self.alignment),
             spike=cosine * self.spike,
             initial_overlap=cosine * self.initial_overlap,
             fluctuations=self.fluctuations.turned(cosine),
-            heard=1.0,
+            influence=1.0,
         )
 
     @property
     def turn(self) -> tuple[float, float]:
         """Overlaps of the spike with the direction of `resolved`, and with the teacher's part orthogonal to it."""
-        unheard = (1 - self.heard) * self._angle
-        return math.cos(unheard), -math.copysign(math.sin(unheard), self.alignment)
+        angle_left = (1 - self.influence) * self._angle
+        return math.cos(angle_left), -math.copysign(math.sin(angle_left), self.alignment)
 
     @property
     def _angle(self) -> float:
@@ -172,7 +173,7 @@ class StepStatistics:
         return self.spike * self.whole_gradient / self.gradient_norm if self.spike else 0.0
 
 
-def letters_of(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def readout_values(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return values of the readout and their proportions; of a Gaussian one three that have its first five moments.
 
     Parameters
@@ -181,7 +182,7 @@ def letters_of(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float6
 
     Returns
     -------
-    tuple of ndarray, shape (letters,)
+    tuple of ndarray, shape (values,)
     """
     if readout.kind == "gaussian":
         return np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
@@ -227,98 +228,113 @@ def step_statistics(
     Cui et al. 2024, Result 3.1 (constant readout); Ba et al. 2022, Proposition 2; row norms and the case of an
     initial output of order one: this project.
     """
-    activation, teacher = moments(problem.activation), moments(problem.teacher)
-    readout = problem.readout
-    linear = teacher.linear
-    output_mean = activation.mean * readout.mean
-    # All neurons respond alike to the length of an input, at second order: N^2 weak correlations between them.
-    alike = readout.mean**2 * activation.quadratic**2 * width / d
-    output_variance = readout.second_moment * activation.second_moment + alike
-    constant_variance = readout.second_moment * activation.mean**2
-    small = problem.output_scale == "1/N"
-    if small:
-        if readout.kind == "vocabulary":
-            output_variance -= constant_variance  # letters in exact proportions: a mean that does not vary
-    else:
-        if abs(output_mean) > _TYPED * math.sqrt(readout.second_moment * activation.second_moment):
-            raise InvalidInput(
-                "output_scale",
-                problem.output_scale,
-                "'1/N' when both the activation and the readout have a non-zero mean",
-            )
-        if readout.kind == "vocabulary":
-            # Letters in exact proportions sum to nothing, or to what is left of numbers that were typed.
-            constant = 0.0 if problem.is_limit else math.sqrt(width) * output_mean
-        if constant is not None:
-            output_mean = constant
-            output_variance -= constant_variance
-    # So far of the sum over neurons divided by sqrt(N).
-    felt = 1.0 if not small else 1 / width if own_output else 0.0
-    output_variance, own_square = felt * output_variance, felt * activation.linear**2 * readout.second_moment
-    noise_variance = problem.noise**2 + output_variance
-    residual_mean = teacher.mean - output_mean
-    residual_square = teacher.second_moment - 2 * teacher.mean * output_mean + output_mean**2 + noise_variance
+    activation, teacher, readout = moments(problem.activation), moments(problem.teacher), problem.readout
+    output = _initial_output(problem, d, width, constant, own_output=own_output)
+    noise_variance = problem.noise**2 + output.variance
+    residual_mean = teacher.mean - output.mean
+    residual_square = teacher.second_moment - 2 * teacher.mean * output.mean + output.mean**2 + noise_variance
 
-    phi0 = d / n_step
-    correlated, own_gradient = (0.0, math.sqrt(own_square)) if small else (own_square, 0.0)
-    gradient_norm = math.sqrt(linear**2 + correlated + phi0 * residual_square)
+    phi0, small = d / n_step, problem.output_scale == "1/N"
+    correlated, own_gradient = (0.0, math.sqrt(output.linear)) if small else (output.linear, 0.0)
+    gradient_norm = math.sqrt(teacher.linear**2 + correlated + phi0 * residual_square)
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)
-    tau = e**2 * phi0 * residual_square * activation.derivative_variance
-    strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
-    alignment = linear / gradient_norm if gradient_norm > 0 else 1.0
-
-    linear_gain = activation.linear * readout.second_moment
     # Labels that the network has already leave no gradient.
-    if step_size == 0 or residual_square == 0:
-        return StepStatistics(
-            alignment=alignment,
-            gradient_norm=gradient_norm,
-            own_gradient=own_gradient,
-            spike=0.0,
-            bulk=0.0,
-            curvature=0.0,
-            residual_offset=output_mean,
-            residual_noise=noise_variance,
-            drift=0.0,
-            own_drift=(0.0, 0.0),
-            tilt=(0.0, 0.0),
-            initial_overlap=0.0,
-            readout_shrinkage=1.0,
-            fluctuations=rows_without_a_step(problem.initial_weights),
-            heard=0.0,
-        )
-    law = residual_law(problem.teacher, output_mean, noise_variance)
-    from_noise = law.residual - (np.asarray(problem.teacher(law.projection)) - output_mean)
-    samples = StepSamples(law, phi0, linear, from_noise, noise_variance, correlated)
-    curvature = e * derivative_slope(problem.activation)
-    fluctuations = row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere")
-    overlap = -activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0
-    own_drift, tilt = (0.0, 0.0), (0.0, 0.0)
-    if own_output:
-        # What the network's own output does to a row has these factors: one term of a sum over all neurons, and what
-        # all have in common of an input's length, where of the readouts only the mean is left.
-        term = 1 / width if small else 1 / math.sqrt(width)
-        alike = term * width / d * readout.mean * activation.quadratic
-        by_length, own = own_output_slopes(problem.activation)
-        own_drift = (-e * alike * by_length, -e * term * own)
-        along = -term * activation.linear / samples.norm if samples.norm > 0 else 0.0
-        tilt = (along * fluctuations.norm_slope[0], along * fluctuations.norm_slope[1])
-    return StepStatistics(
-        alignment=alignment,
+    stepped = step_size > 0 and residual_square > 0
+    limits = StepStatistics(
+        alignment=teacher.linear / gradient_norm if gradient_norm > 0 else 1.0,
         gradient_norm=gradient_norm,
         own_gradient=own_gradient,
-        spike=e * activation.derivative_mean * gradient_norm,
-        bulk=tau,
-        curvature=curvature,
-        residual_offset=output_mean,
+        spike=0.0,
+        bulk=0.0,
+        curvature=0.0,
+        residual_offset=output.mean,
         residual_noise=noise_variance,
+        drift=0.0,
+        own_drift=(0.0, 0.0),
+        own_norm=(0.0, 0.0),
+        initial_overlap=0.0,
+        readout_shrinkage=1.0,
+        fluctuations=rows_without_a_step(problem.initial_weights),
+        influence=0.0,
+    )
+    if not stepped:
+        return limits
+    law = residual_law(problem.teacher, output.mean, noise_variance)
+    from_noise = law.residual - (np.asarray(problem.teacher(law.projection)) - output.mean)
+    samples = StepSamples(law, phi0, teacher.linear, from_noise, noise_variance, correlated)
+    curvature = e * derivative_slope(problem.activation)
+    fluctuations = row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere")
+    own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
+    if own_output:
+        own_drift, own_norm = _own_output_terms(problem, d, width, samples.norm, fluctuations)
+    strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
+    taken = e * activation.derivative_mean * activation.linear * readout.second_moment
+    return replace(
+        limits,
+        spike=e * activation.derivative_mean * gradient_norm,
+        bulk=e**2 * phi0 * residual_square * activation.derivative_variance,
+        curvature=curvature,
         drift=curvature * residual_mean,
         own_drift=own_drift,
-        tilt=tilt,
-        initial_overlap=overlap,
+        own_norm=own_norm,
+        initial_overlap=-activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0,
         # With an own output of order one the rows are taken given it (`gradstep.theory.step.own_output`).
-        readout_shrinkage=1.0 if correlated else 1 - e * activation.derivative_mean * linear_gain,
+        readout_shrinkage=1.0 if correlated else 1 - taken,
         fluctuations=fluctuations,
-        heard=smooth_rise(strength * d, *_HEARD),
+        influence=smooth_rise(strength * d, *_INFLUENCE),
     )
+
+
+class _InitialOutput(NamedTuple):
+    """Mean and variance of the network's output before the step, over inputs, and the square of its linear part."""
+
+    mean: float
+    variance: float
+    linear: float
+
+
+def _initial_output(
+    problem: Problem, d: float, width: float, constant: float | None, *, own_output: bool
+) -> _InitialOutput:
+    """Return the law of the output that the residual of the step holds; arguments as in `step_statistics`."""
+    activation, readout = moments(problem.activation), problem.readout
+    mean, values = activation.mean * readout.mean, readout.kind == "vocabulary"
+    constant_variance = readout.second_moment * activation.mean**2
+    # All neurons respond alike to the length of an input, at second order: N^2 weak correlations between them.
+    alike = readout.mean**2 * activation.quadratic**2 * width / d
+    # So far of the sum over neurons divided by sqrt(N).
+    variance = readout.second_moment * activation.second_moment + alike
+    linear = activation.linear**2 * readout.second_moment
+    if problem.output_scale == "1/N":
+        if values:
+            variance -= constant_variance  # values in exact proportions: a mean that does not vary
+        scale = 1 / width if own_output else 0.0
+        return _InitialOutput(mean, scale * variance, scale * linear)
+    if abs(mean) > _TYPED * math.sqrt(readout.second_moment * activation.second_moment):
+        raise InvalidInput(
+            "output_scale", problem.output_scale, "'1/N' when both the activation and the readout have a non-zero mean"
+        )
+    if values:
+        # Values in exact proportions sum to nothing, or to what is left of numbers that were typed.
+        constant = 0.0 if problem.is_limit else math.sqrt(width) * mean
+    if constant is not None:
+        mean, variance = constant, variance - constant_variance
+    return _InitialOutput(mean, variance, linear)
+
+
+def _own_output_terms(
+    problem: Problem, d: float, width: float, gradient_norm: float, fluctuations: RowFluctuations
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return `own_drift` and `own_norm` of `StepStatistics`.
+
+    What the network's own output does to a row has these factors: one term of a sum over all neurons, and what all have
+    in common of an input's length, where of the readouts only the mean is left.
+    """
+    activation, e = moments(problem.activation), problem.eta.size(width) / math.sqrt(width)
+    term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)
+    alike = term * width / d * problem.readout.mean * activation.quadratic
+    by_length, own = own_output_slopes(problem.activation)
+    along = -term * activation.linear / gradient_norm if gradient_norm > 0 else 0.0
+    one, two, *_ = fluctuations.norm_slope
+    return (-e * alike * by_length, -e * term * own), (along * one, along * two)

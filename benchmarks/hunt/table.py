@@ -14,12 +14,13 @@ from benchmarks.hunt.measure import ERRORS, STEP, VERSION, Search, size_of_error
 from benchmarks.hunt.settings import DIMENSION, PENALTIES, Setting
 
 import gradstep
-from gradstep.overlay import FAR, Overlay
+from gradstep.overlay import FAR as FAR_Z
+from gradstep.overlay import Overlay
 
 __all__ = ["OFF", "SIGMA", "is_off", "measured_row", "measured_rows", "off_table", "read", "with_theory", "write"]
 
 #: A setting is off where some error is, by more than this share of the network's and this many standard errors.
-OFF, SIGMA = 0.02, FAR
+OFF, SIGMA = 0.02, FAR_Z
 #: A setting is known precisely where the standard errors of its test errors are at most this share of them.
 PRECISE = 0.01
 #: For its caveats a test error is far off beyond the first, and right within the second.

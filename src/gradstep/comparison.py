@@ -24,7 +24,7 @@ from gradstep.theory.caveats import caveat_lines
 
 __all__ = ["Comparison", "compare"]
 
-#: What is told of each quantity.
+#: Columns of the table, for each quantity.
 _COLUMNS = ("theory", "mean", "standard_error", "relative_difference", "z")
 
 Places = Sequence[Mapping[str, Any]]
@@ -84,7 +84,7 @@ class Comparison:
 
     @cached_property
     def cells(self) -> tuple[Mapping[str, Mapping[str, float]], ...]:
-        """Of each problem every quantity's theory, mean, standard error, relative difference and z, as numbers."""
+        """Return theory, mean, standard error, relative difference and z of every quantity of each problem."""
         columns = [[np.ravel(getattr(overlay, key)).tolist() for key in _COLUMNS] for overlay in self.overlays.values()]
         rows = (zip(*own, strict=True) for own in columns)
         return tuple(
@@ -94,10 +94,10 @@ class Comparison:
 
     @cached_property
     def verdict(self) -> Mapping[str, Any]:
-        """The ``worst`` z with its place, how many are ``beyond_three`` (0.3 % of right ones), how many are ``judged``.
+        """The ``worst`` z, the number of z ``beyond_three``, and the number of all z, ``judged``.
 
-        The place is the number of the problem, ``index``, and the name of the ``quantity``; where there is no z it is
-        None.
+        The worst z comes with the number of its problem, ``index``, and the name of its ``quantity``; it is None where
+        there is no z. Of the z of a right theory 0.3 % are beyond three.
         """
         z = {(index, name): cell["z"] for index, row in enumerate(self.cells) for name, cell in row.items()}
         z = {place: value for place, value in z.items() if not math.isnan(value)}
@@ -110,7 +110,7 @@ class Comparison:
 
     @cached_property
     def varied(self) -> tuple[Mapping[str, Any], ...]:
-        """What the problems differ in: for each one its values of those fields, as numbers or text."""
+        """Return the fields in which the problems differ: for each problem its values of those, as numbers or text."""
         names = [f.name for f in fields(Problem) if f.compare]
         names = [name for name in names if len({getattr(problem, name) for problem in self.problems}) > 1]
         return tuple({name: _value(problem, name) for name in names} for problem in self.problems)

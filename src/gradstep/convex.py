@@ -49,7 +49,7 @@ class Proximal(NamedTuple):
 
 
 class ConvexFunction(Protocol):
-    """What losses and penalties have in common."""
+    """A convex function of one variable, as losses and penalties are."""
 
     @property
     def width(self) -> float:

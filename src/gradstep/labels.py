@@ -1,4 +1,4 @@
-r"""How labels are drawn given the teacher: real values, or classes.
+r"""Laws of the labels given the teacher: real values, or classes.
 
 Labels depend on an input through :math:`u=\langle x,\beta^*\rangle`. For classes, :math:`y=\pm1` with
 :math:`P(y=1|u)=(1+p(u))/2`, and :math:`p(u)=E[y|u]` plays the part of the teacher: the gradient step and the test error

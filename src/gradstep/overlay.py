@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from gradstep.resolution import LEAST_WITH_DIGITS
+
 __all__ = ["FAR", "Overlay", "mean_and_error", "normal_score"]
 
 FAR = 3.0
@@ -19,8 +21,6 @@ FAR = 3.0
 #: Theory and simulation are computed to about nine digits. Where networks vary less than that, this share of the value
 #: stands for the standard error.
 _PRECISION = 1e-9
-#: Smaller tail probabilities are worked with by their logarithm: soon floats hold them no more.
-_TINY = 1e-290
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class Overlay:
 
     @cached_property
     def z(self) -> Any:
-        """How far the networks' mean lies above theory, as a normal score.
+        """Return how far the networks' mean lies above theory, as a normal score.
 
         Student's ``t = difference / standard_error``, with one degree of freedom less than there are networks, is read
         on the scale of the standard normal law (see `normal_score`). So z is standard normal where theory is right,
@@ -155,8 +155,9 @@ def normal_score(t: ArrayLike, freedom: ArrayLike) -> NDArray[np.float64]:
     t, freedom = np.broadcast_arrays(np.asarray(t, dtype=np.float64), np.asarray(freedom, dtype=np.float64))
     size = np.abs(t)
     tail = special.stdtr(freedom, -size)
-    score = -special.ndtri(np.maximum(tail, _TINY))
-    if (far := tail < _TINY).any():
+    score = -special.ndtri(np.maximum(tail, LEAST_WITH_DIGITS))
+    # Smaller tail probabilities are worked with by their logarithm: soon floats hold them no more.
+    if (far := tail < LEAST_WITH_DIGITS).any():
         score = np.where(far, -special.ndtri_exp(_log_tail(np.maximum(size, 1.0), freedom)), score)
     return np.asarray(np.copysign(score, t))
 

@@ -27,6 +27,7 @@ from typing import Any, Literal, Self, cast
 from gradstep.errors import MISSING, InvalidInput
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
 from gradstep.reading import parsed_toml, read_toml
+from gradstep.resolution import NOTHING
 
 CONVENTION = (
     "canonical: w += (eta/sqrt N) G with G averaged over n_step samples; ridge on the sum of squares over raw "
@@ -838,7 +839,7 @@ def _moderate(name: str, function: ScalarFunction) -> ScalarFunction:
 def _varying(activation: ScalarFunction) -> ScalarFunction:
     known = moments(activation)
     # Not as a difference: a large mean would hide what varies.
-    if known.linear**2 + known.nonlinear_second_moment <= 1e-28 * max(known.second_moment, 1e-300):
+    if known.linear**2 + known.nonlinear_second_moment <= 1e-28 * max(known.second_moment, NOTHING):
         raise InvalidInput("activation", activation.name, "a function that is not constant")
     return activation
 

@@ -1,4 +1,4 @@
-"""How many threads BLAS uses: one where matrices are small.
+"""Set the number of threads that BLAS uses: one where matrices are small.
 
 Several threads wait for each other many times in one operation. Where another process holds one of the cores, each of
 these waits may take a time slice of the system, some milliseconds: what one thread ends in a millisecond then takes ten

@@ -1,4 +1,4 @@
-"""What the page shows, computed in a worker process: curves, learned function, spectrum, optimum, code."""
+"""Compute what the page shows, in a worker process: curves, learned function, spectrum, optimum, code."""
 
 from __future__ import annotations
 

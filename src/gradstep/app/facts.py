@@ -1,4 +1,4 @@
-"""What the page starts from; made in a worker, since the server itself imports none of the theory."""
+"""Collect what the page starts from, in a worker: the server itself imports none of the theory."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def _learning_curves(figure: Figure) -> dict[str, Any] | None:
 
 
 def _drawn_curves(figure: Figure) -> dict[str, Any] | None:
-    """Of the figures with drawn models, those with the network: the others give the spike and have no problem."""
+    """Return the curves of the figures with drawn models that have the network; the others have no problem."""
     settings, preset = figure.settings, figure.presets[_PRESET]
     base = settings["base"]
     drawn = [curve for curve in settings["curves"] if "network" in curve["models"]]

@@ -15,6 +15,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian.moments import Moments, moments
 from gradstep.papers.moniri2024.staircase import degree
 from gradstep.problem import Problem
+from gradstep.resolution import NOTHING
 from gradstep.theory import Prediction, predict
 from gradstep.theory.equivalent.tables import LARGE_DIMENSION
 
@@ -215,7 +216,7 @@ def _sentences(problem: Problem, step: _Step, activation: Moments, teacher: Mome
             if _is_nonlinear(activation)
             else linear,
         ]
-    if not step.strength > 1e-6 * max(problem.eta.coefficient, 1e-300):
+    if not step.strength > 1e-6 * max(problem.eta.coefficient, NOTHING):
         spread = f", by {step.moved:.2g} of their length" if step.moved > 0.005 else ""
         return [f"The step moves the neurons{spread}, but in no direction that they have in common."]
     exponent = problem.eta.exponent

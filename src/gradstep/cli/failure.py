@@ -1,4 +1,4 @@
-"""How a command that cannot go on says so: a line on standard error, or a JSON document, and an exit code."""
+"""Report that a command cannot go on: a line on standard error, or a JSON document, and an exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command prints: tables on a terminal, aligned lines elsewhere, JSON on request, progress on stderr."""
+"""Print results: tables on a terminal, aligned lines elsewhere, JSON on request, progress on standard error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the three estimators share: reading the table, drawing the layer, choosing and taking the step."""
+"""The base of the three estimators: it reads the table, draws the layer, chooses and takes the step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the step did on somebody's data, what theory says about problems of these sizes, and what might be changed."""
+"""Diagnose a fit: what the step did on the data, what theory says about these sizes, and what might be changed."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Theory:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
-    """What one step did to a table of data. All errors are mean squares in units of the variance of the targets.
+    """The effect of one step on a table of data. All errors are mean squares in units of the variance of the targets.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class Diagnosis:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What `diagnose` needs to know of a fitted estimator.
+    """The parts of a fitted estimator that `diagnose` reads.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-r"""How the inputs vary: it gives the size of pre-activations, and damps a gradient like a ridge fit on the inputs.
+r"""The metric of the inputs: it sets the size of pre-activations, and damps a gradient as a ridge fit does.
 
 With inputs that vary more in some directions than in others, the plain gradient favours those directions whether the
 targets depend on them or not. In the metric of the second moment :math:`\Sigma` of the standardised inputs it becomes

@@ -1,4 +1,4 @@
-"""What may be given to the estimators, checked before any work."""
+"""Check the parameters of the estimators, before any work."""
 
 from __future__ import annotations
 

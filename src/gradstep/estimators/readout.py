@@ -1,4 +1,4 @@
-"""What the regressor and the classifier share: the parameters and the fit of the ridge readout."""
+"""The parameters and the fit of the ridge readout, for the regressor and the classifier."""
 
 from __future__ import annotations
 

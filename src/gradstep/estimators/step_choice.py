@@ -1,4 +1,4 @@
-r"""How far to step: leave-one-out errors of steps that have not seen the rows they are scored on.
+r"""Choose the step size by leave-one-out errors of steps that have not seen the rows they are scored on.
 
 A step that has seen a row's label carries it into the features of that row, and a leave-one-out error of the ridge fit
 alone is then too good: on small tables it would choose steps that fit noise. So the rows are dealt into `FOLDS` folds;

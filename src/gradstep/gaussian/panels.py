@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.resolution import NOTHING
 
 __all__ = ["PANEL_ORDER", "Panels", "legendre_rule", "resolved_panels"]
 
@@ -138,7 +139,7 @@ def resolved_panels(
         if count > _MAXIMUM_PANELS:
             raise NotConverged(
                 "Panels of a function",
-                float(tail.max() / max(size.max(), 1e-300)),
+                float(tail.max() / max(size.max(), NOTHING)),
                 _TOLERANCE,
                 f"It varies too fast over |x| <= {reach:g}; use a smoother function or a smaller scale.",
             )

@@ -30,6 +30,7 @@ from gradstep.gaussian.expression import Apply
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.gaussian.panels import PANEL_ORDER, legendre_rule, resolved_panels
 from gradstep.gaussian.quadrature import gaussian_density, hermite_rule
+from gradstep.resolution import NOTHING
 
 __all__ = ["Smoothed", "hermite_smoothed", "hermite_values", "smoothed"]
 
@@ -476,7 +477,7 @@ def _on_panels(function: ScalarFunction, m: Array, s: Array, reduce: Reduction, 
     reach = float(np.max(np.abs(m) + half_range * s, initial=1.0))
     width = 2.0 if order <= 6 else 1.0
     strip = _known_strip(function)
-    resolving = _PANEL_PER_STRIP * strip / float(np.max(s, initial=1e-300))
+    resolving = _PANEL_PER_STRIP * strip / float(np.max(s, initial=NOTHING))
     if resolving >= _NARROWEST_UNIFORM:
         edges = np.asarray(function.kinks)
         width = min(width, resolving)

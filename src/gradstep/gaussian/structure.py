@@ -1,4 +1,4 @@
-"""What can be read off an expression: degree, parity, kinks, and where it is analytic."""
+"""Read properties off an expression: its degree, its parity, its kinks, and where it is analytic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What figures claim of their measurements, beside z: bounds kept and broken, falls, and exponents of power laws."""
+"""Claims of figures beside z: bounds that are kept or broken, quantities that fall, exponents of power laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a figure looks: theory as lines, the real network as points with error bars, labels at the lines."""
+"""Draw a figure: theory as lines, the real network as points with error bars, labels at the lines."""
 
 from __future__ import annotations
 

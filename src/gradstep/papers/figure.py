@@ -56,7 +56,7 @@ Finished = TypeVar("Finished")
 
 @dataclass(frozen=True)
 class Figure:
-    """What a settings file holds.
+    """A figure as its settings file describes it.
 
     Attributes
     ----------

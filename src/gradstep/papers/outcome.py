@@ -1,4 +1,4 @@
-"""What a figure's run found: theory against measurement, the numeric verdict, and the panels to draw."""
+"""The outcome of a figure's run: theory against measurement, the numeric verdict, and the panels to draw."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Comparison(Overlay):
 
     @property
     def excess_z(self) -> float:
-        """What is left of z beyond the allowance."""
+        """The part of z that is beyond the allowance."""
         return float(self.z_beyond(self.allowance))
 
 
@@ -84,7 +84,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment returns: what to draw, and what to judge. The sum of two has the parts of both."""
+    """The panels that an experiment draws and the comparisons that judge it. The sum of two has the parts of both."""
 
     panels: Sequence[Panel] = ()
     comparisons: Sequence[Comparison] = ()

@@ -1,4 +1,4 @@
-"""What a figure consists of, as plain values: `gradstep.papers.drawing` turns them into ink."""
+"""The panels of a figure as plain values, which `gradstep.papers.drawing` draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a figure measures: every place with its networks, the same loop over places and seeds for all figures."""
+"""The places at which a figure measures networks, and the one loop over places and seeds for all figures."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Sample:
-    """What was measured at a place, one result a seed."""
+    """The measurements at a place, one for each seed."""
 
     place: Place
     results: Sequence[Result]

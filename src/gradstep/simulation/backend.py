@@ -1,4 +1,4 @@
-"""Where the arrays live: NumPy on the host (default), or PyTorch on a named device."""
+"""The array library of a simulation: NumPy on the host (default), or PyTorch on a named device."""
 
 from __future__ import annotations
 

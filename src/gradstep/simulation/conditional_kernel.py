@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.gaussian import ScalarFunction, hermite_smoothed, smoothed
+from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.tiles import TILE_ROWS, map_symmetric, set_diagonal
 from gradstep.threads import threads_for_factorisation
@@ -188,7 +189,7 @@ class _PowerSums:
             for j in range(sums.size):
                 sums[j] += float(xp.sum(power))
                 power *= power
-        self._logs = np.log(np.maximum(sums, 1e-300))
+        self._logs = np.log(np.maximum(sums, NOTHING))
 
     def norm(self, power: int) -> float:
         """Bound the Frobenius norm, hence the spectral norm, of the matrix of ``|rho_ij|^power``."""

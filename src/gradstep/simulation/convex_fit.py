@@ -13,6 +13,7 @@ from gradstep.convex import Loss, Penalty
 from gradstep.convex import loss as parse_loss
 from gradstep.convex import penalty as parse_penalty
 from gradstep.errors import InvalidInput, NotConverged
+from gradstep.resolution import NOTHING
 from gradstep.threads import one_thread
 
 __all__ = ["ConvexFit", "fit_convex"]
@@ -130,7 +131,7 @@ def fit_convex(
         residual = max(primal, dual)
         if residual <= tolerance:
             break
-        balance = math.sqrt(primal / max(dual, 1e-300))
+        balance = math.sqrt(primal / max(dual, NOTHING))
         if iteration % _REBALANCE_EVERY == 0 and 2 * iteration < maximum_iterations and not 0.5 < balance < 2:
             balance = min(max(balance, 0.2), 5.0)
             output_step, weight_step = output_step * balance, weight_step * balance
@@ -144,4 +145,4 @@ def fit_convex(
 
 def _ratio(part: Array, whole: Array) -> float:
     """Return the ratio of two norms."""
-    return float(np.linalg.norm(part) / max(float(np.linalg.norm(whole)), 1e-300))
+    return float(np.linalg.norm(part) / max(float(np.linalg.norm(whole)), NOTHING))

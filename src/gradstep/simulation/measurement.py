@@ -1,4 +1,4 @@
-"""What a simulation returns: every seed's values, with their means and standard errors."""
+"""The result of a simulation: every seed's values, with their means and standard errors."""
 
 from __future__ import annotations
 

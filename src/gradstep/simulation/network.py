@@ -178,13 +178,13 @@ class Network:
 
     @cached_property
     def spike(self) -> Spike:
-        """How the step splits into one direction that all neurons share and the rest."""
+        """The step as one direction that all neurons share, and the rest."""
         taken = self.problem.step_size > 0
         return measure_spike(self.before, self.after, self.readout, self.gradient.linear if taken else None)
 
     @property
     def initial(self) -> Network:
-        """The same network without its step, with the same samples: what the step is compared with."""
+        """The network without its step, with the same samples, to compare the step with."""
         return self.with_weights(self.before)
 
     def with_weights(self, weights: Array) -> Network:

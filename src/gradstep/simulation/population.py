@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.gaussian import ScalarFunction, gaussian_rule, moments, smoothed
+from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.closed_kernels import closed_kernel
 from gradstep.simulation.conditional_kernel import FeatureKernel, conditional_kernel
@@ -87,7 +88,7 @@ def population_risk(
     xp = array_namespace(weights)
     scale = float(moments(teacher).second_moment)
     norms = to_host(xp.sum(readouts * readouts, axis=0))
-    accepted = tolerance * scale / max(float(norms.max()), 1e-300)
+    accepted = tolerance * scale / max(float(norms.max()), NOTHING)
     kernel = feature_kernel(activation, weights, spike_direction, accepted)
     overlaps = weights @ teacher_direction
     across = weights - overlaps[:, None] * teacher_direction[None, :]

@@ -27,6 +27,7 @@ from array_api_compat import array_namespace, is_numpy_array
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import lapack
 
+from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.threads import threads_for_factorisation
 
@@ -124,7 +125,7 @@ class Ridge:
         assert self.features is not None
         # A centred Gram matrix has a null vector at least; directions without variance carry no coefficient.
         values = self.eigenvalues
-        kept = values > max(self.floor, 1e-300) if values[-1] > 0 else np.ones(len(values), dtype=bool)
+        kept = values > max(self.floor, NOTHING) if values[-1] > 0 else np.ones(len(values), dtype=bool)
         values, vectors = values[kept], to_host(self.vectors)[:, kept]
         return replace(
             self,

@@ -79,7 +79,7 @@ def gradient(
 
 @dataclass(frozen=True)
 class Spike:
-    """How the step splits into one common direction and the rest.
+    """The step as one direction that all neurons share, and the rest.
 
     Parameters
     ----------

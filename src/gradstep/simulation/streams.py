@@ -23,7 +23,7 @@ _ENTROPY = 0x67726164_73746570
 
 
 class Purpose(IntEnum):
-    """What a stream is used for; the values are part of what a seed means."""
+    """The use of a random stream; the values are part of what a seed means."""
 
     WEIGHTS = 0
     READOUT = 1

@@ -36,7 +36,7 @@ _STRIDE = 2654435769
 
 
 class _Point(NamedTuple):
-    """What all tasks of a point share."""
+    """The part of a task that all tasks of a point share."""
 
     problem: dict[str, Any]
     ridge: list[float]
@@ -73,7 +73,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Design:
-    """What a sweep measures.
+    """The points, the seeds and the measurements of a sweep.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Where tasks run: in this process, in several, or on a Dask cluster. The results are the same everywhere."""
+"""Run tasks in this process, in several, or on a Dask cluster. The results are the same everywhere."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Executor(Protocol):
 
     @property
     def slots(self) -> int:
-        """How many tasks may be in flight."""
+        """The number of tasks that may be in flight."""
 
     def submit(self, index: int, task: Task) -> None:
         """Take a task."""
@@ -96,7 +96,7 @@ class Processes:
 
     @property
     def slots(self) -> int:
-        """How many tasks may be in flight."""
+        """The number of tasks that may be in flight."""
         return _AHEAD * self._workers
 
     def submit(self, index: int, task: Task) -> None:
@@ -252,7 +252,7 @@ class Cluster:
 
     @property
     def slots(self) -> int:
-        """How many tasks may be in flight: grows and shrinks with the cluster."""
+        """The number of tasks that may be in flight; it grows and shrinks with the cluster."""
         # Each look is a round trip to the scheduler: not for every task.
         if monotonic() - self._counted > _HEARTBEAT:
             threads = sum(self._ask(lambda: self._client.nthreads()).values())

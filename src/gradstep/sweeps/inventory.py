@@ -1,4 +1,4 @@
-"""What of a design lies in a store, by the names of its files."""
+"""List the results of a design that lie in a store, by the names of its files."""
 
 from __future__ import annotations
 

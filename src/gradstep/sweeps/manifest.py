@@ -1,4 +1,4 @@
-"""Whose results a directory holds."""
+"""The manifest of a directory says which sweep its results belong to."""
 
 from __future__ import annotations
 

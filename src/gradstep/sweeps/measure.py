@@ -8,6 +8,7 @@ from typing import Any
 
 from gradstep.errors import GradstepError, InvalidInput
 from gradstep.problem import Problem, Proportional
+from gradstep.resolution import NOTHING
 from gradstep.simulation import simulate
 from gradstep.simulation.backend import backend
 from gradstep.theory import QUANTITIES, Prediction, predict_each
@@ -56,7 +57,7 @@ def precision_cost(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     cost: dict[str, Any] = {}
     for name in QUANTITIES:
         pairs = [(float(a), float(b)) for a, b in zip(single[name], double[name], strict=True)]
-        cost[name] = _number(max(abs(a - b) / max(abs(b), 1e-300) for a, b in pairs))
+        cost[name] = _number(max(abs(a - b) / max(abs(b), NOTHING) for a, b in pairs))
     return cost
 
 

@@ -1,4 +1,4 @@
-"""What is known while a sweep runs: how much is done, and how far theory is from the networks so far."""
+"""Progress of a sweep: how much is done, and how far theory is from the networks so far."""
 
 from __future__ import annotations
 

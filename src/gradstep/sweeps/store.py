@@ -109,7 +109,7 @@ class Store:
                     os.unlink(entry.path)
 
     def path(self, task: Task) -> Path:
-        """Where the result of a task lies, finished or not."""
+        """Return the path of a task's result, whether it is finished or not."""
         name = digest(self._key(task))[:32]
         # Many small directories: some file systems are slow with a hundred thousand names in one.
         return Path(self.folder, name[:2], f"{name}.json")

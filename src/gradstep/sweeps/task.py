@@ -43,7 +43,7 @@ class Task:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What identifies the task, as plain values."""
+        """The plain values that identify the task."""
         return {"measure": self.measure, "parameters": self.parameters, "seed": self.seed}
 
     def run(self) -> Result:
@@ -64,7 +64,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Failure:
-    """What stands in for the result of a task that raised: nothing is stored, so that the next run tries again.
+    """The failure of a task. Nothing is stored for it, so that the next run tries again.
 
     Attributes
     ----------

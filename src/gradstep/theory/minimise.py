@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.resolution import NOTHING
 
 __all__ = ["Axis", "Minimum", "minimise"]
 
@@ -273,7 +274,7 @@ def _left(gradient: Array, hessian: Array, whole: Sequence[bool]) -> Array:
 def _downhill(gradient: Array, hessian: Array, spacing: Array) -> Array:
     """Return Newton's step with the signs of the Hessian's eigenvalues made positive: downhill on a saddle too."""
     values, vectors = np.linalg.eigh(hessian * np.outer(spacing, spacing))
-    sizes = np.maximum(np.abs(values), 1e-6 * np.abs(values).max() + 1e-300)
+    sizes = np.maximum(np.abs(values), 1e-6 * np.abs(values).max() + NOTHING)
     return np.asarray(-spacing * (vectors @ ((vectors.T @ (gradient * spacing)) / sizes)), dtype=np.float64)
 
 
@@ -329,7 +330,7 @@ def _certify(
         displacement[free] = _left(slope, hessian, [axes[k].whole for k in free])
         allowed = np.array([1.0 if axes[k].whole else tolerance * axes[k].spacing for k in free])
         # Where the bottom is so flat that the equations' accuracy hides it, that accuracy is the limit.
-        allowed = np.maximum(allowed, 4 * np.sqrt(2 * RESOLUTION * abs(value) / np.maximum(np.diag(hessian), 1e-300)))
+        allowed = np.maximum(allowed, 4 * np.sqrt(2 * RESOLUTION * abs(value) / np.maximum(np.diag(hessian), NOTHING)))
         worst = float(np.max(displacement[free] / allowed))
         if not worst <= 1:
             raise NotConverged("the minimum", worst * tolerance, tolerance, "Narrow the bounds, or tune fewer at once.")

@@ -1,4 +1,4 @@
-"""Which law of the rows after the step a prediction takes: the real network's, or the isotropic one of the papers."""
+"""Models of the rows after the step: the real network's law, or the isotropic one of Cui et al. 2024."""
 
 from __future__ import annotations
 

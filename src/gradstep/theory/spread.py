@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, check_problem
+from gradstep.resolution import NOTHING
 from gradstep.theory.arguments import check_labels
 from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
@@ -250,7 +251,7 @@ class _Numbers:
         own = row.slope * math.sqrt(readout.second_moment)
         # Given a residual, t is known as well as its share in what counts as noise.
         noise = np.asarray(problem.teacher(u)) - step.residual_offset - r
-        known = own * noise / max(step.residual_noise, 1e-300)
+        known = own * noise / max(step.residual_noise, NOTHING)
         values = np.stack([r * u - linear, r**2 - law.square, r - mean, r * known + own])
         covariance = np.zeros((7, 7))
         covariance[:4, :4] = (law.weight * values) @ values.T / n_step

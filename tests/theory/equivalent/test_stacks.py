@@ -6,7 +6,7 @@ import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradstep.theory.equivalent.stacks import cholesky, identity, inverses, least_squares, solved
+from gradstep.theory.equivalent.stacks import cholesky, identity, inverses, least_squares, scaled_factors, solved
 
 SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 8), st.integers(1, 4), st.integers(0, 2**32 - 1))
 
@@ -77,3 +77,21 @@ def test_identity_is_shared_and_read_only():
     assert identity(3) is identity(3)
     with pytest.raises(ValueError, match="read-only"):
         identity(3)[0, 0] = 2.0
+
+
+def test_scaled_factors_keep_the_digits_of_every_row_and_column():
+    rng = np.random.default_rng(3)
+    left, right = rng.standard_normal((2, 30, 3)), rng.standard_normal((2, 3, 40))
+    rows, columns = 10.0 ** rng.uniform(-60, 60, (2, 30, 1)), 10.0 ** rng.uniform(-20, 20, (2, 1, 40))
+    tables = rows * (left @ right) * columns
+    one, other, weakest = scaled_factors(tables, 1e-13)
+    assert one.shape == (2, 30, 3)
+    assert other.shape == (2, 3, 40)
+    assert weakest > 1e-3
+    unit = np.abs(tables / rows / columns).max()
+    np.testing.assert_allclose(one @ other / rows / columns, tables / rows / columns, rtol=0, atol=1e-13 * unit)
+
+
+def test_scaled_factors_of_nothing():
+    left, right, _ = scaled_factors(np.zeros((1, 3, 4)), 1e-13)
+    np.testing.assert_array_equal(left @ right, np.zeros((1, 3, 4)))

@@ -1,4 +1,4 @@
-"""What the figures of spectra share: problems from parameters, laws as curves, measurements as points, checks."""
+"""Parts of all figures of spectra: problems from parameters, laws as curves, measurements as points, checks."""
 
 from __future__ import annotations
 

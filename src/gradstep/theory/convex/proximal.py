@@ -13,6 +13,7 @@ from gradstep.convex import Loss, Penalty
 from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.gaussian.panels import legendre_rule
 from gradstep.labels import Labels
+from gradstep.resolution import NOTHING
 
 __all__ = [
     "LossAverages",
@@ -215,11 +216,11 @@ def _chance(mean: ScalarFunction, centre: Array, across: float, known: Array, re
     known : ndarray, shape (nodes, classes, arguments)
     rest : ndarray, shape (nodes, 1, 1)
     """
-    scale = np.maximum(across * rest[:, 0], 1e-300)
+    scale = np.maximum(across * rest[:, 0], NOTHING)
     shift = np.minimum(mean.pole_distance / scale, _WIDEST_SHIFT)
     step = 2 * math.pi * shift / (_DIGITS + 0.5 * shift**2 + 2 * shift) * rest[:, 0]
     reach = np.abs(known).max(axis=(1, 2))[:, None] + _TAIL * rest[:, 0]
-    count = float(np.ceil(reach / np.maximum(step, 1e-300)).max())
+    count = float(np.ceil(reach / np.maximum(step, NOTHING)).max())
     if mean.kinks or not count <= _MOST_COMMON:
         found = smoothed(mean, centre[:, None, None] + across * known, across * rest)
         return found.mean, found.slope
@@ -239,7 +240,7 @@ def _reals(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
     across = math.sqrt(max(1 - law.alignment**2, 0.0))
     centre = law.alignment * law.kappa[:, None]
     kinks = np.array([kink for kink in teacher.kinks if abs(kink) < 2 * _RANGE and across > 0])
-    t, t_weight = _rule((kinks - centre) / max(across, 1e-300), teacher.pole_distance / max(across, 1e-12))
+    t, t_weight = _rule((kinks - centre) / max(across, NOTHING), teacher.pole_distance / max(across, 1e-12))
     mean = np.asarray(teacher(centre + across * t)) - law.mean[:, None] - law.slope[:, None] * t
     spread = np.sqrt(law.variance + labels.noise**2)[:, None, None]
     ends = loss.function.breakpoints(law.leverage)[:, None, :] - mean[:, :, None]

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.resolution import LEAST_WITH_DIGITS, NOTHING
 from gradstep.theory.equivalent.leverage import Leverage, LeverageEquations, Linearised
 
 __all__ = [
@@ -48,10 +49,6 @@ Array = NDArray[np.float64]
 _MATRIX, _RESPONSE, _BOUND, _FREEDOM = 1e-8, 1e-6, 1e-6, 1e-8
 #: Largest residual of the fit's own equations, over the terms of a row.
 _SOLUTION = 1e-8
-#: A number below the smallest has lost digits, since it is next to the least that floats have.
-_SMALLEST = 1e-290
-#: A mean square below the smallest is that of labels which are zero.
-_NOTHING = 1e-300
 #: Largest difference of the two ways to the training loss, over itself, and rounding of either, over the labels' power.
 ON_SHELL, LABEL_ROUNDING = 1e-6, 1e-12
 #: Rounding of a sum, over its largest term: what a residual may have of it although the solution is right.
@@ -138,7 +135,7 @@ def check_solution(matrix: Array, solution: Array, right: Array) -> None:
     """
     residual = np.abs(matrix @ solution - right).max(axis=2)
     terms = (np.abs(matrix) @ np.abs(solution) + np.abs(right)).max(axis=2)
-    defect = np.divide(residual, terms, out=np.zeros_like(residual), where=~(terms < _SMALLEST))
+    defect = np.divide(residual, terms, out=np.zeros_like(residual), where=~(terms < LEAST_WITH_DIGITS))
     _refuse(defect, _SOLUTION, "has a fit of the means that does not solve its equations")
 
 
@@ -181,8 +178,8 @@ def check_loss(loss: Array, on_shell: Array, label_power: Array) -> None:
     NotConverged
         If the two differ, or exceed the bound, by more than rounding.
     """
-    allowed = ON_SHELL * np.maximum(np.abs(loss), _NOTHING) + LABEL_ROUNDING * label_power
+    allowed = ON_SHELL * np.maximum(np.abs(loss), NOTHING) + LABEL_ROUNDING * label_power
     apart = np.maximum(np.abs(loss - on_shell), loss - label_power)
     if not (apart <= allowed).all():
-        relative = float(np.max(apart / np.maximum(np.abs(loss), _NOTHING)))
+        relative = float(np.max(apart / np.maximum(np.abs(loss), NOTHING)))
         raise NotConverged("the training loss", relative, ON_SHELL, "Raise the ridge, or use a smaller step.")

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.theory.equivalent.stacks import identity, inverses, solved_definite
+from gradstep.theory.equivalent.stacks import identity, inverses, scaled_factors, solved_definite
 
 __all__ = [
     "TOLERANCE",
@@ -142,13 +142,8 @@ class LeverageTable:
         groups = self.slope.shape[1]
         if groups < _WORTH_FACTORS:
             return None
-        rows = np.maximum(np.abs(self.slope).max(axis=2, keepdims=True), _SMALLEST)
-        columns = np.maximum(np.abs(self.slope / rows).max(axis=1, keepdims=True), _SMALLEST)
-        left, singular, right = np.linalg.svd(self.slope / rows / columns, full_matrices=False)
-        dimensions = max(1, int((singular > _DIMENSION * singular[:, :1]).sum(axis=1).max()))
-        if dimensions > _FEW * groups:
-            return None
-        return rows * left[..., :dimensions] * singular[:, None, :dimensions], right[:, :dimensions] * columns
+        left, right, _ = scaled_factors(self.slope, _DIMENSION)
+        return None if left.shape[2] > _FEW * groups else (left, right)
 
     def mixed(self, values: Array) -> Array:
         """Return the mean over the directions of values of shape (batch, classes, rows, columns)."""

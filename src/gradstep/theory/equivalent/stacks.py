@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dgels, dgesv, dposv, dpotrf
 
-__all__ = ["cholesky", "identity", "inverses", "least_squares", "solved", "solved_definite"]
+__all__ = ["cholesky", "identity", "inverses", "least_squares", "scaled_factors", "solved", "solved_definite"]
 
 #: Size from which a call of LAPACK for each matrix is worth its overhead.
 _WORTH_A_CALL = 16
+#: Least scale of a row or column of a table, or of all: zeros have it, and are divided by it.
+_LEAST_SCALE = 1e-200
 
 Array = NDArray[np.float64]
 
@@ -163,3 +165,27 @@ def least_squares(matrices: Array, values: Array) -> Array:
     if info > 0:
         raise np.linalg.LinAlgError("Singular matrix")
     return np.asarray(solution[:unknowns], dtype=np.float64)[None]
+
+
+def scaled_factors(tables: Array, dimension: float) -> tuple[Array, Array, float]:
+    """Return tables as products of few dimensions, each entry right to rounding relative to its row and column.
+
+    Parameters
+    ----------
+    tables : ndarray, shape (..., rows, columns)
+    dimension : float
+        Singular value of a dimension that counts, over the largest, where rows and columns have the size one.
+
+    Returns
+    -------
+    left, right : ndarray, shape (..., rows, dimensions) and (..., dimensions, columns)
+    weakest : float
+        Singular value of the last dimension, over the largest.
+    """
+    rows = np.maximum(np.abs(tables).max(axis=-1, keepdims=True), _LEAST_SCALE)
+    columns = np.maximum(np.abs(tables / rows).max(axis=-2, keepdims=True), _LEAST_SCALE)
+    left, singular, right = np.linalg.svd(tables / rows / columns, full_matrices=False)
+    relative = singular / np.maximum(singular[..., :1], _LEAST_SCALE)
+    count = max(1, int((relative > dimension).sum(axis=-1).max()))
+    left = rows * left[..., :count] * singular[..., None, :count]
+    return left, right[..., :count, :] * columns, float(relative[..., count - 1].min())

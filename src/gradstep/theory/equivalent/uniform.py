@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.resolution import NOTHING
 from gradstep.theory.equivalent.certificate import (
     check_errors,
     check_loss,
@@ -41,8 +42,6 @@ __all__ = ["Fluctuations", "UniformSolution", "WeightOffset", "solve"]
 
 #: Largest share of the error that a node of kappa may contribute where it should contribute none.
 _LOST = 1e-6
-#: A mean square below the smallest is that of labels which are zero.
-_NOTHING = 1e-300
 #: Largest matrix of the normal equations in which the penalty, which is one, keeps enough digits.
 _STEEP = 1e8
 #: Least variance of a group's weights, over that without the missing bulk. Along the readout at initialisation means
@@ -281,7 +280,7 @@ def _joint_fit(
 
 
 class _Means(NamedTuple):
-    """What the fit's means are: its weights, and its output along the spike and along the special directions.
+    """The fit's means: its output along the spike and along the special directions, and the fields on its weights.
 
     Attributes
     ----------
@@ -420,7 +419,7 @@ def _check_average(part: Array, outermost: Array, label_power: Array) -> None:
     `part`, are weighted by the nodes' probabilities.
     """
     scale = np.abs(part).sum(axis=1) + label_power
-    lost = float((np.maximum(-part, outermost * part).max(axis=1) / np.maximum(scale, _NOTHING)).max())
+    lost = float((np.maximum(-part, outermost * part).max(axis=1) / np.maximum(scale, NOTHING)).max())
     if not lost <= _LOST:
         advice = "Use a smaller step, or an activation that grows more slowly."
         raise NotConverged("the average of the errors along the spike", lost, _LOST, advice)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import hermite_rule, trapezoidal_rule
 from gradstep.problem import Readout
+from gradstep.resolution import NOTHING
 from gradstep.theory.models import RowLaw
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
@@ -94,7 +95,7 @@ class Groups:
         readout = np.sqrt(self.weight) * self.readout
         square = (readout**2).sum(axis=-1, keepdims=True)
         # Without a step the projections tell nothing of the readout: any direction will do.
-        unit = np.where(square > 0, readout / np.sqrt(np.maximum(square, 1e-300)), readout.shape[-1] ** -0.5)
+        unit = np.where(square > 0, readout / np.sqrt(np.maximum(square, NOTHING)), readout.shape[-1] ** -0.5)
         return square, unit
 
 

@@ -30,11 +30,13 @@ from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout, check_problem
 from gradstep.readout import readout_polynomials
 from gradstep.theory.arguments import check_refine
+from gradstep.theory.equivalent.stacks import scaled_factors
 from gradstep.theory.equivalent.tables import stepped_network
 from gradstep.theory.models import RowLaw
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.spectra.stieltjes import (
     COARSE,
+    EDGE_MARGIN,
     FINE,
     Law,
     Point,
@@ -58,12 +60,10 @@ _DEGREE = 4
 #: Shares of the neurons, and of the inputs far out along the spike, whose bulk is averaged, one pair after the other,
 #: where the tails of their laws split into bands of single ones.
 _TAILS = ((5e-3, 1e-3), (1e-2, 4e-3), (2e-2, 1.2e-2))
-#: Outliers nearer to the bulk than this share of its edge are part of it at any size that fits a computer.
-_EDGE_MARGIN = 1e-6
 #: Where nothing is an eigenvalue, over a bound of the bulk.
 _FAR = 16.0
-#: How many times fewer factors than unknowns are worth it; singular value that counts, over the largest; least size.
-_WORTH_FACTORS, _DIMENSION, _SMALLEST = 3, 1e-14, 1e-200
+#: How many times fewer factors than unknowns are worth it; singular value that counts, over the largest.
+_WORTH_FACTORS, _DIMENSION = 3, 1e-14
 #: Least singular value of a table that has factors, over the largest.
 _WEAK = 1e-6
 
@@ -162,13 +162,8 @@ def _product(table: Array) -> tuple[Array, Array] | None:
 
     None if a dimension is weak: neurons that are nearly alike differ by little, and factors would lose its digits.
     """
-    rows = np.maximum(np.abs(table).max(axis=1, keepdims=True), _SMALLEST)
-    columns = np.maximum(np.abs(table / rows).max(axis=0), _SMALLEST)
-    left, singular, right = np.linalg.svd(table / rows / columns, full_matrices=False)
-    dimensions = max(1, int(np.sum(singular > _DIMENSION * singular[0])))
-    if singular[dimensions - 1] < _WEAK * singular[0]:
-        return None
-    return rows * left[:, :dimensions] * singular[:dimensions], right[:dimensions] * columns
+    left, right, weakest = scaled_factors(table, _DIMENSION)
+    return None if weakest < _WEAK else (left, right)
 
 
 @dataclass(frozen=True)
@@ -515,7 +510,7 @@ def _sample_outlier(
         rows = np.sqrt(density)[:, None] * equations.slope * np.sqrt(sample_weight)
         return float(np.linalg.norm(rows, ord=2)) ** 2 - 1
 
-    bracket = np.log(edge * (1 + _EDGE_MARGIN)), np.log(far.z.real)
+    bracket = np.log(edge * (1 + EDGE_MARGIN)), np.log(far.z.real)
     if excess(bracket[0]) <= 0:
         return None
     return float(np.exp(brentq(excess, *bracket, xtol=1e-10, rtol=1e-10)))
@@ -600,7 +595,7 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
     """Solve at every outlier above the bulk, the largest first."""
     own = np.square(equations.slope) @ equations.weight + equations.variance @ equations.weight
     highest = 2 * float(equations.neurons @ (own + np.square(equations.shared) @ equations.at_shared(equations.weight)))
-    lowest = edge * (1 + _EDGE_MARGIN)
+    lowest = edge * (1 + EDGE_MARGIN)
     count = max(2, int(np.ceil(3 * np.log(highest / lowest))))
     walk = [start(equations, complex(highest))]
     for x in np.geomspace(highest, lowest, count)[1:]:

@@ -23,6 +23,7 @@ from gradstep.errors import NotConverged
 
 __all__ = [
     "COARSE",
+    "EDGE_MARGIN",
     "FINE",
     "Band",
     "Equations",
@@ -55,6 +56,8 @@ _SMALLEST_IMAGINARY = 1e-8
 COARSE = (0.12, 0.04)
 #: Spacings of a search that must not miss a narrow band.
 FINE = (0.04, 0.013)
+#: Outliers nearer to the bulk than this share of its edge are part of it at any size that fits a computer.
+EDGE_MARGIN = 1e-6
 #: Stride to an edge, relative, below which a gap that it would miss is narrower than any that is resolved.
 _FINEST = 1e-3
 #: How many finer strides are tried between two solutions.

@@ -42,7 +42,7 @@ from gradstep.problem import Problem
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.models import RowLaw
 from gradstep.theory.spectra.feature_spectrum import check_finite
-from gradstep.theory.spectra.stieltjes import FINE, Law, advance, around, averaged_tail, find_law, start
+from gradstep.theory.spectra.stieltjes import EDGE_MARGIN, FINE, Law, advance, around, averaged_tail, find_law, start
 from gradstep.theory.step.own_output import MeanRow
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
 from gradstep.threads import one_thread
@@ -52,7 +52,6 @@ __all__ = ["WeightOutlier", "WeightSpectrum", "weight_spectrum"]
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
-_EDGE_MARGIN = 1e-6
 #: Where to differentiate, off the real axis.
 _BESIDE = 1e-7
 #: Shares of rows and samples that are averaged, one after the other, where the tail of their law splits into bands of
@@ -376,7 +375,7 @@ def _outlier(equations: WeightEquations, spike: _Spike, edge: float) -> WeightOu
         x = float(np.exp(log_x))
         return parts(x, around(equations, far, x).state)[0].real
 
-    bracket = (math.log(edge * (1 + _EDGE_MARGIN)), math.log(far.z.real))
+    bracket = (math.log(edge * (1 + EDGE_MARGIN)), math.log(far.z.real))
     if excess(bracket[0]) <= 0:
         return None
     z = float(np.exp(brentq(excess, *bracket, xtol=1e-13, rtol=1e-13)))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, gaussian_rule, hermite_rule
 from gradstep.gaussian.panels import resolved_panels
+from gradstep.resolution import NOTHING
 
 __all__ = ["LargestResidual", "Residual", "largest_residual", "residual_law"]
 
@@ -20,7 +21,7 @@ Array = NDArray[np.float64]
 _PANEL, _CLOSE = 2.0, 1e-5
 #: Standard deviations of a projection that are covered; nodes that weigh less than the smallest are left out, unless
 #: the teacher is so large there.
-_RANGE, _LEAST_WEIGHT, _NOTHING = 12.0, 1e-13, 1e-300
+_RANGE, _LEAST_WEIGHT = 12.0, 1e-13
 #: Points of the grid on which the largest of many residuals is looked for.
 _GRID = 6001
 
@@ -89,7 +90,7 @@ def residual_law(teacher: ScalarFunction, offset: float, noise_variance: float) 
         residual = (residual[:, None] + math.sqrt(noise_variance) * z).ravel()
         u, weight = np.repeat(u, len(z)), (weight[:, None] * z_weight).ravel()
     fourth = weight * residual**4
-    kept = weight + fourth / max(fourth.sum(), _NOTHING) > _LEAST_WEIGHT
+    kept = weight + fourth / max(fourth.sum(), NOTHING) > _LEAST_WEIGHT
     return Residual(u[kept], residual[kept], weight[kept] / weight[kept].sum())
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["smooth_rise"]
+from gradstep.resolution import NOTHING
 
-_SMALLEST = 1e-300
+__all__ = ["smooth_rise"]
 
 
 def smooth_rise(value: float, low: float, high: float) -> float:
@@ -24,6 +24,6 @@ def smooth_rise(value: float, low: float, high: float) -> float:
     float
         In [0, 1].
     """
-    x = math.log(max(value, _SMALLEST) / low) / math.log(high / low)
+    x = math.log(max(value, NOTHING) / low) / math.log(high / low)
     x = min(max(x, 0.0), 1.0)
     return x * x * (3 - 2 * x)

@@ -100,7 +100,7 @@ def bare_solves(posed: gs.Problem) -> Callable[[], None]:
     """Return the dense solves that a prediction cannot do without: its Newton steps and one conditional error."""
     prediction = gs.predict(posed)
     sizes = predict_module._without_fit(posed)
-    groups, nodes = predict_module._prepared(sizes, "network", "structured", 1).tables.features.mean.shape
+    groups, nodes = predict_module._prepared(sizes, "network", "structured", 1)[0][1].tables.features.mean.shape
     rng = np.random.default_rng(0)
     newton = np.eye(groups + nodes) + 0.01 * rng.standard_normal((groups + nodes, groups + nodes))
     error = np.eye(nodes) + 0.01 * rng.standard_normal((nodes, nodes))

@@ -104,7 +104,7 @@ def test_a_batch_holds_few_tables_at_a_time(monkeypatch):
     solve, waited = predict_module._solve, []
 
     def watched(problems, prepared):
-        waited.append(sum(map(predict_module._memory, prepared)))
+        waited.append(sum(predict_module._table_memory(each.tables) for each in prepared))
         return solve(problems, prepared)
 
     monkeypatch.setattr(predict_module, "_solve", watched)

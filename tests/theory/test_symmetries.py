@@ -19,8 +19,12 @@ from numpy.testing import assert_allclose
 import gradstep as gs
 from gradstep.gaussian import moments
 from gradstep.theory.convex.convex_loss import convex_prediction
+from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
+from gradstep.theory.neurons.groups import resolved_share
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
+from gradstep.theory.step.own_output import common_share
+from gradstep.theory.step.statistics import step_statistics
 
 Array = np.ndarray
 
@@ -376,3 +380,51 @@ def test_where_a_step_begins_to_be_felt(teacher: str, output_scale: str) -> None
     for eta in 10 ** np.linspace(-5, -1.5, 30):
         here, beside = (errors(gs.predict(problem_of(random, eta=float(step)))) for step in (eta, eta + hair))
         assert_allclose(beside, here, rtol=1e-6, err_msg=f"{eta}")
+
+
+def _edges(share, low, high):
+    """Return step sizes on either side of where `share`, which rises from zero to one, begins and where it ends."""
+    sizes = np.geomspace(low, high, 60)
+    for inside in (lambda value: value > 0, lambda value: value == 1):
+        first = next(k for k, size in enumerate(sizes) if inside(share(size)))
+        below, above = sizes[first - 1], sizes[first]
+        for _ in range(60):
+            middle = (below + above) / 2
+            below, above = (below, middle) if inside(share(middle)) else (middle, above)
+        yield below, above
+
+
+def _readout_share(problem):
+    sizes = sizes_of(problem)
+    step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step)
+    return resolved_share(step.resolved, problem.readout, sizes.d, "network")
+
+
+def _common_share(problem):
+    sizes = sizes_of(problem)
+    return common_share(problem, step_statistics(problem, sizes.d, sizes.width, sizes.n_step), sizes.width)
+
+
+@pytest.mark.parametrize(
+    ("share", "changes", "low", "high"),
+    [
+        (_readout_share, {"activation": "relu", "n_step": 100}, 5, 200),
+        (_readout_share, {"activation": "tanh(x)+0.3*x**2", "teacher": "x-1", "n_step": 60}, 1, 20),
+        (_common_share, {"activation": "1.5*sign(x)-x", "output_scale": "1/sqrt(N)", "n_step": 600}, 1, 20),
+    ],
+)
+def test_no_jump_where_one_description_gives_way_to_another(share, changes, low, high):
+    def problem(size):
+        options = {"activation": "relu", "teacher": "sin", "n_step": 100, **changes}
+        return gs.Problem(d=200, width=300, n=500, eta=size, ridge=1.0, noise=0.1, **options)
+
+    edges = list(_edges(lambda size: share(problem(size)), low, high))
+    for below, above in edges:
+        one, other = (gs.predict(problem(size)).test_error for size in (below, above))
+        assert one == pytest.approx(other, rel=1e-10)
+        one, other = (gs.predict_spread(problem(size)).test_error for size in (below, above))
+        assert one == pytest.approx(other, rel=1e-6)
+    # Between the edges the two descriptions differ: without the mean over both there would be a jump.
+    middle = problem(float(np.sqrt(edges[0][1] * edges[1][0])))
+    (_, first), (_, second) = stepped_networks(middle)
+    assert first.tables.groups.weight.shape != second.tables.groups.weight.shape or first.step != second.step

@@ -18,7 +18,14 @@ from gradstep.memory import remembered
 from gradstep.problem import Problem, check_problem
 from gradstep.theory.arguments import check_refine
 from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats, step_indicators
-from gradstep.theory.equivalent.tables import LARGE_DIMENSION, Tables, sizes_of, stacked, stepped_network
+from gradstep.theory.equivalent.tables import (
+    LARGE_DIMENSION,
+    SteppedNetwork,
+    Tables,
+    sizes_of,
+    stacked,
+    stepped_networks,
+)
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
 from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
 from gradstep.theory.prediction import QUANTITIES, Curve, Prediction, mean_curve, mean_of
@@ -71,17 +78,27 @@ class _Prepared:
     indicators: Mapping[str, float]
 
 
-def _memory(prepared: _Prepared) -> float:
+def _memory(parts: Sequence[tuple[float, _Prepared]]) -> float:
     """Return the bytes that tables take, about and at most."""
-    (groups, nodes), special = prepared.tables.features.mean.shape, len(prepared.tables.bulk.teacher)
+    return sum(_table_memory(prepared.tables) for _, prepared in parts)
+
+
+def _table_memory(tables: Tables) -> float:
+    (groups, nodes), special = tables.features.mean.shape, len(tables.bulk.teacher)
     numbers = _BY_NODE * groups * nodes + special * (nodes + _BY_DIRECTION * groups)
     return float(8 * numbers + _SMALL)
 
 
 class _Waiting(NamedTuple):
-    """A problem that waits to be solved: its place among the problems, and that of its initial output's constant.
+    """A problem that waits to be solved.
 
-    `share` is the probability of the constant.
+    Attributes
+    ----------
+    problem : int
+        Its number.
+    place, share : int, float
+        Which of the descriptions of the network this is that the prediction is the mean of, and its weight.
+    prepared : _Prepared
     """
 
     problem: int
@@ -171,11 +188,14 @@ def predict_many(
     for index, problem in enumerate(problems):
         check_problem(problem)
         bare = _without_fit(problem)
-        for place, (share, constant) in enumerate(output_constants(problem, refine)):
-            prepared = _prepared(bare, *models, refine, constant)
-            waiting.append(_Waiting(index, place, share, prepared))
-            if id(prepared) not in held:
-                held[id(prepared)] = _memory(prepared)
+        place = 0
+        for share, constant in output_constants(problem, refine):
+            parts = _prepared(bare, *models, refine, constant)
+            for part, prepared in parts:
+                waiting.append(_Waiting(index, place, share * part, prepared))
+                place += 1
+            if id(parts) not in held:
+                held[id(parts)] = _memory(parts)
                 if sum(held.values()) > _REMEMBERED:
                     _solve_all(problems, waiting, results)
                     waiting.clear()
@@ -266,8 +286,14 @@ def _without_fit(problem: Problem) -> Problem:
 @remembered(_REMEMBERED, _memory)
 def _prepared(
     problem: Problem, rows: RowLaw, model: BulkModel, refine: int, constant: float | None = None
-) -> _Prepared:
-    network = stepped_network(problem, rows, model, refine, constant)
+) -> tuple[tuple[float, _Prepared], ...]:
+    """Return what a prediction is the mean of, with weights."""
+    found = stepped_networks(problem, rows, model, refine, constant)
+    return tuple((share, _prepare(problem, rows, model, network)) for share, network in found)
+
+
+def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedNetwork) -> _Prepared:
+    """Return all of a prediction that is independent of the ridge fit, for one description of the network."""
     sizes, literal, step, tables = network.sizes, network.gradient_step, network.step, network.tables
     features, bulk = tables.features, tables.bulk
     shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint), features.length_slope.size)

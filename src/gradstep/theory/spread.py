@@ -25,7 +25,7 @@ from gradstep.resolution import NOTHING
 from gradstep.theory.arguments import check_labels
 from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
-from gradstep.theory.equivalent.tables import Tables, sizes_of, stepped_network, tables_of
+from gradstep.theory.equivalent.tables import SteppedNetwork, Tables, sizes_of, stepped_networks, tables_of
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
 from gradstep.theory.step.own_output import MeanRow, output_constants
 from gradstep.theory.step.residual import residual_law
@@ -133,7 +133,15 @@ def _given_constant(problem: Problem, constant: float | None) -> tuple[Array, Ar
 
     Given the constant in the initial output. The training error is nan where the fit interpolates.
     """
-    network = stepped_network(problem, constant=constant)
+    networks = stepped_networks(problem, constant=constant)
+    shares, given = zip(*((share, _of_network(problem, network)) for share, network in networks), strict=True)
+    errors, variances, squares = (np.stack(column) for column in zip(*given, strict=True))
+    weight = np.array(shares)
+    return weight @ errors, weight @ variances, float(weight @ squares)
+
+
+def _of_network(problem: Problem, network: SteppedNetwork) -> tuple[Array, Array, float]:
+    """Return the results of `_given_constant` for one description of the network."""
     (d, width, _, samples, ridge), tables, step = network.sizes, network.tables, network.step.resolved
     here = _solve(problem, step, tables, np.array([ridge]))
     # The population is felt where its weight is that of the samples.
@@ -146,7 +154,7 @@ def _given_constant(problem: Problem, constant: float | None) -> tuple[Array, Ar
     covariance, error = loss_covariance(draw, fits)
     derivatives = np.array([[-1 / change, 1 / change, 0], [1 + 1 / _RIDGE_CHANGE, 0, -1 / _RIDGE_CHANGE]]) / samples
     variance = np.diagonal(derivatives @ covariance @ derivatives.T)
-    variance = variance + _step_variance(problem, network.gradient_step, here)
+    variance = variance + _step_variance(problem, network, here)
     if here.train_error[0] < _INTERPOLATES * here.train_loss[0]:
         variance[1] = math.nan
     return _errors(here), variance, float(square_variance(draw, fits, error)[0])
@@ -183,13 +191,13 @@ def _check_derivatives(problem: Problem, features: ConditionalFeatures, fits: Un
         raise NotConverged("the derivatives of the loss", float(off), _TOLERANCE, "Raise the ridge.")
 
 
-def _step_variance(problem: Problem, step: StepStatistics, here: UniformSolution) -> Array:
+def _step_variance(problem: Problem, network: SteppedNetwork, here: UniformSolution) -> Array:
     """Return the variances of test and training error from the samples of the step and the mean of the readouts.
 
     That of a parabola in each of the independent directions: for an even teacher the slope in ``E r u`` vanishes.
     """
     variance = np.zeros(2)
-    for up, down in _shifted_errors(problem, step):
+    for up, down in _shifted_errors(problem, network):
         variance += ((up - down) / 2) ** 2 + (up + down - 2 * _errors(here)) ** 2 / 2
     return variance
 
@@ -198,17 +206,19 @@ def _errors(solution: UniformSolution) -> Array:
     return np.array([solution.test_error[0], solution.train_error[0]])
 
 
-def _shifted_errors(problem: Problem, step: StepStatistics) -> Iterator[tuple[Array, Array]]:
+def _shifted_errors(problem: Problem, network: SteppedNetwork) -> Iterator[tuple[Array, Array]]:
     """Yield the errors a standard deviation up and down each of the independent directions of the step's numbers."""
-    if step.spike == 0:
+    sizes, resolve = network.sizes, network.resolve
+    if network.gradient_step.spike == 0:
         return
-    sizes = sizes_of(problem)
-    numbers = _Numbers.of(problem, step)
+    numbers = _Numbers.of(problem, network)
     scale, axes = np.linalg.eigh(numbers.covariance)
     for axis in (axes * np.sqrt(np.maximum(scale, 0.0))).T:
         if axis.any():
             shifted = [numbers.shifted(change) for change in (axis, -axis)]
-            up, down = (_solve(problem, s, tables_of(problem, s, sizes), np.array([sizes.ridge])) for s in shifted)
+            tables = [tables_of(problem, step, sizes, resolve=resolve) for step in shifted]
+            ridge = np.array([sizes.ridge])
+            up, down = (_solve(problem, step, table, ridge) for step, table in zip(shifted, tables, strict=True))
             yield _errors(up), _errors(down)
 
 
@@ -240,14 +250,15 @@ class _Numbers:
     row: MeanRow
 
     @classmethod
-    def of(cls, problem: Problem, step: StepStatistics) -> _Numbers:
+    def of(cls, problem: Problem, network: SteppedNetwork) -> _Numbers:
+        step = network.gradient_step
         d, width, n_step, *_ = sizes_of(problem)
         activation, readout = moments(problem.activation), problem.readout
         law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
         r, u = law.residual, law.projection
         mean, linear = law.mean(r), law.mean(r * u)
         order_one = problem.output_scale != "1/N"
-        row = MeanRow.of(problem, step, width)
+        row = MeanRow.of(problem, step, width, network.along_common)
         own = row.slope * math.sqrt(readout.second_moment)
         # Given a residual, t is known as well as its share in what counts as noise.
         noise = np.asarray(problem.teacher(u)) - step.residual_offset - r

@@ -171,7 +171,7 @@ def test_steep_features_have_no_isolated_outliers(activation: str, step: float) 
 
 
 def equations_of(problem: gs.Problem, population: float | None = None) -> LeverageEquations:
-    prepared = predict_module._prepared(problem, "network", "structured", 1)
+    ((_, prepared),) = predict_module._prepared(problem, "network", "structured", 1)
     sizes = (problem.width, problem.d - 1, problem.n, problem.ridge)
     columns = (np.array([float(size)]) for size in sizes)  # type: ignore[arg-type]
     known = None if population is None else np.array([population])

@@ -94,7 +94,7 @@ def test_features_that_vanish_where_they_saturate():
 
 def solution_of(problem, *, bulk="structured", **changes):
     """Return the tables and the solution behind a prediction, with other numbers if given."""
-    prepared = predict_module._prepared(problem, "network", bulk, 1)
+    ((_, prepared),) = predict_module._prepared(problem, "network", bulk, 1)
     sizes = {"dimension": problem.d, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
     others = {"noise": problem.noise, "shrinkage": prepared.shrinkage} | changes
     numbers = {name: np.array([float(value)]) for name, value in (sizes | others).items()}

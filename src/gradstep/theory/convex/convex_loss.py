@@ -51,7 +51,7 @@ from gradstep.theory.convex.proximal import (
     mean_losses,
     penalty_averages,
 )
-from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_network
+from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_network, stepped_networks
 from gradstep.theory.equivalent.uniform import WeightOffset, solve
 from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
 from gradstep.theory.neurons.groups import Groups
@@ -207,11 +207,16 @@ def convex_prediction(
     check_labels(stepped)
     parts = []
     for share, constant in output_constants(stepped, refine):
-        network = stepped_network(
-            stepped, law, kind, refine, constant, fold=not finer, whole_line=True, regrouped=_finer if finer else None
-        )
-        state, residual, sweeps = _solve(network, labels, chosen, priced)
-        parts.append((share, _result(network, labels, chosen, priced, state, residual, sweeps)))
+        if finer:
+            finest = stepped_network(
+                stepped, law, kind, refine, constant, fold=False, whole_line=True, regrouped=_finer
+            )
+            found = [(1.0, finest)]
+        else:
+            found = [*stepped_networks(stepped, law, kind, refine, constant, whole_line=True)]
+        for part, network in found:
+            state, residual, sweeps = _solve(network, labels, chosen, priced)
+            parts.append((share * part, _result(network, labels, chosen, priced, state, residual, sweeps)))
     return _mean(parts)
 
 

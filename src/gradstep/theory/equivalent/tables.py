@@ -20,8 +20,8 @@ from gradstep.theory.equivalent.features import ConditionalFeatures, conditional
 from gradstep.theory.equivalent.leverage import LeverageTable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
-from gradstep.theory.neurons.groups import Groups, neuron_groups
-from gradstep.theory.step.own_output import independent_rows
+from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
+from gradstep.theory.step.own_output import common_share, independent_rows
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "sizes_of",
     "stacked",
     "stepped_network",
+    "stepped_networks",
     "tables_of",
 ]
 
@@ -136,6 +137,10 @@ class SteppedNetwork:
         The same step for rows that are independent of each other, see `gradstep.theory.step.own_output`.
     shrinkage : float
         Factor of the rows along the readout at initialisation.
+    along_common : bool or None
+        Whether the spike is along the common part of the rows, see `gradstep.theory.step.own_output.MeanRow`.
+    resolve : bool or None
+        Whether a Gaussian readout has nodes of its own, see `gradstep.theory.neurons.groups.neuron_groups`.
     tables : Tables
         With features resolved along the direction of ``step.resolved``.
     """
@@ -144,7 +149,57 @@ class SteppedNetwork:
     gradient_step: StepStatistics
     step: StepStatistics
     shrinkage: float
+    along_common: bool | None
+    resolve: bool | None
     tables: Tables
+
+
+def stepped_networks(
+    problem: Problem,
+    rows: RowLaw = "network",
+    bulk: BulkModel = "structured",
+    refine: int = 1,
+    constant: float | None = None,
+    *,
+    whole_line: bool = False,
+) -> tuple[tuple[float, SteppedNetwork], ...]:
+    """Return the descriptions of a network after its step over which predictions are averaged, with their weights.
+
+    As a rule there is one. There are two where one description gives way to another, and both are right to half a per
+    cent: the weight of the one falls to zero smoothly with the step while that of the other rises, so that predictions
+    do not jump. This happens where a Gaussian readout begins to need nodes of its own, and where a step about doubles
+    an initial output of order one. This project.
+
+    Parameters
+    ----------
+    problem, rows, bulk, refine, constant, whole_line
+        As in `stepped_network`.
+
+    Returns
+    -------
+    tuple of (float, SteppedNetwork)
+    """
+    sizes = sizes_of(problem)
+    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=rows == "network")
+    common = common_share(problem, literal, sizes.width)
+    found = []
+    for weight, along_common in ((1 - common, False), (common, True)):
+        if weight == 0:
+            continue
+        step, shrinkage = independent_rows(problem, literal, sizes.width, rows, along_common)
+        if problem.readout.kind == "vocabulary":
+            resolutions: Sequence[tuple[float, bool | None]] = ((1.0, None),)
+        else:
+            share = resolved_share(step.resolved, problem.readout, sizes.d, rows)
+            resolutions = ((1 - share, False), (share, True))
+        for part, resolve in resolutions:
+            if part > 0:
+                tables = tables_of(
+                    problem, step.resolved, sizes, rows, bulk, refine, whole_line=whole_line, resolve=resolve
+                )
+                network = SteppedNetwork(sizes, literal, step, shrinkage, along_common, resolve, tables)
+                found.append((weight * part, network))
+    return tuple(found)
 
 
 def stepped_network(
@@ -189,7 +244,7 @@ def stepped_network(
     tables = tables_of(
         problem, step.resolved, sizes, rows, bulk, refine, fold=fold, whole_line=whole_line, regrouped=regrouped
     )
-    return SteppedNetwork(sizes, literal, step, shrinkage, tables)
+    return SteppedNetwork(sizes, literal, step, shrinkage, None, None, tables)
 
 
 def tables_of(
@@ -203,10 +258,11 @@ def tables_of(
     fold: bool = True,
     whole_line: bool = False,
     regrouped: Callable[[Groups], Groups] | None = None,
+    resolve: bool | None = None,
 ) -> Tables:
     """Return the tables of one problem after a given step, without a leading axis; see `stepped_network`."""
     odd = fold and problem.activation.parity == "odd"
-    groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine)
+    groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine, resolve=resolve)
     if regrouped is not None:
         groups = regrouped(groups)
     dimension = length_dimension(problem.activation, rows, sizes.d)

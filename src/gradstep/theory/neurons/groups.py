@@ -28,7 +28,7 @@ from gradstep.theory.models import RowLaw
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["UNRESOLVED", "Groups", "neuron_groups"]
+__all__ = ["UNRESOLVED", "Groups", "neuron_groups", "resolved_share"]
 
 Array = NDArray[np.float64]
 _Values = Array | float
@@ -132,6 +132,7 @@ def neuron_groups(
     odd: bool,
     rows: RowLaw = "network",
     refine: int = 1,
+    resolve: bool | None = None,
 ) -> Groups:
     """Return the groups for a readout law.
 
@@ -150,6 +151,8 @@ def neuron_groups(
         which the rest of a row is isotropic with a norm that does not fluctuate.
     refine : int
         Multiplies the number of nodes for a Gaussian readout.
+    resolve : bool, optional
+        Whether a Gaussian readout has nodes of its own. By default a share of the neurons has (`resolved_share`).
 
     Returns
     -------
@@ -164,19 +167,34 @@ def neuron_groups(
     if readout.kind == "vocabulary":
         values = np.asarray(readout.values), np.asarray(readout.weights)
         return _groups_of_values(step, values, d, odd=odd, rows=rows, scale=readout.second_moment)
-    total_spike = step.spike + step.initial_overlap
-    # The bulk's own variance along v is felt only where the spike is large: take it at the part of E a^2 that the spike
-    # explains.
-    spread = float(_projection_variance(step, d, rows, 0.0, total_spike**2 / (total_spike**2 + 1 / d)))
-    norm_by_readout = (spread / (total_spike**2 + spread)) ** 1.5 * (step.bulk + step.whole_drift**2)
-    share = smooth_rise(norm_by_readout, *_NORM_BY_READOUT)
+    share = resolved_share(step, readout, d, rows) if resolve is None else float(resolve)
     parts = []
     if share < 1:
-        parts.append((1 - share, _groups_of_projections(step, spread, d, odd=odd, rows=rows, refine=refine)))
+        parts.append((1 - share, _groups_of_projections(step, d, odd=odd, rows=rows, refine=refine)))
     if share > 0:
         values = _values(abs(step.whole_drift) + math.sqrt(step.bulk), refine)
         parts.append((share, _groups_of_values(step, values, d, odd=odd, rows=rows)))
     return _mixture(parts)
+
+
+def resolved_share(step: StepStatistics, readout: Readout, d: float, rows: RowLaw) -> float:
+    """Return the share of the neurons that have nodes in the readout of their own: all of a vocabulary's.
+
+    Of a Gaussian readout it rises from zero to one with what the readout adds to the norm by its square.
+    """
+    if readout.kind == "vocabulary":
+        return 1.0
+    total_spike, spread = step.spike + step.initial_overlap, _typical_spread(step, d, rows)
+    norm_by_readout = (spread / (total_spike**2 + spread)) ** 1.5 * (step.bulk + step.whole_drift**2)
+    return smooth_rise(norm_by_readout, *_NORM_BY_READOUT)
+
+
+def _typical_spread(step: StepStatistics, d: float, rows: RowLaw) -> float:
+    """Return the variance of ``s'`` at a typical readout."""
+    total_spike = step.spike + step.initial_overlap
+    # The bulk's own variance along v is felt only where the spike is large: take it at the part of E a^2 that the spike
+    # explains.
+    return float(_projection_variance(step, d, rows, 0.0, total_spike**2 / (total_spike**2 + 1 / d)))
 
 
 def _mixture(parts: Sequence[tuple[float, Groups]]) -> Groups:
@@ -241,11 +259,9 @@ def _groups_of_values(
     )
 
 
-def _groups_of_projections(
-    step: StepStatistics, spread: float, d: float, *, odd: bool, rows: RowLaw, refine: int
-) -> Groups:
-    """Return the groups of a Gaussian readout that ``s'`` tells; `spread` is the variance of ``s'`` at a readout."""
-    total_spike = step.spike + step.initial_overlap
+def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: RowLaw, refine: int) -> Groups:
+    """Return the groups of a Gaussian readout that follows from ``s'``."""
+    total_spike, spread = step.spike + step.initial_overlap, _typical_spread(step, d, rows)
     z, weight = _readout_rule(abs(total_spike) + math.sqrt(step.bulk) + d**-0.5, refine)
     projection = z * math.sqrt(total_spike**2 + spread)
     if odd:

@@ -45,7 +45,7 @@ from gradstep.theory.models import RowLaw
 from gradstep.theory.step.statistics import StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["MeanRow", "given_own_output", "independent_rows", "output_constants"]
+__all__ = ["MeanRow", "common_share", "given_own_output", "independent_rows", "output_constants"]
 
 Array = NDArray[np.float64]
 
@@ -58,6 +58,8 @@ _RANGE = 6.0
 _NO_MEAN = 1e-12
 #: Share of the output up to which rows keep what the step leaves of it: all of it, where both ways are the same.
 _ALL = 1.0
+#: The same where the step adds to the output, which makes the two ways differ: between these shares the one gives way.
+_ADDED = (0.8, 1.25)
 
 
 def output_constants(problem: Problem, refine: int = 1) -> Sequence[tuple[float, float | None]]:
@@ -131,14 +133,22 @@ def mean_stretch(problem: Problem, step: StepStatistics) -> float:
     return float(square @ step.stretch(values, values**2) / square.sum())
 
 
+def common_share(problem: Problem, literal: StepStatistics, width: float) -> float:
+    """Return the weight of the description whose spike is along the common part of the rows, in [0, 1].
+
+    It is zero or one, but where a step of a sign that adds to an initial output of order one about doubles it.
+    """
+    return 0.0 if problem.output_scale == "1/N" else MeanRow.of(problem, literal, width).common_share
+
+
 def independent_rows(
-    problem: Problem, literal: StepStatistics, width: float, rows: RowLaw
+    problem: Problem, literal: StepStatistics, width: float, rows: RowLaw, along_common: bool | None = None
 ) -> tuple[StepStatistics, float]:
     """Return the step for independent rows, and the factor of their bulk along the readout at initialisation.
 
     The spiked random features model has no such factor, but for an output of order one.
     """
-    step = given_own_output(problem, literal, width)
+    step = given_own_output(problem, literal, width, along_common)
     return step, step.readout_shrinkage if rows == "network" or step is not literal else 1.0
 
 
@@ -160,6 +170,8 @@ class MeanRow:
         ``e E[sigma']``, what the step adds for each unit of the gradient.
     before : float
         The mean row before the step, over ``b``, stretched as the rows are.
+    along_common : bool or None
+        Whether the spike is along the common part of the rows; by default it is where that is the better way.
     """
 
     taught: Array
@@ -167,9 +179,10 @@ class MeanRow:
     slope: float
     gain: float
     before: float
+    along_common: bool | None = None
 
     @classmethod
-    def of(cls, problem: Problem, step: StepStatistics, width: float) -> MeanRow:
+    def of(cls, problem: Problem, step: StepStatistics, width: float, along_common: bool | None = None) -> MeanRow:
         """Return the mean row of a network after the step itself; a small output has no part in it."""
         power, slope = problem.readout.second_moment, moments(problem.activation).linear
         if problem.output_scale == "1/N":
@@ -180,7 +193,7 @@ class MeanRow:
         taught, output = np.array([linear, 0.0, sampled]), np.array([0.0, math.sqrt(power), 0.0])
         # Rows that a step shrinks to nothing have no mean row to take anything from.
         stretch = mean_stretch(problem, step) or _NO_MEAN
-        return cls(taught, output, slope, gain, stretch / (math.sqrt(width) * power))
+        return cls(taught, output, slope, gain, stretch / (math.sqrt(width) * power), along_common)
 
     @property
     def taken(self) -> float:
@@ -190,7 +203,12 @@ class MeanRow:
     @property
     def independent(self) -> bool:
         """Whether the spike is independent of the rows."""
-        return abs(self.taken) <= _ALL
+        return self.common_share < 0.5 if self.along_common is None else not self.along_common
+
+    @property
+    def common_share(self) -> float:
+        """Weight of the description whose spike is along the common part of the rows, in [0, 1]."""
+        return smooth_rise(-self.taken, *_ADDED) if self.taken < 0 else float(self.taken > _ALL)
 
     @property
     def left(self) -> float:
@@ -225,7 +243,9 @@ class MeanRow:
         )
 
 
-def given_own_output(problem: Problem, step: StepStatistics, width: float) -> StepStatistics:
+def given_own_output(
+    problem: Problem, step: StepStatistics, width: float, along_common: bool | None = None
+) -> StepStatistics:
     """Return the step in the form that holds for independent rows: a spike along ``g'`` or ``u``.
 
     Parameters
@@ -234,6 +254,8 @@ def given_own_output(problem: Problem, step: StepStatistics, width: float) -> St
     step : StepStatistics
         The step itself, its spike along the gradient.
     width : float
+    along_common : bool, optional
+        Whether the spike is along the common part of the rows; by default it is where that is the better way.
 
     Returns
     -------
@@ -242,4 +264,6 @@ def given_own_output(problem: Problem, step: StepStatistics, width: float) -> St
         and the `readout_shrinkage` of what is left of the rows along the readout; `step` itself where the initial
         output is small. What the step adds to the directions off the spike is left as it is along the gradient.
     """
-    return step if problem.output_scale == "1/N" else MeanRow.of(problem, step, width).resolved(step)
+    if problem.output_scale == "1/N":
+        return step
+    return MeanRow.of(problem, step, width, along_common).resolved(step)

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, gaussian_rule, hermite_coefficients, hermite_values, moments, smoothed
-from gradstep.papers.moniri2024.resolvent import Traces, traces
+from gradstep.papers.moniri2024.resolvent import Traces, limiting_traces, loss_over_lambda, traces
 from gradstep.problem import Problem
 from gradstep.theory.step.own_output import output_constants
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
@@ -160,37 +160,29 @@ def _mean_errors(problem: Problem, dressed: bool, order: int) -> Array:
 
 def _errors(problem: Problem, step: StepStatistics, dressed: bool, order: int) -> tuple[float, float, float, float]:
     d, N, n, ridge = (float(v) for v in (problem.d, problem.width, problem.n, problem.ridge))  # type: ignore[arg-type]
-    student, target = moments(problem.activation), moments(problem.teacher)
     sizes = {"phi": d / n, "psi": d / N, "lam": ridge / n}
-    before = traces(student.linear**2, student.nonlinear_second_moment, **sizes)
-    linear = target.linear**2
-    rest = target.second_moment - linear + problem.noise**2
-
-    def bulk(found: Traces) -> tuple[float, float]:
-        return float(found.s2 * linear + found.t * rest), float(found.ds2 * linear + found.dt * rest)
-
-    initial, initial_slope = bulk(before)
+    bulk = problem.activation, problem.teacher, problem.noise
+    before = limiting_traces(problem.activation, **sizes)
+    initial, initial_slope = (float(v) for v in loss_over_lambda(*bulk, before))
+    L_tr_0, L_te_0 = sizes["lam"] * initial, -initial_slope / float(before.t) ** 2
     if problem.step_size == 0:
-        loss, slope = initial, initial_slope
-    else:
-        # A row tilted towards the spike before the step changes its norm by it.
-        added = step.bulk + (step.fluctuations.norm_slope[0] * step.initial_overlap if dressed else 0.0)
-        smooth = _smoothed_features(problem.activation, step.spike, added, order)
-        c_1, nonlinear, product = student.linear, student.nonlinear_second_moment, 0.0
-        if dressed:
-            c_1, nonlinear, product = smooth.linear, smooth.nonlinear, smooth.product
-        after = traces(c_1**2, nonlinear, product_squared=product**2, **sizes)
-        C, j, is_linear = _spikes(problem, step, smooth, product if dressed else None, order)
-        overlap = step.initial_overlap * math.sqrt(N)
-        if problem.output_scale == "1/N":
-            overlap = -student.linear / step.gradient_norm / math.sqrt(N)
-        gain, gain_slope = _learned(C, j, is_linear, after, overlap, c_1, nonlinear, product, n, N)
-        loss, slope = bulk(after)
-        loss, slope = loss - gain, slope - gain_slope
-    lam, t = sizes["lam"], float(before.t)
-    after_t = t if problem.step_size == 0 else float(after.t)
-    L_tr, L_te = lam * loss, -slope / after_t**2
-    return L_tr, L_te, lam * initial - L_tr, -initial_slope / t**2 - L_te
+        return L_tr_0, L_te_0, 0.0, 0.0
+    # A row tilted towards the spike before the step changes its norm by it.
+    added = step.bulk + (step.fluctuations.norm_slope[0] * step.initial_overlap if dressed else 0.0)
+    smooth = _smoothed_features(problem.activation, step.spike, added, order)
+    student = moments(problem.activation)
+    c_1, nonlinear, product = student.linear, student.nonlinear_second_moment, 0.0
+    if dressed:
+        c_1, nonlinear, product = smooth.linear, smooth.nonlinear, smooth.product
+    after = traces(c_1**2, nonlinear, product_squared=product**2, **sizes)
+    C, j, is_linear = _spikes(problem, step, smooth, product if dressed else None, order)
+    omega = step.initial_overlap * math.sqrt(N)
+    if problem.output_scale == "1/N":
+        omega = -student.linear / step.gradient_norm / math.sqrt(N)
+    gain, gain_slope = _learned(C, j, is_linear, after, omega, c_1, nonlinear, product, n, N)
+    loss, slope = (float(v) for v in loss_over_lambda(*bulk, after))
+    L_tr, L_te = sizes["lam"] * (loss - gain), -(slope - gain_slope) / float(after.t) ** 2
+    return L_tr, L_te, L_tr_0 - L_tr, L_te_0 - L_te
 
 
 @dataclass(frozen=True)
@@ -259,7 +251,7 @@ def _learned(
     j: Array,
     is_linear: Array,
     found: Traces,
-    overlap: float,
+    omega: float,
     c_1: float,
     nonlinear: float,
     product: float,
@@ -276,11 +268,11 @@ def _learned(
     Q, dQ = c_1 * s2 * T / N, c_1 * (ds2 * T + s2 * dT) / N
     own, down = 1 + nonlinear * t + product**2 * s1, nonlinear * dt + product**2 * ds1
     cost, dcost = D.copy(), dD.copy()
-    cost[1] = (1 - overlap**2) * s2 + overlap**2 * Q * own / c_1
-    dcost[1] = (1 - overlap**2) * ds2 + overlap**2 * (dQ * own + Q * down) / c_1
+    cost[1] = (1 - omega**2) * s2 + omega**2 * Q * own / c_1
+    dcost[1] = (1 - omega**2) * ds2 + omega**2 * (dQ * own + Q * down) / c_1
     tilted, dtilted = np.eye(C.shape[1]), np.zeros((C.shape[1],) * 2)
-    tilted[1] += overlap * math.sqrt(N) * Q * C[1]
-    dtilted[1] = overlap * math.sqrt(N) * dQ * C[1]
+    tilted[1] += omega * math.sqrt(N) * Q * C[1]
+    dtilted[1] = omega * math.sqrt(N) * dQ * C[1]
     # x = A^-1 b as a least-squares problem: spikes of very different strengths keep their digits.
     root = np.sqrt(cost)
     q, r = np.linalg.qr(np.concatenate([root[:, None] * C, tilted / math.sqrt(T)]))

@@ -44,6 +44,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -162,10 +163,7 @@ def Lambda(
 ) -> Array:
     r"""Return the gain :math:`\Lambda_l` in test error, for every l (the slides have l = 1, 2)."""
     setting = _Setting.of(l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows)
-    found, h = setting.found, 1e-50
-    # Complex step: the imaginary part of f(x + i h) is h f'(x), without a difference that would cancel.
-    stepped = (x + 1j * h * dx for x, dx in ((found.t, found.dt), (found.s2, found.ds2), (found.unused, found.dunused)))
-    return np.asarray(-setting.gain(l, *stepped).imag / h / found.t**2)
+    return np.asarray(-setting.found.derivative(partial(setting.gain, l)) / setting.found.t**2)
 
 
 def Delta_by_matrix(

@@ -21,7 +21,9 @@ raise `InvalidInput` on an argument out of range, and `NotConverged` if the true
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,6 +85,16 @@ class Traces:
     def ds2(self) -> Array:
         """Derivative of `s2`."""
         return self.psi / self.phi * self.dm2
+
+    def derivative(self, function: Callable[..., NDArray[Any]]) -> Array:
+        r"""Return the derivative in :math:`\lambda` of an analytic function of t, s2 and `unused`.
+
+        It is taken by a complex step: the imaginary part of :math:`f(x+ih\dot x)` is h times the derivative, to
+        rounding, as no difference is taken that would cancel.
+        """
+        h = 1e-50
+        traces = (self.t, self.dt), (self.s2, self.ds2), (self.unused, self.dunused)
+        return np.asarray(function(*(x + 1j * h * slope for x, slope in traces)).imag / h)
 
 
 def traces(

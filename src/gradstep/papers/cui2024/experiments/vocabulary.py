@@ -26,6 +26,7 @@ from gradstep.papers.cui2024.letters import (
     Bulk,
     LetterBounds,
     Letters,
+    density_letters,
     letter_bounds,
     letter_statistics,
     stepped_letters,
@@ -80,17 +81,11 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
         layer = stepped_layer(problem, seed)
     else:
         width = round(float(parameters["beta"]) * d)
-        spike = spike_of(parameters)
-        value = initial_readout(seed, width, problem.readout)
-        layer = spiked_layer(
-            seed,
-            width,
-            d,
-            r=value * float(spike.strength),
-            c=1 + value**2 * (float(spike.bulk_variance) - 1),
-            gamma=spike.alignment,
-            orthogonal=parameters["model"] == "orthogonal",
-        )
+        r, c, gamma = (float(value) for value in spike_of(parameters))
+        # Every neuron is a letter of its own.
+        neurons = density_letters(initial_readout(seed, width, problem.readout), np.ones(width), r=r, c=c, gamma=gamma)
+        kinds = {"r": neurons.strengths, "c": neurons.variances, "gamma": neurons.alignments}
+        layer = spiked_layer(seed, width, d, **kinds, orthogonal=parameters["model"] == "orthogonal")
     return {"test_error": fit(layer, **samples_of(parameters, d, seed)).test_error}
 
 

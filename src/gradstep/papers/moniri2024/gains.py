@@ -217,7 +217,7 @@ def through_matrix(xi: Array, cost: Sequence[Array], r: Sequence[Array], c_star:
 
 @dataclass(frozen=True)
 class _Setting:
-    r"""What the gains depend on, besides :math:`t`, :math:`s_2=\psi m_2/\phi` and :math:`\theta` of the traces."""
+    r"""Parameters of the gains as functions of :math:`t`, :math:`s_2=\psi m_2/\phi` and :math:`\theta`."""
 
     found: Traces
     student: Moments

@@ -1,7 +1,7 @@
 r"""The gains of the slides as printed, for the published spikes, the residual y and rows of norm one.
 
-`gradstep.papers.moniri2024.gains` has the parameters, which are those of `Delta` without its options, and the errors
-that are raised. It says what the real network changes, and which factors are missing here.
+The parameters are those of `gradstep.papers.moniri2024.gains.Delta` without its options, and so are the errors that are
+raised. The module of `Delta` says what the real network changes, and which factors are missing here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What measurements on drawn models share: problem, spike, layer, samples of the fit, and extrapolation in 1/d.
+"""Parts of all measurements on drawn models: problem, spike, layer, samples of the fit, extrapolation in 1/d.
 
 Parameters are activation, teacher, and as many of alpha, beta, lam, sigma_eps, alpha0, eta_tilde as a measurement
 needs. ``eta_per_d`` in place of eta_tilde is a learning rate that does not grow with the width. A spike that is given,

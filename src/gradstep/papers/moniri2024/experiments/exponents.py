@@ -68,13 +68,12 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     test = settings.pop("test")
     problem = Problem.moniri2024(**settings)
     network = Network(problem, seed)
-    v = network.gradient.linear / np.linalg.norm(network.gradient.linear)
     found: dict[str, list[float]] = {"L_tr": [], "L_te": []}
     for one in (network.initial, network):
         fit = one.fit()
         found["L_tr"].append(float(fit.train_loss[0]))
         if test:
-            risk = one.risk(fit.readouts, along=v, tolerance=1e-7)
+            risk = one.risk(fit.readouts, along=network.spike.direction, tolerance=1e-7)
             found["L_te"].append(float(risk.test_error[0]) + problem.noise**2)
     return found if test else {"L_tr": found["L_tr"]}
 

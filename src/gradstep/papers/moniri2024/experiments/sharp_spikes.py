@@ -91,10 +91,9 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
 
 def _spike(network: Network) -> tuple[Array, float]:
     """Return the gradient's common direction, and the variance that its rest adds over the square of a spike."""
-    readout, gradient = network.readout, network.gradient
-    v = gradient.linear / np.linalg.norm(gradient.linear)
-    along = gradient.rows @ v
-    rest = gradient.rows - np.outer(along, v)
+    readout, rows, v = network.readout, network.gradient.rows, network.spike.direction
+    along = rows @ v
+    rest = rows - np.outer(along, v)
     return v, float(np.sum(rest**2) * (readout @ readout) / (readout @ along) ** 2)
 
 

@@ -61,7 +61,7 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     network = Network(problem, seed)
     inputs, _ = network.fit_data()
     change = network.features(inputs) - network.initial.features(inputs)
-    kappa = inputs @ (network.gradient.linear / np.linalg.norm(network.gradient.linear))
+    kappa = inputs @ network.spike.direction
     squares = network.readout**2 / np.linalg.norm(network.readout**2)
     along = hermite_values(kappa, max(degrees)) @ (change @ squares) / len(kappa)
     return {"coefficient": [float(along[p]) for p in degrees]}

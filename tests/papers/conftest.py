@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from gradstep.papers.ba2022 import Coefficients
 from gradstep.papers.figure import load_figures
 from gradstep.sweeps import Store, execute
 
@@ -62,3 +63,42 @@ def quick(measured):
         return kept[name]
 
     return of
+
+
+@pytest.fixture(scope="session")
+def of():
+    """Return a function: the arguments of the functions of Ba et al., coefficients together; no function has a mean."""
+
+    def together(given_=None, **others):
+        every = {**(given_ or {}), **others}
+        moments_ = {
+            name: np.asarray(every.pop(name)) for name in ("mu1", "mu2_squared", "mu1_star", "mu2_star_squared")
+        }
+        return {"values": Coefficients(mu0=np.zeros(()), mu0_star=np.zeros(()), **moments_), **every}
+
+    return together
+
+
+@pytest.fixture(scope="session")
+def random_settings():
+    """Return a function: settings of random features by a seed, of a step too if asked, for `of`."""
+
+    def drawn(seed, points=400, lam=(-10, 10), step=False):
+        generator = np.random.default_rng(seed)
+
+        def logarithmic(low, high):
+            return 10 ** generator.uniform(low, high, points)
+
+        found = {
+            "psi1": logarithmic(-2, 2),
+            "psi2": logarithmic(-2, 2),
+            "lam": logarithmic(*lam),
+            "mu1": logarithmic(-1, 0.5) * generator.choice([-1, 1], points),
+            "mu2_squared": logarithmic(-3, 0.5),
+            "mu1_star": logarithmic(-1, 0.5) * generator.choice([-1, 1], points),
+            "mu2_star_squared": logarithmic(-3, 0.5),
+            "sigma_eps": logarithmic(-2, 0.5),
+        }
+        return found | ({"eta": logarithmic(-2, 2), "psi1_step": logarithmic(-1, 3)} if step else {})
+
+    return drawn

@@ -10,37 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradstep.errors import InvalidInput, NotConverged
-from gradstep.papers.ba2022 import Coefficients, coefficients, initialisation, random_features
-
-POINTS = 400
+from gradstep.papers.ba2022 import coefficients, initialisation, random_features
 
 
-def of(given_: dict[str, Any] | None = None, **others: Any) -> dict[str, Any]:
-    """Return arguments with the coefficients together; neither function has a mean."""
-    every = {**(given_ or {}), **others}
-    moments_ = {name: np.asarray(every.pop(name)) for name in ("mu1", "mu2_squared", "mu1_star", "mu2_star_squared")}
-    return {"values": Coefficients(mu0=np.zeros(()), mu0_star=np.zeros(()), **moments_), **every}
-
-
-def random_settings(seed: int, points: int = POINTS) -> dict[str, np.ndarray]:
-    generator = np.random.default_rng(seed)
-
-    def logarithmic(low: float, high: float) -> np.ndarray:
-        return 10 ** generator.uniform(low, high, points)
-
-    return {
-        "psi1": logarithmic(-2, 2),
-        "psi2": logarithmic(-2, 2),
-        "lam": logarithmic(-10, 10),
-        "mu1": logarithmic(-1, 0.5) * generator.choice([-1, 1], points),
-        "mu2_squared": logarithmic(-3, 0.5),
-        "mu1_star": logarithmic(-1, 0.5),
-        "mu2_star_squared": logarithmic(-3, 0.5),
-        "sigma_eps": logarithmic(-2, 0.5),
-    }
-
-
-def test_self_consistent_equations_hold_over_the_whole_range() -> None:
+def test_self_consistent_equations_hold_over_the_whole_range(of: Any, random_settings: Any) -> None:
     given_ = random_settings(1)
     result = random_features(**of(given_))
     m1, m2, lam = result.m1, result.m2, given_["lam"]
@@ -61,7 +34,7 @@ def test_self_consistent_equations_hold_over_the_whole_range() -> None:
     assert (np.abs(second + product) <= 1e-8 * np.abs(product) + rounding).all()
 
 
-def test_generalised_cross_validation_links_test_and_training_error() -> None:
+def test_generalised_cross_validation_links_test_and_training_error(of: Any, random_settings: Any) -> None:
     given_ = random_settings(2)
     result = random_features(**of(given_))
     leverage = given_["lam"] * given_["psi1"] / given_["psi2"] * result.m1
@@ -71,7 +44,7 @@ def test_generalised_cross_validation_links_test_and_training_error() -> None:
     np.testing.assert_allclose(result.degrees_of_freedom_per_sample, 1 - leverage, atol=1e-9)
 
 
-def test_test_error_in_terms_of_the_traces() -> None:
+def test_test_error_in_terms_of_the_traces(of: Any, random_settings: Any) -> None:
     """Ba et al. through m1 and m2: an expression with no factor in common with the one implemented."""
     given_ = random_settings(3)
     result = random_features(**of(given_))
@@ -80,7 +53,7 @@ def test_test_error_in_terms_of_the_traces() -> None:
     np.testing.assert_allclose(result.test_error + given_["sigma_eps"] ** 2, expected, rtol=1e-9)
 
 
-def test_derivatives_match_finite_differences() -> None:
+def test_derivatives_match_finite_differences(of: Any, random_settings: Any) -> None:
     base = random_settings(4, 60) | {"lam": 10 ** np.random.default_rng(5).uniform(-3, 3, 60)}
     step = 1e-5
     centre = random_features(**of(base))
@@ -109,7 +82,7 @@ def test_infinite_penalty_predicts_zero() -> None:
     assert float(result.degrees_of_freedom_per_sample) < 1e-9
 
 
-def test_wide_linear_network_is_ridge_on_the_input() -> None:
+def test_wide_linear_network_is_ridge_on_the_input(of: Any) -> None:
     psi1, noise, linear, unlearned = np.array([0.3, 1.0, 4.0]), 0.4, 0.8, 0.2
     ridge, width = np.array([[1e-2], [1.0], [30.0]]), 1e8
     result = random_features(
@@ -134,7 +107,7 @@ def test_wide_linear_network_is_ridge_on_the_input() -> None:
 @settings(max_examples=100)
 @given(st.floats(-2, 2), st.floats(-2, 2), st.floats(-10, 10), st.floats(0, 2), st.floats(0, 2), st.floats(0, 1))
 def test_no_setting_beats_the_best_linear_predictor(
-    samples: float, width: float, penalty: float, linear: float, unlearned: float, noise: float
+    of: Any, samples: float, width: float, penalty: float, linear: float, unlearned: float, noise: float
 ) -> None:
     result = random_features(
         **of(
@@ -154,7 +127,7 @@ def test_no_setting_beats_the_best_linear_predictor(
 
 
 @pytest.mark.parametrize(("psi1", "psi2", "lam"), [(3.0, 2.0, 1e-3), (0.7, 2.0, 1e-2), (2.0, 0.5, 1e-1)])
-def test_drawn_linear_equivalents(psi1: float, psi2: float, lam: float) -> None:
+def test_drawn_linear_equivalents(of: Any, psi1: float, psi2: float, lam: float) -> None:
     """Fits on drawn features mu1 W x + mu2 z, with the exact risk of each fit."""
     d, mu1, mu2, linear, unlearned, noise = 160, 0.7, 0.4, 0.8, 0.15, 0.3
     n, width = round(psi1 * d), round(psi2 * d)
@@ -220,14 +193,14 @@ def test_arguments_broadcast() -> None:
         ({"mu1": 0.0, "mu2_squared": 0.0}, "sigma"),
     ],
 )
-def test_unusable_arguments_are_named(change: dict[str, float], field: str) -> None:
+def test_unusable_arguments_are_named(of: Any, random_settings: Any, change: dict[str, float], field: str) -> None:
     arguments = {key: float(value[0]) for key, value in random_settings(6, 1).items()}
     with pytest.raises(InvalidInput) as caught:
         random_features(**of(arguments | change))
     assert caught.value.field == field
 
 
-def test_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_is_raised(of: Any, random_settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(initialisation, "MAXIMUM_ITERATIONS", 1)
     with pytest.raises(NotConverged, match="random features"):
         random_features(**of(random_settings(7)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gradstep.errors import InvalidInput
 from gradstep.papers import ba2022
 from gradstep.papers.ba2022 import (
-    Coefficients,
+    RandomFeatures,
     coefficients,
     delta_large_sample,
     delta_large_step,
@@ -21,39 +21,9 @@ from gradstep.papers.ba2022 import (
 )
 from gradstep.papers.ba2022.spike import spiked_law
 
-POINTS = 400
 
-
-def of(given_: dict[str, Any] | None = None, **others: Any) -> dict[str, Any]:
-    """Return arguments with the coefficients together; neither function has a mean."""
-    every = {**(given_ or {}), **others}
-    moments_ = {name: np.asarray(every.pop(name)) for name in ("mu1", "mu2_squared", "mu1_star", "mu2_star_squared")}
-    return {"values": Coefficients(mu0=np.zeros(()), mu0_star=np.zeros(()), **moments_), **every}
-
-
-def random_settings(seed: int, points: int = POINTS, lam: tuple[float, float] = (-10, 10)) -> dict[str, np.ndarray]:
-    generator = np.random.default_rng(seed)
-
-    def logarithmic(low: float, high: float) -> np.ndarray:
-        return 10 ** generator.uniform(low, high, points)
-
-    return {
-        "psi1": logarithmic(-2, 2),
-        "psi2": logarithmic(-2, 2),
-        "lam": logarithmic(*lam),
-        "eta": logarithmic(-2, 2),
-        "mu1": logarithmic(-1, 0.5),
-        "mu2_squared": logarithmic(-3, 0.5),
-        "mu1_star": logarithmic(-1, 0.5) * generator.choice([-1, 1], points),
-        "mu2_star_squared": logarithmic(-3, 0.5),
-        "sigma_eps": logarithmic(-2, 0.5),
-        "psi1_step": logarithmic(-1, 3),
-    }
-
-
-def gain_from_traces(given_: dict[str, np.ndarray]) -> np.ndarray:
+def gain_from_traces(given_: dict[str, np.ndarray], initial: RandomFeatures) -> np.ndarray:
     """The gain through m1 and m2 alone: the derivative of the drop in the training objective."""
-    initial = small_step(**of(given_)).initial
     m1, m2, slope1, slope2 = initial.m1, initial.m2, initial.m1_slope, initial.m2_slope
     a, b, teacher, eta = (given_[name] for name in ("mu1", "mu2_squared", "mu1_star", "eta"))
     labels = teacher**2 + given_["mu2_star_squared"] + given_["sigma_eps"] ** 2
@@ -65,13 +35,14 @@ def gain_from_traces(given_: dict[str, np.ndarray]) -> np.ndarray:
     return np.asarray(-(teacher**4) * a**4 * eta**2 / m1**2 * numerator / denominator**2)
 
 
-def test_closed_form_equals_the_derivative_of_the_traces() -> None:
-    given_ = random_settings(1)
-    np.testing.assert_allclose(small_step(**of(given_)).delta, gain_from_traces(given_), rtol=1e-9)
+def test_closed_form_equals_the_derivative_of_the_traces(of: Any, random_settings: Any) -> None:
+    given_ = random_settings(1, step=True)
+    found = small_step(**of(given_))
+    np.testing.assert_allclose(found.delta, gain_from_traces(given_, found.initial), rtol=1e-9)
 
 
-def test_generalised_cross_validation_holds_after_the_step() -> None:
-    given_ = random_settings(2)
+def test_generalised_cross_validation_holds_after_the_step(of: Any, random_settings: Any) -> None:
+    given_ = random_settings(2, step=True)
     result = small_step(**of(given_))
     kept = given_["lam"] / result.initial.kappa
     np.testing.assert_allclose(
@@ -79,8 +50,8 @@ def test_generalised_cross_validation_holds_after_the_step() -> None:
     )
 
 
-def test_loss_satisfies_the_envelope_theorem() -> None:
-    given_ = random_settings(3, lam=(-3, 3))
+def test_loss_satisfies_the_envelope_theorem(of: Any, random_settings: Any) -> None:
+    given_ = random_settings(3, lam=(-3, 3), step=True)
     step = 1e-5
     centre = small_step(**of(given_))
     up, down = (small_step(**of(given_ | {"lam": given_["lam"] * (1 + sign * step)})) for sign in (1, -1))
@@ -105,6 +76,7 @@ def test_loss_satisfies_the_envelope_theorem() -> None:
     st.floats(0, 2),
 )
 def test_a_step_helps_more_when_larger_but_never_beats_the_linear_floor(
+    of: Any,
     samples: float,
     width: float,
     penalty: float,
@@ -134,14 +106,14 @@ def test_a_step_helps_more_when_larger_but_never_beats_the_linear_floor(
 
 
 @pytest.mark.parametrize("absent", ["eta", "mu1", "mu1_star"])
-def test_no_gain_without_a_spike(absent: str) -> None:
-    result = small_step(**of(random_settings(4) | {absent: np.zeros(POINTS)}))
+def test_no_gain_without_a_spike(of: Any, random_settings: Any, absent: str) -> None:
+    result = small_step(**of(random_settings(4, step=True) | {absent: 0.0}))
     assert (result.delta == 0).all()
     np.testing.assert_array_equal(result.test_error, result.initial.test_error)
 
 
-def test_limit_of_many_samples() -> None:
-    given_ = random_settings(5, 100, lam=(-2, 2)) | {"sigma_eps": np.full(100, 0.3)}
+def test_limit_of_many_samples(of: Any, random_settings: Any) -> None:
+    given_ = random_settings(5, 100, lam=(-2, 2), step=True) | {"sigma_eps": 0.3}
     del given_["psi1_step"], given_["psi1"]
     limit = delta_large_sample(**of({key: value for key, value in given_.items() if key != "sigma_eps"}))
     errors = []
@@ -153,8 +125,8 @@ def test_limit_of_many_samples() -> None:
     assert errors[1] < 0.05 * errors[0]
 
 
-def test_limit_of_a_wide_network() -> None:
-    given_ = random_settings(6, 100, lam=(-2, 2)) | {"psi1": np.geomspace(0.1, 10, 100)}
+def test_limit_of_a_wide_network(of: Any, random_settings: Any) -> None:
+    given_ = random_settings(6, 100, lam=(-2, 2), step=True) | {"psi1": np.geomspace(0.1, 10, 100)}
     del given_["psi1_step"], given_["psi2"]
     tail = {key: value for key, value in given_.items() if key not in ("sigma_eps", "lam")}
     coefficient = delta_large_width(**of(tail, psi2=1.0))
@@ -163,16 +135,16 @@ def test_limit_of_a_wide_network() -> None:
     assert np.median(errors[1]) < 0.05 * np.median(errors[0])
 
 
-def test_limit_of_an_unbounded_step() -> None:
-    given_ = random_settings(7, lam=(-10, 3))
+def test_limit_of_an_unbounded_step(of: Any, random_settings: Any) -> None:
+    given_ = random_settings(7, lam=(-10, 3), step=True)
     limit = delta_large_step(**of({key: value for key, value in given_.items() if key != "eta"}))
-    gain = small_step(**of(given_ | {"eta": np.full(POINTS, 1e9)})).delta
+    gain = small_step(**of(given_ | {"eta": 1e9})).delta
     np.testing.assert_allclose(gain, limit, rtol=1e-9)
 
 
-def test_training_loss_of_an_unbounded_step_agrees_with_moniri() -> None:
+def test_training_loss_of_an_unbounded_step_agrees_with_moniri(of: Any, random_settings: Any) -> None:
     r"""Moniri et al. 2024, one spike: the loss drops by :math:`(\psi/\phi)\lambda c_*^4 m_2/\theta^2`."""
-    given_ = random_settings(8, lam=(-6, 3)) | {"eta": np.full(POINTS, 1e9)}
+    given_ = random_settings(8, lam=(-6, 3), step=True) | {"eta": 1e9}
     result = small_step(**of(given_))
     theta2 = result.theta_squared
     zeta = given_["lam"] * given_["psi1"] / given_["psi2"]
@@ -180,8 +152,8 @@ def test_training_loss_of_an_unbounded_step_agrees_with_moniri() -> None:
     np.testing.assert_allclose(result.initial.train_loss - result.train_loss, expected, rtol=1e-5, atol=1e-9)
 
 
-def test_width_correction_vanishes_and_increases_the_gain() -> None:
-    given_ = random_settings(9) | {"eta": np.full(POINTS, 0.5), "mu1": np.full(POINTS, 0.6)}
+def test_width_correction_vanishes_and_increases_the_gain(of: Any, random_settings: Any) -> None:
+    given_ = random_settings(9, step=True) | {"eta": 0.5, "mu1": 0.6}
     limit = small_step(**of(given_)).delta
     np.testing.assert_allclose(small_step(**of(given_, N=1e16)).delta, limit, rtol=1e-6)
     assert (small_step(**of(given_, N=100)).delta > limit).all()
@@ -210,7 +182,7 @@ def test_gradient_norm_of_drawn_labels(uncentred: bool) -> None:
     assert abs(np.mean(measured) - theta**2) / error < 4
 
 
-def test_gain_of_drawn_spiked_equivalents() -> None:
+def test_gain_of_drawn_spiked_equivalents(of: Any) -> None:
     """Paired fits on the linear equivalents before and after the rank-one step, with exact risks."""
     d, psi1, psi2, penalty, eta = 160, 3.0, 1.0, 1e-2, 3.0
     mu1, mu2, linear, unlearned, noise = 0.7, 0.4, 0.8, 0.15, 0.3
@@ -377,10 +349,14 @@ def test_measured_gains_need_the_width_correction() -> None:
     assert plain.min() > 4
 
 
-def test_unusable_arguments_are_named() -> None:
-    given_ = random_settings(1, 1)
+def test_unusable_arguments_are_named(of: Any, random_settings: Any) -> None:
+    given_ = random_settings(1, 1, step=True)
     with pytest.raises(InvalidInput, match="eta"):
         small_step(**of(given_, eta=-1.0))
+    with pytest.raises(InvalidInput, match="eta"):
+        delta_large_sample(coefficients("tanh", "sin"), eta=-1.0, lam=0.1, psi2=1.5)
+    with pytest.raises(InvalidInput, match="eta"):
+        delta_large_width(coefficients("tanh", "sin"), eta=-1.0, psi1=2.0, psi2=1.5)
     for psi1 in (0.0, np.nan):
         with pytest.raises(InvalidInput, match="psi1"):
             small_step(**of(given_, psi1_step=psi1))
@@ -396,5 +372,18 @@ def test_a_step_refuses_jumps(activation: str) -> None:
     values, sizes = coefficients(activation, "sin"), {"psi1": 2.0, "psi2": 1.5, "lam": 0.1}
     with pytest.raises(InvalidInput, match=r"sigma: .*without jumps"):
         small_step(values, **sizes, eta=[0.0, 1.0])
+    steps = [
+        lambda: ba2022.delta(activation, "sin", **sizes, eta=1.0),
+        lambda: delta_large_sample(values, eta=1.0, lam=0.1, psi2=1.5),
+        lambda: delta_large_width(values, eta=1.0, psi1=2.0, psi2=1.5),
+        lambda: delta_large_step(values, **sizes),
+        lambda: ba2022.outlier(activation, "sin", eta=1.0, psi1=2.0, psi2=1.5),
+        lambda: ba2022.threshold(activation, "sin", psi1=2.0, psi2=1.5),
+    ]
+    for step in steps:
+        with pytest.raises(InvalidInput, match=r"sigma: .*without jumps"):
+            step()
     # Without a step there is nothing that a jump would hide.
     assert np.isfinite(small_step(values, **sizes, eta=0.0).test_error)
+    assert delta_large_sample(values, eta=0.0, lam=0.1, psi2=1.5) == 0
+    assert delta_large_width(values, eta=0.0, psi1=2.0, psi2=1.5) == 0

@@ -13,6 +13,7 @@ from gradstep.papers.cui2024.spiked import (
     PANEL_TOLERANCE,
     ConditionalMoments,
     Spike,
+    conditional_features,
     equivalent_features,
     equivalent_srf,
 )
@@ -86,6 +87,22 @@ def test_quadrature_is_fine_enough(
         for tolerance in (PANEL_TOLERANCE, 1e-3 * PANEL_TOLERANCE)
     ]
     np.testing.assert_allclose(errors[0], errors[1], rtol=1e-8)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_features_at_a_projection_are_averages_over_the_rest_of_the_input(activation: str) -> None:
+    """Coefficients (15) by Monte Carlo, and by the tables of the quadrature at its own nodes."""
+    r, c = 1.3, 0.8
+    rest = np.random.default_rng(5).standard_normal(400_000)
+    for kappa in (-1.5, 0.0, 0.7):
+        values = scalar_function(activation)(r * kappa + np.sqrt(c) * rest)
+        expected = values.mean(), (rest * values).mean() / np.sqrt(c), values.var() - (rest * values).mean() ** 2
+        np.testing.assert_allclose(conditional_features(activation, kappa, r=r, c=c), expected, atol=0.02)
+    table = features_of(activation, "sin", model_of(r, c, 0.9))
+    found = conditional_features(activation, table.nodes, r=r, c=c)
+    used = table.weights > 0
+    for one, other in zip(found, (table.mean, table.slope / np.sqrt(c), table.variance), strict=True):
+        np.testing.assert_allclose(one[used], other[used], rtol=1e-12, atol=1e-14)
 
 
 def test_unusable_alignment_is_named() -> None:

@@ -82,6 +82,12 @@ def test_derivatives_of_the_traces_with_two_linear_blocks():
         slope = (getattr(high, name) - getattr(low, name)) / (2 * step * lam)
         np.testing.assert_allclose(getattr(middle, f"d{name}"), slope, rtol=1e-7)
 
+    def function(t: np.ndarray, s2: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        return t**2 / (1 + s2 * theta) ** 0.5
+
+    slope = (function(high.t, high.s2, high.unused) - function(low.t, low.s2, low.unused)) / (2 * step * lam)
+    np.testing.assert_allclose(middle.derivative(function), slope, rtol=1e-7)
+
 
 def test_traces_of_drawn_matrices_with_two_linear_blocks():
     # Two blocks made uncorrelated by random signs, and noise; terms of relative order 1/n are 1e-3 here.

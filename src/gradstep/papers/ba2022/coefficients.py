@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import is_continuous, moments
+from gradstep.theory.arguments import nonnegative
 
 __all__ = ["Coefficients", "coefficients"]
 
@@ -57,6 +59,29 @@ class Coefficients:
     def second_moment(self) -> Array:
         """Second moment of the teacher, mean included: what the labels of the step carry."""
         return np.asarray(np.square(self.mu0_star) + np.square(self.mu1_star) + self.mu2_star_squared)
+
+    def check_step(self, eta: ArrayLike = 1.0) -> Array:
+        """Return the learning rate if a step can be taken with it.
+
+        Parameters
+        ----------
+        eta : array_like
+            The learning rate.
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        InvalidInput
+            If it is negative or not finite, or not zero with an activation that has jumps: the step follows the
+            ordinary derivative.
+        """
+        eta = nonnegative("eta", eta)
+        if self.jumps and eta.any():
+            raise InvalidInput("sigma", "an activation with jumps", "a function without jumps")
+        return eta
 
 
 def coefficients(

@@ -174,10 +174,8 @@ def small_step(
     array([0.104, 0.1  , 0.094])
     """
     eta, mu1, mu2_squared, mu1_star = np.broadcast_arrays(
-        nonnegative("eta", eta), values.mu1, values.mu2_squared, values.mu1_star
+        values.check_step(eta), values.mu1, values.mu2_squared, values.mu1_star
     )
-    if values.jumps and eta.any():
-        raise InvalidInput("sigma", "an activation with jumps", "a function without jumps")
     initial = random_features(values, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps)
     theta2 = theta_squared(values, psi1 if psi1_step is None else psi1_step, sigma_eps)
     g, q, kappa = initial.g, initial.q, initial.kappa
@@ -326,7 +324,7 @@ def delta_large_sample(values: Coefficients, *, eta: ArrayLike, lam: ArrayLike, 
     InvalidInput, NotConverged
         See the module.
     """
-    psi2, lam, eta = positive("psi2", psi2), positive("lam", lam), finite("eta", eta)
+    psi2, lam, eta = positive("psi2", psi2), positive("lam", lam), values.check_step(eta)
     mu1_squared, mu1_star = np.square(values.mu1), values.mu1_star
     q = lam + values.mu2_squared
     g, g_slope = bulk_resolvent(q, mu1_squared, psi2)
@@ -355,7 +353,7 @@ def delta_large_width(values: Coefficients, *, eta: ArrayLike, psi1: ArrayLike, 
     InvalidInput, NotConverged
         See the module.
     """
-    psi1, eta = positive("psi1", psi1), finite("eta", eta)
+    psi1, eta = positive("psi1", psi1), values.check_step(eta)
     mu1_squared, mu2_squared = np.square(values.mu1), positive("mu2_squared", values.mu2_squared)
     # kappa ~ psi2 k with psi1 = mu2^2/k + mu1^2/(k + mu1^2): the positive root of a quadratic in k.
     half = (psi1 * mu1_squared - mu1_squared - mu2_squared) / (2 * psi1)
@@ -394,6 +392,7 @@ def delta_large_step(
     InvalidInput, NotConverged
         See the module.
     """
+    values.check_step()
     initial = random_features(values, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps)
     theta2 = theta_squared(values, psi1 if psi1_step is None else psi1_step, sigma_eps)
     bias = values.mu2_squared * initial.g - initial.kappa * initial.q * initial.g_slope

@@ -152,9 +152,10 @@ def outlier(
     Raises
     ------
     InvalidInput
-        On an argument out of range, or a function that is unknown.
+        On an argument out of range, a function that is unknown, or an activation with jumps.
     """
     values = coefficients(sigma, sigma_star, centred=centred)
+    values.check_step()
     theta2 = theta_squared(values, psi1, sigma_eps)
     return spiked_law(eta=eta, psi2=psi2, mu1=values.mu1, mu1_star=values.mu1_star, theta2=theta2, N=N)
 

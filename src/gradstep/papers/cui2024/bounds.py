@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import ScalarFunction, moments, scalar_function, smoothed
+from gradstep.gaussian import ScalarFunction, moments, scalar_function
 from gradstep.papers.cui2024.errors import solve
-from gradstep.papers.cui2024.spiked import equivalent_features, equivalent_srf
+from gradstep.papers.cui2024.spiked import conditional_features, equivalent_features, equivalent_srf
 from gradstep.theory.minimise import Axis, minimise
 
 __all__ = [
@@ -313,6 +313,5 @@ def realised_functions(
     first = np.linalg.lstsq(weighted[:, :1], target, rcond=1e-12)[0]
     both = np.linalg.lstsq(weighted, target, rcond=1e-12)[0]
     points = np.asarray(kappa, dtype=np.float64)
-    features = smoothed(scalar_function(sigma), r * points, np.sqrt(c))
-    tilt = points * features.slope / np.sqrt(c)
-    return Realised(first[0] * features.mean, both[0] * features.mean + both[1] * tilt)
+    mean, slope, _ = conditional_features(sigma, points, r=r, c=c)
+    return Realised(first[0] * mean, both[0] * mean + both[1] * points * slope)

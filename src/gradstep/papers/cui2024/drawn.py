@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import ScalarFunction, smoothed
-from gradstep.papers.cui2024.spiked import equivalent_features
+from gradstep.gaussian import ScalarFunction
+from gradstep.papers.cui2024.spiked import conditional_features, equivalent_features
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.simulation.instance import TEACHER_AXIS, initial_weights
@@ -171,8 +171,8 @@ class DrawnFit:
 
 def network_of(
     layer: FirstLayer,
-    sigma: ScalarFunction,
-    sigma_star: ScalarFunction,
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
     *,
     n: int,
     lam: float,
@@ -184,7 +184,7 @@ def network_of(
     Parameters
     ----------
     layer : FirstLayer
-    sigma, sigma_star : ScalarFunction
+    sigma, sigma_star : str or ScalarFunction
         Activation and teacher.
     n : int
         Samples.
@@ -207,7 +207,7 @@ def network_of(
     return Network(problem, seed, before=layer.weights)
 
 
-def fit(layer: FirstLayer, sigma: ScalarFunction, sigma_star: ScalarFunction, **samples: Any) -> DrawnFit:
+def fit(layer: FirstLayer, sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, **samples: Any) -> DrawnFit:
     """Train the readout of a drawn layer; arguments as for :func:`network_of`.
 
     Returns
@@ -223,8 +223,8 @@ def fit(layer: FirstLayer, sigma: ScalarFunction, sigma_star: ScalarFunction, **
 
 def sampled_error(
     layer: FirstLayer,
-    sigma: ScalarFunction,
-    sigma_star: ScalarFunction,
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
     *,
     test_samples: int,
     biases: Array,
@@ -245,14 +245,15 @@ def sampled_error(
     test_error, train_error : float
     """
     network = network_of(layer, sigma, sigma_star, **samples)
+    activation, teacher = network.problem.activation, network.problem.teacher
     inputs, labels = network.fit_data()
-    path = fit_rows(sigma(inputs @ layer.weights.T + biases), labels, [float(network.problem.ridge)])  # type: ignore[arg-type]
+    path = fit_rows(activation(inputs @ layer.weights.T + biases), labels, [float(network.problem.ridge)])  # type: ignore[arg-type]
     x = np.random.default_rng([_EXTRA, network.seed]).standard_normal((test_samples, inputs.shape[1]))
-    miss = sigma(x @ layer.weights.T + biases) @ path.readouts[:, 0] - sigma_star(x[:, TEACHER_AXIS])
+    miss = activation(x @ layer.weights.T + biases) @ path.readouts[:, 0] - teacher(x[:, TEACHER_AXIS])
     return float(np.mean(miss**2)), float(path.train_error[0])
 
 
-def feature_eigenvalues(layer: FirstLayer, sigma: ScalarFunction, *, n: int, seed: int) -> Array:
+def feature_eigenvalues(layer: FirstLayer, sigma: str | ScalarFunction, *, n: int, seed: int) -> Array:
     r"""Eigenvalues of the empirical covariance :math:`\Phi^\top\Phi/n` of the features, as in appendix F.
 
     Arguments are those of :func:`network_of`; shape (p,), increasing.
@@ -285,8 +286,8 @@ def _summarised(layer: FirstLayer, path: RidgePath, test_error: float) -> DrawnF
 
 def equivalent_fit(
     seed: int,
-    sigma: ScalarFunction,
-    sigma_star: ScalarFunction,
+    sigma: str | ScalarFunction,
+    sigma_star: str | ScalarFunction,
     *,
     width: int,
     d: int,
@@ -302,7 +303,7 @@ def equivalent_fit(
     Parameters
     ----------
     seed : int
-    sigma, sigma_star : ScalarFunction
+    sigma, sigma_star : str or ScalarFunction
         Activation and teacher.
     width, d, n : int
     r, c, gamma : float
@@ -317,9 +318,10 @@ def equivalent_fit(
     """
     layer = spiked_layer(seed, width, d, r=0.0, c=c, gamma=gamma)
     x, labels = network_of(layer, sigma, sigma_star, n=n, lam=lam, seed=seed, sigma_eps=sigma_eps).fit_data()
-    mean, slope, spread = _coefficients(sigma, x @ layer.direction, r, c)
+    mean, slope, variance = conditional_features(sigma, x @ layer.direction, r=r, c=c)
+    noise = np.random.default_rng([_EXTRA, seed]).standard_normal((n, width))
     features = slope[:, None] * (x @ layer.weights.T)
-    features += mean[:, None] + spread[:, None] * np.random.default_rng([_EXTRA, seed]).standard_normal(features.shape)
+    features += mean[:, None] + np.sqrt(variance)[:, None] * noise
     drawn = _summarised(layer, fit_rows(features, labels, [lam * width]), np.nan)
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma)
     slope = table.slope / np.sqrt(c)
@@ -328,9 +330,3 @@ def equivalent_fit(
     error += (table.teacher_slope - slope * drawn.teacher_overlap) ** 2
     error += slope**2 * (drawn.bulk_norm - drawn.teacher_overlap**2) + table.variance * drawn.readout_norm
     return DrawnFit(**(vars(drawn) | {"test_error": float(table.weights @ error)}))
-
-
-def _coefficients(sigma: ScalarFunction, kappa: Array, r: float, c: float) -> tuple[Array, Array, Array]:
-    r"""Coefficients (15) :math:`\mu_0,\mu_1,\mu_2` at given projections."""
-    features = smoothed(sigma, r * kappa, np.sqrt(c))
-    return features.mean, features.slope / np.sqrt(c), np.sqrt(features.residual_variance)

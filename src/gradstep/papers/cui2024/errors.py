@@ -17,8 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
-from gradstep.gaussian.smoothing import hermite_smoothed, smoothed
-from gradstep.papers.cui2024.spiked import ConditionalMoments, Spike, equivalent_features, equivalent_srf
+from gradstep.gaussian.smoothing import hermite_smoothed
+from gradstep.papers.cui2024.spiked import (
+    ConditionalMoments,
+    Spike,
+    conditional_features,
+    equivalent_features,
+    equivalent_srf,
+)
 from gradstep.theory.arguments import nonnegative, positive
 from gradstep.theory.equivalent.certificate import LABEL_ROUNDING, ON_SHELL
 
@@ -436,8 +442,8 @@ def learned_function(sigma: str | ScalarFunction, statistics: SummaryStatistics,
     """
     kappa = np.asarray(kappa, dtype=np.float64)
     r, c, _, m, theta, _ = _outer(statistics, kappa)
-    features = smoothed(scalar_function(sigma), r * kappa, np.sqrt(c))
-    return np.asarray(m * features.mean + kappa * theta * features.slope / np.sqrt(c))
+    mean, slope, _ = conditional_features(sigma, kappa, r=r, c=c)
+    return np.asarray(m * mean + kappa * theta * slope)
 
 
 def learned_along_target(sigma: str | ScalarFunction, statistics: SummaryStatistics, t: ArrayLike) -> Array:

@@ -19,7 +19,7 @@ from gradstep.gaussian.moments import is_continuous, moments
 from gradstep.gaussian.smoothing import smoothed
 from gradstep.theory.arguments import finite, nonnegative
 
-__all__ = ["ConditionalMoments", "Spike", "equivalent_features", "equivalent_srf"]
+__all__ = ["ConditionalMoments", "Spike", "conditional_features", "equivalent_features", "equivalent_srf"]
 
 Array = NDArray[np.float64]
 
@@ -123,6 +123,15 @@ def equivalent_srf(
             0.0,
         ),
     )
+
+
+def conditional_features(
+    sigma: str | ScalarFunction, kappa: ArrayLike, *, r: ArrayLike, c: ArrayLike
+) -> tuple[Array, Array, Array]:
+    r"""Return :math:`\mu_0,\mu_1,\mu_2^2` of (15) at given projections; all arguments broadcast."""
+    root = np.sqrt(c)
+    features = smoothed(scalar_function(sigma), np.asarray(r) * np.asarray(kappa), root)
+    return features.mean, features.slope / root, features.residual_variance
 
 
 class ConditionalMoments(NamedTuple):

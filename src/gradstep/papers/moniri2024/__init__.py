@@ -5,9 +5,10 @@ Notation of the paper: ``phi`` is d/n, ``psi`` is d/N, ``lam`` the penalty, ``al
 number of spikes.
 """
 
-from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, smoothed_powers, spike_sizes, spikes
+from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, spike_sizes, spikes
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors, spike_coefficients
 from gradstep.papers.moniri2024.gains import Delta, Delta_by_matrix, Direction, Lambda, direction
+from gradstep.papers.moniri2024.hermite import smoothed_powers
 from gradstep.papers.moniri2024.published import (
     published_Delta,
     published_Delta_1,

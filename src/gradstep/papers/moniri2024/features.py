@@ -9,10 +9,10 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.gaussian import hermite_coefficients, hermite_rule, moments, scalar_function
-from gradstep.gaussian.functions import ScalarFunction
+from gradstep.gaussian import ScalarFunction, hermite_rule, moments, scalar_function
+from gradstep.papers.moniri2024.hermite import coefficients, smoothed_powers
 
-__all__ = ["Spikes", "gaussian_equivalent", "smoothed_powers", "spike_sizes", "spikes"]
+__all__ = ["Spikes", "gaussian_equivalent", "spike_sizes", "spikes"]
 
 Array = NDArray[np.float64]
 
@@ -38,36 +38,6 @@ class Spikes(NamedTuple):
     def added_to(self, features: Array) -> Array:
         """Return ``features`` with all terms added."""
         return np.asarray(features + self.left @ self.right.T)
-
-
-def _monomial_coefficients(activation: ScalarFunction, order: int) -> Array:
-    r"""Return :math:`c_k=E[\sigma H_k]/k!`, k = 0..order."""
-    orthonormal = np.asarray(hermite_coefficients(activation, order))
-    return orthonormal / np.sqrt([math.factorial(k) for k in range(order + 1)])
-
-
-def smoothed_powers(order: int, variance: ArrayLike) -> Array:
-    r"""Return the coefficients of :math:`E_u(x+\sqrt v\,u)^k`, :math:`u\sim N(0,1)`, k = 1..order, in powers of x.
-
-    Parameters
-    ----------
-    order : int
-        Highest power.
-    variance : array_like
-        :math:`v`. With :math:`1+v` in its place the coefficients are those of the Hermite polynomials of x.
-
-    Returns
-    -------
-    ndarray, shape (..., order, order + 1)
-        A row for each k: coefficients of :math:`1,x,x^2` and so on.
-    """
-    variance = np.asarray(variance, dtype=np.float64)
-    coefficients = np.zeros((*variance.shape, order, order + 1))
-    for k in range(1, order + 1):
-        for j in range(k // 2 + 1):
-            # binom(k, 2j) (2j - 1)!! v^j
-            coefficients[..., k - 1, k - 2 * j] = math.comb(k, 2 * j) * math.prod(range(1, 2 * j, 2)) * variance**j
-    return coefficients
 
 
 def spikes(
@@ -97,7 +67,7 @@ def spikes(
     -------
     Spikes
     """
-    c = _monomial_coefficients(scalar_function(activation), order)
+    c = coefficients(activation, order)
     shift = c[1] * eta * projection
     left = c[1:] * polyval(shift, smoothed_powers(order, rest).T).T
     return Spikes(left, readout[:, None] ** np.arange(1, order + 1))
@@ -134,14 +104,13 @@ def spike_sizes(
     -------
     ndarray, shape (order, ...)
     """
-    function = scalar_function(activation)
-    c = _monomial_coefficients(function, order)
+    c = coefficients(activation, order)
     eta, n, width, rest = np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in (eta, n, width, rest)))
     kappa, weight = hermite_rule(2 * order + 2)
     powers = (c[1] * eta[..., None] * gradient_norm * kappa)[..., None] ** np.arange(order + 1)
-    coefficients, sizes = smoothed_powers(order, rest), []
+    smoothed, sizes = smoothed_powers(order, rest), []
     for k in range(1, order + 1):
-        mean = (powers @ coefficients[..., k - 1, :, None])[..., 0]
+        mean = (powers @ smoothed[..., k - 1, :, None])[..., 0]
         right = width ** (1.0 - k) * math.prod(range(1, 2 * k, 2))
         sizes.append(abs(c[k]) * np.sqrt(n * (mean**2 @ weight) * right))
     return np.stack(sizes)

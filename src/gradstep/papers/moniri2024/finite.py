@@ -33,14 +33,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, gaussian_rule, hermite_coefficients, hermite_values, moments, smoothed
-from gradstep.papers.moniri2024.resolvent import Traces, traces
+from gradstep.papers.moniri2024.resolvent import Traces, limiting_traces, loss_over_lambda, traces
 from gradstep.problem import Problem
 from gradstep.theory.step.own_output import output_constants
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
@@ -160,37 +161,27 @@ def _mean_errors(problem: Problem, dressed: bool, order: int) -> Array:
 
 def _errors(problem: Problem, step: StepStatistics, dressed: bool, order: int) -> tuple[float, float, float, float]:
     d, N, n, ridge = (float(v) for v in (problem.d, problem.width, problem.n, problem.ridge))  # type: ignore[arg-type]
-    student, target = moments(problem.activation), moments(problem.teacher)
     sizes = {"phi": d / n, "psi": d / N, "lam": ridge / n}
-    before = traces(student.linear**2, student.nonlinear_second_moment, **sizes)
-    linear = target.linear**2
-    rest = target.second_moment - linear + problem.noise**2
-
-    def bulk(found: Traces) -> tuple[float, float]:
-        return float(found.s2 * linear + found.t * rest), float(found.ds2 * linear + found.dt * rest)
-
-    initial, initial_slope = bulk(before)
+    bulk = problem.activation, problem.teacher, problem.noise
+    before = limiting_traces(problem.activation, **sizes)
+    initial, initial_slope = (float(v) for v in loss_over_lambda(*bulk, before))
+    L_tr_0, L_te_0 = sizes["lam"] * initial, -initial_slope / float(before.t) ** 2
     if problem.step_size == 0:
-        loss, slope = initial, initial_slope
-    else:
-        # A row tilted towards the spike before the step changes its norm by it.
-        added = step.bulk + (step.fluctuations.norm_slope[0] * step.initial_overlap if dressed else 0.0)
-        smooth = _smoothed_features(problem.activation, step.spike, added, order)
-        c_1, nonlinear, product = student.linear, student.nonlinear_second_moment, 0.0
-        if dressed:
-            c_1, nonlinear, product = smooth.linear, smooth.nonlinear, smooth.product
-        after = traces(c_1**2, nonlinear, product_squared=product**2, **sizes)
-        C, j, is_linear = _spikes(problem, step, smooth, product if dressed else None, order)
-        overlap = step.initial_overlap * math.sqrt(N)
-        if problem.output_scale == "1/N":
-            overlap = -student.linear / step.gradient_norm / math.sqrt(N)
-        gain, gain_slope = _learned(C, j, is_linear, after, overlap, c_1, nonlinear, product, n, N)
-        loss, slope = bulk(after)
-        loss, slope = loss - gain, slope - gain_slope
-    lam, t = sizes["lam"], float(before.t)
-    after_t = t if problem.step_size == 0 else float(after.t)
-    L_tr, L_te = lam * loss, -slope / after_t**2
-    return L_tr, L_te, lam * initial - L_tr, -initial_slope / t**2 - L_te
+        return L_tr_0, L_te_0, 0.0, 0.0
+    # A row tilted towards the spike before the step changes its norm by it.
+    added = step.bulk + (step.fluctuations.norm_slope[0] * step.initial_overlap if dressed else 0.0)
+    smooth = _smoothed_features(problem.activation, step.spike, added, order)
+    student = moments(problem.activation)
+    if not dressed:
+        smooth = replace(smooth, linear=student.linear, product=0.0, nonlinear=student.nonlinear_second_moment)
+    after = traces(smooth.linear**2, smooth.nonlinear, product_squared=smooth.product**2, **sizes)
+    omega = step.initial_overlap * math.sqrt(N)
+    if problem.output_scale == "1/N":
+        omega = -student.linear / step.gradient_norm / math.sqrt(N)
+    gain, gain_slope = _learned(*_spikes(problem, step, smooth, dressed, order), smooth, after, omega, n, N)
+    loss, slope = (float(v) for v in loss_over_lambda(*bulk, after))
+    L_tr, L_te = sizes["lam"] * (loss - gain), -(slope - gain_slope) / float(after.t) ** 2
+    return L_tr, L_te, L_tr_0 - L_tr, L_te_0 - L_te
 
 
 @dataclass(frozen=True)
@@ -219,7 +210,7 @@ def _smoothed_features(activation: ScalarFunction, spike: float, added: float, o
 
 
 def _spikes(
-    problem: Problem, step: StepStatistics, smooth: _Smoothed, product: float | None, order: int
+    problem: Problem, step: StepStatistics, smooth: _Smoothed, dressed: bool, order: int
 ) -> tuple[Array, Array, Array]:
     """Return C, the teacher's overlaps j with its rows, and which rows are linear in the input.
 
@@ -239,12 +230,12 @@ def _spikes(
     j[:size] = target * gamma ** np.arange(size)
     is_linear = np.zeros(size + 3, dtype=bool)
     is_linear[[1, size + 1]] = True
-    if product is None:
+    if not dressed:
         # The teacher's rest direction is still fitted by the bulk, without the spikes.
         return C[: size + 1, : size + 1], j[: size + 1], is_linear[: size + 1]
     quadratic = math.sqrt(2) * float(target[2])  # 2 c_star,2
     j[size + 1], j[size + 2] = target[1] * across, quadratic * gamma * across
-    m, scale = quadratic / step.gradient_norm, product / math.sqrt(d)
+    m, scale = quadratic / step.gradient_norm, smooth.product / math.sqrt(d)
     C[[0, 2, 1, size + 1], size + 1] = scale * np.array([1, math.sqrt(2), m * gamma**2, m * gamma * across])
     C[[size + 2, 1, size + 1], size + 2] = scale * np.array([1, m * gamma * across, m * across**2])
     gaussian_moments = [1, 0, 1, 0, 3]  # of the readout
@@ -255,38 +246,33 @@ def _spikes(
 
 
 def _learned(
-    C: Array,
-    j: Array,
-    is_linear: Array,
-    found: Traces,
-    overlap: float,
-    c_1: float,
-    nonlinear: float,
-    product: float,
-    n: float,
-    N: float,
+    C: Array, j: Array, is_linear: Array, smooth: _Smoothed, found: Traces, omega: float, n: float, N: float
 ) -> tuple[float, float]:
     """Return b^T A^-1 b and its derivative in lambda."""
-    t, dt, s2, ds2 = (float(v) for v in (found.t, found.dt, found.s2, found.ds2))
-    T, dT = n * float(found.unused), n * float(found.dunused)
-    u, du = t * T / n, (dt * T + t * dT) / n
-    D, dD = np.where(is_linear, s2, t), np.where(is_linear, ds2, dt)
-    shared = 1 + product**2 * u / float(found.phi)
-    s1, ds1 = t / shared, dt / shared - t * product**2 * du / (float(found.phi) * shared**2)
-    Q, dQ = c_1 * s2 * T / N, c_1 * (ds2 * T + s2 * dT) / N
-    own, down = 1 + nonlinear * t + product**2 * s1, nonlinear * dt + product**2 * ds1
-    cost, dcost = D.copy(), dD.copy()
-    cost[1] = (1 - overlap**2) * s2 + overlap**2 * Q * own / c_1
-    dcost[1] = (1 - overlap**2) * ds2 + overlap**2 * (dQ * own + Q * down) / c_1
-    tilted, dtilted = np.eye(C.shape[1]), np.zeros((C.shape[1],) * 2)
-    tilted[1] += overlap * math.sqrt(N) * Q * C[1]
-    dtilted[1] = overlap * math.sqrt(N) * dQ * C[1]
+
+    def costs(t: Any, s2: Any, theta: Any) -> NDArray[Any]:
+        """Return D, what takes its place in A, the factor of J C and T, one after the other."""
+        s1 = t / (1 + smooth.product**2 * t * theta / float(found.phi))
+        Q = smooth.linear * s2 * n * theta / N
+        D = np.where(is_linear, s2, t)
+        tilted = D.copy()
+        own = 1 + smooth.nonlinear * t + smooth.product**2 * s1
+        tilted[1] = (1 - omega**2) * s2 + omega**2 * Q * own / smooth.linear
+        return np.concatenate([D, tilted, [omega * math.sqrt(N) * Q, n * theta]])
+
+    def split(values: Array) -> tuple[Array, Array, float, float]:
+        return values[: len(j)], values[len(j) : -2], float(values[-2]), float(values[-1])
+
+    D, cost, J, T = split(costs(found.t, found.s2, found.unused))
+    dD, dcost, dJ, dT = split(found.derivative(costs))
+    rest = np.eye(C.shape[1])
+    rest[1] += J * C[1]
     # x = A^-1 b as a least-squares problem: spikes of very different strengths keep their digits.
     root = np.sqrt(cost)
-    q, r = np.linalg.qr(np.concatenate([root[:, None] * C, tilted / math.sqrt(T)]))
+    q, r = np.linalg.qr(np.concatenate([root[:, None] * C, rest / math.sqrt(T)]))
     projected = q[: len(j)].T @ (D * j / root)
     x = np.linalg.solve(r, projected)
-    Cx, kept = C @ x, tilted @ x
+    Cx, kept = C @ x, rest @ x
     slope = 2 * float(Cx @ (dD * j)) - float(Cx @ (dcost * Cx))
-    slope += float(kept @ kept) * dT / T**2 - 2 * float(kept @ (dtilted @ x)) / T
+    slope += float(kept @ kept) * dT / T**2 - 2 * float(kept[1] * dJ * Cx[1]) / T
     return float(projected @ projected), slope

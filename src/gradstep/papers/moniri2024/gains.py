@@ -22,37 +22,59 @@ The slides give :math:`\Delta_l` for every l and :math:`\Lambda_l`, the gain in 
           \qquad K_1 = \frac{\psi}{\phi} m_2c_{\star,1}^2\gamma^2,
 
 because the even polynomials that the spikes span are those that vanish where :math:`\kappa^2=-\rho` does on average.
+
+All gains take the same parameters, numbers or arrays that broadcast:
+
+* ``l``: the number of spikes, at least 0, which is the window :math:`(l-1)/2l<\alpha<l/(2l+2)`;
+* ``sigma``, ``sigma_star``: the activation, with :math:`c_1,\dots,c_l\neq0` (not checked beyond :math:`c_1`), and the
+  teacher, of mean zero;
+* ``phi``, ``psi``, ``lam``, ``sigma_eps``: :math:`d/n`, :math:`d/N`, the penalty and the standard deviation of the
+  label noise;
+* ``residual``: ``"y - f"``, the slides' literal residual, or ``"y"``, that of a network whose initial output is
+  negligible;
+* ``spikes``: ``"network"``, the real network's, or ``"published"``, the slides' (:math:`\rho=0`);
+* ``rows``: ``"gaussian"``, initial rows :math:`N(0,I/d)`, or ``"sphere"``, rows of norm one, which the slides' formulas
+  amount to.
+
+Each raises `InvalidInput` on an argument out of range, and `NotConverged` if the traces do not converge.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import ScalarFunction, hermite_coefficients, moments, scalar_function
-from gradstep.papers.moniri2024.features import smoothed_powers
+from gradstep.gaussian import Moments, ScalarFunction, moments, scalar_function
+from gradstep.papers.moniri2024.hermite import coefficients, smoothed_powers
 from gradstep.papers.moniri2024.resolvent import Traces, limiting_traces
 from gradstep.problem import InitialWeights
 from gradstep.theory.arguments import nonnegative, positive
 
 __all__ = [
+    "PUBLISHED",
     "Delta",
     "Delta_by_matrix",
     "Direction",
     "Lambda",
     "check_degree",
     "direction",
+    "through_matrix",
 ]
 
 Array = NDArray[np.float64]
 Function = str | ScalarFunction
 Residual = Literal["y - f", "y"]
 Spikes = Literal["network", "published"]
+
+PUBLISHED: dict[str, Any] = {"residual": "y", "spikes": "published", "rows": "sphere"}
+"""Options of `Delta` and `Lambda` for which the slides' formulas hold."""
 
 _ZERO = 1e-9
 
@@ -87,26 +109,7 @@ def direction(
     sigma_eps: ArrayLike = 0.0,
     residual: Residual = "y - f",
 ) -> Direction:
-    r"""Limits of the gradient's common direction.
-
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    phi, sigma_eps : array_like
-        ``d/n`` and the standard deviation of the label noise.
-    residual : {"y - f", "y"}, optional
-        The slides' literal residual, or the one of a network whose initial output is negligible.
-
-    Returns
-    -------
-    Direction
-
-    Raises
-    ------
-    InvalidInput
-        On an unknown residual, an activation with :math:`c_1=0` or a teacher that is not centred.
-    """
+    """Return the limits of the gradient's common direction; parameters and errors as in the module's docstring."""
     if residual not in ("y - f", "y"):
         raise InvalidInput("residual", residual, "'y - f' or 'y'")
     student, target = moments(scalar_function(sigma)), moments(scalar_function(sigma_star))
@@ -139,38 +142,10 @@ def Delta(
     spikes: Spikes = "network",
     rows: InitialWeights = "gaussian",
 ) -> Array:
-    r"""Gain :math:`\Delta_l` in training loss with l spikes: the closed form of the module's docstring.
-
-    Parameters
-    ----------
-    l : int
-        Number of spikes, >= 0: the window :math:`(l-1)/2l<\alpha<l/(2l+2)`.
-    sigma, sigma_star : str or ScalarFunction
-        Activation, with :math:`c_1,\dots,c_l\neq0` (not checked beyond :math:`c_1`), and centred teacher.
-    phi, psi, lam, sigma_eps : array_like
-        ``d/n``, ``d/N``, penalty and standard deviation of the label noise.
-    residual : {"y - f", "y"}, optional
-        As in `direction`.
-    spikes : {"network", "published"}, optional
-        The real network's, or the slides' (:math:`\rho=0`).
-    rows : {"gaussian", "sphere"}, optional
-        Law of the initial rows: :math:`N(0, I/d)`, or of norm one, which the slides' formulas amount to.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput
-        As `direction`, on a bad l or option, and as `traces`.
-    NotConverged
-        As `traces`.
-    """
+    r"""Return the gain :math:`\Delta_l` in training loss: the closed form of the module's docstring."""
     setting = _Setting.of(l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows)
-    linear, _ = setting.linear
-    higher, _ = setting.higher(l)
-    return np.asarray(np.asarray(lam) * (linear + setting.found.t * higher if l else 0 * linear))
+    found = setting.found
+    return np.asarray(np.asarray(lam) * setting.gain(l, found.t, found.s2, found.unused))
 
 
 def Lambda(
@@ -186,26 +161,9 @@ def Lambda(
     spikes: Spikes = "network",
     rows: InitialWeights = "gaussian",
 ) -> Array:
-    r"""Gain :math:`\Lambda_l` in test error with l spikes, for every l (the slides have l = 1, 2).
-
-    Parameters
-    ----------
-    l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows
-        As in `Delta`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `Delta`.
-    """
+    r"""Return the gain :math:`\Lambda_l` in test error, for every l (the slides have l = 1, 2)."""
     setting = _Setting.of(l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows)
-    found, (linear, dlinear), (higher, dhigher) = setting.found, setting.linear, setting.higher(l)
-    slope = dlinear + found.dt * higher + found.t * dhigher if l else 0 * linear
-    return np.asarray(-slope / found.t**2)
+    return np.asarray(-setting.found.derivative(partial(setting.gain, l)) / setting.found.t**2)
 
 
 def Delta_by_matrix(
@@ -221,47 +179,53 @@ def Delta_by_matrix(
     spikes: Spikes = "network",
     rows: InitialWeights = "gaussian",
 ) -> Array:
-    r"""`Delta` by the l x l matrix of the slides' theorem, carried over to the options of `Delta`.
+    r"""Return `Delta` by the l x l matrix of the slides' theorem, carried over to the options of `Delta`; l >= 1.
+
+    Monomials make the matrix ill-conditioned: about one digit is lost for each l.
+    """
+    check_degree(l, 1)
+    setting = _Setting.of(l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows)
+    t, s2, theta = setting.found.t, setting.found.s2, setting.found.unused
+    higher = [t * math.factorial(p) for p in range(2, l + 1)]
+    cost = [t / setting.constant(t, theta), setting.tilted(t, s2, theta), *higher]
+    r = [cost * setting.gamma**p for p, cost in enumerate([s2, *higher], 1)]
+    return np.asarray(np.asarray(lam) * through_matrix(smoothed_powers(l, 1 + setting.rho), cost, r, setting.c_star))
+
+
+def through_matrix(xi: Array, cost: Sequence[Array], r: Sequence[Array], c_star: Array) -> Array:
+    r"""Return :math:`\sum_{pq}c_{\star,p}c_{\star,q}r_pr_q\sum_{ij}\Omega_{ij}\xi_{ip}\xi_{jq}`, "Training Error".
 
     Parameters
     ----------
-    l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows
-        As in `Delta`, l >= 1. Monomials make the matrix ill-conditioned: about one digit is lost for each l.
+    xi : ndarray, shape (..., l, l + 1)
+        Coefficients of spike i in the Hermite polynomials of degrees 0 to l.
+    cost : sequence of ndarray
+        For each degree k, of :math:`[\Omega^{-1}]_{ij}=\sum_k\mathrm{cost}_k\,\xi_{ik}\xi_{jk}`.
+    r : sequence of ndarray
+        :math:`r_p`, p = 1..l.
+    c_star : ndarray
+        :math:`c_{\star,p}`, from p = 0.
 
     Returns
     -------
     ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `Delta`.
     """
-    check_degree(l, 1)
-    setting = _Setting.of(l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows)
-    t, s2 = setting.found.t, setting.found.s2
-    xi = smoothed_powers(l, 1 + setting.rho)
-    gram = [t / setting.constant[0], setting.tilted[0], *(t * math.factorial(k) for k in range(2, l + 1))]
-    overlap = [s2, *(t * math.factorial(p) for p in range(2, l + 1))]
-    target = [setting.c_star[p] * setting.gamma**p for p in range(1, l + 1)]
-    inverse = sum(g[..., None, None] * xi[..., :, None, k] * xi[..., None, :, k] for k, g in enumerate(gram))
-    seen = sum((r * c)[..., None] * xi[..., p] for p, (r, c) in enumerate(zip(overlap, target, strict=True), 1))
-    return np.asarray(np.asarray(lam) * (seen * np.linalg.solve(inverse, seen[..., None])[..., 0]).sum(-1))
+    inverse = sum(c[..., None, None] * xi[..., :, None, k] * xi[..., None, :, k] for k, c in enumerate(cost))
+    seen = sum((r_p * c_star[p])[..., None] * xi[..., p] for p, r_p in enumerate(r, 1))
+    return np.asarray((seen * np.linalg.solve(inverse, seen[..., None])[..., 0]).sum(-1))
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """What the gains depend on."""
+    r"""Parameters of the gains as functions of :math:`t`, :math:`s_2=\psi m_2/\phi` and :math:`\theta`."""
 
     found: Traces
+    student: Moments
     c_star: Array
-    norm: Array
     gamma: Array
     rho: Array
-    constant: tuple[Array, Array]
-    """Cost of the constant over that of a feature that the bulk does not offer, and its derivative in lambda."""
-    tilted: tuple[Array, Array]
-    """What takes the place of s2 in the linear spike's own cost, and its derivative in lambda."""
+    omega: Array
+    rows: InitialWeights
 
     @classmethod
     def of(
@@ -286,45 +250,32 @@ class _Setting:
             *(np.asarray(v, dtype=np.float64) for v in (phi, psi, lam, sigma_eps))
         )
         v = direction(sigma, sigma_star, phi=phi, sigma_eps=sigma_eps, residual=residual)
-        found = limiting_traces(sigma, phi=phi, psi=psi, lam=lam)
-        student = moments(scalar_function(sigma))
-        t, dt, s2, ds2, theta, dtheta = found.t, found.dt, found.s2, found.ds2, found.unused, found.dunused
-        cost, dcost = np.ones_like(t), np.zeros_like(t)
-        if rows == "gaussian":
-            # The norms of the rows offer the constant: c_2 (|w_i|^2 - 1), of variance 2/d over the neurons.
-            share = student.quadratic**2 / phi
-            cost, dcost = 1 + share * t * theta, share * (dt * theta + t * dtheta)
-        if abs(student.mean) > _ZERO * math.sqrt(student.second_moment):
-            cost = np.full_like(t, np.inf)
+        found, student = limiting_traces(sigma, phi=phi, psi=psi, lam=lam), moments(scalar_function(sigma))
+        rho = v.rho if spikes == "network" else np.zeros_like(v.rho)
+        return cls(found, student, coefficients(sigma_star, l + 2), v.gamma, rho, v.omega, rows)
+
+    def constant(self, t: NDArray[Any], theta: NDArray[Any]) -> NDArray[Any]:
+        """Return the cost of the constant over that of a feature that the bulk does not offer."""
+        if abs(self.student.mean) > _ZERO * math.sqrt(self.student.second_moment):
+            return np.full(t.shape, np.inf)
+        if self.rows == "sphere":
+            return np.ones(t.shape)
+        # The norms of the rows offer the constant: c_2 (|w_i|^2 - 1), of variance 2/d over the neurons.
+        return np.asarray(1 + self.student.quadratic**2 / self.found.phi * t * theta)
+
+    def tilted(self, t: NDArray[Any], s2: NDArray[Any], theta: NDArray[Any]) -> NDArray[Any]:
+        """Return what takes the place of s2 in the linear spike's own cost: it is tilted towards the rows by omega."""
         # D = (1 - omega^2) s2 + omega^2 (P + N Q^2 / T), T/N = theta phi^-1 psi, Q = c_1 s2 T/N.
-        part, dpart = theta * psi / phi, dtheta * psi / phi
-        own, down = 1 + student.nonlinear_second_moment * t, student.nonlinear_second_moment * dt
-        own, down = own + student.linear**2 * s2, down + student.linear**2 * ds2
-        tilt = s2 * part * own
-        dtilt = ds2 * part * own + s2 * dpart * own + s2 * part * down
-        straight = 1 - v.omega**2
-        factorials = np.sqrt([float(math.factorial(p)) for p in range(l + 3)])
-        return cls(
-            found=found,
-            c_star=hermite_coefficients(sigma_star, l + 2) / factorials,
-            norm=v.norm,
-            gamma=v.gamma,
-            rho=v.rho if spikes == "network" else np.zeros_like(v.rho),
-            constant=(cost, dcost),
-            tilted=(straight * s2 + v.omega**2 * tilt, straight * ds2 + v.omega**2 * dtilt),
-        )
+        own = 1 + self.student.nonlinear_second_moment * t + self.student.linear**2 * s2
+        tilt = s2 * (theta * self.found.psi / self.found.phi) * own
+        return np.asarray((1 - self.omega**2) * s2 + self.omega**2 * tilt)
 
-    @property
-    def linear(self) -> tuple[Array, Array]:
-        """Gain of the linear spike over lambda, and its derivative."""
-        s2, ds2, (cost, dcost) = self.found.s2, self.found.ds2, self.tilted
-        scale = (self.c_star[1] * self.gamma) ** 2
-        return scale * s2**2 / cost, scale * (2 * s2 * ds2 / cost - s2**2 * dcost / cost**2)
-
-    def higher(self, l: int) -> tuple[Array, Array]:  # noqa: E741
-        """S_l and its derivative in lambda."""
-        cost, dcost = self.constant
-        whole, numerator, denominator = np.zeros_like(cost), np.zeros_like(cost), cost
+    def gain(self, l: int, t: NDArray[Any], s2: NDArray[Any], theta: NDArray[Any]) -> NDArray[Any]:  # noqa: E741
+        """Return Delta_l / lambda = K_1 + t S_l."""
+        if l == 0:
+            return np.zeros_like(t)
+        linear = (self.c_star[1] * self.gamma) ** 2 * s2**2 / self.tilted(t, s2, theta)
+        whole, numerator, denominator = np.zeros(t.shape), np.zeros(t.shape), self.constant(t, theta)
         at_zero = 1.0  # H_p(0)
         for p in range(2, l + 1):
             whole = whole + math.factorial(p) * self.c_star[p] ** 2 * self.gamma ** (2 * p)
@@ -333,7 +284,7 @@ class _Setting:
                 widened = (1 + self.rho) ** (p / 2) * at_zero
                 numerator = numerator + self.c_star[p] * self.gamma**p * widened
                 denominator = denominator + widened**2 / math.factorial(p)
-        return whole - numerator**2 / denominator, numerator**2 * dcost / denominator**2
+        return np.asarray(linear + t * (whole - numerator**2 / denominator))
 
 
 def check_degree(l: int, minimum: int) -> None:  # noqa: E741

@@ -13,11 +13,17 @@ one monotone scalar equation (this project): with :math:`t=\psi m_1/\phi`, :math
           m_2 = \frac{m_1}{1+c_1^2u/\phi},
 
 whose left side grows with t wherever :math:`\theta>0`.
+
+``sigma`` and ``sigma_star`` are the activation and the teacher, ``phi``, ``psi`` and ``lam`` are :math:`\phi`,
+:math:`\psi` and the penalty, all positive, and ``sigma_eps`` is the standard deviation of the label noise. Functions
+raise `InvalidInput` on an argument out of range, and `NotConverged` if the true residual exceeds 1e-12.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +32,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
 from gradstep.theory.arguments import nonnegative, positive
 
-__all__ = ["L_te_0", "L_tr_0", "Traces", "limiting_traces", "published_system", "traces"]
+__all__ = ["L_te_0", "L_tr_0", "Traces", "limiting_traces", "loss_over_lambda", "published_system", "traces"]
 
 Array = NDArray[np.float64]
 
@@ -80,6 +86,16 @@ class Traces:
         """Derivative of `s2`."""
         return self.psi / self.phi * self.dm2
 
+    def derivative(self, function: Callable[..., NDArray[Any]]) -> Array:
+        r"""Return the derivative in :math:`\lambda` of an analytic function of t, s2 and `unused`.
+
+        It is taken by a complex step: the imaginary part of :math:`f(x+ih\dot x)` is h times the derivative, to
+        rounding, as no difference is taken that would cancel.
+        """
+        h = 1e-50
+        traces = (self.t, self.dt), (self.s2, self.ds2), (self.unused, self.dunused)
+        return np.asarray(function(*(x + 1j * h * slope for x, slope in traces)).imag / h)
+
 
 def traces(
     linear_squared: ArrayLike,
@@ -127,18 +143,18 @@ def traces(
     ratio = phi / psi
     least, more_neurons, fewer_neurons = np.minimum(ratio, 1), np.maximum(ratio - 1, 0), np.maximum(1 - ratio, 0)
 
-    def gap(x: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Return t, theta, the scalar equation's gap, and the sums of its terms' values and slopes in u."""
+    def gap(x: Array) -> tuple[Array, Array, Array, Array]:
+        """Return t, theta, the scalar equation's gap, and the sum of its terms' slopes in u."""
         t, theta = (x + fewer_neurons) / lam, x + more_neurons
         first, second = 1 + b * t * theta / phi, 1 + e2 * t * theta / phi
         value, slope = a + b / first + e2 / second, a + b / first**2 + e2 / second**2
-        return t, theta, x - least + t * theta * value, value, slope
+        return t, theta, x - least + t * theta * value, slope
 
     # x = lam t - max(1 - phi/psi, 0), in which nothing cancels for few or for many neurons.
     low, high = 0.5 * least * lam / (lam + np.maximum(ratio, 1) * total), least
     x = np.sqrt(low * high)
     for _ in range(_ITERATIONS):
-        t, theta, excess, _, slope = gap(x)
+        t, theta, excess, slope = gap(x)
         low, high = np.where(excess < 0, x, low), np.where(excess > 0, x, high)
         newton = x * np.exp(-np.clip(excess / (x * (1 + (t + theta / lam) * slope)), -40, 40))
         inside = (newton >= low) & (newton <= high)
@@ -147,7 +163,7 @@ def traces(
         x = updated
         if done.all():
             break
-    t, theta, excess, _, slope = gap(x)
+    t, theta, excess, slope = gap(x)
     residual = float(np.max(np.abs(excess) / least))
     if not residual <= TOLERANCE:
         raise NotConverged("limiting traces", residual, TOLERANCE, "Rescale the activation or the penalty.")
@@ -167,24 +183,7 @@ def traces(
 
 
 def limiting_traces(sigma: str | ScalarFunction, *, phi: ArrayLike, psi: ArrayLike, lam: ArrayLike) -> Traces:
-    """Traces m_1 and m_2 for an activation.
-
-    Parameters
-    ----------
-    sigma : str or ScalarFunction
-        The activation; its mean, if any, adds a rank-one term that the traces do not feel.
-    phi, psi, lam : array_like
-        ``d/n``, ``d/N`` and the penalty; positive.
-
-    Returns
-    -------
-    Traces
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `traces`.
-    """
+    """Return `traces` of an activation; its mean, if any, adds a rank-one term that the traces do not feel."""
     values = moments(scalar_function(sigma))
     return traces(values.linear**2, values.nonlinear_second_moment, phi=phi, psi=psi, lam=lam)
 
@@ -199,26 +198,11 @@ def published_system(
     psi: ArrayLike,
     lam: ArrayLike,
 ) -> tuple[Array, Array]:
-    """Left sides of the two equations for m_1 and m_2, as printed (they are right).
-
-    Parameters
-    ----------
-    m1, m2 : array_like
-        Candidates.
-    c_1, c_gt1 : array_like
-        ``c_1`` and ``c_{>1}``.
-    phi, psi, lam : array_like
-        ``d/n``, ``d/N`` and the penalty.
-
-    Returns
-    -------
-    tuple of ndarray
-        Both zero at the solution.
-    """
+    """Return the left sides of the two equations for m_1 and m_2, as printed: right, and zero at the solution."""
     m1, m2, c_1, c_gt1, phi, psi, lam = (np.asarray(v, dtype=np.float64) for v in (m1, m2, c_1, c_gt1, phi, psi, lam))
-    common = c_1**2 * m1 * m2 * (lam * psi * m1 / phi - 1)
-    first = phi * (m1 - m2) * (c_gt1**2 * m1 + c_1**2 * m2) + common
-    return first, phi / psi * (c_1**2 * m1 * m2 + phi * (m2 - m1)) + common
+    Psi = c_1**2 * m1 * m2 * (lam * psi * m1 / phi - 1)
+    first = phi * (m1 - m2) * (c_gt1**2 * m1 + c_1**2 * m2) + Psi
+    return first, phi / psi * (c_1**2 * m1 * m2 + phi * (m2 - m1)) + Psi
 
 
 def L_tr_0(
@@ -230,29 +214,12 @@ def L_tr_0(
     lam: ArrayLike,
     sigma_eps: ArrayLike = 0.0,
 ) -> Array:
-    r"""Limit of the training loss before the step.
+    r"""Return the limit of the training loss before the step: the mean squared residual plus the penalty.
 
     .. math:: \mathcal L_{tr}(F_0) = \frac{\lambda\psi}{\phi}\big[c_{\star,1}^2 m_2
               + (c_\star^2 - c_{\star,1}^2 + \sigma_\varepsilon^2) m_1\big]
-
-    Parameters
-    ----------
-    sigma, sigma_star : str or ScalarFunction
-        Activation (of mean zero) and teacher.
-    phi, psi, lam, sigma_eps : array_like
-        ``d/n``, ``d/N``, penalty and standard deviation of the label noise.
-
-    Returns
-    -------
-    ndarray
-        The minimum of the objective: the mean squared residual plus ``lam |a|^2``.
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `traces`.
     """
-    value, _ = _initial(sigma, sigma_star, sigma_eps, limiting_traces(sigma, phi=phi, psi=psi, lam=lam))
+    value, _ = loss_over_lambda(sigma, sigma_star, sigma_eps, limiting_traces(sigma, phi=phi, psi=psi, lam=lam))
     return np.asarray(np.asarray(lam) * value)
 
 
@@ -265,33 +232,19 @@ def L_te_0(
     lam: ArrayLike,
     sigma_eps: ArrayLike = 0.0,
 ) -> Array:
-    r"""Limit of the test error before the step, label noise included.
+    r"""Return the limit of the test error before the step, label noise included.
 
     Generalised cross-validation is exact in the limit, so that
     :math:`\mathcal L_{te} = -(\phi/\psi m_1)^2\,\partial_\lambda(\mathcal L_{tr}/\lambda)`.
-
-    Parameters
-    ----------
-    sigma, sigma_star, phi, psi, lam, sigma_eps
-        As in `L_tr_0`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `traces`.
     """
     found = limiting_traces(sigma, phi=phi, psi=psi, lam=lam)
-    return np.asarray(-_initial(sigma, sigma_star, sigma_eps, found)[1] / found.t**2)
+    return np.asarray(-loss_over_lambda(sigma, sigma_star, sigma_eps, found)[1] / found.t**2)
 
 
-def _initial(
+def loss_over_lambda(
     sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, sigma_eps: ArrayLike, found: Traces
 ) -> tuple[Array, Array]:
-    """Return L_tr / lam at initialisation and its derivative."""
+    r"""Return :math:`\mathcal L_{tr}/\lambda` of a bulk with these traces, without spikes, and its derivative."""
     target = moments(scalar_function(sigma_star))
     linear = target.linear**2
     # A mean of the teacher is fitted, at no cost, when the activation has one too.

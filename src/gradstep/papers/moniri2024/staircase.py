@@ -17,28 +17,13 @@ __all__ = ["L_te", "L_tr", "degree", "windows"]
 
 
 def windows(l: int) -> tuple[float, float]:  # noqa: E741
-    r"""Return the exponents :math:`(l-1)/2l` and :math:`l/(2l+2)` between which the features have l spikes.
-
-    Parameters
-    ----------
-    l : int
-        At least one.
-
-    Returns
-    -------
-    tuple of float
-
-    Raises
-    ------
-    InvalidInput
-        On an l below one.
-    """
+    r"""Return the exponents :math:`(l-1)/2l` and :math:`l/(2l+2)` between which the features have l >= 1 spikes."""
     check_degree(l, 1)
     return (l - 1) / (2 * l), l / (2 * l + 2)
 
 
 def degree(alpha: ArrayLike) -> NDArray[np.int64]:
-    """Return the number l of spikes for a step of size ``n**alpha``.
+    """Return the number l of spikes for a step of size ``n**alpha``, zero for ``alpha <= 0``.
 
     Parameters
     ----------
@@ -48,7 +33,6 @@ def degree(alpha: ArrayLike) -> NDArray[np.int64]:
     Returns
     -------
     ndarray of int
-        Zero for ``alpha <= 0``.
 
     Raises
     ------
@@ -64,46 +48,24 @@ def degree(alpha: ArrayLike) -> NDArray[np.int64]:
 
 
 def L_tr(alpha: ArrayLike, sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, **setting: Any) -> Any:
-    r"""Limit of the training loss, :math:`\mathcal L_{tr}(F_0)-\Delta_l`, for scalar settings.
+    r"""Return the limit of the training loss, :math:`\mathcal L_{tr}(F_0)-\Delta_l`, in the shape of alpha.
 
     Parameters
     ----------
     alpha : array_like
         Exponents, as in `degree`.
-    sigma, sigma_star : str or ScalarFunction
-        Activation and teacher.
-    **setting
-        ``phi``, ``psi``, ``lam`` and the options of `Delta`.
+    sigma, sigma_star, **setting
+        As in `Delta`, each a single number.
 
     Returns
     -------
-    ndarray, shape of alpha
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `degree` and `Delta`.
+    ndarray
     """
     return _steps_down(alpha, L_tr_0, Delta, sigma, sigma_star, setting)
 
 
 def L_te(alpha: ArrayLike, sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, **setting: Any) -> Any:
-    r"""Limit of the test error, :math:`\mathcal L_{te}(F_0)-\Lambda_l`, label noise included, for scalar settings.
-
-    Parameters
-    ----------
-    alpha, sigma, sigma_star, **setting
-        As in `L_tr`.
-
-    Returns
-    -------
-    ndarray, shape of alpha
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `L_tr`.
-    """
+    r"""Return the limit of the test error, :math:`\mathcal L_{te}(F_0)-\Lambda_l`, label noise included, as `L_tr`."""
     return _steps_down(alpha, L_te_0, Lambda, sigma, sigma_star, setting)
 
 

@@ -151,10 +151,8 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
         ]
         axes = Panel(title, axis, "prediction risk", "log", "log", lines)
         found += charts(curves, grid, {"risk": axes})
-    trained, text = (
-        _trained(settings, int(preset["d"]), samples[-1].item(0)),
-        "standard errors of a fixed kernel's risk",
-    )
+    trained = _trained(settings, int(preset["d"]), samples[-1].item(0))
+    text = "standard errors of a fixed kernel's risk"
     checks = (
         Check.at_most(f"{text} below the bound (3.3)", below(floor, found.comparisons), 3.0),
         Check.at_least("the same of the conjugate kernel after a large step", below(floor, [trained]), 3.0),

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.papers.charts import Curve, charts, grid_of
 from gradstep.papers.cui2024.bias import biased_lower_bound, biased_statistics, trained_bias
 from gradstep.papers.cui2024.bounds import lower_bound
-from gradstep.papers.cui2024.drawn import fit, network_of, spiked_layer
-from gradstep.papers.cui2024.experiments.measured import extrapolate
+from gradstep.papers.cui2024.drawn import fit, network_of
+from gradstep.papers.cui2024.experiments.measured import extrapolate, layer_of, samples_of
 from gradstep.papers.figure import Figure
 from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Mark, Panel
@@ -48,27 +47,25 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 
 def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, float]:
-    width, n = (round(float(parameters[name]) * d) for name in ("beta", "alpha"))
-    layer = spiked_layer(seed, width, d, r=parameters["r"], c=parameters["c"], gamma=parameters["gamma"])
-    teacher, lam, noise = scalar_function(parameters["teacher"]), float(parameters["lam"]), parameters["sigma_eps"]
+    layer, samples = layer_of(parameters, d, seed), samples_of(parameters, d, seed)
 
-    def loss_at(b: float) -> float:
-        shifted = _shifted(parameters["activation"], b)
-        drawn = network_of(layer, shifted, teacher, n=n, lam=lam, seed=seed, sigma_eps=noise)
-        return float(drawn.fit().train_loss[0])
+    def at(b: float) -> dict[str, Any]:
+        return {**samples, "sigma": _shifted(parameters["activation"], b)}
 
     if "bracket" in parameters:
         found = minimize_scalar(
-            lambda b: loss_at(float(b)), bounds=parameters["bracket"], method="bounded", options={"xatol": 3e-3}
+            lambda b: float(network_of(layer, **at(float(b))).fit().train_loss[0]),
+            bounds=parameters["bracket"],
+            method="bounded",
+            options={"xatol": 3e-3},
         )
         return {"trained": float(found.x)}
-    shifted = _shifted(parameters["activation"], float(parameters["b"]))
-    fitted = fit(layer, shifted, teacher, n=n, lam=lam, seed=seed, sigma_eps=noise)
+    fitted = fit(layer, **at(float(parameters["b"])))
     return {"test_error": fitted.test_error, "train_loss": fitted.train_loss}
 
 
-def _shifted(activation: str, b: float) -> ScalarFunction:
-    return scalar_function(f"{activation}(x + {b!r})" if b >= 0 else f"{activation}(x - {-b!r})")
+def _shifted(activation: str, b: float) -> str:
+    return f"{activation}(x + {b!r})" if b >= 0 else f"{activation}(x - {-b!r})"
 
 
 def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:

@@ -30,10 +30,10 @@ from gradstep.papers.cui2024.bounds import (
     realised_functions,
     upper_bound,
 )
-from gradstep.papers.cui2024.drawn import fit, spiked_layer
+from gradstep.papers.cui2024.drawn import fit
 from gradstep.papers.cui2024.errors import SummaryStatistics, learned_function, summary_statistics
 from gradstep.papers.cui2024.experiments.learned import conditional_mean
-from gradstep.papers.cui2024.experiments.measured import extrapolate
+from gradstep.papers.cui2024.experiments.measured import extrapolate, layer_of, projections, samples_of
 from gradstep.papers.cui2024.spiked import equivalent_srf
 from gradstep.papers.figure import Figure
 from gradstep.papers.outcome import Check, Comparison, Outcome, points_of
@@ -81,14 +81,12 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]:
-    sigma, sigma_star = scalar_function(parameters["activation"]), scalar_function(parameters["teacher"])
-    width, n = (round(float(parameters[name]) * d) for name in ("beta", "alpha"))
-    layer = spiked_layer(seed, width, d, r=float(parameters["r"]), c=1.0, gamma=1.0)
-    fitted = fit(layer, sigma, sigma_star, n=n, lam=float(parameters["lam"]), seed=seed)
+    layer = layer_of({**parameters, "c": 1.0, "gamma": 1.0}, d, seed)
+    fitted = fit(layer, **samples_of(parameters, d, seed))
     points = np.asarray(parameters["points"], dtype=np.float64)
     return {
         "test_error": np.asarray(fitted.test_error),
-        "function": conditional_mean(layer, fitted.readout, sigma, layer.direction, points),
+        "function": conditional_mean(layer, fitted.readout, parameters["activation"], layer.direction, points),
     }
 
 
@@ -124,7 +122,7 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
 def _functions(figure: Figure) -> Panel:
     settings = figure.settings
     pair, shown = (settings["activation"], settings["teacher"]), float(settings["shown"])
-    grid = np.linspace(-float(settings["range"]), float(settings["range"]), 121)
+    grid = projections(settings)
     strength = float(_strength(figure, shown))
     realised = realised_functions(*pair, r=strength, kappa=grid)
     statistics = _statistics(figure, shown, lam=_best(figure, strength)[0])

@@ -23,13 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.gaussian import scalar_function
 from gradstep.papers.charts import Curve, Theory, charts, grid_of, table_of
 from gradstep.papers.claims import total_fall
 from gradstep.papers.cui2024 import best_linear
 from gradstep.papers.cui2024.drawn import equivalent_fit, fit
 from gradstep.papers.cui2024.errors import SummaryStatistics, solve
-from gradstep.papers.cui2024.experiments.measured import extrapolate, layer_of, problem_of, spike_of
+from gradstep.papers.cui2024.experiments.measured import extrapolate, layer_of, problem_of, samples_of, spike_of
 from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.papers.figure import Figure
 from gradstep.papers.outcome import Check, Comparison, Outcome
@@ -83,18 +82,12 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 
 def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, float]:
-    functions = scalar_function(parameters["activation"]), scalar_function(parameters["teacher"])
-    width, n = (round(float(parameters[name]) * d) for name in ("beta", "alpha"))
-    options: dict[str, Any] = {
-        "n": n,
-        "lam": float(parameters["lam"]),
-        "sigma_eps": float(parameters.get("sigma_eps", 0.0)),
-    }
+    samples = samples_of(parameters, d, seed)
     if parameters["model"] == "equivalent":
-        spike = spike_of(parameters)
-        r, c, gamma = (float(value) for value in (spike.strength, spike.bulk_variance, spike.alignment))
-        return equivalent_fit(seed, *functions, width=width, d=d, r=r, c=c, gamma=gamma, **options).numbers()
-    return fit(layer_of(parameters, d, seed), *functions, seed=seed, **options).numbers()
+        r, c, gamma = (float(value) for value in spike_of(parameters))
+        width = round(float(parameters["beta"]) * d)
+        return equivalent_fit(width=width, d=d, r=r, c=c, gamma=gamma, **samples).numbers()
+    return fit(layer_of(parameters, d, seed), **samples).numbers()
 
 
 def _parameters(figure: Figure, curve: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
 from gradstep.papers.charts import Curve, Theory, charts
 from gradstep.papers.cui2024.drawn import FirstLayer, network_of
 from gradstep.papers.cui2024.errors import learned_along_target, learned_function, summary_statistics
-from gradstep.papers.cui2024.experiments.measured import extrapolate, layer_of
+from gradstep.papers.cui2024.experiments.measured import extrapolate, layer_of, projections, samples_of
 from gradstep.papers.figure import Figure
 from gradstep.papers.outcome import Outcome
 from gradstep.papers.panels import Line, Panel
@@ -39,7 +39,7 @@ _DIRECTIONS = {"target": "along the target's direction", "spike": "along the spi
 
 
 def conditional_mean(
-    layer: FirstLayer, readout: Array, sigma: ScalarFunction, direction: Array, projections: Array
+    layer: FirstLayer, readout: Array, sigma: str | ScalarFunction, direction: Array, projections: Array
 ) -> Array:
     """Mean output of a network given the projection of the input on a direction: exact, given the weights.
 
@@ -48,7 +48,7 @@ def conditional_mean(
     layer : FirstLayer
     readout : ndarray, shape (p,)
         Readout of the raw features.
-    sigma : ScalarFunction
+    sigma : str or ScalarFunction
     direction : ndarray, shape (d,)
         Unit vector.
     projections : ndarray, shape (m,)
@@ -59,7 +59,7 @@ def conditional_mean(
     """
     along = layer.weights @ direction
     rest = np.sqrt(np.maximum((layer.weights**2).sum(axis=1) - along**2, 0.0))
-    return np.asarray(smoothed(sigma, along[:, None] * projections, rest[:, None]).mean.T @ readout)
+    return np.asarray(smoothed(scalar_function(sigma), along[:, None] * projections, rest[:, None]).mean.T @ readout)
 
 
 def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
@@ -78,10 +78,8 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
 
 
 def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]:
-    layer, n = layer_of(parameters, d, seed), round(float(parameters["alpha"]) * d)
-    sigma, sigma_star = scalar_function(parameters["activation"]), scalar_function(parameters["teacher"])
-    drawn = network_of(layer, sigma, sigma_star, n=n, lam=float(parameters["lam"]), seed=seed)
-    readout = np.asarray(drawn.fit().readouts[:, 0])
+    layer, sigma = layer_of(parameters, d, seed), parameters["activation"]
+    readout = network_of(layer, **samples_of(parameters, d, seed)).fit().readouts[:, 0]
     target = np.eye(1, d, TEACHER_AXIS)[0]
     points = np.asarray(parameters["points"], dtype=np.float64)
     return {
@@ -113,7 +111,7 @@ def _published(figure: Figure, curve: Mapping[str, Any]) -> Theory:
 def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the learned functions of the theory under those of the networks."""
     settings = figure.settings
-    grid = np.linspace(-float(settings["range"]), float(settings["range"]), 121)
+    grid = projections(settings)
     measured = {(sample.place.curve, sample.place.x): sample.spread("points") for sample in samples}
     target = scalar_function(settings["base"]["teacher"])
     found = Outcome()

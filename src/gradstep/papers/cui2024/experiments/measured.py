@@ -1,4 +1,4 @@
-"""What measurements on drawn models share: the problem, the spike, the layer, and extrapolation in 1/d.
+"""Parts of all measurements on drawn models: problem, spike, layer, samples of the fit, extrapolation in 1/d.
 
 Parameters are activation, teacher, and as many of alpha, beta, lam, sigma_eps, alpha0, eta_tilde as a measurement
 needs. ``eta_per_d`` in place of eta_tilde is a learning rate that does not grow with the width. A spike that is given,
@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradstep.papers.cui2024.drawn import FirstLayer, spiked_layer, stepped_layer
 from gradstep.papers.cui2024.spiked import Spike, equivalent_srf
 from gradstep.problem import Problem
 
-__all__ = ["extrapolate", "layer_of", "problem_of", "spike_of"]
+__all__ = ["extrapolate", "layer_of", "problem_of", "projections", "samples_of", "spike_of"]
 
 _NAMES = ("activation", "teacher", "alpha", "alpha0", "beta", "lam")
 
@@ -50,6 +51,23 @@ def layer_of(parameters: Mapping[str, Any], d: int, seed: int) -> FirstLayer:
     spike, width = spike_of(parameters), round(float(parameters["beta"]) * d)
     r, c, gamma = (float(value) for value in (spike.strength, spike.bulk_variance, spike.alignment))
     return spiked_layer(seed, width, d, r=r, c=c, gamma=gamma)
+
+
+def samples_of(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Any]:
+    """Return functions, samples, penalty and noise of a fit, as `gradstep.papers.cui2024.drawn.network_of` has them."""
+    return {
+        "sigma": parameters["activation"],
+        "sigma_star": parameters["teacher"],
+        "n": round(float(parameters["alpha"]) * d),
+        "lam": float(parameters["lam"]),
+        "seed": seed,
+        "sigma_eps": float(parameters.get("sigma_eps", 0.0)),
+    }
+
+
+def projections(settings: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Return the projections at which lines are drawn: from minus to plus the ``range`` of a figure's settings."""
+    return np.linspace(-float(settings["range"]), float(settings["range"]), 121)
 
 
 def extrapolate(draw: Callable[[int], Mapping[str, Any]], d: int) -> dict[str, Any]:

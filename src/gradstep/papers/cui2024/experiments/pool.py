@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from gradstep.gaussian import scalar_function, smoothed
 from gradstep.papers.charts import Curve, Theory, charts
 from gradstep.papers.cui2024.drawn import stepped_layer
-from gradstep.papers.cui2024.experiments.measured import extrapolate, problem_of
-from gradstep.papers.cui2024.spiked import equivalent_srf
+from gradstep.papers.cui2024.experiments.measured import extrapolate, problem_of, projections
+from gradstep.papers.cui2024.spiked import conditional_features, equivalent_srf
 from gradstep.papers.figure import Figure
 from gradstep.papers.outcome import Outcome
 from gradstep.papers.panels import Panel
@@ -61,11 +61,10 @@ def _theory(figure: Figure, curve: Mapping[str, Any]) -> Theory:
     settings = figure.settings
     activation, step = settings["activation"], {"eta_tilde": curve["eta_tilde"], "alpha0": settings["alpha0"]}
     spike = equivalent_srf(activation, settings["teacher"], **step)
-    scale = np.sqrt(spike.bulk_variance)
 
     def functions(kappa: Array) -> dict[str, Array]:
-        features = smoothed(scalar_function(activation), spike.strength * kappa, scale)
-        return {"mean": features.mean, "tilt": kappa * features.slope / scale}
+        mean, slope, _ = conditional_features(activation, kappa, r=spike.strength, c=spike.bulk_variance)
+        return {"mean": mean, "tilt": kappa * slope}
 
     return functions
 
@@ -73,10 +72,9 @@ def _theory(figure: Figure, curve: Mapping[str, Any]) -> Theory:
 def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the functions of Result 3.2 under the averages over neurons."""
     settings = figure.settings
-    grid = np.linspace(-float(settings["range"]), float(settings["range"]), 121)
     curves = [
         Curve(curve["label"], curve["regime"], _theory(figure, curve), sample.spread("kappas"))
         for curve, sample in zip(settings["curves"], samples, strict=True)
     ]
     panels = {name: Panel(title, "projection on the spike", title) for name, title in _FUNCTIONS.items()}
-    return charts(curves, grid, panels)
+    return charts(curves, projections(settings), panels)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.gaussian import scalar_function
 from gradstep.papers.charts import Curve, Theory, charts, grid_of
 from gradstep.papers.cui2024.drawn import sampled_error, spiked_layer
+from gradstep.papers.cui2024.experiments.measured import samples_of
 from gradstep.papers.cui2024.letters import Letters, letter_statistics
 from gradstep.papers.figure import Figure
 from gradstep.papers.outcome import Outcome
@@ -50,7 +50,7 @@ def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Draw one model, fit it, and return its errors."""
     d = int(parameters["d"])
-    width, n = (round(float(parameters[name]) * d) for name in ("beta", "alpha"))
+    width = round(float(parameters["beta"]) * d)
     letters = _letters(parameters)
     # A vocabulary of the letters' numbers gives each its exact share of the neurons, in random order.
     law = Readout("vocabulary", tuple(float(k + 1) for k in range(letters.fractions.size)), tuple(letters.fractions))
@@ -60,14 +60,9 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     )
     test_error, train_error = sampled_error(
         layer,
-        scalar_function(parameters["activation"]),
-        scalar_function(parameters["teacher"]),
-        n=n,
-        lam=float(parameters["lam"]),
-        seed=seed,
         test_samples=_TEST_SAMPLES_PER_D * d,
         biases=letters.biases[letter],
-        sigma_eps=float(parameters["sigma_eps"]),
+        **samples_of(parameters, d, seed),
     )
     return {"test_error": test_error, "train_error": train_error}
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.gaussian import scalar_function
 from gradstep.papers.charts import Curve, charts, grid_of
-from gradstep.papers.cui2024.drawn import feature_eigenvalues, spiked_layer
+from gradstep.papers.cui2024.drawn import feature_eigenvalues
+from gradstep.papers.cui2024.experiments.measured import layer_of
 from gradstep.papers.cui2024.spectrum import outlier, spectral_law
 from gradstep.papers.experiments.spectra import density, histogram
 from gradstep.papers.figure import Figure
@@ -45,9 +45,8 @@ def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
 def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Return the largest eigenvalue of the features of one drawn model, and the others where they are shown."""
     d = int(parameters["d"])
-    width, n = (round(float(parameters[name]) * d) for name in ("beta", "alpha"))
-    layer = spiked_layer(seed, width, d, **{name: parameters[name] for name in ("r", "c", "gamma")})
-    eigenvalues = feature_eigenvalues(layer, scalar_function(parameters["activation"]), n=n, seed=seed)
+    n = round(float(parameters["alpha"]) * d)
+    eigenvalues = feature_eigenvalues(layer_of(parameters, d, seed), parameters["activation"], n=n, seed=seed)
     # Without a spike all of them belong to the bulk.
     bulk = eigenvalues if parameters["r"] == 0 else eigenvalues[:-1]
     return {"largest": float(eigenvalues[-1]), "bulk": bulk.tolist() if parameters["histogram"] else []}
@@ -63,10 +62,11 @@ def _law(figure: Figure, r: float) -> Law:
     return spectral_law(**_model(figure), r=r, alpha=base["alpha"], beta=base["beta"])
 
 
-def _outlier(figure: Figure, preset: Mapping[str, Any], r: float, *, published: bool = False) -> float:
+def _outliers(figure: Figure, preset: Mapping[str, Any], r: Array, *, published: bool = False) -> Array:
     base, d = figure.settings["base"], int(preset["d"])
     width, n = (round(float(base[name]) * d) for name in ("beta", "alpha"))
-    return float(outlier(**_model(figure), r=r, p=width, n=n, d=d, published=published))
+    sizes: dict[str, Any] = {"p": width, "n": n, "d": d}
+    return np.array([float(outlier(**_model(figure), r=float(own), published=published, **sizes)) for own in r])
 
 
 def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
@@ -80,15 +80,15 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
             panels.append(panel)
             checks += own
 
-    def eigenvalue(r: Array) -> dict[str, list[float]]:
-        return {"largest": [_outlier(figure, preset, float(strength)) for strength in r]}
+    def eigenvalue(r: Array) -> dict[str, Array]:
+        return {"largest": _outliers(figure, preset, r)}
 
-    def published(r: Array) -> dict[str, list[float]]:
-        return {"largest": [_outlier(figure, preset, float(strength), published=True) for strength in r]}
+    def published(r: Array) -> Array:
+        return _outliers(figure, preset, r, published=True)
 
     grid = grid_of(settings["axis"], preset)
     lines = [
-        Line.of(grid, published(grid)["largest"], "(191)", "few", "dashed"),
+        Line.of(grid, published(grid), "(191)", "few", "dashed"),
         # A whole law a place, and hardly bent.
         Line.of(grid[::5], [_law(figure, float(r)).edge for r in grid[::5]], "edge", "small", "dashed"),
     ]
@@ -96,11 +96,11 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
     curve = Curve("outlier", "large", eigenvalue, [sample for sample in samples if sample.x > 0])
     found = charts([curve], grid, {"largest": axes})
     strongest = found.comparisons[-1]
-    (leading,) = published(np.array([strongest.place]))["largest"]
+    (leading,) = published(np.array([strongest.place]))
     gap = abs(leading / strongest.mean - 1)
     checks.append(Check.at_most("distance of (191) from the outlier of the strongest spike (relative)", gap, 0.05))
     (line, *_), (points,) = found.panels[0].lines, found.panels[0].points
-    scaled = _over_published(line, points, lambda r: np.array(published(r)["largest"]))
+    scaled = _over_published(line, points, published)
     return Outcome(panels) + found + Outcome([scaled], checks=checks)
 
 

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.gaussian import scalar_function
 from gradstep.papers.charts import Curve, Theory, charts, grid_of
 from gradstep.papers.claims import total_fall
 from gradstep.papers.cui2024.bounds import best_linear
 from gradstep.papers.cui2024.drawn import fit, spiked_layer, stepped_layer
-from gradstep.papers.cui2024.experiments.measured import problem_of, spike_of
+from gradstep.papers.cui2024.experiments.measured import problem_of, samples_of, spike_of
 from gradstep.papers.cui2024.letters import (
     Bulk,
     LetterBounds,
     Letters,
+    density_letters,
     letter_bounds,
     letter_statistics,
     stepped_letters,
@@ -77,25 +77,16 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Fit a drawn model and return its test error."""
     d = int(parameters["d"])
     problem = _problem(parameters, float(parameters["alpha"]), d)
-    sigma, sigma_star = problem.activation, problem.teacher
     if parameters["model"] == "network":
         layer = stepped_layer(problem, seed)
     else:
         width = round(float(parameters["beta"]) * d)
-        spike = spike_of(parameters)
-        value = initial_readout(seed, width, problem.readout)
-        layer = spiked_layer(
-            seed,
-            width,
-            d,
-            r=value * float(spike.strength),
-            c=1 + value**2 * (float(spike.bulk_variance) - 1),
-            gamma=spike.alignment,
-            orthogonal=parameters["model"] == "orthogonal",
-        )
-    n = round(float(parameters["alpha"]) * d)
-    fitted = fit(layer, sigma, sigma_star, n=n, lam=float(parameters["lam"]), seed=seed)
-    return {"test_error": fitted.test_error}
+        r, c, gamma = (float(value) for value in spike_of(parameters))
+        # Every neuron is a letter of its own.
+        neurons = density_letters(initial_readout(seed, width, problem.readout), np.ones(width), r=r, c=c, gamma=gamma)
+        kinds = {"r": neurons.strengths, "c": neurons.variances, "gamma": neurons.alignments}
+        layer = spiked_layer(seed, width, d, **kinds, orthogonal=parameters["model"] == "orthogonal")
+    return {"test_error": fit(layer, **samples_of(parameters, d, seed)).test_error}
 
 
 def _letters(parameters: Mapping[str, Any]) -> Letters:
@@ -123,7 +114,7 @@ def _theory(model: str, parameters: Mapping[str, Any], d: float) -> Theory:
 def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the theory of each model under the models drawn."""
     settings, d = figure.settings, float(preset["d"])
-    guide = Guide("best linear", height=best_linear(scalar_function(settings["base"]["teacher"])))
+    guide = Guide("best linear", height=best_linear(settings["base"]["teacher"]))
     found = Outcome(table=_table(figure))
     for model, title in _MODELS.items():
         curves = [

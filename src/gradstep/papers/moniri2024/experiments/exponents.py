@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from gradstep.overlay import Overlay
 from gradstep.papers.figure import Figure
+from gradstep.papers.moniri2024.experiments.limits import arguments, limit
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
-from gradstep.papers.moniri2024.gains import Delta, Lambda
+from gradstep.papers.moniri2024.gains import PUBLISHED
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
 from gradstep.papers.moniri2024.staircase import degree, windows
 from gradstep.papers.outcome import Check, Comparison, Outcome
@@ -48,10 +49,8 @@ LABELS = {
     "training_gain": "gain in training loss",
     "test_gain": "gain in test error",
 }
-
-
 PAIRS = (("L_tr", "training_gain"), ("L_te", "test_gain"))
-PUBLISHED: dict[str, Any] = {"residual": "y", "spikes": "published", "rows": "sphere"}
+LIMITS = {"training_gain": "Delta", "test_gain": "Lambda"}
 
 
 def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
@@ -69,13 +68,12 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     test = settings.pop("test")
     problem = Problem.moniri2024(**settings)
     network = Network(problem, seed)
-    v = network.gradient.linear / np.linalg.norm(network.gradient.linear)
     found: dict[str, list[float]] = {"L_tr": [], "L_te": []}
     for one in (network.initial, network):
         fit = one.fit()
         found["L_tr"].append(float(fit.train_loss[0]))
         if test:
-            risk = one.risk(fit.readouts, along=v, tolerance=1e-7)
+            risk = one.risk(fit.readouts, along=network.spike.direction, tolerance=1e-7)
             found["L_te"].append(float(risk.test_error[0]) + problem.noise**2)
     return found if test else {"L_tr": found["L_tr"]}
 
@@ -107,7 +105,7 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
             points[gain].append(shown)
             # The error before the step scatters more than the gain: the theory's takes its place.
             points[error].append(replace(shown, mean=(before - np.array(shown.mean)).tolist()))
-        published = (_limit(settings["base"], gain, int(l), **PUBLISHED) for l in degree(alphas))  # noqa: E741
+        published = (limit(settings["base"], LIMITS[gain], int(l), **PUBLISHED) for l in degree(alphas))  # noqa: E741
         rejected = max(rejected, *(abs(Overlay.of(g, v).z) for g, v in zip(published, gains[-1], strict=True)))
     checks = []
     if "published_z" in preset:
@@ -164,24 +162,17 @@ def _uniform(base: Mapping[str, Any], n: float, x: Iterable[float]) -> dict[str,
     }
 
 
-def _limit(base: Mapping[str, Any], gain: str, l: int, **options: Any) -> float:  # noqa: E741
-    setting = {"phi": base["phi"], "psi": base["psi"], "lam": base["lam"], "sigma_eps": base["noise"]}
-    limit = Delta if gain == "training_gain" else Lambda
-    return float(limit(l, base["activation"], base["teacher"], **setting, **options))
-
-
 def _staircases(
     base: Mapping[str, Any], largest: float
 ) -> Iterator[tuple[str, tuple[list[float], list[float]], str, Any]]:
     """Yield the limit, of the real network and as published (with the missing factor of (3) and (4) restored)."""
-    setting = {"phi": base["phi"], "psi": base["psi"], "lam": base["lam"], "sigma_eps": base["noise"]}
     top = int(degree(largest))
     ends = [*(windows(l)[0] for l in range(1, top + 1)), largest]  # noqa: E741
     x = [end for pair in pairwise(ends) for end in pair]
     own = {"residual": base["residual"]}
     for options, label, style in ((own, "n → ∞", "solid"), (PUBLISHED, "published", "dashed")):
         for start, (error, gain) in zip((L_tr_0, L_te_0), PAIRS, strict=True):
-            initial = float(start(base["activation"], base["teacher"], **setting))
-            y = [g for l in range(1, top + 1) for g in [_limit(base, gain, l, **options)] * 2]  # noqa: E741
+            initial = float(start(**arguments(base)))
+            y = [g for l in range(1, top + 1) for g in [limit(base, LIMITS[gain], l, **options)] * 2]  # noqa: E741
             yield gain, (x, y), label, style
             yield error, (x, [initial - value for value in y]), label, style

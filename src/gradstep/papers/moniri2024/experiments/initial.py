@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gradstep.gaussian import moments
 from gradstep.papers.charts import Theory, charts, curves_of, grid_of
 from gradstep.papers.figure import Figure
+from gradstep.papers.moniri2024.experiments.limits import arguments
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0, limiting_traces, published_system
 from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Panel
@@ -59,11 +60,9 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
 
 
 def _limits(settings: Mapping[str, Any], curve: Mapping[str, Any]) -> Theory:
-    functions, noise = (settings["activation"], settings["teacher"]), settings["noise"]
-
     def limits(lam: Array) -> dict[str, Array]:
-        setting = {"phi": curve["phi"], "psi": settings["psi"], "sigma_eps": noise, "lam": lam}
-        return {"L_tr": L_tr_0(*functions, **setting), "L_te": L_te_0(*functions, **setting)}
+        setting = arguments({**settings, "phi": curve["phi"], "lam": lam})
+        return {"L_tr": L_tr_0(**setting), "L_te": L_te_0(**setting)}
 
     return limits
 

@@ -23,18 +23,18 @@ z-score that the published gains must exceed where they differ (none where the s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
-from gradstep.gaussian import hermite_coefficients
 from gradstep.overlay import Overlay
 from gradstep.papers.figure import Figure
-from gradstep.papers.moniri2024.features import smoothed_powers
-from gradstep.papers.moniri2024.gains import Delta, Delta_by_matrix, Lambda
+from gradstep.papers.moniri2024.experiments.limits import arguments, limit
+from gradstep.papers.moniri2024.gains import PUBLISHED, Delta_by_matrix
+from gradstep.papers.moniri2024.hermite import coefficients, smoothed_powers
 from gradstep.papers.moniri2024.published import published_Delta, published_Lambda_1, published_Lambda_2
 from gradstep.papers.moniri2024.staircase import windows
 from gradstep.papers.outcome import Check, Outcome, points_of
@@ -54,8 +54,6 @@ SIZE = 1e16
 
 MARGIN = 0.01
 """How far the exponent of that step lies beyond the window of l."""
-
-PUBLISHED: dict[str, Any] = {"spikes": "published", "rows": "sphere"}
 
 
 def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
@@ -93,10 +91,9 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
 
 def _spike(network: Network) -> tuple[Array, float]:
     """Return the gradient's common direction, and the variance that its rest adds over the square of a spike."""
-    readout, gradient = network.readout, network.gradient
-    v = gradient.linear / np.linalg.norm(gradient.linear)
-    along = gradient.rows @ v
-    rest = gradient.rows - np.outer(along, v)
+    readout, rows, v = network.readout, network.gradient.rows, network.spike.direction
+    along = rows @ v
+    rest = rows - np.outer(along, v)
     return v, float(np.sum(rest**2) * (readout @ readout) / (readout @ along) ** 2)
 
 
@@ -110,9 +107,11 @@ def _power(kappa: Array, k: int, rho: float) -> Array:
 def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Tabulate the gains, and compare what every spike adds."""
     settings, top, name = figure.settings, int(preset["spikes"]), figure.settings["quantity"]
-    degrees, ratios = range(1, top + 1), _ratios(settings)
-    sigma, every = settings["activation"], range(top + 1)
-    slides, closed = _gains(settings, sigma, every, **PUBLISHED), _gains(settings, sigma, every)
+    degrees, setting = range(1, top + 1), arguments(settings)
+    slides, closed = (
+        [limit(settings, name, l, **options) for l in range(top + 1)]  # noqa: E741
+        for options in (PUBLISHED, {"residual": "y"})
+    )
     (sample,) = samples
     values = sample[name]
     comparisons, rejected = [], 0.0
@@ -125,15 +124,14 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
     checks = _equations(settings["accuracy"], polynomial)
     if "published_z" in preset:
         checks.append(Check.at_least("largest |z| of the published spikes", rejected, preset["published_z"]))
-    functions = sigma, settings["teacher"]
     if name == "Delta":
-        theorem = [float(published_Delta(l, *functions, **ratios)) for l in degrees]  # noqa: E741
+        theorem = [float(published_Delta(l, **setting)) for l in degrees]  # noqa: E741
         printed = [f"{value:.5f}" for value in theorem]
-        matrix = [float(Delta_by_matrix(l, *functions, residual="y", **ratios)) for l in degrees]  # noqa: E741
+        matrix = [float(Delta_by_matrix(l, residual="y", **setting)) for l in degrees]  # noqa: E741
         apart = max(abs(a / b - 1) for a, b in zip(theorem + matrix, slides[1:] + closed[1:], strict=True))
         checks.append(Check.at_most("closed form against the theorem's matrix, relative", apart, 1e-9))
     else:
-        printed = [f"{float(f(*functions, **ratios)):.5g}" for f in (published_Lambda_1, published_Lambda_2)]
+        printed = [f"{float(f(**setting)):.5g}" for f in (published_Lambda_1, published_Lambda_2)]
         printed += ["-"] * (top - 2)
     x = [float(l) for l in degrees]  # noqa: E741
     measured = Points.measured(x, np.cumsum(values, axis=1).T, "", "")
@@ -174,16 +172,6 @@ HEADER = (
 )
 
 
-def _ratios(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {"phi": settings["phi"], "psi": settings["psi"], "lam": settings["lam"], "sigma_eps": settings["noise"]}
-
-
-def _gains(settings: Mapping[str, Any], sigma: str, degrees: Iterable[int], **options: Any) -> list[float]:
-    ratios = _ratios(settings)
-    gain = Delta if settings["quantity"] == "Delta" else Lambda
-    return [float(gain(l, sigma, settings["teacher"], residual="y", **ratios, **options)) for l in degrees]  # noqa: E741
-
-
 class _Polynomial(NamedTuple):
     """Gains of an activation of degree l: limits with l - 1 and l spikes, published, and what the equations give."""
 
@@ -194,17 +182,15 @@ class _Polynomial(NamedTuple):
 
 
 def _polynomial(settings: Mapping[str, Any], l: int) -> _Polynomial:  # noqa: E741
-    coefficients = hermite_coefficients(settings["activation"], l)
-    sigma = " + ".join(f"({coefficients[k] / math.sqrt(math.factorial(k)):.17g})*H{k}" for k in range(1, l + 1))
-    base = {name: settings[name] for name in ("teacher", "phi", "psi", "lam", "noise")}
-    alpha = windows(l)[1] + MARGIN
-    problem = Problem.moniri2024(**base, activation=sigma, residual="y", n=SIZE, alpha=alpha)
+    c = coefficients(settings["activation"], l)
+    sigma = " + ".join(f"({c[k]:.17g})*H{k}" for k in range(1, l + 1))
+    base = {name: settings[name] for name in ("teacher", "phi", "psi", "lam", "noise")} | {"activation": sigma}
+    problem = Problem.moniri2024(**base, residual="y", n=SIZE, alpha=windows(l)[1] + MARGIN)
     before, after = predict_many([problem.replace(eta=0.0), problem])
-    training = settings["quantity"] == "Delta"
-    solved = before.train_loss - after.train_loss if training else before.test_error - after.test_error
-    fewer, limit = _gains(settings, sigma, (l - 1, l))
-    (published,) = _gains(settings, sigma, (l,), **PUBLISHED)
-    return _Polynomial(fewer, limit, published, solved)
+    gain = settings["quantity"]
+    solved = before.train_loss - after.train_loss if gain == "Delta" else before.test_error - after.test_error
+    fewer, found = (limit(base, gain, k, residual="y") for k in (l - 1, l))
+    return _Polynomial(fewer, found, limit(base, gain, l, **PUBLISHED), solved)
 
 
 def _equations(accuracy: float, found: Sequence[_Polynomial]) -> list[Check]:

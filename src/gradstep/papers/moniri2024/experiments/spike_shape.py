@@ -26,8 +26,9 @@ from gradstep.gaussian import hermite_values, moments
 from gradstep.overlay import Overlay
 from gradstep.papers.charts import Curve, charts
 from gradstep.papers.figure import Figure
+from gradstep.papers.moniri2024.experiments.limits import arguments
 from gradstep.papers.moniri2024.finite import spike_coefficients
-from gradstep.papers.moniri2024.gains import Delta, direction
+from gradstep.papers.moniri2024.gains import PUBLISHED, Delta, direction
 from gradstep.papers.moniri2024.staircase import windows
 from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Line, Panel
@@ -60,7 +61,7 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     network = Network(problem, seed)
     inputs, _ = network.fit_data()
     change = network.features(inputs) - network.initial.features(inputs)
-    kappa = inputs @ (network.gradient.linear / np.linalg.norm(network.gradient.linear))
+    kappa = inputs @ network.spike.direction
     squares = network.readout**2 / np.linalg.norm(network.readout**2)
     along = hermite_values(kappa, max(degrees)) @ (change @ squares) / len(kappa)
     return {"coefficient": [float(along[p]) for p in degrees]}
@@ -91,19 +92,15 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
     return found + Outcome([panel], checks=[check, most])
 
 
-def _coefficients(base: Mapping[str, Any], n: float, p: int, alphas: Array) -> dict[str, list[float]]:
-    return {"coefficient": [_resummed(base, n, float(alpha), p) for alpha in alphas]}
-
-
 def _problem(base: Mapping[str, Any], n: float, alpha: float) -> Problem:
     return Problem.moniri2024(**base, n=n, alpha=alpha, residual="y")
 
 
-def _resummed(base: Mapping[str, Any], n: float, alpha: float, p: int) -> float:
-    """Return the coefficient to all powers; a^2 has length sqrt(3 N), and overlaps h_0 and h_2 as 1 and sqrt 2."""
-    problem = _problem(base, n, alpha)
-    C = spike_coefficients(problem)
-    return float(math.sqrt(float(problem.width) / 3) * (C[p, 0] + math.sqrt(2) * C[p, 2]))  # type: ignore[arg-type]
+def _coefficients(base: Mapping[str, Any], n: float, p: int, alphas: Array) -> dict[str, list[float]]:
+    """Return the coefficients to all powers; a^2 has length sqrt(3 N), and overlaps h_0 and h_2 as 1 and sqrt 2."""
+    width = float(_problem(base, n, 0.0).width)  # type: ignore[arg-type]
+    tables = [spike_coefficients(_problem(base, n, float(alpha))) for alpha in alphas]
+    return {"coefficient": [float(math.sqrt(width / 3) * (C[p, 0] + math.sqrt(2) * C[p, 2])) for C in tables]}
 
 
 def _second(base: Mapping[str, Any], n: float, alphas: Array, p: int) -> tuple[Array, Array]:
@@ -120,15 +117,13 @@ def _second(base: Mapping[str, Any], n: float, alphas: Array, p: int) -> tuple[A
 def _gain_panel(settings: Mapping[str, Any]) -> tuple[Panel, Check]:
     """Second spike's gain over the published one: 3 / (3 + 2 rho + rho^2) for rows of norm one."""
     base, (low, high) = settings["base"], settings["ratios"]
-    sigma, sigma_star = base["activation"], base["teacher"]
     phi = np.geomspace(low, high, 60)
-    common = {"psi": base["psi"], "lam": base["lam"], "sigma_eps": base["noise"], "residual": "y"}
 
-    def second(spikes: Any, rows: Any, at: Array) -> Array:
-        options = {**common, "phi": at, "spikes": spikes, "rows": rows}
-        return Delta(2, sigma, sigma_star, **options) - Delta(1, sigma, sigma_star, **options)
+    def second(at: Array, **options: Any) -> Array:
+        setting = {**arguments(base), "residual": "y", "phi": at, **options}
+        return Delta(2, **setting) - Delta(1, **setting)
 
-    published = second("published", "sphere", phi)
+    published = second(phi, **PUBLISHED)
     ratios = np.geomspace(low, high, 13)
     problems = [
         Problem.moniri2024(**{**base, "phi": float(p)}, n=LARGE, alpha=sum(windows(l)) / 2, residual="y")
@@ -136,12 +131,12 @@ def _gain_panel(settings: Mapping[str, Any]) -> tuple[Panel, Check]:
         for l in (1, 2)  # noqa: E741
     ]
     losses = np.array([f.train_loss for f in predict_many(problems)]).reshape(-1, 2)
-    solver = (losses[:, 0] - losses[:, 1]) / second("published", "sphere", ratios)
-    expected = second("network", "gaussian", ratios) / second("published", "sphere", ratios)
+    solver = (losses[:, 0] - losses[:, 1]) / second(ratios, **PUBLISHED)
+    expected = second(ratios) / second(ratios, **PUBLISHED)
     apart = float(np.max(np.abs(solver / expected - 1)))
     lines = [
-        Line.of(phi, second("network", "gaussian", phi) / published, "Gaussian rows", "large"),
-        Line.of(phi, second("network", "sphere", phi) / published, "rows of norm one", "infinite"),
+        Line.of(phi, second(phi) / published, "Gaussian rows", "large"),
+        Line.of(phi, second(phi, rows="sphere") / published, "rows of norm one", "infinite"),
         Line.of(phi, 1.0, "published", "initial", "dashed"),
         Line.of(ratios, solver, "n = 1e16", "teacher", "dotted"),
     ]

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 from gradstep.checks import LARGEST_NUMBER, bounded, is_infinite, one_of, real, size
 from gradstep.errors import MISSING, InvalidInput

@@ -38,6 +38,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gradstep.app.connections import LimitedProtocol
 from gradstep.app.workers import Busy, Ended, Gone, TooLong, Workers
+from gradstep.checks import integer
 from gradstep.children import available_cores
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.plain import plain
@@ -422,8 +423,7 @@ def serve(
     InvalidInput
         If the address cannot be listened on, or stands for all addresses: the page is answered under its own only.
     """
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
-        raise InvalidInput("port", port, "an integer from 0 to 65535")
+    integer("port", port, 0, 65535)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -60,7 +59,7 @@ def count(name: str, value: Any, least: int = 0) -> int:
 def penalties_of(problem: Problem, ridge: float | Sequence[float] | None) -> tuple[tuple[float, ...], bool]:
     """Return penalties of a fit, by default the problem's, and whether they were given as a sequence."""
     given: Any = problem.ridge if ridge is None else ridge
-    is_path = not isinstance(given, numbers.Real)
+    is_path = not is_real(given)
     is_sequence = isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, (str, bytes))
     penalties = tuple(given) if is_path and is_sequence and np.ndim(given) == 1 else () if is_path else (given,)
     if not penalties or not all(is_real(value) and 0 < value < math.inf for value in penalties):

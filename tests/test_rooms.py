@@ -74,5 +74,3 @@ def test_imports_run_downwards(path):
             assert heights[other] <= heights[own], name
     if own in ("theory", "simulation"):
         assert not {"theory", "simulation"} - {own} & {room(name) for name in imported(path, inside=True)}
-
-

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradstep.errors import GradstepError, InvalidInput
-from gradstep.resolution import NOTHING
 from gradstep.problem import Problem
+from gradstep.resolution import NOTHING
 from gradstep.simulation import simulate
 from gradstep.simulation.backend import backend
 from gradstep.sizes import Proportional

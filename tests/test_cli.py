@@ -28,8 +28,9 @@ from gradstep.comparison import compare
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import REGISTERED
 from gradstep.papers.figure import load_figures
-from gradstep.problem import CONVENTION, Problem, Proportional, Step
+from gradstep.problem import CONVENTION, Problem, Step
 from gradstep.simulation import simulate
+from gradstep.sizes import Proportional
 from gradstep.theory import QUANTITIES, predict, predict_spread
 
 SETTINGS = """

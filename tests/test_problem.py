@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from gradstep.errors import GradstepError, InvalidInput
 from gradstep.gaussian import scalar_function
-from gradstep.problem import Problem, Proportional, Readout, Step
+from gradstep.problem import Problem, Readout, Step
+from gradstep.sizes import Proportional
 
 FINITE: dict[str, Any] = {
     "activation": "tanh",

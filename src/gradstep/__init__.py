@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from gradstep.errors import GradstepError, InvalidInput, NotConverged
     from gradstep.estimators import OneStepClassifier, OneStepFeatures, OneStepRegressor
     from gradstep.gaussian import ScalarFunction, scalar_function
-    from gradstep.problem import Problem, Proportional, Readout, Step
+    from gradstep.problem import Problem, Readout, Step
     from gradstep.simulation import Measurement, Network, simulate
+    from gradstep.sizes import Proportional
     from gradstep.sweeps import sweep
     from gradstep.theory import Prediction, Spread, predict, predict_many, predict_spread
     from gradstep.theory.tuning import Tuned, tune
@@ -45,7 +46,7 @@ _HOME = {
     "OneStepRegressor": "gradstep.estimators",
     "Prediction": "gradstep.theory",
     "Problem": "gradstep.problem",
-    "Proportional": "gradstep.problem",
+    "Proportional": "gradstep.sizes",
     "Readout": "gradstep.problem",
     "ScalarFunction": "gradstep.gaussian",
     "Spread": "gradstep.theory",

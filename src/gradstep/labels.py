@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import erf, ndtr
 
+from gradstep.checks import one_of, real
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
 from gradstep.problem import Problem, check_problem
@@ -87,10 +88,8 @@ def labels_of(problem: Problem, channel: Channel = "real", flip: float = 0.0) ->
         On an unknown channel, a flip out of range or with real labels, or noise with the logistic channel.
     """
     check_problem(problem)
-    if channel not in ("real", "sign", "logistic"):
-        raise InvalidInput("channel", channel, "'real', 'sign' or 'logistic'")
-    if isinstance(flip, bool) or not isinstance(flip, (int, float)) or not 0 <= flip < 0.5:
-        raise InvalidInput("flip", flip, "a number in [0, 1/2)")
+    one_of("channel", channel, ("real", "sign", "logistic"))
+    real("flip", flip, "a number in [0, 1/2)", lambda value: 0 <= value < 0.5)
     if channel == "real":
         if flip:
             raise InvalidInput("flip", flip, "0 with channel='real'")

@@ -17,17 +17,18 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
+from gradstep.checks import LARGEST_NUMBER, bounded, is_infinite, one_of, real, size
 from gradstep.errors import MISSING, InvalidInput
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
 from gradstep.reading import parsed_toml, read_toml
 from gradstep.resolution import NOTHING
+from gradstep.sizes import Proportional, Sizes, at_dimension, extent
 
 CONVENTION = (
     "canonical: w += (eta/sqrt N) G with G averaged over n_step samples; ridge on the sum of squares over raw "
@@ -37,75 +38,6 @@ CONVENTION = (
 FunctionLike = str | Callable[..., Any] | ScalarFunction
 InitialWeights = Literal["gaussian", "sphere"]
 OutputScale = Literal["1/N", "1/sqrt(N)"]
-
-_FINITE = "a finite real number"
-_SIZE = "an integer >= 1"
-_RATIO = "a finite number > 0"
-#: Fourth powers of labels and of steps enter the theory together; beyond this they overflow.
-LARGEST_NUMBER = 1e30
-#: Sizes are 64-bit integers wherever they are stored.
-_LARGEST_SIZE = 4 * 10**18
-
-
-def _real(name: str, value: object, allowed: str = _FINITE) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidInput(name, value, allowed)
-    try:
-        number = float(value)
-    except OverflowError:
-        raise InvalidInput(name, value, allowed) from None
-    if math.isnan(number):
-        raise InvalidInput(name, value, allowed)
-    return number
-
-
-def _is_infinite(value: object) -> bool:
-    return isinstance(value, numbers.Real) and bool(value == math.inf)
-
-
-def _positive(name: str, value: object, allowed: str = _RATIO) -> float:
-    number = _real(name, value, allowed)
-    if not 0 < number <= LARGEST_NUMBER:
-        raise InvalidInput(name, value, f"{allowed}, at most {LARGEST_NUMBER:g}" if number > 0 else allowed)
-    return number
-
-
-def _non_negative(name: str, value: object, allowed: str = "a finite number >= 0") -> float:
-    number = _real(name, value, allowed)
-    if not 0 <= number <= LARGEST_NUMBER:
-        raise InvalidInput(name, value, f"{allowed}, at most {LARGEST_NUMBER:g}" if number > 0 else allowed)
-    return number
-
-
-def _size(name: str, value: object, minimum: int = 1) -> int:
-    allowed = _SIZE if minimum == 1 else f"an integer >= {minimum}"
-    number = _real(name, value, allowed)
-    if not number.is_integer() or not minimum <= number <= _LARGEST_SIZE:
-        raise InvalidInput(name, value, f"{allowed}, at most {_LARGEST_SIZE:g}" if number > minimum else allowed)
-    return int(cast(Any, value))
-
-
-@dataclass(frozen=True)
-class Proportional:
-    """A size (or penalty) that grows like the input dimension: ``ratio * d``.
-
-    Used with ``d=math.inf``, where only the ratios have a meaning.
-
-    Parameters
-    ----------
-    ratio : float
-        The size divided by ``d``; finite and positive.
-
-    Raises
-    ------
-    InvalidInput
-        If `ratio` is not a finite positive number.
-    """
-
-    ratio: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ratio", _positive("Proportional.ratio", self.ratio))
 
 
 @dataclass(frozen=True)
@@ -130,10 +62,8 @@ class Step:
     exponent: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "coefficient", _non_negative("eta.coefficient", self.coefficient))
-        exponent = _real("eta.exponent", self.exponent, "a number in [0, 1]")
-        if not 0 <= exponent <= 1:
-            raise InvalidInput("eta.exponent", self.exponent, "a number in [0, 1]")
+        object.__setattr__(self, "coefficient", bounded("eta.coefficient", self.coefficient))
+        exponent = real("eta.exponent", self.exponent, "a number in [0, 1]", lambda value: 0 <= value <= 1)
         object.__setattr__(self, "exponent", exponent)
 
     def size(self, width: float) -> float:
@@ -172,8 +102,7 @@ class Readout:
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in ("gaussian", "vocabulary"):
-            raise InvalidInput("readout.kind", self.kind, "'gaussian' or 'vocabulary'")
+        one_of("readout.kind", self.kind, ("gaussian", "vocabulary"))
         if self.kind == "gaussian":
             if self.values or self.weights:
                 raise InvalidInput("readout", self.values, "no values or weights for the Gaussian law")
@@ -181,8 +110,8 @@ class Readout:
         for name in ("values", "weights"):
             if not isinstance(getattr(self, name), tuple):
                 raise InvalidInput(f"readout.{name}", getattr(self, name), "a tuple of numbers")
-        values = tuple(_real("readout value", v) for v in self.values)
-        weights = tuple(_positive("readout weight", w) for w in self.weights)
+        values = tuple(real("readout value", v) for v in self.values)
+        weights = tuple(bounded("readout weight", w, positive=True) for w in self.weights)
         if not values or len(values) != len(weights):
             raise InvalidInput("readout", self.values, "one positive weight for each of at least one value")
         if len(set(values)) != len(values) or not all(abs(v) <= LARGEST_NUMBER for v in values):
@@ -258,19 +187,7 @@ def _step(value: object) -> Step:
         if unknown or "coefficient" not in value:
             raise InvalidInput("eta", dict(value), "a number or {coefficient = ..., exponent = ...}")
         return Step(**value)
-    return Step(_non_negative("eta", value, "a finite number >= 0, a Step or {coefficient, exponent}"))
-
-
-def _extent(name: str, value: object, infinite_d: bool, minimum: int = 1) -> int | Proportional:
-    if isinstance(value, Mapping) and set(value) == {"per_d"}:
-        value = Proportional(value["per_d"])
-    if infinite_d:
-        if not isinstance(value, Proportional):
-            raise InvalidInput(name, value, "Proportional(ratio) when d is infinite")
-        return value
-    if isinstance(value, Proportional):
-        raise InvalidInput(name, value, f"{_SIZE} when d is finite (use Problem.at_dimension)")
-    return _size(name, value, minimum)
+    return Step(bounded("eta", value, "a finite number >= 0, a Step or {coefficient, exponent}"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,16 +260,16 @@ class Problem:
         output_scale: str = "1/N",
         origin: str = "canonical",
     ) -> None:
-        infinite = _is_infinite(d)
+        infinite = is_infinite(d)
         values: dict[str, object] = {
             "activation": _varying(_moderate("activation", _function("activation", activation))),
             "teacher": _moderate("teacher", _function("teacher", teacher)),
-            "d": math.inf if infinite else _size("d", d, 2),
-            "width": _extent("width", width, infinite),
-            "n_step": math.inf if _is_infinite(n_step) else _extent("n_step", n_step, infinite),
-            "n": _extent("n", n, infinite),
+            "d": math.inf if infinite else size("d", d, 2),
+            "width": extent("width", width, infinite),
+            "n_step": math.inf if is_infinite(n_step) else extent("n_step", n_step, infinite),
+            "n": extent("n", n, infinite),
             "eta": _step(eta),
-            "noise": _non_negative("noise", noise),
+            "noise": bounded("noise", noise),
             "readout": Readout.parse(readout),
             "initial_weights": initial_weights,
             "output_scale": output_scale,
@@ -363,22 +280,20 @@ class Problem:
         if infinite != isinstance(ridge, Proportional):
             allowed = "Proportional(ratio) when d is infinite" if infinite else "a finite number > 0"
             raise InvalidInput("ridge", ridge, allowed)
-        values["ridge"] = ridge if isinstance(ridge, Proportional) else _positive("ridge", ridge)
-        if not isinstance(initial_weights, str) or initial_weights not in ("gaussian", "sphere"):
-            raise InvalidInput("initial_weights", initial_weights, "'gaussian' or 'sphere'")
-        if not isinstance(output_scale, str) or output_scale not in ("1/N", "1/sqrt(N)"):
-            raise InvalidInput("output_scale", output_scale, "'1/N' or '1/sqrt(N)'")
+        values["ridge"] = ridge if isinstance(ridge, Proportional) else bounded("ridge", ridge, positive=True)
+        one_of("initial_weights", initial_weights, ("gaussian", "sphere"))
+        one_of("output_scale", output_scale, ("1/N", "1/sqrt(N)"))
         if not isinstance(origin, str):
             raise InvalidInput("origin", origin, "a string")
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        if not infinite and self.eta.size(float(self.width)) > LARGEST_NUMBER:  # type: ignore[arg-type]
+        if not infinite and self.step_size > LARGEST_NUMBER:
             raise InvalidInput("eta", eta, f"a step of at most {LARGEST_NUMBER:g}, after the factor width**exponent")
 
     @property
     def output_factor(self) -> float:
         """Prefactor of the sum over neurons in the step's residual, at a finite width: ``1/N`` or ``1/sqrt(N)``."""
-        width = float(self.width)  # type: ignore[arg-type]
+        width = self.real_sizes().width
         return 1 / width if self.output_scale == "1/N" else 1 / math.sqrt(width)
 
     # --- the conventions of the papers ---------------------------------------------------------------------------
@@ -428,12 +343,12 @@ class Problem:
         InvalidInput
             On a parameter outside its range.
         """
-        psi1, psi2 = _positive("psi1", psi1), _positive("psi2", psi2)
-        lam = _positive("lam", lam)
+        psi1, psi2 = bounded("psi1", psi1, positive=True), bounded("psi2", psi2, positive=True)
+        lam = bounded("lam", lam, positive=True)
         if psi1_step is None:
             psi1_step = psi1
-        elif not _is_infinite(psi1_step):
-            psi1_step = _positive("psi1_step", psi1_step, "a number > 0 or infinity")
+        elif not is_infinite(psi1_step):
+            psi1_step = bounded("psi1_step", psi1_step, "a number > 0 or infinity", positive=True)
         sizes = _sizes(d, width=psi2, n=psi1, n_step=psi1_step)
         link = _function("teacher", teacher)
         return cls(
@@ -442,7 +357,7 @@ class Problem:
             **sizes,
             eta=eta,
             ridge=_scaled(lam, sizes["n"]),
-            noise=_non_negative("sigma_eps", sigma_eps),
+            noise=bounded("sigma_eps", sigma_eps),
             readout="gaussian",
             origin="ba2022",
         )
@@ -493,18 +408,16 @@ class Problem:
         InvalidInput
             On a parameter outside its range.
         """
-        phi, psi = _positive("phi", phi), _positive("psi", psi)
-        lam, c = _positive("lam", lam), _non_negative("c", c)
-        if not 0 <= _real("alpha", alpha, "a number in [0, 1]") <= 1:
-            raise InvalidInput("alpha", alpha, "a number in [0, 1]")
-        if not isinstance(residual, str) or residual not in ("y - f", "y"):
-            raise InvalidInput("residual", residual, "'y - f' or 'y'")
+        phi, psi = bounded("phi", phi, positive=True), bounded("psi", psi, positive=True)
+        lam, c = bounded("lam", lam, positive=True), bounded("c", c)
+        real("alpha", alpha, "a number in [0, 1]", lambda value: 0 <= value <= 1)
+        one_of("residual", residual, ("y - f", "y"))
         sizes: dict[str, Any]
-        if _is_infinite(n):
+        if is_infinite(n):
             sizes = _sizes(math.inf, width=1 / psi, n=1 / phi, n_step=1 / phi)
             samples_per_neuron = psi / phi
         else:
-            samples = _size("n", n)
+            samples = size("n", n)
             d = max(2, round(phi * samples))
             width = max(1, round(phi * samples / psi))
             sizes = {"d": d, "width": width, "n": samples, "n_step": samples}
@@ -565,13 +478,13 @@ class Problem:
         InvalidInput
             On a parameter outside its range.
         """
-        lam, beta = _positive("lam", lam), _positive("beta", beta)
-        eta_tilde = _non_negative("eta_tilde", eta_tilde)
-        alpha0 = _real("alpha0", alpha0, "a number >= 0 or infinity")
+        lam, beta = bounded("lam", lam, positive=True), bounded("beta", beta, positive=True)
+        eta_tilde = bounded("eta_tilde", eta_tilde)
+        alpha0 = real("alpha0", alpha0, "a number >= 0 or infinity")
         if alpha0 < 0:
             raise InvalidInput("alpha0", alpha0, "a number >= 0 or infinity")
         no_step = alpha0 == 0
-        sizes = _sizes(d, width=beta, n=_positive("alpha", alpha), n_step=1.0 if no_step else alpha0)
+        sizes = _sizes(d, width=beta, n=bounded("alpha", alpha, positive=True), n_step=1.0 if no_step else alpha0)
         return cls(
             activation=activation,
             teacher=teacher,
@@ -738,13 +651,12 @@ class Problem:
         """
         if not self.is_limit:
             raise InvalidInput("d", self.d, "a problem in the proportional limit (d = inf)")
-        d = _size("d", d, 2)
-
-        def count(value: int | float | Proportional) -> float:
-            return max(1, round(value.ratio * d)) if isinstance(value, Proportional) else value
-
-        ridge = cast(Proportional, self.ridge).ratio * d
-        return self.replace(d=d, width=count(self.width), n_step=count(self.n_step), n=count(self.n), ridge=ridge)
+        d = size("d", d, 2)
+        width, n_step, n = (
+            value if value == math.inf else max(1, round(at_dimension(value, d)))
+            for value in (self.width, self.n_step, self.n)
+        )
+        return self.replace(d=d, width=width, n_step=n_step, n=n, ridge=at_dimension(self.ridge, d))
 
     # --- derived ---------------------------------------------------------------------------------------------------
 
@@ -756,10 +668,51 @@ class Problem:
     @property
     def step_size(self) -> float:
         """The step size ``eta`` as a number (infinite in the limit when the exponent is positive)."""
-        return self.eta.size(math.inf if isinstance(self.width, Proportional) else self.width)
+        return self.eta.size(self.real_sizes().width)
+
+    @property
+    def sizes(self) -> Sizes[int]:
+        """The sizes as integers and the penalty as a number, of a network that can be drawn.
+
+        Raises
+        ------
+        InvalidInput
+            In the proportional limit, and with the population gradient.
+        """
+
+        def whole(name: str) -> int:
+            value = getattr(self, name)
+            if not isinstance(value, int):
+                raise InvalidInput(name, value, "a finite integer: only predictions can be made in a limit")
+            return value
+
+        return Sizes(whole("d"), whole("width"), whole("n_step"), whole("n"), self.real_sizes().ridge)
+
+    def real_sizes(self, limit: float = math.inf) -> Sizes[float]:
+        """Return sizes and penalty as real numbers.
+
+        Parameters
+        ----------
+        limit : float, optional
+            Dimension that stands for the proportional limit. By default the sizes of a limit are infinite.
+
+        Returns
+        -------
+        Sizes
+            With an infinite `n_step` for the population gradient.
+        """
+        d = limit if self.is_limit else float(self.d)
+        width, n_step, n, ridge = (at_dimension(value, d) for value in (self.width, self.n_step, self.n, self.ridge))
+        return Sizes(d, width, n_step, n, ridge)
+
+    @property
+    def ratios(self) -> Sizes[float]:
+        """Sizes and penalty divided by `d`: finite in the proportional limit, too (but for the population gradient)."""
+        d, width, n_step, n, ridge = self.real_sizes(1.0)
+        return Sizes(1.0, width / d, n_step / d, n / d, ridge / d)
 
     def ratio(self, name: Literal["width", "n_step", "n", "ridge"]) -> float:
-        """Return a size (or the ridge) divided by ``d``.
+        """Return a size (or the ridge) divided by ``d``: one of the `ratios`, by its name.
 
         Parameters
         ----------
@@ -775,10 +728,8 @@ class Problem:
         InvalidInput
             On any other name.
         """
-        if name not in ("width", "n_step", "n", "ridge"):
-            raise InvalidInput("name", name, "'width', 'n_step', 'n' or 'ridge'")
-        value: int | float | Proportional = getattr(self, name)
-        return value.ratio if isinstance(value, Proportional) else value / self.d
+        one_of("name", name, ("width", "n_step", "n", "ridge"))
+        return float(getattr(self.ratios, name))
 
     def __str__(self) -> str:
         def show(name: str) -> str:
@@ -858,15 +809,15 @@ def _centred(link: ScalarFunction) -> ScalarFunction:
 
 
 def _sizes(d: float, *, width: float, n: float, n_step: float) -> dict[str, Any]:
-    ratios = {"width": _positive("width/d", width), "n": _positive("n/d", n)}
-    infinite_step = _is_infinite(n_step)
+    ratios = {"width": bounded("width/d", width, positive=True), "n": bounded("n/d", n, positive=True)}
+    infinite_step = is_infinite(n_step)
     if not infinite_step:
-        ratios["n_step"] = _positive("n_step/d", n_step)
+        ratios["n_step"] = bounded("n_step/d", n_step, positive=True)
     sizes: dict[str, Any]
-    if _is_infinite(d):
+    if is_infinite(d):
         sizes = {"d": math.inf} | {name: Proportional(ratio) for name, ratio in ratios.items()}
     else:
-        whole = _size("d", d, 2)
+        whole = size("d", d, 2)
         sizes = {"d": whole} | {name: max(1, round(ratio * whole)) for name, ratio in ratios.items()}
     return sizes | ({"n_step": math.inf} if infinite_step else {})
 

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradstep.errors import InvalidInput
-from gradstep.problem import Problem, Proportional, Step
+from gradstep.problem import Problem, Step
 from gradstep.simulation import Measurement, simulate, streams
 from gradstep.simulation.instance import fit_sample, initial_readout, initial_weights, step_sample
+from gradstep.sizes import Proportional
 
 
 def small(**changes: Any) -> Problem:

@@ -124,7 +124,7 @@ def _is_nonlinear(function: Moments) -> bool:
 
 def _step_of(prediction: Prediction) -> _Step:
     problem, strength = prediction.problem, abs(prediction.spike_strength)
-    width = math.inf if problem.is_limit else float(problem.width)  # type: ignore[arg-type]
+    width = problem.real_sizes().width
     common = strength / math.sqrt(width) if math.isfinite(strength) else math.nan
     moved = math.hypot(common, math.sqrt(max(prediction.bulk_variance - 1, 0.0)))
     teacher, curve = moments(problem.teacher), prediction.curve

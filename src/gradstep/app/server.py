@@ -32,12 +32,13 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gradstep.app.connections import LimitedProtocol
 from gradstep.app.workers import Busy, Ended, Gone, TooLong, Workers
+from gradstep.checks import integer
 from gradstep.children import available_cores
 from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.plain import plain
@@ -227,6 +228,98 @@ def _endpoint(answer: Answer, fields: Sequence[str]) -> Callable[[Request], Awai
     return respond
 
 
+class _Service:
+    """What the addresses of the page answer with: pools of worker processes, and what is kept of their work."""
+
+    def __init__(self, workers: int | None) -> None:
+        cores = available_cores()
+        self._theory = Workers(workers or min(cores, _MOST_THEORY), limit=_CURVE_LIMIT)
+        # What takes seconds goes second.
+        self._studies = Workers(1, niceness=10, waiting=8, limit=_STUDY_LIMIT)
+        self._networks = Workers(_SIMULATIONS, niceness=10, waiting=0, limit=_NETWORK_LIMIT, family=True)
+        self._network_processes = max(1, cores - 1)
+        self._folder = tempfile.TemporaryDirectory(prefix="gradstep-app-")
+        self._facts: dict[str, Any] = {}
+        self._studied: dict[str, Any] = {}
+        self.pools = self._theory, self._studies, self._networks
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """Start the processes, but those of networks, and end all of them."""
+        self._theory.start()
+        self._studies.start()
+        try:
+            yield
+        finally:
+            for pool in app.state.pools:
+                pool.close()
+            self._folder.cleanup()
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the addresses with what answers them."""
+        posts: Mapping[str, tuple[Answer, Sequence[str]]] = {
+            "curves": (self._curves, ("problem", "axis")),
+            "learned": (partial(self._theory.ask, "answers:learned"), ("problem",)),
+            "code": (partial(self._theory.ask, "answers:code"), ("problems", "axis")),
+            "spectrum": (partial(self._study, "spectrum"), ("problem",)),
+            "best": (partial(self._study, "best"), ("problem", "over")),
+        }
+        return [
+            Route("/", _index),
+            Route("/api/start", partial(self._told, "start")),
+            Route("/api/simulate", self._simulate, methods=["POST"]),
+            *(Route(f"/api/{name}", _endpoint(*asked), methods=["POST"]) for name, asked in posts.items()),
+            Route("/openapi.json", partial(self._told, "openapi")),
+            Route("/plotly.js", _plotly),
+            Mount("/static", StaticFiles(directory=str(_STATIC))),
+        ]
+
+    async def _curves(self, request: Mapping[str, Any]) -> Any:
+        """Return curves, of which every process computes a part, and the place of the setting on them."""
+        parts = len(self._theory)
+        asked = [self._theory.ask("answers:curve_part", request, part, parts) for part in range(parts)]
+        now, *found = await _together(self._theory.ask("answers:here", request), *asked)
+        curve = {name: _interleaved([part[name] for part in found]) for name in ("x", "test_error", "train_error")}
+        failure = next((part["failure"] for part in found if part["failure"]), None)
+        if failure and all(value is None for value in curve["test_error"]):
+            raise failure
+        return {"curve": curve, "here": now, "failure": _explained(failure).body["error"] if failure else None}
+
+    async def _study(self, name: str, request: Mapping[str, Any]) -> Any:
+        """Return what takes seconds; it is kept for a page that is opened again."""
+        key = f"{name} {request!r}"
+        if key not in self._studied:
+            self._studied[key] = await self._studies.ask(f"answers:{name}", request)
+            if len(self._studied) > _KEPT:
+                del self._studied[next(iter(self._studied))]
+        return self._studied[key]
+
+    async def _simulate(self, request: Request) -> Response:
+        """Stream what networks measure, line by line."""
+        messages: AsyncIterator[Any] | None = None
+        try:
+            document = await _body(request, ("problem", "axis", "seeds", "d"))
+            messages = self._networks.follow(
+                "simulation:simulation", document, self._folder.name, self._network_processes
+            )
+            # The first message is the answer to whether it can be done at all.
+            first = await _unless_gone(request, anext(messages))
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except Exception as error:
+            return _error_reply(error)
+        return StreamingResponse(_lines(first, messages), media_type="application/x-ndjson")
+
+    async def _told(self, name: str, request: Request) -> Response:
+        """Return what does not change, which is asked for once."""
+        try:
+            if name not in self._facts:
+                self._facts[name] = await self._theory.ask(f"facts:{name}")
+        except GradstepError as error:
+            return _error_reply(error)
+        return _Reply(self._facts[name])
+
+
 def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -> Starlette:
     """Build the application.
 
@@ -237,111 +330,29 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
     hosts : sequence of str
         Names under which it may be addressed.
     """
-    cores = available_cores()
-    theory = Workers(workers or min(cores, _MOST_THEORY), limit=_CURVE_LIMIT)
-    # What takes seconds goes second.
-    studies = Workers(1, niceness=10, waiting=8, limit=_STUDY_LIMIT)
-    networks = Workers(_SIMULATIONS, niceness=10, waiting=0, limit=_NETWORK_LIMIT, family=True)
-    network_processes = max(1, cores - 1)
-    folder = tempfile.TemporaryDirectory(prefix="gradstep-app-")
-    facts: dict[str, Any] = {}
-    studied: dict[str, Any] = {}
-
-    async def curves(request: Mapping[str, Any]) -> Any:
-        parts = len(theory)
-        asked = [theory.ask("answers:curve_part", request, part, parts) for part in range(parts)]
-        now, *found = await _together(theory.ask("answers:here", request), *asked)
-        curve: dict[str, list[Any]] = {}
-        for name in ("x", "test_error", "train_error"):
-            curve[name] = [None] * sum(len(part[name]) for part in found)
-            for k, part in enumerate(found):
-                curve[name][k::parts] = part[name]
-        failure = next((part["failure"] for part in found if part["failure"]), None)
-        if failure and all(value is None for value in curve["test_error"]):
-            raise failure
-        return {"curve": curve, "here": now, "failure": _explained(failure).body["error"] if failure else None}
-
-    async def study(name: str, request: Mapping[str, Any]) -> Any:
-        """What takes seconds is kept for a page that is opened again."""
-        key = f"{name} {request!r}"
-        if key not in studied:
-            studied[key] = await studies.ask(f"answers:{name}", request)
-            if len(studied) > _KEPT:
-                del studied[next(iter(studied))]
-        return studied[key]
-
-    async def simulate(request: Request) -> Response:
-        messages: AsyncIterator[Any] | None = None
-        try:
-            document = await _body(request, ("problem", "axis", "seeds", "d"))
-            messages = networks.follow("simulation:simulation", document, folder.name, network_processes)
-            # The first message is the answer to whether it can be done at all.
-            first = await _unless_gone(request, anext(messages))
-        except ClientDisconnect:
-            return Response(status_code=499)
-        except Exception as error:
-            return _error_reply(error)
-        return StreamingResponse(_lines(first, messages), media_type="application/x-ndjson")
-
-    async def page(request: Request) -> Response:
-        return FileResponse(str(_STATIC / "index.html"))
-
-    async def start(request: Request) -> Response:
-        return await told("start")
-
-    async def told(name: str) -> Response:
-        """What does not change is asked for once."""
-        try:
-            if name not in facts:
-                facts[name] = await theory.ask(f"facts:{name}")
-        except GradstepError as error:
-            return _error_reply(error)
-        return _Reply(facts[name])
-
-    async def openapi(request: Request) -> Response:
-        return await told("openapi")
-
-    async def plotly(request: Request) -> Response:
-        return FileResponse(
-            _plotly(), media_type="text/javascript", headers={"cache-control": "public, max-age=31536000, immutable"}
-        )
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        theory.start()
-        studies.start()
-        try:
-            yield
-        finally:
-            for pool in app.state.pools:
-                pool.close()
-            folder.cleanup()
-
-    posts: Mapping[str, tuple[Answer, Sequence[str]]] = {
-        "curves": (curves, ("problem", "axis")),
-        "learned": (partial(theory.ask, "answers:learned"), ("problem",)),
-        "code": (partial(theory.ask, "answers:code"), ("problems", "axis")),
-        "spectrum": (partial(study, "spectrum"), ("problem",)),
-        "best": (partial(study, "best"), ("problem", "over")),
-    }
+    service = _Service(workers)
     app = Starlette(
-        routes=[
-            Route("/", page),
-            Route("/api/start", start),
-            Route("/api/simulate", simulate, methods=["POST"]),
-            *(Route(f"/api/{name}", _endpoint(*asked), methods=["POST"]) for name, asked in posts.items()),
-            Route("/openapi.json", openapi),
-            Route("/plotly.js", plotly),
-            Mount("/static", StaticFiles(directory=str(_STATIC))),
-        ],
+        routes=service.routes(),
         middleware=[
             Middleware(_Limits),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
         ],
-        lifespan=lifespan,
+        lifespan=service.lifespan,
     )
-    app.state.pools = theory, studies, networks
+    app.state.pools = service.pools
     return app
+
+
+def _interleaved(parts: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return one list of which each part has every so many-th value, the first part the first one."""
+    whole: list[Any] = [None] * sum(map(len, parts))
+    for k, part in enumerate(parts):
+        whole[k :: len(parts)] = part
+    return whole
+
+
+async def _index(request: Request) -> Response:
+    return FileResponse(str(_STATIC / "index.html"))
 
 
 async def _lines(first: Any, messages: AsyncIterator[Any]) -> AsyncIterator[str]:
@@ -359,12 +370,16 @@ async def _lines(first: Any, messages: AsyncIterator[Any]) -> AsyncIterator[str]
 _STATIC = Path(str(files("gradstep.app"))) / "static"
 
 
-def _plotly() -> Path:
+async def _plotly(request: Request) -> Response:
     """Return the plotly.js that comes with the plotly package."""
     found = find_spec("plotly")
     assert found is not None
     assert found.origin is not None
-    return Path(found.origin).parent / "package_data" / "plotly.min.js"
+    return FileResponse(
+        str(Path(found.origin).parent / "package_data" / "plotly.min.js"),
+        media_type="text/javascript",
+        headers={"cache-control": "public, max-age=31536000, immutable"},
+    )
 
 
 class _Announcing(uvicorn.Server):
@@ -422,8 +437,7 @@ def serve(
     InvalidInput
         If the address cannot be listened on, or stands for all addresses: the page is answered under its own only.
     """
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
-        raise InvalidInput("port", port, "an integer from 0 to 65535")
+    integer("port", port, 0, 65535)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

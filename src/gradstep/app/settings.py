@@ -10,8 +10,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from gradstep.checks import integer, is_integer, is_real, one_of, real
 from gradstep.errors import InvalidInput
-from gradstep.problem import Problem, Proportional, Step
+from gradstep.problem import Problem, Step
+from gradstep.sizes import Proportional
 
 __all__ = ["AXES", "DEFAULT", "Axis", "coefficient_in", "penalty_in", "problem_of", "setting_of"]
 
@@ -82,23 +84,18 @@ class Axis:
             if field not in _AXIS_FIELDS:
                 raise InvalidInput(f"axis.{field[:200]}", _plain(value), f"one of the fields {', '.join(_AXIS_FIELDS)}")
         scale = given.get("scale", AXES[name]["scale"])
-        if scale not in ("linear", "log"):
-            raise InvalidInput("axis.scale", scale, "'linear' or 'log'")
+        one_of("axis.scale", scale, ("linear", "log"))
         least = 0.0 if name in ("eta", "alpha") and scale == "linear" else math.ulp(0.0)
         most_value = 1.0 if name == "alpha" else 1e6
         ends = []
         for end in ("from", "to"):
+            allowed = "a number in [0, 1]" if name == "alpha" else "a number > 0, at most 1e6"
             value = given.get(end, AXES[name][end])
-            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most_value:
-                allowed = "a number in [0, 1]" if name == "alpha" else "a number > 0, at most 1e6"
-                raise InvalidInput(f"axis.{end}", value, allowed)
-            ends.append(float(value))
+            ends.append(real(f"axis.{end}", value, allowed, lambda number: least <= number <= most_value))
         low, high = ends
         if not low < high:
             raise InvalidInput("axis.to", high, f"a number above the other end, {low:g}")
-        count = given.get("count", 60)
-        if isinstance(count, bool) or not isinstance(count, int) or not 2 <= count <= most:
-            raise InvalidInput("axis.count", count, f"an integer from 2 to {most}")
+        count = integer("axis.count", given.get("count", 60), 2, most)
         space = np.geomspace if scale == "log" else np.linspace
         return cls(name, tuple(map(float, space(low, high, count))))
 
@@ -119,7 +116,7 @@ class Axis:
             return float(_step(setting)["coefficient"])
         if self.name == "alpha":
             return float(_step(setting)["exponent"])
-        return math.inf if getattr(problem, self.name) == math.inf else float(problem.ratio(self.name))  # type: ignore[arg-type]
+        return float(getattr(problem.ratios, self.name))
 
 
 def problem_of(setting: Mapping[str, Any]) -> Problem:
@@ -146,10 +143,9 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
         raise InvalidInput("readout", f"{len(readout)} values", f"at most {_MOST_LETTERS} on the page")
     d = values.pop("d", None)
     infinite = d in ("inf", "infinity") if isinstance(d, str) else d == math.inf
-    if not infinite and (
-        isinstance(d, bool) or not isinstance(d, int | float) or not 2 <= d <= _LARGEST_DIMENSION or d != int(d)
-    ):
-        raise InvalidInput("d", d, f"an integer from 2 to {_LARGEST_DIMENSION}, or 'inf' for the proportional limit")
+    if not infinite:
+        allowed = f"an integer from 2 to {_LARGEST_DIMENSION}, or 'inf' for the proportional limit"
+        real("d", d, allowed, lambda number: 2 <= number <= _LARGEST_DIMENSION and number.is_integer())
     for name in ("width", "n", "n_step"):
         if name not in values:
             raise InvalidInput(name, None, "a ratio {per_d}, or a whole number")
@@ -199,7 +195,7 @@ def setting_of(problem: Problem, **forms: Any) -> dict[str, Any]:
 def penalty_in(setting: Mapping[str, Any], problem: Problem) -> float:
     """Return a problem's penalty in the unit of a setting."""
     size = _UNITS[_unit(setting)]
-    return problem.ratio("ridge") / (1.0 if size == "d" else problem.ratio(size))  # type: ignore[arg-type]
+    return problem.ratios.ridge / float(getattr(problem.ratios, size))
 
 
 def coefficient_in(setting: Mapping[str, Any], problem: Problem) -> float:
@@ -215,8 +211,7 @@ def _step(setting: Mapping[str, Any]) -> dict[str, Any]:
     allowed = "a number >= 0, or {coefficient, exponent, of}"
     if "coefficient" not in step or set(step) - {"coefficient", "exponent", "of"}:
         raise InvalidInput("eta", _plain(given), allowed)
-    if step.setdefault("of", "width") not in ("width", "n"):
-        raise InvalidInput("eta.of", _plain(step["of"]), "'width' or 'n'")
+    one_of("eta.of", _plain(step.setdefault("of", "width")), ("width", "n"))
     step.setdefault("exponent", 0.0)
     return step
 
@@ -224,7 +219,7 @@ def _step(setting: Mapping[str, Any]) -> dict[str, Any]:
 def _ratio(name: str, value: Any, d: float) -> float:
     if isinstance(value, Mapping) and set(value) == {"per_d"}:
         value = value["per_d"]
-    elif isinstance(value, int) and not isinstance(value, bool) and math.isfinite(d) and 1 <= value <= 1e12:
+    elif is_integer(value) and math.isfinite(d) and 1 <= value <= 1e12:
         value = value / d
     else:
         raise InvalidInput(name, _plain(value), f"{{per_d: {_RATIO}}}")
@@ -242,11 +237,9 @@ def _penalty(value: Any, d: float) -> tuple[str, float]:
     unit = "per_d"
     if isinstance(value, Mapping) and len(value) == 1 and set(value) <= set(_UNITS):
         unit, value = next(iter(value.items()))
-    elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(d):
+    elif is_real(value) and math.isfinite(d):
         value = value / d if abs(value) < 1e300 else math.inf
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e-12 <= value <= 1e12:
-        raise InvalidInput("ridge", _plain(value), allowed)
-    return unit, float(value)
+    return unit, real("ridge", _plain(value), allowed, lambda number: 1e-12 <= number <= 1e12)
 
 
 def _unit(setting: Mapping[str, Any]) -> str:

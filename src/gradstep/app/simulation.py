@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradstep.app.settings import Axis, problem_of
+from gradstep.checks import integer
 from gradstep.errors import InvalidInput
 from gradstep.overlay import Overlay, mean_and_error
 from gradstep.plain import plain
@@ -53,9 +54,7 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
     if not isinstance(setting, Mapping) or not isinstance(given, Mapping):
         raise InvalidInput("problem", None, "a problem, and an axis {name, from, to, count, scale}")
     axis = Axis.parse({"count": 8, **given}, _MOST_PLACES)
-    seeds = request.get("seeds", 8)
-    if isinstance(seeds, bool) or not isinstance(seeds, int) or not 2 <= seeds <= _MOST_SEEDS:
-        raise InvalidInput("seeds", seeds, f"an integer from 2 to {_MOST_SEEDS}")
+    seeds = integer("seeds", request.get("seeds", 8), 2, _MOST_SEEDS)
     d = setting.get("d") if setting.get("d") not in ("inf", "infinity") else request.get("d", 200)
     if d in ("inf", "infinity", math.inf):
         raise InvalidInput("d", d, "a finite integer >= 2: only predictions can be made in a limit")
@@ -101,7 +100,7 @@ def _check_work(problems: list[Problem], seeds: int) -> None:
     for problem in problems:
         if problem.n_step == math.inf:
             raise InvalidInput("n_step", "inf", "a finite number of samples: a network cannot take a population step")
-        d, width, n, n_step = (float(v) for v in (problem.d, problem.width, problem.n, problem.n_step))  # type: ignore[arg-type]
+        d, width, n_step, n, _ = problem.real_sizes()
         needed = 2 * width * (n_step * d + n * (d + min(n, width)) + d * width)
         if needed > _MOST_OPERATIONS or width * (d + width) + n * min(n, width) > 2e8:
             raise InvalidInput("d", problem.d, "smaller sizes: this network would take minutes, or gigabytes")

@@ -12,6 +12,7 @@ from gradstep.errors import InvalidInput, within_range
 from gradstep.memory import check_fits
 
 if TYPE_CHECKING:
+    from gradstep.sizes import Sizes
     from gradstep.theory import Prediction, Spread
 
 #: Problems predicted between two reports of progress.
@@ -103,7 +104,7 @@ def simulating(grid: Grid, device: str | None) -> Iterator[Callable[[float, int]
         with naming_the_size(grid):
             sizes = finite_sizes(problem)
         if device is None or device == "cpu":
-            _check_size(**sizes)
+            _check_size(sizes)
     with _in_range("simulation"), progress("problems simulated") as report:
 
         def tell(done: float, total: int) -> None:
@@ -113,7 +114,8 @@ def simulating(grid: Grid, device: str | None) -> Iterator[Callable[[float, int]
         yield tell
 
 
-def _check_size(d: int, width: int, n_step: int, n: int) -> None:
+def _check_size(sizes: Sizes[int]) -> None:
+    d, width, n_step, n, _ = sizes
     smaller = min(width, n)
     # Weights before and after the step with the gradient; Gram and kernel matrices with their factors.
     needed = 8.0 * (3 * width * d + 2 * smaller**2 + 2 * width**2)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradstep import reading
+from gradstep.checks import is_real
 from gradstep.cli.ranges import parse_numbers, parse_step
 from gradstep.errors import InvalidInput
 
@@ -186,7 +187,7 @@ def _read(name: str, value: Any, *, multiple: bool) -> dict[str, tuple[Any, ...]
 
 def _choices(name: str, value: Any, whole: bool) -> dict[str, tuple[Any, ...]]:
     if isinstance(value, list) and value and name not in _TEXT:
-        if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in value):
+        if not all(map(is_real, value)):
             other = "; steps with an exponent are text such as '1,2N^0.5'" if name == "eta" else ""
             raise InvalidInput(name, value, f"numbers in a list{other}")
         return {name: tuple(value)}

@@ -19,6 +19,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ig
     validate_data,
 )
 
+from gradstep.checks import flag, integer
 from gradstep.errors import InvalidInput
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.memory import check_memory
@@ -28,9 +29,7 @@ from gradstep.estimators.parameters import (
     checked_backend,
     checked_damping,
     checked_eta,
-    checked_flag,
     checked_real,
-    checked_size,
     checked_split,
     checked_steps,
 )
@@ -161,7 +160,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         self.device = device
 
     def _settings(self, ridge: Any = "auto") -> Settings:
-        width = checked_size("width", self.width)
+        width = integer("width", self.width, 1)
         offset = checked_real("offset", self.offset)
         assert offset is not None
         return Settings(
@@ -173,7 +172,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             checked_steps(self.n_steps),
             offset,
             checked_split(self.sample_split),
-            checked_flag("whiten", self.whiten),
+            flag("whiten", self.whiten),
             Readout.parse(self.readout),
             checked_backend(self.device, self.dtype),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.checks import integer, real
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.panels import legendre_rule
 
@@ -71,8 +71,7 @@ def hermite_rule(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def _positive(**values: float) -> None:
     for name, number in values.items():
-        if not 0 < number < math.inf:
-            raise InvalidInput(name, number, "a positive finite number")
+        real(name, number, "a positive finite number", lambda value: 0 < value < math.inf)
 
 
 def gaussian_rule(
@@ -103,8 +102,7 @@ def gaussian_rule(
         If a parameter is not positive and finite, the order is no integer, or a breakpoint is not a number.
     """
     _positive(resolution=resolution, half_range=half_range)
-    if not isinstance(order, numbers.Integral) or order < 1:
-        raise InvalidInput("order", order, "an integer >= 1")
+    integer("order", order, 1)
     inner = np.asarray(tuple(breakpoints), dtype=np.float64)
     if np.isnan(inner).any():
         raise InvalidInput("breakpoints", breakpoints, "numbers")

@@ -14,7 +14,6 @@ Which method a function gets:
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import integer
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import structure
 from gradstep.gaussian.elementary import ELEMENTARY
@@ -92,8 +92,7 @@ def hermite_values(x: ArrayLike, order: int) -> Array:
     InvalidInput
         If `order` is negative or no integer.
     """
-    if not isinstance(order, numbers.Integral) or order < 0:
-        raise InvalidInput("order", order, "an integer >= 0")
+    integer("order", order, 0)
     points = np.asarray(x, dtype=np.float64)
     values = np.empty((order + 1, *points.shape))
     values[0] = 1.0
@@ -160,8 +159,7 @@ def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike
         As `smoothed`, and if `order` is negative.
     """
     m, s, shape = _arguments(mean, scale)
-    if not isinstance(order, numbers.Integral) or order < 0:
-        raise InvalidInput("order", order, "an integer >= 0")
+    integer("order", order, 0)
 
     def coefficients(values: Array, z: Array, weight: Array) -> Array:
         basis = hermite_values(z, order)

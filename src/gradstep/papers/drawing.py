@@ -124,39 +124,15 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
     axes.patch.set_alpha(0)
     axes.set_xscale(panel.x_scale)
     axes.set_yscale(panel.y_scale)
-    previous = (0.0, 0.0, 0.0)
     if panel.image is not None:
         _draw_image(axes, panel.image, panel, ink)
     for histogram in panel.histograms:
         colour = colours[histogram.regime, histogram.label]
         axes.stairs(histogram.density, histogram.edges, fill=True, color=(*colour, 0.28), zorder=1)
-    for index, line in enumerate(panel.lines):
-        # A line without a label belongs to the one before it: its limit, or its published form.
-        colour = colours[line.regime, line.label] if line.label or not index else previous
-        previous = colour
-        width = 2.0 if line.style == "solid" else 1.2
-        axes.plot(line.x, line.y, color=colour, lw=width, ls=_STYLES[line.style], zorder=3 + index / 100)
-    for points in panel.points:
-        colour = colours[points.regime, points.label]
-        axes.errorbar(
-            points.x,
-            points.mean,
-            points.error,
-            fmt="o",
-            ms=4.5 if panel.image is None else 8,
-            capsize=2.5,
-            color=colour,
-            mec=ink.text,
-            mew=0.6,
-            zorder=20,
-        )
+    _draw_lines(axes, panel.lines, colours)
+    _draw_points(axes, panel, colours, ink)
     for mark in panel.marks:
-        colour = colours[mark.regime, mark.label]
-        foot = axes.get_xaxis_transform()
-        if mark.measured:
-            axes.plot([mark.x], [0.03], "^", ms=7, color=colour, mec=ink.text, mew=0.6, transform=foot, zorder=21)
-        else:
-            axes.plot([mark.x, mark.x], [0, 1], color=colour, lw=1.4, ls=_STYLES["dashed"], transform=foot, zorder=2)
+        _draw_mark(axes, mark, colours[mark.regime, mark.label], ink)
     if panel.span is not None:
         axes.set(xlim=panel.span, ylim=panel.span, aspect="equal")
     elif panel.image is None:
@@ -165,6 +141,46 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
         _draw_guide(axes, guide, ink)
     _label_curves(axes, panel, colours, ink)
     _label_marks(axes, panel, colours)
+    _dress(axes, panel, ink)
+
+
+def _draw_lines(axes: Axes, lines: Sequence[Line], colours: dict[tuple[str, str], Colour]) -> None:
+    previous = (0.0, 0.0, 0.0)
+    for index, line in enumerate(lines):
+        # A line without a label belongs to the one before it: its limit, or its published form.
+        colour = colours[line.regime, line.label] if line.label or not index else previous
+        previous = colour
+        width = 2.0 if line.style == "solid" else 1.2
+        axes.plot(line.x, line.y, color=colour, lw=width, ls=_STYLES[line.style], zorder=3 + index / 100)
+
+
+def _draw_points(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
+    for points in panel.points:
+        axes.errorbar(
+            points.x,
+            points.mean,
+            points.error,
+            fmt="o",
+            ms=4.5 if panel.image is None else 8,
+            capsize=2.5,
+            color=colours[points.regime, points.label],
+            mec=ink.text,
+            mew=0.6,
+            zorder=20,
+        )
+
+
+def _draw_mark(axes: Axes, mark: Mark, colour: Colour, ink: Ink) -> None:
+    """Draw a measured place as a triangle at the foot of the axes, a predicted one as a line through them."""
+    foot = axes.get_xaxis_transform()
+    if mark.measured:
+        axes.plot([mark.x], [0.03], "^", ms=7, color=colour, mec=ink.text, mew=0.6, transform=foot, zorder=21)
+    else:
+        axes.plot([mark.x, mark.x], [0, 1], color=colour, lw=1.4, ls=_STYLES["dashed"], transform=foot, zorder=2)
+
+
+def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
+    """Give the axes their names, ticks, grid and spines."""
     axes.set_xlabel(panel.x_label, color=ink.text)
     axes.set_ylabel(panel.y_label, color=ink.text)
     if panel.title:

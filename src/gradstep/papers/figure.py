@@ -21,7 +21,7 @@ from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -223,47 +223,68 @@ def run_figures(
     InvalidInput
         On an unknown preset or a bad number of workers.
     """
-    listed = [figure.tasks(preset) for figure in figures]
-    owners = [owner for owner, tasks in enumerate(listed) for _ in tasks]
-    starts = np.cumsum([0, *map(len, listed)])
-    results: list[list[Result | None]] = [[None] * len(tasks) for tasks in listed]
-    left = [len(tasks) for tasks in listed]
-    running = execute([task for tasks in listed for task in tasks], Store(cache), workers=workers)
+    return _Run(figures, preset, finish, Store(cache), workers, progress).follow()
 
-    def completed() -> Iterator[int]:
-        """Measure, and name every figure of which nothing is left to measure."""
-        yield from (owner for owner, count in enumerate(left) if count == 0)
-        for done, (index, result) in enumerate(running, 1):
-            owner = owners[index]
-            if isinstance(result, Failure):
-                raise TaskFailed(f"{figures[owner].name}: {result}")
-            results[owner][index - int(starts[owner])] = result
-            left[owner] -= 1
-            if progress is not None:
-                progress(done, len(owners) + len(figures), figures[owner].name)
-            if left[owner] == 0:
-                yield owner
 
-    def finished(owner: int) -> Finished:
-        measured, results[owner] = results[owner], []
-        return finish(figures[owner].assemble(preset, [result for result in measured if result is not None]))
+class _Run(Generic[Finished]):
+    """Figures that are measured together: each is finished in a thread once nothing of it is left to measure."""
 
-    def follow() -> Iterator[Finished]:
+    def __init__(
+        self,
+        figures: Sequence[Figure],
+        preset: str,
+        finish: Callable[[FigureResult], Finished],
+        store: Store,
+        workers: int | None,
+        progress: Progress | None,
+    ) -> None:
+        self._figures, self._preset, self._finish = figures, preset, finish
+        self._progress = progress
+        listed = [figure.tasks(preset) for figure in figures]
+        #: The figure of each task, and the place of its first one among all.
+        self._owners = [owner for owner, tasks in enumerate(listed) for _ in tasks]
+        self._starts = np.cumsum([0, *map(len, listed)])
+        self._results: list[list[Result | None]] = [[None] * len(tasks) for tasks in listed]
+        self._left = [len(tasks) for tasks in listed]
+        self._running = execute([task for tasks in listed for task in tasks], store, workers=workers)
+
+    def follow(self) -> Iterator[Finished]:
+        """Yield the figures in their order, once all of them are measured."""
         thread = ThreadPoolExecutor(1)
         try:
             futures: dict[int, Future[Finished]] = {}
             # The workers end with an error now, and not when its traceback is forgotten.
-            with closing(running):
-                for owner in completed():
-                    futures[owner] = thread.submit(finished, owner)
+            with closing(self._running):
+                for owner in self._completed():
+                    futures[owner] = thread.submit(self._finished, owner)
                     for future in futures.values():
                         if future.done():
                             future.result()  # an error ends the run now, not after all that is left to measure
-            for owner, figure in enumerate(figures):
+            for owner in range(len(self._figures)):
                 yield futures[owner].result()
-                if progress is not None:
-                    progress(len(owners) + owner + 1, len(owners) + len(figures), figure.name)
+                self._tell(len(self._owners) + owner + 1, owner)
         finally:
             thread.shutdown(wait=False, cancel_futures=True)
 
-    return follow()
+    def _completed(self) -> Iterator[int]:
+        """Measure, and name every figure of which nothing is left to measure."""
+        yield from (owner for owner, count in enumerate(self._left) if count == 0)
+        for done, (index, result) in enumerate(self._running, 1):
+            owner = self._owners[index]
+            if isinstance(result, Failure):
+                raise TaskFailed(f"{self._figures[owner].name}: {result}")
+            self._results[owner][index - int(self._starts[owner])] = result
+            self._left[owner] -= 1
+            self._tell(done, owner)
+            if self._left[owner] == 0:
+                yield owner
+
+    def _finished(self, owner: int) -> Finished:
+        """Return what is made of a figure; its measurements are let go."""
+        measured, self._results[owner] = self._results[owner], []
+        figure = self._figures[owner]
+        return self._finish(figure.assemble(self._preset, [result for result in measured if result is not None]))
+
+    def _tell(self, done: int, owner: int) -> None:
+        if self._progress is not None:
+            self._progress(done, len(self._owners) + len(self._figures), self._figures[owner].name)

@@ -3,58 +3,49 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
+from gradstep.checks import integer, is_integer, is_real
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem, check_problem
 from gradstep.simulation.streams import BLOCK_ROWS
+from gradstep.sizes import Sizes
 from gradstep.threads import threads_for_products
 
 __all__ = ["chosen_seed", "chosen_seeds", "count", "finite_sizes", "penalties_of", "threads_of"]
 
 
-def finite_sizes(problem: Problem) -> dict[str, int]:
-    """Return ``d``, ``width``, ``n_step`` and ``n``, or raise `InvalidInput` if one of them is infinite."""
+def finite_sizes(problem: Problem) -> Sizes[int]:
+    """Return the sizes of a problem, or raise `InvalidInput` if it is none or one of them is infinite."""
     check_problem(problem)
-    sizes = {}
-    for name in ("d", "width", "n_step", "n"):
-        size = getattr(problem, name)
-        if not isinstance(size, numbers.Integral):
-            raise InvalidInput(name, size, "a finite integer: only predictions can be made in a limit")
-        sizes[name] = int(size)
-    return sizes
+    return problem.sizes
 
 
 def threads_of(problem: Problem) -> AbstractContextManager[None]:
     """Let BLAS use one thread inside where the network of a problem is small; all its sizes are finite."""
     sizes = finite_sizes(problem)
-    rows = min(max(sizes["n_step"], sizes["n"]), BLOCK_ROWS)
-    return threads_for_products(rows, sizes["d"], sizes["width"])
+    rows = min(max(sizes.n_step, sizes.n), BLOCK_ROWS)
+    return threads_for_products(rows, sizes.d, sizes.width)
 
 
 def chosen_seed(seed: int) -> int:
     """Return one seed, or raise `InvalidInput`."""
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**32:
-        raise InvalidInput("seed", seed, "an integer in [0, 2**32)")
-    return int(seed)
+    return integer("seed", seed, 0, 2**32 - 1, allowed="an integer in [0, 2**32)")
 
 
 def chosen_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Return seeds, given by their number or one by one, or raise `InvalidInput`."""
     allowed = "a number of seeds >= 1, or distinct integers in [0, 2**32)"
-    if isinstance(seeds, numbers.Integral) and not isinstance(seeds, bool):
-        if seeds < 1:
-            raise InvalidInput("seeds", seeds, allowed)
-        return tuple(range(int(seeds)))
+    if is_integer(seeds):
+        return tuple(range(integer("seeds", seeds, 1, allowed=allowed)))
     if isinstance(seeds, (str, bytes)) or not isinstance(seeds, (Sequence, np.ndarray)) or np.ndim(seeds) != 1:
         raise InvalidInput("seeds", seeds, allowed)
     chosen = tuple(seeds)
-    valid = all(isinstance(s, numbers.Integral) and not isinstance(s, bool) and 0 <= s < 2**32 for s in chosen)
+    valid = all(is_integer(s) and 0 <= s < 2**32 for s in chosen)
     if not chosen or not valid or len(set(chosen)) != len(chosen):
         raise InvalidInput("seeds", seeds, allowed)
     return tuple(int(s) for s in chosen)
@@ -62,18 +53,15 @@ def chosen_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
 
 def count(name: str, value: Any, least: int = 0) -> int:
     """Return an integer, or raise `InvalidInput` if it is none or too small."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise InvalidInput(name, value, f"an integer >= {least}")
-    return int(value)
+    return integer(name, value, least)
 
 
 def penalties_of(problem: Problem, ridge: float | Sequence[float] | None) -> tuple[tuple[float, ...], bool]:
     """Return penalties of a fit, by default the problem's, and whether they were given as a sequence."""
     given: Any = problem.ridge if ridge is None else ridge
-    is_path = not isinstance(given, numbers.Real)
+    is_path = not is_real(given)
     is_sequence = isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, (str, bytes))
     penalties = tuple(given) if is_path and is_sequence and np.ndim(given) == 1 else () if is_path else (given,)
-    real = all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in penalties)
-    if not penalties or not real or not all(0 < value < math.inf for value in penalties):
+    if not penalties or not all(is_real(value) and 0 < value < math.inf for value in penalties):
         raise InvalidInput("ridge", ridge, "a finite number > 0, or a non-empty sequence of them")
     return tuple(float(value) for value in penalties), is_path

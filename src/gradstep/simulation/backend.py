@@ -10,6 +10,7 @@ import numpy as np
 from array_api_compat import is_torch_array
 from numpy.typing import NDArray
 
+from gradstep.checks import one_of
 from gradstep.errors import InvalidInput, missing_extra
 from gradstep.threads import blas_threads
 
@@ -77,8 +78,7 @@ def backend(device: str | None, dtype: str) -> Backend:
     InvalidInput
         On an unknown or absent device, an unknown precision, or a device given without PyTorch installed.
     """
-    if dtype not in ("float64", "float32"):
-        raise InvalidInput("dtype", dtype, "'float64' or 'float32'")
+    one_of("dtype", dtype, ("float64", "float32"))
     precision = cast(Precision, dtype)
     if device is None:
         return Backend(numpy_namespace, None, precision)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.checks import real
 from gradstep.convex import Loss, Penalty
 from gradstep.convex import loss as parse_loss
 from gradstep.convex import penalty as parse_penalty
@@ -92,8 +92,7 @@ def fit_convex(
     copies of outputs and weights, certifies the minimum.
     """
     chosen, priced = parse_loss(loss), parse_penalty(penalty)
-    if isinstance(ridge, bool) or not isinstance(ridge, Real) or not 0 < ridge < math.inf:
-        raise InvalidInput("ridge", ridge, "a finite number > 0")
+    real("ridge", ridge, "a finite number > 0", lambda value: 0 < value < math.inf)
     features, labels = np.asarray(features, dtype=np.float64), np.asarray(labels, dtype=np.float64)
     if features.ndim != 2 or features.size == 0:
         raise InvalidInput("features", f"shape {features.shape}", "a table with at least one row and one column")

@@ -74,7 +74,7 @@ def convex_measurement(
     return Measurement(
         problem=problem,
         seeds=numbers,
-        ridge=float(problem.ridge),  # type: ignore[arg-type]
+        ridge=problem.sizes.ridge,
         values={name: np.array([one[name] for one in each]) for name in each[0]},
         versions=versions(),
         convention=_CONVENTION,

@@ -56,7 +56,7 @@ def simulate_many(
             if progress is not None:
                 progress(before + count * done / total, len(problems))
 
-        penalties = [float(problems[index].ridge) for index in members]  # type: ignore[arg-type]
+        penalties = [problems[index].sizes.ridge for index in members]
         path = simulate(problems[members[0]], seeds, ridge=penalties, progress=within, **options)
         for column, index in enumerate(members):
             measurements[index] = _one_penalty(path, problems[index], column)
@@ -65,4 +65,4 @@ def simulate_many(
 
 def _one_penalty(path: Measurement, problem: Problem, column: int) -> Measurement:
     values = {name: value[:, column] if value.ndim == 2 else value for name, value in path.values.items()}
-    return dataclasses.replace(path, problem=problem, ridge=float(problem.ridge), values=values)  # type: ignore[arg-type]
+    return dataclasses.replace(path, problem=problem, ridge=problem.sizes.ridge, values=values)

@@ -51,6 +51,7 @@ from gradstep.simulation.spectra import (
     weight_spectrum,
 )
 from gradstep.simulation.step import Gradient, Spike, gradient, measure_spike
+from gradstep.sizes import Sizes
 
 __all__ = ["Network"]
 
@@ -137,7 +138,7 @@ class Network:
 
     def __post_init__(self) -> None:
         problem, sizes, seed = self.problem, finite_sizes(self.problem), chosen_seed(self.seed)
-        d, width = sizes["d"], sizes["width"]
+        d, width = sizes.d, sizes.width
         labels = labels_of(problem) if self.labels is None else self.labels
         if labels.binary and self.device is not None:
             raise InvalidInput("device", self.device, "None with labels that are classes")
@@ -163,7 +164,7 @@ class Network:
             return gradient(
                 self._engine,
                 self.problem.activation,
-                self._labelled(step_sample(self.seed, self._sizes["n_step"], self._sizes["d"])),
+                self._labelled(step_sample(self.seed, self._sizes.n_step, self._sizes.d)),
                 self._data(self.before),
                 self._data(self.readout),
                 output_factor=self.problem.output_factor,
@@ -174,7 +175,7 @@ class Network:
         """First layer after the step, shape (N, d); that before it where the step is zero."""
         if self.problem.step_size == 0:
             return self.before
-        return self.before + (self.problem.step_size / math.sqrt(self._sizes["width"])) * self.gradient.rows
+        return self.before + (self.problem.step_size / math.sqrt(self._sizes.width)) * self.gradient.rows
 
     @cached_property
     def spike(self) -> Spike:
@@ -200,7 +201,7 @@ class Network:
 
     def step_data(self) -> tuple[Array, Array]:
         """Return the samples of the step: inputs (n_step, d) and labels (n_step,)."""
-        return self._gathered(step_sample(self.seed, self._sizes["n_step"], self._sizes["d"]))
+        return self._gathered(step_sample(self.seed, self._sizes.n_step, self._sizes.d))
 
     def fit_data(self) -> tuple[Array, Array]:
         """Return the fresh samples of the fit: inputs (n, d) and labels (n,)."""
@@ -214,7 +215,7 @@ class Network:
         rows : int
             How many.
         """
-        return self._gathered(check_sample(self.seed, count("rows", rows, 1), self._sizes["d"]))
+        return self._gathered(check_sample(self.seed, count("rows", rows, 1), self._sizes.d))
 
     def features(self, inputs: Array) -> Array:
         """Return the raw features ``sigma(<w_i, x>)`` after the step, shape (rows, N).
@@ -224,7 +225,7 @@ class Network:
         inputs : array, shape (rows, d)
         """
         with self._under_way():
-            return self._activated(self._data(self._shaped("inputs", inputs, (None, self._sizes["d"]))))
+            return self._activated(self._data(self._shaped("inputs", inputs, (None, self._sizes.d))))
 
     def _activated(self, x: Array) -> Array:
         values = x @ self._weights.T  # pre-activations, then features
@@ -258,7 +259,7 @@ class Network:
         """
         penalties, _ = penalties_of(self.problem, ridge)
         with self._under_way():
-            return fit_ridge(self._design, self._sizes["n"], self._sizes["width"], penalties)
+            return fit_ridge(self._design, self._sizes.n, self._sizes.width, penalties)
 
     def leave_one_out(self, ridge: float | Sequence[float] | None = None) -> NDArray[np.float64]:
         """Return what the ridge fit would err on each of its samples without it, mean square over the samples.
@@ -286,7 +287,7 @@ class Network:
                 start += len(block)
 
         with self._under_way():
-            factorised = factorise(blocks, n, self._sizes["width"], labels, weights, intercept=False)
+            factorised = factorise(blocks, n, self._sizes.width, labels, weights, intercept=False)
             copies = Copies(weights, labels, np.arange(n))
             return leave_one_out(factorised, blocks, labels, weights, copies, np.array(penalties)).errors
 
@@ -318,7 +319,7 @@ class Network:
         InvalidInput, NotConverged
             As :func:`gradstep.simulation.convex_fit.fit_convex`.
         """
-        strength = float(self.problem.ridge) if ridge is None else ridge  # type: ignore[arg-type]
+        strength = self._sizes.ridge if ridge is None else ridge
         inputs, labels = self.fit_data()
         features, labels = to_host(self.features(inputs)), to_host(labels)
         return fit_convex(features, labels, loss=loss, penalty=penalty, ridge=strength, tolerance=tolerance)
@@ -348,7 +349,7 @@ class Network:
         NotConverged
             If the population kernel cannot reach the tolerance.
         """
-        width, d = self._sizes["width"], self._sizes["d"]
+        width, d = self._sizes.width, self._sizes.d
         columns = self._shaped("readouts", readouts, (width,) if np.ndim(readouts) == 1 else (width, None))
         if not 0 < tolerance < math.inf:
             raise InvalidInput("tolerance", tolerance, "a finite number > 0")
@@ -400,7 +401,7 @@ class Network:
         -------
         mean, standard_error : ndarray, shape (P,)
         """
-        sample = check_sample(self.seed, rows, self._sizes["d"])
+        sample = check_sample(self.seed, rows, self._sizes.d)
         square_sum, fourth_sum = np.zeros(readouts.shape[1]), np.zeros(readouts.shape[1])
         with self._under_way():
             for features, targets in self._design(sample):
@@ -433,7 +434,7 @@ class Network:
         leading = count("leading", leading)
         inputs = self.fit_data()[0]
         with self._under_way():
-            features = to_host(self.features(inputs)) / math.sqrt(self._sizes["n"])
+            features = to_host(self.features(inputs)) / math.sqrt(self._sizes.n)
             inputs, before, readout = to_host(inputs), to_host(self.before), to_host(self.readout)
             direction = unit(spike_direction(self.problem, before, readout, to_host(self.gradient.linear)))
             return feature_spectrum(
@@ -470,7 +471,7 @@ class Network:
     # --- what all of it shares -------------------------------------------------------------------------------------
 
     @cached_property
-    def _sizes(self) -> dict[str, int]:
+    def _sizes(self) -> Sizes[int]:
         return finite_sizes(self.problem)
 
     @cached_property
@@ -484,7 +485,7 @@ class Network:
 
     @property
     def _fit_sample(self) -> Sample:
-        return fit_sample(self.seed, self._sizes["n"], self._sizes["d"])
+        return fit_sample(self.seed, self._sizes.n, self._sizes.d)
 
     @contextmanager
     def _under_way(self) -> Iterator[None]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gradstep.errors import InvalidInput
+from gradstep.checks import real
 from gradstep.problem import Problem
 from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import backend
@@ -76,12 +75,10 @@ def simulate(
     chosen = chosen_seeds(seeds)
     penalties, is_path = penalties_of(problem, ridge)
     fresh = count("test_samples", test_samples)
-    is_number = isinstance(kernel_tolerance, numbers.Real) and not isinstance(kernel_tolerance, bool)
-    if not is_number or not 0 < kernel_tolerance < math.inf:
-        raise InvalidInput("kernel_tolerance", kernel_tolerance, "a finite number > 0")
+    real("kernel_tolerance", kernel_tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
     backend(device, dtype)
-    step_blocks = block_count(sizes["n_step"]) if problem.step_size > 0 else 0
-    total = len(chosen) * (step_blocks + block_count(sizes["n"]) + block_count(fresh) + 1)
+    step_blocks = block_count(sizes.n_step) if problem.step_size > 0 else 0
+    total = len(chosen) * (step_blocks + block_count(sizes.n) + block_count(fresh) + 1)
     done = 0
 
     def advance() -> None:

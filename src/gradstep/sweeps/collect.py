@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.checks import is_real
 from gradstep.errors import InvalidInput, missing_extra
 from gradstep.overlay import Overlay, mean_and_error
 from gradstep.problem import CONVENTION
@@ -254,9 +255,9 @@ def _label(value: Any) -> float | int | str:
         if value["exponent"] == 0:
             return float(value["coefficient"])
         return f"{float(value['coefficient'])!r}*N**{float(value['exponent'])!r}"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return math.inf if value == "inf" else value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    return value
+    if is_real(value):
+        return value
+    return math.inf if value == "inf" else value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def check_file(path: Path) -> None:

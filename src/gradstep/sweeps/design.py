@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradstep.checks import flag, integer, one_of
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, scalar_function
-from gradstep.problem import Problem, Proportional, Readout, Step
+from gradstep.problem import Problem, Readout, Step
+from gradstep.sizes import Proportional
 from gradstep.sweeps.task import Task, digest
 
 __all__ = ["DEVICE_AT_HAND", "PREDICTED", "SIMULATED", "Axis", "Design", "design_of"]
@@ -239,6 +241,11 @@ class Design:
         """
         if not isinstance(self.base, Mapping):
             raise InvalidInput("problem", self.base, "parameters and their values")
+        self._check_axes()
+        self._check_options()
+        self._check_points()
+
+    def _check_axes(self) -> None:
         names = [name for axis in self.axes for name in axis.names]
         for name in names:
             if not isinstance(name, str):
@@ -254,17 +261,19 @@ class Design:
                 raise InvalidInput(axis.dimension, axis.values, "at each place one value a name")
             if len({digest(_same_numbers(value)) for value in axis.values}) != len(axis):
                 raise InvalidInput(axis.dimension, [v[0] if len(v) == 1 else v for v in axis.values], "distinct values")
-        _whole("seeds", self.seeds, 0, 1_000_000)
-        _whole("first_seed", self.first_seed, 0, 2**63 - 1)
-        for name, flag in (("paired", self.paired), ("theory", self.theory)):
-            if not isinstance(flag, bool):
-                raise InvalidInput(name, flag, "True or False")
+
+    def _check_options(self) -> None:
+        integer("seeds", self.seeds, 0, 1_000_000)
+        integer("first_seed", self.first_seed, 0, 2**63 - 1)
+        flag("paired", self.paired)
+        flag("theory", self.theory)
         if not self.seeds and not self.theory:
             raise InvalidInput("seeds", self.seeds, "at least one, or theory")
         if self.device is not None and not isinstance(self.device, str):
             raise InvalidInput("device", self.device, "None, or the name of a device: 'cpu', 'cuda' or 'cuda:k'")
-        if self.dtype not in ("float64", "float32"):
-            raise InvalidInput("dtype", self.dtype, "'float64' or 'float32'")
+        one_of("dtype", self.dtype, ("float64", "float32"))
+
+    def _check_points(self) -> None:
         for point in range(self.points):
             problem = self._point(point).problem
             for name in ("d", "n_step"):
@@ -345,7 +354,14 @@ def design_of(
     # A value on an axis takes the place of one in the base.
     shared = {name: value for name, value in shared.items() if name not in on_axes}
     design = Design(
-        shared, tuple(axes), _plain("seeds", seeds), _plain("first_seed", first_seed), paired, theory, device, dtype
+        shared,
+        tuple(axes),
+        _plain("seeds", seeds),
+        _plain("first_seed", first_seed),
+        _plain("paired", paired),
+        _plain("theory", theory),
+        device,
+        dtype,
     )
     design.check()
     return design
@@ -366,7 +382,7 @@ def _axis(group: Mapping[str, Any]) -> Axis:
 
 def _penalty(problem: Problem) -> float:
     """Return the penalty, per input dimension in the proportional limit."""
-    return problem.ridge.ratio if isinstance(problem.ridge, Proportional) else float(problem.ridge)
+    return problem.real_sizes(1.0).ridge
 
 
 def _values(name: str, values: Any) -> list[Any]:
@@ -377,11 +393,6 @@ def _values(name: str, values: Any) -> list[Any]:
     if not listed:
         raise InvalidInput(name, values, "a non-empty list of values")
     return [_plain(name, value) for value in listed]
-
-
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise InvalidInput(name, value, f"an integer in [{low}, {high}]")
 
 
 def _same_numbers(value: Any) -> Any:

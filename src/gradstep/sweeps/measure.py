@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradstep.errors import GradstepError, InvalidInput
-from gradstep.problem import Problem, Proportional
+from gradstep.problem import Problem
 from gradstep.resolution import NOTHING
 from gradstep.simulation import simulate
 from gradstep.simulation.backend import backend
+from gradstep.sizes import Proportional
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 
 __all__ = ["device_at_hand", "precision_cost", "predicted", "simulated"]

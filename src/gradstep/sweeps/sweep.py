@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradstep.checks import integer, real
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
 from gradstep.sweeps.collect import check_collectable, collect
@@ -196,14 +196,12 @@ def _check_options(design: Design, shard: tuple[int, int], until_se: float | Non
         raise InvalidInput("shard", f"{mine}/{shards}", "i/N with 0 <= i < N")
     if until_se is None:
         return
-    if isinstance(until_se, bool) or not isinstance(until_se, numbers.Real) or not 0 < float(until_se) < 1:
-        raise InvalidInput("until_se", until_se, "a relative standard error in (0, 1)")
+    real("until_se", until_se, "a relative standard error in (0, 1)", lambda value: 0 < value < 1)
     if shards > 1:
         raise InvalidInput("until_se", until_se, "no shard: it needs the results of all; run it after the shards")
     if design.seeds < 2:
         raise InvalidInput("seeds", design.seeds, "at least 2 where more are added on demand")
-    if isinstance(max_seeds, bool) or not isinstance(max_seeds, numbers.Integral) or max_seeds < design.seeds:
-        raise InvalidInput("max_seeds", max_seeds, f"an integer >= seeds ({design.seeds})")
+    integer("max_seeds", max_seeds, design.seeds, allowed=f"an integer >= seeds ({design.seeds})")
 
 
 def sweep(

@@ -185,8 +185,7 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         * ``own_output``: share of the features' power that is not linear, times the strength, over :math:`\sqrt d`, for
           an initial output of order one.
     """
-    d = math.inf if problem.is_limit else float(problem.d)
-    width = math.inf if problem.is_limit else float(problem.width)  # type: ignore[arg-type]
+    d, width, *_ = problem.real_sizes()
     activation, teacher, power = moments(problem.activation), moments(problem.teacher), problem.readout.second_moment
     varying = activation.second_moment - activation.mean**2
     per_sample = 0.0 if problem.n_step == math.inf else 1 / problem.ratio("n_step")
@@ -249,5 +248,6 @@ def fit_indicators(problem: Problem, degrees_of_freedom: float, of_step: Mapping
     if problem.is_limit:
         return {**found, "interpolation": 0.0, "sizes": 0.0}
     free = 1 - degrees_of_freedom / (large * d)
-    smallest = min(float(problem.d), float(problem.n), float(problem.width))  # type: ignore[arg-type]
+    sizes = problem.real_sizes()
+    smallest = min(sizes.d, sizes.n, sizes.width)
     return {**found, "interpolation": 1 / (d * max(free, 1e-3) ** 2), "sizes": 1 / smallest}

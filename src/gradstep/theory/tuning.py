@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
-from gradstep.problem import CONVENTION, Problem, Proportional, Step, check_problem
+from gradstep.problem import CONVENTION, Problem, Step, check_problem
+from gradstep.sizes import Proportional
 from gradstep.theory.arguments import check_labels
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.minimise import Axis, Bound, Minimum, minimise
@@ -416,7 +417,7 @@ def _budget(problem: Problem) -> float:
         raise InvalidInput("n_step", problem.n_step, "a finite number of samples, to split the budget n_step + n")
     if problem.is_limit:
         return problem.ratio("n_step") + problem.ratio("n")
-    budget = int(problem.n_step) + int(problem.n)  # type: ignore[arg-type]
+    budget = problem.sizes.n_step + problem.sizes.n
     if budget < 4 * _FEWEST:
         raise InvalidInput("n_step + n", budget, f"a budget of at least {4 * _FEWEST} samples to split")
     return budget

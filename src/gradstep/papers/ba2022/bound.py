@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import nonnegative, positive
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import tau_star
-from gradstep.theory.arguments import nonnegative, positive
 
 __all__ = ["beats_kernels", "penalty_window", "risk_bound", "smallest_constant"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import nonnegative
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import is_continuous, moments
-from gradstep.theory.arguments import nonnegative
 
 __all__ = ["Coefficients", "coefficients"]
 

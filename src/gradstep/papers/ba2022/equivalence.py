@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from gradstep.checks import positive
 from gradstep.errors import NotConverged
 from gradstep.gaussian import moments
 from gradstep.papers.ba2022.coefficients import Coefficients
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS
-from gradstep.theory.arguments import positive
 
 __all__ = ["R_GE", "equivalent_features", "equivalent_risk"]
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import positive
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.spike import theta
-from gradstep.theory.arguments import positive
 
 __all__ = ["Norms", "error_bound", "first_gradient", "norms", "published_first_gradient", "rank_one"]
 

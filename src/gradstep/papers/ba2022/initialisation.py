@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import finite, nonnegative, positive
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.papers.ba2022.coefficients import Coefficients
-from gradstep.theory.arguments import finite, nonnegative, positive
 
 __all__ = ["RandomFeatures", "bulk_resolvent", "random_features"]
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import nonnegative, positive
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
 from gradstep.papers.ba2022.coefficients import coefficients
-from gradstep.theory.arguments import nonnegative, positive
 
 __all__ = [
     "R_NTK",

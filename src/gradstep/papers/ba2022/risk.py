@@ -25,11 +25,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import finite, nonnegative, positive
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.ba2022.coefficients import Coefficients, coefficients
 from gradstep.papers.ba2022.initialisation import RandomFeatures, bulk_resolvent, random_features
-from gradstep.theory.arguments import finite, nonnegative, positive
 
 __all__ = [
     "R_0",

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import nonnegative, positive
 from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import rotated_neuron, theta_squared
-from gradstep.theory.arguments import nonnegative, positive
 
 __all__ = ["Outlier", "outlier", "spiked_law", "theta", "threshold"]
 

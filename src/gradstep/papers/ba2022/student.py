@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
+from gradstep.checks import nonnegative
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import moments
 from gradstep.gaussian.quadrature import expectation, gaussian_rule
 from gradstep.gaussian.smoothing import smoothed
 from gradstep.papers.cui2024.spiked import equivalent_features
-from gradstep.theory.arguments import nonnegative
 
 __all__ = ["TauStar", "constructed_readout", "constructed_risk", "student_risk", "tau_star"]
 

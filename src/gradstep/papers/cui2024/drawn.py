@@ -247,7 +247,7 @@ def sampled_error(
     network = network_of(layer, sigma, sigma_star, **samples)
     activation, teacher = network.problem.activation, network.problem.teacher
     inputs, labels = network.fit_data()
-    path = fit_rows(activation(inputs @ layer.weights.T + biases), labels, [float(network.problem.ridge)])  # type: ignore[arg-type]
+    path = fit_rows(activation(inputs @ layer.weights.T + biases), labels, [network.problem.sizes.ridge])
     x = np.random.default_rng([_EXTRA, network.seed]).standard_normal((test_samples, inputs.shape[1]))
     miss = activation(x @ layer.weights.T + biases) @ path.readouts[:, 0] - teacher(x[:, TEACHER_AXIS])
     return float(np.mean(miss**2)), float(path.train_error[0])

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import nonnegative, positive
 from gradstep.errors import NotConverged
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.smoothing import hermite_smoothed
@@ -25,7 +26,6 @@ from gradstep.papers.cui2024.spiked import (
     equivalent_features,
     equivalent_srf,
 )
-from gradstep.theory.arguments import nonnegative, positive
 from gradstep.theory.equivalent.certificate import LABEL_ROUNDING, ON_SHELL
 
 __all__ = ["SummaryStatistics", "learned_along_target", "learned_function", "solve", "summary_statistics"]

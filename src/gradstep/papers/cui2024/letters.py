@@ -44,10 +44,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import root
 
+from gradstep.checks import finite, nonnegative, one_of, positive
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, gaussian_rule, scalar_function, smoothed
 from gradstep.papers.cui2024.spiked import equivalent_srf
-from gradstep.theory.arguments import finite, nonnegative, positive
 
 __all__ = [
     "Bulk",
@@ -393,8 +393,7 @@ def letter_statistics(
     noise, d = float(nonnegative("sigma_eps", sigma_eps)), float(d)
     if not d > 0:
         raise InvalidInput("d", d, "a positive number, or inf")
-    if bulk not in ("gaussian", "orthogonal"):
-        raise InvalidInput("bulk", bulk, "'gaussian' or 'orthogonal'")
+    one_of("bulk", bulk, ("gaussian", "orthogonal"))
     if bulk == "orthogonal" and beta > 1:
         raise InvalidInput("beta", beta, "at most 1 when the rows are orthogonal")
     table = _tables(student, target, letters)

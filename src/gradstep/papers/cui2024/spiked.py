@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import finite, nonnegative
 from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import is_continuous, moments
 from gradstep.gaussian.smoothing import smoothed
-from gradstep.theory.arguments import finite, nonnegative
 
 __all__ = ["ConditionalMoments", "Spike", "conditional_features", "equivalent_features", "equivalent_srf"]
 

@@ -171,8 +171,7 @@ def _gradient(settings: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome
 
     def limit(ratios: Array) -> dict[str, list[float]]:
         problems = [problem_of({**base, "base": {**base["base"], settings["vary"]: float(x)}}) for x in ratios]
-        sizes = [[float(size) for size in (p.d, p.width, p.n_step)] for p in problems]  # type: ignore[arg-type]
-        found = [step_statistics(p, *own) for p, own in zip(problems, sizes, strict=True)]
+        found = [step_statistics(p, *p.real_sizes()[:3]) for p in problems]
         return {"alignment": [step.whole_alignment for step in found]}
 
     ratios = on_curve(samples, "ratio")

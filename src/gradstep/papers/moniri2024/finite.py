@@ -135,7 +135,7 @@ def spike_coefficients(problem: Problem, order: int = 16) -> Array:
 
 
 def _step(problem: Problem, constant: float | None) -> StepStatistics:
-    d, N, n_step = float(problem.d), float(problem.width), float(problem.n_step)  # type: ignore[arg-type]
+    d, N, n_step, *_ = problem.real_sizes()
     return step_statistics(problem, d, N, n_step, constant)
 
 
@@ -160,7 +160,7 @@ def _mean_errors(problem: Problem, dressed: bool, order: int) -> Array:
 
 
 def _errors(problem: Problem, step: StepStatistics, dressed: bool, order: int) -> tuple[float, float, float, float]:
-    d, N, n, ridge = (float(v) for v in (problem.d, problem.width, problem.n, problem.ridge))  # type: ignore[arg-type]
+    d, N, _, n, ridge = problem.real_sizes()
     sizes = {"phi": d / n, "psi": d / N, "lam": ridge / n}
     bulk = problem.activation, problem.teacher, problem.noise
     before = limiting_traces(problem.activation, **sizes)

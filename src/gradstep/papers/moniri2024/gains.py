@@ -50,12 +50,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import integer, nonnegative, one_of, positive
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import Moments, ScalarFunction, moments, scalar_function
 from gradstep.papers.moniri2024.hermite import coefficients, smoothed_powers
 from gradstep.papers.moniri2024.resolvent import Traces, limiting_traces
 from gradstep.problem import InitialWeights
-from gradstep.theory.arguments import nonnegative, positive
 
 __all__ = [
     "PUBLISHED",
@@ -110,8 +110,7 @@ def direction(
     residual: Residual = "y - f",
 ) -> Direction:
     """Return the limits of the gradient's common direction; parameters and errors as in the module's docstring."""
-    if residual not in ("y - f", "y"):
-        raise InvalidInput("residual", residual, "'y - f' or 'y'")
+    one_of("residual", residual, ("y - f", "y"))
     student, target = moments(scalar_function(sigma)), moments(scalar_function(sigma_star))
     if abs(target.mean) > _ZERO * math.sqrt(target.second_moment):
         raise InvalidInput("sigma_star", str(sigma_star), "a teacher of mean zero")
@@ -242,10 +241,8 @@ class _Setting:
         rows: InitialWeights,
     ) -> _Setting:
         check_degree(l, 0)
-        if spikes not in ("network", "published"):
-            raise InvalidInput("spikes", spikes, "'network' or 'published'")
-        if rows not in ("gaussian", "sphere"):
-            raise InvalidInput("rows", rows, "'gaussian' or 'sphere'")
+        one_of("spikes", spikes, ("network", "published"))
+        one_of("rows", rows, ("gaussian", "sphere"))
         phi, psi, lam, sigma_eps = np.broadcast_arrays(
             *(np.asarray(v, dtype=np.float64) for v in (phi, psi, lam, sigma_eps))
         )
@@ -289,5 +286,4 @@ class _Setting:
 
 def check_degree(l: int, minimum: int) -> None:  # noqa: E741
     """Raise InvalidInput unless `l` is an integer, at least `minimum`."""
-    if isinstance(l, bool) or not isinstance(l, (int, np.integer)) or l < minimum:
-        raise InvalidInput("l", l, f"an integer >= {minimum}")
+    integer("l", l, minimum)

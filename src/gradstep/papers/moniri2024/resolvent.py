@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import nonnegative, positive
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
-from gradstep.theory.arguments import nonnegative, positive
 
 __all__ = ["L_te_0", "L_tr_0", "Traces", "limiting_traces", "loss_over_lambda", "published_system", "traces"]
 

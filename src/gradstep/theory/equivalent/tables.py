@@ -5,17 +5,17 @@ Everything here is independent of the samples and the penalty of the ridge fit, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
+from gradstep.sizes import Sizes
 from gradstep.theory.equivalent.features import ConditionalFeatures, conditional_features, length_dimension
 from gradstep.theory.equivalent.leverage import LeverageTable
 from gradstep.theory.models import BulkModel, RowLaw
@@ -26,7 +26,6 @@ from gradstep.theory.step.statistics import StepStatistics, step_statistics
 
 __all__ = [
     "LARGE_DIMENSION",
-    "Sizes",
     "SteppedNetwork",
     "Tables",
     "sizes_of",
@@ -46,26 +45,11 @@ _Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
 LARGE_DIMENSION = 1e12
 
 
-class Sizes(NamedTuple):
-    """Sizes and penalty as the equations take them: real numbers, finite but for `n_step`."""
-
-    d: float
-    width: float
-    n_step: float
-    n: float
-    ridge: float
-
-
-def sizes_of(problem: Problem) -> Sizes:
+def sizes_of(problem: Problem) -> Sizes[float]:
     """Return the sizes of a problem; a large dimension stands for the proportional limit, or the problem is refused."""
-    if not problem.is_limit:
-        ridge = float(problem.ridge)  # type: ignore[arg-type]
-        return Sizes(problem.d, float(problem.width), float(problem.n_step), float(problem.n), ridge)  # type: ignore[arg-type]
-    if problem.eta.exponent not in (0, 0.5) and problem.eta.coefficient > 0:
+    if problem.is_limit and problem.eta.exponent not in (0, 0.5) and problem.eta.coefficient > 0:
         raise InvalidInput("eta.exponent", problem.eta.exponent, "0 or 1/2 when d is infinite")
-    d = LARGE_DIMENSION
-    n_step = math.inf if problem.n_step == math.inf else problem.ratio("n_step") * d
-    return Sizes(d, problem.ratio("width") * d, n_step, problem.ratio("n") * d, problem.ratio("ridge") * d)
+    return problem.real_sizes(LARGE_DIMENSION)
 
 
 @dataclass(frozen=True)
@@ -145,7 +129,7 @@ class SteppedNetwork:
         With features resolved along the direction of ``step.resolved``.
     """
 
-    sizes: Sizes
+    sizes: Sizes[float]
     gradient_step: StepStatistics
     step: StepStatistics
     shrinkage: float
@@ -250,7 +234,7 @@ def stepped_network(
 def tables_of(
     problem: Problem,
     step: StepStatistics,
-    sizes: Sizes,
+    sizes: Sizes[float],
     rows: RowLaw = "network",
     model: BulkModel = "structured",
     refine: int = 1,

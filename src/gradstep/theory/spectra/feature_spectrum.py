@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from gradstep.checks import one_of
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout, check_problem
@@ -487,7 +488,7 @@ def _sample_outlier(
     """
     if problem.n_step == np.inf or step.bulk == 0:
         return None
-    count = float(problem.n_step)  # type: ignore[arg-type]
+    count = problem.real_sizes().n_step
     sample = largest_residual(
         problem.teacher, step.residual_offset, step.residual_noise, equations.dimension + 1, count
     )
@@ -521,8 +522,7 @@ def check_finite(problem: Problem, rows: RowLaw) -> None:
     check_problem(problem)
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite integer; for the proportional limit take a large one")
-    if rows not in ("network", "isotropic"):
-        raise InvalidInput("rows", rows, "'network' or 'isotropic'")
+    one_of("rows", rows, ("network", "isotropic"))
 
 
 def _law(equations: FeatureEquations, group_weight: Array) -> tuple[FeatureEquations, Law]:

@@ -287,7 +287,7 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
         step.bulk * readout**2,
         _residuals(problem, step),
         width / d,
-        d / float(problem.n_step) if rows == "network" and step.bulk > 0 else 0.0,  # type: ignore[arg-type]
+        d / problem.real_sizes().n_step if rows == "network" and step.bulk > 0 else 0.0,
     )
     still = replace(equations, initial=np.ones_like(readout), added=np.zeros_like(readout), step_ratio=0.0)
     before = find_law(still)

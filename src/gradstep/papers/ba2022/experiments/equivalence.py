@@ -63,7 +63,7 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     network = Network(problem, seed)
     inputs, labels = network.fit_data()
     teacher = np.eye(1, inputs.shape[1], TEACHER_AXIS)[0]
-    penalties = [float(problem.ridge)]  # type: ignore[arg-type]
+    penalties = [problem.sizes.ridge]
     found: dict[str, list[float]] = {"network": [], "equivalent": [], "formula": []}
     for step in range(max(steps) + 1):
         if step in steps:
@@ -117,7 +117,7 @@ def _exponent_panel(
 ) -> Panel:
     alphas = np.linspace(preset["alphas"][0], preset["alphas"][-1], 41)
     problems = [_problem(base, preset["d"], _power(a)) for a in alphas]
-    width = float(problems[0].width)  # type: ignore[arg-type]
+    width = problems[0].real_sizes().width
     rates = {k: base[k] for k in ("lam", "psi1", "psi2", "sigma_eps")}
     equivalent = R_1(base["activation"], base["teacher"], eta=width**alphas, N=width, **rates)
     lines = [

@@ -63,11 +63,11 @@ def _shown(name: str, coordinate: float) -> float:
 def _neighbours(name: str, best: Problem, shift: float) -> list[Problem]:
     """Return the problem at the optimum between its neighbours."""
     if name == "ridge":
-        return [best.replace(ridge=best.ridge * factor) for factor in (1 / shift, 1.0, shift)]  # type: ignore[operator]
+        return [best.replace(ridge=best.sizes.ridge * factor) for factor in (1 / shift, 1.0, shift)]
     if name == "eta":
         size, exponent = best.eta.coefficient, best.eta.exponent
         return [best.replace(eta=Step(size * factor, exponent)) for factor in (1 / shift, 1.0, shift)]
-    total, odds = best.n_step + best.n, math.exp(_coordinate("split", best))  # type: ignore[operator]
+    total, odds = best.sizes.n_step + best.sizes.n, math.exp(_coordinate("split", best))
     steps = [round(total / (1 + math.exp(-move) / odds)) for move in (-shift, 0.0, shift)]
     return [best.replace(n_step=n_step, n=total - n_step) for n_step in steps]
 
@@ -101,7 +101,7 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     name = parameters["over"]
     around = _neighbours(name, tune(problem, over=name).problem, parameters["shift"])
     if name == "ridge":
-        ridges = [float(p.ridge) for p in around]  # type: ignore[arg-type]
+        ridges = [p.sizes.ridge for p in around]
         errors_by_seed = simulate(around[1], parameters["seeds"], ridge=ridges)["test_error"].T
     else:
         errors_by_seed = np.array([simulate(p, parameters["seeds"])["test_error"] for p in around])

@@ -69,7 +69,7 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     settings = dict(parameters)
     strength, spikes, test = (settings.pop(name) for name in ("strength", "spikes", "test"))
     problem = Problem.moniri2024(**settings, residual="y", alpha=0.0)
-    n, ridge = int(problem.n), float(problem.ridge)  # type: ignore[arg-type]
+    n, ridge = problem.sizes.n, problem.sizes.ridge
     network = Network(problem, seed)
     inputs, labels = network.fit_data()
     fresh, target = network.test_data(int(test) * n)

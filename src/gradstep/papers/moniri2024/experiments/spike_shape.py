@@ -98,7 +98,7 @@ def _problem(base: Mapping[str, Any], n: float, alpha: float) -> Problem:
 
 def _coefficients(base: Mapping[str, Any], n: float, p: int, alphas: Array) -> dict[str, list[float]]:
     """Return the coefficients to all powers; a^2 has length sqrt(3 N), and overlaps h_0 and h_2 as 1 and sqrt 2."""
-    width = float(_problem(base, n, 0.0).width)  # type: ignore[arg-type]
+    width = _problem(base, n, 0.0).real_sizes().width
     tables = [spike_coefficients(_problem(base, n, float(alpha))) for alpha in alphas]
     return {"coefficient": [float(math.sqrt(width / 3) * (C[p, 0] + math.sqrt(2) * C[p, 2])) for C in tables]}
 
@@ -108,7 +108,7 @@ def _second(base: Mapping[str, Any], n: float, alphas: Array, p: int) -> tuple[A
     problem = _problem(base, n, 0.0)
     student = moments(problem.activation)
     v = direction(base["activation"], base["teacher"], phi=base["phi"], sigma_eps=base["noise"], residual="y")
-    N = float(problem.width)  # type: ignore[arg-type]
+    N = problem.real_sizes().width
     s_squared = (float(n) ** alphas * student.linear * float(v.norm)) ** 2 / N
     published = math.sqrt(3 * N) * student.quadratic / math.sqrt(2) * s_squared * (1 if p == 0 else math.sqrt(2))
     return published, published * (1 + float(v.rho)) if p == 0 else published

@@ -59,7 +59,7 @@ def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
 
 def _gradient_rest(problem: Problem) -> tuple[float, float]:
     """Return the limit of ``|beta|`` and the variance of the rest of the gradient."""
-    d, width, n_step = float(problem.d), float(problem.width), float(problem.n_step)  # type: ignore[arg-type]
+    d, width, n_step, *_ = problem.real_sizes()
     step = step_statistics(problem, d, width, n_step)
     return step.gradient_norm, width * step.bulk
 
@@ -95,7 +95,7 @@ def measure_errors(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Fit F, published and corrected F_l and the Gaussian equivalent with spikes; return their errors."""
     problem = Problem.moniri2024(**parameters["base"])
     network, order = Network(problem, seed), parameters["order"]
-    ridge, (inputs, labels) = float(problem.ridge), network.fit_data()  # type: ignore[arg-type]
+    ridge, (inputs, labels) = problem.sizes.ridge, network.fit_data()
     fresh, truth = network.test_data(parameters["test_factor"] * len(labels))
     draw = generator(seed, Purpose.TEST_INPUTS, block=2**20)
     rest = _gradient_rest(problem)[1]
@@ -161,7 +161,7 @@ def _sizes(settings: Mapping[str, Any], alpha: float, n: float) -> Array:
     """Return the norms of the terms of F_l, divided by the square root of n."""
     problem = Problem.moniri2024(**settings["base"], alpha=alpha, n=n)
     norm, rest = _gradient_rest(problem)
-    sizes = {"n": float(n), "width": float(problem.width), "order": settings["order"]}  # type: ignore[arg-type]
+    sizes = {"n": float(n), "width": problem.real_sizes().width, "order": settings["order"]}
     found = spike_sizes(problem.activation, eta=problem.step_size, gradient_norm=norm, rest=rest, **sizes)
     return np.asarray(found / math.sqrt(n))
 

@@ -1,0 +1,166 @@
+"""Checks of what was given: each returns the value as what it is used as, or raises `InvalidInput`.
+
+Every error names the field, the value and what is allowed. Truth values are never numbers here, though Python counts
+them as integers.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
+
+from gradstep.errors import InvalidInput
+
+if TYPE_CHECKING:  # the command line shows its help without NumPy
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    Array = NDArray[np.float64]
+
+__all__ = [
+    "LARGEST_NUMBER",
+    "bounded",
+    "finite",
+    "flag",
+    "integer",
+    "is_infinite",
+    "is_integer",
+    "is_real",
+    "nonnegative",
+    "one_of",
+    "positive",
+    "real",
+    "size",
+]
+
+#: Fourth powers of labels and of steps enter the theory together; beyond this they overflow.
+LARGEST_NUMBER = 1e30
+#: Sizes are 64-bit integers wherever they are stored.
+_LARGEST_SIZE = 4 * 10**18
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Return whether a value is an integer of any library, and no truth value."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def is_real(value: object) -> TypeGuard[float]:
+    """Return whether a value is a real number of any library, and no truth value."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_infinite(value: object) -> bool:
+    """Return whether a value is the number infinity."""
+    return isinstance(value, numbers.Real) and bool(value == math.inf)
+
+
+def integer(field: str, value: object, low: int, high: int | None = None, *, allowed: str = "") -> int:
+    """Return an integer from `low` to `high`.
+
+    Parameters
+    ----------
+    field : str
+        For the message.
+    value : object
+        What was given.
+    low, high : int
+        Smallest and largest that is allowed; without `high` there is no largest.
+    allowed : str, optional
+        What is allowed, where the message is to say more than the two ends.
+    """
+    if not is_integer(value) or value < low or (high is not None and value > high):
+        ends = f">= {low}" if high is None else f"from {low} to {high}"
+        raise InvalidInput(field, value, allowed or f"an integer {ends}")
+    return int(value)
+
+
+def size(field: str, value: object, minimum: int = 1) -> int:
+    """Return a whole number, which may be given as a float, that fits in 64 bits."""
+    allowed = f"an integer >= {minimum}"
+    number = real(field, value, allowed)
+    if not number.is_integer() or not minimum <= number <= _LARGEST_SIZE:
+        raise InvalidInput(field, value, f"{allowed}, at most {_LARGEST_SIZE:g}" if number > minimum else allowed)
+    return int(cast(Any, value))
+
+
+def real(
+    field: str, value: object, allowed: str = "a finite real number", within: Callable[[float], bool] | None = None
+) -> float:
+    """Return a number that is not nan as a float.
+
+    Parameters
+    ----------
+    field : str
+        For the message.
+    value : object
+        What was given.
+    allowed : str
+        What is allowed, for the message.
+    within : callable, optional
+        Whether a number is allowed; without it all are, infinities included.
+    """
+    try:
+        number = float(value) if is_real(value) else math.nan
+    except OverflowError:
+        number = math.nan
+    if math.isnan(number) or (within is not None and not within(number)):
+        raise InvalidInput(field, value, allowed)
+    return number
+
+
+def bounded(field: str, value: object, allowed: str = "", *, positive: bool = False) -> float:
+    """Return a number that is at least zero, or above it if `positive`, and at most `LARGEST_NUMBER`."""
+    allowed = allowed or f"a finite number {'>' if positive else '>='} 0"
+    number = real(field, value, allowed)
+    if not 0 <= number <= LARGEST_NUMBER or (positive and number == 0):
+        raise InvalidInput(field, value, f"{allowed}, at most {LARGEST_NUMBER:g}" if number > 0 else allowed)
+    return number
+
+
+def flag(field: str, value: object) -> bool:
+    """Return a truth value, of Python or of NumPy."""
+    import numpy as np
+
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInput(field, value, "True or False")
+    return bool(value)
+
+
+def one_of(field: str, value: object, choices: Sequence[str]) -> str:
+    """Return one of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        *others, last = map(repr, choices)
+        raise InvalidInput(field, value, f"{', '.join(others)} or {last}" if others else last)
+    return value
+
+
+def positive(field: str, value: ArrayLike) -> Array:
+    """Return one number or several as an array of floats, all of them finite and positive."""
+    return _floats(field, value, "finite and > 0", lambda array: array > 0)
+
+
+def nonnegative(field: str, value: ArrayLike) -> Array:
+    """Return one number or several as an array of floats, all of them finite and at least zero."""
+    return _floats(field, value, "finite and >= 0", lambda array: array >= 0)
+
+
+def finite(field: str, value: ArrayLike) -> Array:
+    """Return one number or several as an array of floats, all of them finite."""
+    return _floats(field, value, "finite", lambda array: array == array)
+
+
+def _floats(field: str, value: ArrayLike, allowed: str, within: Callable[[Array], NDArray[np.bool_]]) -> Array:
+    """Return a value as floats, at least one, that are finite and `within` what is allowed."""
+    import numpy as np
+
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(field, value, f"numbers, {allowed}") from None
+    if array.size == 0:
+        raise InvalidInput(field, value, f"at least one number, {allowed}")
+    if not (np.isfinite(array) & within(array)).all():
+        raise InvalidInput(field, value, allowed)
+    return array

@@ -281,7 +281,8 @@ def test_the_penalty(name: str) -> None:
     problem = problem_of(RANDOM[int(name)])
     hair = 1e-3
     factors = np.array([1e-3, 0.1, 1 - hair, 1.0, 1 + hair, 10.0, 1e3, 1e14])
-    path = gs.predict_many([problem.replace(ridge=float(problem.ridge * f)) for f in factors])  # type: ignore[operator]
+    sizes = problem.real_sizes()
+    path = gs.predict_many([problem.replace(ridge=sizes.ridge * f) for f in factors])
     test, train, loss = np.array([errors(p) for p in path]).T
     teacher = moments(problem.teacher)
     power = teacher.second_moment + problem.noise**2
@@ -295,7 +296,7 @@ def test_the_penalty(name: str) -> None:
     assert np.all(test > 0)
     # Nothing is learned in the end.
     assert_allclose([test[-1], train[-1], loss[-1]], [teacher.second_moment, power, power], rtol=1e-6)
-    most = min(int(problem.n), int(problem.width))  # type: ignore[arg-type]
+    most = min(sizes.n, sizes.width)
     freedom = np.array([p.degrees_of_freedom for p in path])
     assert np.all(np.diff(freedom) < 0)
     assert freedom[0] < most

@@ -147,11 +147,11 @@ def test_density_integrates_to_one_and_has_the_trace_of_the_covariance(case: gs.
 
 
 def _equations_of(case: gs.Problem) -> FeatureEquations:
-    d, width, n_step = float(case.d), float(case.width), float(case.n_step)  # type: ignore[arg-type]
+    d, width, n_step, n, _ = case.real_sizes()
     step = step_statistics(case, d, width, n_step)
     groups = neuron_groups(step, case.readout, d, odd=False)
     t = conditional_features(case.activation, case.teacher, groups, step.alignment, dimension=d)
-    sizes = width * groups.weight, d - 1, float(case.n)  # type: ignore[arg-type]
+    sizes = width * groups.weight, d - 1, n
     return FeatureEquations(t.kappa, t.shared_mean, t.slope, t.variance, t.weight, *sizes)
 
 

@@ -50,28 +50,29 @@ class Caveat:
 
 
 class _Rule(NamedTuple):
-    """The caveat of an indicator ``x``: its name, and its size as ``factor * x**power``."""
+    """The caveat of an indicator ``x``: name, size as ``factor * x**power``, and the least size that is shown."""
 
     name: str
     factor: float
     power: float
+    least: float
 
 
 #: Indicator to what it stands for. All numbers of this module that are fitted to measurements are here.
 _RULES: Mapping[str, _Rule] = {
-    "growth": _Rule("features that grow fast", 0.74, 1.0),
-    "interpolation": _Rule("near interpolation", 0.066, 0.4),
-    "few_step_samples": _Rule("few step samples after a strong step", 0.83, 1.0),
-    "mixed_bulk": _Rule("strong step, activation not odd", 0.125, 1.0),
-    "stretch": _Rule("rows stretched along the teacher", 0.49, 1.0),
-    "shared_sign": _Rule("constant readout, activation not odd", 0.83, 1.0),
-    "own_output": _Rule("initial output of order one", 0.25, 0.5),
-    "sizes": _Rule("small sizes", 1.0, 1.0),
+    "growth": _Rule("features that grow fast", 0.74, 1.0, 0.033),
+    "interpolation": _Rule("near interpolation", 0.066, 0.4, 0.077),
+    "few_step_samples": _Rule("few step samples after a strong step", 0.83, 1.0, 0.027),
+    "mixed_bulk": _Rule("strong step, activation not odd", 0.125, 1.0, 0.025),
+    "stretch": _Rule("rows stretched along the teacher", 0.505, 1.0, 0.026),
+    "shared_sign": _Rule("constant readout, activation not odd", 0.83, 1.0, 0.0295),
+    "own_output": _Rule("initial output of order one", 0.385, 0.5, 0.0375),
+    "sizes": _Rule("small sizes", 1.0, 1.0, 0.04),
 }
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
 _AS_A_WHOLE = 0.2
-#: Least size that is told, and the largest: an estimate beyond it only says that the theory does not hold.
-_LEAST, _MOST = 0.025, 1.0
+#: The largest size: an estimate beyond it only says that the theory does not hold.
+_MOST = 1.0
 #: A number beyond says no more.
 _OUT_OF_RANGE = 1e100
 #: The docs' page that has a section for each name.
@@ -91,8 +92,8 @@ def caveats_of(found: Mapping[str, float]) -> tuple[Caveat, ...]:
     tuple of Caveat
     """
     sizes = {key: _size(key, value) for key, value in found.items() if not value <= 0}
-    told = sorted((key for key, size in sizes.items() if size >= _LEAST), key=lambda key: -sizes[key])
-    return tuple(Caveat(_RULES[key].name, sizes[key], _page(_RULES[key].name)) for key in told)
+    named = sorted((key for key, size in sizes.items() if size >= _RULES[key].least), key=lambda key: -sizes[key])
+    return tuple(Caveat(_RULES[key].name, sizes[key], _page(_RULES[key].name)) for key in named)
 
 
 def largest_caveats(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
@@ -131,9 +132,9 @@ def caveat_lines(predictions: Sequence[Prediction]) -> list[str]:
 
 
 def _size(key: str, value: float) -> float:
-    _, factor, power = _RULES[key]
+    rule = _RULES[key]
     # A number that is not known is no reassurance.
-    return _MOST if math.isnan(value) else min(factor * min(value, _OUT_OF_RANGE) ** power, _MOST)
+    return _MOST if math.isnan(value) else min(rule.factor * min(value, _OUT_OF_RANGE) ** rule.power, _MOST)
 
 
 def _page(name: str) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from benchmarks.hunt.climb import climb
 from benchmarks.hunt.measure import ERRORS, Search
-from benchmarks.hunt.settings import DIMENSION, PENALTIES, Setting, design
+from benchmarks.hunt.settings import DIMENSION, PENALTIES, Setting, design, is_found
 from benchmarks.hunt.table import is_off, measured_row, measured_rows, read, with_theory, write
 
 STAGES = ("measure", "search", "larger", "report")
@@ -80,7 +80,7 @@ def main() -> None:
     if "report" in stages:
         # Of the local search, what it has found.
         rows = [
-            r for r in (measured_row(search, s) for s in measured) if "." not in r["name"] or is_off(with_theory(r))
+            r for r in (measured_row(search, s) for s in measured) if not is_found(r["name"]) or is_off(with_theory(r))
         ]
         names = {r["name"] for r in rows}
         again = [s for s in measured if s.name in names]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.hunt.sample import Sample
-from benchmarks.hunt.settings import DIMENSION, FACTORS, SEEDS, Setting
+from benchmarks.hunt.settings import DIMENSION, FACTORS, SEEDS, Setting, is_found
 from threadpoolctl import threadpool_limits
 
 from gradstep import Problem, predict_many, simulate
@@ -143,7 +143,7 @@ class Search:
 
     def found(self) -> list[Setting]:
         """Return the settings that the local search has measured, those of the table first."""
-        found = {name: _setting(row) for (name, d), row in self._rows.items() if "." in name and d == DIMENSION}
+        found = {name: _setting(row) for (name, d), row in self._rows.items() if is_found(name) and d == DIMENSION}
         if self._path.exists():
             for entry in json.loads(self._path.read_text(encoding="utf-8")):
                 found.setdefault(entry["name"], Setting(**{**entry, "point": tuple(entry["point"])}))

@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.hunt.covering import covering_array
 from scipy.stats import qmc
 
-__all__ = ["COUNT", "DIMENSION", "FACTORS", "PENALTIES", "SEEDS", "Setting", "design", "neighbours"]
+__all__ = ["COUNT", "DIMENSION", "FACTORS", "PENALTIES", "SEEDS", "Setting", "design", "is_found", "neighbours"]
 
 #: Settings of the covering design: a third of them covers all triples, the rest each triple again.
 COUNT = 420
@@ -133,6 +133,11 @@ class Setting:
     def penalties(self, d: int = DIMENSION) -> list[float]:
         """Return the penalties that every network is fitted with."""
         return [factor * self.problem(d)["ridge"] for factor in PENALTIES]
+
+
+def is_found(name: str) -> bool:
+    """Whether a setting is of the local search: the number of the one that it began from, a dot, and its own."""
+    return "." in name
 
 
 def design(count: int = COUNT) -> list[Setting]:

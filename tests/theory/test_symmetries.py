@@ -429,3 +429,20 @@ def test_no_jump_where_one_description_gives_way_to_another(share, changes, low,
     middle = problem(float(np.sqrt(edges[0][1] * edges[1][0])))
     (_, first), (_, second) = stepped_networks(middle)
     assert first.tables.groups.weight.shape != second.tables.groups.weight.shape or first.step != second.step
+
+
+def test_no_jump_of_a_fit_whose_penalty_needs_finer_groups():
+    def problem(size):
+        return gs.Problem(
+            activation="1.5*sign(x)-x", teacher="sin", readout={-1.0: 0.5, 1.0: 0.5}, output_scale="1/sqrt(N)",
+            d=200, width=300, n_step=600, n=500, eta=size, ridge=1.0, noise=0.1,
+        )  # fmt: skip
+
+    below, above = 1.0, 20.0
+    for _ in range(60):
+        middle = (below + above) / 2
+        below, above = (below, middle) if _common_share(problem(middle)) > 0.5 else (middle, above)
+    sizes = below * (1 - 1e-9), above * (1 + 1e-9)
+    one, other = (convex_prediction(problem(size), penalty="l1") for size in sizes)
+    assert one.test_error == pytest.approx(other.test_error, rel=1e-7)
+    assert one.active_fraction == pytest.approx(other.active_fraction, rel=1e-7)

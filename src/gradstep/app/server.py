@@ -229,12 +229,12 @@ def _endpoint(answer: Answer, fields: Sequence[str]) -> Callable[[Request], Awai
 
 
 class _Service:
-    """What the addresses of the page answer with: pools of worker processes, and what is kept of their work."""
+    """The answers of the page's addresses: pools of worker processes, and the results that are kept."""
 
     def __init__(self, workers: int | None) -> None:
         cores = available_cores()
         self._theory = Workers(workers or min(cores, _MOST_THEORY), limit=_CURVE_LIMIT)
-        # What takes seconds goes second.
+        # Work that takes seconds yields to curves.
         self._studies = Workers(1, niceness=10, waiting=8, limit=_STUDY_LIMIT)
         self._networks = Workers(_SIMULATIONS, niceness=10, waiting=0, limit=_NETWORK_LIMIT, family=True)
         self._network_processes = max(1, cores - 1)
@@ -245,7 +245,7 @@ class _Service:
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Start the processes, but those of networks, and end all of them."""
+        """Start the processes of theory, and end all processes."""
         self._theory.start()
         self._studies.start()
         try:
@@ -275,7 +275,7 @@ class _Service:
         ]
 
     async def _curves(self, request: Mapping[str, Any]) -> Any:
-        """Return curves, of which every process computes a part, and the place of the setting on them."""
+        """Return curves, with the place of the setting on them. Every process computes a part."""
         parts = len(self._theory)
         asked = [self._theory.ask("answers:curve_part", request, part, parts) for part in range(parts)]
         now, *found = await _together(self._theory.ask("answers:here", request), *asked)
@@ -286,7 +286,7 @@ class _Service:
         return {"curve": curve, "here": now, "failure": _explained(failure).body["error"] if failure else None}
 
     async def _study(self, name: str, request: Mapping[str, Any]) -> Any:
-        """Return what takes seconds; it is kept for a page that is opened again."""
+        """Return a result that takes seconds. It is kept for a page that is opened again."""
         key = f"{name} {request!r}"
         if key not in self._studied:
             self._studied[key] = await self._studies.ask(f"answers:{name}", request)
@@ -295,7 +295,7 @@ class _Service:
         return self._studied[key]
 
     async def _simulate(self, request: Request) -> Response:
-        """Stream what networks measure, line by line."""
+        """Stream the measurements of networks, line by line."""
         messages: AsyncIterator[Any] | None = None
         try:
             document = await _body(request, ("problem", "axis", "seeds", "d"))
@@ -311,7 +311,7 @@ class _Service:
         return StreamingResponse(_lines(first, messages), media_type="application/x-ndjson")
 
     async def _told(self, name: str, request: Request) -> Response:
-        """Return what does not change, which is asked for once."""
+        """Return facts that do not change. The theory is asked for them once."""
         try:
             if name not in self._facts:
                 self._facts[name] = await self._theory.ask(f"facts:{name}")
@@ -344,7 +344,7 @@ def create_app(*, workers: int | None = None, hosts: Sequence[str] = LOOPBACK) -
 
 
 def _interleaved(parts: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return one list of which each part has every so many-th value, the first part the first one."""
+    """Return one list that takes values of its parts in turn, beginning with the first part."""
     whole: list[Any] = [None] * sum(map(len, parts))
     for k, part in enumerate(parts):
         whole[k :: len(parts)] = part

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array  # type: ignore[import-untyped, unused-ignore]
 
+from gradstep.resolution import NOTHING
 from gradstep.threads import threads_for_factorisation
 
 __all__ = [
@@ -199,7 +200,7 @@ def standardisation(
         return Standardisation(centre, scale), hashes
     with threads_for_factorisation(d):
         values, vectors = np.linalg.eigh(covariance / np.outer(deviation, deviation) / weights.sum())
-    kept = values > _RANK * max(values[-1], 1e-300)
+    kept = values > _RANK * max(values[-1], NOTHING)
     if not kept.any():
         return Standardisation(centre, scale), hashes
     return Standardisation(centre, scale, vectors[:, kept] / np.sqrt(values[kept])), hashes

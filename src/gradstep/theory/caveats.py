@@ -1,4 +1,4 @@
-"""Where a prediction stands on thin ice: which of the things that the equations leave out may be felt, and by how much.
+"""Caveats of a prediction: effects that the equations leave out and that may matter there, with their estimated size.
 
 Each indicator is a number that costs nothing beside a prediction, is zero where its cause is absent, and grows with it.
 What it means for the test error is one line of a table below: a factor and a power. They are fitted to the table of the

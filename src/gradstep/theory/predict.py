@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -96,8 +97,10 @@ class _Waiting(NamedTuple):
     ----------
     problem : int
         Its number.
-    place, share : int, float
-        Which of the descriptions of the network this is that the prediction is the mean of, and its weight.
+    place : int
+        Its prediction is a mean over descriptions of the network; this sorts them.
+    share : float
+        Weight of this description in the mean.
     prepared : _Prepared
     """
 
@@ -185,15 +188,13 @@ def predict_many(
     results: dict[int, dict[int, tuple[float, Prediction]]] = {}
     waiting: list[_Waiting] = []
     held: dict[int, float] = {}
+    places = count()
     for index, problem in enumerate(problems):
         check_problem(problem)
         bare = _without_fit(problem)
-        place = 0
         for share, constant in output_constants(problem, refine):
             parts = _prepared(bare, *models, refine, constant)
-            for part, prepared in parts:
-                waiting.append(_Waiting(index, place, share * part, prepared))
-                place += 1
+            waiting += [_Waiting(index, next(places), share * part, prepared) for part, prepared in parts]
             if id(parts) not in held:
                 held[id(parts)] = _memory(parts)
                 if sum(held.values()) > _REMEMBERED:
@@ -201,7 +202,7 @@ def predict_many(
                     waiting.clear()
                     held.clear()
     _solve_all(problems, waiting, results)
-    # In the order of the constants, whatever else was solved with them.
+    # In the order of the descriptions, whatever else was solved with them.
     return [_mean([parts for _, parts in sorted(results[index].items())]) for index in range(len(problems))]
 
 

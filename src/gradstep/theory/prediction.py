@@ -1,4 +1,4 @@
-"""What a theory returns."""
+"""The results of a theory: predictions, with the function that is learned."""
 
 from __future__ import annotations
 

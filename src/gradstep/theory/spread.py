@@ -1,4 +1,4 @@
-"""How far one draw of the network lies from its prediction: the standard deviation of the errors over draws.
+"""Spread of single networks around their prediction: the standard deviation of the errors over draws.
 
 Given the samples of the step, the test error is the derivative of the minimal loss by the weight at which the fit knows
 the population, and the training error is the loss less ``ridge`` times its derivative by the penalty (the envelope

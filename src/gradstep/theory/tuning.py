@@ -108,7 +108,7 @@ class TunedParameter:
 
     @property
     def meaning(self) -> str:
-        """What a bound means; empty inside."""
+        """The meaning of a bound that was reached; empty inside."""
         if self.at_bound is None:
             return ""
         if self.name != "split" and self.value > 0 and abs(self.slope) > _STILL_FALLING:

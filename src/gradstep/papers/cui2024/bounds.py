@@ -1,4 +1,4 @@
-"""What can be learned with a single step: the baseline, the best penalty, and the bounds (26), (27) and (28).
+"""Bounds on what a single step can learn: the baseline, the best penalty, and (26), (27) and (28).
 
 The baseline and the bounds are without label noise.
 """

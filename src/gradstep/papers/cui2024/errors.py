@@ -26,6 +26,7 @@ from gradstep.papers.cui2024.spiked import (
     equivalent_features,
     equivalent_srf,
 )
+from gradstep.resolution import NOTHING
 from gradstep.theory.equivalent.certificate import LABEL_ROUNDING, ON_SHELL
 
 __all__ = ["SummaryStatistics", "learned_along_target", "learned_function", "solve", "summary_statistics"]
@@ -299,17 +300,17 @@ def _solve_chunk(
     theta_hat = ratio * _dot(first, tilt, miss)
     q1_hat = ratio * _dot(second, mu1_squared, noisy_error) + psi**2 / (beta * v1**2)
     q2_hat = ratio * _dot(second, mu2_squared, noisy_error) + theta**2 / (beta * v2**2)
-    label_size = np.sqrt(_dot(weight, h, h)) + 1e-300
+    label_size = np.sqrt(_dot(weight, h, h)) + NOTHING
     residual = np.max(
         [
             np.abs(f1 / v1 - 1),
             np.abs(f2 / v2 - 1),
             np.abs(theta - beta * v2 * theta_hat)
-            / (np.abs(theta) + beta * v2 * ratio * _dot(first, np.abs(tilt), np.abs(h)) + 1e-300),
+            / (np.abs(theta) + beta * v2 * ratio * _dot(first, np.abs(tilt), np.abs(h)) + NOTHING),
             np.where(carries_mean, np.abs(_dot(first, mu0, miss)), 0.0)
-            / (_dot(first, np.abs(mu0)) * label_size + 1e-300),
-            np.abs(s2 * q1_hat + s1 * q2_hat - q1) / (q1 + 1e-300),
-            np.abs(s1 * q1_hat + s0 * q2_hat - q2) / (q2 + 1e-300),
+            / (_dot(first, np.abs(mu0)) * label_size + NOTHING),
+            np.abs(s2 * q1_hat + s1 * q2_hat - q1) / (q1 + NOTHING),
+            np.abs(s1 * q1_hat + s0 * q2_hat - q2) / (q2 + NOTHING),
         ],
         axis=0,
     )
@@ -322,7 +323,7 @@ def _solve_chunk(
         [
             np.abs((lam + v2_hat) * s0 + v1_hat * s1 - v2) / v2,
             np.abs((lam + v2_hat) * s1 + v1_hat * s2 - v1) / v1,
-            np.abs(train_loss - on_shell) / (train_loss + LABEL_ROUNDING / ON_SHELL * power + 1e-300),
+            np.abs(train_loss - on_shell) / (train_loss + LABEL_ROUNDING / ON_SHELL * power + NOTHING),
             np.where((v1 > 0) & (v2 > 0), 0.0, np.inf),
         ],
         axis=0,

@@ -48,6 +48,7 @@ from gradstep.checks import finite, nonnegative, one_of, positive
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, gaussian_rule, scalar_function, smoothed
 from gradstep.papers.cui2024.spiked import equivalent_srf
+from gradstep.resolution import NOTHING
 
 __all__ = [
     "Bulk",
@@ -492,7 +493,7 @@ def _solve_means(table: _Tables, weight: Array, m_response: Array, theta_respons
     basis = np.concatenate([table.mean, half.T @ tilt])
     weighted = basis * weight
     gram = weighted @ basis.T + np.diag(np.concatenate([1 / m_response, np.ones(count * spikes)]))
-    scale = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    scale = np.sqrt(np.maximum(np.diag(gram), NOTHING))
     inverse = np.linalg.pinv(gram / np.outer(scale, scale), rcond=1e-12, hermitian=True)
     coefficients = inverse @ (weighted @ table.teacher_mean / scale) / scale
     return coefficients[:count], (half @ coefficients[count:]).reshape(count, spikes)
@@ -560,6 +561,6 @@ def _distance(weight: Array, functions: Array, target: Array) -> tuple[float, in
     """Squared distance of a function to the span of others, and the dimension of the span."""
     half = np.sqrt(weight)
     left, singular, _ = np.linalg.svd((functions * half).T, full_matrices=False)
-    kept = left[:, singular > 1e-8 * max(float(singular.max()), 1e-300)]
+    kept = left[:, singular > 1e-8 * max(float(singular.max()), NOTHING)]
     miss = half * target - kept @ (kept.T @ (half * target))
     return float(miss @ miss), kept.shape[1]

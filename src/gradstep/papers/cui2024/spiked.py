@@ -18,6 +18,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian.functions import ScalarFunction, scalar_function
 from gradstep.gaussian.moments import is_continuous, moments
 from gradstep.gaussian.smoothing import smoothed
+from gradstep.resolution import NOTHING
 
 __all__ = ["ConditionalMoments", "Spike", "conditional_features", "equivalent_features", "equivalent_srf"]
 
@@ -310,9 +311,9 @@ def _panel_error(kappa: Array, half_width: Array, values: Array) -> Array:
     """Largest tail of the Legendre series on each panel, relative to the function's size, times the panel's weight."""
     mean, slope, variance = values[:3]
     total = slope**2 + variance
-    scale = np.max(np.mean(values[:3] ** 2, axis=(1, 2)) ** 0.5) + 1e-300
-    label_scale = np.max(np.mean(values[3:] ** 2, axis=(1, 2)) ** 0.5) + 1e-300
-    level_scale = np.max(total) + 1e-300
+    scale = np.max(np.mean(values[:3] ** 2, axis=(1, 2)) ** 0.5) + NOTHING
+    label_scale = np.max(np.mean(values[3:] ** 2, axis=(1, 2)) ** 0.5) + NOTHING
+    level_scale = np.max(total) + NOTHING
     shown = [
         mean / scale,
         slope / scale,

@@ -51,7 +51,7 @@ from gradstep.theory.convex.proximal import (
     mean_losses,
     penalty_averages,
 )
-from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_network, stepped_networks
+from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_networks
 from gradstep.theory.equivalent.uniform import WeightOffset, solve
 from gradstep.theory.models import BulkModel, RowLaw, check_models, models_for
 from gradstep.theory.neurons.groups import Groups
@@ -81,7 +81,7 @@ _RIDGE = parse_penalty("ridge")
 
 @dataclass(frozen=True)
 class ConvexPrediction:
-    r"""What a fit with a convex loss and penalty does, predicted.
+    r"""The predicted results of a fit with a convex loss and penalty.
 
     Attributes
     ----------
@@ -207,14 +207,10 @@ def convex_prediction(
     check_labels(stepped)
     parts = []
     for share, constant in output_constants(stepped, refine):
-        if finer:
-            finest = stepped_network(
-                stepped, law, kind, refine, constant, fold=False, whole_line=True, regrouped=_finer
-            )
-            found = [(1.0, finest)]
-        else:
-            found = [*stepped_networks(stepped, law, kind, refine, constant, whole_line=True)]
-        for part, network in found:
+        regrouped = _finer if finer else None
+        for part, network in stepped_networks(
+            stepped, law, kind, refine, constant, fold=not finer, whole_line=True, regrouped=regrouped
+        ):
             state, residual, sweeps = _solve(network, labels, chosen, priced)
             parts.append((share * part, _result(network, labels, chosen, priced, state, residual, sweeps)))
     return _mean(parts)
@@ -232,8 +228,8 @@ def _mean(parts: Sequence[tuple[float, ConvexPrediction]]) -> ConvexPrediction:
 def _finer(groups: Groups) -> Groups:
     """Return nine Gaussian nodes in a row's projection for every three.
 
-    A ridge feels the variance of the projections only, which three nodes have. Other penalties feel the whole law of
-    the field on a weight: with three nodes the l1 penalty errs by up to 1e-3, with nine by less than 1e-7.
+    A ridge depends on the variance of the projections only, which three nodes have. Other penalties depend on the whole
+    law of the field on a weight: with three nodes the l1 penalty errs by up to 1e-3, with nine by less than 1e-7.
     """
     z, _ = hermite_rule(3)
     nodes, weights = hermite_rule(_PROJECTION_NODES)
@@ -248,7 +244,7 @@ def _finer(groups: Groups) -> Groups:
 
 @dataclass(frozen=True)
 class _State:
-    """What determines everything else: the law of the output, and that of the fields on the weights of each group."""
+    """The unknowns of the sweeps: the law of the output, and that of the fields on the weights of each group."""
 
     output: OutputLaw
     field: Array

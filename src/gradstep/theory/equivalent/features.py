@@ -57,7 +57,7 @@ class ConditionalFeatures:
 
     @cached_property
     def shared_mean(self) -> NDArray[np.float64]:
-        """What the neurons of a group share: ``g0``, then, where there is one, its slope along the length.
+        """The mean features ``g0`` of a group, followed by their slopes along the input's length where these are kept.
 
         Shape (groups, nodes) or (groups, 2 nodes).
         """
@@ -65,7 +65,7 @@ class ConditionalFeatures:
 
     @cached_property
     def shared_target(self) -> NDArray[np.float64]:
-        """What the labels have of these: nothing along the length."""
+        """The means of the labels at the nodes of `shared_mean`, which are zero along the length."""
         none = np.zeros_like(self.length_slope[..., 0, :])
         return np.concatenate([self.teacher_mean, none], axis=-1)
 

@@ -86,7 +86,7 @@ class _Average(NamedTuple):
 
 @dataclass(frozen=True)
 class LeverageTable:
-    """What the fixed point needs to know of the features, with a batch axis (of length one where shared).
+    """Tables of the features for the fixed point, with a batch axis (of length one where shared).
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class LeverageTable:
 
     @cached_property
     def average(self) -> _Average:
-        """What an average neuron is made of.
+        """Averages over the neurons, for the first guess.
 
         All of the equations' ``V1`` is given to the slope that the groups have in common, up to a factor of each
         group's own. What is left of a slope is the group's own, like the variance.

@@ -1,4 +1,4 @@
-"""How the minimal losses of two fits on the same draw vary together.
+"""Covariance of the minimal losses of two fits on the same draw.
 
 The fits ``a`` and ``b`` have the same network and the same samples, but another penalty, say. A sample couples them by
 ``epsilon(kappa) = E[(y - f_a)(y - f_b) | kappa]``, a neuron of group ``g`` by ``phi_g``, the same average of its two
@@ -43,7 +43,7 @@ _REST, _REST_WEIGHT = trapezoidal_rule(0.025, 7.98, thinning=math.inf)
 
 @dataclass(frozen=True)
 class SharedDraw:
-    """What all fits have in common.
+    """The network and the samples that all fits share.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the equations of the uniform equivalent know of the functions, the readout law and the step.
+"""Tables of the functions, the readout law and the step, as the equations of the uniform equivalent take them.
 
 Everything here is independent of the samples and the penalty of the ridge fit, and is made once for all of them.
 """
@@ -74,7 +74,7 @@ class Tables:
 
     @cached_property
     def leverage_table(self) -> LeverageTable:
-        """What the fixed point needs."""
+        """The tables that the fixed point takes."""
         features, bulk = self.features, self.bulk
         return LeverageTable(
             features.slope, features.variance, features.weight, self.groups.weight, bulk.share, bulk.profile.mT
@@ -92,7 +92,7 @@ class Tables:
 
     @cached_property
     def hidden_square(self) -> Array:
-        """What neither mean nor slope of the teacher given kappa explain of its square, shape (batch, nodes)."""
+        """Second moment of the teacher given kappa without its mean and its slope, squared, shape (batch, nodes)."""
         features = self.features
         return np.asarray(features.teacher_square - features.teacher_mean**2 - features.teacher_slope**2)
 
@@ -145,7 +145,9 @@ def stepped_networks(
     refine: int = 1,
     constant: float | None = None,
     *,
+    fold: bool = True,
     whole_line: bool = False,
+    regrouped: Callable[[Groups], Groups] | None = None,
 ) -> tuple[tuple[float, SteppedNetwork], ...]:
     """Return the descriptions of a network after its step over which predictions are averaged, with their weights.
 
@@ -153,51 +155,6 @@ def stepped_networks(
     cent: the weight of the one falls to zero smoothly with the step while that of the other rises, so that predictions
     do not jump. This happens where a Gaussian readout begins to need nodes of its own, and where a step about doubles
     an initial output of order one. This project.
-
-    Parameters
-    ----------
-    problem, rows, bulk, refine, constant, whole_line
-        As in `stepped_network`.
-
-    Returns
-    -------
-    tuple of (float, SteppedNetwork)
-    """
-    sizes = sizes_of(problem)
-    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=rows == "network")
-    common = common_share(problem, literal, sizes.width)
-    found = []
-    for weight, along_common in ((1 - common, False), (common, True)):
-        if weight == 0:
-            continue
-        step, shrinkage = independent_rows(problem, literal, sizes.width, rows, along_common)
-        if problem.readout.kind == "vocabulary":
-            resolutions: Sequence[tuple[float, bool | None]] = ((1.0, None),)
-        else:
-            share = resolved_share(step.resolved, problem.readout, sizes.d, rows)
-            resolutions = ((1 - share, False), (share, True))
-        for part, resolve in resolutions:
-            if part > 0:
-                tables = tables_of(
-                    problem, step.resolved, sizes, rows, bulk, refine, whole_line=whole_line, resolve=resolve
-                )
-                network = SteppedNetwork(sizes, literal, step, shrinkage, along_common, resolve, tables)
-                found.append((weight * part, network))
-    return tuple(found)
-
-
-def stepped_network(
-    problem: Problem,
-    rows: RowLaw = "network",
-    bulk: BulkModel = "structured",
-    refine: int = 1,
-    constant: float | None = None,
-    *,
-    fold: bool = True,
-    whole_line: bool = False,
-    regrouped: Callable[[Groups], Groups] | None = None,
-) -> SteppedNetwork:
-    """Return the network of a problem after its step.
 
     Parameters
     ----------
@@ -215,6 +172,47 @@ def stepped_network(
 
     Returns
     -------
+    tuple of (float, SteppedNetwork)
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        As `gradstep.predict`.
+    """
+    sizes, gradient_step = _gradient_step(problem, rows, constant)
+    common = common_share(problem, gradient_step, sizes.width)
+    found = []
+    for weight, along_common in ((1 - common, False), (common, True)):
+        if weight == 0:
+            continue
+        step, shrinkage = independent_rows(problem, gradient_step, sizes.width, rows, along_common)
+        share = resolved_share(step.resolved, problem.readout, sizes.d, rows)
+        for part, resolve in ((1 - share, False), (share, True)):
+            if part > 0:
+                tables = tables_of(
+                    problem, step.resolved, sizes, rows, bulk, refine,
+                    fold=fold, whole_line=whole_line, regrouped=regrouped, resolve=resolve,
+                )  # fmt: skip
+                network = SteppedNetwork(sizes, gradient_step, step, shrinkage, along_common, resolve, tables)
+                found.append((weight * part, network))
+    return tuple(found)
+
+
+def stepped_network(
+    problem: Problem, rows: RowLaw = "network", bulk: BulkModel = "structured", refine: int = 1, *, fold: bool = True
+) -> SteppedNetwork:
+    """Return the one description of a network that stands for the mean over `stepped_networks`.
+
+    Where a Gaussian readout begins to need nodes of its own, a share of its neurons has them. A spectrum is no mean
+    over descriptions, and takes this one.
+
+    Parameters
+    ----------
+    problem, rows, bulk, refine, fold
+        As in `stepped_networks`.
+
+    Returns
+    -------
     SteppedNetwork
 
     Raises
@@ -222,13 +220,19 @@ def stepped_network(
     InvalidInput, NotConverged
         As `gradstep.predict`.
     """
+    sizes, gradient_step = _gradient_step(problem, rows)
+    step, shrinkage = independent_rows(problem, gradient_step, sizes.width, rows)
+    tables = tables_of(problem, step.resolved, sizes, rows, bulk, refine, fold=fold)
+    return SteppedNetwork(sizes, gradient_step, step, shrinkage, None, None, tables)
+
+
+def _gradient_step(
+    problem: Problem, rows: RowLaw, constant: float | None = None
+) -> tuple[Sizes[float], StepStatistics]:
+    """Return the sizes of a problem, and its step with the spike along the gradient."""
     sizes = sizes_of(problem)
-    literal = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=rows == "network")
-    step, shrinkage = independent_rows(problem, literal, sizes.width, rows)
-    tables = tables_of(
-        problem, step.resolved, sizes, rows, bulk, refine, fold=fold, whole_line=whole_line, regrouped=regrouped
-    )
-    return SteppedNetwork(sizes, literal, step, shrinkage, None, None, tables)
+    own_output = rows == "network"
+    return sizes, step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=own_output)
 
 
 def tables_of(
@@ -244,7 +248,7 @@ def tables_of(
     regrouped: Callable[[Groups], Groups] | None = None,
     resolve: bool | None = None,
 ) -> Tables:
-    """Return the tables of one problem after a given step, without a leading axis; see `stepped_network`."""
+    """Return the tables of one problem after a given step, without a leading axis; see `stepped_networks`."""
     odd = fold and problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine, resolve=resolve)
     if regrouped is not None:

@@ -52,7 +52,7 @@ Array = NDArray[np.float64]
 
 
 class WeightOffset(NamedTuple):
-    """What a penalty other than a ridge does to a neuron's weight beyond its linear response to the fit.
+    """The part of a neuron's weight that a penalty other than a ridge adds to its linear response to the fit.
 
     Attributes
     ----------
@@ -324,13 +324,13 @@ def _means(
     stretched = readout.stretch * readout.direction
     spread = np.sqrt(mass)[:, :, None] * (identity(len(a[0])) + readout.direction[:, :, None] * stretched[:, None, :])
     nodes, means = point.leverage.shape[1], features.shared_mean
-    # Along the spike, and along the input's length where neurons feel it: the teacher does not.
+    # Along the spike, and along the input's length where the features follow it. The teacher does not follow it.
     sample_half = np.sqrt(sample_weight)
     half_weight = np.concatenate([sample_half, sample_half], axis=1) if means.shape[2] > nodes else sample_half
     spikes = (means * half_weight[:, None, :]).mT @ spread
     fixed, target = None, features.shared_target
     if weight_offset is not None:
-        # All of a weight feels the missing bulk, also what does not follow the fit.
+        # The missing bulk acts on the whole weight, also on the part that does not follow the fit.
         given = np.sqrt(equations.neurons * a) * weight_offset.mean
         given_along = np.vecdot(given, readout.direction)[:, None] * readout.direction
         fixed = np.sqrt(mass) * (given + readout.excess * given_along)

@@ -140,7 +140,7 @@ def bulk_law(
         return isotropic(len(groups.weight))
     a, a_square = groups.readout * math.sqrt(scale), groups.readout_square * scale
     law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
-    # What of a Gaussian readout is beyond 2.5 standard deviations is too rare to matter.
+    # Neurons whose Gaussian readout is beyond 2.5 standard deviations are too rare to matter.
     looked_at = a_square <= (6 * scale if problem.readout.kind == "gaussian" else math.inf)
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
     parts: list[_Part] = []

@@ -192,8 +192,8 @@ def resolved_share(step: StepStatistics, readout: Readout, d: float, rows: RowLa
 def _typical_spread(step: StepStatistics, d: float, rows: RowLaw) -> float:
     """Return the variance of ``s'`` at a typical readout."""
     total_spike = step.spike + step.initial_overlap
-    # The bulk's own variance along v is felt only where the spike is large: take it at the part of E a^2 that the spike
-    # explains.
+    # The bulk's own variance along v matters only where the spike is large: it is taken at the part of E a^2 that the
+    # spike explains.
     return float(_projection_variance(step, d, rows, 0.0, total_spike**2 / (total_spike**2 + 1 / d)))
 
 

@@ -146,14 +146,14 @@ class _Factors(NamedTuple):
     double: Array
 
     def square(self, matrix: NDArray[Any]) -> NDArray[Any]:
-        """Return what turns products of right factors into squares of ``u @ matrix @ v``."""
+        """Return the matrix that turns products of right factors into squares of ``u @ matrix @ v``."""
         first, second = self.first[:, None], self.second[:, None]
         kept = matrix[first, first.T] * matrix[second, second.T]
         swapped = matrix[first, second.T] * matrix[second, first.T]
         return np.asarray((kept + swapped) / 2 * self.double[:, None] * self.double)
 
     def diagonal(self, matrix: NDArray[Any]) -> NDArray[Any]:
-        """Return what turns products of factors into ``u @ matrix @ u``."""
+        """Return the vector that turns products of factors into ``u @ matrix @ u``."""
         both = matrix[self.first, self.second] + matrix[self.second, self.first]
         return np.asarray(both / 2 * self.double)
 

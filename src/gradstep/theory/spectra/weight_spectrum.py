@@ -118,7 +118,7 @@ class _Direction(NamedTuple):
 
 
 class _Spike(NamedTuple):
-    """What the step adds along the readout.
+    """The rank-one part that the step adds along the readout.
 
     Attributes
     ----------

@@ -1,1 +1,1 @@
-"""What one gradient step does: the laws of its samples, of a row after it, and of the network's own output."""
+"""One gradient step: the laws of its samples, of a row after it, and of the network's own output."""

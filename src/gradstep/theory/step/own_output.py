@@ -58,7 +58,8 @@ _RANGE = 6.0
 _NO_MEAN = 1e-12
 #: Share of the output up to which rows keep what the step leaves of it: all of it, where both ways are the same.
 _ALL = 1.0
-#: The same where the step adds to the output, which makes the two ways differ: between these shares the one gives way.
+#: A step may also add to the output, where the two ways differ. Between these shares, added, the first gives way to the
+#: second smoothly.
 _ADDED = (0.8, 1.25)
 
 

@@ -1,4 +1,4 @@
-"""What the gradient step does to the rows of the first layer: a rank-one spike and a rescaled bulk.
+"""Effect of the gradient step on the rows of the first layer: a rank-one spike and a rescaled bulk.
 
 With ``r = y - E f`` the residual of the step and ``g = X^T r / n_step``, row ``i`` becomes
 ``w_i(0) + s_i v + bulk_i`` where ``v = g / |g|`` and, per unit of readout and ``e = eta / sqrt(N)``,
@@ -239,8 +239,6 @@ def step_statistics(
     gradient_norm = math.sqrt(teacher.linear**2 + correlated + phi0 * residual_square)
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)
-    # Labels that the network has already leave no gradient.
-    stepped = step_size > 0 and residual_square > 0
     limits = StepStatistics(
         alignment=teacher.linear / gradient_norm if gradient_norm > 0 else 1.0,
         gradient_norm=gradient_norm,
@@ -258,7 +256,8 @@ def step_statistics(
         fluctuations=rows_without_a_step(problem.initial_weights),
         influence=0.0,
     )
-    if not stepped:
+    # Labels that the network has already leave no gradient.
+    if step_size == 0 or residual_square == 0:
         return limits
     law = residual_law(problem.teacher, output.mean, noise_variance)
     from_noise = law.residual - (np.asarray(problem.teacher(law.projection)) - output.mean)

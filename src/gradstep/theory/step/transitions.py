@@ -1,4 +1,4 @@
-"""How one description gives way to another where both hold: smoothly, since a search over a step must not feel it."""
+"""Smooth change from one description to another where both hold, so that a search over a step meets no jump."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How near the spiked features F_l are to the features F, and whether they give the same errors.
+"""Distance of the spiked features F_l from the features F, and the errors of both.
 
 Settings
 --------

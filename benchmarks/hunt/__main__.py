@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from benchmarks.hunt.climb import climb
 from benchmarks.hunt.measure import ERRORS, Search
 from benchmarks.hunt.settings import DIMENSION, PENALTIES, Setting, design, is_found
-from benchmarks.hunt.table import is_off, measured_row, measured_rows, read, with_theory, write
+from benchmarks.hunt.table import falls, is_off, measured_row, measured_rows, read, with_theory, write
 
 STAGES = ("measure", "search", "larger", "report")
-#: Sizes at which what is off is measured again, with the most networks there.
-LARGER = ((2 * DIMENSION, 32), (4 * DIMENSION, 16))
+#: Sizes at which what is off is measured again, with the most networks there: the next size for those deviations only
+#: that are not known to fall by then.
+LARGER = ((2 * DIMENSION, 32), (4 * DIMENSION, 16), (8 * DIMENSION, 16))
 #: The most networks of a setting that the local search has found.
 FOUND = 64
 
@@ -65,6 +68,10 @@ def main() -> None:
         wanted.flat[worst] = max(options.precision, abs(off.flat[worst]) / 8)
         return wanted
 
+    def again(setting: Setting, dimensions: Iterable[int]) -> list[dict[str, Any]]:
+        """Return what was measured of a setting at larger sizes."""
+        return [measured_row(search, setting, d) for d in dimensions if search.measured([setting], d)]
+
     if "measure" in stages:
         search.measure(settings, options.networks, of_test_errors)
     if "search" in stages:
@@ -75,7 +82,9 @@ def main() -> None:
     if "larger" in stages:
         off = [s for s in measured if is_off(with_theory(measured_row(search, s)))]
         off.sort(key=lambda s: -search.doubt(s))
-        for d, networks in LARGER:
+        for place, (d, networks) in enumerate(LARGER):
+            known = [size for size, _ in LARGER[:place]]
+            off = [s for s in off if not falls(with_theory(measured_row(search, s)), again(s, known))]
             search.measure(off, min(networks, options.networks), of_the_worst, d)
     if "report" in stages:
         # Of the local search, what it has found.
@@ -83,8 +92,8 @@ def main() -> None:
             r for r in (measured_row(search, s) for s in measured) if not is_found(r["name"]) or is_off(with_theory(r))
         ]
         names = {r["name"] for r in rows}
-        again = [s for s in measured if s.name in names]
-        larger = [measured_row(search, s, d) for d, _ in LARGER for s in search.measured(again, d)]
+        kept = [s for s in measured if s.name in names]
+        larger = [measured_row(search, s, d) for d, _ in LARGER for s in search.measured(kept, d)]
         print(json.dumps(write(options.table, rows, larger), indent=1))
 
 

@@ -17,7 +17,18 @@ import gradstep
 from gradstep.overlay import FAR as FAR_Z
 from gradstep.overlay import Overlay
 
-__all__ = ["OFF", "SIGMA", "is_off", "measured_row", "measured_rows", "off_table", "read", "with_theory", "write"]
+__all__ = [
+    "OFF",
+    "SIGMA",
+    "falls",
+    "is_off",
+    "measured_row",
+    "measured_rows",
+    "off_table",
+    "read",
+    "with_theory",
+    "write",
+]
 
 #: A setting is off where some error is, by more than this share of the network's and this many standard errors.
 OFF, SIGMA = 0.02, FAR_Z
@@ -166,8 +177,23 @@ def _caveats(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
+def falls(row: Mapping[str, Any], larger: Sequence[Mapping[str, Any]]) -> bool | None:
+    """Whether the worst deviation of a row is known to fall with the size; None where that is open.
+
+    It falls if it is at most two thirds at the largest size, or within `OFF` there.
+
+    Parameters
+    ----------
+    row : mapping
+        With theory.
+    larger : sequence of mapping
+        Measured rows of larger sizes; those of other settings count for nothing.
+    """
+    sizes = _sizes(row, [with_theory(r) for r in larger if r["name"] == row["name"]])
+    return _falls(sizes) if len(sizes) > 1 else None
+
+
 def _falls(sizes: Sequence[Mapping[str, Any]]) -> bool | None:
-    """Whether a deviation is at most two thirds at the largest size, or within `OFF`; None where that is open."""
     last = abs(sizes[-1]["percent"])
     bound = max(2 * abs(sizes[0]["percent"]) / 3, 100 * OFF)
     if abs(last - bound) <= sizes[-1]["percent_error"]:

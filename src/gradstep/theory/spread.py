@@ -284,10 +284,10 @@ class _Numbers:
         by_square += row.slope * (row.slope * float(row.output @ row.output) * by_length - 2 * overlap * self.linear)
         square = max(self.square + by_square, 0.05 * self.square)
         sampled = math.sqrt(self.sampled * square * max(1 + by_norm, 0.05))
-        taught, output = np.array([self.linear + by_linear, by_own, sampled]), row.output
+        taught, output = np.array([self.linear + by_linear, by_own, sampled, 0.0]), row.output
         if not row.independent:
             # Rows that hold their own b have its fluctuations like all others of theirs.
-            output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, 0.05)), 0.0])
+            output = np.array([overlap, row.output[1] * math.sqrt(max(1 + by_length, 0.05)), 0.0, 0.0])
         step = replace(
             self.step,
             bulk=self.step.bulk * square / self.square,

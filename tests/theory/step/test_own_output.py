@@ -515,3 +515,59 @@ def test_the_mean_row_is_stretched_as_the_rows_are(activation, teacher, readout)
     assert abs(mean - row.left) < 3.5 * error
     kept = 1 / (math.sqrt(width) * power) - row.gain * row.slope
     assert abs(mean - kept) > 3.5 * error
+
+
+def turned_rows(problem, draws, seed):
+    """Return what a step adds to drawn mean rows beside the gradient: along its random rest, and across, squared."""
+    d, width, n_step = problem.d, problem.width, problem.n_step
+    a = np.repeat(problem.readout.values, np.round(width * np.array(problem.readout.weights)).astype(int))
+    activation, slope, rng = (
+        problem.activation,
+        moments(problem.activation).derivative_mean,
+        np.random.default_rng(seed),
+    )
+    found = []
+    for _ in range(draws):
+        weights = rng.standard_normal((width, d)) / d**0.5
+        x = rng.standard_normal((n_step, d))
+        u = x @ weights.T
+        noise = problem.noise * rng.standard_normal(n_step)
+        residual = problem.teacher(x[:, 0]) + noise - activation(u) @ a / width**0.5
+        gradient = x.T @ residual / n_step
+        beyond = (activation.derivative(u) - slope) * residual[:, None]
+        added = problem.eta.coefficient * (a**2) @ (beyond.T @ x / n_step) / (a @ a)
+        # The teacher, the output, and what the gradient has besides: the samples' part.
+        basis, triangle = np.linalg.qr(np.stack([np.eye(d)[0], weights.T @ a, gradient], axis=1))
+        across = added - basis @ (basis.T @ added)
+        found.append([math.copysign(1, triangle[2, 2]) * (basis[:, 2] @ added), across @ across])
+    return width**0.5 * np.array(found) * [1, width**0.5]
+
+
+@pytest.mark.parametrize(
+    ("activation", "teacher", "readout"),
+    [
+        ("gelu(x) - 0.5/sqrt(pi)", "x - 1", {-1.0: 0.3, 2.0: 0.7}),
+        ("gelu(x) - 0.5/sqrt(pi)", "x + 1.5", {0.5: 0.5, 2.0: 0.5}),
+        ("H1 + 0.4*H2", "x - 1", "constant"),
+        ("H1 - 0.3*H2", "x + 1.5", "constant"),
+    ],
+)
+def test_the_samples_turn_the_mean_row(activation, teacher, readout):
+    """At two sizes, so that what falls like d^-1/2 beside it is taken out."""
+    settings = {
+        "activation": activation,
+        "teacher": teacher,
+        "readout": readout,
+        "eta": gs.Step(0.4, 0.5),
+        "noise": 0.1,
+    }
+    small, large = (BASE.replace(d=d, width=6 * d // 10, n_step=d, n=d, **settings) for d in (100, 400))
+    row = own_output.MeanRow.of(large, step_statistics(large, large.d, large.width, large.n_step), large.width)
+    expected = large.width**0.5 * row.turned[2:] * [1, large.width**0.5 * row.turned[3]]
+    few, many = turned_rows(large, 60, 1), turned_rows(small, 500, 2)
+    mean = 2 * few.mean(axis=0) - many.mean(axis=0)
+    error = np.hypot(2 * few.std(axis=0, ddof=1) / 60**0.5, many.std(axis=0, ddof=1) / 500**0.5)
+    # Readouts of several values leave the rows' own parts across.
+    count = 2 if readout == "constant" else 1
+    assert np.all(np.abs(mean - expected)[:count] < 3.5 * error[:count])
+    assert np.all(np.abs(expected)[:count] > 8 * error[:count])

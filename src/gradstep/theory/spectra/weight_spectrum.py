@@ -329,9 +329,11 @@ def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:
     row = MeanRow.of(problem, replace(step, own_drift=(0.0, 0.0)), width)
     total = float(np.linalg.norm(row.after))
     whole = row.taught - row.slope * row.output
+    # A population gradient has no part along the samples.
+    by_samples = row.after[2] / row.taught[2] if row.taught[2] > 0 else row.gain
     return _Spike(
         total**2 * width * problem.readout.second_moment,
-        _Direction(row.after[:2] / total, row.gain / total),
+        _Direction(row.after[:2] / total, by_samples / total),
         _Direction(whole[:2] / norm, 1 / norm),
         1.0,
     )

@@ -23,7 +23,11 @@ in one of two ways, of which either is exact for the rank-one part alone:
 At ``q = 1`` there is nothing left of ``b``, and both are the same.
 
 A step that stretches the rows stretches their mean as well: where rows become ``1 + a q'`` times as long, ``b`` has the
-factor ``E[a^2 (1 + a q')] / E a^2`` in place of one, which is also what ``q`` is a share of.
+factor ``E[a^2 (1 + a q')] / E a^2`` in place of one, which is also what ``q`` is a share of. The step's samples turn it,
+too, as they turn every row: the linear part of ``sigma'`` adds ``a k B`` times a row to that row, so that the mean row
+gains ``k E[a^3] / E[a^2] (B - E r) b / (sqrt(N) E a^2)``. One component of this vector is along the samples' part of the
+gradient, because the residuals that made both hold the output ``-mu_1 <b, x>``. It belongs to the spike. The rest
+belongs to the rows along their readouts, like what is left of ``b``.
 
 Of an activation with a mean the output has a constant too, ``E[sigma] sum_i a_i / sqrt(N)``: it is of order one,
 another in each draw of a Gaussian readout, and the step takes it for a mean of the labels. Errors are averaged over it.
@@ -157,14 +161,18 @@ def independent_rows(
 class MeanRow:
     """The mean row of the first layer for each unit of readout, and the gradient that changed it.
 
-    Vectors have components along the teacher, along ``b`` and along the samples of the step (``X_perp^T r``).
+    Vectors have components along the teacher, along ``b``, along the samples of the step (``X_perp^T r``) and along
+    what the samples make of ``b`` besides.
 
     Attributes
     ----------
-    taught : ndarray, shape (3,)
+    taught : ndarray, shape (4,)
         ``g'``, the gradient without the network's own output.
-    output : ndarray, shape (3,)
+    output : ndarray, shape (4,)
         ``b``.
+    turned : ndarray, shape (4,)
+        What the samples make of the mean row beyond its own multiple: ``k E[a^3] / E[a^2] (B - E r) b / (sqrt(N)
+        E a^2)``.
     slope : float
         ``mu_1``: the gradient is ``g' - mu_1 b``.
     gain : float
@@ -177,6 +185,7 @@ class MeanRow:
 
     taught: Array
     output: Array
+    turned: Array
     slope: float
     gain: float
     before: float
@@ -191,10 +200,14 @@ class MeanRow:
         linear = step.alignment * step.gradient_norm
         sampled = math.sqrt(max(step.gradient_norm**2 - linear**2 - slope**2 * power, 0.0))
         gain = step.spike / step.gradient_norm if step.spike else 0.0
-        taught, output = np.array([linear, 0.0, sampled]), np.array([0.0, math.sqrt(power), 0.0])
+        taught, output = np.array([linear, 0.0, sampled, 0.0]), np.array([0.0, math.sqrt(power), 0.0, 0.0])
         # Rows that a step shrinks to nothing have no mean row to take anything from.
         stretch = mean_stretch(problem, step) or _NO_MEAN
-        return cls(taught, output, slope, gain, stretch / (math.sqrt(width) * power), along_common)
+        unit = 1 / (math.sqrt(width) * power)
+        values, shares = readout_values(problem.readout)
+        skew = float(shares @ values**3) / power
+        turned = skew * unit * math.sqrt(power) * np.array([0.0, 0.0, *step.own_turn])
+        return cls(taught, output, turned, slope, gain, stretch * unit, along_common)
 
     @property
     def taken(self) -> float:
@@ -219,18 +232,31 @@ class MeanRow:
     @property
     def after(self) -> Array:
         """``u``, the mean row after the step."""
-        return self.gain * self.taught + self.left * self.output
+        return self.gain * self.taught + self.left * self.output + self.turned
+
+    @property
+    def direction(self) -> Array:
+        """Direction of the spike, not of length one; that of the gradient without the output for a weak step.
+
+        The share of `turned` along the samples belongs to it as far as the step takes back the output: all where it
+        takes back all, so that the two ways are the same there.
+        """
+        along = self.turned * [0.0, 0.0, 1.0, 0.0]
+        if self.independent:
+            return self.taught + self.slope / self.before * along
+        return math.copysign(1.0, self.gain) * (self.gain * self.taught + self.left * self.output + along)
 
     def resolved(self, step: StepStatistics) -> StepStatistics:
         """Return the step in the form that holds for independent rows."""
         gradient = self.taught - self.slope * self.output
-        direction = self.taught if self.independent else math.copysign(1.0, self.gain) * self.after
+        direction = self.direction
         length, whole = float(np.linalg.norm(direction)), float(np.linalg.norm(gradient))
         if length == 0:
             return step
         v = direction / length
         total, overlap = float(self.after @ v), self.before * float(self.output @ v)
-        rest = float(np.linalg.norm(self.after - total * v) / (self.before * np.linalg.norm(self.output)))
+        kept = np.linalg.norm(self.before * self.output + self.turned)
+        rest = float(np.linalg.norm(self.after - total * v) / kept)
         # What the step adds to the norms is told along the gradient: the share that is not along v is independent.
         turn = float(gradient @ v) / whole if whole > 0 else 1.0
         return replace(

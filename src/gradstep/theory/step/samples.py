@@ -151,6 +151,18 @@ class StepSamples:
         return max(square - self.squares_along**2, 0.0)
 
     @cached_property
+    def output_along_rest(self) -> float:
+        """``<B b, e> / (|b| |e| E[t r])``, with ``e`` the random rest of the gradient and ``b`` along the output."""
+        return math.sqrt(self.ratio / self.law.square) * self._squares_to_output
+
+    @cached_property
+    def output_off_rest(self) -> float:
+        """Length of what ``B b / |b|`` has orthogonal to the teacher, to ``b`` and to the rest of the gradient."""
+        given = self.own_square * self._output_given_sample**2 + self._output_variance
+        square = self.ratio * self.mean(self.residual**2 * given) - self.own_square * self.output_along_rest**2
+        return math.sqrt(max(square, 0.0))
+
+    @cached_property
     def form_with_squares(self) -> float:
         """``h.B.v``."""
         r, phi0 = self.residual, self.ratio

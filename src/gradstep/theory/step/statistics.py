@@ -74,6 +74,10 @@ class StepStatistics:
         What an initial output of order one adds to that factor, of order ``N**-1/2``: coefficients of ``a``, from the
         part of the output that follows the length of an input as the row's own feature does, and of ``a^2``, from the
         row's own feature in the output. Zero in output scale ``"1/N"``.
+    own_turn : tuple of float
+        What the step's samples make of the unit vector along an initial output of order one, beyond its own multiple,
+        for a readout of one: a component along the random rest of the gradient, and the length of one across. Both
+        hold the `curvature`, and are zero in output scale ``"1/N"``.
     own_norm : tuple of float
         What an initial output of order one adds to a row's squared norm, as every row is tilted towards the gradient
         before the step: coefficients of ``a^2`` and ``a^3``.
@@ -99,6 +103,7 @@ class StepStatistics:
     residual_noise: float
     drift: float
     own_drift: tuple[float, float]
+    own_turn: tuple[float, float]
     own_norm: tuple[float, float]
     initial_overlap: float
     readout_shrinkage: float
@@ -250,6 +255,7 @@ def step_statistics(
         residual_noise=noise_variance,
         drift=0.0,
         own_drift=(0.0, 0.0),
+        own_turn=(0.0, 0.0),
         own_norm=(0.0, 0.0),
         initial_overlap=0.0,
         readout_shrinkage=1.0,
@@ -267,6 +273,10 @@ def step_statistics(
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if own_output:
         own_drift, own_norm = _own_output_terms(problem, d, width, samples.norm, fluctuations)
+    own_turn = (0.0, 0.0)
+    if correlated:
+        along = -activation.linear * math.sqrt(readout.second_moment) * samples.output_along_rest
+        own_turn = (curvature * along, curvature * samples.output_off_rest)
     strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
     taken = e * activation.derivative_mean * activation.linear * readout.second_moment
     return replace(
@@ -276,6 +286,7 @@ def step_statistics(
         curvature=curvature,
         drift=curvature * residual_mean,
         own_drift=own_drift,
+        own_turn=own_turn,
         own_norm=own_norm,
         initial_overlap=-activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0,
         # With an own output of order one the rows are taken given it (`gradstep.theory.step.own_output`).

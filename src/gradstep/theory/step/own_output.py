@@ -23,11 +23,11 @@ in one of two ways, of which either is exact for the rank-one part alone:
 At ``q = 1`` there is nothing left of ``b``, and both are the same.
 
 A step that stretches the rows stretches their mean as well: where rows become ``1 + a q'`` times as long, ``b`` has the
-factor ``E[a^2 (1 + a q')] / E a^2`` in place of one, which is also what ``q`` is a share of. The step's samples turn it,
-too, as they turn every row: the linear part of ``sigma'`` adds ``a k B`` times a row to that row, so that the mean row
-gains ``k E[a^3] / E[a^2] (B - E r) b / (sqrt(N) E a^2)``. One component of this vector is along the samples' part of the
-gradient, because the residuals that made both hold the output ``-mu_1 <b, x>``. It belongs to the spike. The rest
-belongs to the rows along their readouts, like what is left of ``b``.
+factor ``E[a^2 (1 + a q')] / E a^2`` in place of one, which is also what ``q`` is a share of. The step's samples turn
+it, too, as they turn every row: the linear part of ``sigma'`` adds ``a k B`` times a row to that row, so that the mean
+row gains ``k E[a^3] / E[a^2] (B - E r) b / (sqrt(N) E a^2)``. One component of this vector is along the samples' part
+of the gradient, because the residuals that made both hold the output ``-mu_1 <b, x>``. It belongs to the spike. The
+rest belongs to the rows along their readouts, like what is left of ``b``.
 
 Of an activation with a mean the output has a constant too, ``E[sigma] sum_i a_i / sqrt(N)``: it is of order one,
 another in each draw of a Gaussian readout, and the step takes it for a mean of the labels. Errors are averaged over it.

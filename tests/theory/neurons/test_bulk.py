@@ -13,10 +13,13 @@ from gradstep.theory.neurons import bulk as bulk_module
 from gradstep.theory.neurons.bulk import bulk_law
 from gradstep.theory.neurons.groups import neuron_groups
 from gradstep.theory.step.residual import residual_law
+from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import step_statistics
-from gradstep.theory.step.weighted_samples import WeightedSamples
+from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame
 
 OFFSET, NOISE = 0.3, 0.04
+#: Linear part of an output that the residual holds, in a direction of its own.
+OUTPUT = 0.8
 POLES = np.array([-1.0 + 0.5j, -4.0 + 2.0j, 1.0 + 2.0j, 0.5 + 1.0j])
 
 
@@ -26,34 +29,52 @@ def samples_of(teacher, kind, ratio):
     square = law.mean(law.residual**2)
     weight = law.residual**2 / square if kind == "squared" else law.residual
     alignment = law.mean(law.residual * law.projection)
-    return WeightedSamples(law, weight, ratio), alignment / math.sqrt(alignment**2 + ratio * square)
+    frame = directions_frame(alignment / math.sqrt(alignment**2 + ratio * square))
+    return WeightedSamples(law, weight, ratio), frame
 
 
-def drawn(teacher, kind, ratio, d, seed):
-    """Return a drawn matrix, the spike direction and the teacher's rest."""
+def samples_with_output(teacher, kind, ratio):
+    """Return the law for residuals that hold an output, and the frame of a spike along their gradient."""
+    function, variance = scalar_function(teacher), NOISE + OUTPUT**2
+    law = residual_law(function, OFFSET, variance)
+    noise = law.residual - (function(law.projection) - OFFSET)
+    samples = StepSamples(law, ratio, law.mean(law.residual * law.projection), noise, variance, -OUTPUT)
+    weight = law.residual**2 / law.square if kind == "squared" else law.residual
+    frame = directions_frame(samples.linear / samples.norm, samples.own / samples.norm)
+    return samples.weighted(weight, own_output=True), frame
+
+
+def drawn(teacher, kind, ratio, d, seed, own=0.0):
+    """Return a drawn matrix, the spike direction, the teacher's rest and with an output a third vector."""
     rng = np.random.default_rng(seed)
     function = scalar_function(teacher)
     count = round(d / ratio)
     x = rng.standard_normal((count, d))
-    r = function(x[:, 0]) - OFFSET + math.sqrt(NOISE) * rng.standard_normal(count)
-    law = residual_law(function, OFFSET, NOISE)
+    r = function(x[:, 0]) - OFFSET - own * x[:, 1] + math.sqrt(NOISE) * rng.standard_normal(count)
+    law = residual_law(function, OFFSET, NOISE + own**2)
     weight = r**2 / law.mean(law.residual**2) if kind == "squared" else r
     g = x.T @ r
     v = g / np.linalg.norm(g)
     zeta = np.eye(d)[0] - v[0] * v
-    return x.T @ (weight[:, None] * x) / count, np.stack([v, zeta / np.linalg.norm(zeta)], axis=1)
+    vectors = [v, zeta / np.linalg.norm(zeta)]
+    if own:
+        # Of the teacher's axis, the output's and the gradient's rest, what is orthogonal to both.
+        across = np.eye(d)[1] - sum(w[1] * w for w in vectors)
+        vectors.append(-across / np.linalg.norm(across))
+    return x.T @ (weight[:, None] * x) / count, np.stack(vectors, axis=1)
 
 
+@pytest.mark.parametrize("own", [0.0, OUTPUT])
 @pytest.mark.parametrize("ratio", [0.25, 1.0, 4.0])
 @pytest.mark.parametrize("kind", ["squared", "signed"])
 @pytest.mark.parametrize("teacher", ["tanh", "relu"])
-def test_transforms_are_those_of_drawn_matrices(teacher, kind, ratio):
-    samples, alignment = samples_of(teacher, kind, ratio)
+def test_transforms_are_those_of_drawn_matrices(teacher, kind, ratio, own):
+    samples, frame = (samples_with_output if own else samples_of)(teacher, kind, ratio)
     m = samples.transform(POLES)
-    resolvent, _ = samples.resolvent(POLES, m, samples.transform_slope(m), alignment)
+    resolvent, _ = samples.resolvent(POLES, m, samples.transform_slope(m), frame)
     traces, blocks, means, powers = [], [], [], []
     for seed in range(12):
-        matrix, vectors = drawn(teacher, kind, ratio, 240, seed)
+        matrix, vectors = drawn(teacher, kind, ratio, 240, seed, own)
         values, basis = np.linalg.eigh(matrix)
         overlap = basis.T @ vectors
         inverse = 1 / (values - POLES[:, None])
@@ -71,17 +92,18 @@ def test_transforms_are_those_of_drawn_matrices(teacher, kind, ratio):
     for part in (np.real, np.imag):
         assert agree(part(traces), part(m), 0.02 * size)
         assert agree(part(blocks), part(resolvent), 0.03 * size)
-    assert agree(means, samples.mean(alignment), 0.02 * np.abs(samples.mean(alignment)).max())
+    assert agree(means, samples.mean(frame), 0.02 * np.abs(samples.mean(frame)).max())
     assert agree(powers, samples.moments(), 0.02 * np.abs(samples.moments()))
 
 
-def test_derivatives_are_those_of_the_transforms():
-    samples, alignment = samples_of("relu", "signed", 2.0)
+@pytest.mark.parametrize("make", [samples_of, samples_with_output])
+def test_derivatives_are_those_of_the_transforms(make):
+    samples, frame = make("relu", "signed", 2.0)
     step = 1e-5
 
     def at(z):
         m = samples.transform(z)
-        return m, samples.resolvent(z, m, samples.transform_slope(m), alignment)
+        return m, samples.resolvent(z, m, samples.transform_slope(m), frame)
 
     m, (_, turn) = at(POLES)
     (above, (resolvent_above, _)), (below, (resolvent_below, _)) = at(POLES + step), at(POLES - step)

@@ -172,6 +172,9 @@ def test_a_given_constant_is_a_shift_of_the_labels(constant):
     assert expected.pop("residual_offset") == pytest.approx(0, abs=1e-12)
     found |= found.pop("fluctuations")
     expected |= expected.pop("fluctuations")
+    # The law of the samples has nodes, of which the constant is no part.
+    assert expected.pop("samples")["own"] == pytest.approx(found.pop("samples")["own"])
+    assert found.pop("common") is expected.pop("common") is None
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
 
@@ -563,7 +566,7 @@ def test_the_samples_turn_the_mean_row(activation, teacher, readout):
     }
     small, large = (BASE.replace(d=d, width=6 * d // 10, n_step=d, n=d, **settings) for d in (100, 400))
     row = own_output.MeanRow.of(large, step_statistics(large, large.d, large.width, large.n_step), large.width)
-    expected = large.width**0.5 * row.turned[2:] * [1, large.width**0.5 * row.turned[3]]
+    expected = np.array([large.width**0.5 * row.turned[2], large.width * row.turned[3] ** 2])
     few, many = turned_rows(large, 60, 1), turned_rows(small, 500, 2)
     mean = 2 * few.mean(axis=0) - many.mean(axis=0)
     error = np.hypot(2 * few.std(axis=0, ddof=1) / 60**0.5, many.std(axis=0, ddof=1) / 500**0.5)
@@ -571,3 +574,32 @@ def test_the_samples_turn_the_mean_row(activation, teacher, readout):
     count = 2 if readout == "constant" else 1
     assert np.all(np.abs(mean - expected)[:count] < 3.5 * error[:count])
     assert np.all(np.abs(expected)[:count] > 8 * error[:count])
+
+
+@pytest.mark.parametrize("readout", [{-1.0: 0.3, 2.0: 0.7}, {0.5: 0.5, 2.0: 0.5}, {-1.0: 0.5, 1.0: 0.5}])
+@pytest.mark.parametrize("activation", ["gelu(x) - 0.5/sqrt(pi)", "H1 + 0.4*H2"])
+def test_the_mean_rows_of_two_readout_values_are_not_parallel(activation, readout):
+    """What is proportional to the squared readout is along the samples' matrix times the output's direction."""
+    d, width, draws = 400, 240, 24
+    problem = BASE.replace(
+        activation=activation, teacher="x - 1", readout=readout, d=d, width=width, n_step=400, n=d,
+        eta=gs.Step(0.6, 0.5), noise=0.1,
+    )  # fmt: skip
+    row = own_output.MeanRow.of(problem, step_statistics(problem, d, width, 400), width)
+    found = []
+    for seed in range(draws):
+        network = gs.Network(problem, seed)
+        x, y = network.step_data()
+        residual = y - problem.activation(x @ network.before.T) @ network.readout / math.sqrt(width)
+        output, gradient = network.before.T @ network.readout, x.T @ residual
+        basis, triangle = np.linalg.qr(np.stack([np.eye(d)[0], output, gradient], axis=1))
+        basis = basis * np.sign(np.diagonal(triangle))
+        low, high = (
+            (network.after - network.before)[network.readout == a].mean(axis=0) / a for a in problem.readout.values
+        )
+        found.append(basis.T @ (high - low))
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / draws**0.5
+    low, high = problem.readout.values
+    expected = (high - low) * row.second[:3]
+    assert np.all(np.abs(mean - expected) < 3.5 * error + 0.05 * np.abs(expected))
+    assert np.all(np.abs(expected[1:]) > 5 * error[1:])

@@ -8,6 +8,7 @@ from gradstep.theory.step.residual import residual_law
 from gradstep.theory.step.samples import StepSamples
 
 NAMES = ("norm", "form_along", "form_square", "gain", "squares_along", "squares_off", "form_with_squares")
+NAMES += ("output_along_rest", "output_off_rest")
 
 
 def drawn(teacher, own: float, noise: float, d: int, count: int, seed: int) -> list[float]:
@@ -20,7 +21,11 @@ def drawn(teacher, own: float, noise: float, d: int, count: int, seed: int) -> l
     along = x @ v
     form = x.T @ (r * along) / count
     gain = np.mean(r**2 * along**2) / np.mean(r**2)
-    return [np.linalg.norm(g), v @ form, form @ form, gain, h @ v, h @ h - (h @ v) ** 2, h @ form]
+    # Of the matrix times the output's direction: along the gradient's random rest, and across all three.
+    turned, rest = x.T @ (r * x[:, 1]) / count, np.concatenate([[0.0, 0.0], g[2:]]) / np.linalg.norm(g[2:])
+    across = np.linalg.norm(turned[2:] - (turned @ rest) * rest[2:])
+    found = [np.linalg.norm(g), v @ form, form @ form, gain, h @ v, h @ h - (h @ v) ** 2, h @ form]
+    return [*found, turned @ rest, across]
 
 
 @pytest.mark.parametrize("ratio", [0.7, 3.0])
@@ -31,7 +36,7 @@ def test_averages_are_those_of_drawn_samples(text, own, ratio):
     variance = noise**2 + own**2
     law = residual_law(teacher, 0.0, variance)
     from_noise = law.residual - teacher(law.projection)
-    samples = StepSamples(law, 1 / ratio, moments(teacher).linear, from_noise, variance, own**2)
+    samples = StepSamples(law, 1 / ratio, moments(teacher).linear, from_noise, variance, -own)
     small = [drawn(teacher, own, noise, d, round(ratio * d), k) for k in range(2 * draws)]
     large = [drawn(teacher, own, noise, 2 * d, round(ratio * 2 * d), k) for k in range(draws)]
     # At two sizes, so that what falls like 1/d is taken out.

@@ -12,7 +12,10 @@ of ``B`` are used, with the diagonal of ``S`` among them: the linear term is exa
 its mean is kept.
 
 Where the groups have one readout each the spike direction is no eigenvector either: a row's projection on it tells of
-the rest, so that both are resolved together. A projection that tells a Gaussian readout tells nothing else.
+the rest, so that both are resolved together. A projection that tells a Gaussian readout tells nothing else. With an
+initial output of order one the direction ``b`` of its linear part is resolved as well: the mean of a row has a part
+``(a^2 - a E[a^3] / E[a^2]) k B b / (sqrt(N) E a^2)`` that is not along the spike
+(`gradstep.theory.step.own_output`).
 
 The laws are known through their Stieltjes transforms. The equations of the fit are rational functions of an eigenvalue,
 so that a rational Gauss rule needs few nodes, whose poles are chosen for each law. This project.
@@ -33,10 +36,10 @@ from gradstep.problem import Problem
 from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import sparse_rule
-from gradstep.theory.step.residual import Residual, residual_law
+from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
-from gradstep.theory.step.weighted_samples import WeightedSamples
+from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame
 
 __all__ = ["Bulk", "bulk_law", "isotropic"]
 
@@ -139,21 +142,22 @@ def bulk_law(
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
         return isotropic(len(groups.weight))
     a, a_square = groups.readout * math.sqrt(scale), groups.readout_square * scale
-    law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
+    assert step.samples is not None
     # Neurons whose Gaussian readout is beyond 2.5 standard deviations are too rare to matter.
     looked_at = a_square <= (6 * scale if problem.readout.kind == "gaussian" else math.inf)
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
     parts: list[_Part] = []
-    for share, samples, variance in _bases(step, law, d / n_step, a, a_square):
+    joint = groups.resolved or step.common is not None
+    for share, samples, variance, stretch in _bases(step, step.samples, a, a_square):
         moments = samples.moments()
         mean_variance = moments[:3] @ variance
         relative = variance / mean_variance
         varying = looked_at & (np.abs(relative[1:]) > _LEAST).any(axis=0)
         if varying.any():
             points, level = _poles(relative[:, varying], a[varying], moments, refine)
-            alignment = step.alignment
-            rules = _rules(samples, points, 1 + level, alignment, tolerance, joint=groups.resolved)
-            parts.append(_Part(share, relative, *rules))
+            frame = directions_frame(step.alignment, None if step.common is None else step.common.alignment)
+            rules = _rules(samples, points, 1 + level, frame, tolerance, joint=joint)
+            parts.append(_Part(share, relative, stretch, frame, *rules))
     if not parts:
         return isotropic(len(a))
     # A part in which no group's variance varies leaves its directions to the other.
@@ -161,23 +165,41 @@ def bulk_law(
     directions = np.concatenate([part.share / whole * part.law[1] for part in parts])
     profile = np.concatenate([part.profile(part.law[0]) for part in parts], axis=1)
     special_profile = np.concatenate([part.profile(part.special[0]) for part in parts], axis=1)
-    spike, teacher = np.concatenate([math.sqrt(part.share / whole) * part.special[1] for part in parts]).T
+    roots = [math.sqrt(part.share / whole) for part in parts]
+    spike, teacher, *_ = np.concatenate([root * part.special[1] for root, part in zip(roots, parts, strict=True)]).T
     pull = np.zeros_like(special_profile)
+    if step.common is not None:
+        # The samples' matrix times b, without what it has along the spike.
+        common = step.common.length * np.concatenate([r * part.common for r, part in zip(roots, parts, strict=True)])
+        common -= spike * (spike @ common)
+        pull += (step.common.of(a, a_square) / np.sqrt(groups.variance))[:, None] * common
     if groups.resolved:
         # Given its projection on v, a row's mean off v is the regression on it.
         regression = spike * special_profile
         regression /= (regression @ spike)[:, None]
-        pull = (groups.offset / np.sqrt(groups.variance))[:, None] * (regression - spike)
+        pull += (groups.offset / np.sqrt(groups.variance))[:, None] * (regression - spike)
     return Bulk(directions, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance)
 
 
 class _Part(NamedTuple):
-    """A share of the directions, in one basis: the variances of the groups there, of mean one, and the two rules."""
+    """A share of the directions, in one basis, with the spectral law's rule and that of the special vectors.
+
+    `variance` and `stretch` are polynomials of an eigenvalue: variances of the groups, of mean one, and how much longer
+    the rows are for a unit of readout. `frame` has the special vectors as columns.
+    """
 
     share: float
     variance: Array
+    stretch: Array
+    frame: Array
     law: Rule
     special: Rule
+
+    @property
+    def common(self) -> Array:
+        """What the rows' stretch makes of the direction of the initial output, at the nodes of the special vectors."""
+        nodes, overlap = self.special
+        return np.asarray(polyval(nodes, self.stretch) * (overlap @ self.frame[1]))
 
     def profile(self, nodes: Array) -> Array:
         """Return the variances at eigenvalues, shape (groups, nodes)."""
@@ -185,27 +207,25 @@ class _Part(NamedTuple):
 
 
 def _bases(
-    step: StepStatistics, law: Residual, ratio: float, a: Array, a_square: Array
-) -> Iterator[tuple[float, WeightedSamples, Array]]:
-    """Yield the bases that have a share of the directions, with the variances as polynomials of an eigenvalue."""
-    square = law.residual**2 / law.square
-    linear_variance = step.curvature**2 * ratio * law.square
+    step: StepStatistics, samples: StepSamples, a: Array, a_square: Array
+) -> Iterator[tuple[float, WeightedSamples, Array, Array]]:
+    """Yield the bases that have a share of the directions; variances and stretch are polynomials of an eigenvalue."""
+    square = samples.residual**2 / samples.law.square
+    linear_variance = step.curvature**2 * samples.ratio * samples.law.square
     share = smooth_rise(linear_variance / step.bulk, *_LINEAR)
+    own_output = step.common is not None
     if share < 1:
-        yield (
-            1 - share,
-            WeightedSamples(law, square, ratio),
-            np.stack([step.stretch(a, a_square) ** 2, step.bulk * a_square, 0 * a]),
-        )
+        variance = np.stack([step.stretch(a, a_square) ** 2, step.bulk * a_square, 0 * a])
+        yield 1 - share, samples.weighted(square, own_output=own_output), variance, np.array([step.whole_drift])
     if share > 0:
-        samples = WeightedSamples(law, law.residual, ratio)
-        k, rest = step.curvature, (step.bulk - linear_variance) * samples.diagonal(square)
+        weighted = samples.weighted(samples.residual, own_output=own_output)
+        k, rest = step.curvature, (step.bulk - linear_variance) * weighted.diagonal(square)
         # The samples' matrix holds the drift by its mean.
         own = step.own_stretch(a, a_square)
         variance = np.stack(
             [own**2 + rest[0] * a_square, 2 * k * a * own + rest[1] * a_square, (k**2 + rest[2]) * a_square]
         )
-        yield share, samples, variance
+        yield share, weighted, variance, np.array([step.own_drift[0], k])
 
 
 def _poles(variance: Array, readout: Array, moments: Array, refine: int) -> tuple[Complex, Array]:
@@ -245,11 +265,11 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: int) -> tupl
 
 
 def _rules(
-    samples: WeightedSamples, points: Complex, importance: Array, alignment: float, tolerance: float, *, joint: bool
+    samples: WeightedSamples, points: Complex, importance: Array, frame: Array, tolerance: float, *, joint: bool
 ) -> tuple[Rule, Rule]:
-    """Return the rules of the spectral law, and of the spike direction and the teacher's rest.
+    """Return the rules of the spectral law, and of the special vectors: the spike direction, the teacher's rest.
 
-    With `joint` both are resolved together; otherwise the teacher's rest alone, in the complement of the spike.
+    With `joint` all are resolved together; otherwise the teacher's rest alone, in the complement of the spike.
     """
     m = samples.transform(points)
     slope = samples.transform_slope(m)
@@ -257,8 +277,8 @@ def _rules(
     mean = samples.law.mean(samples.weight) * one
     values, share = sparse_rule(points, m[:, None, None], slope[:, None, None], mean, importance, tolerance)
     law = values, share[:, 0] ** 2
-    resolvent, turn = samples.resolvent(points, m, slope, alignment)
-    mean = samples.mean(alignment)
+    resolvent, turn = samples.resolvent(points, m, slope, frame)
+    mean = samples.mean(frame)
     if joint:
         return law, sparse_rule(points, resolvent, turn, mean, importance, tolerance)
     (spike, cross), rest = resolvent[:, 0].T, resolvent[:, 1, 1]

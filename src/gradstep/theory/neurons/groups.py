@@ -225,7 +225,7 @@ def _groups_of_values(
     weight = (values[1][:, None] * z_weight).ravel()
     variance = _projection_variance(step, d, rows, a, a**2)
     offset = np.tile(z, len(values[0])) * np.sqrt(variance)
-    projection = (step.spike + step.initial_overlap) * a + offset
+    projection = (step.spike + step.initial_overlap) * a + _common_projection(step, a, a**2) + offset
     mean, deviation = _mean_norm(step, a, a**2), np.zeros_like(a)
     projection_noise = np.zeros_like(a)
     if rows == "network":
@@ -307,6 +307,11 @@ def _with_norms(
     twice = (np.concatenate([column, column]) for column in (readout, readout_square, offset, projection_noise))
     norm = np.concatenate([mean - deviation, mean + deviation])
     return Groups(np.concatenate([weight, weight]) / 2, np.concatenate([projection, projection]), norm, *twice)
+
+
+def _common_projection(step: StepStatistics, a: Array, a_square: Array) -> Array:
+    """Return the mean projection beyond the spike, of rows that are taken given an initial output of order one."""
+    return np.zeros_like(a) if step.common is None else step.common.projection * step.common.of(a, a_square)
 
 
 def _polynomial(coefficients: Sequence[float], a: Array) -> Array:

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.theory.models import RowLaw
-from gradstep.theory.step.statistics import StepStatistics, readout_values
+from gradstep.theory.step.statistics import CommonRow, StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 
 __all__ = ["MeanRow", "common_share", "given_own_output", "independent_rows", "output_constants"]
@@ -170,25 +170,31 @@ class MeanRow:
         ``g'``, the gradient without the network's own output.
     output : ndarray, shape (4,)
         ``b``.
-    turned : ndarray, shape (4,)
-        What the samples make of the mean row beyond its own multiple: ``k E[a^3] / E[a^2] (B - E r) b / (sqrt(N)
-        E a^2)``.
+    second : ndarray, shape (4,)
+        ``k B b / (sqrt(N) E a^2)``, what the step's linear part adds to the mean of a row for each unit of the squared
+        readout. Zero if the output is small.
+    skewness : float
+        ``E[a^3] / E[a^2]``.
     slope : float
         ``mu_1``: the gradient is ``g' - mu_1 b``.
     gain : float
         ``e E[sigma']``, what the step adds for each unit of the gradient.
-    before : float
-        The mean row before the step, over ``b``, stretched as the rows are.
+    unit : float
+        ``1 / (sqrt(N) E a^2)``, the mean row before the step, over ``b``.
+    stretch : float
+        Its factor, as the rows are stretched.
     along_common : bool or None
         Whether the spike is along the common part of the rows; by default it is where that is the better way.
     """
 
     taught: Array
     output: Array
-    turned: Array
+    second: Array
+    skewness: float
     slope: float
     gain: float
-    before: float
+    unit: float
+    stretch: float
     along_common: bool | None = None
 
     @classmethod
@@ -205,9 +211,21 @@ class MeanRow:
         stretch = mean_stretch(problem, step) or _NO_MEAN
         unit = 1 / (math.sqrt(width) * power)
         values, shares = readout_values(problem.readout)
-        skew = float(shares @ values**3) / power
-        turned = skew * unit * math.sqrt(power) * np.array([0.0, 0.0, *step.own_turn])
-        return cls(taught, output, turned, slope, gain, stretch * unit, along_common)
+        skewness, second = float(shares @ values**3) / power, np.zeros(4)
+        if slope and step.samples is not None:
+            by_samples = step.curvature * np.array([step.samples.output_along_rest, step.samples.output_off_rest])
+            second = unit * output[1] * np.array([0.0, step.whole_drift, *by_samples])
+        return cls(taught, output, second, skewness, slope, gain, unit, stretch, along_common)
+
+    @property
+    def before(self) -> float:
+        """The mean row before the step, over ``b``, stretched as the rows are."""
+        return self.stretch * self.unit
+
+    @property
+    def turned(self) -> Array:
+        """What the samples make of the mean row beyond its own multiple, shape (4,)."""
+        return self.skewness * self.second * [0.0, 0.0, 1.0, 1.0]
 
     @property
     def taken(self) -> float:
@@ -266,8 +284,16 @@ class MeanRow:
             initial_overlap=overlap,
             readout_shrinkage=rest,
             influence=step.influence if self.independent else 1.0,
+            common=self._common(v),
             fluctuations=step.fluctuations.turned(turn),
         )
+
+    def _common(self, v: Array) -> CommonRow | None:
+        """Return the second-order part of the rows' mean, for a spike along a unit vector."""
+        if self.independent or not self.second.any():
+            return None
+        length = self.unit * float(np.linalg.norm(self.output))
+        return CommonRow(float(v[1]), length, self.skewness, float(self.second @ v))
 
 
 def given_own_output(

@@ -42,8 +42,8 @@ class StepSamples:
         The part of ``r`` at the nodes of the law that ``u`` does not explain.
     noise_variance : float
         Its variance.
-    own_square : float
-        What the linear part of the initial output has of it, ``E[t r]^2`` (zero if that output is small).
+    own : float
+        What the linear part of the initial output has of it, ``E[t r]`` (zero if that output is small).
     """
 
     law: Residual
@@ -51,7 +51,12 @@ class StepSamples:
     linear: float
     from_noise: Array
     noise_variance: float
-    own_square: float = 0.0
+    own: float = 0.0
+
+    @property
+    def own_square(self) -> float:
+        """``E[t r]^2``, of the variance of the noise."""
+        return self.own**2
 
     @property
     def residual(self) -> Array:
@@ -62,9 +67,19 @@ class StepSamples:
         """Return the average of values at the nodes of the law."""
         return self.law.mean(values)
 
-    def weighted(self, weight: Array) -> WeightedSamples:
-        """Return the matrix of the samples with given weights at the nodes of the law."""
-        return WeightedSamples(self.law, weight, self.ratio)
+    def weighted(self, weight: Array, *, own_output: bool = False) -> WeightedSamples:
+        """Return the matrix of the samples with given weights at the nodes of the law.
+
+        Parameters
+        ----------
+        weight : ndarray, shape (nodes,)
+        own_output : bool, optional
+            Whether the direction of the linear part of an initial output of order one is one of its own.
+        """
+        if not own_output:
+            return WeightedSamples(self.law, weight, self.ratio)
+        output = self.own * self._output_given_sample
+        return WeightedSamples(self.law, weight, self.ratio, output, self._output_variance)
 
     @cached_property
     def norm(self) -> float:
@@ -152,14 +167,14 @@ class StepSamples:
 
     @cached_property
     def output_along_rest(self) -> float:
-        """``<B b, e> / (|b| |e| E[t r])``, with ``e`` the random rest of the gradient and ``b`` along the output."""
-        return math.sqrt(self.ratio / self.law.square) * self._squares_to_output
+        """``<B b, e> / (|b| |e|)``, with ``e`` the random rest of the gradient and ``b`` along the output."""
+        return self.own * math.sqrt(self.ratio / self.law.square) * self._squares_to_output
 
     @cached_property
     def output_off_rest(self) -> float:
         """Length of what ``B b / |b|`` has orthogonal to the teacher, to ``b`` and to the rest of the gradient."""
         given = self.own_square * self._output_given_sample**2 + self._output_variance
-        square = self.ratio * self.mean(self.residual**2 * given) - self.own_square * self.output_along_rest**2
+        square = self.ratio * self.mean(self.residual**2 * given) - self.output_along_rest**2
         return math.sqrt(max(square, 0.0))
 
     @cached_property

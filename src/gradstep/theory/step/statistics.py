@@ -36,13 +36,42 @@ from gradstep.theory.step.row_fluctuations import (
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["StepStatistics", "readout_values", "step_statistics"]
+__all__ = ["CommonRow", "StepStatistics", "readout_values", "step_statistics"]
 
 #: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
 #: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
 _INFLUENCE = (0.02, 2.0)
 #: Mean of a neuron's output, over its root mean square, that is rounding of the numbers that it was typed with.
 _TYPED = 1e-6
+
+
+@dataclass(frozen=True)
+class CommonRow:
+    """Part of the rows' mean that goes with the squared readout, given an initial output of order one.
+
+    A row of readout ``a`` has the mean ``a u + (a^2 - a E[a^3] / E[a^2]) k B b / (sqrt(N) E a^2)``: the step's linear
+    part stretches and turns ``b`` in proportion to the readout. The spike ``u`` has the mean of it along the readouts.
+
+    Attributes
+    ----------
+    alignment : float
+        ``<v, b> / |b|``.
+    length : float
+        ``|b| / (sqrt(N) E a^2)``.
+    skewness : float
+        ``E[a^3] / E[a^2]``.
+    projection : float
+        Projection of the vector on ``v``.
+    """
+
+    alignment: float
+    length: float
+    skewness: float
+    projection: float
+
+    def of(self, a: NDArray[np.float64], a_square: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the coefficient of the vector, from a readout and its square or their means."""
+        return np.asarray(a_square - self.skewness * a)
 
 
 @dataclass(frozen=True)
@@ -74,10 +103,6 @@ class StepStatistics:
         What an initial output of order one adds to that factor, of order ``N**-1/2``: coefficients of ``a``, from the
         part of the output that follows the length of an input as the row's own feature does, and of ``a^2``, from the
         row's own feature in the output. Zero in output scale ``"1/N"``.
-    own_turn : tuple of float
-        What the step's samples make of the unit vector along an initial output of order one, beyond its own multiple,
-        for a readout of one: a component along the random rest of the gradient, and the length of one across. Both
-        hold the `curvature`, and are zero in output scale ``"1/N"``.
     own_norm : tuple of float
         What an initial output of order one adds to a row's squared norm, as every row is tilted towards the gradient
         before the step: coefficients of ``a^2`` and ``a^3``.
@@ -91,6 +116,11 @@ class StepStatistics:
         Law of a row's projection on ``v`` and of its squared norm around these limits.
     influence : float
         Zero without a step, one with a step that changes more than terms of order ``1/d``, see `resolved`.
+    samples : StepSamples or None
+        Law of a sample of the step; None without a step.
+    common : CommonRow or None
+        What is common to all rows beside their spike, where they are taken given an initial output of order one
+        (`gradstep.theory.step.own_output`).
     """
 
     alignment: float
@@ -103,12 +133,13 @@ class StepStatistics:
     residual_noise: float
     drift: float
     own_drift: tuple[float, float]
-    own_turn: tuple[float, float]
     own_norm: tuple[float, float]
     initial_overlap: float
     readout_shrinkage: float
     fluctuations: RowFluctuations
     influence: float
+    samples: StepSamples | None = None
+    common: CommonRow | None = None
 
     @property
     def resolved(self) -> StepStatistics:
@@ -255,7 +286,6 @@ def step_statistics(
         residual_noise=noise_variance,
         drift=0.0,
         own_drift=(0.0, 0.0),
-        own_turn=(0.0, 0.0),
         own_norm=(0.0, 0.0),
         initial_overlap=0.0,
         readout_shrinkage=1.0,
@@ -267,16 +297,13 @@ def step_statistics(
         return limits
     law = residual_law(problem.teacher, output.mean, noise_variance)
     from_noise = law.residual - (np.asarray(problem.teacher(law.projection)) - output.mean)
-    samples = StepSamples(law, phi0, teacher.linear, from_noise, noise_variance, correlated)
+    own = -activation.linear * math.sqrt(readout.second_moment) if correlated else 0.0
+    samples = StepSamples(law, phi0, teacher.linear, from_noise, noise_variance, own)
     curvature = e * derivative_slope(problem.activation)
     fluctuations = row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere")
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)
     if own_output:
         own_drift, own_norm = _own_output_terms(problem, d, width, samples.norm, fluctuations)
-    own_turn = (0.0, 0.0)
-    if correlated:
-        along = -activation.linear * math.sqrt(readout.second_moment) * samples.output_along_rest
-        own_turn = (curvature * along, curvature * samples.output_off_rest)
     strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * residual_square
     taken = e * activation.derivative_mean * activation.linear * readout.second_moment
     return replace(
@@ -286,13 +313,13 @@ def step_statistics(
         curvature=curvature,
         drift=curvature * residual_mean,
         own_drift=own_drift,
-        own_turn=own_turn,
         own_norm=own_norm,
         initial_overlap=-activation.linear / gradient_norm / math.sqrt(width) if correlated else 0.0,
         # With an own output of order one the rows are taken given it (`gradstep.theory.step.own_output`).
         readout_shrinkage=1.0 if correlated else 1 - taken,
         fluctuations=fluctuations,
         influence=smooth_rise(strength * d, *_INFLUENCE),
+        samples=samples,
     )
 
 

@@ -1,7 +1,8 @@
 """Laws of the matrix ``A = X^T diag(omega) X / n_step`` of the step's own samples, weighted by their residuals.
 
 Of ``A`` a ridge fit knows the spectral law and the resolvent between the spike direction ``v`` and the teacher's rest
-``zeta`` (``beta* = gamma v + rho zeta``), which share samples and residuals with it. With ``phi0 = d / n_step``,
+``zeta`` (``beta* = gamma v + rho zeta``), which share samples and residuals with it; with an initial output of order
+one also the direction ``b`` of its linear part. With ``phi0 = d / n_step``,
 ``u = <beta*, x>``, ``r`` the residual and
 
     m = 1 / ( -z + E[ omega / (1 + phi0 omega m) ] ),      q = phi0 m / (1 + phi0 omega m)
@@ -10,6 +11,9 @@ the resolvent between ``beta*`` and ``e = X_perp^T r / n_step`` is, by Schur's c
 
     R_11 = 1 / ( E[omega u^2 / (1 + phi0 omega m)] - z ),      K = E[r omega u q],
     R_12 = -R_11 K,                                            R_22 = E[r^2 q] + R_11 K^2.
+
+With ``b`` there are two directions that the residual follows, ``u`` is a vector of two projections, and ``R_11`` and
+``K`` are a matrix and a vector.
 
 This project.
 """
@@ -27,7 +31,7 @@ from scipy.linalg import hankel
 from gradstep.errors import NotConverged
 from gradstep.theory.step.residual import Residual
 
-__all__ = ["WeightedSamples"]
+__all__ = ["WeightedSamples", "directions_frame"]
 
 _TOLERANCE = 1e-12
 _MAX_STEPS = 500
@@ -47,11 +51,17 @@ class WeightedSamples:
         ``omega`` at the nodes of the law.
     ratio : float
         ``phi0 = d / n_step``.
+    output : ndarray, shape (nodes,), optional
+        Mean of a sample's projection on ``b / |b|`` at the nodes, if that is one of the directions.
+    output_variance : float
+        Variance of that projection there.
     """
 
     law: Residual
     weight: Array
     ratio: float
+    output: Array | None = None
+    output_variance: float = 0.0
 
     def transform(self, z: Complex) -> Complex:
         """Return ``m(z)``, the Stieltjes transform of the spectral law, for ``z`` in the upper half-plane.
@@ -84,41 +94,54 @@ class WeightedSamples:
         part = _reciprocal(1 + np.multiply.outer(m, omega))
         return np.asarray(m**2 / (1 - m**2 * _mean(part**2, p * omega**2) / self.ratio))
 
-    def resolvent(self, z: Complex, m: Complex, slope: Complex, alignment: float) -> tuple[Complex, Complex]:
-        """Return the resolvent ``(A - z)^-1`` between ``v`` and ``zeta``, and its derivative, shape (..., 2, 2).
+    @property
+    def _coherent(self) -> tuple[Array, Array]:
+        """Projections given a sample on the directions that it is told by, and their variances, (directions, nodes)."""
+        u = self.law.projection
+        if self.output is None:
+            return u[None], np.zeros((1, 1))
+        return np.stack([u, self.output]), np.array([0.0, self.output_variance])[:, None]
+
+    def resolvent(self, z: Complex, m: Complex, slope: Complex, frame: Array) -> tuple[Complex, Complex]:
+        """Return the resolvent ``(A - z)^-1`` between some vectors, and its derivative, shape (..., vectors, vectors).
 
         Parameters
         ----------
         z, m, slope : ndarray
             Points in the upper half-plane, and the transform and its derivative there.
-        alignment : float
+        frame : ndarray, shape (directions, vectors)
+            The vectors, as columns, in the directions of `directions_frame`.
         """
-        r, u, p = self.law.residual, self.law.projection, self.law.weight
-        omega, ratio = self.weight, self.ratio
+        r, omega, ratio, p = self.law.residual, self.weight, self.ratio, self.law.weight
+        x, variance = self._coherent
+        products = p * omega * (x[:, None] * x + np.eye(len(x))[..., None] * variance[:, None])
+        crossed = p * r * omega * x
         part = _reciprocal(1 + np.multiply.outer(m, ratio * omega))
         turn = -ratio * slope[..., None] * omega * part**2
-        square = self.law.square
+        square, one = self.law.square, np.eye(len(x))
         scale = math.sqrt(ratio / square)
-        r11 = 1 / (_mean(part, p * omega * u**2) - z)
-        d11 = -(r11**2) * (_mean(turn, p * omega * u**2) - 1)
-        coupling = scale * m * _mean(part, p * r * omega * u)
-        d_coupling = scale * (slope * _mean(part, p * r * omega * u) + m * _mean(turn, p * r * omega * u))
-        r12 = -r11 * coupling
-        d12 = -d11 * coupling - r11 * d_coupling
-        r22 = m * _mean(part, p * r**2) / square + r11 * coupling**2
-        d22 = (slope * _mean(part, p * r**2) + m * _mean(turn, p * r**2)) / square
-        d22 = d22 + d11 * coupling**2 + 2 * r11 * coupling * d_coupling
-        return _turned(r11, r12, r22, alignment), _turned(d11, d12, d22, alignment)
+        known = np.linalg.inv(np.einsum("zk,ijk->zij", part, products) - z[:, None, None] * one)
+        d_known = -known @ (np.einsum("zk,ijk->zij", turn, products) - one) @ known
+        coupling = scale * m[:, None] * (part @ crossed.T)
+        d_coupling = scale * (slope[:, None] * (part @ crossed.T) + m[:, None] * (turn @ crossed.T))
+        across = -np.matvec(known, coupling)
+        d_across = -np.matvec(d_known, coupling) - np.matvec(known, d_coupling)
+        rest = m * _mean(part, p * r**2) / square - _dot(coupling, across)
+        d_rest = (slope * _mean(part, p * r**2) + m * _mean(turn, p * r**2)) / square
+        d_rest = d_rest - _dot(d_coupling, across) - _dot(coupling, d_across)
+        return _between(frame, known, across, rest), _between(frame, d_known, d_across, d_rest)
 
-    def mean(self, alignment: float) -> Array:
-        """Return the matrix itself between ``v`` and ``zeta``, shape (2, 2)."""
-        r, u, omega, ratio = self.law.residual, self.law.projection, self.weight, self.ratio
-        square = self.law.square
-        a11 = self.law.mean(omega * u**2)
-        a12 = math.sqrt(ratio / square) * self.law.mean(r * omega * u)
-        a22 = self.law.mean(omega) + ratio * self.law.mean(omega * r**2) / square
-        turned = _turned(np.array(a11 + 0j), np.array(a12 + 0j), np.array(a22 + 0j), alignment)
-        return np.asarray(turned.real, dtype=np.float64)
+    def mean(self, frame: Array) -> Array:
+        """Return the matrix itself between the vectors of `resolvent`, shape (vectors, vectors)."""
+        r, omega, ratio = self.law.residual, self.weight, self.ratio
+        (x, variance), mean, square = self._coherent, self.law.mean, self.law.square
+        known = np.array(
+            [[mean(omega * (x[i] * y + variance[i] * (i == j))) for j, y in enumerate(x)] for i in range(len(x))]
+        )
+        across = math.sqrt(ratio / square) * np.array([mean(r * omega * y) for y in x])
+        rest = mean(omega) + ratio * mean(omega * r**2) / square
+        whole = _between(frame, known[None] + 0j, across[None] + 0j, np.array([rest + 0j]))
+        return np.asarray(whole[0].real, dtype=np.float64)
 
     def moments(self) -> Array:
         """Return ``(1/d) tr A^k`` for k = 0..4: the free cumulants of ``A`` are ``phi0^(k-1) E omega^k``."""
@@ -154,9 +177,38 @@ def _mean(values: NDArray[Any], weight: Array) -> NDArray[Any]:
     return np.asarray(np.einsum("...k,k->...", values, weight))
 
 
-def _turned(r11: Complex, r12: Complex, r22: Complex, alignment: float) -> Complex:
-    """Return a symmetric matrix of ``beta*`` and ``e`` between ``v`` and ``zeta`` instead."""
-    c, s = alignment, math.sqrt(max(1 - alignment**2, 0.0))
-    matrix = np.stack([np.stack([r11, r12], axis=-1), np.stack([r12, r22], axis=-1)], axis=-2)
-    rotation = np.array([[c, s], [s, -c]])
-    return np.asarray(rotation @ matrix @ rotation)
+def _dot(left: Complex, right: Complex) -> Complex:
+    """Return the products of stacks of vectors, without a complex conjugate."""
+    return np.asarray((left * right).sum(axis=-1))
+
+
+def _between(frame: Array, known: Complex, across: Complex, rest: Complex) -> Complex:
+    """Return symmetric matrices between the frame's vectors, given in blocks with the last direction apart."""
+    top = np.concatenate([known, across[..., None]], axis=-1)
+    last = np.concatenate([across, rest[..., None]], axis=-1)
+    return np.asarray(frame.T @ np.concatenate([top, last[..., None, :]], axis=-2) @ frame)
+
+
+def directions_frame(alignment: float, output_alignment: float | None = None) -> Array:
+    """Return the spike direction ``v``, the teacher's rest ``zeta`` and, with an output, a vector across both.
+
+    Parameters
+    ----------
+    alignment : float
+        ``<v, beta*>``.
+    output_alignment : float, optional
+        ``<v, b> / |b|``, if the linear part of the network's own output is one of the directions.
+
+    Returns
+    -------
+    ndarray, shape (directions, directions)
+        Orthonormal columns. Directions are ``beta*``, ``b`` where it is one, and ``e``, along which ``v`` is positive.
+    """
+    rest = math.sqrt(max(1 - alignment**2, 0.0))
+    if output_alignment is None:
+        return np.array([[alignment, rest], [rest, -alignment]])
+    along = min(max(output_alignment / rest, -1.0), 1.0) if rest > 0 else 0.0
+    tangent = np.array([0.0, along, math.sqrt(1 - along**2)])
+    spike, zeta = rest * tangent, -alignment * tangent
+    spike[0], zeta[0] = alignment, rest
+    return np.stack([spike, zeta, np.array([0.0, -tangent[2], tangent[1]])], axis=1)

@@ -38,7 +38,7 @@ def test_the_network_before_a_step_is_the_same_with_its_output_set_apart(readout
         # A vanishing step resolves nothing.
         assert gs.predict(problem.replace(eta=1e-9)).test_error == pytest.approx(before, rel=1e-8)
         with monkeypatch.context() as patched:
-            patched.setattr(own_output, "_ALL", 0.0)
+            patched.setattr(own_output, "_SHARES", (1e-20, 2e-20))
             distances.append(gs.predict(problem.replace(eta=2e-9)).test_error / before - 1)
     assert abs(distances[0]) < 0.01
     assert np.array(distances[:-1]) / distances[1:] == pytest.approx(10, rel=0.05)
@@ -59,8 +59,8 @@ def test_both_ways_to_resolve_a_step_agree(activation, share, monkeypatch):
         rough = share / moments(problem.activation).linear ** 2
         eta = brentq(lambda eta, problem=problem: share_taken(problem.replace(eta=eta)) - share, rough / 2, 2 * rough)
         errors = []
-        for most, change in ((math.inf, 1e-13), (0.0, -1e-13)):
-            monkeypatch.setattr(own_output, "_ALL", most)
+        for shares, change in (((1e8, 2e8), 1e-13), ((1e-20, 2e-20), -1e-13)):
+            monkeypatch.setattr(own_output, "_SHARES", shares)
             errors.append(gs.predict(problem.replace(eta=eta * (1 + change))).test_error)
         distances.append(abs(errors[1] / errors[0] - 1))
     if share == 1:
@@ -603,3 +603,12 @@ def test_the_mean_rows_of_two_readout_values_are_not_parallel(activation, readou
     expected = (high - low) * row.second[:3]
     assert np.all(np.abs(mean - expected) < 3.5 * error + 0.05 * np.abs(expected))
     assert np.all(np.abs(expected[1:]) > 5 * error[1:])
+
+
+@pytest.mark.parametrize("readout", ["gaussian", {-1.0: 0.3, 2.0: 0.7}])
+@pytest.mark.parametrize("share", [0.8, 1.0, 1.25])
+def test_errors_do_not_jump_where_one_way_gives_way_to_the_other(share, readout):
+    problem = BASE.replace(activation="tanh(x) + 0.3*H2", teacher="x - 1", readout=readout, ridge=30.0)
+    eta = brentq(lambda eta: share_taken(problem.replace(eta=eta)) - share, 0.05, 5.0, xtol=1e-14)
+    below, above = (errors_of(problem.replace(eta=eta * (1 + change))) for change in (-1e-9, 1e-9))
+    assert below == pytest.approx(above, rel=1e-6)

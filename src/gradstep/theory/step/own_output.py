@@ -20,7 +20,8 @@ in one of two ways, of which either is exact for the rank-one part alone:
   component along the readout is gone. By then ``u`` is along ``g``, and so is all that the step adds to the rows beside
   the spike.
 
-At ``q = 1`` there is nothing left of ``b``, and both are the same.
+At ``q = 1`` there is nothing left of ``b``, and both are the same but for the last of the terms below. Near it, and
+near ``q = -1``, errors are means over the two.
 
 A step that stretches the rows stretches their mean as well: where rows become ``1 + a q'`` times as long, ``b`` has the
 factor ``E[a^2 (1 + a q')] / E a^2`` in place of one, which is also what ``q`` is a share of. The step's samples turn
@@ -28,6 +29,11 @@ it, too, as they turn every row: the linear part of ``sigma'`` adds ``a k B`` ti
 row gains ``k E[a^3] / E[a^2] (B - E r) b / (sqrt(N) E a^2)``. One component of this vector is along the samples' part
 of the gradient, because the residuals that made both hold the output ``-mu_1 <b, x>``. It belongs to the spike. The
 rest belongs to the rows along their readouts, like what is left of ``b``.
+
+Not all rows are turned alike: that of readout ``a`` gains ``a^2 k B b / (sqrt(N) E a^2)``. The spike ``u`` has it with
+``a E[a^3] / E[a^2]`` in place of ``a^2``. The difference is a mean of the rows in directions off the spike
+(`gradstep.theory.neurons.bulk`). It is small for each row, but the same for all of one readout, and where rows are
+taken given ``b`` it is as large as what the bulk has along these directions.
 
 Of an activation with a mean the output has a constant too, ``E[sigma] sum_i a_i / sqrt(N)``: it is of order one,
 another in each draw of a Gaussian readout, and the step takes it for a mean of the labels. Errors are averaged over it.
@@ -60,11 +66,8 @@ _NODES, _MORE_NODES, _LARGE = 5, 9, (0.8, 1.25)
 _RANGE = 6.0
 #: A mean of the activation below the smallest is rounding.
 _NO_MEAN = 1e-12
-#: Share of the output up to which rows keep what the step leaves of it: all of it, where both ways are the same.
-_ALL = 1.0
-#: A step may also add to the output, where the two ways differ. Between these shares, added, the first gives way to the
-#: second smoothly.
-_ADDED = (0.8, 1.25)
+#: Shares of the output, taken back or added, between which the first way gives way to the second smoothly.
+_SHARES = (0.8, 1.25)
 
 
 def output_constants(problem: Problem, refine: int = 1) -> Sequence[tuple[float, float | None]]:
@@ -141,7 +144,7 @@ def mean_stretch(problem: Problem, step: StepStatistics) -> float:
 def common_share(problem: Problem, literal: StepStatistics, width: float) -> float:
     """Return the weight of the description whose spike is along the common part of the rows, in [0, 1].
 
-    It is zero or one, but where a step of a sign that adds to an initial output of order one about doubles it.
+    It is zero or one, but where a step about takes back an initial output of order one, or about doubles it.
     """
     return 0.0 if problem.output_scale == "1/N" else MeanRow.of(problem, literal, width).common_share
 
@@ -240,7 +243,7 @@ class MeanRow:
     @property
     def common_share(self) -> float:
         """Weight of the description whose spike is along the common part of the rows, in [0, 1]."""
-        return smooth_rise(-self.taken, *_ADDED) if self.taken < 0 else float(self.taken > _ALL)
+        return smooth_rise(abs(self.taken), *_SHARES)
 
     @property
     def left(self) -> float:

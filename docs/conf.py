@@ -16,6 +16,7 @@ version = release = version_of("gradstep")
 
 extensions = [
     "complete",
+    "equations",
     "mathml",
     "results",
     "run",

@@ -16,6 +16,8 @@ set to ``E sigma(u_i)^2`` itself.
 
 The expectation over ``kappa`` is a trapezoidal sum, which converges faster than any power here: after smoothing by
 ``s_i`` the integrand has a Gaussian Fourier transform of variance ``1 + 2 max (m_i / s_i)^2`` at most.
+
+Docs, "Gaussian calculus", equation (G2).
 """
 
 from __future__ import annotations

@@ -230,7 +230,10 @@ def _bounds(counted: _Counted, point: Array) -> tuple[Bound | None, ...]:
 
 
 def _derivatives(counted: _Counted, axes: Sequence[Axis], point: Array, free: Sequence[int]) -> tuple[Array, Array]:
-    """Return the gradient and the Hessian in the free coordinates, by central differences of fourth order."""
+    """Return the gradient and the Hessian in the free coordinates, by central differences of fourth order.
+
+    Docs, "Tuning", equation (T1).
+    """
     h = np.array([axes[k].spacing for k in free])
     unit = np.eye(len(point))[list(free)]
     pairs = list(itertools.combinations(range(len(free)), 2))

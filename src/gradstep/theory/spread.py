@@ -78,6 +78,8 @@ def predict_spread(problem: Problem) -> Spread:
     One network lies this far from `predict`, and the mean of ``k`` networks ``k**0.5`` times less. To leading order: at
     fixed ratios the relative deviations fall like ``d**-0.5``. Takes as long as a dozen predictions.
 
+    Docs, "Spread", equation (D2).
+
     Parameters
     ----------
     problem : Problem

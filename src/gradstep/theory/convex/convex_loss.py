@@ -83,6 +83,8 @@ _RIDGE = parse_penalty("ridge")
 class ConvexPrediction:
     r"""The predicted results of a fit with a convex loss and penalty.
 
+    Docs, "Convex losses", equation (C8).
+
     Attributes
     ----------
     test_error : float
@@ -140,6 +142,8 @@ def convex_prediction(
 
     All results are means over draws, also over the constant of an initial output of order one, as in
     :func:`gradstep.predict`.
+
+    Docs, "Convex losses", equation (C1).
 
     Parameters
     ----------
@@ -254,7 +258,10 @@ class _State:
 
 
 def _sweep(network: SteppedNetwork, averages: LossAverages, output: OutputLaw, quadratic: PenaltyAverages) -> _State:
-    """Solve the problem whose loss and penalty are quadratic, with the averages given."""
+    """Solve the problem whose loss and penalty are quadratic, with the averages given.
+
+    Docs, "Convex losses", equations (C6) and (C7).
+    """
     # The quadratic loss gain/2 (target - w)^2 has this pull, curvature and power at every node of kappa.
     curvature = np.maximum(averages.curvature, _LEAST_CURVATURE * averages.curvature.max())
     gain = curvature / np.maximum(averages.free, _LEAST_FREEDOM)

@@ -178,6 +178,8 @@ def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction) 
 def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.float64]) -> Smoothed:
     """Return the averages of the features of each group, over all that is orthogonal to kappa.
 
+    Docs, "Uniform equivalent", equation (U7).
+
     Parameters
     ----------
     activation : ScalarFunction
@@ -226,6 +228,8 @@ def length_response(
     every pre-activation. That is little for each neuron, but the same for all: no less than a spike of order
     ``d**-1/2``, where neurons share its sign, and mixed with it. This project.
 
+    Docs, "Gaussian calculus", equation (G3).
+
     Parameters
     ----------
     activation : ScalarFunction
@@ -258,6 +262,8 @@ def conditional_features(
     whole_line: bool = False,
 ) -> ConditionalFeatures:
     """Return the tables of conditional features for given groups.
+
+    Docs, "Uniform equivalent", equation (U8).
 
     Parameters
     ----------

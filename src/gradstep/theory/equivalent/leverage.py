@@ -274,6 +274,8 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     With `stable`, matrices come from a singular value decomposition of the square root of ``D^1/2 V1 D^1/2``: three
     times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of
     low rank almost without ridge).
+
+    Docs, "Uniform equivalent", equation (U9). Docs, "Structured bulk", equation (A3).
     """
     table, slope = equations.table, equations.table.slope
     nodes = slope.shape[2]
@@ -454,6 +456,8 @@ def couplings(table: LeverageTable, point: Leverage) -> Array:
     """Return how leverages and resolvents raise each other, shape (batch, nodes + groups, nodes + groups).
 
     The matrix is symmetric and has no negative entries.
+
+    Docs, "Uniform equivalent", equation (U16).
     """
     batch, groups, nodes = point.variance.shape
     # Averages of squares over the classes (squared in place: new memory costs more).
@@ -468,7 +472,10 @@ def couplings(table: LeverageTable, point: Leverage) -> Array:
 
 
 def linearised(equations: LeverageEquations, point: Leverage) -> Linearised:
-    """Return the equations near a point."""
+    """Return the equations near a point.
+
+    Docs, "Uniform equivalent", equation (U15).
+    """
     nodes = point.leverage.shape[1]
     fitted = equations.sampling * (point.leverage * point.remaining) * point.remaining
     into, out = np.empty_like(point.following), np.ones_like(point.following)
@@ -498,6 +505,8 @@ def response(matrix: Array, sources: Array, nodes: int) -> Array:
 
 def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -> tuple[Leverage, int]:
     """Solve the fixed point for a batch.
+
+    Docs, "Uniform equivalent", equation (U9). Docs, "Structured bulk", equation (A3).
 
     Parameters
     ----------

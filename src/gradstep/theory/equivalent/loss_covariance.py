@@ -82,6 +82,8 @@ class SharedDraw:
 def loss_covariance(draw: SharedDraw, fits: UniformSolution) -> tuple[Array, Array]:
     """Return the covariance of the minimal losses over draws of all but the step's samples.
 
+    Docs, "Spread", equations (D3), (D4), (D7) and (D8).
+
     Parameters
     ----------
     draw : SharedDraw
@@ -133,7 +135,10 @@ def loss_covariance(draw: SharedDraw, fits: UniformSolution) -> tuple[Array, Arr
 def _ladder(
     draw: SharedDraw, fits: UniformSolution, a: NDArray[np.intp], b: NDArray[np.intp], count: Array, source: Array
 ) -> Array:
-    """Return ``x - x0`` for pairs of fits."""
+    """Return ``x - x0`` for pairs of fits.
+
+    Docs, "Spread", equations (D5) and (D6).
+    """
     point, share, profile = fits.point, draw.tables.bulk.share, draw.tables.bulk.profile.T
     root = np.sqrt(point.density[:, None, :] * profile)
     coupling, slope = point.columns.mT @ point.dressed, point.dressed / root[..., None]

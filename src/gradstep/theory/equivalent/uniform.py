@@ -150,7 +150,10 @@ class _AlongReadout(NamedTuple):
 
 
 def _along_readout(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array) -> _AlongReadout:
-    """Return the change at ``A`` and ``A - ridge - V2``, both of shape (batch, groups)."""
+    """Return the change at ``A`` and ``A - ridge - V2``, both of shape (batch, groups).
+
+    Docs, "Uniform equivalent", equation (U12).
+    """
     square, direction = groups.readout_direction
     # The correction matters only where all neurons are nearly alike: one resolvent along the direction is enough.
     along = np.square(direction)
@@ -184,6 +187,8 @@ def _separate_fit(
     spikes: Array, values: Array, slopes: Array, slope_values: Array, teacher: Array, root: Array, linear_gain: Array
 ) -> _Fit:
     """Fit the teacher along the spike, and its rest by the bulk, which then know nothing of each other.
+
+    Docs, "Structured bulk", equation (A4).
 
     Parameters
     ----------
@@ -239,6 +244,8 @@ def _joint_fit(
     orthogonal to the spike. Parameters as in `_separate_fit`, with what the teacher's rest gives to each
     special direction, `level`, and the `inverse` of ``I + D_j^1/2 V1 D_j^1/2``; `spread` turns unknowns into means, to
     which those of `weight_offset` add.
+
+    Docs, "Structured bulk", equation (A5).
     """
     batch, special, groups = root.shape
     pull, along = bulk.pull.mT, bulk.spike[..., None] * root
@@ -316,6 +323,8 @@ def _means(
 
     Solved as least squares, because near-equal groups make the normal equations lose the digits that carry the overlap
     with the bulk.
+
+    Docs, "Uniform equivalent", equation (U10).
     """
     features, bulk = tables.features, tables.bulk
     sample_weight, a = point.sample_weight, point.inverse_resolvent
@@ -372,6 +381,8 @@ def _sources(
     """Return the sources of the errors: what the means leave of the labels at each node, and each group's power.
 
     Shape (batch, nodes + groups), for each direction off the spike.
+
+    Docs, "Uniform equivalent", equation (U16).
     """
     features = tables.features
     base = tables.hidden_square + noise_square[:, None] + np.vecmat(means.direct, features.variance)
@@ -441,6 +452,8 @@ def solve(
     tolerance: float = TOLERANCE,
 ) -> UniformSolution:
     """Solve the equations for a batch of sizes and penalties.
+
+    Docs, "Uniform equivalent", equations (U10), (U17) and (U18). Docs, "Spread", equation (D1).
 
     Parameters
     ----------

@@ -112,6 +112,8 @@ def bulk_law(
 ) -> Bulk:
     """Return the classes of directions for the rows after the step.
 
+    Docs, "Structured bulk", equations (A1) and (A2).
+
     Parameters
     ----------
     problem : Problem

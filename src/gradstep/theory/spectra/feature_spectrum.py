@@ -171,6 +171,8 @@ def _product(table: Array) -> tuple[Array, Array] | None:
 class FeatureEquations:
     """The leverage equations at ridge ``-z n``, for `gradstep.theory.spectra.stieltjes`.
 
+    Docs, "Spectra", equation (E1).
+
     Attributes
     ----------
     kappa, weight : ndarray, shape (nodes,)
@@ -423,6 +425,8 @@ class FeatureEquations:
 def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int = 1) -> Spectrum:
     r"""Predict the spectrum of :math:`F^\top F/n` on fresh samples after the step.
 
+    Docs, "Spectra", equation (E1).
+
     Parameters
     ----------
     problem : Problem
@@ -575,6 +579,8 @@ def outliers_above(
 ) -> tuple[Outlier, ...]:
     """Find the outliers above the edge of the bulk, the largest first.
 
+    Docs, "Spectra", equation (E2).
+
     Parameters
     ----------
     edge : float
@@ -623,6 +629,10 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
 def _outlier(
     equations: FeatureEquations, point: Point, rank: int, polynomials: Array, alignment: float, gaussian: bool
 ) -> Outlier:
+    """Return the outlier at a point, with the overlaps of its vectors.
+
+    Docs, "Spectra", equation (E3).
+    """
     nodes = len(equations.weight)
     values = np.exp(point.state).real
     x = point.z.real

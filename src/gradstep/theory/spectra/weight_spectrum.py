@@ -140,6 +140,8 @@ class _Spike(NamedTuple):
 class WeightEquations:
     """The two equations, for `gradstep.theory.spectra.stieltjes`.
 
+    Docs, "Spectra", equation (E6).
+
     Attributes
     ----------
     weight, readout, initial, added : ndarray, shape (values,)
@@ -223,7 +225,10 @@ class WeightEquations:
         return complex(h), complex(k1), complex(k2)
 
     def spike_resolvent(self, z: complex, state: ComplexArray, spike: _Spike) -> tuple[complex, complex, complex]:
-        """Return ``v^T R v``, ``v^T R beta*`` and ``v^T R g / |g|`` for the resolvent ``R`` of ``B^T B``."""
+        """Return ``v^T R v``, ``v^T R beta*`` and ``v^T R g / |g|`` for the resolvent ``R`` of ``B^T B``.
+
+        Docs, "Spectra", equation (E8).
+        """
         r, (p, q), *_ = self._sums(state)
         v, g = spike.direction, spike.gradient
         if self.step_ratio == 0:
@@ -246,6 +251,8 @@ class WeightEquations:
 @within_range("the spectrum")
 def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpectrum:
     """Predict the singular values of the first layer before and after the step.
+
+    Docs, "Spectra", equation (E7).
 
     Parameters
     ----------
@@ -359,7 +366,10 @@ def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
 
 
 def _outlier(equations: WeightEquations, spike: _Spike, edge: float) -> WeightOutlier | None:
-    """Return the outlier that a spike pushes above the edge of the bulk."""
+    """Return the outlier that a spike pushes above the edge of the bulk.
+
+    Docs, "Spectra", equation (E7).
+    """
     strength, shrink = spike.strength, spike.shrink
 
     def parts(z: complex, state: ComplexArray) -> tuple[complex, complex, complex, complex, complex]:

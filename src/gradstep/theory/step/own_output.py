@@ -159,6 +159,8 @@ class MeanRow:
 
     Vectors have components along the teacher, along ``b`` and along the samples of the step (``X_perp^T r``).
 
+    Docs, "Uniform equivalent", equation (U13).
+
     Attributes
     ----------
     taught : ndarray, shape (3,)

@@ -56,6 +56,8 @@ class WeightedSamples:
     def transform(self, z: Complex) -> Complex:
         """Return ``m(z)``, the Stieltjes transform of the spectral law, for ``z`` in the upper half-plane.
 
+        Docs, "Structured bulk", equation (A6).
+
         Raises
         ------
         NotConverged
@@ -86,6 +88,8 @@ class WeightedSamples:
 
     def resolvent(self, z: Complex, m: Complex, slope: Complex, alignment: float) -> tuple[Complex, Complex]:
         """Return the resolvent ``(A - z)^-1`` between ``v`` and ``zeta``, and its derivative, shape (..., 2, 2).
+
+        Docs, "Structured bulk", equation (A7).
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Links both ways between the equations of the theory's pages and the code that computes them.
 
-An equation has the number that its page gives it, as in ``$$ (U12)``, and below it stand the functions whose docstrings
+An equation has the number that its page gives it, as in ``$$ (E12)``, and below it stand the functions whose docstrings
 name that number. In the API the page and the numbers that a docstring names are links. `named_equations` says how both
 are written.
 """
@@ -11,6 +11,7 @@ from collections import defaultdict
 from functools import cache
 from typing import Any
 
+import gradstep
 from docutils import nodes
 from named_equations import CITATION, NUMBER, citations, file_of
 from sphinx.addnodes import pending_xref
@@ -19,10 +20,12 @@ from sphinx.application import Sphinx
 
 @cache
 def code_of_equations() -> dict[str, list[str]]:
-    """Return for each number the objects whose docstrings name it."""
+    """Return for each number the objects whose docstrings name it, by their names in the API."""
+    entries = {name: getattr(gradstep, name) for name in gradstep.__all__}
+    homes = {f"{entry.__module__}.{name}": f"gradstep.{name}" for name, entry in entries.items() if callable(entry)}
     names: dict[str, list[str]] = defaultdict(list)
     for citation in citations():
-        names[citation.number].append(citation.name)
+        names[citation.number].append(homes.get(citation.name, citation.name))
     return dict(names)
 
 
@@ -49,7 +52,9 @@ def _line(names: list[str], page: str) -> nodes.paragraph:
     line = nodes.paragraph("", "Code: ", classes=["code-of-equation"])
     for position, name in enumerate(names):
         short = ".".join(name.split(".")[-2:])
-        link = pending_xref("", refdomain="py", reftype="obj", reftarget=name, refexplicit=True, refdoc=page)
+        # What is private has no entry in the API: its module has.
+        target = name.partition("._")[0]
+        link = pending_xref("", refdomain="py", reftype="obj", reftarget=target, refexplicit=True, refdoc=page)
         link += nodes.literal(short, short, classes=["xref", "py", "py-obj"])
         line += [nodes.Text(", "), link] if position else [link]
     return line
@@ -62,6 +67,7 @@ def _linked(words: str, page: str) -> str:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the handlers; docstrings are read when numpydoc has put them into their final form."""
+    app.setup_extension("sphinx.ext.autodoc")
     app.connect("doctree-read", link_to_code)
     app.connect("autodoc-process-docstring", link_to_equations, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,8 +1,8 @@
 """Numbered equations of the theory's pages, and the docstrings that name them, read from the text of both.
 
-A page numbers an equation behind its closing dollars, ``$$ (U12)``: one letter for the page, then the number. A
-docstring names the equations that its code computes in one fixed form, ``Docs, "Uniform equivalent", equations (U11) and
-(U12).``, where the words in quotation marks are the page's file name.
+A page numbers an equation behind its closing dollars, ``$$ (E12)``: one letter for the page, then the number. A
+docstring names the equations that its code computes in one fixed form, ``Docs, "Uniform equivalent", equations (E11)
+and (E12).``, where the words in quotation marks are the page's file name.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _MAXIMUM_ITERATIONS = 100
 class Proximal(NamedTuple):
     r"""The proximal point, and the Moreau envelope :math:`M(u)=\min_x \phi(x)+(x-u)^2/2v` at u.
 
-    Docs, "Convex losses", equation (C2).
+    Docs, "Convex losses", equation (P2).
 
     Attributes
     ----------

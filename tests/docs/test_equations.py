@@ -63,7 +63,7 @@ def test_every_label_and_every_citation_has_the_form_that_is_read() -> None:
 @pytest.mark.parametrize(
     ("docstring", "found"),
     [
-        ('Solve.\n\n    Docs, "Uniform equivalent", equation (U9).', [("uniform_equivalent", "U9")]),
+        ('Solve.\n\n    Docs, "Uniform equivalent", equation (E9).', [("uniform_equivalent", "E9")]),
         ('Docs,\n"Large\nstep", equations (L2),\n(L3a) and (L7).', [("large_step", n) for n in ("L2", "L3a", "L7")]),
         ("(C.19) of the paper, (25)", []),
     ],

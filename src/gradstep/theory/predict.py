@@ -127,7 +127,7 @@ def predict(
     All results are means over draws. Where the initial output has a constant of order one, another in each draw
     (``output_scale="1/sqrt(N)"``, an activation with a mean), the equations are solved for several of these.
 
-    Docs, "Uniform equivalent", equations (U9), (U10), (U17) and (U18).
+    Docs, "Uniform equivalent", equations (E9), (E10), (E17) and (E18).
 
     Parameters
     ----------

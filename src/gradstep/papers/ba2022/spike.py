@@ -81,7 +81,7 @@ def spiked_law(
 ) -> Outlier:
     r"""Outlier of the first layer after one small step (spiked Marchenko-Pastur law).
 
-    Docs, "Spectra", equation (E9).
+    Docs, "Spectra", equation (Z9).
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def outlier(
 ) -> Outlier:
     r"""Largest singular value of :math:`W_1` and the overlaps of its singular vectors.
 
-    Docs, "Spectra", equation (E9).
+    Docs, "Spectra", equation (Z9).
 
     Parameters
     ----------

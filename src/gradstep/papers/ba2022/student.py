@@ -57,7 +57,7 @@ def student_risk(
 ) -> Array:
     r"""The objective of (5.1), :math:`E_{\xi_1}(\sigma^*(\xi_1)-E_{\xi_2}\sigma(\kappa\xi_1+\xi_2))^2`.
 
-    Docs, "Bounds", equation (B3).
+    Docs, "Bounds", equation (O3).
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def student_risk(
 def tau_star(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, *, centred: bool = True) -> TauStar:
     r"""Infimum over the slope, :math:`\tau^*` and :math:`\kappa^*` of (5.1).
 
-    Docs, "Bounds", equation (B3).
+    Docs, "Bounds", equation (O3).
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def constructed_risk(
         c &= \frac{\kappa}{\mu_1^*}\sqrt{\frac{E y^2}{\psi_1}}, \qquad
         V = 1+\Bigl(\frac{\kappa}{\mu_1\mu_1^*}\Bigr)^2\frac{E y^2\,\mathrm{Var}\,\sigma'}{\psi_1} .
 
-    Docs, "Bounds", equation (B4).
+    Docs, "Bounds", equation (O4).
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def upper_bound(
 ) -> Array:
     r"""Upper bound (26) on the test error at the best :math:`\lambda`, at any alignment.
 
-    Docs, "Bounds", equation (B1).
+    Docs, "Bounds", equation (O1).
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def lower_bound(
 ) -> Array:
     r"""Lower bound (27) on the test error, at any alignment; with a given bias the inner part of (132).
 
-    Docs, "Bounds", equation (B2).
+    Docs, "Bounds", equation (O2).
 
     Parameters
     ----------

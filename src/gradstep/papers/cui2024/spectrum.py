@@ -81,7 +81,7 @@ def outlier(
 ) -> Array:
     r"""Outlier of :math:`\Phi^\top\Phi/n`, with its terms of order one, or (191) as published.
 
-    Docs, "Spectra", equation (E4).
+    Docs, "Spectra", equation (Z4).
 
     Parameters
     ----------

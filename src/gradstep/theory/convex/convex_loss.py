@@ -83,7 +83,7 @@ _RIDGE = parse_penalty("ridge")
 class ConvexPrediction:
     r"""The predicted results of a fit with a convex loss and penalty.
 
-    Docs, "Convex losses", equation (C8).
+    Docs, "Convex losses", equation (P8).
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ def convex_prediction(
     All results are means over draws, also over the constant of an initial output of order one, as in
     :func:`gradstep.predict`.
 
-    Docs, "Convex losses", equation (C1).
+    Docs, "Convex losses", equation (P1).
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class _State:
 def _sweep(network: SteppedNetwork, averages: LossAverages, output: OutputLaw, quadratic: PenaltyAverages) -> _State:
     """Solve the problem whose loss and penalty are quadratic, with the averages given.
 
-    Docs, "Convex losses", equations (C6) and (C7).
+    Docs, "Convex losses", equations (P6) and (P7).
     """
     # The quadratic loss gain/2 (target - w)^2 has this pull, curvature and power at every node of kappa.
     curvature = np.maximum(averages.curvature, _LEAST_CURVATURE * averages.curvature.max())

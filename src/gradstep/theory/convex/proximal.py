@@ -46,7 +46,7 @@ _MOST_COMMON = 4000
 class OutputLaw:
     r"""The output :math:`\omega=M+A\,t+s\,\xi` on a fresh input, and the leverage, at nodes of kappa.
 
-    Docs, "Convex losses", equation (C3).
+    Docs, "Convex losses", equation (P3).
 
     Attributes
     ----------
@@ -258,7 +258,7 @@ def _samples(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
 def loss_averages(labels: Labels, loss: Loss, law: OutputLaw) -> LossAverages:
     """Average the derivatives of the loss's Moreau envelope given kappa.
 
-    Docs, "Convex losses", equation (C4).
+    Docs, "Convex losses", equation (P4).
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def penalty_averages(
 ) -> PenaltyAverages:
     r"""Average over a Gaussian field the weight ``argmin_b (ridge/N) r(sqrt(N) b) + C b^2/2 - h b``.
 
-    Docs, "Convex losses", equation (C5).
+    Docs, "Convex losses", equation (P5).
 
     Parameters
     ----------

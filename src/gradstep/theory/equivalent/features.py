@@ -178,7 +178,7 @@ def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction) 
 def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.float64]) -> Smoothed:
     """Return the averages of the features of each group, over all that is orthogonal to kappa.
 
-    Docs, "Uniform equivalent", equation (U7).
+    Docs, "Uniform equivalent", equation (E7).
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def conditional_features(
 ) -> ConditionalFeatures:
     """Return the tables of conditional features for given groups.
 
-    Docs, "Uniform equivalent", equation (U8).
+    Docs, "Uniform equivalent", equation (E8).
 
     Parameters
     ----------

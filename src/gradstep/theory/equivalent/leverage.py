@@ -275,7 +275,7 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of
     low rank almost without ridge).
 
-    Docs, "Uniform equivalent", equation (U9). Docs, "Structured bulk", equation (A3).
+    Docs, "Uniform equivalent", equation (E9). Docs, "Structured bulk", equation (A3).
     """
     table, slope = equations.table, equations.table.slope
     nodes = slope.shape[2]
@@ -457,7 +457,7 @@ def couplings(table: LeverageTable, point: Leverage) -> Array:
 
     The matrix is symmetric and has no negative entries.
 
-    Docs, "Uniform equivalent", equation (U16).
+    Docs, "Uniform equivalent", equation (E16).
     """
     batch, groups, nodes = point.variance.shape
     # Averages of squares over the classes (squared in place: new memory costs more).
@@ -474,7 +474,7 @@ def couplings(table: LeverageTable, point: Leverage) -> Array:
 def linearised(equations: LeverageEquations, point: Leverage) -> Linearised:
     """Return the equations near a point.
 
-    Docs, "Uniform equivalent", equation (U15).
+    Docs, "Uniform equivalent", equation (E15).
     """
     nodes = point.leverage.shape[1]
     fitted = equations.sampling * (point.leverage * point.remaining) * point.remaining
@@ -506,7 +506,7 @@ def response(matrix: Array, sources: Array, nodes: int) -> Array:
 def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -> tuple[Leverage, int]:
     """Solve the fixed point for a batch.
 
-    Docs, "Uniform equivalent", equation (U9). Docs, "Structured bulk", equation (A3).
+    Docs, "Uniform equivalent", equation (E9). Docs, "Structured bulk", equation (A3).
 
     Parameters
     ----------

@@ -152,7 +152,7 @@ class _AlongReadout(NamedTuple):
 def _along_readout(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array) -> _AlongReadout:
     """Return the change at ``A`` and ``A - ridge - V2``, both of shape (batch, groups).
 
-    Docs, "Uniform equivalent", equation (U12).
+    Docs, "Uniform equivalent", equation (E12).
     """
     square, direction = groups.readout_direction
     # The correction matters only where all neurons are nearly alike: one resolvent along the direction is enough.
@@ -324,7 +324,7 @@ def _means(
     Solved as least squares, because near-equal groups make the normal equations lose the digits that carry the overlap
     with the bulk.
 
-    Docs, "Uniform equivalent", equation (U10).
+    Docs, "Uniform equivalent", equation (E10).
     """
     features, bulk = tables.features, tables.bulk
     sample_weight, a = point.sample_weight, point.inverse_resolvent
@@ -382,7 +382,7 @@ def _sources(
 
     Shape (batch, nodes + groups), for each direction off the spike.
 
-    Docs, "Uniform equivalent", equation (U16).
+    Docs, "Uniform equivalent", equation (E16).
     """
     features = tables.features
     base = tables.hidden_square + noise_square[:, None] + np.vecmat(means.direct, features.variance)
@@ -453,7 +453,7 @@ def solve(
 ) -> UniformSolution:
     """Solve the equations for a batch of sizes and penalties.
 
-    Docs, "Uniform equivalent", equations (U10), (U17) and (U18). Docs, "Spread", equation (D1).
+    Docs, "Uniform equivalent", equations (E10), (E17) and (E18). Docs, "Spread", equation (D1).
 
     Parameters
     ----------

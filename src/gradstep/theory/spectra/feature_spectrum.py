@@ -171,7 +171,7 @@ def _product(table: Array) -> tuple[Array, Array] | None:
 class FeatureEquations:
     """The leverage equations at ridge ``-z n``, for `gradstep.theory.spectra.stieltjes`.
 
-    Docs, "Spectra", equation (E1).
+    Docs, "Spectra", equation (Z1).
 
     Attributes
     ----------
@@ -425,7 +425,7 @@ class FeatureEquations:
 def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int = 1) -> Spectrum:
     r"""Predict the spectrum of :math:`F^\top F/n` on fresh samples after the step.
 
-    Docs, "Spectra", equation (E1).
+    Docs, "Spectra", equation (Z1).
 
     Parameters
     ----------
@@ -579,7 +579,7 @@ def outliers_above(
 ) -> tuple[Outlier, ...]:
     """Find the outliers above the edge of the bulk, the largest first.
 
-    Docs, "Spectra", equation (E2).
+    Docs, "Spectra", equation (Z2).
 
     Parameters
     ----------
@@ -631,7 +631,7 @@ def _outlier(
 ) -> Outlier:
     """Return the outlier at a point, with the overlaps of its vectors.
 
-    Docs, "Spectra", equation (E3).
+    Docs, "Spectra", equation (Z3).
     """
     nodes = len(equations.weight)
     values = np.exp(point.state).real

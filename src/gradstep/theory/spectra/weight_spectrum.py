@@ -140,7 +140,7 @@ class _Spike(NamedTuple):
 class WeightEquations:
     """The two equations, for `gradstep.theory.spectra.stieltjes`.
 
-    Docs, "Spectra", equation (E6).
+    Docs, "Spectra", equation (Z6).
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ class WeightEquations:
     def spike_resolvent(self, z: complex, state: ComplexArray, spike: _Spike) -> tuple[complex, complex, complex]:
         """Return ``v^T R v``, ``v^T R beta*`` and ``v^T R g / |g|`` for the resolvent ``R`` of ``B^T B``.
 
-        Docs, "Spectra", equation (E8).
+        Docs, "Spectra", equation (Z8).
         """
         r, (p, q), *_ = self._sums(state)
         v, g = spike.direction, spike.gradient
@@ -252,7 +252,7 @@ class WeightEquations:
 def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpectrum:
     """Predict the singular values of the first layer before and after the step.
 
-    Docs, "Spectra", equation (E7).
+    Docs, "Spectra", equation (Z7).
 
     Parameters
     ----------
@@ -368,7 +368,7 @@ def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
 def _outlier(equations: WeightEquations, spike: _Spike, edge: float) -> WeightOutlier | None:
     """Return the outlier that a spike pushes above the edge of the bulk.
 
-    Docs, "Spectra", equation (E7).
+    Docs, "Spectra", equation (Z7).
     """
     strength, shrink = spike.strength, spike.shrink
 

@@ -159,7 +159,7 @@ class MeanRow:
 
     Vectors have components along the teacher, along ``b`` and along the samples of the step (``X_perp^T r``).
 
-    Docs, "Uniform equivalent", equation (U13).
+    Docs, "Uniform equivalent", equation (E13).
 
     Attributes
     ----------

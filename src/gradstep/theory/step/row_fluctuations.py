@@ -19,7 +19,7 @@ different degree are uncorrelated:
 * higher degrees: functions of the pre-activation of one sample each, which are as good as independent between samples,
   and products of two of them.
 
-This project; the derivation is Docs, "Uniform equivalent", equations (U3), (U4), (U5) and (U6).
+This project; the derivation is Docs, "Uniform equivalent", equations (E3), (E4), (E5) and (E6).
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def derivative_slope(activation: ScalarFunction) -> float:
 def own_output_slopes(activation: ScalarFunction) -> tuple[float, float]:
     """Return how a feature of a network's own output stretches a row, of the ordinary derivative.
 
-    Docs, "Uniform equivalent", equation (U14).
+    Docs, "Uniform equivalent", equation (E14).
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def row_fluctuations(
 ) -> RowFluctuations:
     """Return the fluctuations of rows after the step.
 
-    Docs, "Uniform equivalent", equations (U3), (U4), (U5) and (U6).
+    Docs, "Uniform equivalent", equations (E3), (E4), (E5) and (E6).
 
     Parameters
     ----------

@@ -200,7 +200,7 @@ def step_statistics(
 ) -> StepStatistics:
     """Return the limits of the gradient step at given sizes.
 
-    Docs, "Uniform equivalent", equations (U1), (U2) and (U11).
+    Docs, "Uniform equivalent", equations (E1), (E2) and (E11).
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ def _own_output_terms(
     What the network's own output does to a row has these factors: one term of a sum over all neurons, and what all have
     in common of an input's length, where of the readouts only the mean is left.
 
-    Docs, "Uniform equivalent", equation (U14).
+    Docs, "Uniform equivalent", equation (E14).
     """
     activation, e = moments(problem.activation), problem.eta.size(width) / math.sqrt(width)
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)

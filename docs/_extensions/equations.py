@@ -11,11 +11,12 @@ from collections import defaultdict
 from functools import cache
 from typing import Any
 
-import gradstep
 from docutils import nodes
 from named_equations import CITATION, NUMBER, citations, file_of
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+
+import gradstep
 
 
 @cache

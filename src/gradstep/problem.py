@@ -152,10 +152,10 @@ class Readout:
             return cls("vocabulary", (1.0,), (1.0,))
         if isinstance(value, Mapping):
             try:  # a settings file has text for keys
-                letters = tuple(float(v) if isinstance(v, str) else v for v in value)
+                values = tuple(float(v) if isinstance(v, str) else v for v in value)
             except ValueError:
                 raise InvalidInput("readout", value, "numeric values as keys, for instance {-1: 0.5, 1: 0.5}") from None
-            return cls("vocabulary", letters, tuple(value.values()))
+            return cls("vocabulary", values, tuple(value.values()))
         raise InvalidInput("readout", value, "'gaussian', 'constant' or a mapping {value: weight}")
 
     @property

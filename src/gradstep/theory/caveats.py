@@ -29,16 +29,16 @@ __all__ = ["Caveat", "caveat_lines", "caveats_of", "fit_indicators", "indicators
 
 @dataclass(frozen=True)
 class Caveat:
-    """Something that the equations leave out and that may be felt.
+    """An effect that the equations leave out and that may matter.
 
     Attributes
     ----------
     name : str
-        What it is, in a few words.
+        The effect, in a few words.
     size : float
         Estimated relative deviation of the network's test error, in (0, 1].
     page : str
-        Place in the docs that tells more.
+        Section of the docs about this effect.
     """
 
     name: str

@@ -146,7 +146,7 @@ def _of_network(problem: Problem, network: SteppedNetwork) -> tuple[Array, Array
     """Return the results of `_given_constant` for one description of the network."""
     (d, width, _, samples, ridge), tables, step = network.sizes, network.tables, network.step.resolved
     here = _solve(problem, step, tables, np.array([ridge]))
-    # The population is felt where its weight is that of the samples.
+    # The population changes the fit if its weight is that of the samples.
     weight = tables.features.weight
     change = _POPULATION_CHANGE * float(weight @ here.point.remaining[0])
     fits = _solve(problem, step, tables, ridge * np.array([1, 1, 1 + _RIDGE_CHANGE]), np.array([0, change, 0]))
@@ -271,8 +271,8 @@ class _Numbers:
         if order_one:
             covariance[3, 3] += law.square * (1 - own**2 / step.residual_noise) / n_step
             covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
-        # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of
-        # letters is fixed, and an output of order one is given.
+        # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of a
+        # vocabulary is fixed, and an output of order one is given.
         covariance[4, 4] = 2 / (d - 1)
         if readout.kind == "gaussian" and not order_one:
             moved = np.array([0, -2 * mean, -1]) * activation.mean

@@ -172,7 +172,7 @@ def _errors(problem: Problem, step: StepStatistics, dressed: bool, order: int) -
     L_tr_0, L_te_0 = sizes["lam"] * initial, -initial_slope / float(before.t) ** 2
     if problem.step_size == 0:
         return L_tr_0, L_te_0, 0.0, 0.0
-    # A row tilted towards the spike before the step changes its norm by it.
+    # A row with a component along the spike before the step changes its norm by the step.
     added = step.bulk + (step.fluctuations.norm_slope[0] * step.initial_overlap if dressed else 0.0)
     smooth = _smoothed_features(problem.activation, step.spike, added, order)
     student = moments(problem.activation)

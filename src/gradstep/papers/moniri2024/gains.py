@@ -9,8 +9,8 @@ The slides give :math:`\Delta_l` for every l and :math:`\Lambda_l`, the gain in 
   :math:`\rho=\tau/s^2` does not depend on the step size (`direction`), and the slides' spikes are :math:`\rho=0`.
 * Rows :math:`N(0,I/d)` have norms that fluctuate, which makes the constant a feature of finite cost when
   :math:`c_2\neq0`; with rows on the sphere it is not.
-* The slides' literal residual contains the initial output, which tilts the spike towards the rows it is added to; their
-  formulas hold for the residual y.
+* The slides' literal residual contains the initial output, which turns the spike towards the rows to which it is added;
+  their formulas hold for the residual y.
 * A closed form for every l, and :math:`\Lambda_l` from it: by generalised cross-validation, which stays exact with
   finitely many spikes,
 
@@ -263,11 +263,11 @@ class _Setting:
             return np.full(t.shape, np.inf)
         if self.rows == "sphere":
             return np.ones(t.shape)
-        # The norms of the rows offer the constant: c_2 (|w_i|^2 - 1), of variance 2/d over the neurons.
+        # The norms of the rows contain the constant: c_2 (|w_i|^2 - 1), of variance 2/d over the neurons.
         return np.asarray(1 + self.student.quadratic**2 / self.found.phi * t * theta)
 
     def tilted(self, t: NDArray[Any], s2: NDArray[Any], theta: NDArray[Any]) -> NDArray[Any]:
-        """Return what takes the place of s2 in the linear spike's own cost: it is tilted towards the rows by omega.
+        """Return what replaces s2 in the linear spike's own cost, as the spike has the overlap omega with the rows.
 
         Docs, "Intermediate step", equation (I7).
         """

@@ -185,7 +185,7 @@ def traces(
 
 
 def limiting_traces(sigma: str | ScalarFunction, *, phi: ArrayLike, psi: ArrayLike, lam: ArrayLike) -> Traces:
-    """Return `traces` of an activation; its mean, if any, adds a rank-one term that the traces do not feel."""
+    """Return `traces` of an activation; a mean adds a rank-one term, which does not change the traces."""
     values = moments(scalar_function(sigma))
     return traces(values.linear**2, values.nonlinear_second_moment, phi=phi, psi=psi, lam=lam)
 

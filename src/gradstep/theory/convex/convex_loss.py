@@ -410,7 +410,7 @@ def _is_ridge(penalty: Penalty) -> bool:
 
 
 def _ridge(network: SteppedNetwork) -> PenaltyAverages:
-    """Return the averages of a ridge, its own quadratic penalty; the readout norm tells what it costs."""
+    """Return the averages of a ridge, which is its own quadratic penalty; its value follows from the readout norm."""
     none = np.zeros_like(network.tables.groups.weight)
     return PenaltyAverages(none + 2 * network.sizes.ridge, none, none, none, none + 1)
 

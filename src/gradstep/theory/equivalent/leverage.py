@@ -260,7 +260,7 @@ class Leverage(NamedTuple):
 
     @property
     def inverse_resolvent(self) -> Array:
-        """``A_g = 1 / R_g``: the ridge that a neuron feels."""
+        """``A_g = 1 / R_g``, the effective ridge of a neuron."""
         return 1 / self.resolvent
 
     def take(self, index: NDArray[np.bool_]) -> Leverage:

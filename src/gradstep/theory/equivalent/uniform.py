@@ -230,20 +230,21 @@ def _joint_fit(
     bulk: Bulk,
     weight_offset: Array | None,
 ) -> _Fit:
-    """Fit both at once where a row's mean off the spike follows its projection on it.
+    """Fit both at once where a row's mean orthogonal to the spike depends on its projection on the spike.
 
-    In special direction ``j`` the rows, weighed by the fit, overlap with the inputs by ``P_j m + D_j^1/2 f_j``
-    (groups): the pull times the means ``m = spread @ unknowns``, and a rest that is free at the price ``f_j^2``. But
-    ``sum_j spike_j D_j^1/2 f_j + y = 0``: a row's projection on the spike is given, and what is left is shared by the
-    row's component along the spike and by the part ``y`` of the projection that is not due to the row, of the variance
-    `projection_noise` of the bulk. At given means a multiplier ``mu`` of this constraint leaves each direction alone,
+    In special direction ``j`` the rows, weighted by the fit, have the overlap ``P_j m + D_j^1/2 f_j`` (groups) with the
+    inputs. The first term is the pull times the means ``m = spread @ unknowns``; the second is free at the cost
+    ``f_j^2``. The projections on the spike are given, which is the constraint ``sum_j spike_j D_j^1/2 f_j + y = 0``:
+    fluctuations of the row's component along the spike are compensated by the part ``y`` of the projection that is not
+    due to the row, of the variance `projection_noise` of the bulk. Given the means and a multiplier ``mu`` of this
+    constraint, the directions are independent,
 
         (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu - V1 P_j m),
 
-    and what is left is quadratic in the means: half its slope downwards is ``sum_j P_j D_j^-1/2 f_j``, the pull being
-    orthogonal to the spike. Parameters as in `_separate_fit`, with what the teacher's rest gives to each
-    special direction, `level`, and the `inverse` of ``I + D_j^1/2 V1 D_j^1/2``; `spread` turns unknowns into means, to
-    which those of `weight_offset` add.
+    and the objective is quadratic in the means: minus half its gradient is ``sum_j P_j D_j^-1/2 f_j``, because the pull
+    is orthogonal to the spike. Parameters are as in `_separate_fit`; `level` is the source of each special direction
+    from the teacher's component orthogonal to the spike, and there is the `inverse` of ``I + D_j^1/2 V1 D_j^1/2``;
+    `spread` turns unknowns into means, to which those of `weight_offset` add.
 
     Docs, "Structured bulk", equation (A5).
     """
@@ -261,8 +262,9 @@ def _joint_fit(
     # a multiplier makes is the constraint of a mean, transposed: `inverse` is symmetric, the pull orthogonal to the
     # spike.
     constraint, of_multiplier = (np.vecmat(along.mT, part.swapaxes(1, 2)) for part in (free, by_multiplier))
-    # The part of a projection that is not due to the row adds y = U l to the sum of the constraint, at the price l^T U
-    # l. The row's component along the spike is then -y, which no input off the spike feels, so that mu = (I - V1 U) l.
+    # The part of a projection that is not due to the row adds y = U l to the sum of the constraint, at the cost l^T U
+    # l. The row's component along the spike is then -y, on which the features orthogonal to the spike do not depend, so
+    # that mu = (I - V1 U) l.
     projection_noise = point.density * bulk.projection_noise
     to_multiplier = identity(groups) - point.linear_gain * projection_noise[:, None]
     of_price = of_multiplier @ to_multiplier
@@ -468,9 +470,9 @@ def solve(
         step of order one.
     population : ndarray, shape (batch,), optional
         Adds ``n population (test_error + noise^2)`` to the objective of the fit, so that the derivative of its minimum
-        tells that error. `train_loss` leaves it out.
+        is that error. `train_loss` does not contain it.
     weight_offset : WeightOffset, optional
-        Of the quadratic penalty that stands for another one; asks for the fluctuations too.
+        Of the quadratic penalty that replaces another one; if it is given, the fluctuations are returned too.
     tolerance : float
         Largest true residual of the fixed point.
 

@@ -82,8 +82,8 @@ class Outlier:
         Hermite polynomials of the inputs' projections on the spike direction.
     neuron_overlap : ndarray
         Squared cosines of the right singular vector with :math:`p_q(\tilde a)/\sqrt N`, where :math:`p_q` are the
-        orthonormal polynomials of the readout's law (Hermite for a Gaussian readout, as many as there are letters for a
-        vocabulary).
+        orthonormal polynomials of the readout's law (Hermite for a Gaussian readout; for a vocabulary as many as it has
+        values).
     teacher_overlap : ndarray, shape (5,)
         Squared cosines of the left singular vector with :math:`h_p(\langle x,\beta_*\rangle)/\sqrt n`.
     """
@@ -590,7 +590,7 @@ def outliers_above(
     alignment : float
         Overlap of the spike direction with the teacher's.
     gaussian : bool
-        Whether the readout is: its groups then tell a part of it only.
+        Whether the readout is Gaussian; its groups then resolve a part of it only.
     """
     points = _outlier_points(equations, edge)
     rest = polynomials, alignment, gaussian
@@ -647,7 +647,7 @@ def _outlier(
     sample = scale / x * by_sample**2
     by_neuron = polynomials @ null[:-1]
     if gaussian:
-        # Its first polynomial is the readout itself, of which the groups tell a part.
+        # Its first polynomial is the readout itself, of which the groups resolve a part.
         by_neuron[1] += np.sqrt(max(1 - equations.resolved_share, 0.0)) * null[-1]
     neuron = scale / equations.width * by_neuron**2
     return Outlier(x, sample, neuron, alignment ** (2 * np.arange(_DEGREE + 1)) * sample)

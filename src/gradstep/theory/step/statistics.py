@@ -75,8 +75,8 @@ class StepStatistics:
         part of the output that follows the length of an input as the row's own feature does, and of ``a^2``, from the
         row's own feature in the output. Zero in output scale ``"1/N"``.
     own_norm : tuple of float
-        What an initial output of order one adds to a row's squared norm, as every row is tilted towards the gradient
-        before the step: coefficients of ``a^2`` and ``a^3``.
+        What an initial output of order one adds to a row's squared norm, because every row has a mean component along
+        the gradient before the step: coefficients of ``a^2`` and ``a^3``.
     initial_overlap : float
         Extra mean projection on ``v`` per unit of readout, from an initial output of order one
         (``output_scale = "1/sqrt(N)"``).
@@ -143,7 +143,7 @@ class StepStatistics:
         Parameters
         ----------
         a, a_square : array_like
-            Readout and its square, or their means over neurons that are told together.
+            Readout and its square, or their means over neurons that are described together.
         """
         alike, own = self.own_drift
         return np.asarray(1 + alike * np.asarray(a) + own * np.asarray(a_square))

@@ -19,7 +19,7 @@ different degree are uncorrelated:
 * higher degrees: functions of the pre-activation of one sample each, which are as good as independent between samples,
   and products of two of them.
 
-This project; the derivation is Docs, "Uniform equivalent", equations (E3), (E4), (E5) and (E6).
+This project; the derivation is on the page "Uniform equivalent" of the docs, in the section "Groups of neurons".
 """
 
 from __future__ import annotations

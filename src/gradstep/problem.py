@@ -543,7 +543,7 @@ class Problem:
     def from_toml(cls, source: str | Path) -> Self:
         """Build a problem from a TOML file (a path) or TOML text.
 
-        Of a file with a ``[problem]`` table, such as that of a sweep, this table is read.
+        If the file has a ``[problem]`` table, such as that of a sweep, only this table is read.
 
         Parameters
         ----------

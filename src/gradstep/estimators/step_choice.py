@@ -139,7 +139,7 @@ class PenaltyPath:
         penalties : ndarray, shape (Q,)
             Relative, increasing.
         errors : ndarray, shape (Q,)
-            Of the fit.
+            Errors of the fit.
         least : int
             Place of the smallest penalty allowed: that the errors of the fit ask for.
 
@@ -168,7 +168,7 @@ class StepErrors:
     groups : ndarray of int, shape (rows,)
         Equal for copies of one input, which are one observation for standard errors.
     paths : tuple of PenaltyPath or None
-        Of each move; None after a step whose features overflow.
+        Errors of each move; None after a step whose features overflow.
     """
 
     moves: tuple[Move, ...]

@@ -136,7 +136,7 @@ def trapezoidal_rule(
     Returns
     -------
     nodes, weights : ndarray
-        Of even length: symmetric, increasing nodes and positive weights that sum to one.
+        A rule of even length, with symmetric, increasing nodes and positive weights that sum to one.
 
     Raises
     ------

@@ -108,7 +108,7 @@ def leave_one_out(
     blocks : callable
         A pass over the features of the rows to score.
     targets, weights, copies
-        Of all rows of the fit.
+        Values for all rows of the fit.
     penalties : ndarray, shape (P,)
 
     Returns

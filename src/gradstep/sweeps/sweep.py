@@ -227,7 +227,7 @@ def sweep(
     Parameters
     ----------
     problem : Problem or mapping
-        What all points share; a mapping is read by `Problem.from_dict`, in any paper's convention.
+        The parameters that all points share; a mapping is read by `Problem.from_dict`, in any paper's convention.
     over : mapping
         Parameter to its values: every combination is a point. An axis of penalties costs one factorisation a network.
     zipped : sequence of mapping

@@ -102,7 +102,7 @@ def largest_caveats(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
     Parameters
     ----------
     caveats : iterable of Caveat
-        Of several solutions of which a prediction is the mean.
+        Caveats of several solutions of which a prediction is the mean.
 
     Returns
     -------

@@ -80,7 +80,7 @@ class Minimum:
     gradient, curvature : ndarray
         First and second derivatives along the coordinates (one-sided, and nan, on a bound).
     displacement : ndarray
-        What a further Newton step would still change; nan on a bound.
+        Change that a further Newton step would make; nan on a bound.
     others : tuple of (ndarray, float)
         The other valleys that were followed to their bottom, best first.
     evaluations : int

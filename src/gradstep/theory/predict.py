@@ -96,9 +96,9 @@ class _Waiting(NamedTuple):
     Attributes
     ----------
     problem : int
-        Its number.
+        Number of the problem.
     place : int
-        Its prediction is a mean over descriptions of the network; this sorts them.
+        Place of this description among those over which the prediction is averaged.
     share : float
         Weight of this description in the mean.
     prepared : _Prepared

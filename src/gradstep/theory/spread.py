@@ -58,7 +58,7 @@ class Spread:
     Attributes
     ----------
     test_error, train_error : float
-        Of the errors over independent draws of everything: first layer, readout, samples of the step and of the fit.
+        Standard deviations of the errors over independent draws of first layer, readout, and both sets of samples.
         `train_error` is nan where the fit interpolates: there the loss is all penalty.
     squared_error : float
         Of ``(f_hat - f*)^2`` over fresh inputs, for one network: a test error that is measured on ``m`` inputs has the
@@ -241,7 +241,7 @@ class _Numbers:
     sampled : float
         ``d / n_step``.
     row : MeanRow
-        Of which a small output has no part.
+        The mean row of the network, for an initial output of order one only.
     """
 
     step: StepStatistics

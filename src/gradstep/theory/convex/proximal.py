@@ -119,7 +119,7 @@ class PenaltyAverages:
     stiffness : ndarray, shape (groups,)
         :math:`\rho`: the mean response of a weight to its field is :math:`1/(\rho+C)`.
     offset, excess : ndarray, shape (groups,)
-        What the linear response to the field leaves of the mean of the weights, and of their variance.
+        Differences between the weights and their linear response to the field: in the mean, and in the variance.
     value, active : ndarray, shape (groups,)
         Mean penalty of a weight, in units of ``ridge / N``, and the share of the weights that are not zero.
     """

@@ -147,7 +147,7 @@ def check_errors(conditional: Array, least: Array, scale: Array) -> None:
     conditional : ndarray, shape (batch, nodes)
         ``E[(y - f)^2 | kappa]``.
     least : ndarray, shape (batch, nodes)
-        What neither mean nor slope of the labels given kappa explain, with the noise.
+        Mean square of the labels given kappa without the squares of their mean and slope, including the noise.
     scale : ndarray, shape (batch,)
         ``E y^2``.
 

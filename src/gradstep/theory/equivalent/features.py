@@ -189,7 +189,7 @@ def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.f
     Returns
     -------
     Smoothed
-        Of arrays of shape (groups, nodes).
+        Arrays of shape (groups, nodes).
 
     Raises
     ------

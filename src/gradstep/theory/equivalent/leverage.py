@@ -136,8 +136,9 @@ class LeverageTable:
     def factors(self) -> tuple[Array, Array] | None:
         """Slopes of many groups as a product, if they have few dimensions to rounding (polynomials have few).
 
-        Of shapes (1 or batch, groups, dimensions) and (1 or batch, dimensions, nodes). Each slope is right to rounding
-        relative to its group's: a group of small slopes has a large resolvent, and counts as much as the others.
+        The factors have shapes (1 or batch, groups, dimensions) and (1 or batch, dimensions, nodes). Each slope is
+        right to rounding relative to its group's: a group of small slopes has a large resolvent, and counts as much as
+        the others.
         """
         groups = self.slope.shape[1]
         if groups < _WORTH_FACTORS:

@@ -69,9 +69,9 @@ class Fluctuations(NamedTuple):
     Attributes
     ----------
     output : ndarray, shape (batch, nodes)
-        Of the trained network's output given kappa and the teacher's rest.
+        Variance of the trained network's output, given kappa and the coordinate along the teacher's rest.
     weight : ndarray, shape (batch, groups)
-        Of a neuron's weight in each group, without that of the `WeightOffset`.
+        Variance of a neuron's weight in each group, without that of the `WeightOffset`.
     """
 
     output: Array
@@ -87,13 +87,13 @@ class UniformSolution(NamedTuple):
     readout_norm : ndarray, shape (batch,)
         ``|b|^2`` of the trained readout.
     readout_power : ndarray, shape (batch, groups)
-        What each group has of it.
+        Contribution of each group to ``|b|^2``.
     learned : ndarray, shape (batch, nodes)
         ``M(kappa)``, the mean output of the trained network.
     rest_slope : ndarray, shape (batch, nodes)
         ``T(kappa)``, the slope of the trained network along the teacher's rest.
     length_slope : ndarray, shape (batch, nodes) or (batch, 0)
-        Its slope along the input's length, a standard normal.
+        Slope of the trained network along the input's length, a standard normal.
     slopes : ndarray, shape (batch, special, nodes)
         Slopes of the trained network along the special directions of the bulk.
     mean_field : ndarray, shape (batch, groups)
@@ -472,7 +472,7 @@ def solve(
         Adds ``n population (test_error + noise^2)`` to the objective of the fit, so that the derivative of its minimum
         is that error. `train_loss` does not contain it.
     weight_offset : WeightOffset, optional
-        Of the quadratic penalty that replaces another one; if it is given, the fluctuations are returned too.
+        Offset of the quadratic penalty that replaces another one; if it is given, the fluctuations are returned too.
     tolerance : float
         Largest true residual of the fixed point.
 

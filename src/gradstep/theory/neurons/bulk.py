@@ -219,9 +219,9 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: int) -> tupl
     variance : ndarray, shape (3, groups)
         Coefficients of the variances, of mean one.
     readout : ndarray, shape (groups,)
-        Of which a few are taken.
+        Readouts of the groups, of which a few are used.
     moments : ndarray, shape (powers,)
-        Of the law, from power zero.
+        Moments of the law, from power zero.
     refine : int
 
     Returns

@@ -1,14 +1,14 @@
 """Groups of neurons: quadrature nodes of the joint law of a row's projection on the spike and of its squared norm.
 
 After the step neuron ``i`` enters the features only through ``(s_i', c_i)``: the projection of its row on the spike
-direction and the squared norm of the rest. Both keep fluctuations of order ``1/sqrt(d)`` however large ``d`` is, and
-these matter at leading order: those of ``s'`` carry the overlap of the trained readout with the bulk along the
-spike, those of ``c`` open the direction ``d g0 / d c`` (Cui et al. 2024 leave the second out).
+direction, and the squared norm of the part orthogonal to it. Both have fluctuations of order ``1/sqrt(d)``, which
+matter at leading order for every ``d``: those of ``s'`` let the trained readout use the bulk along the spike, and those
+of ``c`` add the function ``d g0 / d c`` to those that the network can form (Cui et al. 2024 leave the second out).
 
-Both follow the readout. A Gaussian readout is as good as known from the projection where the spike is strong, and
-changes nothing but the spike where the step is weak. Where a strong step has hardly a spike (``E[sigma'] = 0``, say) it
-decides the norm and is told by neither: then it has nodes of its own. Between the two a share of the neurons is
-described in either way.
+Both depend on the readout. A Gaussian readout is almost determined by the projection if the spike is strong, and
+changes only the spike if the step is weak. If a strong step has hardly any spike, for instance because ``E[sigma'] =
+0``, the readout determines the norm, but neither the projection nor the norm determines the readout. It then has
+quadrature nodes of its own. Between these cases a share of the neurons is described in either way.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def neuron_groups(
 def resolved_share(step: StepStatistics, readout: Readout, d: float, rows: RowLaw) -> float:
     """Return the share of the neurons that have nodes in the readout of their own: all of a vocabulary's.
 
-    Of a Gaussian readout it rises from zero to one with what the readout adds to the norm by its square.
+    For a Gaussian readout it grows from zero to one with the contribution of the squared readout to the norm.
     """
     if readout.kind == "vocabulary":
         return 1.0

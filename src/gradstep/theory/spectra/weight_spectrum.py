@@ -125,7 +125,7 @@ class _Spike(NamedTuple):
     strength : float
         Squared operator norm.
     direction, gradient : _Direction
-        Of the spike, and of ``X^T (y - f)``, which is another one where the initial output is of order one.
+        Directions of the spike and of ``X^T (y - f)``, which differ if the initial output is of order one.
     shrink : float
         Share of the initial weights along the readout that is taken back.
     """

@@ -151,6 +151,8 @@ def solve(
 ) -> SummaryStatistics:
     r"""Solve Result 3.3 for given features.
 
+    Docs, "Large step", equations (L2), (L3), (L4), (L5), (L6) and (L7).
+
     Parameters
     ----------
     features : ConditionalMoments
@@ -246,8 +248,6 @@ def _solve_chunk(
 
     Internally the bulk has unit variance: what is called mu1 is sqrt(c) mu_1, and V_1, theta, psi and q_1 are those of
     the paper without their powers of c.
-
-    Docs, "Large step", equations (L4), (L5), (L6) and (L7).
     """
     kappa, weight, mu0, mu1, mu2_squared, h, h1, h_rest = tables
     mu1_squared = mu1**2

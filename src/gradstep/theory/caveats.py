@@ -1,8 +1,9 @@
 """Caveats of a prediction: effects that the equations leave out and that may matter there, with their estimated size.
 
-Each indicator is a number that costs nothing beside a prediction, is zero where its cause is absent, and grows with it.
-What it means for the test error is one line of a table below: a factor and a power. They are fitted to the table of the
-search (`benchmarks/hunt`), and are estimates: a caveat asks for a look at the network, no more.
+Each indicator is a number that takes hardly any time beside a prediction, is zero if its cause is absent, and grows
+with it. A table below turns it into a deviation of the test error by a factor and a power. They are fitted to the table
+of the search for deviations (`benchmarks/hunt`) and are estimates: a caveat suggests a comparison with the network, no
+more.
 """
 
 from __future__ import annotations

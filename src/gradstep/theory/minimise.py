@@ -1,8 +1,8 @@
-"""Minimise a smooth function of a few coordinates, evaluated in batches, and certify what was found.
+"""Minimise a smooth function of a few coordinates, evaluated in batches, and certify the minimum.
 
-A coarse scan of the whole box finds the valleys; each of the deepest is followed down by a stencil that moves or
-shrinks; Newton's method on central differences of fourth order finishes. The certificate is what the function says
-around the result: both neighbours in every coordinate, the gradient, the curvature, the bounds touched.
+A coarse scan of the whole box finds local minima. From each of the lowest a stencil moves downhill, and shrinks where
+its centre is the lowest. Newton's method on central differences of fourth order finishes. The certificate consists of
+values around the result: both neighbours in every coordinate, the gradient, the curvature, and the bounds reached.
 """
 
 from __future__ import annotations

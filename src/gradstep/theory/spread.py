@@ -1,12 +1,12 @@
 """Spread of single networks around their prediction: the standard deviation of the errors over draws.
 
-Given the samples of the step, the test error is the derivative of the minimal loss by the weight at which the fit knows
-the population, and the training error is the loss less ``ridge`` times its derivative by the penalty (the envelope
-theorem, twice). Their variances are derivatives of the covariance of the losses of two fits
-(`gradstep.theory.equivalent.loss_covariance`). The samples of the step add what follows from four numbers of theirs,
-``E r u``, ``E r^2``, ``E r`` and ``|X_perp^T r|^2``, through the alignment, the spike and the bulk; an initial output
-of order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its length, its overlap with the teacher and
-``E r <b, x>``. This project.
+Given the samples of the step, the test error is the derivative of the minimal loss with respect to a weight of the
+population in the objective. The training error is the loss less ``ridge`` times its derivative with respect to the
+penalty. Both follow from the envelope theorem. The variances of the errors are therefore derivatives of the covariance
+of the losses of two fits (`gradstep.theory.equivalent.loss_covariance`). The samples of the step contribute through the
+alignment, the spike and the bulk, which depend on four random numbers: the averages of ``r u``, ``r^2`` and ``r``, and
+``|X_perp^T r|^2``. An initial output of order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its
+length, its overlap with the teacher, and the average of ``r <b, x>``. This project.
 """
 
 from __future__ import annotations

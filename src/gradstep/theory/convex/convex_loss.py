@@ -5,12 +5,12 @@ The readout minimises
 .. math:: \sum_\mu \ell(y_\mu, f(x_\mu)) + \frac\Lambda N\sum_i r(\sqrt N\,b_i),\qquad
           f(x)=\sum_i b_i\,\sigma(\langle w_i,x\rangle).
 
-Given the projection :math:`\kappa` of a fresh input on the spike, and the teacher's coordinate t off the spike, the
-output is Gaussian, :math:`\omega = M(\kappa) + A(\kappa)\,t + s(\kappa)\,\xi`. On a training sample it is the proximal
-point of the loss at :math:`\omega` with step :math:`V(\kappa)`, the leverage. The derivatives of the loss's Moreau
-envelope act on every weight as a field, which is Gaussian over the neurons of a group, and the weight is the proximal
-point of the penalty at its field. The bulk is a Gaussian matrix, so that what couples the neurons closes in a few
-scalars for every separable penalty; the l1 norm needs no approximation.
+Given the projection :math:`\kappa` of a fresh input on the spike, and its coordinate t along the part of the teacher's
+direction orthogonal to the spike, the output is Gaussian, :math:`\omega = M(\kappa) + A(\kappa)\,t + s(\kappa)\,\xi`.
+On a training sample it is the proximal point of the loss at :math:`\omega` with step :math:`V(\kappa)`, the leverage.
+The derivatives of the loss's Moreau envelope act on every weight as a field, which is Gaussian over the neurons of a
+group, and the weight is the proximal point of the penalty at its field. The bulk is a Gaussian matrix, so that the
+neurons are coupled through a few scalars only for every separable penalty; the l1 norm needs no approximation.
 
 Each sweep replaces loss and penalty by the quadratic ones with the same averages, whose equations are the linear ones
 of :mod:`gradstep.theory.equivalent.uniform`; Anderson's method accelerates the sweeps. For the square loss and the

@@ -7,12 +7,12 @@ Equations (a group's index is ``g, h``, a node of kappa is ``k``; ``E_k`` averag
     1/R_g = ridge + V2_g + sum_j p_j u_gj Psi_j,gg     calV = (d - 1) sum_j p_j (D_j^-1 + V1)^-1
     V(k)  = sum_gh g1_g g1_h calV_gh + sum_g g2_g N_g R_g
 
-``j`` runs over classes of directions off the spike: a share ``p_j`` of them, in which the rows of group ``g`` have
-``u_gj`` times their mean variance. An isotropic bulk is one class.
+``j`` runs over classes of directions orthogonal to the spike. Class ``j`` holds a share ``p_j`` of the directions, in
+which the rows of group ``g`` have ``u_gj`` times their mean variance. An isotropic bulk is one class.
 
-The new ``V`` and ``R`` grow with every old one, by less than in proportion: in ``(log V, log R)`` the map is monotone
-and contracts, and Newton's method with its exact Jacobian converges in a few steps. Everything carries a leading batch
-axis. This project.
+As a map from old to new values the equations increase ``V`` and ``R`` with every old value, by less than in proportion.
+In ``(log V, log R)`` the map is monotone and contracts, and Newton's method with its exact Jacobian converges in a few
+steps. All arrays have a leading batch axis. This project.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables of the functions, the readout law and the step, as the equations of the uniform equivalent take them.
 
-Everything here is independent of the samples and the penalty of the ridge fit, and is made once for all of them.
+The tables do not depend on the samples and the penalty of the ridge fit, and are computed once for all of them.
 """
 
 from __future__ import annotations

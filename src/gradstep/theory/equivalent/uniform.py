@@ -1,8 +1,8 @@
 """One deterministic equivalent for every step size, at finite sizes (this project).
 
-`solve` takes tables of conditional features and sizes, solves the fixed point for the leverage, and gets everything
-else by linear algebra: the means along the spike, then the conditional error as one small linear solve. All arrays
-carry a leading batch axis, of length one where a table is shared.
+`solve` takes sizes and tables of conditional features, and solves the fixed point for the leverage. All other results
+follow by linear algebra: first the means along the spike, then the conditional error as one small linear system. All
+arrays have a leading batch axis, of length one where a table is shared.
 """
 
 from __future__ import annotations

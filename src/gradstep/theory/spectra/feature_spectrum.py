@@ -1,18 +1,18 @@
-r"""Spectrum of the feature covariance :math:`F^\top F/n` after a step of any size: bulk, outliers, what they point at.
+r"""Spectrum of the feature covariance :math:`F^\top F/n` after a step of any size: bulk, outliers, and their vectors.
 
 At ridge :math:`-zn` the leverage equations (see `gradstep.theory.equivalent.leverage`) give the Stieltjes transform
 
 .. math:: \frac1N\mathrm{tr}\Big(\frac{F^\top F}n-z\Big)^{-1}=\frac nN\sum_g v_g,\qquad v_g=\frac{N_g}{A_g}.
 
-Functions of :math:`\kappa=\langle x,v\rangle` times functions of a neuron's group make a low-rank part. Summed over the
-neurons of groups :math:`g,h`, the resolvent is :math:`Q^{-1}` with :math:`Q=\mathrm{diag}(1/v)+G_0` and
-:math:`G_0=nE[(g_0g_0^\top+g_\ell g_\ell^\top)/(1+V)]`, :math:`g_\ell` being the slope of :math:`g_0` along the input's
-length. An outlier is a real :math:`z` outside the bulk with :math:`\det Q=0`; the residues
-of :math:`Q^{-1}` there are the overlaps of its singular vectors with functions of :math:`\kappa` and of the readout.
-The step takes back a part of the network's own output: along the readout at initialisation the bulk is smaller by a
+The mean features, functions of :math:`\kappa=\langle x,v\rangle` times functions of a neuron's group, make a low-rank
+part. Summed over the neurons of groups :math:`g,h`, the resolvent is :math:`Q^{-1}` with
+:math:`Q=\mathrm{diag}(1/v)+G_0` and :math:`G_0=nE[(g_0g_0^\top+g_\ell g_\ell^\top)/(1+V)]`, :math:`g_\ell` being the
+slope of :math:`g_0` along the input's length. An outlier is a real :math:`z` outside the bulk with :math:`\det Q=0`;
+the residues of :math:`Q^{-1}` there are the overlaps of its singular vectors with functions of :math:`\kappa` and of
+the readout. The step reduces the network's own output: along the readout at initialisation the bulk is smaller by a
 factor :math:`s`, which turns :math:`1/A` into :math:`1/(A-(1-s^2)\Psi)` in that one direction and moves outliers only.
-That takes one resolvent for all groups along the readout: where ``|s|`` is above two they differ too much.
-The Stieltjes transform is that of Cui et al. 2024, appendix F, for a constant readout; the rest is of this project.
+This assumes one resolvent for all groups along the readout, which is inaccurate if ``|s|`` is above two. The Stieltjes
+transform is that of Cui et al. 2024, appendix F, for a constant readout; the rest is of this project.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Spectrum of the first layer after a step of any size: a deformed Marchenko-Pastur bulk and its outlier.
 
-With :math:`e=\eta/\sqrt N` the rows become :math:`w_i=(1+q\tilde a_i)w_i(0)+s\tilde a_iv+\Delta_i`, and the rows of the
-rest :math:`\Delta` of the gradient have covariance :math:`\tilde a_i^2\tau S/d`, where
+With :math:`e=\eta/\sqrt N` the rows become :math:`w_i=(1+q\tilde a_i)w_i(0)+s\tilde a_iv+\Delta_i`, where the rows of
+:math:`\Delta`, the part of the gradient beyond the spike, have the covariance :math:`\tilde a_i^2\tau S/d`, where
 :math:`S=X^\top\mathrm{diag}(\omega)X/n_0` and :math:`\omega=r^2/E[r^2]` is set by the residuals of the step. In the
 eigenbasis of :math:`S` the bulk has independent entries of variance :math:`(u_i+\tau_i\lambda_j)/d`,
 :math:`u_i=(1+q\tilde a_i)^2`, :math:`\tau_i=\tau\tilde a_i^2`, and :math:`S` is a weighted Wishart matrix itself. With
@@ -12,9 +12,9 @@ eigenbasis of :math:`S` the bulk has independent entries of variance :math:`(u_i
     \epsilon=E\frac{\omega}{1+\phi_0\omega\bar qr_0},\quad
     r_0=\frac1{p-z+\bar q\epsilon},\quad r_1=\epsilon r_0 ,
 
-:math:`r_0` being the Stieltjes transform of :math:`W^\top W`. The spike :math:`\sigma\hat av^\top` sits on top; the
-network's own output shrinks the weights along :math:`\hat a` by :math:`1-\varepsilon` (Ba et al. 2022 leave it out).
-Where that output is of order one, :math:`\varepsilon=1` and the spike holds what is left
+:math:`r_0` being the Stieltjes transform of :math:`W^\top W`. The spike :math:`\sigma\hat av^\top` is added to it. The
+network's own output multiplies the weights along :math:`\hat a` by :math:`1-\varepsilon` (Ba et al. 2022 leave it out).
+If that output is of order one, :math:`\varepsilon=1`, and the spike contains the remaining part of these weights
 (`gradstep.theory.step.own_output`).
 An outlier is a zero of
 

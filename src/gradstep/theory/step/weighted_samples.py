@@ -1,8 +1,8 @@
 """Laws of the matrix ``A = X^T diag(omega) X / n_step`` of the step's own samples, weighted by their residuals.
 
-Of ``A`` a ridge fit knows the spectral law and the resolvent between the spike direction ``v`` and the teacher's rest
-``zeta`` (``beta* = gamma v + rho zeta``), which share samples and residuals with it. With ``phi0 = d / n_step``,
-``u = <beta*, x>``, ``r`` the residual and
+``A`` enters a ridge fit by its spectral law and by its resolvent between the spike direction ``v`` and the teacher's
+direction orthogonal to it, ``zeta`` (``beta* = gamma v + rho zeta``). Both depend on the same samples as ``A``. With
+``phi0 = d / n_step``, ``u = <beta*, x>``, ``r`` the residual and
 
     m = 1 / ( -z + E[ omega / (1 + phi0 omega m) ] ),      q = phi0 m / (1 + phi0 omega m)
 

@@ -77,3 +77,18 @@ def test_modules_classes_methods_and_functions_are_read(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text(text, encoding="utf-8")
     assert list(citations(tmp_path)) == [Citation("m", "p_q", "P1"), Citation("m.A.f", "p_q", "P2")]
     assert file_of("P  q") == "p_q"
+
+
+def test_the_api_links_to_equations_and_equations_to_the_api() -> None:
+    pytest.importorskip("sphinx")
+    equations = pytest.importorskip("equations")
+    lines = ['Docs, "Uniform', 'equivalent", equations (E9)', "and (E10). See (25)."]
+    equations.link_to_equations(None, "function", "solve", None, None, lines)
+    page, numbers = "Docs, :doc:`Uniform equivalent </theory/uniform_equivalent>`", "equations :eq:`E9`\nand :eq:`E10`"
+    assert "\n".join(lines) == f"{page}, {numbers}. See (25)."
+    assert "gradstep.predict" in equations.code_of_equations()["E9"]
+
+
+def test_no_page_takes_the_name_of_one_that_sphinx_writes() -> None:
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")}
+    assert pages.isdisjoint({"genindex", "modindex", "py-modindex", "search"})

@@ -16,6 +16,7 @@ version = release = version_of("gradstep")
 
 extensions = [
     "complete",
+    "equations",
     "mathml",
     "results",
     "run",
@@ -63,11 +64,15 @@ html_copy_source = False
 html_show_sourcelink = False
 
 
-def skip_request(app, what, name, obj, skip, options):
-    """Leave out scikit-learn's generated ``set_*_request`` methods, whose text refers to its own site."""
-    return True if name.startswith("set_") and name.endswith("_request") else None
+def skip_generated(app, what, name, obj, skip, options):
+    """Leave out what the project does not write: the ``set_*_request`` methods of scikit-learn, fields of tuples.
+
+    The first refer to scikit-learn's own site. The fields of a named tuple are in its list of attributes.
+    """
+    request = name.startswith("set_") and name.endswith("_request")
+    return True if request or type(obj).__name__ == "_tuplegetter" else None
 
 
 def setup(app):
     """Connect the handlers above."""
-    app.connect("autodoc-skip-member", skip_request)
+    app.connect("autodoc-skip-member", skip_generated)

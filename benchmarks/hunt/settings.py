@@ -20,8 +20,8 @@ SEEDS = 1000
 #: Every network is fitted with three penalties, in units of the setting's own.
 PENALTIES = (0.1, 1.0, 10.0)
 
-#: By content of the derivative: see `docs/search.md`. Several members each; those with mean zero have a list of their
-#: own, because an output of order one under a readout with a mean needs them.
+#: By content of the derivative: see `docs/deviations.md`. Several members each; those with mean zero have a list of
+#: their own, because an output of order one under a readout with a mean needs them.
 ACTIVATIONS = {
     "odd": ("tanh(x)", "erf(x)", "sin(x)", "H1+0.3*H3", "tanh(2*x)"),
     "even": ("cos(x)", "H2", "tanh(x)**2", "H2+0.1*H4", "cos(2*x)+0.3"),

@@ -41,8 +41,8 @@ def visit_math_block(self: HTML5Translator, node: nodes.math_block) -> None:
         self.body.append(f'<span class="eqno">({number})')
         self.add_permalink_ref(node, "Link to this equation")
         self.body.append("</span>")
-    self.body.append(mathml(node, "block"))
-    self.body.append("</div>\n")
+    # Browsers scroll boxes, not formulas.
+    self.body.append(f'<div class="formula">{mathml(node, "block")}</div></div>\n')
     raise nodes.SkipNode
 
 

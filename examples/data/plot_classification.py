@@ -2,7 +2,8 @@
 A classification in a pipeline
 ==============================
 
-Handwritten digits: ten classes, one output each, and directions that the step finds for them.
+This example classifies handwritten digits. There are ten classes with one output each, and the step finds directions for
+them.
 """
 
 # %%
@@ -37,9 +38,9 @@ for eta in (0, "auto"):
     )
 
 # %%
-# What the step found
-# -------------------
-# Several outliers of the spectrum: every class has a readout of its own, so that neurons turn towards several
+# The directions of the step
+# --------------------------
+# The spectrum has several outliers. Every class has a readout of its own, so that neurons turn towards several
 # directions.
 
 diagnosis = model.diagnose(X_train, y_train)

@@ -2,14 +2,14 @@
 A regression, from raw columns to the diagnosis
 ===============================================
 
-Fit a table, compare with random features and ridge regression, and ask what the step did.
+This example fits a table, compares with random features and ridge regression, and diagnoses the effect of the step.
 """
 
 # %%
 # The table
 # ---------
-# Ten columns about 442 patients, and the progress of their illness a year later. Names of columns go in and come out;
-# inputs and targets are standardised inside, so raw columns will do.
+# The table has ten columns about 442 patients, and the progress of their illness a year later. The estimators keep the
+# names of columns, and standardise inputs and targets, so that raw columns can be used.
 
 import numpy as np
 from sklearn.datasets import load_diabetes
@@ -40,7 +40,7 @@ for name, model in {
 # %%
 # The diagnosis
 # -------------
-# Most of what can be learned here lies along one direction, and is nearly linear: a step has little to add.
+# The targets of this table depend mostly on one direction, and nearly linearly, so that a step gains little.
 
 model = gs.OneStepRegressor(width=256, random_state=0).fit(X, y)
 diagnosis = model.diagnose(X, y)

@@ -2,8 +2,8 @@
 Does my data have single-index structure?
 =========================================
 
-Two tables with the same linear part: in one the targets are a function of one projection of the inputs, in the other
-of two. The diagnosis tells them apart.
+This example has two tables with the same linear part. In one the targets are a function of one projection of the inputs, in
+the other of two. The diagnosis distinguishes them.
 """
 
 # %%
@@ -26,8 +26,8 @@ tables = {
 # Two diagnoses
 # -------------
 # With one index, a function of the direction along which the network varies most explains as much as the network, or
-# more, since the network has more to learn than one function. With two it falls short: the network knows more than one
-# direction.
+# more, because the network has to learn more than a function of one variable. With two indices it explains less, because
+# the network has learned more than one direction.
 
 figures = []
 for name, y in tables.items():
@@ -47,8 +47,8 @@ figures
 # %%
 # In the conventions of the theory
 # --------------------------------
-# Without offsets and damping, and with rows of its own for the step, the network is the one that `gradstep.predict`
-# knows; on data like this the prediction can be held against the measurement.
+# Without offsets and damping, and with separate rows for the step, the network is the one that `gradstep.predict`
+# describes. On data like these the prediction can be compared with the measurement.
 
 y = tables["one index"]
 model = gs.OneStepRegressor(

@@ -3,7 +3,7 @@ The spectrum of the features, and its outliers
 ==============================================
 
 After the step a few eigenvalues of :math:`F^\top F/n` stand apart from the bulk. Each belongs to a function of the
-projection :math:`\kappa` of the input on the spike, and theory says to which.
+projection :math:`\kappa` of the input on the spike, which theory predicts.
 """
 
 # %%
@@ -30,7 +30,7 @@ theory = feature_spectrum(problem)
 network = gs.Network(problem, seed=0).feature_spectrum(leading=2)
 
 # %%
-# The histogram is one network; singular values of :math:`F/\sqrt n` on the axis.
+# The histogram is from one network. The axis shows singular values of :math:`F/\sqrt n`.
 
 figure, axes = plt.subplots()
 measured = np.sqrt(network.eigenvalues)
@@ -72,9 +72,9 @@ axes.set(xlabel="singular value of F / √n", ylabel="density", xscale="log")
 axes.legend()
 
 # %%
-# What they are
-# -------------
-# The squared cosine of each outlier's vector over the samples with the Hermite polynomials of the projection.
+# The functions of the outliers
+# -----------------------------
+# The bars are the squared cosines of each outlier's vector over the samples with the Hermite polynomials of the projection.
 
 for outlier, found in zip(theory.outliers, network.leading, strict=False):
     expected, measured = outlier.singular_value, np.sqrt(found.eigenvalue)

@@ -2,15 +2,15 @@ r"""
 The function that the network learns
 ====================================
 
-The mean output of the trained network given the projection :math:`\kappa` of the input on the spike, for four sizes of
-the step. A line without a step, the teacher's own shape after a large one.
+This example shows the mean output of the trained network given the projection :math:`\kappa` of the input on the spike, for
+four sizes of the step. Without a step it is a line; after a large step it has the shape of the teacher.
 """
 
 # %%
 # Along the spike
 # ---------------
-# `Prediction.curve` holds it, with the mean of the teacher at the same place. That the spike comes from finitely many
-# samples makes the target flatter than the teacher: the spike's direction is not quite the teacher's.
+# `Prediction.curve` contains the function, and the mean of the teacher at the same projection. This mean is flatter than
+# the teacher itself, because the spike comes from finitely many samples and its direction is not exactly the teacher's.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -2,8 +2,8 @@ r"""
 A learning curve: theory over simulation
 ========================================
 
-The test error against the number of samples, without a step and with a large one. Only the step gets below the best
-linear predictor, which bounds every rotation-invariant kernel.
+This example shows the test error as a function of the number of samples, without a step and with a large one. Only with the
+step is it smaller than that of the best linear predictor, which is a lower bound for every rotation-invariant kernel.
 """
 
 # %%
@@ -32,8 +32,8 @@ steps = {"no step": 0.0, "η = 3√N": gs.Step(3.0, exponent=0.5)}
 # %%
 # Theory on a fine grid, the network on a coarse one
 # --------------------------------------------------
-# Problems that differ only in ``n`` and ``ridge`` share their tables: a whole curve costs little more than a point. The
-# peak is at :math:`n=N`, where the fit begins to interpolate.
+# Problems that differ only in ``n`` and ``ridge`` share their tables, so that a whole curve takes little longer than a
+# point. The peak is at :math:`n=N`, where the fit begins to interpolate.
 
 fine = np.unique(np.geomspace(75, 2400, 60).astype(int))
 coarse = [75, 150, 225, 450, 900, 1800]
@@ -68,10 +68,10 @@ axes.set(xlabel="samples per dimension, n/d", ylabel="test error")
 axes.legend()
 
 # %%
-# How far apart
-# -------------
-# Of the last curve. z is the distance between the two in standard errors, on a scale that does not depend on the number
-# of seeds: standard normal if theory is right.
+# The difference between theory and network
+# -----------------------------------------
+# The table is about the last curve. z is the difference in standard errors, on a scale that does not depend on the number
+# of seeds: z is standard normal if theory is right.
 
 table = found.to_frame().query("quantity == 'test_error'").round(4)
 print(table[["n", "theory", "mean", "standard_error", "z"]].to_string(index=False))

@@ -2,14 +2,15 @@ r"""
 Where the step pays: a phase diagram
 ====================================
 
-How much a large step lowers the test error, over samples and neurons per dimension, each at its best penalty on a grid.
+This example shows by how much a large step lowers the test error, as a function of the samples and neurons per dimension,
+each at its best penalty on a grid.
 """
 
 # %%
 # A map from theory alone
 # -----------------------
-# Some two thousand predictions, in a few seconds. The larger version with three candidates and networks at single
-# places is ``gradstep reproduce --figure phase_diagram``.
+# The map consists of some two thousand predictions, which take a few seconds. A larger version, with three candidates and
+# with networks at some points, is ``gradstep reproduce --figure phase_diagram``.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -9,9 +9,9 @@ feature learning at 1/2.
 # %%
 # One curve, three regimes
 # ------------------------
-# The powers of the teacher enter one after the other, in the limit at :math:`\alpha=(k-1)/2k`. A tanh network with a
-# Gaussian readout knows the odd ones: the line at 0 and the cubic at 1/3. The steps become sharp only at sizes that
-# nobody can simulate; at those that one can, theory and network agree on a smooth ramp.
+# The powers of the teacher are learned one after the other, in the limit from :math:`\alpha=(k-1)/2k` on. A tanh network
+# with a Gaussian readout learns the odd ones: the line from 0 on and the cubic from 1/3 on. The steps are sharp only at
+# sizes that cannot be simulated. At smaller sizes theory and network agree on a smooth ramp.
 
 import matplotlib.pyplot as plt
 import numpy as np

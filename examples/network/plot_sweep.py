@@ -2,8 +2,8 @@ r"""
 A sweep, as one labelled dataset
 ================================
 
-A grid of problems, theory and simulation side by side, in an `xarray.Dataset`. With a ``store`` it survives
-interruptions and resumes; here it is small and stays in memory.
+This example computes theory and simulation on a grid of problems and returns an `xarray.Dataset`. With a ``store`` a sweep
+can be interrupted and resumed; here it is small and stays in memory.
 """
 
 # %%
@@ -36,7 +36,7 @@ print(data)
 # %%
 # Draw it
 # -------
-# Every quantity has its mean, its standard error and its prediction under names that go together.
+# Every quantity has a mean, a standard error and a prediction, with names that begin with that of the quantity.
 
 figure, axes = plt.subplots()
 for ridge, colour in zip(data.ridge.values, ("C3", "C1", "C0"), strict=True):

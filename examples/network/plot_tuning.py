@@ -2,8 +2,8 @@ r"""
 The best ridge and the best step
 ================================
 
-Theory is a smooth function of penalty and step size, so its minimum can be found and certified. Then the network says
-whether it is one.
+The prediction is a smooth function of penalty and step size, so that its minimum can be found and certified. The network
+then confirms the minimum.
 """
 
 # %%
@@ -32,7 +32,7 @@ print(best)
 # %%
 # Around the optimum
 # ------------------
-# A path of penalties costs the simulation one factorisation, so that every penalty is measured on the same networks.
+# All penalties are measured on the same networks, with one factorisation for each network.
 
 figure, axes = plt.subplots()
 ridges = np.geomspace(0.05, 500, 40)

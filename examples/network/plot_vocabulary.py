@@ -2,14 +2,14 @@ r"""
 More values in the readout, richer features
 ===========================================
 
-After a large step a neuron sees the spike as strongly as its readout weight is large. With one value all neurons see
-the same function of the projection; with several they span a space of functions.
+After a large step the spike of a neuron is proportional to its readout weight. With one readout value all neurons have the
+same function of the projection; with several values they span a space of functions.
 """
 
 # %%
 # Four laws of the readout
 # ------------------------
-# All of mean square one, or nearly; each at its best penalty, so that only the features differ.
+# All laws have a mean square close to one, and each is used at its best penalty, so that only the features differ.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -2,14 +2,15 @@ r"""
 Ba et al. 2022: the gain of one small step
 ==========================================
 
-The gain :math:`\delta=R_0-R_1` of Theorem 5 in the paper's own notation, and a figure from its settings file.
+This example computes the gain :math:`\delta=R_0-R_1` of Theorem 5 in the paper's own notation, and draws a figure from its
+settings file.
 """
 
 # %%
 # The gain, from the formula
 # --------------------------
-# It grows with the step size, and it is largest where samples are few: the step brings the line of the teacher, which
-# many samples bring anyway.
+# The gain grows with the step size. It is largest for few samples, because the step helps to learn the linear part of the
+# teacher, which many samples determine without a step.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -2,13 +2,13 @@ r"""
 Cui et al. 2024: what a large step can learn
 ============================================
 
-Learning curves after a step of order :math:`\sqrt N`, and the bounds that say what is within reach.
+This example shows learning curves after a step of order :math:`\sqrt N`, with the bounds on the error that can be reached.
 """
 
 # %%
 # Learning curves, from Result 3.3
 # --------------------------------
-# The more samples the step has, the nearer its direction is to the teacher's.
+# With more samples in the step its direction is closer to the teacher's.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -37,7 +37,7 @@ axes.legend()
 # %%
 # Figure 1: the learned function, over the real network
 # -----------------------------------------------------
-# From its settings file, in its smallest preset.
+# The figure is drawn from its settings file, in the smallest preset.
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

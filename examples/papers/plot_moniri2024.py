@@ -2,14 +2,14 @@ r"""
 Moniri et al. 2024: the staircase
 =================================
 
-With a step of size :math:`n^\alpha` the features gain a spike for every power of the projection whose window has
-opened. In the limit the errors are a staircase in :math:`\alpha`; at any finite size they are a ramp.
+With a step of size :math:`n^\alpha` the features gain a spike for every power of the projection whose threshold is below
+:math:`\alpha`. In the limit the errors are a staircase in :math:`\alpha`; at any finite size they are a ramp.
 """
 
 # %%
 # The limit, from the formula
 # ---------------------------
-# A step wherever a power that the teacher can use becomes a feature.
+# The staircase has a step at each threshold of a power that the teacher contains.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,7 +36,7 @@ axes.legend(loc=(0.03, 0.6))
 # %%
 # The same at sizes that one can simulate
 # ---------------------------------------
-# The figure from its settings file, in its smallest preset.
+# The figure is drawn from its settings file, in the smallest preset.
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -64,11 +64,11 @@ def integer(field: str, value: object, low: int, high: int | None = None, *, all
     field : str
         For the message.
     value : object
-        What was given.
+        The value to check.
     low, high : int
         Smallest and largest that is allowed; without `high` there is no largest.
     allowed : str, optional
-        What is allowed, where the message is to say more than the two ends.
+        The allowed values in words, if the message should say more than the two ends.
     """
     if not is_integer(value) or value < low or (high is not None and value > high):
         ends = f">= {low}" if high is None else f"from {low} to {high}"
@@ -95,9 +95,9 @@ def real(
     field : str
         For the message.
     value : object
-        What was given.
+        The value to check.
     allowed : str
-        What is allowed, for the message.
+        The allowed values in words, for the message.
     within : callable, optional
         Whether a number is allowed; without it all are, infinities included.
     """

@@ -46,9 +46,9 @@ class Comparison:
     predictions : tuple of Prediction or GradstepError
         Where theory has no prediction, the error that says why.
     measurements : tuple of Measurement
-        Of networks with the same seeds for all problems.
+        Measurements on networks with the same seeds for all problems.
     shape : tuple of int
-        Of the arrays.
+        Shape of the arrays.
     """
 
     problems: tuple[Problem, ...]
@@ -172,7 +172,7 @@ class Comparison:
         Parameters
         ----------
         places : sequence of mapping, optional
-            What each problem is known by, all with the same names; `varied` if not given.
+            Names and values that identify each problem, with the same names for all; `varied` if not given.
         """
         known = self.varied if places is None else places
         header = [*known[0], "quantity", "theory", "network", "standard error", "difference", "z"]

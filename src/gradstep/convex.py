@@ -35,6 +35,8 @@ _MAXIMUM_ITERATIONS = 100
 class Proximal(NamedTuple):
     r"""The proximal point, and the Moreau envelope :math:`M(u)=\min_x \phi(x)+(x-u)^2/2v` at u.
 
+    Docs, "Convex losses", equation (P2).
+
     Attributes
     ----------
     point : ndarray

@@ -30,7 +30,7 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
     allowed : str
         The range or the set of values that would have been accepted.
     reason : str, optional
-        What is wrong with the value, where that is not plain from what is allowed.
+        The reason why the value is not accepted, if it does not follow from what is allowed.
     """
 
     def __init__(self, field: str, value: object, allowed: str, reason: str = "") -> None:
@@ -76,10 +76,10 @@ class NotConverged(GradstepError, RuntimeError):  # noqa: N818
     tolerance : float
         The residual that was asked for.
     advice : str
-        What to change.
+        A change that may help.
     reason : str, optional
-        What is wrong with the solution, where there is one: `residual` and `tolerance` are then what it gives, and the
-        bound beyond which that means nothing.
+        The defect of a solution that was found but is wrong. `residual` and `tolerance` are then the size of this
+        defect, and the bound beyond which the solution means nothing.
     """
 
     def __init__(self, solver: str, residual: float, tolerance: float, advice: str, reason: str = "") -> None:
@@ -102,7 +102,7 @@ def within_range(work: str) -> Iterator[None]:
     Parameters
     ----------
     work : str
-        What is under way, for the message.
+        The work that is being done, for the message.
     """
     try:
         yield

@@ -97,7 +97,7 @@ def check_fits(width: int, needed: float, sizes: str) -> None:
     needed : float
         Bytes.
     sizes : str
-        What they are for, in words.
+        The purpose of the memory, in words.
 
     Raises
     ------

@@ -34,7 +34,8 @@ class Overlay:
     mean : float or ndarray
         Mean over independent networks.
     standard_error : float or ndarray
-        Of that mean: the networks' standard deviation (divided by their number less one) over the root of their number.
+        Standard error of the mean: the networks' standard deviation (divisor: their number less one) over the root of
+        their number.
     seeds : int or ndarray
         How many networks were measured.
 
@@ -150,7 +151,7 @@ def normal_score(t: ArrayLike, freedom: ArrayLike) -> NDArray[np.float64]:
     Returns
     -------
     ndarray
-        Of the sign of `t` and not larger in size: three standard errors of four networks are a score of 1.9.
+        The scores have the sign of `t` and are not larger in size: three standard errors of four networks give 1.9.
     """
     t, freedom = np.broadcast_arrays(np.asarray(t, dtype=np.float64), np.asarray(freedom, dtype=np.float64))
     size = np.abs(t)

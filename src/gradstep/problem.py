@@ -152,10 +152,10 @@ class Readout:
             return cls("vocabulary", (1.0,), (1.0,))
         if isinstance(value, Mapping):
             try:  # a settings file has text for keys
-                letters = tuple(float(v) if isinstance(v, str) else v for v in value)
+                values = tuple(float(v) if isinstance(v, str) else v for v in value)
             except ValueError:
                 raise InvalidInput("readout", value, "numeric values as keys, for instance {-1: 0.5, 1: 0.5}") from None
-            return cls("vocabulary", letters, tuple(value.values()))
+            return cls("vocabulary", values, tuple(value.values()))
         raise InvalidInput("readout", value, "'gaussian', 'constant' or a mapping {value: weight}")
 
     @property
@@ -543,7 +543,7 @@ class Problem:
     def from_toml(cls, source: str | Path) -> Self:
         """Build a problem from a TOML file (a path) or TOML text.
 
-        Of a file with a ``[problem]`` table, such as that of a sweep, this table is read.
+        If the file has a ``[problem]`` table, such as that of a sweep, only this table is read.
 
         Parameters
         ----------

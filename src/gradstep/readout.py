@@ -17,11 +17,11 @@ def readout_polynomials(law: Readout, values: NDArray[np.float64], degree: int) 
     Parameters
     ----------
     law : Readout
-        Gaussian (then these are Hermite polynomials), or a vocabulary of letters.
+        Gaussian (then these are Hermite polynomials), or a vocabulary of values.
     values : ndarray, shape (k,)
-        Where to evaluate: letters, for a vocabulary.
+        Where to evaluate; for a vocabulary these are its values.
     degree : int
-        Highest degree; a vocabulary has one polynomial a letter at most.
+        Highest degree; a vocabulary has at most as many polynomials as values.
 
     Returns
     -------
@@ -29,10 +29,10 @@ def readout_polynomials(law: Readout, values: NDArray[np.float64], degree: int) 
     """
     if law.kind == "gaussian":
         return np.asarray(hermite_values(values, degree))
-    letters = np.asarray(law.values)
-    count = min(degree + 1, len(letters))
+    support = np.asarray(law.values)
+    count = min(degree + 1, len(support))
     root = np.sqrt(np.asarray(law.weights))[:, None]
-    basis, triangle = np.linalg.qr(root * letters[:, None] ** np.arange(count))
-    at_letters = basis / root * np.sign(np.diag(triangle))
-    nearest = np.argmin(np.abs(values[:, None] - letters), axis=1)
-    return np.asarray(at_letters[nearest].T)
+    basis, triangle = np.linalg.qr(root * support[:, None] ** np.arange(count))
+    at_support = basis / root * np.sign(np.diag(triangle))
+    nearest = np.argmin(np.abs(values[:, None] - support), axis=1)
+    return np.asarray(at_support[nearest].T)

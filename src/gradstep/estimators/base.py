@@ -92,11 +92,11 @@ class Training:
     ----------
     table : Table
     hashes : ndarray of uint64, shape (n,)
-        Of the inputs; folds and subsamples are made of them.
+        Hashes of the inputs, from which folds and subsamples are made.
     step_rows, fit_rows : ndarray of bool, shape (n,)
         Rows of the step and of the ridge fit.
     unit : float
-        What the table's weights are multiples of: those given are of any size.
+        Unit of the table's weights: the weights that are given may be multiples of any number.
     """
 
     table: Table

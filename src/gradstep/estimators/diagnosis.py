@@ -197,7 +197,7 @@ class Fitted:
     whitened : bool
         Whether the inputs were made uncorrelated.
     outputs : ndarray, shape (n, k)
-        Of the fitted network on the sample, standardised like its targets.
+        Outputs of the fitted network on the sample, standardised like its targets.
     redraw : callable
         ``redraw(width)`` draws another first layer like the initial one.
     """
@@ -227,7 +227,7 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     sample : Sample
         Rows to look at, dealt into folds.
     random : RandomState
-        Of the shuffled targets.
+        Generator that shuffles the targets.
 
     Returns
     -------

@@ -66,7 +66,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         regression would find, where otherwise it favours directions in which the inputs vary most; directions without
         variance are dropped.
     random_state : int, RandomState or None
-        Of the draw.
+        Seed or generator of the draw.
     dtype : {"float64", "float32"}
         Precision of features and their products; sums and factorisations are in double.
     device : str, optional

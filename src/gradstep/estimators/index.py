@@ -38,9 +38,9 @@ class Index:
     Parameters
     ----------
     direction : ndarray, shape (d,)
-        Of the standardised inputs, scaled to projections of variance one; zero where the network is constant.
+        Direction in the standardised inputs, scaled to projections of variance one; zero if the network is constant.
     projections : ndarray, shape (n,)
-        Of every row, those of the fit on the direction of a network that has not seen them.
+        Projections of every row. Rows of the fit are projected on the direction of a network that has not used them.
     outputs : ndarray, shape (n, k)
         Those of the same networks: every row of the fit by one that has not seen it.
     alignment : float
@@ -64,7 +64,7 @@ def average_gradients(layer: FirstLayer, coefficients: Host, z: Host, weights: H
     ----------
     layer : FirstLayer
     coefficients : ndarray, shape (N, k)
-        Of the readout; the outer products are added over its outputs.
+        Coefficients of the readout; the outer products are added over its outputs.
     z : ndarray, shape (n, d)
     weights : ndarray, shape (n,)
 
@@ -100,7 +100,7 @@ def find_index(
         The step that each of the networks takes on the rows it sees.
     n_steps : int
     penalty : float
-        Of the ridge fits, relative to the mean squared length of a row of centred features.
+        Penalty of the ridge fits, relative to the mean squared length of a row of centred features.
     target : ndarray, shape (n,)
         The sign of the direction is such that its projections do not correlate negatively with this.
 

@@ -57,7 +57,7 @@ class Link:
         formula : str
             The link without its constant, as `gradstep.Problem` reads it; empty where there is none.
         noise : float
-            What is left of the noise.
+            Standard deviation of the remaining noise.
         """
         k = np.arange(len(self.coefficients))
         grown = np.where(k > 0, self.coefficients / alignment**k, 0.0)

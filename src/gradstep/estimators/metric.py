@@ -45,7 +45,7 @@ class Metric:
     ----------
     eigenvalues : ndarray, shape (r,)
     directions : ndarray, shape (d, r)
-        Its eigenvectors; where there are fewer rows than inputs, those that the rows span.
+        Eigenvectors of the second moment; if there are fewer rows than inputs, those that the rows span.
     damping : float
         Penalty, relative to the number of rows, with which ridge regression of the targets on the inputs themselves has
         the least leave-one-out error.
@@ -83,7 +83,7 @@ class Metric:
         Returns
         -------
         direction : ndarray, shape (d,)
-            Of the inputs, scaled to projections of variance one.
+            Direction in the inputs, scaled to projections of variance one.
         side : ndarray, shape (N,)
             How much each neuron moves along it, of norm one.
         """

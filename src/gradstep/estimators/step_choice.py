@@ -1,17 +1,17 @@
-r"""Choose the step size by leave-one-out errors of steps that have not seen the rows they are scored on.
+r"""Choose the step size by leave-one-out errors on rows that the step has not used.
 
-A step that has seen a row's label carries it into the features of that row, and a leave-one-out error of the ridge fit
-alone is then too good: on small tables it would choose steps that fit noise. So the rows are dealt into `FOLDS` folds;
-every fold is scored with the first layer that the other folds' gradient gives and the ridge fit's closed leave-one-out
-errors. All of it happens on the first neurons of the network (`CHOICE_WIDTH` at most) and on `CHOICE_ROWS` rows at
-most, which keeps the choice cheaper than the fit it serves.
+A step that has used a row puts its label into the features of that row. A leave-one-out error of the ridge fit alone is
+then too small, and on small tables it would choose steps that fit noise. The rows are therefore divided into `FOLDS`
+folds. Every fold is scored with the first layer after a step on the other folds, by the closed leave-one-out errors of
+the ridge fit. The comparison uses the first neurons of the network (`CHOICE_WIDTH` at most) and at most `CHOICE_ROWS`
+rows, so that it takes less time than the fit.
 
-The fit's own leave-one-out errors are too good, for small penalties most of all: on noise they ask for penalties a
-thousand times too small. By how much is seen here, on rows that the same step and the same readout have met as rows of
-the step and as rows left out of it (`PenaltyPath`).
+The leave-one-out errors of the fit itself are too small, most of all for small penalties: on noise their minimum is at
+penalties a thousand times too small. The difference is measured here on rows that were used by a step and left out of
+another (`PenaltyPath`).
 
-On many tables the errors of all steps are the same but for noise, and the least of them would be a draw among steps of
-which the large ones can do harm. So a small step is taken unless another choice is clearly better.
+On many tables the errors of all steps agree within their noise. The least of them would be a matter of chance, and a
+large step can do harm. A small step is therefore taken unless another choice is clearly better.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class PenaltyPath:
         penalties : ndarray, shape (Q,)
             Relative, increasing.
         errors : ndarray, shape (Q,)
-            Of the fit.
+            Errors of the fit.
         least : int
             Place of the smallest penalty allowed: that the errors of the fit ask for.
 
@@ -168,7 +168,7 @@ class StepErrors:
     groups : ndarray of int, shape (rows,)
         Equal for copies of one input, which are one observation for standard errors.
     paths : tuple of PenaltyPath or None
-        Of each move; None after a step whose features overflow.
+        Errors of each move; None after a step whose features overflow.
     """
 
     moves: tuple[Move, ...]

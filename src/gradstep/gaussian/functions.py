@@ -99,7 +99,7 @@ class ScalarFunction:
         Parameters
         ----------
         x : array_like or array
-            Of any shape, and of any library that follows the array API.
+            Array of any shape, of any library that follows the array API.
         """
         return self._evaluate(self.slope, _prepare(x))
 
@@ -146,7 +146,7 @@ class ScalarFunction:
         function : callable
             Maps an array to an array of the same shape, elementwise.
         derivative : callable, optional
-            Its derivative. Without one, a central difference of order eight with step 0.02 is used, shortened next to
+            The derivative. Without one, a central difference of order eight with step 0.02 is used, shortened next to
             a kink: relative error about 1e-12 where the function varies over lengths of order one.
         kinks : tuple of float, optional
             Points where the function or its derivative jumps. Undeclared ones with ``|x| <= 16`` are searched for

@@ -136,7 +136,7 @@ def trapezoidal_rule(
     Returns
     -------
     nodes, weights : ndarray
-        Of even length: symmetric, increasing nodes and positive weights that sum to one.
+        A rule of even length, with symmetric, increasing nodes and positive weights that sum to one.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def expectation(
     tolerance : float, optional
         Absolute error asked for, relative to ``E |integrand|`` where that exceeds one.
     maximum_panels : int, optional
-        Work limit; when it is reached the error estimate tells.
+        Limit of the work; if it is reached, the error estimate is above the tolerance.
 
     Returns
     -------

@@ -76,6 +76,8 @@ class Smoothed(NamedTuple):
 def hermite_values(x: ArrayLike, order: int) -> Array:
     """Return the orthonormal probabilists' Hermite polynomials ``h_k(x) = He_k(x) / sqrt(k!)``, k = 0..order.
 
+    Docs, "Gaussian calculus", equation (G1).
+
     Parameters
     ----------
     x : array_like
@@ -105,6 +107,8 @@ def hermite_values(x: ArrayLike, order: int) -> Array:
 
 def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smoothed:
     """Return E f, E z f, E f^2 and the residual variance of f(mean + scale z).
+
+    Docs, "Gaussian calculus", equation (G4).
 
     Parameters
     ----------

@@ -9,13 +9,15 @@ After a large step all neurons share a direction ``v``, and their pre-activation
     E\,\sigma(u_i)\sigma(u_j) = \sum_k \rho_{ij}^k \; E_\kappa\bigl[ A_k(i, \kappa) A_k(j, \kappa) \bigr],
     \qquad A_k(i, \kappa) = E_z\, \sigma(m_i \kappa + s_i z)\, h_k(z),
 
-a short sum of matrix products, each multiplied elementwise by a power of the correlation matrix. What the orders after
-``K`` contribute is bounded by ``|rho_ij|^(K+1) (r_i r_j)^(1/2)``, where ``r_i`` is what Parseval's identity leaves of
-``E sigma(u_i)^2`` after K orders; orders are added until that bound is small enough. The diagonal (``rho = 1``) is
-set to ``E sigma(u_i)^2`` itself.
+a short sum of matrix products, each multiplied elementwise by a power of the correlation matrix. The contribution of
+the orders after ``K`` is at most ``|rho_ij|^(K+1) (r_i r_j)^(1/2)``, where ``r_i`` is the part of ``E sigma(u_i)^2``
+that is missing after K orders by Parseval's identity. Orders are added until this bound is small enough. The diagonal
+(``rho = 1``) is set to ``E sigma(u_i)^2`` itself.
 
 The expectation over ``kappa`` is a trapezoidal sum, which converges faster than any power here: after smoothing by
 ``s_i`` the integrand has a Gaussian Fourier transform of variance ``1 + 2 max (m_i / s_i)^2`` at most.
+
+Docs, "Gaussian calculus", equation (G2).
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def convex_measurement(
     test_samples : int
         Fresh inputs for the test loss and the wrong classes.
     tolerance : float
-        Of the fit, see :func:`gradstep.simulation.convex_fit.fit_convex`.
+        Tolerance of the fit, see :func:`gradstep.simulation.convex_fit.fit_convex`.
 
     Returns
     -------

@@ -66,14 +66,14 @@ def initial_readout(seed: int, width: int, law: Readout) -> NDArray[np.float64]:
     Raises
     ------
     InvalidInput
-        If no neuron gets a letter other than zero.
+        If no neuron gets a value other than zero.
     """
     if law.kind == "gaussian":
         return np.concatenate([block[:, 0] for block in normal_blocks(seed, Purpose.READOUT, width, 1)])
     values = np.repeat(np.asarray(law.values, dtype=float), apportioned(law.weights, width))
     if not values.any():
-        reason = f"all of whose {width} neurons get the letter 0"
-        raise InvalidInput("readout", str(law), "rare letters on so many neurons that one gets them", reason)
+        reason = f"all of whose {width} neurons get the value 0"
+        raise InvalidInput("readout", str(law), "a network so wide that at least one neuron gets a rare value", reason)
     return generator(seed, Purpose.READOUT).permutation(values)
 
 

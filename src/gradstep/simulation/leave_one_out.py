@@ -1,10 +1,10 @@
 r"""Leave-one-out errors of ridge regression along a path of penalties, from one factorisation.
 
-Left out together are all copies of one input: with leverage ``h = W (1 / sum(omega) + f^T (A + Lambda)^-1 f)``, where
+All copies of one input are left out together. With leverage ``h = W (1 / sum(omega) + f^T (A + Lambda)^-1 f)``, where
 ``f`` is the centred feature vector, ``A`` the weighted scatter matrix and ``W`` the weight of the copies, the
-prediction without them is ``(fitted - h * mean) / (1 - h)`` with their mean target. So a repeated row does not vouch
-for itself, and weights do exactly what repetition does. Without copies this is the usual ``residual / (1 - h)``, and
-without an intercept the first term of the leverage is missing.
+prediction without them is ``(fitted - h * mean) / (1 - h)`` with their mean target. Therefore a repeated row cannot
+predict itself, and a weight has exactly the effect of repetition. Without copies this is the usual ``residual / (1 -
+h)``, and without an intercept the first term of the leverage is missing.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def leave_one_out(
     blocks : callable
         A pass over the features of the rows to score.
     targets, weights, copies
-        Of all rows of the fit.
+        Values for all rows of the fit.
     penalties : ndarray, shape (P,)
 
     Returns

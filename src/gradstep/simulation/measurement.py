@@ -45,7 +45,7 @@ class Measurement:
     Parameters
     ----------
     problem : Problem
-        What was simulated.
+        The problem that was simulated.
     seeds : tuple of int
         The seeds, in the order of the first axis of the values.
     ridge : float or tuple of float

@@ -60,9 +60,9 @@ class Ridge:
     Parameters
     ----------
     eigenvalues : ndarray, shape (r,)
-        Of the Gram matrix, not negative.
+        Eigenvalues of the Gram matrix, not negative.
     vectors : array, shape (n, r) or (N, r)
-        What turns weights of its eigenvectors into readouts, if need be by way of `features`.
+        Matrix that turns weights of the eigenvectors into readouts, if needed by means of `features`.
     projected : ndarray, shape (r, k)
         Targets in that basis, to be divided by ``eigenvalue + penalty``.
     features : array, shape (n, N), or None

@@ -35,10 +35,10 @@ class FeatureVector:
     ----------
     eigenvalue : float
     sample_overlap, teacher_overlap : ndarray, shape (5,)
-        Of the vector over the samples with Hermite polynomials of degree 0..4 of the input's projection on the
+        Squared cosines of the vector over the samples with Hermite polynomials of degree 0..4 of the projection on the
         `spike_direction`, and of ``<x, beta*>``.
     neuron_overlap : ndarray
-        Of the vector over the neurons with the orthonormal polynomials of the readout's law.
+        Squared cosines of the vector over the neurons with the orthonormal polynomials of the readout's law.
     """
 
     eigenvalue: float
@@ -71,9 +71,9 @@ class WeightVector:
     ----------
     singular_value : float
     teacher_overlap, gradient_overlap : float
-        Of the vector in input space with the teacher's direction and with ``g = X^T (y - f) / n``.
+        Squared cosines of the vector in input space with the teacher's direction and with ``g = X^T (y - f) / n``.
     readout_overlap : float
-        Of the vector over neurons with the readout at initialisation.
+        Squared cosine of the vector over neurons with the readout at initialisation.
     """
 
     singular_value: float
@@ -119,7 +119,7 @@ def unit(rows: Array) -> Array:
 def feature_spectrum(features: Array, *, along: Array, target: Array, neurons: Array, leading: int) -> MeasuredFeatures:
     """Measure the spectrum of ``F^T F``, features (n, N); see :meth:`gradstep.Network.feature_spectrum`.
 
-    Its vectors over the samples are compared with the unit rows of `along` and `target` (., n), those over the neurons
+    Singular vectors over the samples are compared with the unit rows of `along` and `target` (., n), those over neurons
     with the unit rows of `neurons` (., N).
     """
     wide = features.shape[0] < features.shape[1]

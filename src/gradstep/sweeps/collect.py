@@ -63,7 +63,7 @@ def collect(folder: Path | str, *, every_seed: bool = True) -> xarray.Dataset:
     Parameters
     ----------
     folder : path
-        Of a sweep.
+        Directory of a sweep.
     every_seed : bool
         Keep every seed's value beside the statistics. They are left out, with a message, where their table (points
         times the largest number of seeds) would be large and mostly empty, as after ``until_se`` at uneven points.

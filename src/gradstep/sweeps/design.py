@@ -330,7 +330,7 @@ def design_of(
     Parameters
     ----------
     base : Problem or mapping
-        What all points share; a mapping is read by `Problem.from_dict`, in any paper's convention.
+        The parameters that all points share; a mapping is read by `Problem.from_dict`, in any paper's convention.
     over : mapping
         Parameter to its values: every combination is a point. A parameter of the problem may be among them: the values
         take the place of the problem's, here and in `zipped`.

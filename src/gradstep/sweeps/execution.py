@@ -20,7 +20,7 @@ def execute(
 ) -> Generator[tuple[int, Result | Failure]]:
     """Yield each task's index and result as it is known: from the store, or carried out now and stored.
 
-    What runs ends with the last result, with an error, or when the generator is closed or forgotten.
+    All work ends with the last result, with an error, or when the generator is closed or garbage-collected.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class State:
     failed : int
         Tasks that raised (they are tried again by the next run), and penalties of a path without a prediction.
     first_failure : str
-        What the first of them said.
+        Message of the first failure.
     worst_z : float
         Largest ``|z|`` of the test error over the points with at least four seeds; nan before.
     precision_cost : float

@@ -95,7 +95,7 @@ def run(
 
 
 class _Run:
-    """A design on its way: what is known of every point, and who is told."""
+    """A design that is being computed: the results of every point so far, and the function that reports them."""
 
     def __init__(self, design: Design, store: Store, place: Executor, report: Report | None, *, total: int) -> None:
         self._design, self._store, self._place, self._report = design, store, place, report
@@ -227,7 +227,7 @@ def sweep(
     Parameters
     ----------
     problem : Problem or mapping
-        What all points share; a mapping is read by `Problem.from_dict`, in any paper's convention.
+        The parameters that all points share; a mapping is read by `Problem.from_dict`, in any paper's convention.
     over : mapping
         Parameter to its values: every combination is a point. An axis of penalties costs one factorisation a network.
     zipped : sequence of mapping

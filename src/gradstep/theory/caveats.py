@@ -1,8 +1,9 @@
 """Caveats of a prediction: effects that the equations leave out and that may matter there, with their estimated size.
 
-Each indicator is a number that costs nothing beside a prediction, is zero where its cause is absent, and grows with it.
-What it means for the test error is one line of a table below: a factor and a power. They are fitted to the table of the
-search (`benchmarks/hunt`), and are estimates: a caveat asks for a look at the network, no more.
+Each indicator is a number that takes hardly any time beside a prediction, is zero if its cause is absent, and grows
+with it. A table below turns it into a deviation of the test error by a factor and a power. They are fitted to the table
+of the search for deviations (`benchmarks/hunt`) and are estimates: a caveat suggests a comparison with the network, no
+more.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ __all__ = ["Caveat", "caveat_lines", "caveats_of", "fit_indicators", "indicators
 
 @dataclass(frozen=True)
 class Caveat:
-    """Something that the equations leave out and that may be felt.
+    """An effect that the equations leave out and that may matter.
 
     Attributes
     ----------
     name : str
-        What it is, in a few words.
+        The effect, in a few words.
     size : float
         Estimated relative deviation of the network's test error, in (0, 1].
     page : str
-        Place in the docs that tells more.
+        Section of the docs about this effect.
     """
 
     name: str
@@ -102,7 +103,7 @@ def largest_caveats(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
     Parameters
     ----------
     caveats : iterable of Caveat
-        Of several solutions of which a prediction is the mean.
+        Caveats of several solutions of which a prediction is the mean.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""Minimise a smooth function of a few coordinates, evaluated in batches, and certify what was found.
+"""Minimise a smooth function of a few coordinates, evaluated in batches, and certify the minimum.
 
-A coarse scan of the whole box finds the valleys; each of the deepest is followed down by a stencil that moves or
-shrinks; Newton's method on central differences of fourth order finishes. The certificate is what the function says
-around the result: both neighbours in every coordinate, the gradient, the curvature, the bounds touched.
+A coarse scan of the whole box finds local minima. From each of the lowest a stencil moves downhill, and shrinks where
+its centre is the lowest. Newton's method on central differences of fourth order finishes. The certificate consists of
+values around the result: both neighbours in every coordinate, the gradient, the curvature, and the bounds reached.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Minimum:
     gradient, curvature : ndarray
         First and second derivatives along the coordinates (one-sided, and nan, on a bound).
     displacement : ndarray
-        What a further Newton step would still change; nan on a bound.
+        Change that a further Newton step would make; nan on a bound.
     others : tuple of (ndarray, float)
         The other valleys that were followed to their bottom, best first.
     evaluations : int
@@ -230,7 +230,10 @@ def _bounds(counted: _Counted, point: Array) -> tuple[Bound | None, ...]:
 
 
 def _derivatives(counted: _Counted, axes: Sequence[Axis], point: Array, free: Sequence[int]) -> tuple[Array, Array]:
-    """Return the gradient and the Hessian in the free coordinates, by central differences of fourth order."""
+    """Return the gradient and the Hessian in the free coordinates, by central differences of fourth order.
+
+    Docs, "Tuning", equation (T1).
+    """
     h = np.array([axes[k].spacing for k in free])
     unit = np.eye(len(point))[list(free)]
     pairs = list(itertools.combinations(range(len(free)), 2))

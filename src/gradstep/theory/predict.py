@@ -96,9 +96,9 @@ class _Waiting(NamedTuple):
     Attributes
     ----------
     problem : int
-        Its number.
+        Number of the problem.
     place : int
-        Its prediction is a mean over descriptions of the network; this sorts them.
+        Place of this description among those over which the prediction is averaged.
     share : float
         Weight of this description in the mean.
     prepared : _Prepared
@@ -113,19 +113,25 @@ class _Waiting(NamedTuple):
 def predict(
     problem: Problem, *, rows: RowLaw | None = None, bulk: BulkModel | None = None, refine: int = 1
 ) -> Prediction:
-    """Predict what the network does after one step and a ridge fit.
+    """Predict the errors of the network after one step and a ridge fit.
 
-    The uniform equivalent of this project is solved: one set of equations for every step size, readout law and
-    activation. They are about the real network, at every dimension: in the proportional limit (``d = inf``) they are
-    solved at a dimension so large that finite sizes are not felt.
+    This solves the uniform equivalent of this project, one set of equations for every step size, readout law and
+    activation. The predictions are about the real network at every dimension. In the proportional limit (``d = inf``)
+    the equations are solved at a dimension so large that effects of finite size are negligible.
 
-    The model that stands for the network in Cui et al. 2024, spiked random features, leaves out how the rows of the
-    network fluctuate and which directions its step prefers, and after a large step from few samples the limit of its
-    error is another. ``rows="isotropic", bulk="isotropic"`` asks for it; the closed equations of the papers are the
-    functions of `gradstep.papers`.
+    Cui et al. 2024 replace the network by a model, spiked random features. It leaves out that the rows of the network
+    fluctuate and that its bulk is not isotropic; after a large step from few samples the limit of its error differs.
+    ``rows="isotropic", bulk="isotropic"`` predicts this model. The closed equations of the papers are the functions of
+    `gradstep.papers`.
 
-    All results are means over draws. Where the initial output has a constant of order one, another in each draw
-    (``output_scale="1/sqrt(N)"``, an activation with a mean), the equations are solved for several of these.
+    All results are means over draws. With ``output_scale="1/sqrt(N)"`` and an activation with a mean the initial output
+    has a constant of order one that differs from draw to draw; the equations are then solved for several constants.
+
+    The step is described by `gradstep.theory.step.statistics.step_statistics`, the rows after it by
+    `gradstep.theory.neurons.groups.neuron_groups`, the features by
+    `gradstep.theory.equivalent.features.conditional_features`, and the fit by
+    `gradstep.theory.equivalent.uniform.solve`.
+    Docs, "Uniform equivalent", equations (E9), (E10), (E17) and (E18).
 
     Parameters
     ----------

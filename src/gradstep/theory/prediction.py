@@ -134,8 +134,8 @@ class Prediction:
     curve : Curve
         Learned function along the spike.
     caveats : tuple of Caveat
-        What the equations leave out and may be felt here, the largest first. Empty where nothing is known, and for the
-        model of Cui et al. 2024, which stands for no network of these sizes.
+        Effects that the equations leave out and that may matter here, the largest first. Empty if none is known, and
+        for the model of Cui et al. 2024, which is compared with no network of these sizes.
     """
 
     problem: Problem

@@ -1,12 +1,12 @@
 """Spread of single networks around their prediction: the standard deviation of the errors over draws.
 
-Given the samples of the step, the test error is the derivative of the minimal loss by the weight at which the fit knows
-the population, and the training error is the loss less ``ridge`` times its derivative by the penalty (the envelope
-theorem, twice). Their variances are derivatives of the covariance of the losses of two fits
-(`gradstep.theory.equivalent.loss_covariance`). The samples of the step add what follows from four numbers of theirs,
-``E r u``, ``E r^2``, ``E r`` and ``|X_perp^T r|^2``, through the alignment, the spike and the bulk; an initial output
-of order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its length, its overlap with the teacher and
-``E r <b, x>``. This project.
+Given the samples of the step, the test error is the derivative of the minimal loss with respect to a weight of the
+population in the objective. The training error is the loss less ``ridge`` times its derivative with respect to the
+penalty. Both follow from the envelope theorem. The variances of the errors are therefore derivatives of the covariance
+of the losses of two fits (`gradstep.theory.equivalent.loss_covariance`). The samples of the step contribute through the
+alignment, the spike and the bulk, which depend on four random numbers: the averages of ``r u``, ``r^2`` and ``r``, and
+``|X_perp^T r|^2``. An initial output of order one adds its direction ``b`` (`gradstep.theory.step.own_output`): its
+length, its overlap with the teacher, and the average of ``r <b, x>``. This project.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Spread:
     Attributes
     ----------
     test_error, train_error : float
-        Of the errors over independent draws of everything: first layer, readout, samples of the step and of the fit.
+        Standard deviations of the errors over independent draws of first layer, readout, and both sets of samples.
         `train_error` is nan where the fit interpolates: there the loss is all penalty.
     squared_error : float
         Of ``(f_hat - f*)^2`` over fresh inputs, for one network: a test error that is measured on ``m`` inputs has the
@@ -77,6 +77,8 @@ def predict_spread(problem: Problem) -> Spread:
 
     One network lies this far from `predict`, and the mean of ``k`` networks ``k**0.5`` times less. To leading order: at
     fixed ratios the relative deviations fall like ``d**-0.5``. Takes as long as a dozen predictions.
+
+    Docs, "Spread", equation (D2).
 
     Parameters
     ----------
@@ -144,7 +146,7 @@ def _of_network(problem: Problem, network: SteppedNetwork) -> tuple[Array, Array
     """Return the results of `_given_constant` for one description of the network."""
     (d, width, _, samples, ridge), tables, step = network.sizes, network.tables, network.step.resolved
     here = _solve(problem, step, tables, np.array([ridge]))
-    # The population is felt where its weight is that of the samples.
+    # The population changes the fit if its weight is that of the samples.
     weight = tables.features.weight
     change = _POPULATION_CHANGE * float(weight @ here.point.remaining[0])
     fits = _solve(problem, step, tables, ridge * np.array([1, 1, 1 + _RIDGE_CHANGE]), np.array([0, change, 0]))
@@ -239,7 +241,7 @@ class _Numbers:
     sampled : float
         ``d / n_step``.
     row : MeanRow
-        Of which a small output has no part.
+        The mean row of the network, for an initial output of order one only.
     """
 
     step: StepStatistics
@@ -269,8 +271,8 @@ class _Numbers:
         if order_one:
             covariance[3, 3] += law.square * (1 - own**2 / step.residual_noise) / n_step
             covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
-        # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of
-        # letters is fixed, and an output of order one is given.
+        # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of a
+        # vocabulary is fixed, and an output of order one is given.
         covariance[4, 4] = 2 / (d - 1)
         if readout.kind == "gaussian" and not order_one:
             moved = np.array([0, -2 * mean, -1]) * activation.mean

@@ -8,7 +8,7 @@ from gradstep.theory.step.residual import residual_law
 from gradstep.theory.step.samples import StepSamples
 
 NAMES = ("norm", "form_along", "form_square", "gain", "squares_along", "squares_off", "form_with_squares")
-NAMES += ("output_along_rest", "output_off_rest")
+NAMES += ("output_along_random", "output_off_random")
 
 
 def drawn(teacher, own: float, noise: float, d: int, count: int, seed: int) -> list[float]:

@@ -50,6 +50,8 @@ class Coefficients:
         An activation of non-zero mean adds the constant feature :math:`\mu_0`, whose fit costs nothing in the limit, so
         that the mean of the teacher is learned. With an activation of mean zero it is not, and acts like one more
         nonlinear component. This is exact for odd activations and for weights of equal norm.
+
+        Docs, "Random features", equation (R1).
         """
         power = np.square(self.mu0) + np.square(self.mu1) + self.mu2_squared
         lost = np.abs(self.mu0) <= _CENTRED * np.sqrt(power)

@@ -9,7 +9,7 @@ that of (4.1),
           + \lambda |b|^2 ,
 
 on the raw features: :math:`\Lambda/n` in the package's convention. Test errors are measured against the noiseless
-teacher. The derivation is in the documentation, on the page "Random features". The errors are those of S. Mei and
+teacher. The derivation is on the page "Random features" of the docs. The errors are those of S. Mei and
 A. Montanari, "The generalization error of random features regression", CPAM 75 (2022).
 """
 
@@ -87,6 +87,8 @@ def bulk_resolvent(q: Array, mu1_squared: Array, psi2: Array) -> tuple[Array, Ar
     r"""Marchenko-Pastur resolvent :math:`g(q)=\lim\frac1d\mathrm{Tr}(\mu_1^2WW^\top+q)^{-1}`, and :math:`g'(q)`.
 
     The positive root of :math:`\mu_1^2 q g^2 + (q + \mu_1^2(\psi_2 - 1)) g = 1`, written without cancellation.
+
+    Docs, "Random features", equations (R3) and (R4).
     """
     linear = q + mu1_squared * (psi2 - 1)
     discriminant = np.sqrt(linear**2 + 4 * mu1_squared * q)
@@ -101,6 +103,8 @@ def _used_fraction(kappa: Array, mu1_squared: Array, mu2_squared: Array, psi2: A
 
     :math:`F = (\mu_2^2 + \kappa h)/q` with :math:`h = \mu_1^2 g/(1+\mu_1^2 g)`; both terms of the derivative are
     negative, so nothing cancels.
+
+    Docs, "Random features", equation (R3).
     """
     q = kappa + mu2_squared
     g, g_slope = bulk_resolvent(q, mu1_squared, psi2)
@@ -117,6 +121,8 @@ def _effective_ridge(lam: Array, mu1_squared: Array, mu2_squared: Array, psi1: A
 
     :math:`\lambda(\kappa)` is increasing and convex to the right of the root and the starting point is an upper bound,
     so that the iterates decrease to the root.
+
+    Docs, "Random features", equation (R2).
     """
     aspect = psi2 / psi1
     kappa = lam + aspect * (mu1_squared + mu2_squared)
@@ -137,6 +143,8 @@ def random_features(
     values: Coefficients, *, lam: ArrayLike, psi1: ArrayLike, psi2: ArrayLike, sigma_eps: ArrayLike = 0.0
 ) -> RandomFeatures:
     r"""Test and training error of random features at initialisation.
+
+    Docs, "Random features", equation (R5).
 
     Parameters
     ----------

@@ -148,6 +148,8 @@ def R_linear(
 ) -> Array:
     r"""Risk of ridge regression on the inputs, :math:`\min_b\frac1n|y-Xb|^2+\ell|b|^2`.
 
+    Docs, "Random features", equation (R7).
+
     Parameters
     ----------
     sigma_star : str or ScalarFunction

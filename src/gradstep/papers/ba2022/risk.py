@@ -3,7 +3,7 @@ r"""Prediction risk of ridge regression before and after one step with :math:`\e
 The step adds a rank-one matrix of operator norm of order one to the first layer. The linear equivalent of the network
 survives it, and only the resolvent of :math:`W_1W_1^\top` along the teacher's direction changes. This gives the gain
 :math:`\delta` of Theorem 5 in closed form, for every sample ratio, width ratio and penalty; the closed form is a
-derivation of this project (documentation, page "Small step"), the paper states :math:`\delta` as (C.19). The readout at
+derivation of this project (page "Small step" of the docs), the paper states :math:`\delta` as (C.19). The readout at
 initialisation is Gaussian, :math:`a_i\sim N(0,1/N)`, and the ridge fit uses samples that the step has not seen.
 
 All functions take the same parameters, numbers or arrays that broadcast:
@@ -81,6 +81,8 @@ class SmallStep:
 def theta_squared(values: Coefficients, psi1: ArrayLike, sigma_eps: ArrayLike = 0.0) -> Array:
     r"""Squared norm of the gradient's direction, :math:`\theta^2=\mu_1^{*2}+E y^2/\psi_1` (Proposition 2).
 
+    Docs, "Small step", equation (S2).
+
     Parameters
     ----------
     values : Coefficients
@@ -118,7 +120,10 @@ def rotated_neuron(eta: Array, mu1_squared: Array, theta2: Array, N: ArrayLike |
 def _captured(
     g: Array, g_slope: Array, eta: Array, mu1_squared: Array, mu1_star: Array, neuron: Array
 ) -> tuple[Array, Array]:
-    r"""Drop :math:`f(q)` of the resolvent along the teacher, and :math:`f'(q)` (Sherman-Morrison)."""
+    r"""Drop :math:`f(q)` of the resolvent along the teacher, and :math:`f'(q)` (Sherman-Morrison).
+
+    Docs, "Small step", equation (S3).
+    """
     strength = eta**2 * mu1_squared**2 * mu1_star**2
     denominator = 1 + mu1_squared * g * neuron
     drop = strength * g**2 / denominator
@@ -138,6 +143,8 @@ def small_step(
     N: ArrayLike | None = None,
 ) -> SmallStep:
     r"""Errors after one step of size :math:`\eta=\Theta(1)`, and the gain over random features (Theorem 5).
+
+    Docs, "Small step", equations (S3) and (S4).
 
     Parameters
     ----------
@@ -208,6 +215,8 @@ def R_0(
     centred: bool = True,
 ) -> Array:
     r"""Prediction risk :math:`\mathcal R_0(\lambda)` of the initial random features, (3.1) and (4.1).
+
+    Docs, "Small step", equation (S1).
 
     Parameters
     ----------
@@ -280,6 +289,8 @@ def delta(
     centred: bool = True,
 ) -> Array:
     r"""Improvement :math:`\delta(\eta,\lambda,\psi_1,\psi_2)` of Theorem 5.
+
+    Docs, "Small step", equation (S4).
 
     Parameters
     ----------

@@ -81,6 +81,8 @@ def spiked_law(
 ) -> Outlier:
     r"""Outlier of the first layer after one small step (spiked Marchenko-Pastur law).
 
+    Docs, "Spectra", equation (Z9).
+
     Parameters
     ----------
     eta, psi2 : array_like
@@ -137,6 +139,8 @@ def outlier(
     centred: bool = True,
 ) -> Outlier:
     r"""Largest singular value of :math:`W_1` and the overlaps of its singular vectors.
+
+    Docs, "Spectra", equation (Z9).
 
     Parameters
     ----------

@@ -57,6 +57,8 @@ def student_risk(
 ) -> Array:
     r"""The objective of (5.1), :math:`E_{\xi_1}(\sigma^*(\xi_1)-E_{\xi_2}\sigma(\kappa\xi_1+\xi_2))^2`.
 
+    Docs, "Bounds", equation (O3).
+
     Parameters
     ----------
     sigma, sigma_star : str or ScalarFunction
@@ -79,6 +81,8 @@ def student_risk(
 
 def tau_star(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, *, centred: bool = True) -> TauStar:
     r"""Infimum over the slope, :math:`\tau^*` and :math:`\kappa^*` of (5.1).
+
+    Docs, "Bounds", equation (O3).
 
     Parameters
     ----------
@@ -180,6 +184,8 @@ def constructed_risk(
              +\frac1{|S|}E\,\mathrm{Var}_{\xi_2}\sigma(\kappa\xi_1+c\,\xi_3+\sqrt V\xi_2), \\
         c &= \frac{\kappa}{\mu_1^*}\sqrt{\frac{E y^2}{\psi_1}}, \qquad
         V = 1+\Bigl(\frac{\kappa}{\mu_1\mu_1^*}\Bigr)^2\frac{E y^2\,\mathrm{Var}\,\sigma'}{\psi_1} .
+
+    Docs, "Bounds", equation (O4).
 
     Parameters
     ----------

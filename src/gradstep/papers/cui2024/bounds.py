@@ -66,6 +66,8 @@ def upper_bound(
 ) -> Array:
     r"""Upper bound (26) on the test error at the best :math:`\lambda`, at any alignment.
 
+    Docs, "Bounds", equation (O1).
+
     Parameters
     ----------
     sigma, sigma_star, r, c, gamma
@@ -96,6 +98,8 @@ def lower_bound(
     b: ArrayLike = 0.0,
 ) -> Array:
     r"""Lower bound (27) on the test error, at any alignment; with a given bias the inner part of (132).
+
+    Docs, "Bounds", equation (O2).
 
     Parameters
     ----------

@@ -300,6 +300,8 @@ def equivalent_fit(
 ) -> DrawnFit:
     r"""Ridge regression on the equivalent stochastic features (14), (16).
 
+    Docs, "Gaussian calculus", equation (G5).
+
     Parameters
     ----------
     seed : int

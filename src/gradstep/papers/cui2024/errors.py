@@ -99,6 +99,8 @@ def summary_statistics(
 ) -> SummaryStatistics:
     r"""All summary statistics (17) at the solution of (18) to (24), and the errors.
 
+    Docs, "Large step", equations (L2) and (L7).
+
     Parameters
     ----------
     sigma, sigma_star, eta_tilde, alpha0
@@ -148,6 +150,8 @@ def solve(
     published: bool = False,
 ) -> SummaryStatistics:
     r"""Solve Result 3.3 for given features.
+
+    Docs, "Large step", equations (L2), (L3), (L4), (L5), (L6) and (L7).
 
     Parameters
     ----------
@@ -221,6 +225,8 @@ def _bulk_responses(v1_hat: Array, v2_hat: Array, beta: Array, lam: Array) -> tu
 
     :math:`V_2=\frac1p\mathrm{tr}S^{-1}`, :math:`V_1=\frac1p\mathrm{tr}\,\Omega S^{-1}`,
     :math:`s_k=\frac1p\mathrm{tr}\,\Omega^kS^{-2}` with :math:`S=\lambda+\hat V_2+\hat V_1\Omega`, without cancellation.
+
+    Docs, "Large step", equation (L3).
     """
     shift = lam + v2_hat
     linear = shift + v1_hat * (1 - beta)
@@ -359,7 +365,10 @@ def _solve_two(a: Array, b: Array, c: Array, d: Array, x: Array, y: Array) -> tu
 
 
 class _Hats:
-    r"""The maps :math:`\hat V_j(V)=\frac\alpha\beta E\frac{\mu_j^2}{1+V}` of (18) and their derivatives."""
+    r"""The maps :math:`\hat V_j(V)=\frac\alpha\beta E\frac{\mu_j^2}{1+V}` of (18) and their derivatives.
+
+    Docs, "Large step", equation (L2).
+    """
 
     def __init__(self, weight: Array, mu1_squared: Array, mu2_squared: Array, ratio: Array) -> None:
         self.mu1_squared, self.mu2_squared, self.ratio = mu1_squared, mu2_squared, ratio

@@ -332,9 +332,9 @@ class _Equations:
         shrink, t_slope = v2**2 / self.letters.fractions, self.beta * self.letters.variances
         direct = np.diag(left @ d_v1_hat @ left.T)
         # d V_2 = -shrink (d V2_hat + c (direct - sum_t pull_st^2 beta c_t d V_2^t)), and y = (T^-1 + V1_hat)^-1.
-        # Orthonormal rows do not feel one another.
-        felt = float(self.bulk == "gaussian")
-        pull, y = felt * left @ v1_hat, felt * left.T * t
+        # Orthonormal rows do not interact.
+        interacting = float(self.bulk == "gaussian")
+        pull, y = interacting * left @ v1_hat, interacting * left.T * t
         matrix = np.eye(v2.size) - (shrink * self.letters.variances)[:, None] * pull**2 * t_slope
         d_v2 = np.asarray(np.linalg.solve(matrix, -shrink * (d_v2_hat + self.letters.variances * direct)), np.float64)
         return (left.T @ np.diag(t_slope * d_v2) @ left - y @ d_v1_hat @ y.T) / self.beta, d_v2

@@ -81,6 +81,8 @@ def outlier(
 ) -> Array:
     r"""Outlier of :math:`\Phi^\top\Phi/n`, with its terms of order one, or (191) as published.
 
+    Docs, "Spectra", equation (Z4).
+
     Parameters
     ----------
     sigma, sigma_star, r, c, gamma

@@ -68,6 +68,8 @@ def equivalent_srf(
 ) -> Spike:
     r"""Strength :math:`r`, bulk variance :math:`c` and alignment :math:`\gamma` (Result 3.1, (9) to (12)).
 
+    Docs, "Large step", equation (L1).
+
     Parameters
     ----------
     sigma, sigma_star : str or ScalarFunction
@@ -188,6 +190,8 @@ def equivalent_features(
     folded: bool = False,
 ) -> ConditionalMoments:
     r"""Functions :math:`\mu_0,\mu_1,\mu_2` of :math:`\kappa` on a quadrature (Result 3.2, (15); (131) with a bias).
+
+    Docs, "Gaussian calculus", equation (G6).
 
     Parameters
     ----------

@@ -47,6 +47,8 @@ def spikes(
 
     .. math:: c_k\,E_u\big[(c_1\eta\,\tilde X\beta+\sqrt\rho\,u)^{\circ k}\big](a^{\circ k})^\top ,\qquad u\sim N(0,1).
 
+    Docs, "Intermediate step", equation (I2).
+
     Parameters
     ----------
     activation : str or ScalarFunction
@@ -86,6 +88,8 @@ def spike_sizes(
     r"""Return the norm of each term of `spikes`, of order :math:`n^{(\alpha-1/2)k+1}` for :math:`\eta\asymp n^\alpha`.
 
     .. math:: |c_k|\sqrt{n\,E_\kappa\big(E_u(c_1\eta|\beta|\kappa+\sqrt\rho u)^k\big)^2}\;\sqrt{N^{1-k}(2k-1)!!}
+
+    Docs, "Intermediate step", equation (I3).
 
     Parameters
     ----------

@@ -78,6 +78,8 @@ def finite_errors(problems: Iterable[Problem], *, dressed: bool = True, order: i
     What the step does to the bulk is taken to the second order in the shift ``s`` of a neuron: errors are some per cent
     off at ``s = 1/2`` and more beyond, where `gradstep.predict` is not.
 
+    Docs, "Intermediate step", equation (I5).
+
     Parameters
     ----------
     problems : iterable of Problem
@@ -107,6 +109,8 @@ def spike_coefficients(problem: Problem, order: int = 16) -> Array:
     r"""Coefficients of the spikes to all powers of the step, :math:`F-F_0\approx\sum_{pq}C_{pq}h_p(\kappa)h_q(a)^\top`.
 
     Means over draws where the initial output has a constant of order one, as in `finite_errors`.
+
+    Docs, "Intermediate step", equation (I1).
 
     Parameters
     ----------
@@ -168,7 +172,7 @@ def _errors(problem: Problem, step: StepStatistics, dressed: bool, order: int) -
     L_tr_0, L_te_0 = sizes["lam"] * initial, -initial_slope / float(before.t) ** 2
     if problem.step_size == 0:
         return L_tr_0, L_te_0, 0.0, 0.0
-    # A row tilted towards the spike before the step changes its norm by it.
+    # A row with a component along the spike before the step changes its norm by the step.
     added = step.bulk + (step.fluctuations.norm_slope[0] * step.initial_overlap if dressed else 0.0)
     smooth = _smoothed_features(problem.activation, step.spike, added, order)
     student = moments(problem.activation)
@@ -248,7 +252,10 @@ def _spikes(
 def _learned(
     C: Array, j: Array, is_linear: Array, smooth: _Smoothed, found: Traces, omega: float, n: float, N: float
 ) -> tuple[float, float]:
-    """Return b^T A^-1 b and its derivative in lambda."""
+    """Return b^T A^-1 b and its derivative in lambda.
+
+    Docs, "Intermediate step", equation (I9).
+    """
 
     def costs(t: Any, s2: Any, theta: Any) -> NDArray[Any]:
         """Return D, what takes its place in A, the factor of J C and T, one after the other."""

@@ -9,8 +9,8 @@ The slides give :math:`\Delta_l` for every l and :math:`\Lambda_l`, the gain in 
   :math:`\rho=\tau/s^2` does not depend on the step size (`direction`), and the slides' spikes are :math:`\rho=0`.
 * Rows :math:`N(0,I/d)` have norms that fluctuate, which makes the constant a feature of finite cost when
   :math:`c_2\neq0`; with rows on the sphere it is not.
-* The slides' literal residual contains the initial output, which tilts the spike towards the rows it is added to; their
-  formulas hold for the residual y.
+* The slides' literal residual contains the initial output, which turns the spike towards the rows to which it is added;
+  their formulas hold for the residual y.
 * A closed form for every l, and :math:`\Lambda_l` from it: by generalised cross-validation, which stays exact with
   finitely many spikes,
 
@@ -141,7 +141,10 @@ def Delta(
     spikes: Spikes = "network",
     rows: InitialWeights = "gaussian",
 ) -> Array:
-    r"""Return the gain :math:`\Delta_l` in training loss: the closed form of the module's docstring."""
+    r"""Return the gain :math:`\Delta_l` in training loss: the closed form of the module's docstring.
+
+    Docs, "Intermediate step", equation (I6).
+    """
     setting = _Setting.of(l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows)
     found = setting.found
     return np.asarray(np.asarray(lam) * setting.gain(l, found.t, found.s2, found.unused))
@@ -160,7 +163,10 @@ def Lambda(
     spikes: Spikes = "network",
     rows: InitialWeights = "gaussian",
 ) -> Array:
-    r"""Return the gain :math:`\Lambda_l` in test error, for every l (the slides have l = 1, 2)."""
+    r"""Return the gain :math:`\Lambda_l` in test error, for every l (the slides have l = 1, 2).
+
+    Docs, "Intermediate step", equation (I8).
+    """
     setting = _Setting.of(l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows)
     return np.asarray(-setting.found.derivative(partial(setting.gain, l)) / setting.found.t**2)
 
@@ -257,11 +263,14 @@ class _Setting:
             return np.full(t.shape, np.inf)
         if self.rows == "sphere":
             return np.ones(t.shape)
-        # The norms of the rows offer the constant: c_2 (|w_i|^2 - 1), of variance 2/d over the neurons.
+        # The norms of the rows contain the constant: c_2 (|w_i|^2 - 1), of variance 2/d over the neurons.
         return np.asarray(1 + self.student.quadratic**2 / self.found.phi * t * theta)
 
     def tilted(self, t: NDArray[Any], s2: NDArray[Any], theta: NDArray[Any]) -> NDArray[Any]:
-        """Return what takes the place of s2 in the linear spike's own cost: it is tilted towards the rows by omega."""
+        """Return what replaces s2 in the linear spike's own cost, as the spike has the overlap omega with the rows.
+
+        Docs, "Intermediate step", equation (I7).
+        """
         # D = (1 - omega^2) s2 + omega^2 (P + N Q^2 / T), T/N = theta phi^-1 psi, Q = c_1 s2 T/N.
         own = 1 + self.student.nonlinear_second_moment * t + self.student.linear**2 * s2
         tilt = s2 * (theta * self.found.psi / self.found.phi) * own

@@ -108,6 +108,8 @@ def traces(
 ) -> Traces:
     r"""Solve for the traces, from the moments of the features.
 
+    Docs, "Intermediate step", equation (I4).
+
     Parameters
     ----------
     linear_squared, nonlinear_squared : array_like
@@ -183,7 +185,7 @@ def traces(
 
 
 def limiting_traces(sigma: str | ScalarFunction, *, phi: ArrayLike, psi: ArrayLike, lam: ArrayLike) -> Traces:
-    """Return `traces` of an activation; its mean, if any, adds a rank-one term that the traces do not feel."""
+    """Return `traces` of an activation; a mean adds a rank-one term, which does not change the traces."""
     values = moments(scalar_function(sigma))
     return traces(values.linear**2, values.nonlinear_second_moment, phi=phi, psi=psi, lam=lam)
 
@@ -236,6 +238,8 @@ def L_te_0(
 
     Generalised cross-validation is exact in the limit, so that
     :math:`\mathcal L_{te} = -(\phi/\psi m_1)^2\,\partial_\lambda(\mathcal L_{tr}/\lambda)`.
+
+    Docs, "Random features", equation (R6).
     """
     found = limiting_traces(sigma, phi=phi, psi=psi, lam=lam)
     return np.asarray(-loss_over_lambda(sigma, sigma_star, sigma_eps, found)[1] / found.t**2)

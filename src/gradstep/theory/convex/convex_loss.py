@@ -5,12 +5,12 @@ The readout minimises
 .. math:: \sum_\mu \ell(y_\mu, f(x_\mu)) + \frac\Lambda N\sum_i r(\sqrt N\,b_i),\qquad
           f(x)=\sum_i b_i\,\sigma(\langle w_i,x\rangle).
 
-Given the projection :math:`\kappa` of a fresh input on the spike, and the teacher's coordinate t off the spike, the
-output is Gaussian, :math:`\omega = M(\kappa) + A(\kappa)\,t + s(\kappa)\,\xi`. On a training sample it is the proximal
-point of the loss at :math:`\omega` with step :math:`V(\kappa)`, the leverage. The derivatives of the loss's Moreau
-envelope act on every weight as a field, which is Gaussian over the neurons of a group, and the weight is the proximal
-point of the penalty at its field. The bulk is a Gaussian matrix, so that what couples the neurons closes in a few
-scalars for every separable penalty; the l1 norm needs no approximation.
+Given the projection :math:`\kappa` of a fresh input on the spike, and its coordinate t along the part of the teacher's
+direction orthogonal to the spike, the output is Gaussian, :math:`\omega = M(\kappa) + A(\kappa)\,t + s(\kappa)\,\xi`.
+On a training sample it is the proximal point of the loss at :math:`\omega` with step :math:`V(\kappa)`, the leverage.
+The derivatives of the loss's Moreau envelope act on every weight as a field, which is Gaussian over the neurons of a
+group, and the weight is the proximal point of the penalty at its field. The bulk is a Gaussian matrix, so that the
+neurons are coupled through a few scalars only for every separable penalty; the l1 norm needs no approximation.
 
 Each sweep replaces loss and penalty by the quadratic ones with the same averages, whose equations are the linear ones
 of :mod:`gradstep.theory.equivalent.uniform`; Anderson's method accelerates the sweeps. For the square loss and the
@@ -83,6 +83,8 @@ _RIDGE = parse_penalty("ridge")
 class ConvexPrediction:
     r"""The predicted results of a fit with a convex loss and penalty.
 
+    Docs, "Convex losses", equation (P8).
+
     Attributes
     ----------
     test_error : float
@@ -140,6 +142,8 @@ def convex_prediction(
 
     All results are means over draws, also over the constant of an initial output of order one, as in
     :func:`gradstep.predict`.
+
+    Docs, "Convex losses", equation (P1).
 
     Parameters
     ----------
@@ -254,7 +258,10 @@ class _State:
 
 
 def _sweep(network: SteppedNetwork, averages: LossAverages, output: OutputLaw, quadratic: PenaltyAverages) -> _State:
-    """Solve the problem whose loss and penalty are quadratic, with the averages given."""
+    """Solve the problem whose loss and penalty are quadratic, with the averages given.
+
+    Docs, "Convex losses", equations (P6) and (P7).
+    """
     # The quadratic loss gain/2 (target - w)^2 has this pull, curvature and power at every node of kappa.
     curvature = np.maximum(averages.curvature, _LEAST_CURVATURE * averages.curvature.max())
     gain = curvature / np.maximum(averages.free, _LEAST_FREEDOM)
@@ -403,7 +410,7 @@ def _is_ridge(penalty: Penalty) -> bool:
 
 
 def _ridge(network: SteppedNetwork) -> PenaltyAverages:
-    """Return the averages of a ridge, its own quadratic penalty; the readout norm tells what it costs."""
+    """Return the averages of a ridge, which is its own quadratic penalty; its value follows from the readout norm."""
     none = np.zeros_like(network.tables.groups.weight)
     return PenaltyAverages(none + 2 * network.sizes.ridge, none, none, none, none + 1)
 

@@ -46,6 +46,8 @@ _MOST_COMMON = 4000
 class OutputLaw:
     r"""The output :math:`\omega=M+A\,t+s\,\xi` on a fresh input, and the leverage, at nodes of kappa.
 
+    Docs, "Convex losses", equation (P3).
+
     Attributes
     ----------
     kappa : ndarray, shape (nodes,)
@@ -117,7 +119,7 @@ class PenaltyAverages:
     stiffness : ndarray, shape (groups,)
         :math:`\rho`: the mean response of a weight to its field is :math:`1/(\rho+C)`.
     offset, excess : ndarray, shape (groups,)
-        What the linear response to the field leaves of the mean of the weights, and of their variance.
+        Differences between the weights and their linear response to the field: in the mean, and in the variance.
     value, active : ndarray, shape (groups,)
         Mean penalty of a weight, in units of ``ridge / N``, and the share of the weights that are not zero.
     """
@@ -256,6 +258,8 @@ def _samples(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
 def loss_averages(labels: Labels, loss: Loss, law: OutputLaw) -> LossAverages:
     """Average the derivatives of the loss's Moreau envelope given kappa.
 
+    Docs, "Convex losses", equation (P4).
+
     Parameters
     ----------
     labels : Labels
@@ -329,6 +333,8 @@ def penalty_averages(
     penalty: Penalty, field: Array, power: Array, curvature: Array, ridge: float, width: float
 ) -> PenaltyAverages:
     r"""Average over a Gaussian field the weight ``argmin_b (ridge/N) r(sqrt(N) b) + C b^2/2 - h b``.
+
+    Docs, "Convex losses", equation (P5).
 
     Parameters
     ----------

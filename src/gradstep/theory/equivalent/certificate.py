@@ -1,23 +1,23 @@
-r"""A certificate for the solution of the uniform equivalent: what a small residual of the fixed point does not see.
+r"""A certificate for the solution of the uniform equivalent, beyond the small residual of the fixed point.
 
 The errors are the response of the fixed point to sources, ``M c = b`` with the matrix of
 `gradstep.theory.equivalent.leverage.linearised`. Its residual is small for a wrong matrix too, and the smallest entries
-of ``c`` make the test error where the leverage is large: a digit lost there is multiplied by :math:`(1+V)^2`, while the
-training loss knows nothing of it.
+of ``c`` determine the test error where the leverage is large. A digit lost there is multiplied by :math:`(1+V)^2`,
+while the training loss hardly changes.
 
-* The equations are homogeneous: if every resolvent grows by a factor and every sample's weight ``s`` falls by it, the
-  right-hand sides of all leverages grow by it, and what the samples add to a neuron's ridge stays. So the matrix has
-  a product that is known without it (Euler),
+* The equations are homogeneous: if every resolvent is multiplied by a factor and every sample's weight ``s`` divided by
+  it, the right-hand sides of all leverages are multiplied by it, and the contribution of the samples to a neuron's
+  ridge does not change. By Euler's theorem a product with the matrix is therefore known independently of it,
 
   .. math:: M\binom s1=q,\qquad q_k=\frac{V_k}{d-1}\Big(\frac{s_k}{n w_kV_k/(1+V_k)^2}-1\Big),\quad q_g=\Lambda D_g ,
 
-  which a wrong matrix, a wrong inverse behind it or a wrong side of an equation does not.
+  which does not hold for a wrong matrix, a wrong inverse in it or a wrong right-hand side.
 * ``M`` has no positive entry off its diagonal, and ``q > 0``: it is an M-matrix, and its inverse has no negative entry.
   If the sources are not negative, ``|M c - b| <= \epsilon b`` in each entry means
   ``|c - M^{-1}b| <= \epsilon c`` in each entry: the residual of the response, entry by entry, is a bound for its
   relative error. No condition number is needed.
-* The equations of the means are solved row by row, whatever the rows' size.
-* What a fit leaves of the labels is at least what no feature can tell, given kappa.
+* The equations of the means are solved row by row, each in its own unit.
+* The conditional error is at least the part of the labels that no feature can fit, given kappa.
 * The degrees of freedom from the samples' leverages are those from the neurons' resolvents.
 
 This project.
@@ -147,7 +147,7 @@ def check_errors(conditional: Array, least: Array, scale: Array) -> None:
     conditional : ndarray, shape (batch, nodes)
         ``E[(y - f)^2 | kappa]``.
     least : ndarray, shape (batch, nodes)
-        What neither mean nor slope of the labels given kappa explain, with the noise.
+        Mean square of the labels given kappa without the squares of their mean and slope, including the noise.
     scale : ndarray, shape (batch,)
         ``E y^2``.
 

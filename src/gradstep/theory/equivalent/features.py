@@ -1,6 +1,6 @@
 """Features and teacher given the projection ``kappa = <x, v>`` of an input on the spike direction.
 
-Given ``kappa`` a neuron of a group with row ``(s, c)`` is, as far as ridge regression can tell,
+For ridge regression and given ``kappa``, a neuron of a group with row ``(s, c)`` is equivalent to
 ``g0 + g1 <w, x_perp> + sqrt(g2) xi`` with independent Gaussian ``<w, x_perp>`` and ``xi`` of variance one
 (conditional Gaussian equivalence; Cui et al. 2024, Result 3.2, for one group).
 """
@@ -178,6 +178,8 @@ def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction) 
 def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.float64]) -> Smoothed:
     """Return the averages of the features of each group, over all that is orthogonal to kappa.
 
+    Docs, "Uniform equivalent", equation (E7).
+
     Parameters
     ----------
     activation : ScalarFunction
@@ -187,7 +189,7 @@ def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.f
     Returns
     -------
     Smoothed
-        Of arrays of shape (groups, nodes).
+        Arrays of shape (groups, nodes).
 
     Raises
     ------
@@ -223,8 +225,10 @@ def length_response(
     """Return how the mean features follow the length of an input, for a standard deviation of it.
 
     The square of an input's length off the spike has the relative variance ``2/(d-1)``, and scales the variance of
-    every pre-activation. That is little for each neuron, but the same for all: no less than a spike of order
-    ``d**-1/2``, where neurons share its sign, and mixed with it. This project.
+    every pre-activation. This is a small change of each neuron, but the same for all. If neurons share the sign of the
+    spike, it has the same effect on the fit as a spike of order ``d**-1/2``. This project.
+
+    Docs, "Gaussian calculus", equation (G3).
 
     Parameters
     ----------
@@ -258,6 +262,8 @@ def conditional_features(
     whole_line: bool = False,
 ) -> ConditionalFeatures:
     """Return the tables of conditional features for given groups.
+
+    Docs, "Uniform equivalent", equation (E8).
 
     Parameters
     ----------

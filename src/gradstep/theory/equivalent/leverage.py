@@ -7,12 +7,12 @@ Equations (a group's index is ``g, h``, a node of kappa is ``k``; ``E_k`` averag
     1/R_g = ridge + V2_g + sum_j p_j u_gj Psi_j,gg     calV = (d - 1) sum_j p_j (D_j^-1 + V1)^-1
     V(k)  = sum_gh g1_g g1_h calV_gh + sum_g g2_g N_g R_g
 
-``j`` runs over classes of directions off the spike: a share ``p_j`` of them, in which the rows of group ``g`` have
-``u_gj`` times their mean variance. An isotropic bulk is one class.
+``j`` runs over classes of directions orthogonal to the spike. Class ``j`` holds a share ``p_j`` of the directions, in
+which the rows of group ``g`` have ``u_gj`` times their mean variance. An isotropic bulk is one class.
 
-The new ``V`` and ``R`` grow with every old one, by less than in proportion: in ``(log V, log R)`` the map is monotone
-and contracts, and Newton's method with its exact Jacobian converges in a few steps. Everything carries a leading batch
-axis. This project.
+As a map from old to new values the equations increase ``V`` and ``R`` with every old value, by less than in proportion.
+In ``(log V, log R)`` the map is monotone and contracts, and Newton's method with its exact Jacobian converges in a few
+steps. All arrays have a leading batch axis. This project.
 """
 
 from __future__ import annotations
@@ -136,8 +136,9 @@ class LeverageTable:
     def factors(self) -> tuple[Array, Array] | None:
         """Slopes of many groups as a product, if they have few dimensions to rounding (polynomials have few).
 
-        Of shapes (1 or batch, groups, dimensions) and (1 or batch, dimensions, nodes). Each slope is right to rounding
-        relative to its group's: a group of small slopes has a large resolvent, and counts as much as the others.
+        The factors have shapes (1 or batch, groups, dimensions) and (1 or batch, dimensions, nodes). Each slope is
+        right to rounding relative to its group's: a group of small slopes has a large resolvent, and counts as much as
+        the others.
         """
         groups = self.slope.shape[1]
         if groups < _WORTH_FACTORS:
@@ -260,7 +261,7 @@ class Leverage(NamedTuple):
 
     @property
     def inverse_resolvent(self) -> Array:
-        """``A_g = 1 / R_g``: the ridge that a neuron feels."""
+        """``A_g = 1 / R_g``, the effective ridge of a neuron."""
         return 1 / self.resolvent
 
     def take(self, index: NDArray[np.bool_]) -> Leverage:
@@ -274,6 +275,8 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     With `stable`, matrices come from a singular value decomposition of the square root of ``D^1/2 V1 D^1/2``: three
     times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of
     low rank almost without ridge).
+
+    Docs, "Uniform equivalent", equation (E9). Docs, "Structured bulk", equation (A3).
     """
     table, slope = equations.table, equations.table.slope
     nodes = slope.shape[2]
@@ -454,6 +457,8 @@ def couplings(table: LeverageTable, point: Leverage) -> Array:
     """Return how leverages and resolvents raise each other, shape (batch, nodes + groups, nodes + groups).
 
     The matrix is symmetric and has no negative entries.
+
+    Docs, "Uniform equivalent", equation (E16).
     """
     batch, groups, nodes = point.variance.shape
     # Averages of squares over the classes (squared in place: new memory costs more).
@@ -468,7 +473,10 @@ def couplings(table: LeverageTable, point: Leverage) -> Array:
 
 
 def linearised(equations: LeverageEquations, point: Leverage) -> Linearised:
-    """Return the equations near a point."""
+    """Return the equations near a point.
+
+    Docs, "Uniform equivalent", equation (E15).
+    """
     nodes = point.leverage.shape[1]
     fitted = equations.sampling * (point.leverage * point.remaining) * point.remaining
     into, out = np.empty_like(point.following), np.ones_like(point.following)
@@ -498,6 +506,8 @@ def response(matrix: Array, sources: Array, nodes: int) -> Array:
 
 def solve_leverage(equations: LeverageEquations, tolerance: float = TOLERANCE) -> tuple[Leverage, int]:
     """Solve the fixed point for a batch.
+
+    Docs, "Uniform equivalent", equation (E9). Docs, "Structured bulk", equation (A3).
 
     Parameters
     ----------

@@ -1,21 +1,22 @@
 """Covariance of the minimal losses of two fits on the same draw.
 
-The fits ``a`` and ``b`` have the same network and the same samples, but another penalty, say. A sample couples them by
-``epsilon(kappa) = E[(y - f_a)(y - f_b) | kappa]``, a neuron of group ``g`` by ``phi_g``, the same average of its two
-*fields*: ``A`` of the uniform equivalent times its readout weight. Over nodes and groups ``x = (epsilon, phi)`` solves
+The fits ``a`` and ``b`` have the same network and the same samples, and differ for instance in the penalty. A sample
+couples them by ``epsilon(kappa) = E[(y - f_a)(y - f_b) | kappa]``. A neuron of group ``g`` couples them by ``phi_g``,
+the mean product of its two *fields*; a field is ``A`` of the uniform equivalent times the neuron's readout weight. Over
+nodes and groups ``x = (epsilon, phi)`` solves
 
     x = x0 + H (s x),      s = ( n w / ((1 + V_a)(1 + V_b)),  N_g / (A_a A_b) ),
 
-where ``x0`` is what noise, teacher and means leave to a sample and ask of a neuron, ``s`` counts samples and neurons,
-and the symmetric ``H`` is an average over directions of products of the dressed slopes of one fit and of the other. For
-``a = b`` this is the linear response of the uniform equivalent. A sample adds ``e^2 / (1 + V)`` to the loss, a neuron
-takes ``field^2 / A`` from it; for Gaussian ``e`` and fields of means ``m`` the sum over all loops is
+where ``x0`` holds the contributions of the noise, the teacher and the means, ``s`` holds the numbers of samples and
+neurons, and the symmetric ``H`` is an average over directions of products of the slopes in one fit and in the other.
+For ``a = b`` this is the linear response of the uniform equivalent. A sample adds ``e^2 / (1 + V)`` to the loss, and a
+neuron subtracts ``field^2 / A`` from it. For Gaussian ``e`` and fields of means ``m`` the covariance is
 
     Cov = 2 sum s x0 x - 2 sum s (m_a m_b)^2 + n Cov_kappa(p_a, p_b) + N Cov_g(q_a, q_b),
 
-``p = epsilon_aa / (1 + V)`` and ``q = phi_aa / A``: the last two are from the random numbers of samples near a kappa
-and of neurons in a group. Labels are not Gaussian given kappa; what their fourth moments differ by is added. This
-project.
+with ``p = epsilon_aa / (1 + V)`` and ``q = phi_aa / A``. The last two terms come from the random numbers of samples
+near a kappa and of neurons in a group. Labels are not Gaussian given kappa; the difference in their fourth moments is
+added. This project.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ class SharedDraw:
 def loss_covariance(draw: SharedDraw, fits: UniformSolution) -> tuple[Array, Array]:
     """Return the covariance of the minimal losses over draws of all but the step's samples.
 
+    Docs, "Spread", equations (D3), (D4), (D7) and (D8).
+
     Parameters
     ----------
     draw : SharedDraw
@@ -133,7 +136,10 @@ def loss_covariance(draw: SharedDraw, fits: UniformSolution) -> tuple[Array, Arr
 def _ladder(
     draw: SharedDraw, fits: UniformSolution, a: NDArray[np.intp], b: NDArray[np.intp], count: Array, source: Array
 ) -> Array:
-    """Return ``x - x0`` for pairs of fits."""
+    """Return ``x - x0`` for pairs of fits.
+
+    Docs, "Spread", equations (D5) and (D6).
+    """
     point, share, profile = fits.point, draw.tables.bulk.share, draw.tables.bulk.profile.T
     root = np.sqrt(point.density[:, None, :] * profile)
     coupling, slope = point.columns.mT @ point.dressed, point.dressed / root[..., None]

@@ -117,7 +117,7 @@ def inverses(matrices: Array) -> Array:
     Returns
     -------
     ndarray, shape (..., size, size)
-        What is not a number stays so.
+        Matrices with entries that are not numbers give such entries.
 
     Raises
     ------

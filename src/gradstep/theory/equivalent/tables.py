@@ -1,6 +1,6 @@
 """Tables of the functions, the readout law and the step, as the equations of the uniform equivalent take them.
 
-Everything here is independent of the samples and the penalty of the ridge fit, and is made once for all of them.
+The tables do not depend on the samples and the penalty of the ridge fit, and are computed once for all of them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = [
 Array = NDArray[np.float64]
 _Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
 
-#: Dimension that stands for the proportional limit. What is left of finite size falls like 1/d, or like 1/sqrt(d) where
-#: the network's own output or an even part of the activation is felt: at most 3e-6 of an error in 151 of 153 random
+#: Dimension that stands for the proportional limit. Effects of finite size fall like 1/d, or like 1/sqrt(d) where
+#: the network's own output or an even part of the activation matters: at most 3e-6 of an error in 151 of 153 random
 #: problems, the others having an exponential for which there is no limit. Rounding grows with the dimension, and convex
 #: losses miss their tolerance from 1e14 on.
 LARGE_DIMENSION = 1e12

@@ -1,8 +1,8 @@
 """One deterministic equivalent for every step size, at finite sizes (this project).
 
-`solve` takes tables of conditional features and sizes, solves the fixed point for the leverage, and gets everything
-else by linear algebra: the means along the spike, then the conditional error as one small linear solve. All arrays
-carry a leading batch axis, of length one where a table is shared.
+`solve` takes sizes and tables of conditional features, and solves the fixed point for the leverage. All other results
+follow by linear algebra: first the means along the spike, then the conditional error as one small linear system. All
+arrays have a leading batch axis, of length one where a table is shared.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Fluctuations(NamedTuple):
     Attributes
     ----------
     output : ndarray, shape (batch, nodes)
-        Of the trained network's output given kappa and the teacher's rest.
+        Variance of the trained network's output, given kappa and the coordinate along the teacher's rest.
     weight : ndarray, shape (batch, groups)
-        Of a neuron's weight in each group, without that of the `WeightOffset`.
+        Variance of a neuron's weight in each group, without that of the `WeightOffset`.
     """
 
     output: Array
@@ -87,13 +87,13 @@ class UniformSolution(NamedTuple):
     readout_norm : ndarray, shape (batch,)
         ``|b|^2`` of the trained readout.
     readout_power : ndarray, shape (batch, groups)
-        What each group has of it.
+        Contribution of each group to ``|b|^2``.
     learned : ndarray, shape (batch, nodes)
         ``M(kappa)``, the mean output of the trained network.
     rest_slope : ndarray, shape (batch, nodes)
         ``T(kappa)``, the slope of the trained network along the teacher's rest.
     length_slope : ndarray, shape (batch, nodes) or (batch, 0)
-        Its slope along the input's length, a standard normal.
+        Slope of the trained network along the input's length, a standard normal.
     slopes : ndarray, shape (batch, special, nodes)
         Slopes of the trained network along the special directions of the bulk.
     mean_field : ndarray, shape (batch, groups)
@@ -150,7 +150,10 @@ class _AlongReadout(NamedTuple):
 
 
 def _along_readout(inverse_resolvent: Array, own: Array, groups: Groups, shrinkage: Array) -> _AlongReadout:
-    """Return the change at ``A`` and ``A - ridge - V2``, both of shape (batch, groups)."""
+    """Return the change at ``A`` and ``A - ridge - V2``, both of shape (batch, groups).
+
+    Docs, "Uniform equivalent", equation (E12).
+    """
     square, direction = groups.readout_direction
     # The correction matters only where all neurons are nearly alike: one resolvent along the direction is enough.
     along = np.square(direction)
@@ -184,6 +187,8 @@ def _separate_fit(
     spikes: Array, values: Array, slopes: Array, slope_values: Array, teacher: Array, root: Array, linear_gain: Array
 ) -> _Fit:
     """Fit the teacher along the spike, and its rest by the bulk, which then know nothing of each other.
+
+    Docs, "Structured bulk", equation (A4).
 
     Parameters
     ----------
@@ -225,20 +230,23 @@ def _joint_fit(
     bulk: Bulk,
     weight_offset: Array | None,
 ) -> _Fit:
-    """Fit both at once where a row's mean off the spike follows its projection on it.
+    """Fit both at once where a row's mean orthogonal to the spike depends on its projection on the spike.
 
-    In special direction ``j`` the rows, weighed by the fit, overlap with the inputs by ``P_j m + D_j^1/2 f_j``
-    (groups): the pull times the means ``m = spread @ unknowns``, and a rest that is free at the price ``f_j^2``. But
-    ``sum_j spike_j D_j^1/2 f_j + y = 0``: a row's projection on the spike is given, and what is left is shared by the
-    row's component along the spike and by the part ``y`` of the projection that is not due to the row, of the variance
-    `projection_noise` of the bulk. At given means a multiplier ``mu`` of this constraint leaves each direction alone,
+    In special direction ``j`` the rows, weighted by the fit, have the overlap ``P_j m + D_j^1/2 f_j`` (groups) with the
+    inputs. The first term is the pull times the means ``m = spread @ unknowns``; the second is free at the cost
+    ``f_j^2``. The projections on the spike are given, which is the constraint ``sum_j spike_j D_j^1/2 f_j + y = 0``:
+    fluctuations of the row's component along the spike are compensated by the part ``y`` of the projection that is not
+    due to the row, of the variance `projection_noise` of the bulk. Given the means and a multiplier ``mu`` of this
+    constraint, the directions are independent,
 
         (I + D_j^1/2 V1 D_j^1/2) f_j = D_j^1/2 (level_j + spike_j mu - V1 P_j m),
 
-    and what is left is quadratic in the means: half its slope downwards is ``sum_j P_j D_j^-1/2 f_j``, the pull being
-    orthogonal to the spike. Parameters as in `_separate_fit`, with what the teacher's rest gives to each
-    special direction, `level`, and the `inverse` of ``I + D_j^1/2 V1 D_j^1/2``; `spread` turns unknowns into means, to
-    which those of `weight_offset` add.
+    and the objective is quadratic in the means: minus half its gradient is ``sum_j P_j D_j^-1/2 f_j``, because the pull
+    is orthogonal to the spike. Parameters are as in `_separate_fit`; `level` is the source of each special direction
+    from the teacher's component orthogonal to the spike, and there is the `inverse` of ``I + D_j^1/2 V1 D_j^1/2``;
+    `spread` turns unknowns into means, to which those of `weight_offset` add.
+
+    Docs, "Structured bulk", equation (A5).
     """
     batch, special, groups = root.shape
     pull, along = bulk.pull.mT, bulk.spike[..., None] * root
@@ -254,8 +262,9 @@ def _joint_fit(
     # a multiplier makes is the constraint of a mean, transposed: `inverse` is symmetric, the pull orthogonal to the
     # spike.
     constraint, of_multiplier = (np.vecmat(along.mT, part.swapaxes(1, 2)) for part in (free, by_multiplier))
-    # The part of a projection that is not due to the row adds y = U l to the sum of the constraint, at the price l^T U
-    # l. The row's component along the spike is then -y, which no input off the spike feels, so that mu = (I - V1 U) l.
+    # The part of a projection that is not due to the row adds y = U l to the sum of the constraint, at the cost l^T U
+    # l. The row's component along the spike is then -y, on which the features orthogonal to the spike do not depend, so
+    # that mu = (I - V1 U) l.
     projection_noise = point.density * bulk.projection_noise
     to_multiplier = identity(groups) - point.linear_gain * projection_noise[:, None]
     of_price = of_multiplier @ to_multiplier
@@ -316,6 +325,8 @@ def _means(
 
     Solved as least squares, because near-equal groups make the normal equations lose the digits that carry the overlap
     with the bulk.
+
+    Docs, "Uniform equivalent", equation (E10).
     """
     features, bulk = tables.features, tables.bulk
     sample_weight, a = point.sample_weight, point.inverse_resolvent
@@ -372,6 +383,8 @@ def _sources(
     """Return the sources of the errors: what the means leave of the labels at each node, and each group's power.
 
     Shape (batch, nodes + groups), for each direction off the spike.
+
+    Docs, "Uniform equivalent", equation (E16).
     """
     features = tables.features
     base = tables.hidden_square + noise_square[:, None] + np.vecmat(means.direct, features.variance)
@@ -442,6 +455,8 @@ def solve(
 ) -> UniformSolution:
     """Solve the equations for a batch of sizes and penalties.
 
+    Docs, "Uniform equivalent", equations (E10), (E17) and (E18). Docs, "Spread", equation (D1).
+
     Parameters
     ----------
     tables : Tables
@@ -455,9 +470,9 @@ def solve(
         step of order one.
     population : ndarray, shape (batch,), optional
         Adds ``n population (test_error + noise^2)`` to the objective of the fit, so that the derivative of its minimum
-        tells that error. `train_loss` leaves it out.
+        is that error. `train_loss` does not contain it.
     weight_offset : WeightOffset, optional
-        Of the quadratic penalty that stands for another one; asks for the fluctuations too.
+        Offset of the quadratic penalty that replaces another one; if it is given, the fluctuations are returned too.
     tolerance : float
         Largest true residual of the fixed point.
 

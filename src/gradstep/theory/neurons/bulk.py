@@ -1,21 +1,21 @@
 """The bulk of the rows after the step: its covariance has the eigenvectors of a matrix of the step's own samples.
 
 With ``r`` the residual of the step, ``phi0 = d / n_step`` and ``B = X^T diag(r) X / n_step``, ``S = X^T diag(r^2) X /
-(n_step E r^2)``, a row with readout ``a`` has, off the spike direction, the covariance
+(n_step E r^2)``, a row with readout ``a`` has, orthogonal to the spike direction, the covariance
 
     (1/d) ( (1 + a k B)^2 + a^2 t S ),     k = e E[z sigma'],     t = e^2 phi0 E[r^2] (Var sigma' - E[z sigma']^2)
 
-(``e = eta / sqrt(N)``). For an odd activation ``k = 0``: all rows have the eigenvectors of ``S``, and the ridge fit
-knows of ``S`` only its spectral law and the spectral measure of the teacher's rest ``zeta``. Otherwise the eigenvectors
-of ``B`` are used, with the diagonal of ``S`` among them: the linear term is exact, and what is left out is the part of
-``S`` off that diagonal. Where the linear term has a small share of the bulk it is the other way round: of ``B`` only
-its mean is kept.
+(``e = eta / sqrt(N)``). For an odd activation ``k = 0``: all rows have the eigenvectors of ``S``, and ``S`` enters the
+ridge fit only by its spectral law and by the spectral measure of ``zeta``, the teacher's direction orthogonal to the
+spike. Otherwise the eigenvectors of ``B`` are used, with the diagonal of ``S`` in this basis: the linear term is exact,
+and the part of ``S`` off the diagonal is left out. If the linear term has a small share of the bulk, the eigenvectors
+of ``S`` are used, and ``B`` enters by its mean only.
 
-Where the groups have one readout each the spike direction is no eigenvector either: a row's projection on it tells of
-the rest, so that both are resolved together. A projection that tells a Gaussian readout tells nothing else. With an
-initial output of order one the direction ``b`` of its linear part is resolved as well: the mean of a row has a part
-``(a^2 - a E[a^3] / E[a^2]) k B b / (sqrt(N) E a^2)`` that is not along the spike
-(`gradstep.theory.step.own_output`).
+If each group has one readout, the spike direction is no eigenvector either. A row's projection on it is correlated with
+the part of the row orthogonal to it, so that both are resolved together. If the projection determines a Gaussian
+readout, it contains no other information about the row. If the initial output is of order one, the direction ``b`` of
+its linear part is resolved too, because the mean of a row then has a part that is not along the spike
+(`gradstep.theory.step.statistics.CommonRow`).
 
 The laws are known through their Stieltjes transforms. The equations of the fit are rational functions of an eigenvalue,
 so that a rational Gauss rule needs few nodes, whose poles are chosen for each law. This project.
@@ -48,10 +48,10 @@ __all__ = ["Bulk", "bulk_law", "isotropic"]
 _LINEAR = (0.01, 0.3)
 #: Dimensions for each sample of the step below which its law is a point, to rounding.
 _POINT = 1e-12
-#: Decades of the levels that a pole of the fit may have, in units of the mean variance: below, poles stay where they
-#: are; above, the mean tells all. Readouts for which they are looked at.
+#: Decades of the levels that a pole of the fit may have, in units of the mean variance: below them poles do not
+#: move, above them the mean is enough. Number of readouts for which the poles are computed.
 _LEVELS, _READOUTS = (-2, 3), 4
-#: Largest error of the rules at them: what is left jumps with the poles, which a search over the step must not feel.
+#: Largest error of the rules at them. It jumps with the number of poles, which must not disturb a search over the step.
 _TOLERANCE = 1e-8
 #: Least height of a pole over the law's standard deviation, and least variance (and change of it).
 _LEAST_HEIGHT, _LEAST = 0.02, 1e-12
@@ -114,6 +114,8 @@ def bulk_law(
     refine: int = 1,
 ) -> Bulk:
     """Return the classes of directions for the rows after the step.
+
+    Docs, "Structured bulk", equations (A1) and (A2).
 
     Parameters
     ----------
@@ -236,9 +238,9 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: int) -> tupl
     variance : ndarray, shape (3, groups)
         Coefficients of the variances, of mean one.
     readout : ndarray, shape (groups,)
-        Of which a few are taken.
+        Readouts of the groups, of which a few are used.
     moments : ndarray, shape (powers,)
-        Of the law, from power zero.
+        Moments of the law, from power zero.
     refine : int
 
     Returns

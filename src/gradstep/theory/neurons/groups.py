@@ -1,14 +1,14 @@
 """Groups of neurons: quadrature nodes of the joint law of a row's projection on the spike and of its squared norm.
 
 After the step neuron ``i`` enters the features only through ``(s_i', c_i)``: the projection of its row on the spike
-direction and the squared norm of the rest. Both keep fluctuations of order ``1/sqrt(d)`` however large ``d`` is, and
-these matter at leading order: those of ``s'`` carry the overlap of the trained readout with the bulk along the
-spike, those of ``c`` open the direction ``d g0 / d c`` (Cui et al. 2024 leave the second out).
+direction, and the squared norm of the part orthogonal to it. Both have fluctuations of order ``1/sqrt(d)``, which
+matter at leading order for every ``d``: those of ``s'`` let the trained readout use the bulk along the spike, and those
+of ``c`` add the function ``d g0 / d c`` to those that the network can form (Cui et al. 2024 leave the second out).
 
-Both follow the readout. A Gaussian readout is as good as known from the projection where the spike is strong, and
-changes nothing but the spike where the step is weak. Where a strong step has hardly a spike (``E[sigma'] = 0``, say) it
-decides the norm and is told by neither: then it has nodes of its own. Between the two a share of the neurons is
-described in either way.
+Both depend on the readout. A Gaussian readout is almost determined by the projection if the spike is strong, and
+changes only the spike if the step is weak. If a strong step has hardly any spike, for instance because ``E[sigma'] =
+0``, the readout determines the norm, but neither the projection nor the norm determines the readout. It then has
+quadrature nodes of its own. Between these cases a share of the neurons is described in either way.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ class Groups:
     projection : ndarray, shape (groups,)
         ``s'``, the projection of a row on the spike direction ``v``.
     variance : ndarray, shape (groups,)
-        ``c``, the squared norm of the rest of the row.
+        ``c``, the squared norm of the part of the row orthogonal to ``v``.
     readout : ndarray, shape (groups,)
         Mean readout weight of the group, over the root mean square of all.
     readout_square : ndarray, shape (groups,)
         Mean squared readout weight of the group, over that of all.
     offset : ndarray, shape (groups,)
-        Part of ``s'`` that is due to the row's own component along ``v``, as far as ``s'`` tells it at a given
-        readout; zero where the readout is not resolved (Gaussian law, if the projection tells it or it changes no
-        norm).
+        Part of ``s'`` that is due to the row's own component along ``v``: its mean given ``s'`` and the readout. Zero
+        where the readout is not resolved, for a Gaussian law if the projection determines it or it changes no norm.
     projection_noise : ndarray, shape (groups,)
         ``d`` times the variance of the part of ``s'`` that is not due to that component: the spike follows the length
-        of the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` tells nothing of the row.
+        of the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` contains no
+        information about the row.
     """
 
     weight: NDArray[np.float64]
@@ -91,10 +91,10 @@ class Groups:
 
     @cached_property
     def readout_direction(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the readout over normalised groups: the share of its power that they tell, and a unit vector."""
+        """Return the readout over normalised groups: the share of its mean square there, and a unit vector."""
         readout = np.sqrt(self.weight) * self.readout
         square = (readout**2).sum(axis=-1, keepdims=True)
-        # Without a step the projections tell nothing of the readout: any direction will do.
+        # Without a step the projections are independent of the readout, and any direction will do.
         unit = np.where(square > 0, readout / np.sqrt(np.maximum(square, NOTHING)), readout.shape[-1] ** -0.5)
         return square, unit
 
@@ -161,8 +161,9 @@ def neuron_groups(
     Notes
     -----
     The means and (co)variances of the two fluctuations are reproduced to leading order in ``1/d``: three Gaussian
-    nodes in ``s'`` for each value of a finite vocabulary, or each node of a Gaussian readout that ``s'`` does not tell;
-    the full Gaussian law of ``s'`` for one that it tells; and two nodes in ``c`` given ``s'``. This project.
+    nodes in ``s'`` for each value of a finite vocabulary, or for each node of a Gaussian readout that ``s'`` does not
+    determine; the full Gaussian law of ``s'`` if it determines the readout; and two nodes in ``c`` given ``s'``. This
+    project.
     """
     if readout.kind == "vocabulary":
         values = np.asarray(readout.values), np.asarray(readout.weights)
@@ -180,7 +181,7 @@ def neuron_groups(
 def resolved_share(step: StepStatistics, readout: Readout, d: float, rows: RowLaw) -> float:
     """Return the share of the neurons that have nodes in the readout of their own: all of a vocabulary's.
 
-    Of a Gaussian readout it rises from zero to one with what the readout adds to the norm by its square.
+    For a Gaussian readout it grows from zero to one with the contribution of the squared readout to the norm.
     """
     if readout.kind == "vocabulary":
         return 1.0
@@ -233,7 +234,7 @@ def _groups_of_values(
         covariance = _polynomial(law.covariance, a) * a
         floor = _LEAST_NORM * mean
         mean = np.maximum(mean + _own_norm(step, a, a**2) + covariance * offset / (d * variance), floor)
-        # The norm follows <w(0), v> and the initial length, of which s' tells only a part.
+        # The norm depends on <w(0), v> and the initial length, which s' determines only in part.
         independent = _norm_variance(step, a, a**2) - covariance**2 / (d * variance)
         deviation = np.sqrt(np.maximum(independent, 0.0) / d)
         projection_noise = law.spike_variance * a**2

@@ -1,18 +1,18 @@
-r"""Spectrum of the feature covariance :math:`F^\top F/n` after a step of any size: bulk, outliers, what they point at.
+r"""Spectrum of the feature covariance :math:`F^\top F/n` after a step of any size: bulk, outliers, and their vectors.
 
 At ridge :math:`-zn` the leverage equations (see `gradstep.theory.equivalent.leverage`) give the Stieltjes transform
 
 .. math:: \frac1N\mathrm{tr}\Big(\frac{F^\top F}n-z\Big)^{-1}=\frac nN\sum_g v_g,\qquad v_g=\frac{N_g}{A_g}.
 
-Functions of :math:`\kappa=\langle x,v\rangle` times functions of a neuron's group make a low-rank part. Summed over the
-neurons of groups :math:`g,h`, the resolvent is :math:`Q^{-1}` with :math:`Q=\mathrm{diag}(1/v)+G_0` and
-:math:`G_0=nE[(g_0g_0^\top+g_\ell g_\ell^\top)/(1+V)]`, :math:`g_\ell` being the slope of :math:`g_0` along the input's
-length. An outlier is a real :math:`z` outside the bulk with :math:`\det Q=0`; the residues
-of :math:`Q^{-1}` there are the overlaps of its singular vectors with functions of :math:`\kappa` and of the readout.
-The step takes back a part of the network's own output: along the readout at initialisation the bulk is smaller by a
+The mean features, functions of :math:`\kappa=\langle x,v\rangle` times functions of a neuron's group, make a low-rank
+part. Summed over the neurons of groups :math:`g,h`, the resolvent is :math:`Q^{-1}` with
+:math:`Q=\mathrm{diag}(1/v)+G_0` and :math:`G_0=nE[(g_0g_0^\top+g_\ell g_\ell^\top)/(1+V)]`, :math:`g_\ell` being the
+slope of :math:`g_0` along the input's length. An outlier is a real :math:`z` outside the bulk with :math:`\det Q=0`;
+the residues of :math:`Q^{-1}` there are the overlaps of its singular vectors with functions of :math:`\kappa` and of
+the readout. The step reduces the network's own output: along the readout at initialisation the bulk is smaller by a
 factor :math:`s`, which turns :math:`1/A` into :math:`1/(A-(1-s^2)\Psi)` in that one direction and moves outliers only.
-That takes one resolvent for all groups along the readout: where ``|s|`` is above two they differ too much.
-The Stieltjes transform is that of Cui et al. 2024, appendix F, for a constant readout; the rest is of this project.
+This assumes one resolvent for all groups along the readout, which is inaccurate if ``|s|`` is above two. The Stieltjes
+transform is that of Cui et al. 2024, appendix F, for a constant readout; the rest is of this project.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Outlier:
         Hermite polynomials of the inputs' projections on the spike direction.
     neuron_overlap : ndarray
         Squared cosines of the right singular vector with :math:`p_q(\tilde a)/\sqrt N`, where :math:`p_q` are the
-        orthonormal polynomials of the readout's law (Hermite for a Gaussian readout, as many as there are letters for a
-        vocabulary).
+        orthonormal polynomials of the readout's law (Hermite for a Gaussian readout; for a vocabulary as many as it has
+        values).
     teacher_overlap : ndarray, shape (5,)
         Squared cosines of the left singular vector with :math:`h_p(\langle x,\beta_*\rangle)/\sqrt n`.
     """
@@ -170,6 +170,8 @@ def _product(table: Array) -> tuple[Array, Array] | None:
 @dataclass(frozen=True)
 class FeatureEquations:
     """The leverage equations at ridge ``-z n``, for `gradstep.theory.spectra.stieltjes`.
+
+    Docs, "Spectra", equation (Z1).
 
     Attributes
     ----------
@@ -423,6 +425,8 @@ class FeatureEquations:
 def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int = 1) -> Spectrum:
     r"""Predict the spectrum of :math:`F^\top F/n` on fresh samples after the step.
 
+    Docs, "Spectra", equation (Z1).
+
     Parameters
     ----------
     problem : Problem
@@ -575,6 +579,8 @@ def outliers_above(
 ) -> tuple[Outlier, ...]:
     """Find the outliers above the edge of the bulk, the largest first.
 
+    Docs, "Spectra", equation (Z2).
+
     Parameters
     ----------
     edge : float
@@ -584,7 +590,7 @@ def outliers_above(
     alignment : float
         Overlap of the spike direction with the teacher's.
     gaussian : bool
-        Whether the readout is: its groups then tell a part of it only.
+        Whether the readout is Gaussian; its groups then resolve a part of it only.
     """
     points = _outlier_points(equations, edge)
     rest = polynomials, alignment, gaussian
@@ -623,6 +629,10 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
 def _outlier(
     equations: FeatureEquations, point: Point, rank: int, polynomials: Array, alignment: float, gaussian: bool
 ) -> Outlier:
+    """Return the outlier at a point, with the overlaps of its vectors.
+
+    Docs, "Spectra", equation (Z3).
+    """
     nodes = len(equations.weight)
     values = np.exp(point.state).real
     x = point.z.real
@@ -637,7 +647,7 @@ def _outlier(
     sample = scale / x * by_sample**2
     by_neuron = polynomials @ null[:-1]
     if gaussian:
-        # Its first polynomial is the readout itself, of which the groups tell a part.
+        # Its first polynomial is the readout itself, of which the groups resolve a part.
         by_neuron[1] += np.sqrt(max(1 - equations.resolved_share, 0.0)) * null[-1]
     neuron = scale / equations.width * by_neuron**2
     return Outlier(x, sample, neuron, alignment ** (2 * np.arange(_DEGREE + 1)) * sample)

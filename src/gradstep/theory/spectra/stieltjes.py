@@ -129,7 +129,7 @@ class Band:
     Attributes
     ----------
     lower, upper : float
-        Its edges.
+        Edges of the band.
     eigenvalue, density, weight : ndarray, shape (nodes,)
         Increasing nodes, crowded at the edges; the density there; quadrature weights of the continuous spectrum:
         ``sum(weight * f(eigenvalue))`` is its integral of ``f``.
@@ -497,7 +497,8 @@ def _edge_between(equations: Equations, error: _Interrupted) -> float:
 def _edge(equations: Equations, point: Point, spacing: float, limit: float) -> float:
     """Follow the density along the real axis until its square, linear in the distance, vanishes, or down to zero.
 
-    What is beyond a limit is not looked for: the result is then not a number. (Nor is a limit that there is not.)
+    Edges beyond a limit are not searched for, and the result is then not a number. A limit that is not a number is
+    none.
     """
     longest = abs(spacing)
     while True:

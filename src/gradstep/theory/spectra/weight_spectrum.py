@@ -1,7 +1,7 @@
 r"""Spectrum of the first layer after a step of any size: a deformed Marchenko-Pastur bulk and its outlier.
 
-With :math:`e=\eta/\sqrt N` the rows become :math:`w_i=(1+q\tilde a_i)w_i(0)+s\tilde a_iv+\Delta_i`, and the rows of the
-rest :math:`\Delta` of the gradient have covariance :math:`\tilde a_i^2\tau S/d`, where
+With :math:`e=\eta/\sqrt N` the rows become :math:`w_i=(1+q\tilde a_i)w_i(0)+s\tilde a_iv+\Delta_i`, where the rows of
+:math:`\Delta`, the part of the gradient beyond the spike, have the covariance :math:`\tilde a_i^2\tau S/d`, where
 :math:`S=X^\top\mathrm{diag}(\omega)X/n_0` and :math:`\omega=r^2/E[r^2]` is set by the residuals of the step. In the
 eigenbasis of :math:`S` the bulk has independent entries of variance :math:`(u_i+\tau_i\lambda_j)/d`,
 :math:`u_i=(1+q\tilde a_i)^2`, :math:`\tau_i=\tau\tilde a_i^2`, and :math:`S` is a weighted Wishart matrix itself. With
@@ -12,9 +12,9 @@ eigenbasis of :math:`S` the bulk has independent entries of variance :math:`(u_i
     \epsilon=E\frac{\omega}{1+\phi_0\omega\bar qr_0},\quad
     r_0=\frac1{p-z+\bar q\epsilon},\quad r_1=\epsilon r_0 ,
 
-:math:`r_0` being the Stieltjes transform of :math:`W^\top W`. The spike :math:`\sigma\hat av^\top` sits on top; the
-network's own output shrinks the weights along :math:`\hat a` by :math:`1-\varepsilon` (Ba et al. 2022 leave it out).
-Where that output is of order one, :math:`\varepsilon=1` and the spike holds what is left
+:math:`r_0` being the Stieltjes transform of :math:`W^\top W`. The spike :math:`\sigma\hat av^\top` is added to it. The
+network's own output multiplies the weights along :math:`\hat a` by :math:`1-\varepsilon` (Ba et al. 2022 leave it out).
+If that output is of order one, :math:`\varepsilon=1`, and the spike contains the remaining part of these weights
 (`gradstep.theory.step.own_output`).
 An outlier is a zero of
 
@@ -125,7 +125,7 @@ class _Spike(NamedTuple):
     strength : float
         Squared operator norm.
     direction, gradient : _Direction
-        Of the spike, and of ``X^T (y - f)``, which is another one where the initial output is of order one.
+        Directions of the spike and of ``X^T (y - f)``, which differ if the initial output is of order one.
     shrink : float
         Share of the initial weights along the readout that is taken back.
     """
@@ -139,6 +139,8 @@ class _Spike(NamedTuple):
 @dataclass(frozen=True)
 class WeightEquations:
     """The two equations, for `gradstep.theory.spectra.stieltjes`.
+
+    Docs, "Spectra", equation (Z6).
 
     Attributes
     ----------
@@ -223,7 +225,10 @@ class WeightEquations:
         return complex(h), complex(k1), complex(k2)
 
     def spike_resolvent(self, z: complex, state: ComplexArray, spike: _Spike) -> tuple[complex, complex, complex]:
-        """Return ``v^T R v``, ``v^T R beta*`` and ``v^T R g / |g|`` for the resolvent ``R`` of ``B^T B``."""
+        """Return ``v^T R v``, ``v^T R beta*`` and ``v^T R g / |g|`` for the resolvent ``R`` of ``B^T B``.
+
+        Docs, "Spectra", equation (Z8).
+        """
         r, (p, q), *_ = self._sums(state)
         v, g = spike.direction, spike.gradient
         if self.step_ratio == 0:
@@ -246,6 +251,8 @@ class WeightEquations:
 @within_range("the spectrum")
 def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpectrum:
     """Predict the singular values of the first layer before and after the step.
+
+    Docs, "Spectra", equation (Z7).
 
     Parameters
     ----------
@@ -361,7 +368,10 @@ def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
 
 
 def _outlier(equations: WeightEquations, spike: _Spike, edge: float) -> WeightOutlier | None:
-    """Return the outlier that a spike pushes above the edge of the bulk."""
+    """Return the outlier that a spike pushes above the edge of the bulk.
+
+    Docs, "Spectra", equation (Z7).
+    """
     strength, shrink = spike.strength, spike.shrink
 
     def parts(z: complex, state: ComplexArray) -> tuple[complex, complex, complex, complex, complex]:

@@ -167,6 +167,8 @@ class MeanRow:
     Vectors have components along the teacher, along ``b``, along the samples of the step (``X_perp^T r``) and along
     what the samples make of ``b`` besides.
 
+    Docs, "Uniform equivalent", equation (E13).
+
     Attributes
     ----------
     taught : ndarray, shape (4,)
@@ -216,7 +218,7 @@ class MeanRow:
         values, shares = readout_values(problem.readout)
         skewness, second = float(shares @ values**3) / power, np.zeros(4)
         if slope and step.samples is not None:
-            by_samples = step.curvature * np.array([step.samples.output_along_rest, step.samples.output_off_rest])
+            by_samples = step.curvature * np.array([step.samples.output_along_random, step.samples.output_off_random])
             second = unit * output[1] * np.array([0.0, step.whole_drift, *by_samples])
         return cls(taught, output, second, skewness, slope, gain, unit, stretch, along_common)
 
@@ -227,7 +229,10 @@ class MeanRow:
 
     @property
     def turned(self) -> Array:
-        """What the samples make of the mean row beyond its own multiple, shape (4,)."""
+        """What the samples add to the mean row beside a multiple of it, shape (4,).
+
+        Docs, "Uniform equivalent", equation (E14a).
+        """
         return self.skewness * self.second * [0.0, 0.0, 1.0, 1.0]
 
     @property

@@ -121,6 +121,8 @@ def largest_residual(
     those of all others, the mean being over these. The largest of ``n`` is at its median where the probability of a
     larger one is :math:`\log2/n`, the second largest at 1.678 over ``n``.
 
+    Docs, "Spectra", equation (Z5).
+
     Parameters
     ----------
     teacher : ScalarFunction

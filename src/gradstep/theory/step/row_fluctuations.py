@@ -19,7 +19,7 @@ different degree are uncorrelated:
 * higher degrees: functions of the pre-activation of one sample each, which are as good as independent between samples,
   and products of two of them.
 
-The derivation is in the documentation, on the page "One equivalent for every step size". This project.
+This project; the derivation is on the page "Uniform equivalent" of the docs, in the section "Groups of neurons".
 """
 
 from __future__ import annotations
@@ -146,6 +146,8 @@ def derivative_slope(activation: ScalarFunction) -> float:
 def own_output_slopes(activation: ScalarFunction) -> tuple[float, float]:
     """Return how a feature of a network's own output stretches a row, of the ordinary derivative.
 
+    Docs, "Uniform equivalent", equation (E14).
+
     Parameters
     ----------
     activation : ScalarFunction
@@ -177,6 +179,8 @@ def row_fluctuations(
     activation: ScalarFunction, samples: StepSamples, e: float, phi0: float, *, sphere: bool
 ) -> RowFluctuations:
     """Return the fluctuations of rows after the step.
+
+    Docs, "Uniform equivalent", equations (E3), (E4), (E5) and (E6).
 
     Parameters
     ----------

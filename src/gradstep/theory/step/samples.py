@@ -166,15 +166,21 @@ class StepSamples:
         return max(square - self.squares_along**2, 0.0)
 
     @cached_property
-    def output_along_rest(self) -> float:
-        """``<B b, e> / (|b| |e|)``, with ``e`` the random rest of the gradient and ``b`` along the output."""
+    def output_along_random(self) -> float:
+        """``<B b, e> / |b|``, with ``e`` the unit vector along the random part of the gradient.
+
+        Docs, "Uniform equivalent", equation (E14b).
+        """
         return self.own * math.sqrt(self.ratio / self.law.square) * self._squares_to_output
 
     @cached_property
-    def output_off_rest(self) -> float:
-        """Length of what ``B b / |b|`` has orthogonal to the teacher, to ``b`` and to the rest of the gradient."""
+    def output_off_random(self) -> float:
+        """Length of the part of ``B b / |b|`` that is orthogonal to the teacher, to ``b`` and to ``e``.
+
+        Docs, "Uniform equivalent", equation (E14b).
+        """
         given = self.own_square * self._output_given_sample**2 + self._output_variance
-        square = self.ratio * self.mean(self.residual**2 * given) - self.output_along_rest**2
+        square = self.ratio * self.mean(self.residual**2 * given) - self.output_along_random**2
         return math.sqrt(max(square, 0.0))
 
     @cached_property

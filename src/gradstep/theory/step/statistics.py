@@ -47,10 +47,11 @@ _TYPED = 1e-6
 
 @dataclass(frozen=True)
 class CommonRow:
-    """Part of the rows' mean that goes with the squared readout, given an initial output of order one.
+    """Part of the mean of a row that is proportional to the squared readout, if the initial output is of order one.
 
-    A row of readout ``a`` has the mean ``a u + (a^2 - a E[a^3] / E[a^2]) k B b / (sqrt(N) E a^2)``: the step's linear
-    part stretches and turns ``b`` in proportion to the readout. The spike ``u`` has the mean of it along the readouts.
+    A row of readout ``a`` has the mean ``a u + (a^2 - a E[a^3] / E[a^2]) k B b / (sqrt(N) E a^2)``. The step's linear
+    part multiplies ``b`` by a matrix, in proportion to the readout, and the spike ``u`` contains the regression of this
+    on the readout. This project. Docs, "Uniform equivalent", equation (E14c).
 
     Attributes
     ----------
@@ -104,8 +105,8 @@ class StepStatistics:
         part of the output that follows the length of an input as the row's own feature does, and of ``a^2``, from the
         row's own feature in the output. Zero in output scale ``"1/N"``.
     own_norm : tuple of float
-        What an initial output of order one adds to a row's squared norm, as every row is tilted towards the gradient
-        before the step: coefficients of ``a^2`` and ``a^3``.
+        What an initial output of order one adds to a row's squared norm, because every row has a mean component along
+        the gradient before the step: coefficients of ``a^2`` and ``a^3``.
     initial_overlap : float
         Extra mean projection on ``v`` per unit of readout, from an initial output of order one
         (``output_scale = "1/sqrt(N)"``).
@@ -179,7 +180,7 @@ class StepStatistics:
         Parameters
         ----------
         a, a_square : array_like
-            Readout and its square, or their means over neurons that are told together.
+            Readout and its square, or their means over neurons that are described together.
         """
         alike, own = self.own_drift
         return np.asarray(1 + alike * np.asarray(a) + own * np.asarray(a_square))
@@ -235,6 +236,8 @@ def step_statistics(
     own_output: bool = True,
 ) -> StepStatistics:
     """Return the limits of the gradient step at given sizes.
+
+    Docs, "Uniform equivalent", equations (E1), (E2) and (E11).
 
     Parameters
     ----------
@@ -367,6 +370,8 @@ def _own_output_terms(
 
     What the network's own output does to a row has these factors: one term of a sum over all neurons, and what all have
     in common of an input's length, where of the readouts only the mean is left.
+
+    Docs, "Uniform equivalent", equation (E14).
     """
     activation, e = moments(problem.activation), problem.eta.size(width) / math.sqrt(width)
     term = 1 / width if problem.output_scale == "1/N" else 1 / math.sqrt(width)

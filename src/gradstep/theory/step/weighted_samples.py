@@ -1,9 +1,8 @@
 """Laws of the matrix ``A = X^T diag(omega) X / n_step`` of the step's own samples, weighted by their residuals.
 
-Of ``A`` a ridge fit knows the spectral law and the resolvent between the spike direction ``v`` and the teacher's rest
-``zeta`` (``beta* = gamma v + rho zeta``), which share samples and residuals with it; with an initial output of order
-one also the direction ``b`` of its linear part. With ``phi0 = d / n_step``,
-``u = <beta*, x>``, ``r`` the residual and
+``A`` enters a ridge fit by its spectral law and by its resolvent between the spike direction ``v`` and the teacher's
+direction orthogonal to it, ``zeta`` (``beta* = gamma v + rho zeta``). Both depend on the same samples as ``A``. With
+``phi0 = d / n_step``, ``u = <beta*, x>``, ``r`` the residual and
 
     m = 1 / ( -z + E[ omega / (1 + phi0 omega m) ] ),      q = phi0 m / (1 + phi0 omega m)
 
@@ -12,8 +11,8 @@ the resolvent between ``beta*`` and ``e = X_perp^T r / n_step`` is, by Schur's c
     R_11 = 1 / ( E[omega u^2 / (1 + phi0 omega m)] - z ),      K = E[r omega u q],
     R_12 = -R_11 K,                                            R_22 = E[r^2 q] + R_11 K^2.
 
-With ``b`` there are two directions that the residual follows, ``u`` is a vector of two projections, and ``R_11`` and
-``K`` are a matrix and a vector.
+If the initial output is of order one, the residual depends on the direction ``b`` of its linear part as well. Then
+``u`` is a vector of two projections, ``R_11`` a matrix and ``K`` a vector.
 
 This project.
 """
@@ -52,7 +51,7 @@ class WeightedSamples:
     ratio : float
         ``phi0 = d / n_step``.
     output : ndarray, shape (nodes,), optional
-        Mean of a sample's projection on ``b / |b|`` at the nodes, if that is one of the directions.
+        Mean of a sample's projection on ``b / |b|`` at the nodes, where ``b`` is one of the directions.
     output_variance : float
         Variance of that projection there.
     """
@@ -65,6 +64,8 @@ class WeightedSamples:
 
     def transform(self, z: Complex) -> Complex:
         """Return ``m(z)``, the Stieltjes transform of the spectral law, for ``z`` in the upper half-plane.
+
+        Docs, "Structured bulk", equation (A6).
 
         Raises
         ------
@@ -96,14 +97,16 @@ class WeightedSamples:
 
     @property
     def _coherent(self) -> tuple[Array, Array]:
-        """Projections given a sample on the directions that it is told by, and their variances, (directions, nodes)."""
+        """Means and variances, given a sample, of its projections on the directions that its residual depends on."""
         u = self.law.projection
         if self.output is None:
             return u[None], np.zeros((1, 1))
         return np.stack([u, self.output]), np.array([0.0, self.output_variance])[:, None]
 
     def resolvent(self, z: Complex, m: Complex, slope: Complex, frame: Array) -> tuple[Complex, Complex]:
-        """Return the resolvent ``(A - z)^-1`` between some vectors, and its derivative, shape (..., vectors, vectors).
+        """Return the resolvent ``(A - z)^-1`` between some vectors and its derivative, shape (..., vectors, vectors).
+
+        Docs, "Structured bulk", equation (A7).
 
         Parameters
         ----------

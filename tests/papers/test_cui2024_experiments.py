@@ -15,7 +15,7 @@ from gradstep.papers.cui2024.experiments import drawn_curves, vocabulary
 from gradstep.papers.cui2024.experiments.measured import extrapolate
 from gradstep.papers.cui2024.letters import stepped_letters
 from gradstep.papers.figure import Figure, load_figures
-from gradstep.papers.outcome import compare
+from gradstep.papers.outcome import Judged
 from gradstep.simulation.instance import fit_sample
 
 LAMBDA = np.geomspace(1e-6, 1e8, 2001)
@@ -92,7 +92,7 @@ def test_a_wrong_order_of_the_widths_is_seen() -> None:
 
     def judged(order: list[dict[str, object]]) -> list[bool]:
         changed = dataclasses.replace(own, settings={**own.settings, "curves": order})
-        drawn = [compare(m, [m, m + 0.01, m - 0.01], curve=f"{label}, sRF", place=1.0) for label, m in means.items()]
+        drawn = [Judged.at(m, [m, m + 0.01, m - 0.01], curve=f"{label}, sRF", place=1.0) for label, m in means.items()]
         return [check.passed for check in drawn_curves._falling(changed, drawn, ["srf"])]
 
     assert judged(list(curves)) == [True, True, True]

@@ -16,7 +16,7 @@ from gradstep.papers.claims import below, in_standard_errors, power_law, total_f
 from gradstep.papers.drawing import LIGHT
 from gradstep.papers.experiments import learning_curves
 from gradstep.papers.figure import PAPERS, load_figures, run_figure, run_figures
-from gradstep.papers.outcome import Check, Comparison, Outcome, Verdict, compare, median_bound
+from gradstep.papers.outcome import Check, Judged, Outcome, Verdict, median_bound
 from gradstep.papers.panels import Panel
 from gradstep.papers.places import Place, Sample, along, point_seeds
 from gradstep.papers.report import _measured, write_report, write_section
@@ -74,19 +74,19 @@ def test_seeds_of_points_are_independent_and_fixed():
 
 def test_a_comparison_has_its_z_with_and_without_the_allowance():
     values = [1.0, 1.01, 1.02]
-    plain, granted = (compare(1.1, values, curve="a", place=1.0, allowance=a, reason="known") for a in (0.0, 0.05))
+    plain, granted = (Judged.at(1.1, values, curve="a", place=1.0, allowance=a, reason="known") for a in (0.0, 0.05))
     assert plain.z == plain.excess_z == granted.z < granted.excess_z < 0
     assert plain.z == Overlay.of(1.1, values).z
-    assert compare(1.1, values, curve="a", place=1.0, allowance=0.1, reason="known").excess_z == 0
+    assert Judged.at(1.1, values, curve="a", place=1.0, allowance=0.1, reason="known").excess_z == 0
     # A network without a value is not left out.
-    assert np.isnan(compare(1.0, [1.0, np.nan, 1.1], curve="a", place=1.0).z)
+    assert np.isnan(Judged.at(1.0, [1.0, np.nan, 1.1], curve="a", place=1.0).z)
 
 
 def test_the_verdict_counts_what_it_says():
     values = [1.0, 1.1, 0.9, 1.05]
-    good = compare(1.0, values, curve="a", place=1.0)
-    bad = compare(3.0, values, curve="a", place=2.0)
-    excused = compare(3.0, values, curve="a", place=2.0, allowance=0.7, reason="known")
+    good = Judged.at(1.0, values, curve="a", place=1.0)
+    bad = Judged.at(3.0, values, curve="a", place=2.0)
+    excused = Judged.at(3.0, values, curve="a", place=2.0, allowance=0.7, reason="known")
     criterion = {"largest_z": 3.0, "median_z": 1.0}
     assert Verdict.of(Outcome((), (good,)), criterion).passed
     assert not Verdict.of(Outcome((), (good, bad)), criterion).passed
@@ -95,15 +95,15 @@ def test_the_verdict_counts_what_it_says():
     assert not Verdict.of(Outcome((), (good, excused, excused)), criterion).passed
     assert not Verdict.of(Outcome((), ()), criterion).passed
     assert not Verdict.of(Outcome((), (good,), (Check("x", 2.0, 1.0, False),)), criterion).passed
-    assert not Verdict.of(Outcome((), (compare(np.nan, values, curve="a", place=1.0),)), criterion).passed
+    assert not Verdict.of(Outcome((), (Judged.at(np.nan, values, curve="a", place=1.0),)), criterion).passed
     with pytest.raises(ValueError, match="reason"):
-        compare(1.0, values, curve="a", place=1.0, allowance=0.1)
+        Judged.at(1.0, values, curve="a", place=1.0, allowance=0.1)
 
 
 def scored(z, sample=""):
     """Return a comparison with a given z-score."""
     # With so many networks t is z.
-    return Comparison(0.0, z, 1.0, 10**9, "", "", 0.0, sample=sample)
+    return Judged(0.0, z, 1.0, 10**9, curve="", place=0.0, sample=sample)
 
 
 def test_the_median_counts_each_set_of_networks_once():
@@ -206,8 +206,8 @@ def test_claims():
     assert exponent == pytest.approx(-1.5)
     np.testing.assert_allclose(fitted, 3 * x**-1.5)
     assert in_standard_errors([1.0, 2.0, 3.0]) == pytest.approx(2 * np.sqrt(3))
-    upper = [compare(0.0, [3.0, 5.0], curve="", place=k) for k in range(2)]  # 4 with a standard error of 1
-    lower = [compare(0.0, [1.0, 3.0], curve="", place=0), compare(0.0, [2.0, 6.0], curve="", place=1)]
+    upper = [Judged.at(0.0, [3.0, 5.0], curve="", place=k) for k in range(2)]  # 4 with a standard error of 1
+    lower = [Judged.at(0.0, [1.0, 3.0], curve="", place=0), Judged.at(0.0, [2.0, 6.0], curve="", place=1)]
     assert below(5.0, upper) == pytest.approx(1.0)
     assert below(5.0, lower) == pytest.approx(3.0)
     assert total_fall(upper, lower) == pytest.approx(2 / np.sqrt(1 + 1 + 1 + 4))

@@ -13,7 +13,7 @@ from gradstep.gaussian import expectation, moments, scalar_function
 from gradstep.papers import cui2024, moniri2024
 from gradstep.papers.experiments import feature_spectra, spectra
 from gradstep.papers.figure import load_figures
-from gradstep.papers.outcome import compare
+from gradstep.papers.outcome import Judged
 from gradstep.simulation import Network
 from gradstep.theory.spectra.feature_spectrum import FeatureEquations, feature_spectrum
 from gradstep.theory.spectra.stieltjes import Law, advance, start
@@ -92,7 +92,7 @@ def test_outlier_of_cui_against_the_network() -> None:
     )
     values = [Network(case, seed).feature_spectrum(leading=1).leading[0].eigenvalue for seed in range(24)]
     theory = float(cui2024.outlier("tanh", "tanh", p=200, n=400, d=200, **spike()))
-    assert abs(compare(theory, values, curve="", place=0).z) < 4
+    assert abs(Judged.at(theory, values, curve="", place=0).z) < 4
 
 
 # --- Moniri et al. 2024 --------------------------------------------------------------------------------------------

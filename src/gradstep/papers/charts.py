@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Comparison, Outcome, points_of
+from gradstep.papers.outcome import Judged, Outcome, points_of
 from gradstep.papers.panels import Line, Panel, Points, Style, Table
 from gradstep.papers.places import Sample, on_curve
 
@@ -82,7 +82,7 @@ def charts(
     written = quantities or {name: panel.y_label for name, panel in panels.items()}
     lines: dict[str, list[Line]] = {name: [] for name in panels}
     points: dict[str, list[Points]] = {name: [] for name in panels}
-    comparisons: list[Comparison] = []
+    comparisons: list[Judged] = []
     for curve in curves:
         measured = [sample.x for sample in curve.samples]
         x = np.union1d(np.asarray(grid, dtype=np.float64), measured) if panels and curve.line else np.unique(measured)
@@ -136,7 +136,7 @@ def grid_of(axis: Mapping[str, Any], preset: Mapping[str, Any] | None = None) ->
     return np.asarray(space(axis["from"], axis["to"], int(count)), dtype=np.float64)
 
 
-def table_of(header: Sequence[str], comparisons: Sequence[Comparison]) -> Table:
+def table_of(header: Sequence[str], comparisons: Sequence[Judged]) -> Table:
     """List comparisons: curve, place, quantity, theory, measurement and z, under a header of six."""
     rows = [
         [

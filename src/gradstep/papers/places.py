@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.papers.outcome import Comparison, compare
+from gradstep.papers.outcome import Judged
 from gradstep.sweeps import Result, Task
 
-__all__ = ["Place", "Sample", "along", "on_curve", "point_seeds"]
+__all__ = ["Place", "Sample", "Settings", "along", "on_curve", "point_seeds"]
 
 Array = NDArray[np.float64]
+Settings = Mapping[str, Any]
+"""Plain values by name, as a settings file has them."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class Place:
         The seeds themselves. What is computed and not drawn has one, zero.
     """
 
-    measure: Callable[[Mapping[str, Any], int], Mapping[str, Any]]
-    parameters: Mapping[str, Any]
+    measure: Callable[[Settings, int], Mapping[str, Any]]
+    parameters: Settings
     curve: str
     x: Any
     drawn: tuple[str, object] | None = None
@@ -52,7 +54,7 @@ class Place:
         label, place = self.drawn or (self.curve, self.x)
         return f"{label}/{place}"
 
-    def tasks(self, figure: str, preset: Mapping[str, Any]) -> list[Task]:
+    def tasks(self, figure: str, preset: Settings) -> list[Task]:
         """Return one measurement a seed."""
         label, place = self.drawn or (self.curve, self.x)
         seeds = point_seeds(figure, label, place, preset) if self.seeds is None else self.seeds
@@ -91,7 +93,7 @@ class Sample:
             for k, x in enumerate(self.place.parameters[along])
         ]
 
-    def compare(self, theory: float, values: Array | str, **words: Any) -> Comparison:
+    def compare(self, theory: float, values: Array | str, **words: Any) -> Judged:
         """Compare a predicted value with what was measured.
 
         Parameters
@@ -100,14 +102,14 @@ class Sample:
         values : ndarray or str
             One value a seed, or the name of a result.
         **words
-            As in `gradstep.papers.outcome.compare`: curve and place are those of the sample unless given here.
+            As in `Judged.at`: curve and place are those of the sample unless given here.
         """
         measured = self[values] if isinstance(values, str) else values
         named = {"curve": self.place.curve, "place": self.place.x, "sample": self.place.networks, **words}
-        return compare(float(theory), measured.tolist(), **named)
+        return Judged.at(theory, measured, **named)
 
 
-def along(settings: Mapping[str, Any], preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
+def along(settings: Settings, preset: Settings) -> Iterator[tuple[Settings, float]]:
     """Yield every curve of the settings with every point of the preset."""
     for curve in settings["curves"]:
         for x in map(float, preset["points"]):
@@ -119,7 +121,7 @@ def on_curve(samples: Sequence[Sample], curve: str) -> list[Sample]:
     return [sample for sample in samples if sample.place.curve == curve]
 
 
-def point_seeds(name: str, label: str, place: object, preset: Mapping[str, Any]) -> tuple[int, ...]:
+def point_seeds(name: str, label: str, place: object, preset: Settings) -> tuple[int, ...]:
     """Return the seeds of one point of a figure: independent from point to point, fixed by the preset's ``seed``.
 
     Parameters

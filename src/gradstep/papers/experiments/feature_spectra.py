@@ -35,7 +35,7 @@ from gradstep.papers.experiments.spectra import (
     problem_of,
 )
 from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Guide, Line, Panel, Points
 from gradstep.papers.places import Place, Sample
 from gradstep.simulation import Network
@@ -94,7 +94,7 @@ def _resolved(spectrum: Spectrum, margin: float) -> list[Outlier]:
     return [o for o in spectrum.outliers if o.singular_value > (1 + margin) * edge]
 
 
-def _compare(settings: Mapping[str, Any], spectrum: Spectrum, measured: Sample) -> list[Comparison]:
+def _compare(settings: Mapping[str, Any], spectrum: Spectrum, measured: Sample) -> list[Judged]:
     known = {"allowance": settings.get("allowance", 0.0), "reason": settings.get("reason", "")}
     found = []
     for rank, outlier in enumerate(_resolved(spectrum, settings["resolved"])[: settings["outliers"]]):

@@ -24,7 +24,7 @@ from gradstep.papers.ba2022.risk import R_1, kernel_lower_bound
 from gradstep.papers.charts import measured_points
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.papers.places import Place, Sample, on_curve
 from gradstep.problem import Problem
@@ -83,7 +83,7 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
     """Compare the equivalent with its formula, the network with the uniform equivalent, and the two with each other."""
     base = figure.settings["base"]
     problems = [_problem(base, s.place.parameters["d"], s.place.parameters["eta"]) for s in samples]
-    comparisons: list[Comparison] = []
+    comparisons: list[Judged] = []
     for sample, problem, prediction in zip(samples, problems, predict_many(problems), strict=True):
         name = f"d = {problem.d}, eta = {problem.step_size:.3g}"
         for own in sample.spread("steps"):

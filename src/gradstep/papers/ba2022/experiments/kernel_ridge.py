@@ -26,7 +26,7 @@ from gradstep.papers.ba2022.risk import R_0, kernel_lower_bound
 from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import below
 from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Place, Sample, on_curve
 from gradstep.problem import Problem
@@ -168,7 +168,7 @@ def _at_ratio(kind: str, base: Mapping[str, Any], psi1: float, ridge: Array) -> 
     return {"risk": theory(kind, base, ridge, psi1)}
 
 
-def _trained(settings: Mapping[str, Any], d: int, sample: Sample) -> Comparison:
+def _trained(settings: Mapping[str, Any], d: int, sample: Sample) -> Judged:
     base, trained = settings["base"], settings["trained"]
     lam = trained["ridge"] * base["psi2"] / trained["psi1"]
     expected = predict(_problem({**base, "d": d, "psi1": trained["psi1"], "eta": trained["eta"], "lam": lam}))

@@ -20,7 +20,7 @@ from gradstep.gaussian import moments
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import constructed_readout, constructed_risk, tau_star
 from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome, points_of
+from gradstep.papers.outcome import Check, Judged, Outcome, points_of
 from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Place, Sample, along, on_curve
 from gradstep.problem import Problem, Step
@@ -64,7 +64,7 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
     # The noise of the gradient lives in the directions orthogonal to the teacher.
     directions = (preset["d"] - 1) / preset["d"]
     panels: list[Panel] = []
-    comparisons: list[Comparison] = []
+    comparisons: list[Judged] = []
     checks: list[Check] = []
     for curve in figure.settings["curves"]:
         name, functions, own = curve["label"], (curve["activation"], curve["teacher"]), []

@@ -27,7 +27,7 @@ from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import below, power_law
 from gradstep.papers.experiments.learning_curves import measure
 from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Place, Sample, along, on_curve
 from gradstep.problem import Problem, Step
@@ -92,7 +92,7 @@ def _checks(
     grid: Array,
     limit: Array,
     constant: float,
-    own: Sequence[Comparison],
+    own: Sequence[Judged],
     settings: Mapping[str, Any],
 ) -> list[Check]:
     name, sigma, sigma_star = curve["label"], curve["activation"], curve["teacher"]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Image, Panel, Points
 from gradstep.papers.places import Place, Sample, on_curve, point_seeds
 from gradstep.problem import Problem
@@ -100,7 +100,7 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
     settings, d = figure.settings, int(preset["d"])
     columns, rows = _grid(figure, preset)
     panels: list[Panel] = []
-    comparisons: list[Comparison] = []
+    comparisons: list[Judged] = []
     checks: list[Check] = []
     for index, chart in enumerate(settings["maps"]):
         candidates = chart["candidates"]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome, points_of
+from gradstep.papers.outcome import Check, Judged, Outcome, points_of
 from gradstep.papers.panels import Line, Panel, Points, Scale
 from gradstep.papers.places import Place, Sample, on_curve, point_seeds
 from gradstep.problem import Problem, Step
@@ -127,13 +127,13 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
     lines = on_curve(samples, "lines")
     budgets = [sample.x for sample in lines]
     panels: list[Panel] = []
-    comparisons: list[Comparison] = []
+    comparisons: list[Judged] = []
     checks: list[Check] = []
     at_best: list[Points] = []
     for name in PARAMETERS:
         own, regime = on_curve(samples, name), _REGIMES[name]
         shown: list[tuple[float, float]] = []
-        values: list[Comparison] = []
+        values: list[Judged] = []
         for sample in own:
             around = [Problem.from_dict(settings) for settings in sample.results[0]["around"]]
             places = np.array([_coordinate(name, problem) for problem in around])

@@ -36,7 +36,7 @@ from gradstep.papers.cui2024.experiments.learned import conditional_mean
 from gradstep.papers.cui2024.experiments.measured import extrapolate, layer_of, projections, samples_of
 from gradstep.papers.cui2024.spiked import equivalent_srf
 from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome, points_of
+from gradstep.papers.outcome import Check, Judged, Outcome, points_of
 from gradstep.papers.panels import Line, Mark, Panel
 from gradstep.papers.places import Place, Sample
 
@@ -99,8 +99,8 @@ def _statistics(figure: Figure, eta: Any, **ratios: Any) -> SummaryStatistics:
 def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
     """Put the bounds and their functions under the drawn models."""
     labels = {"large": (f"penalty {figure.settings['large_penalty']:g}", "few"), "best": ("best penalty", "large")}
-    errors: dict[str, list[Comparison]] = {kind: [] for kind in labels}
-    functions: dict[str, list[Comparison]] = {}
+    errors: dict[str, list[Judged]] = {kind: [] for kind in labels}
+    functions: dict[str, list[Judged]] = {}
     for sample in samples:
         kind, rate = sample.place.curve, sample.x
         found = _statistics(figure, rate, lam=sample.place.parameters["lam"])
@@ -136,7 +136,7 @@ def _functions(figure: Figure) -> Panel:
 
 
 def _errors(
-    figure: Figure, preset: Mapping[str, Any], drawn: Mapping[str, Sequence[Comparison]]
+    figure: Figure, preset: Mapping[str, Any], drawn: Mapping[str, Sequence[Judged]]
 ) -> tuple[Panel, tuple[Check, ...]]:
     """Draw the bounds over the learning rate, and judge that they bracket the error at the best penalty."""
     axis, pair = figure.settings["axis"], (figure.settings["activation"], figure.settings["teacher"])

@@ -31,7 +31,7 @@ from gradstep.papers.cui2024.errors import SummaryStatistics, solve
 from gradstep.papers.cui2024.experiments.measured import extrapolate, layer_of, problem_of, samples_of, spike_of
 from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Guide, Panel
 from gradstep.papers.places import Place, Sample, on_curve
 from gradstep.theory import predict_many
@@ -112,7 +112,7 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
     groups: list[tuple[str, ...]] = list(dict.fromkeys(tuple(curve["models"]) for curve in settings["curves"]))
     several = len(groups) == 1 and len(groups[0]) > 1
     by_model: list[Sequence[Panel]] = []
-    comparisons: list[Comparison] = []
+    comparisons: list[Judged] = []
     written = {name: _NAMES[name] for name in settings["quantities"]}
     for models in [(model,) for model in groups[0]] if several else [tuple(_MODELS)]:
         panels = {name: _panel(figure, name, len(shown) > 1, _MODELS[models[0]] if several else "") for name in shown}
@@ -157,7 +157,7 @@ def _panel(figure: Figure, quantity: str, several: bool, model: str) -> Panel:
     return Panel(title, axis["label"], text, axis.get("scale", "linear"), "log", guides=guides)
 
 
-def _falling(figure: Figure, comparisons: Sequence[Comparison], models: Sequence[str]) -> tuple[Check, ...]:
+def _falling(figure: Figure, comparisons: Sequence[Judged], models: Sequence[str]) -> tuple[Check, ...]:
     """Judge that spike and test error fall from curve to curve."""
     curves, axis = figure.settings["curves"], figure.settings["axis"]
     along_axis = {axis["parameter"]: grid_of(axis)}

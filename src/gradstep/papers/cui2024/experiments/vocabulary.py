@@ -32,7 +32,7 @@ from gradstep.papers.cui2024.letters import (
     stepped_letters,
 )
 from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Guide, Panel, Table
 from gradstep.papers.places import Place, Sample, along, on_curve
 from gradstep.problem import Problem
@@ -139,7 +139,7 @@ def _bounds(figure: Figure) -> list[tuple[list[float], LetterBounds]]:
     return [(p["values"], letter_bounds(p["activation"], p["teacher"], _letters(p))) for p in every]
 
 
-def _checks(figure: Figure, preset: Mapping[str, Any], comparisons: Sequence[Comparison]) -> tuple[Check, ...]:
+def _checks(figure: Figure, preset: Mapping[str, Any], comparisons: Sequence[Judged]) -> tuple[Check, ...]:
     """Judge that more values offer more functions, and that these are learned: by the limit and by the drawn models."""
     curves, bounds = figure.settings["curves"], _bounds(figure)
     least = min(own.dimension / (2 * len(values)) for values, own in bounds)

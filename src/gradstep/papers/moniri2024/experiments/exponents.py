@@ -32,7 +32,7 @@ from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
 from gradstep.papers.moniri2024.gains import PUBLISHED
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
 from gradstep.papers.moniri2024.staircase import degree, windows
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Line, Panel, Points
 from gradstep.papers.places import Place, Sample
 from gradstep.problem import Problem
@@ -82,7 +82,7 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
     """Put the staircase and the curves at finite n under the points, and compare errors and paired gains."""
     settings, sizes, alphas = figure.settings, [float(n) for n in preset["sizes"]], [float(a) for a in preset["points"]]
     theory = [_finite(settings["base"], n, alphas) for n in sizes]
-    comparisons: list[Comparison] = []
+    comparisons: list[Judged] = []
     points: dict[str, list[Points]] = {name: [] for name in LABELS}
     curve, rejected = f"n = {sizes[-1]:g}, extrapolated", 0.0
     for error, gain in PAIRS:

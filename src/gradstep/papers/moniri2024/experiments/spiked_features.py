@@ -26,7 +26,7 @@ from gradstep.overlay import Overlay
 from gradstep.papers.claims import power_law
 from gradstep.papers.figure import Figure
 from gradstep.papers.moniri2024.features import Spikes, gaussian_equivalent, spike_sizes, spikes
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Guide, Line, Panel, Points
 from gradstep.papers.places import Place, Sample, on_curve
 from gradstep.problem import Problem
@@ -124,7 +124,7 @@ def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]
         return _universality(figure, preset, samples)
     settings, points = figure.settings, preset["points"]
     panels: list[Panel] = []
-    comparisons: list[Comparison] = []
+    comparisons: list[Judged] = []
     checks: list[Check] = []
     for alpha, window in zip(settings["alphas"], settings["windows"], strict=True):
         own = on_curve(samples, f"α = {alpha:g}")

@@ -2,8 +2,8 @@
 
 import dataclasses
 import re
+import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,14 +11,15 @@ import pytest
 import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.overlay import Overlay
-from gradstep.papers.charts import Curve, charts, curves_of, grid_of
+from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import below, in_standard_errors, power_law, total_fall
 from gradstep.papers.drawing import LIGHT
+from gradstep.papers.experiment import Curves
 from gradstep.papers.experiments import learning_curves
 from gradstep.papers.figure import PAPERS, load_figures, run_figure, run_figures
 from gradstep.papers.outcome import Check, Judged, Outcome, Verdict, median_bound
 from gradstep.papers.panels import Panel
-from gradstep.papers.places import Place, Sample, along, point_seeds
+from gradstep.papers.places import Place, Sample, point_seeds
 from gradstep.papers.report import _measured, write_report, write_section
 
 HEADLINES = {"fig1": "B1", "fig3a": "B3", "fig3b": "B4", "fig3c": "B5", "fig2_tanh": "C5", "fig2_sin": "C5"}
@@ -162,24 +163,23 @@ def test_results_come_back_to_their_places_and_shared_networks_have_one_name(nam
 
 def test_the_example_of_the_docs_is_an_experiment():
     page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(def places.*?)```", page, re.DOTALL)
-    names = {"simulate": gs.simulate, "predict_many": gs.predict_many, "Problem": gs.Problem, "Panel": Panel}
-    names |= {"along": along, "Place": Place, "charts": charts, "curves_of": curves_of, "grid_of": grid_of}
+    (code,) = re.findall(r"```python\n(def measure.*?)```", page, re.DOTALL)
+    (settings,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    names = {"simulate": gs.simulate, "predict_many": gs.predict_many, "Problem": gs.Problem, "Curves": Curves}
     exec(code, names)
-    base = {"activation": "tanh", "teacher": "sin", "eta_tilde": 2.0, "lam": 0.01}
-    curves = [{"label": f"{a}", "regime": "few", "parameters": {"alpha0": a}} for a in (1.0, 4.0)]
-    axis = {"from": 0.5, "to": 3.0, "count": 5}
-    figure = SimpleNamespace(settings={"base": base, "curves": curves, "axis": axis})
-    preset = {"d": 60, "points": [0.8, 2.0]}
-    places = list(names["places"](figure, preset))
+    settings = tomllib.loads(settings)
+    preset = {**settings.pop("presets")["quick"], "seeds": 5, "seed": 1}
+    experiment = names["Errors"]("errors", settings, preset)
     samples = [
-        Sample(place, [place.measure(place.parameters, 5 * k + s) for s in range(5)]) for k, place in enumerate(places)
+        Sample(place, [place.measure(place.parameters, 5 * k + s) for s in range(5)])
+        for k, place in enumerate(experiment.places())
     ]
-    outcome = names["outcome"](figure, preset, samples)
-    assert [(c.curve, c.place) for c in outcome.comparisons] == [("1.0", 0.8), ("1.0", 2.0), ("4.0", 0.8), ("4.0", 2.0)]
+    outcome = experiment.outcome(samples)
+    labels = ("alpha0 = 1", "alpha0 = 4")
+    assert [(c.curve, c.place) for c in outcome.comparisons] == [(label, x) for label in labels for x in (0.8, 2.0)]
     assert max(abs(c.z) for c in outcome.comparisons) < 4
     (panel,) = outcome.panels
-    assert [len(line.x) for line in panel.lines] == [7, 7]  # the grid, and the places measured
+    assert [len(line.x) for line in panel.lines] == [42, 42]  # the grid, and the places measured
     for line, points in zip(panel.lines, panel.points, strict=True):
         own = [c for c in outcome.comparisons if c.curve == line.label]
         assert [line.y[line.x.index(x)] for x in points.x] == [c.theory for c in own]

@@ -148,7 +148,7 @@ def _learned(figure: Figure) -> dict[str, Any]:
     curves = [
         (
             curve["label"],
-            _setting({"convention": "cui2024", "d": preset["d"], **settings["base"], "alpha0": curve["alpha0"]}),
+            _setting({"convention": "cui2024", "d": preset["d"], **settings["base"], **curve["parameters"]}),
         )
         for curve in settings["curves"]
     ]
@@ -169,11 +169,11 @@ def _exponents(figure: Figure) -> dict[str, Any]:
 
 def _initial(figure: Figure) -> dict[str, Any]:
     settings, preset = figure.settings, figure.presets[_PRESET]
-    shared = {key: settings[key] for key in ("activation", "teacher", "psi", "noise")}
+    shared = {"convention": "moniri2024", **settings["base"], "n": preset["n"], "alpha": 0.0, "c": 0.0}
     curves = []
     for curve in settings["curves"]:
-        given = {"convention": "moniri2024", **shared, "phi": curve["phi"], "n": preset["n"], "alpha": 0.0, "c": 0.0}
-        curves.append((curve["label"], _setting({**given, "lam": 0.01, "residual": "y"})))
+        given = {**shared, **curve["parameters"], "lam": 0.01, "residual": "y"}
+        curves.append((curve["label"], _setting(given)))
     span = {"from": settings["axis"]["from"], "to": settings["axis"]["to"], "scale": "log"}
     return _made({"name": "ridge", **span}, curves, note="The test error without the label noise.")
 
@@ -199,7 +199,7 @@ def _equivalence(figure: Figure) -> dict[str, Any]:
 
 def _feature_spectra(figure: Figure) -> dict[str, Any]:
     settings, preset = figure.settings, figure.presets[_PRESET]
-    base = {"convention": settings["constructor"], **settings["base"], **preset["sizes"]}
+    base = {**settings["base"], **preset["sizes"]}
     curves = [
         (f"{settings['vary_label']} = {value:g}", _setting({**base, settings["vary"]: value}))
         for value in settings["histograms"]

@@ -4,10 +4,8 @@ A settings file says which parameters the paper states and which are ours, fixes
 (``quick`` for tests, ``standard`` for a report in minutes, ``paper`` for the paper's own sizes), names the experiment
 that the figure shows, and sets the numeric criterion that the figure has to meet.
 
-An experiment is a module with two functions. ``places(figure, preset)`` yields where the figure measures: each
-`gradstep.papers.places.Place` names the function that measures, its parameters, the curve and the place on the axis.
-``outcome(figure, preset, samples)`` says what theory predicts there, and what is claimed besides; it gets a
-`gradstep.papers.places.Sample` a place, in the same order. Seeds, tasks and verdict are the same for all.
+An experiment is a class (`gradstep.papers.experiment.Experiment`) that says where the figure measures, what theory
+predicts there, and what is claimed besides. Seeds, tasks and verdict are the same for all.
 """
 
 from __future__ import annotations
@@ -26,8 +24,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from gradstep.errors import InvalidInput
+from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Outcome, Verdict
-from gradstep.papers.places import Place, Sample
+from gradstep.papers.places import Sample
 from gradstep.sweeps import Failure, Result, Store, Task, TaskFailed, execute
 
 __all__ = [
@@ -65,7 +64,7 @@ class Figure:
     stated, ours : str
         Which settings the paper states, and which are chosen here.
     experiment : str
-        Name of the experiment's module.
+        Name of its module.
     headline : bool
         Whether the figure belongs to the short report.
     settings : mapping
@@ -90,16 +89,8 @@ class Figure:
     presets: Mapping[str, Mapping[str, Any]]
     criterion: Mapping[str, float]
 
-    @property
-    def module(self) -> Any:
-        """The experiment: the paper's own, or one that papers share."""
-        own = f"gradstep.papers.{self.paper}.experiments.{self.experiment}"
-        shared = f"gradstep.papers.experiments.{self.experiment}"
-        has_own = find_spec(f"gradstep.papers.{self.paper}.experiments") is not None and find_spec(own) is not None
-        return import_module(own if has_own else shared)
-
-    def tasks(self, preset: str) -> list[Task]:
-        """Return the measurements that a preset asks for.
+    def at(self, preset: str) -> Experiment:
+        """Return the experiment at a preset: the paper's own, or one that papers share.
 
         Raises
         ------
@@ -108,26 +99,34 @@ class Figure:
         """
         if preset not in self.presets:
             raise InvalidInput("preset", preset, ", ".join(self.presets))
-        return [task for place in self._places(preset) for task in place.tasks(self.name, self.presets[preset])]
+        own = f"gradstep.papers.{self.paper}.experiments"
+        has_own = find_spec(own) is not None and find_spec(f"{own}.{self.experiment}") is not None
+        module = import_module(f"{own if has_own else 'gradstep.papers.experiments'}.{self.experiment}")
+        name = "".join(word.capitalize() for word in self.experiment.split("_"))
+        experiment: Experiment = getattr(module, name)(self.name, self.settings, self.presets[preset])
+        return experiment
+
+    def tasks(self, preset: str) -> list[Task]:
+        """Return the measurements that a preset asks for."""
+        experiment = self.at(preset)
+        return [task for place in experiment.places() for task in place.tasks(self.name, experiment.preset)]
 
     def samples(self, preset: str, results: Sequence[Result]) -> list[Sample]:
         """Return the results of a preset's tasks, place by place."""
-        rest = iter(results)
-        chosen = self.presets[preset]
-        return [Sample(place, [next(rest) for _ in place.tasks(self.name, chosen)]) for place in self._places(preset)]
+        rest, experiment = iter(results), self.at(preset)
+        return [
+            Sample(place, [next(rest) for _ in place.tasks(self.name, experiment.preset)])
+            for place in experiment.places()
+        ]
 
     def assemble(self, preset: str, results: Sequence[Result]) -> FigureResult:
         """Put theory beside the results of a preset's tasks, and judge."""
-        chosen = self.presets[preset]
-        outcome: Outcome = self.module.outcome(self, chosen, self.samples(preset, results))
+        experiment = self.at(preset)
+        outcome = experiment.outcome(self.samples(preset, results))
         if not outcome.notes:
-            sizes = {"half": chosen["d"] // 2} if "d" in chosen else {}
-            outcome = replace(outcome, notes=self.settings.get("notes", "").format(**chosen, **sizes))
+            sizes = {"half": experiment.preset["d"] // 2} if "d" in experiment.preset else {}
+            outcome = replace(outcome, notes=experiment.notes.format(**experiment.preset, **sizes))
         return FigureResult(self, preset, outcome, Verdict.of(outcome, self.criterion))
-
-    def _places(self, preset: str) -> Iterator[Place]:
-        places: Iterator[Place] = self.module.places(self, self.presets[preset])
-        return places
 
 
 @dataclass(frozen=True)

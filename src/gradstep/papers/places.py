@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gradstep.papers.outcome import Judged
 from gradstep.sweeps import Result, Task
 
-__all__ = ["Place", "Sample", "Settings", "along", "on_curve", "point_seeds"]
+__all__ = ["Place", "Sample", "Settings", "on_curve", "point_seeds"]
 
 Array = NDArray[np.float64]
 Settings = Mapping[str, Any]
@@ -107,13 +107,6 @@ class Sample:
         measured = self[values] if isinstance(values, str) else values
         named = {"curve": self.place.curve, "place": self.place.x, "sample": self.place.networks, **words}
         return Judged.at(theory, measured, **named)
-
-
-def along(settings: Settings, preset: Settings) -> Iterator[tuple[Settings, float]]:
-    """Yield every curve of the settings with every point of the preset."""
-    for curve in settings["curves"]:
-        for x in map(float, preset["points"]):
-            yield curve, x
 
 
 def on_curve(samples: Sequence[Sample], curve: str) -> list[Sample]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.claims import below, in_standard_errors
 from gradstep.papers.outcome import Check, Judged, points_of
 from gradstep.papers.panels import Line, Panel
+from gradstep.papers.places import Settings
 
 __all__ = ["claim_checks", "gain_comparisons", "gain_panel"]
 
@@ -33,7 +33,7 @@ Measured = Mapping[tuple[str, float], NDArray[np.float64]]
 """Errors of the networks, one a seed, by curve and place."""
 
 
-def gain_comparisons(settings: Mapping[str, Any], errors: Sequence[Judged], measured: Measured) -> list[Judged]:
+def gain_comparisons(settings: Settings, errors: Sequence[Judged], measured: Measured) -> list[Judged]:
     """Compare the gain of every other curve over the paired one, on the same networks.
 
     Parameters
@@ -68,7 +68,7 @@ def gain_comparisons(settings: Mapping[str, Any], errors: Sequence[Judged], meas
     return found
 
 
-def gain_panel(settings: Mapping[str, Any], lines: Sequence[Line], gains: Sequence[Judged]) -> Panel:
+def gain_panel(settings: Settings, lines: Sequence[Line], gains: Sequence[Judged]) -> Panel:
     """Draw the gains: predicted from the `lines` of the errors, measured on the same networks."""
     axis, paired = settings["axis"], settings["paired"]
     predicted = {line.label: line for line in lines if line.label}
@@ -87,7 +87,7 @@ def gain_panel(settings: Mapping[str, Any], lines: Sequence[Line], gains: Sequen
     )
 
 
-def claim_checks(settings: Mapping[str, Any], errors: Sequence[Judged], measured: Measured) -> list[Check]:
+def claim_checks(settings: Settings, errors: Sequence[Judged], measured: Measured) -> list[Check]:
     """Check what the settings claim of the measured points."""
     claims = settings.get("claims", {})
     floor = kernel_lower_bound(settings["base"]["teacher"])

@@ -214,9 +214,19 @@ def test_claims():
 
 
 def test_headlines_are_measured_at_the_interpolation_peak():
-    for name in ("fig1", "fig3a"):
-        assert FIGURES[name].settings["base"]["psi2"] == 2
-        assert all(2.0 in preset["points"] for preset in FIGURES[name].presets.values())
+    peaks = {"fig1": "psi2", "fig3a": "psi2", "fig3c": "psi2", "fig2_sin": "beta", "fig2_tanh": "beta"}
+    for name, width in peaks.items():
+        peak = FIGURES[name].settings["base"][width]
+        assert all(peak in preset["points"] for preset in FIGURES[name].presets.values())
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_theory_is_dense(name):
+    """A line through few places looks like a failure."""
+    figure = FIGURES[name]
+    assert figure.settings.get("axis", {}).get("count", 40) >= 40
+    for preset in figure.presets.values():
+        assert all(preset.get(places, 15) >= 15 for places in ("grid", "line", "lines"))
 
 
 def test_a_shifted_theory_fails(measured, monkeypatch):

@@ -41,25 +41,30 @@ def _power(alpha: float) -> dict[str, float]:
 
 
 def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
-    """Train the first layer, and fit both features on the same fresh samples after some of the steps."""
+    """Train the first layer, and fit both features on the same fresh samples after some of the steps.
+
+    The formula is taken after every step from the first of these on: its ``path``.
+    """
     settings = dict(parameters)
-    steps = settings.pop("steps")
+    steps = settings.pop("after")
     problem = Problem.from_dict({"convention": "ba2022", **settings})
     values = coefficients(problem.activation, problem.teacher)
     network = Network(problem, seed)
     inputs, labels = network.fit_data()
     teacher = np.eye(1, inputs.shape[1], TEACHER_AXIS)[0]
     penalties = [problem.sizes.ridge]
-    found: dict[str, list[float]] = {"network": [], "equivalent": [], "formula": []}
+    found: dict[str, list[float]] = {"network": [], "equivalent": [], "formula": [], "path": []}
+    law = {"n": len(labels), "lam": settings["lam"], "sigma_eps": problem.noise}
     for step in range(max(steps) + 1):
+        weights = network.before
+        if step >= min(steps):
+            found["path"].append(R_GE(values, weights.T, teacher, **law))
         if step in steps:
-            weights = network.before
             found["network"].append(float(network.initial.test_error(tolerance=1e-7)))
             draw = generator(seed, Purpose.TEST_INPUTS, step)
             fit = fit_rows(equivalent_features(values, weights, inputs, draw), labels, penalties)
             found["equivalent"].append(float(equivalent_risk(problem, weights, fit.readouts)[0]))
-            law = {"n": len(labels), "lam": settings["lam"], "sigma_eps": problem.noise}
-            found["formula"].append(R_GE(values, weights.T, teacher, **law))
+            found["formula"].append(found["path"][-1])
         if step < max(steps):
             network = replace(network, before=network.after)
     return found
@@ -78,7 +83,7 @@ class Equivalence(Experiment):
             *(("eta = √N", d, d, _power(alphas[-1]), (1,)) for d in preset["sizes"]),
             ("repeated", 0, preset["step_d"], constant, tuple(preset["steps"])),
         ]:
-            parameters = {**self.settings["base"], "d": d, "eta": eta, "steps": list(steps)}
+            parameters = {**self.settings["base"], "d": d, "eta": eta, "after": list(steps)}
             yield Place(measure, parameters, curve, x, ("equivalence", [d, *eta.values(), steps]))
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
@@ -87,7 +92,7 @@ class Equivalence(Experiment):
         comparisons: list[Judged] = []
         for sample, problem, prediction in zip(samples, problems, predict_many(problems), strict=True):
             name = f"d = {problem.d}, eta = {problem.step_size:.3g}"
-            for own in sample.spread("steps"):
+            for own in sample.spread("after"):
                 words = {"place": f"step {own.x:g}", "quantity": "prediction risk"}
                 formula = own["formula"].mean()
                 # Paired: formula and fit share their weights, so the spread of the weights cancels.
@@ -98,8 +103,8 @@ class Equivalence(Experiment):
         exponents, small, large = (
             [sample.item(0) for sample in on_curve(samples, curve)] for curve in ("exponents", "eta = 1", "eta = √N")
         )
-        repeated = samples[-1].spread("steps")
-        panels = (self._exponent_panel(exponents), _size_panel(small, large), _step_panel(repeated, self._floor))
+        repeated = samples[-1].spread("after")
+        panels = (self._exponent_panel(exponents), _size_panel(small, large), self._step_panel(samples[-1]))
         return Outcome(panels, tuple(comparisons), self._checks(exponents[-1], small[-1], repeated[-1]))
 
     @property
@@ -123,6 +128,16 @@ class Equivalence(Experiment):
         ]
         title = f"one step, d = {d}"
         return Panel(title, "alpha in eta = N^alpha", "prediction risk", "linear", "log", lines, _pair(samples))
+
+    def _step_panel(self, sample: Sample) -> Panel:
+        path, measured = sample["path"].mean(axis=0), sample.spread("after")
+        steps = measured[0].x + np.arange(len(path))
+        lines = [
+            Line.of(steps, path, "equivalent", "first kind"),
+            Line.of(steps, self._floor, "bound of Fact 4", "teacher", "dashed"),
+        ]
+        title = f"repeated steps, d = {sample.place.parameters['d']}"
+        return Panel(title, "number of steps", "prediction risk", "linear", "log", lines, _pair(measured))
 
     def _checks(self, large: Sample, largest: Sample, repeated: Sample) -> tuple[Check, ...]:
         resolved = float(self.settings["resolved"])
@@ -151,13 +166,3 @@ def _size_panel(small: Sequence[Sample], large: Sequence[Sample]) -> Panel:
     ]
     lines = [Line.of([x[0], x[-1]], 0.0, "equivalence", "teacher", "dotted")]
     return Panel("gap closes or stays", "input dimension d", "1 - network / equivalent", "log", "linear", lines, points)
-
-
-def _step_panel(samples: Sequence[Sample], floor: float) -> Panel:
-    steps = [sample.x for sample in samples]
-    lines = [
-        Line.of(steps, [sample["formula"].mean() for sample in samples], "equivalent", "first kind"),
-        Line.of(steps, floor, "bound of Fact 4", "teacher", "dashed"),
-    ]
-    title = f"repeated steps, d = {samples[0].place.parameters['d']}"
-    return Panel(title, "number of steps", "prediction risk", "linear", "log", lines, _pair(samples))

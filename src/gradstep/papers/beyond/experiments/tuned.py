@@ -108,7 +108,7 @@ class Tuned(Experiment):
     def places(self) -> Iterator[Place]:
         """Yield budgets on the lines, computed, then networks of every parameter at every budget."""
         low, high = self.settings["budget_range"]
-        for budget in map(float, np.linspace(low, high, self.preset["count"])):
+        for budget in map(float, np.linspace(low, high, self.preset["lines"])):
             yield Place(measure, {"problem": self._problem(budget)}, "lines", budget, seeds=(0,))
         for name in PARAMETERS:
             for budget in map(float, self.preset["budgets"]):

@@ -137,18 +137,24 @@ class SharpSpikes(Experiment):
             )
             for l in degrees  # noqa: E741
         ]
-        symbol, x = "Δ" if name == "Delta" else "Λ", [float(l) for l in degrees]  # noqa: E741
+        symbol = "Δ" if name == "Delta" else "Λ"
         panel = Panel(
             title="",
             x_label="number of spikes l",
             y_label=f"gain from the last spike, {symbol}_l - {symbol}_(l-1)",
             lines=[
-                Line.of(x, np.diff(closed), "network", "large"),
-                Line.of(x, np.diff(slides), "published spikes", "initial", "dashed"),
+                Line.of(*_bars(np.diff(closed)), "network", "large"),
+                Line.of(*_bars(np.diff(slides)), "published spikes", "initial", "dashed"),
             ],
             points=[points_of(comparisons, "network", "large")],
         )
         return Outcome((panel,), tuple(comparisons), (*checks, *more), table=Table(HEADER, rows))
+
+
+def _bars(values: Array) -> tuple[Array, Array]:
+    """Return a level for each number of spikes, from one on: nothing is between them."""
+    x = np.arange(1, len(values) + 1)[:, None] + [-0.4, 0.4, 0.4]
+    return x.ravel(), (values[:, None] + [0.0, 0.0, np.nan]).ravel()
 
 
 def _printed(settings: Settings, slides: Sequence[float], closed: Sequence[float]) -> tuple[list[str], list[Check]]:

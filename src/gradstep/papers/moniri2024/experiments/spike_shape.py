@@ -123,7 +123,7 @@ def _gain_panel(settings: Settings) -> tuple[Panel, Check]:
         return Delta(2, **setting) - Delta(1, **setting)
 
     published = second(phi, **PUBLISHED)
-    ratios = np.geomspace(low, high, 13)
+    ratios = np.geomspace(low, high, 41)
     problems = [
         Problem.moniri2024(**{**base, "phi": float(p)}, n=LARGE, alpha=sum(windows(l)) / 2, residual="y")
         for p in ratios

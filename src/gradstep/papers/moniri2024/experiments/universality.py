@@ -28,6 +28,7 @@ from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.simulation.ridge import fit_rows
 from gradstep.simulation.streams import Purpose, generator
+from gradstep.theory import predict_many
 
 __all__ = ["Universality", "measure"]
 
@@ -80,6 +81,12 @@ class Universality(Experiment):
                 point = {"alpha": alpha, "n": n}
                 yield Place(measure, {**shared, **point}, f"α = {alpha:g}", n, ("features", sorted(point.items())))
 
+    def _predicted(self, side: str) -> Line:
+        """Return the error of the network at the larger size, by the equations for every step size."""
+        alphas, n = np.linspace(self.preset["points"][0], self.preset["points"][-1], 41), self.preset["sizes"][-1]
+        problems = [Problem.moniri2024(**self.settings["base"], alpha=float(alpha), n=n) for alpha in alphas]
+        return Line.of(alphas, [getattr(p, f"{side}_error") for p in predict_many(problems)], "F", "teacher")
+
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
         """Compare errors at the larger size, and gaps between the sizes."""
         alphas, sizes = self.preset["points"], self.preset["sizes"]
@@ -87,11 +94,9 @@ class Universality(Experiment):
         largest, shape = samples[-len(alphas) :], (len(sizes), len(alphas), int(self.preset["seeds"]))
         panels, comparisons, gaps = [], [], {}
         for side in ("train", "test"):
-            lines, points = [], []
+            points = []
             for name, label, regime in _CURVES:
-                shown = Points.measured(alphas, [sample[f"{name} {side}"] for sample in largest], label, regime)
-                lines.append(Line.of(alphas, shown.mean, label, regime, "dashed" if name == "F_l" else "solid"))
-                points.append(shown)
+                points.append(Points.measured(alphas, [s[f"{name} {side}"] for s in largest], label, regime))
                 gaps[name, side] = np.array([_gap(sample, name, side) for sample in samples]).reshape(shape)
                 if name in ("corrected", "equivalent"):
                     for alpha, sample in zip(alphas, largest, strict=True):
@@ -100,7 +105,7 @@ class Universality(Experiment):
                         words = {"curve": label, "place": alpha, "quantity": f"{side} error", **known}
                         comparisons.append(sample.compare(mean, mean * (1 + _gap(sample, name, side)), **words))
             title = f"{side}ing error, n = {sizes[-1]:g}"
-            panels.append(Panel(title, "α", f"{side} error", lines=lines, points=points))
+            panels.append(Panel(title, "α", f"{side} error", lines=[self._predicted(side)], points=points))
         training = {name: gaps[name, "train"].mean(axis=1) for name, *_ in _CURVES[1:]}
         testing = {name: gaps[name, "test"][:, -1] for name, *_ in _CURVES[1:]}
         panels.append(_gap_panel("training error, mean over α", sizes, training))
@@ -123,6 +128,5 @@ def _gap(sample: Sample, name: str, side: str) -> Array:
 
 def _gap_panel(title: str, sizes: Sequence[float], gaps: Mapping[str, Array]) -> Panel:
     points = [Points.measured(sizes, gaps[name], label, regime) for name, label, regime in _CURVES[1:]]
-    lines = [Line.of(p.x, p.mean, p.label, p.regime, "dashed" if "published" in p.label else "solid") for p in points]
     zero = Guide("F", height=0.0)
-    return Panel(f"{title}: relative to F", "samples n", "gap", "log", lines=lines, points=points, guides=[zero])
+    return Panel(f"{title}: relative to F", "samples n", "gap", "log", points=points, guides=[zero])

@@ -114,10 +114,6 @@ def summary_statistics(
     published : bool
         Take :math:`\theta=0`, as in the outputs stored in the paper's notebook.
 
-    Returns
-    -------
-    SummaryStatistics
-
     Raises
     ------
     NotConverged
@@ -155,10 +151,6 @@ def solve(
         From :func:`~gradstep.papers.cui2024.equivalent_features`.
     alpha, lam, beta, sigma_eps, published
         As in :func:`summary_statistics`; they broadcast with the spike of the features.
-
-    Returns
-    -------
-    SummaryStatistics
 
     Raises
     ------

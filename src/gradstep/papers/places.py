@@ -78,6 +78,10 @@ class Sample:
         """Return a measured quantity, one row a seed."""
         return np.array([result[name] for result in self.results])
 
+    def select(self, **names: str) -> Sample:
+        """Return a sample with some of the results, by new names."""
+        return Sample(self.place, [{new: result[old] for new, old in names.items()} for result in self.results])
+
     def item(self, k: int) -> Sample:
         """Return the k-th number of every result that is a list."""
         return Sample(

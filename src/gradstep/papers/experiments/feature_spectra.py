@@ -94,7 +94,7 @@ class FeatureSpectra(Spectra):
             "singular value of F / √n",
             "density",
             lines=density(law, "bulk", "small"),
-            histograms=[histogram(singular, float(np.sqrt(law.edge)), "network", "initial", 1 - law.atom)],
+            histograms=[histogram(singular, law, "network", "initial", 1 - law.atom)],
             marks=[
                 mark
                 for outlier, measured, regime in leading

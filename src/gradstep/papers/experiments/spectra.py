@@ -62,15 +62,15 @@ class Spectra(Experiment):
         return f"{self.settings['vary_label']} = {x:g}"
 
 
-def integrals(laws: Iterable[Law]) -> Check:
+def integrals(laws: Iterable[Law], where: str = "") -> Check:
     """Check that the densities of laws integrate to one."""
     lost = max(abs(law.atom + law.weight.sum() - 1) for law in laws)
-    return Check.at_most("distance of the integral of the density from one", float(lost), 1e-6)
+    return Check.at_most(f"distance of the integral of the density from one{where}", float(lost), 1e-6)
 
 
-def histogram(values: Array, edge: float, label: str, regime: str, share: float = 1.0) -> Histogram:
-    """Return the density of singular values up to the `edge` of their law, normalised to `share`."""
-    edges = np.linspace(0, 1.02 * edge, BINS + 1)
+def histogram(values: Array, law: Law, label: str, regime: str, share: float = 1.0) -> Histogram:
+    """Return the density of singular values up to the edge of a law of eigenvalues, normalised to `share`."""
+    edges = np.linspace(0, 1.02 * np.sqrt(law.edge), BINS + 1)
     heights = share * np.histogram(values, edges)[0] / (values.size * np.diff(edges))
     return Histogram(edges.tolist(), heights.tolist(), label, regime)
 

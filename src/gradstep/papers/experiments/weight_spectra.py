@@ -106,14 +106,14 @@ class WeightSpectra(Spectra):
 
     def _histogram(self, spectrum: WeightSpectrum, sample: Sample) -> Panel:
         pairs = (("before", spectrum.before, "initial"), ("after", spectrum.after, "small"))
-        edge, outlier = math.sqrt(max(law.edge for _, law, _ in pairs)), spectrum.outlier
+        widest, outlier = max((law for _, law, _ in pairs), key=lambda law: law.edge), spectrum.outlier
         measured = sample["singular_value"]
         return Panel(
             self.called(sample.x),
             "singular value of W",
             "density",
             lines=[line for name, law, regime in pairs for line in density(law, name, regime, share=1 - law.atom)],
-            histograms=[histogram(sample[name].ravel(), edge, "", regime) for name, _, regime in pairs],
+            histograms=[histogram(sample[name].ravel(), widest, "", regime) for name, _, regime in pairs],
             marks=outlier_marks(outlier.singular_value, measured, "outlier", "large") if outlier else [],
         )
 

@@ -10,14 +10,16 @@ Presets hold the input dimensions ``points``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from gradstep.gaussian import moments
 from gradstep.papers.ba2022 import gradient
+from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import power_law
 from gradstep.papers.experiment import Array, Experiment
-from gradstep.papers.outcome import Check, Outcome, points_of
+from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Line, Panel, Points, Style
 from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
@@ -70,31 +72,26 @@ class RankOne(Experiment):
         for d in self.preset["points"]:
             yield Place(measure, {**self.settings["base"], "d": d}, "gradient", d)
 
-    def _limits(self, d: Array) -> dict[str, Array]:
+    def _limit(self, name: str, d: Array) -> dict[str, Array]:
         base = self.settings["base"]
-        ratios = {name: base[name] for name in ("psi1", "psi2", "sigma_eps")}
-        found = gradient.norms(base["activation"], base["teacher"], d=d, **ratios)
-        return {name: getattr(found, name) for name in QUANTITIES}
+        ratios = {ratio: base[ratio] for ratio in ("psi1", "psi2", "sigma_eps")}
+        return {"norm": getattr(gradient.norms(base["activation"], base["teacher"], d=d, **ratios), name)}
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
         """Fit the rate, and draw the norms and the steps beside the weights."""
         base, d = self.settings["base"], np.array(self.preset["points"], dtype=np.float64)
-        rate, checks = _rate(np.rint(base["psi1"] * d), samples, float(self.settings["slope_tolerance"]))
+        curves = [
+            Curve(label, regime, partial(self._limit, name), [sample.select(norm=name) for sample in samples])
+            for name, (label, regime) in QUANTITIES.items()
+        ]
         grid = np.geomspace(d[0], d[-1], 41)
-        curves, at_points = self._limits(grid), self._limits(d)
-        lines, points, comparisons = [], [], []
-        for name, (label, regime) in QUANTITIES.items():
-            words = {"curve": label, "quantity": "norm"}
-            own = [sample.compare(value, name, **words) for sample, value in zip(samples, at_points[name], strict=True)]
-            lines.append(Line.of(grid, curves[name], label, regime))
-            points.append(points_of(own, label, regime))
-            comparisons += own
-        norms = Panel("norms", "input dimension d", "norm", "log", "log", lines, points)
-        steps = _steps(base["psi2"] * grid, curves, samples, np.rint(base["psi2"] * d))
-        return Outcome([rate, norms, steps], comparisons, checks)
+        rate = _rate(np.rint(base["psi1"] * d), samples, float(self.settings["slope_tolerance"]))
+        norms = charts(curves, grid, {"norm": Panel("norms", "input dimension d", "norm", "log", "log")})
+        limits = {name: self._limit(name, grid)["norm"] for name in QUANTITIES}
+        return rate + norms + Outcome([_steps(base["psi2"] * grid, limits, samples, np.rint(base["psi2"] * d))])
 
 
-def _rate(n: Array, samples: Sequence[Sample], tolerance: float) -> tuple[Panel, tuple[Check, ...]]:
+def _rate(n: Array, samples: Sequence[Sample], tolerance: float) -> Outcome:
     ratio = np.array([sample["relative_error"].mean() for sample in samples])
     slope, fitted = power_law(n, ratio)
     # The proposition names no constant: it is fixed at the smallest n, and tried at the others.
@@ -108,7 +105,8 @@ def _rate(n: Array, samples: Sequence[Sample], tolerance: float) -> tuple[Panel,
     bound = Line.of(grid, gradient.error_bound(grid, constant), f"{constant:.2f} log²n / √n", "teacher", "dashed")
     lines = [Line.of(n, fitted, label, "second kind"), bound]
     points = [Points.measured(n, [sample["relative_error"] for sample in samples], label, "second kind")]
-    return Panel("distance from rank one", "samples n", "||G0 - A|| / ||G0||", "log", "log", lines, points), checks
+    panel = Panel("distance from rank one", "samples n", "||G0 - A|| / ||G0||", "log", "log", lines, points)
+    return Outcome([panel], checks=checks)
 
 
 def _steps(widths: Array, limits: Settings, samples: Sequence[Sample], N: Array) -> Panel:

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import svds
 
+from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import power_law
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.features import Spikes, spike_sizes, spikes
-from gradstep.papers.outcome import Check, Outcome, points_of
-from gradstep.papers.panels import Line, Panel, Points
+from gradstep.papers.outcome import Check, Outcome
+from gradstep.papers.panels import Panel, Points
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
@@ -65,7 +67,7 @@ def measure(parameters: Settings, seed: int) -> dict[str, Any]:
     for name, terms in (("published", terms_of(network, inputs, order, 0.0)), ("corrected", corrected)):
         left, right = terms
         distances[name] = [_norm(difference - left[:, :k] @ right[:, :k].T) / math.sqrt(n) for k in range(order + 1)]
-    return {**distances, "terms": corrected.norms.tolist()}
+    return {**distances, "terms": (corrected.norms / math.sqrt(n)).tolist()}
 
 
 class SpikedFeatures(Experiment):
@@ -91,32 +93,32 @@ class SpikedFeatures(Experiment):
             found += self._terms(alpha, own) + self._distances(alpha, window, own)
         return found
 
-    def _sizes(self, alpha: float, n: float) -> Array:
-        """Return the norms of the terms of F_l, divided by the square root of n."""
-        problem = Problem.moniri2024(**self.parameters(alpha, n))
-        norm, rest = gradient_rest(problem)
-        sizes = {"n": n, "width": problem.real_sizes().width, "order": self.settings["order"]}
-        found = spike_sizes(problem.activation, eta=problem.step_size, gradient_norm=norm, rest=rest, **sizes)
-        return np.asarray(found / math.sqrt(n))
+    def _size(self, alpha: float, k: int, n: Array) -> dict[str, list[float]]:
+        """Return the norm of a term of F_l, divided by the square root of n."""
+        found = []
+        for size in map(float, n):
+            problem = Problem.moniri2024(**self.parameters(alpha, size))
+            norm, rest = gradient_rest(problem)
+            sizes: dict[str, Any] = {"n": size, "width": problem.real_sizes().width, "order": k + 1}
+            whole = spike_sizes(problem.activation, eta=problem.step_size, gradient_norm=norm, rest=rest, **sizes)
+            found.append(float(whole[k]) / math.sqrt(size))
+        return {"terms": found}
 
     def _terms(self, alpha: float, samples: Sequence[Sample]) -> Outcome:
         """Compare the norms of the terms, which grow with n."""
-        points = [sample.x for sample in samples]
-        grid = np.unique([*np.rint(np.geomspace(points[0], points[-1], 41)), *points])
-        predicted = np.array([self._sizes(alpha, float(n)) for n in grid])
-        lines, measured, comparisons = [], [], []
-        for k in range(self.settings["order"]):
-            label, regime = f"k = {k + 1}", _REGIMES[k + 1]
-            words = {"curve": f"α = {alpha:g}, {label}", "quantity": "norm of the term"}
-            own = [
-                sample.compare(predicted[grid == sample.x][0, k], sample["terms"][:, k] / math.sqrt(sample.x), **words)
-                for sample in samples
-            ]
-            lines.append(Line.of(grid, predicted[:, k], label, regime))
-            measured.append(points_of(own, label, regime))
-            comparisons += own
+        curves = [
+            Curve(
+                f"k = {k + 1}",
+                _REGIMES[k + 1],
+                partial(self._size, alpha, k),
+                [sample.item(k) for sample in samples],
+                f"α = {alpha:g}, k = {k + 1}",
+            )
+            for k in range(self.settings["order"])
+        ]
+        grid = np.rint(np.geomspace(samples[0].x, samples[-1].x, 41))
         title = f"α = {alpha:g}: terms, growing like n^((α-1/2)k+1/2)"
-        return Outcome([Panel(title, "samples n", "norm / √n", "log", "log", lines, measured)], comparisons)
+        return charts(curves, grid, {"terms": Panel(title, "samples n", "norm / √n", "log", "log")})
 
     def _distances(self, alpha: float, window: int, samples: Sequence[Sample]) -> Outcome:
         """Draw the distances, and judge the exponent of that of the window."""

@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Experiment(ABC):
-    """A figure at one preset. A module of experiments has one, with the module's name in capitals: no underscores.
+    """A figure at one preset. Its class is named as its module: ``LearningCurves`` in ``learning_curves``.
 
     Attributes
     ----------
@@ -56,19 +56,23 @@ class Experiment(ABC):
 class Curves(Experiment):
     """Curves of theory along an axis, over what is measured there: one function is drawn, and compared at every place.
 
-    Settings
-    --------
-    axis : the ``parameter`` on the horizontal axis and its ``label``, the range of the lines (``from``, ``to``,
-        ``count``; a preset may have a count of its own, ``line``), and ``scale``. With ``together`` one network is
-        measured at all places: it gets a list of them.
-    base : parameters of all curves.
-    curves : ``label``, ``regime`` and the ``parameters`` that a curve changes. Curves of one ``panel``, a title, share
-        their axes. ``theory_only`` measures nothing, ``line = false`` draws no theory; ``up_to`` is the last place
-        measured.
-    allowance : documented error of the theory, of all curves or of one: ``relative``, ``reason``, and ``up_to`` on the
-        axis.
-    quantities : what is compared, of `names` (all by default), and ``drawn``, what has axes of its own (all compared).
-    table : header of a table of all comparisons (none by default): six words.
+    Notes
+    -----
+    The settings are:
+
+    - ``axis``: the ``parameter`` on the horizontal axis and its ``label``, the range of the lines (``from``, ``to``,
+      ``count``; a preset may have a count of its own, ``line``), and ``scale``. With ``together`` one network is
+      measured at all places: it gets a list of them.
+    - ``base``: parameters of all curves.
+    - ``curves``: ``label``, ``regime`` and the ``parameters`` that a curve changes. Curves of one ``panel``, a title,
+      share their axes. ``theory_only`` measures nothing, ``line = false`` draws no theory; ``up_to`` is the last place
+      measured.
+    - ``allowance``: documented error of the theory, of all curves or of one: ``relative``, ``reason``, and ``up_to`` on
+      the axis.
+    - ``quantities``: what is compared, of `names` (by default all), and ``drawn``: what has axes (by default all that
+      is compared).
+    - ``table``: six words, the header of a table of all comparisons (by default there is none).
+
     Presets hold sizes and ``points`` on the axis.
     """
 

@@ -4,7 +4,7 @@ Settings, beside those of `gradstep.papers.experiment.Curves`
 -------------------------------------------------------------
 base : psi2, lam (unused by the student) and sigma_eps; the step is eta = ``eta_bar`` sqrt N, and slopes are accepted in
     a ``window`` around the best one, relative to it.
-curves : activation and teacher, in this order; a panel each.
+curves : activation and teacher; a panel each.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Student(Curves):
     def _panel(self, curve: Settings, samples: Sequence[Sample]) -> Outcome:
         # The noise of the gradient lives in the directions orthogonal to the teacher.
         directions = (self.preset["d"] - 1) / self.preset["d"]
-        name, functions, noise = curve["label"], curve["parameters"].values(), self.settings["base"]["sigma_eps"]
+        name, noise = curve["label"], self.settings["base"]["sigma_eps"]
+        functions = curve["parameters"]["activation"], curve["parameters"]["teacher"]
         own, neurons = [], np.nan
         for sample in samples:
             # The harmonic mean: the risk is linear in one over the number of neurons.
@@ -73,7 +74,7 @@ class Student(Curves):
             law = {"neurons": neurons, "kappa": float(sample["slope"].mean()), "psi1": sample.x / directions}
             predicted = float(constructed_risk(*functions, sigma_eps=noise, **law))
             own.append(sample.compare(predicted, "risk", quantity="prediction risk"))
-        best, floor = tau_star(*functions), kernel_lower_bound(curve["parameters"]["teacher"])
+        best, floor = tau_star(*functions), kernel_lower_bound(functions[1])
         finite, many = (
             constructed_risk(*functions, psi1=self.grid, sigma_eps=noise, neurons=count) for count in (neurons, np.inf)
         )

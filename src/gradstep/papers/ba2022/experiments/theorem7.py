@@ -3,7 +3,7 @@
 Settings, beside those of `gradstep.papers.experiment.Curves`
 -------------------------------------------------------------
 base : psi2 and sigma_eps.
-curves : activation and teacher, in this order; a panel each.
+curves : activation and teacher; a panel each.
 eta_bar : the step is eta = eta_bar sqrt N.
 penalty_exponent : lam / N = n ** -penalty_exponent, in the window of Theorem 7.
 rate_from : the measured rate is fitted from this n/d on.
@@ -66,7 +66,8 @@ class Theorem7(Curves):
         found = Outcome()
         for curve in self.curves:
             limit = self.theory(curve, self.grid, self.settings["limit_d"])["test_error"]
-            floor, tau = kernel_lower_bound(curve["parameters"]["teacher"]), tau_star(*curve["parameters"].values()).tau
+            pair = curve["parameters"]["activation"], curve["parameters"]["teacher"]
+            floor, tau = kernel_lower_bound(pair[1]), tau_star(*pair).tau
             fixed = self.grid <= self.settings["constant_up_to"]
             constant = float(smallest_constant(limit[fixed], tau, psi1=self.grid[fixed]).max())
             lines = [
@@ -77,12 +78,14 @@ class Theorem7(Curves):
             panel = Panel(curve["label"], "samples per dimension n/d", "prediction risk", "log", "log", lines)
             ridge = replace(self.chart(curve, samples), label="one large step", name=curve["label"])
             own = charts([ridge], self.grid, {"test_error": panel})
-            found += own + Outcome(checks=self._checks(curve, limit, constant, own.comparisons))
+            found += own + Outcome(checks=self._checks(curve["label"], pair, limit, constant, own.comparisons))
         return found
 
-    def _checks(self, curve: Settings, limit: Array, constant: float, own: Sequence[Judged]) -> list[Check]:
-        name, functions, grid = curve["label"], tuple(curve["parameters"].values()), self.grid
-        tau, floor, start = tau_star(*functions).tau, kernel_lower_bound(functions[1]), self.settings["constant_up_to"]
+    def _checks(
+        self, name: str, pair: tuple[str, str], limit: Array, constant: float, own: Sequence[Judged]
+    ) -> list[Check]:
+        grid, tau, floor = self.grid, tau_star(*pair).tau, kernel_lower_bound(pair[1])
+        start = self.settings["constant_up_to"]
         many, tail = grid > start, grid > grid[-1] / 8
         rate, _ = power_law(grid[tail], limit[tail])
         far = [c for c in own if float(c.place) >= self.settings["rate_from"]]
@@ -90,7 +93,7 @@ class Theorem7(Curves):
         beyond, last = limit[many] / risk_bound(tau, psi1=grid[many], C=constant), own[-1]
         measured = last.mean / float(risk_bound(tau, psi1=float(last.place), C=constant))
         return [
-            Check(f"{name}: 10 tau* over the bound (3.3)", 10 * tau / floor, 1.0, beats_kernels(*functions), "≤"),
+            Check(f"{name}: 10 tau* over the bound (3.3)", 10 * tau / floor, 1.0, beats_kernels(*pair), "≤"),
             Check.at_most(f"{name}: exponent of the measured risk in n/d", slope, -0.8),
             Check.at_most(f"{name}: exponent of the limit in n/d", rate, -0.95),
             Check.at_most(

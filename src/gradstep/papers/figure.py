@@ -11,7 +11,7 @@ predicts there, and what is claimed besides. Seeds, tasks and verdict are the sa
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -19,9 +19,7 @@ from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, TypeVar
-
-import numpy as np
+from typing import Any, TypeVar
 
 from gradstep.errors import InvalidInput
 from gradstep.papers.experiment import Experiment
@@ -222,68 +220,52 @@ def run_figures(
     InvalidInput
         On an unknown preset or a bad number of workers.
     """
-    return _Run(figures, preset, finish, Store(cache), workers, progress).follow()
+    listed = [figure.tasks(preset) for figure in figures]
+    running = execute([task for tasks in listed for task in tasks], Store(cache), workers=workers)
+    return _follow(figures, preset, finish, listed, running, progress or (lambda *_: None))
 
 
-class _Run(Generic[Finished]):
-    """Figures that are measured together: each is finished in a thread once nothing of it is left to measure."""
+def _follow(
+    figures: Sequence[Figure],
+    preset: str,
+    finish: Callable[[FigureResult], Finished],
+    listed: Sequence[Sequence[Task]],
+    running: Generator[tuple[int, Result | Failure]],
+    progress: Progress,
+) -> Iterator[Finished]:
+    """Finish each figure in a thread once nothing of it is left to measure; yield them when all are measured."""
+    places = [(owner, k) for owner, tasks in enumerate(listed) for k in range(len(tasks))]
+    measured: list[dict[int, Result]] = [{} for _ in figures]
+    total = len(places) + len(figures)
+    thread, futures = ThreadPoolExecutor(1), dict[int, Future[Finished]]()
 
-    def __init__(
-        self,
-        figures: Sequence[Figure],
-        preset: str,
-        finish: Callable[[FigureResult], Finished],
-        store: Store,
-        workers: int | None,
-        progress: Progress | None,
-    ) -> None:
-        self._figures, self._preset, self._finish = figures, preset, finish
-        self._progress = progress
-        listed = [figure.tasks(preset) for figure in figures]
-        #: The figure of each task, and the place of its first one among all.
-        self._owners = [owner for owner, tasks in enumerate(listed) for _ in tasks]
-        self._starts = np.cumsum([0, *map(len, listed)])
-        self._results: list[list[Result | None]] = [[None] * len(tasks) for tasks in listed]
-        self._left = [len(tasks) for tasks in listed]
-        self._running = execute([task for tasks in listed for task in tasks], store, workers=workers)
-
-    def follow(self) -> Iterator[Finished]:
-        """Yield the figures in their order, once all of them are measured."""
-        thread = ThreadPoolExecutor(1)
-        try:
-            futures: dict[int, Future[Finished]] = {}
-            # The workers end with an error now, and not when its traceback is forgotten.
-            with closing(self._running):
-                for owner in self._completed():
-                    futures[owner] = thread.submit(self._finished, owner)
-                    for future in futures.values():
-                        if future.done():
-                            future.result()  # an error ends the run now, not after all that is left to measure
-            for owner in range(len(self._figures)):
-                yield futures[owner].result()
-                self._tell(len(self._owners) + owner + 1, owner)
-        finally:
-            thread.shutdown(wait=False, cancel_futures=True)
-
-    def _completed(self) -> Iterator[int]:
-        """Measure, and name every figure of which nothing is left to measure."""
-        yield from (owner for owner, count in enumerate(self._left) if count == 0)
-        for done, (index, result) in enumerate(self._running, 1):
-            owner = self._owners[index]
-            if isinstance(result, Failure):
-                raise TaskFailed(f"{self._figures[owner].name}: {result}")
-            self._results[owner][index - int(self._starts[owner])] = result
-            self._left[owner] -= 1
-            self._tell(done, owner)
-            if self._left[owner] == 0:
-                yield owner
-
-    def _finished(self, owner: int) -> Finished:
+    def finished(owner: int) -> Finished:
         """Return what is made of a figure; its measurements are let go."""
-        measured, self._results[owner] = self._results[owner], []
-        figure = self._figures[owner]
-        return self._finish(figure.assemble(self._preset, [result for result in measured if result is not None]))
+        results, measured[owner] = measured[owner], {}
+        return finish(figures[owner].assemble(preset, [results[k] for k in range(len(results))]))
 
-    def _tell(self, done: int, owner: int) -> None:
-        if self._progress is not None:
-            self._progress(done, len(self._owners) + len(self._figures), self._figures[owner].name)
+    def hand_on(owner: int) -> None:
+        futures[owner] = thread.submit(finished, owner)
+        for future in futures.values():
+            if future.done():
+                future.result()  # an error ends the run now, not after all that is left to measure
+
+    try:
+        # The workers end with an error now, and not when its traceback is forgotten.
+        with closing(running):
+            for owner, tasks in enumerate(listed):
+                if not tasks:
+                    hand_on(owner)
+            for done, (index, result) in enumerate(running, 1):
+                owner, k = places[index]
+                if isinstance(result, Failure):
+                    raise TaskFailed(f"{figures[owner].name}: {result}")
+                measured[owner][k] = result
+                progress(done, total, figures[owner].name)
+                if len(measured[owner]) == len(listed[owner]):
+                    hand_on(owner)
+        for owner, figure in enumerate(figures):
+            yield futures[owner].result()
+            progress(len(places) + owner + 1, total, figure.name)
+    finally:
+        thread.shutdown(wait=False, cancel_futures=True)

@@ -4,6 +4,7 @@ import dataclasses
 import re
 import tomllib
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -183,6 +184,55 @@ def test_the_example_of_the_docs_is_an_experiment():
     for line, points in zip(panel.lines, panel.points, strict=True):
         own = [c for c in outcome.comparisons if c.curve == line.label]
         assert [line.y[line.x.index(x)] for x in points.x] == [c.theory for c in own]
+
+
+def line_and_scatter(parameters, seed):
+    """Return ``slope`` times the place or places, with an error that the seed sets."""
+    return {"height": (parameters["slope"] * np.asarray(parameters["x"]) + 0.01 * (seed - 2)).tolist()}
+
+
+class Heights(Curves):
+    """Straight lines."""
+
+    measure = staticmethod(line_and_scatter)
+    names: ClassVar = {"height": "height h"}
+
+    def theory(self, curve, x):
+        return {"height": self.parameters(curve)["slope"] * x}
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_settings_say_what_is_drawn_and_compared(together):
+    settings = {
+        "axis": {"parameter": "x", "label": "place x", "from": 0.0, "to": 4.0, "count": 5, "together": together},
+        "base": {"slope": 2.0},
+        "curves": [
+            {"label": "a", "regime": "few", "panel": "left", "up_to": 2.0},
+            {"label": "b", "regime": "few", "panel": "right", "parameters": {"slope": 3.0}, "line": False},
+            {"label": "c", "regime": "few", "panel": "right", "theory_only": True},
+        ],
+        "allowance": {"relative": 0.1, "reason": "known", "up_to": 1.0},
+        "table": ["curve", "x", "quantity", "theory", "measured", "z"],
+    }
+    experiment = Heights("heights", settings, {"d": 7, "points": [1.0, 2.5], "seeds": 5, "seed": 0})
+    places = list(experiment.places())
+    assert [place.parameters["x"] for place in places] == ([[1.0], [1.0, 2.5]] if together else [1.0, 1.0, 2.5])
+    assert all(place.parameters["d"] == 7 for place in places)
+    samples = [Sample(place, [line_and_scatter(place.parameters, seed) for seed in range(5)]) for place in places]
+    outcome = experiment.outcome(samples)
+    assert [(c.curve, c.place, c.theory, c.allowance) for c in outcome.comparisons] == [
+        ("a", 1.0, 2.0, 0.1), ("b", 1.0, 3.0, 0.1), ("b", 2.5, 7.5, 0.0),
+    ]  # fmt: skip
+    assert {c.quantity for c in outcome.comparisons} == {"height h"}
+    assert max(abs(c.z) for c in outcome.comparisons) < 1
+    left, right = outcome.panels
+    assert [panel.title for panel in (left, right)] == ["left", "right"]
+    assert [line.label for line in left.lines] == ["a"]
+    assert [line.label for line in right.lines] == ["c"]
+    assert [list(points.x) for points in (*left.points, *right.points)] == [[1.0], [1.0, 2.5]]
+    assert [row[:3] for row in outcome.table.rows] == [
+        [c, x, "height h"] for c, x in (("a", "1"), ("b", "1"), ("b", "2.5"))
+    ]
 
 
 def test_what_does_not_vary_is_drawn_and_not_compared():

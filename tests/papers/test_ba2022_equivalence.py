@@ -127,7 +127,7 @@ def test_exact_risk_of_the_network() -> None:
 def test_equivalent_follows_its_formula_where_the_network_does_not() -> None:
     parameters = {"activation": "erf", "teacher": "erf", "lam": 1e-3, "psi1": 8, "psi2": 2, "sigma_eps": 0.1, "d": 96}
     eta = {"coefficient": 1.0, "exponent": 0.5}
-    found = [equivalence.measure({**parameters, "eta": eta, "steps": [1]}, seed) for seed in range(16)]
+    found = [equivalence.measure({**parameters, "eta": eta, "after": [1]}, seed) for seed in range(16)]
     risks = {name: np.array([f[name][0] for f in found]) for name in found[0]}
     difference = risks["equivalent"] - risks["formula"]
     assert abs(difference.mean()) < 4 * difference.std(ddof=1) / 4

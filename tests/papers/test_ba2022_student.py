@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -147,12 +149,17 @@ def test_corollary_8(sigma: str, sigma_star: str, expected: bool) -> None:
 
 
 SETTINGS = {"base": {"psi2": 2.0, "sigma_eps": 0.1}, "eta_bar": 2.0, "penalty_exponent": 0.5}
-ERF = {"activation": "erf", "teacher": "erf"}
+
+
+def problem(settings: dict[str, Any], name: str, psi1: float, d: int) -> Problem:
+    """Return the problem of the figure for an activation and teacher of the same name."""
+    curve = {"parameters": {"activation": name, "teacher": name}}
+    return theorem7.Theorem7("theorem7", settings, {}).problem(curve, psi1, d)
 
 
 def test_rate_of_corollary_8_in_the_limit() -> None:
     """lam/N = n^(-1/2): the uniform equivalent of a large network falls like d/n, with a finite constant."""
-    risks = [predict(theorem7._problem(SETTINGS, ERF, psi1, 10**8)).test_error for psi1 in (128.0, 512.0)]
+    risks = [predict(problem(SETTINGS, "erf", psi1, 10**8)).test_error for psi1 in (128.0, 512.0)]
     assert np.log(risks[1] / risks[0]) / np.log(4) == pytest.approx(-1, abs=0.02)
     assert ba2022.smallest_constant(risks, 0.0, psi1=[128.0, 512.0]).max() < 1
 
@@ -161,15 +168,15 @@ def test_rate_of_corollary_8_in_the_limit() -> None:
 def test_large_step_beats_kernels() -> None:
     settings = {**SETTINGS, "penalty_exponent": 0.8}
     for name in ("erf", "tanh"):
-        problem = theorem7._problem(settings, {"activation": name, "teacher": name}, 24.0, 64)
-        risks = np.array([learning_curves.measure(problem.to_dict(), seed)["test_error"] for seed in range(8)])
+        parameters = problem(settings, name, 24.0, 64).to_dict()
+        risks = np.array([learning_curves.measure(parameters, seed)["test_error"] for seed in range(8)])
         assert ba2022.kernel_lower_bound(name) - risks.mean() > 5 * risks.std(ddof=1) / np.sqrt(8)
 
 
 @pytest.mark.parametrize("preset", ["quick", "standard", "paper"])
 def test_penalties_of_the_figure_are_those_of_theorem_7(preset: str) -> None:
     for task in load_figures(["theorem7"])[0].tasks(preset):
-        problem = Problem.from_dict(task.parameters)
-        low, high = ba2022.penalty_window(problem.n, problem.width, 0.15)
+        own = Problem.from_dict(task.parameters)
+        low, high = ba2022.penalty_window(own.n, own.width, 0.15)
         # The canonical penalty is n times that of (4.1).
-        assert low < problem.ridge / problem.n < high
+        assert low < own.ridge / own.n < high

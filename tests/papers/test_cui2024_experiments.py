@@ -13,9 +13,8 @@ from gradstep.papers import cui2024
 from gradstep.papers.cui2024.drawn import feature_eigenvalues, spiked_layer
 from gradstep.papers.cui2024.experiments import drawn_curves, vocabulary
 from gradstep.papers.cui2024.experiments.measured import extrapolate
-from gradstep.papers.cui2024.letters import stepped_letters
 from gradstep.papers.figure import Figure, load_figures
-from gradstep.papers.outcome import compare
+from gradstep.papers.outcome import Judged
 from gradstep.simulation.instance import fit_sample
 
 LAMBDA = np.geomspace(1e-6, 1e8, 2001)
@@ -77,9 +76,7 @@ def test_vocabularies_make_steps_of_the_same_strength() -> None:
     own = figure("fig6_vocabulary")
     sizes = []
     for curve in own.settings["curves"]:
-        parameters = vocabulary._parameters(own, curve)
-        law = dict(zip(parameters["values"], parameters["weights"], strict=True))
-        letters = stepped_letters("erf", "sin", law, eta_tilde=2.0, alpha0=20.0)
+        letters = vocabulary.letters_of(own.at("quick").parameters(curve))
         sizes.append([letters.fractions @ letters.strengths[:, 0] ** 2, letters.fractions @ letters.variances])
     assert len(sizes) == 3
     np.testing.assert_allclose(sizes, [sizes[0]] * 3, rtol=1e-12)
@@ -92,8 +89,8 @@ def test_a_wrong_order_of_the_widths_is_seen() -> None:
 
     def judged(order: list[dict[str, object]]) -> list[bool]:
         changed = dataclasses.replace(own, settings={**own.settings, "curves": order})
-        drawn = [compare(m, [m, m + 0.01, m - 0.01], curve=f"{label}, sRF", place=1.0) for label, m in means.items()]
-        return [check.passed for check in drawn_curves._falling(changed, drawn, ["srf"])]
+        drawn = [Judged.at(m, [m, m + 0.01, m - 0.01], curve=f"{label}, sRF", place=1.0) for label, m in means.items()]
+        return [check.passed for check in drawn_curves.falling(changed.at("quick"), drawn)]
 
     assert judged(list(curves)) == [True, True, True]
     assert judged(list(curves)[::-1]) == [False, False, False]

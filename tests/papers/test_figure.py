@@ -2,8 +2,9 @@
 
 import dataclasses
 import re
+import tomllib
 from pathlib import Path
-from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,14 +12,15 @@ import pytest
 import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.overlay import Overlay
-from gradstep.papers.charts import Curve, charts, curves_of, grid_of
+from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import below, in_standard_errors, power_law, total_fall
 from gradstep.papers.drawing import LIGHT
+from gradstep.papers.experiment import Curves
 from gradstep.papers.experiments import learning_curves
 from gradstep.papers.figure import PAPERS, load_figures, run_figure, run_figures
-from gradstep.papers.outcome import Check, Comparison, Outcome, Verdict, compare, median_bound
+from gradstep.papers.outcome import Check, Judged, Outcome, Verdict, median_bound
 from gradstep.papers.panels import Panel
-from gradstep.papers.places import Place, Sample, along, point_seeds
+from gradstep.papers.places import Place, Sample, point_seeds
 from gradstep.papers.report import _measured, write_report, write_section
 
 HEADLINES = {"fig1": "B1", "fig3a": "B3", "fig3b": "B4", "fig3c": "B5", "fig2_tanh": "C5", "fig2_sin": "C5"}
@@ -74,19 +76,19 @@ def test_seeds_of_points_are_independent_and_fixed():
 
 def test_a_comparison_has_its_z_with_and_without_the_allowance():
     values = [1.0, 1.01, 1.02]
-    plain, granted = (compare(1.1, values, curve="a", place=1.0, allowance=a, reason="known") for a in (0.0, 0.05))
+    plain, granted = (Judged.at(1.1, values, curve="a", place=1.0, allowance=a, reason="known") for a in (0.0, 0.05))
     assert plain.z == plain.excess_z == granted.z < granted.excess_z < 0
     assert plain.z == Overlay.of(1.1, values).z
-    assert compare(1.1, values, curve="a", place=1.0, allowance=0.1, reason="known").excess_z == 0
+    assert Judged.at(1.1, values, curve="a", place=1.0, allowance=0.1, reason="known").excess_z == 0
     # A network without a value is not left out.
-    assert np.isnan(compare(1.0, [1.0, np.nan, 1.1], curve="a", place=1.0).z)
+    assert np.isnan(Judged.at(1.0, [1.0, np.nan, 1.1], curve="a", place=1.0).z)
 
 
 def test_the_verdict_counts_what_it_says():
     values = [1.0, 1.1, 0.9, 1.05]
-    good = compare(1.0, values, curve="a", place=1.0)
-    bad = compare(3.0, values, curve="a", place=2.0)
-    excused = compare(3.0, values, curve="a", place=2.0, allowance=0.7, reason="known")
+    good = Judged.at(1.0, values, curve="a", place=1.0)
+    bad = Judged.at(3.0, values, curve="a", place=2.0)
+    excused = Judged.at(3.0, values, curve="a", place=2.0, allowance=0.7, reason="known")
     criterion = {"largest_z": 3.0, "median_z": 1.0}
     assert Verdict.of(Outcome((), (good,)), criterion).passed
     assert not Verdict.of(Outcome((), (good, bad)), criterion).passed
@@ -95,15 +97,15 @@ def test_the_verdict_counts_what_it_says():
     assert not Verdict.of(Outcome((), (good, excused, excused)), criterion).passed
     assert not Verdict.of(Outcome((), ()), criterion).passed
     assert not Verdict.of(Outcome((), (good,), (Check("x", 2.0, 1.0, False),)), criterion).passed
-    assert not Verdict.of(Outcome((), (compare(np.nan, values, curve="a", place=1.0),)), criterion).passed
+    assert not Verdict.of(Outcome((), (Judged.at(np.nan, values, curve="a", place=1.0),)), criterion).passed
     with pytest.raises(ValueError, match="reason"):
-        compare(1.0, values, curve="a", place=1.0, allowance=0.1)
+        Judged.at(1.0, values, curve="a", place=1.0, allowance=0.1)
 
 
 def scored(z, sample=""):
     """Return a comparison with a given z-score."""
     # With so many networks t is z.
-    return Comparison(0.0, z, 1.0, 10**9, "", "", 0.0, sample=sample)
+    return Judged(0.0, z, 1.0, 10**9, curve="", place=0.0, sample=sample)
 
 
 def test_the_median_counts_each_set_of_networks_once():
@@ -162,27 +164,75 @@ def test_results_come_back_to_their_places_and_shared_networks_have_one_name(nam
 
 def test_the_example_of_the_docs_is_an_experiment():
     page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(def places.*?)```", page, re.DOTALL)
-    names = {"simulate": gs.simulate, "predict_many": gs.predict_many, "Problem": gs.Problem, "Panel": Panel}
-    names |= {"along": along, "Place": Place, "charts": charts, "curves_of": curves_of, "grid_of": grid_of}
+    (code,) = re.findall(r"```python\n(def measure.*?)```", page, re.DOTALL)
+    (settings,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    names = {"simulate": gs.simulate, "predict_many": gs.predict_many, "Problem": gs.Problem, "Curves": Curves}
     exec(code, names)
-    base = {"activation": "tanh", "teacher": "sin", "eta_tilde": 2.0, "lam": 0.01}
-    curves = [{"label": f"{a}", "regime": "few", "parameters": {"alpha0": a}} for a in (1.0, 4.0)]
-    axis = {"from": 0.5, "to": 3.0, "count": 5}
-    figure = SimpleNamespace(settings={"base": base, "curves": curves, "axis": axis})
-    preset = {"d": 60, "points": [0.8, 2.0]}
-    places = list(names["places"](figure, preset))
+    settings = tomllib.loads(settings)
+    preset = {**settings.pop("presets")["quick"], "seeds": 5, "seed": 1}
+    experiment = names["Errors"]("errors", settings, preset)
     samples = [
-        Sample(place, [place.measure(place.parameters, 5 * k + s) for s in range(5)]) for k, place in enumerate(places)
+        Sample(place, [place.measure(place.parameters, 5 * k + s) for s in range(5)])
+        for k, place in enumerate(experiment.places())
     ]
-    outcome = names["outcome"](figure, preset, samples)
-    assert [(c.curve, c.place) for c in outcome.comparisons] == [("1.0", 0.8), ("1.0", 2.0), ("4.0", 0.8), ("4.0", 2.0)]
+    outcome = experiment.outcome(samples)
+    labels = ("alpha0 = 1", "alpha0 = 4")
+    assert [(c.curve, c.place) for c in outcome.comparisons] == [(label, x) for label in labels for x in (0.8, 2.0)]
     assert max(abs(c.z) for c in outcome.comparisons) < 4
     (panel,) = outcome.panels
-    assert [len(line.x) for line in panel.lines] == [7, 7]  # the grid, and the places measured
+    assert [len(line.x) for line in panel.lines] == [42, 42]  # the grid, and the places measured
     for line, points in zip(panel.lines, panel.points, strict=True):
         own = [c for c in outcome.comparisons if c.curve == line.label]
         assert [line.y[line.x.index(x)] for x in points.x] == [c.theory for c in own]
+
+
+def line_and_scatter(parameters, seed):
+    """Return ``slope`` times the place or places, with an error that the seed sets."""
+    return {"height": (parameters["slope"] * np.asarray(parameters["x"]) + 0.01 * (seed - 2)).tolist()}
+
+
+class Heights(Curves):
+    """Straight lines."""
+
+    measure = staticmethod(line_and_scatter)
+    names: ClassVar = {"height": "height h"}
+
+    def theory(self, curve, x):
+        return {"height": self.parameters(curve)["slope"] * x}
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_settings_say_what_is_drawn_and_compared(together):
+    settings = {
+        "axis": {"parameter": "x", "label": "place x", "from": 0.0, "to": 4.0, "count": 5, "together": together},
+        "base": {"slope": 2.0},
+        "curves": [
+            {"label": "a", "regime": "few", "panel": "left", "up_to": 2.0},
+            {"label": "b", "regime": "few", "panel": "right", "parameters": {"slope": 3.0}, "line": False},
+            {"label": "c", "regime": "few", "panel": "right", "theory_only": True},
+        ],
+        "allowance": {"relative": 0.1, "reason": "known", "up_to": 1.0},
+        "table": ["curve", "x", "quantity", "theory", "measured", "z"],
+    }
+    experiment = Heights("heights", settings, {"d": 7, "points": [1.0, 2.5], "seeds": 5, "seed": 0})
+    places = list(experiment.places())
+    assert [place.parameters["x"] for place in places] == ([[1.0], [1.0, 2.5]] if together else [1.0, 1.0, 2.5])
+    assert all(place.parameters["d"] == 7 for place in places)
+    samples = [Sample(place, [line_and_scatter(place.parameters, seed) for seed in range(5)]) for place in places]
+    outcome = experiment.outcome(samples)
+    assert [(c.curve, c.place, c.theory, c.allowance) for c in outcome.comparisons] == [
+        ("a", 1.0, 2.0, 0.1), ("b", 1.0, 3.0, 0.1), ("b", 2.5, 7.5, 0.0),
+    ]  # fmt: skip
+    assert {c.quantity for c in outcome.comparisons} == {"height h"}
+    assert max(abs(c.z) for c in outcome.comparisons) < 1
+    left, right = outcome.panels
+    assert [panel.title for panel in (left, right)] == ["left", "right"]
+    assert [line.label for line in left.lines] == ["a"]
+    assert [line.label for line in right.lines] == ["c"]
+    assert [list(points.x) for points in (*left.points, *right.points)] == [[1.0], [1.0, 2.5]]
+    assert [row[:3] for row in outcome.table.rows] == [
+        [c, x, "height h"] for c, x in (("a", "1"), ("b", "1"), ("b", "2.5"))
+    ]
 
 
 def test_what_does_not_vary_is_drawn_and_not_compared():
@@ -206,17 +256,27 @@ def test_claims():
     assert exponent == pytest.approx(-1.5)
     np.testing.assert_allclose(fitted, 3 * x**-1.5)
     assert in_standard_errors([1.0, 2.0, 3.0]) == pytest.approx(2 * np.sqrt(3))
-    upper = [compare(0.0, [3.0, 5.0], curve="", place=k) for k in range(2)]  # 4 with a standard error of 1
-    lower = [compare(0.0, [1.0, 3.0], curve="", place=0), compare(0.0, [2.0, 6.0], curve="", place=1)]
+    upper = [Judged.at(0.0, [3.0, 5.0], curve="", place=k) for k in range(2)]  # 4 with a standard error of 1
+    lower = [Judged.at(0.0, [1.0, 3.0], curve="", place=0), Judged.at(0.0, [2.0, 6.0], curve="", place=1)]
     assert below(5.0, upper) == pytest.approx(1.0)
     assert below(5.0, lower) == pytest.approx(3.0)
     assert total_fall(upper, lower) == pytest.approx(2 / np.sqrt(1 + 1 + 1 + 4))
 
 
 def test_headlines_are_measured_at_the_interpolation_peak():
-    for name in ("fig1", "fig3a"):
-        assert FIGURES[name].settings["base"]["psi2"] == 2
-        assert all(2.0 in preset["points"] for preset in FIGURES[name].presets.values())
+    peaks = {"fig1": "psi2", "fig3a": "psi2", "fig3c": "psi2", "fig2_sin": "beta", "fig2_tanh": "beta"}
+    for name, width in peaks.items():
+        peak = FIGURES[name].settings["base"][width]
+        assert all(peak in preset["points"] for preset in FIGURES[name].presets.values())
+
+
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_theory_is_dense(name):
+    """A line through few places looks like a failure."""
+    figure = FIGURES[name]
+    assert figure.settings.get("axis", {}).get("count", 40) >= 40
+    for preset in figure.presets.values():
+        assert all(preset.get(places, 15) >= 15 for places in ("grid", "line", "lines"))
 
 
 def test_a_shifted_theory_fails(measured, monkeypatch):

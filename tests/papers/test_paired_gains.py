@@ -8,7 +8,7 @@ import pytest
 from gradstep.papers.experiments import learning_curves
 from gradstep.papers.experiments.paired_gains import claim_checks, gain_comparisons
 from gradstep.papers.figure import load_figures
-from gradstep.papers.outcome import compare
+from gradstep.papers.outcome import Judged
 
 FIGURES = {figure.name: figure for figure in load_figures(["fig1", "fig3a", "fig3b", "fig3c"])}
 SPREAD = np.array([-0.02, 0.01, 0.0, 0.015, -0.005])
@@ -20,7 +20,7 @@ def curves(levels, shared=0.1):
     for curve, by_place in levels.items():
         for x, level in by_place.items():
             measured[curve, x] = level + shared * np.array([1.0, -1.0, 0.5, -0.7, 0.2]) + 0.01 * SPREAD * (1 + level)
-            errors.append(compare(level, measured[curve, x].tolist(), curve=curve, place=x, sample=str(x)))
+            errors.append(Judged.at(level, measured[curve, x].tolist(), curve=curve, place=x, sample=str(x)))
     return errors, measured
 
 

@@ -13,7 +13,7 @@ from gradstep.gaussian import expectation, moments, scalar_function
 from gradstep.papers import cui2024, moniri2024
 from gradstep.papers.experiments import feature_spectra, spectra
 from gradstep.papers.figure import load_figures
-from gradstep.papers.outcome import compare
+from gradstep.papers.outcome import Judged
 from gradstep.simulation import Network
 from gradstep.theory.spectra.feature_spectrum import FeatureEquations, feature_spectrum
 from gradstep.theory.spectra.stieltjes import Law, advance, start
@@ -92,7 +92,7 @@ def test_outlier_of_cui_against_the_network() -> None:
     )
     values = [Network(case, seed).feature_spectrum(leading=1).leading[0].eigenvalue for seed in range(24)]
     theory = float(cui2024.outlier("tanh", "tanh", p=200, n=400, d=200, **spike()))
-    assert abs(compare(theory, values, curve="", place=0).z) < 4
+    assert abs(Judged.at(theory, values, curve="", place=0).z) < 4
 
 
 # --- Moniri et al. 2024 --------------------------------------------------------------------------------------------
@@ -189,9 +189,11 @@ def test_eigenvalues_are_placed_by_their_own_law_and_not_by_another() -> None:
 
 def test_every_window_has_its_number_of_outliers_once_n_is_large() -> None:
     figure = load_figures(["feature_spectrum"])[0]
-    case = gs.Problem.moniri2024(**figure.settings["base"], n=400, alpha=0.0)
+    case = gs.Problem.from_dict({**figure.settings["base"], "n": 400, "alpha": 0.0})
     spectra_found = {alpha: feature_spectrum(case.replace(eta=400**alpha)) for alpha in (0.05, 0.4)}
-    panel, check = feature_spectra.counted(figure, {"sizes": {"n": 400}}, spectra_found)
+    experiment = feature_spectra.FeatureSpectra(figure.name, figure.settings, {"sizes": {"n": 400}})
+    found = experiment.counted(spectra_found)
+    (panel,), (check,) = found.panels, found.checks
     assert check.passed
     near, far = panel.lines
     assert list(near.x) == pytest.approx([0.05, 0.225, 0.225, 0.4])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gradstep.app.settings import AXES, setting_of
-from gradstep.papers.figure import PAPERS, Figure, load_figures
+from gradstep.papers.figure import PAPERS, load_figures
 from gradstep.problem import Problem, Step
 
 __all__ = ["elsewhere", "presets"]
@@ -24,7 +25,20 @@ _AXES = {
 }
 _PRESET = "standard"
 
-Curve = tuple[str, dict[str, Any]]
+_WITHOUT_DRAWN = "The network and its theory, without the drawn models."
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Page:
+    """What the page shows of a figure: its axis, labels and parameters of its curves, and the range of the axis."""
+
+    axis: str
+    curves: Sequence[tuple[str, Settings]]
+    span: Settings = field(default_factory=dict)
+    note: str = ""
+    shows: str = "errors"
 
 
 def presets() -> list[dict[str, Any]]:
@@ -40,18 +54,10 @@ def presets() -> list[dict[str, Any]]:
     found = []
     for figure in load_figures():
         maker = _MAKERS.get(figure.experiment)
-        made = maker(figure) if maker else None
-        if made is not None:
-            found.append(
-                {
-                    "name": figure.name,
-                    "paper": PAPERS[figure.paper],
-                    "title": figure.title,
-                    "stated": figure.stated,
-                    "ours": figure.ours,
-                    **made,
-                }
-            )
+        page = maker(figure.settings, figure.presets[_PRESET]) if maker else None
+        if page is not None:
+            said = {name: getattr(figure, name) for name in ("name", "title", "stated", "ours")}
+            found.append({**said, "paper": PAPERS[figure.paper], **_made(page)})
     return found
 
 
@@ -69,13 +75,13 @@ def elsewhere(found: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     ]
 
 
-def _made(axis: Mapping[str, Any], curves: Sequence[Curve], shows: str = "errors", note: str = "") -> dict[str, Any]:
+def _made(page: _Page) -> dict[str, Any]:
     """Return a preset; of more curves than the page compares, evenly chosen ones are shown first."""
-    shown = sorted({round(k) for k in np.linspace(0, len(curves) - 1, _MOST)})
-    name = axis["name"]
-    span = {key: axis.get(key, AXES[name][key]) for key in ("from", "to", "scale")}
-    settings = [{"label": label, "problem": setting} for label, setting in curves]
-    return {"axis": {"name": name, **span}, "settings": settings, "shown": shown, "shows": shows, "note": note}
+    shown = sorted({round(k) for k in np.linspace(0, len(page.curves) - 1, _MOST)})
+    span = {key: page.span.get(key, AXES[page.axis][key]) for key in ("from", "to", "scale")}
+    settings = [{"label": label, "problem": _setting(given)} for label, given in page.curves]
+    axis = {"name": page.axis, **span}
+    return {"axis": axis, "settings": settings, "shown": shown, "shows": page.shows, "note": page.note}
 
 
 def _setting(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,120 +101,85 @@ def _setting(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return setting_of(problem, **forms)
 
 
-def _learning_curves(figure: Figure) -> dict[str, Any] | None:
-    settings, preset = figure.settings, figure.presets[_PRESET]
+def _learning_curves(settings: Settings, preset: Settings) -> _Page:
     axis, base = settings["axis"], settings["base"]
-    middle = float(np.median(preset["points"]))
-    curves = [
-        (
-            curve["label"],
-            _setting({**base, "d": preset["d"], axis["parameter"]: middle, **curve["parameters"]}),
-        )
-        for curve in settings["curves"]
-    ]
-    span = {"from": axis["from"], "to": axis["to"], "scale": axis.get("scale", "linear")}
+    shared = {**base, "d": preset["d"], axis["parameter"]: float(np.median(preset["points"]))}
+    curves = [(curve["label"], {**shared, **curve["parameters"]}) for curve in settings["curves"]]
     dashed = any(curve.get("limit", False) for curve in settings["curves"])
     note = "The network and its theory, without the paper's limit (dashed in the figure)." if dashed else ""
-    return _made({"name": _AXES[base["convention"], axis["parameter"]], **span}, curves, note=note)
+    return _Page(_AXES[base["convention"], axis["parameter"]], curves, {"scale": "linear", **axis}, note)
 
 
-def _drawn_curves(figure: Figure) -> dict[str, Any] | None:
+def _drawn_curves(settings: Settings, preset: Settings) -> _Page | None:
     """Return the curves of the figures with drawn models that have the network; the others have no problem."""
-    settings, preset = figure.settings, figure.presets[_PRESET]
-    base = settings["base"]
     drawn = [curve for curve in settings["curves"] if "network" in curve["models"]]
     if not drawn or settings["axis"]["parameter"] != "alpha":
         return None
     curves = []
     for curve in drawn:
-        values = {**base, **curve.get("parameters", {})}
+        values = {**settings["base"], **curve.get("parameters", {})}
         per_d = values.pop("eta_per_d", None)
         if per_d is not None:
             values["eta_tilde"] = per_d / values["beta"]
         values["noise"] = values.pop("sigma_eps", 0.0)
-        given = {"convention": "cui2024", "d": preset["d"], "alpha": float(np.median(preset["points"])), **values}
-        curves.append((curve["label"], _setting(given)))
-    span = {"from": settings["axis"]["from"], "to": settings["axis"]["to"], "scale": "linear"}
-    return _made({"name": "n", **span}, curves, note="The network and its theory, without the drawn models.")
+        middle = float(np.median(preset["points"]))
+        curves.append((curve["label"], {"convention": "cui2024", "d": preset["d"], "alpha": middle, **values}))
+    return _Page("n", curves, {**settings["axis"], "scale": "linear"}, _WITHOUT_DRAWN)
 
 
-def _vocabulary(figure: Figure) -> dict[str, Any]:
-    settings, preset = figure.settings, figure.presets[_PRESET]
-    curves = []
-    for curve in settings["curves"]:
-        letters = dict(zip(map(str, curve["values"]), curve["weights"], strict=True))
-        given = {"convention": "cui2024", "d": preset["d"], "alpha": 3.0, "readout": letters, **settings["base"]}
-        curves.append((curve["label"], _setting(given)))
-    span = {"from": settings["axis"]["from"], "to": settings["axis"]["to"], "scale": "linear"}
-    return _made({"name": "n", **span}, curves, note="The network and its theory, without the drawn models.")
-
-
-def _learned(figure: Figure) -> dict[str, Any]:
-    settings, preset = figure.settings, figure.presets[_PRESET]
+def _vocabulary(settings: Settings, preset: Settings) -> _Page:
+    shared = {"convention": "cui2024", "d": preset["d"], "alpha": 3.0, **settings["base"]}
     curves = [
-        (
-            curve["label"],
-            _setting({"convention": "cui2024", "d": preset["d"], **settings["base"], "alpha0": curve["alpha0"]}),
-        )
+        (curve["label"], {**shared, "readout": dict(zip(map(str, curve["values"]), curve["weights"], strict=True))})
         for curve in settings["curves"]
     ]
-    return _made({"name": "n"}, curves, shows="learned", note="Along the spike, in the theory of the network.")
+    return _Page("n", curves, {**settings["axis"], "scale": "linear"}, _WITHOUT_DRAWN)
 
 
-def _exponents(figure: Figure) -> dict[str, Any]:
+def _learned(settings: Settings, preset: Settings) -> _Page:
+    shared = {"convention": "cui2024", "d": preset["d"], **settings["base"]}
+    curves = [(curve["label"], {**shared, **curve["parameters"]}) for curve in settings["curves"]]
+    return _Page("n", curves, note="Along the spike, in the theory of the network.", shows="learned")
+
+
+def _exponents(settings: Settings, preset: Settings) -> _Page:
     """Moniri et al. 2024: errors against the exponent, with the residual that theory covers."""
-    settings, preset = figure.settings, figure.presets[_PRESET]
-    curves = []
-    for n in preset["sizes"]:
-        given = {"convention": "moniri2024", **settings["base"], "n": n, "alpha": 0.29, "residual": "y"}
-        curves.append((f"n = {n}", _setting(given)))
+    shared = {"convention": "moniri2024", **settings["base"], "alpha": 0.29, "residual": "y"}
+    curves = [(f"n = {n}", {**shared, "n": n}) for n in preset["sizes"]]
     note = "" if settings["base"]["residual"] == "y" else "With residual y in place of y - f, which theory covers."
     span = {"from": 0.0, "to": settings["largest"], "scale": "linear"}
-    return _made({"name": "alpha", **span}, curves, note=f"{note} The equations for every step size.".strip())
+    return _Page("alpha", curves, span, f"{note} The equations for every step size.".strip())
 
 
-def _initial(figure: Figure) -> dict[str, Any]:
-    settings, preset = figure.settings, figure.presets[_PRESET]
-    shared = {key: settings[key] for key in ("activation", "teacher", "psi", "noise")}
-    curves = []
-    for curve in settings["curves"]:
-        given = {"convention": "moniri2024", **shared, "phi": curve["phi"], "n": preset["n"], "alpha": 0.0, "c": 0.0}
-        curves.append((curve["label"], _setting({**given, "lam": 0.01, "residual": "y"})))
-    span = {"from": settings["axis"]["from"], "to": settings["axis"]["to"], "scale": "log"}
-    return _made({"name": "ridge", **span}, curves, note="The test error without the label noise.")
+def _initial(settings: Settings, preset: Settings) -> _Page:
+    shared = {"convention": "moniri2024", **settings["base"], "n": preset["n"], "alpha": 0.0, "c": 0.0}
+    shared |= {"lam": 0.01, "residual": "y"}
+    curves = [(curve["label"], {**shared, **curve["parameters"]}) for curve in settings["curves"]]
+    return _Page("ridge", curves, settings["axis"], "The test error without the label noise.")
 
 
-def _improvement(figure: Figure) -> dict[str, Any]:
-    settings, preset = figure.settings, figure.presets[_PRESET]
-    base = {"convention": "ba2022", "d": preset["d"], **settings["base"]}
-    curves = [
-        (f"n/d = {psi1:g}", _setting({**base, "psi1": psi1, "eta": float(settings["etas"][-1])}))
-        for psi1 in preset["psi1"]
-    ]
+def _improvement(settings: Settings, preset: Settings) -> _Page:
+    shared = {"convention": "ba2022", "d": preset["d"], **settings["base"], "eta": float(settings["etas"][-1])}
+    curves = [(f"n/d = {psi1:g}", {**shared, "psi1": psi1}) for psi1 in preset["psi1"]]
     span = {"from": 0.0, "to": 1.15 * max(preset["etas"]), "scale": "linear"}
-    return _made({"name": "eta", **span}, curves, note="The error itself: the improvement is its fall from c = 0.")
+    return _Page("eta", curves, span, "The error itself: the improvement is its fall from c = 0.")
 
 
-def _equivalence(figure: Figure) -> dict[str, Any]:
-    settings, preset = figure.settings, figure.presets[_PRESET]
+def _equivalence(settings: Settings, preset: Settings) -> _Page:
     step = Step(float(settings["eta"]), 0.25)
-    setting = _setting({"convention": "ba2022", "d": preset["d"], **settings["base"], "eta": step})
+    curves = [("erf", {"convention": "ba2022", "d": preset["d"], **settings["base"], "eta": step})]
     span = {"from": 0.0, "to": 0.5, "scale": "linear"}
-    return _made({"name": "alpha", **span}, [("erf", setting)], note="The conjugate features: the left panel.")
+    return _Page("alpha", curves, span, "The conjugate features: the left panel.")
 
 
-def _feature_spectra(figure: Figure) -> dict[str, Any]:
-    settings, preset = figure.settings, figure.presets[_PRESET]
-    base = {"convention": settings["constructor"], **settings["base"], **preset["sizes"]}
-    curves = [
-        (f"{settings['vary_label']} = {value:g}", _setting({**base, settings["vary"]: value}))
-        for value in settings["histograms"]
-    ]
+def _feature_spectra(settings: Settings, preset: Settings) -> _Page:
+    base, name, label = {**settings["base"], **preset["sizes"]}, settings["vary"], settings["vary_label"]
     # The last one has the largest spike: it comes first, since the page shows one spectrum at a time.
-    return _made({"name": "n"}, curves[::-1], shows="spectrum")
+    curves = [(f"{label} = {value:g}", {**base, name: value}) for value in settings["histograms"][::-1]]
+    return _Page("n", curves, shows="spectrum")
 
 
-_MAKERS: Mapping[str, Callable[[Figure], dict[str, Any] | None]] = {
+_MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
     "learning_curves": _learning_curves,
     "drawn_curves": _drawn_curves,
     "vocabulary": _vocabulary,

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Comparison, Outcome, points_of
+from gradstep.papers.outcome import Judged, Outcome, points_of
 from gradstep.papers.panels import Line, Panel, Points, Style, Table
-from gradstep.papers.places import Sample, on_curve
+from gradstep.papers.places import Sample, Settings
 
-__all__ = ["Curve", "Theory", "charts", "curves_of", "grid_of", "measured_points", "table_of"]
+__all__ = ["Curve", "Theory", "charts", "grid_of", "measured_points", "table_of"]
 
 Array = NDArray[np.float64]
 Theory = Callable[[Array], Mapping[str, ArrayLike]]
@@ -31,7 +30,7 @@ class Curve:
     label, regime : str
         As drawn.
     theory : callable
-        Quantities at an array of places.
+        Quantities at an array of places; those missing are neither drawn nor compared.
     samples : sequence of Sample
         Measured, with the same names of quantities; each is compared with the theory at its place.
     name : str
@@ -51,17 +50,7 @@ class Curve:
     name: str = ""
     beside: Mapping[Style, Theory] = field(default_factory=dict)
     line: bool = True
-    allowance: Mapping[str, Any] = field(default_factory=dict)
-
-
-def curves_of(
-    figure: Figure, samples: Sequence[Sample], theory: Callable[[Mapping[str, Any]], Theory], **more: Any
-) -> list[Curve]:
-    """Return the curves of a figure's settings, each with its theory and its samples; `more` as in `Curve`."""
-    return [
-        Curve(curve["label"], curve["regime"], theory(curve), on_curve(samples, curve["label"]), **more)
-        for curve in figure.settings["curves"]
-    ]
+    allowance: Settings = field(default_factory=dict)
 
 
 def charts(
@@ -82,12 +71,14 @@ def charts(
     written = quantities or {name: panel.y_label for name, panel in panels.items()}
     lines: dict[str, list[Line]] = {name: [] for name in panels}
     points: dict[str, list[Points]] = {name: [] for name in panels}
-    comparisons: list[Comparison] = []
+    comparisons: list[Judged] = []
     for curve in curves:
         measured = [sample.x for sample in curve.samples]
         x = np.union1d(np.asarray(grid, dtype=np.float64), measured) if panels and curve.line else np.unique(measured)
         theory = {name: np.asarray(values) for name, values in curve.theory(x).items()}
         for name, text in written.items():
+            if name not in theory:
+                continue
             words = {"curve": curve.name or curve.label, "quantity": text}
             own = [
                 sample.compare(value, name, **words, **_excuse(curve, sample))
@@ -99,7 +90,7 @@ def charts(
                 points[name].append(points_of(own, curve.label, curve.regime))
         if curve.line:
             beside = {style: other(x) for style, other in curve.beside.items()}
-            for name in panels:
+            for name in [name for name in panels if name in theory]:
                 lines[name].append(Line.of(x, theory[name], curve.label, curve.regime))
                 lines[name] += [Line.of(x, other[name], "", curve.regime, style) for style, other in beside.items()]
     drawn = [
@@ -126,17 +117,17 @@ def measured_points(samples: Sequence[Sample], name: str, label: str, regime: st
     return Points.measured([sample.x for sample in samples], [sample[name] for sample in samples], label, regime)
 
 
-def grid_of(axis: Mapping[str, Any], preset: Mapping[str, Any] | None = None) -> Array:
+def grid_of(axis: Settings, preset: Settings) -> Array:
     """Return the places of the lines along an axis of the settings: ``from``, ``to``, ``count``, ``scale``.
 
     A preset has a count of its own, ``line``, where the theory costs more than the measurements.
     """
     space = np.geomspace if axis.get("scale") == "log" else np.linspace
-    count = (preset or {}).get("line", axis.get("count"))
+    count = preset.get("line", axis.get("count"))
     return np.asarray(space(axis["from"], axis["to"], int(count)), dtype=np.float64)
 
 
-def table_of(header: Sequence[str], comparisons: Sequence[Comparison]) -> Table:
+def table_of(header: Sequence[str], comparisons: Sequence[Judged]) -> Table:
     """List comparisons: curve, place, quantity, theory, measurement and z, under a header of six."""
     rows = [
         [

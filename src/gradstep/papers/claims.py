@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.overlay import Overlay
-from gradstep.papers.outcome import Comparison
+from gradstep.papers.outcome import Judged
 
 __all__ = ["below", "in_standard_errors", "power_law", "total_fall"]
 
@@ -19,12 +19,12 @@ def in_standard_errors(values: ArrayLike) -> float:
     return float(Overlay.of(0.0, values).t)
 
 
-def below(bound: float, measured: Sequence[Comparison]) -> float:
+def below(bound: float, measured: Sequence[Judged]) -> float:
     """Return by how many standard errors the measured mean that is farthest below a bound is below it."""
-    return max((bound - c.mean) / c.standard_error for c in measured)
+    return max(float((bound - c.mean) / c.standard_error) for c in measured)
 
 
-def total_fall(before: Sequence[Comparison], after: Sequence[Comparison]) -> float:
+def total_fall(before: Sequence[Judged], after: Sequence[Judged]) -> float:
     """Return how far one measured curve is below another, over all places, in standard errors.
 
     Where curves come close, a single place can be in any order by chance.

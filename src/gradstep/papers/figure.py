@@ -4,16 +4,14 @@ A settings file says which parameters the paper states and which are ours, fixes
 (``quick`` for tests, ``standard`` for a report in minutes, ``paper`` for the paper's own sizes), names the experiment
 that the figure shows, and sets the numeric criterion that the figure has to meet.
 
-An experiment is a module with two functions. ``places(figure, preset)`` yields where the figure measures: each
-`gradstep.papers.places.Place` names the function that measures, its parameters, the curve and the place on the axis.
-``outcome(figure, preset, samples)`` says what theory predicts there, and what is claimed besides; it gets a
-`gradstep.papers.places.Sample` a place, in the same order. Seeds, tasks and verdict are the same for all.
+An experiment is a class (`gradstep.papers.experiment.Experiment`) that says where the figure measures, what theory
+predicts there, and what is claimed besides. Seeds, tasks and verdict are the same for all.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -21,13 +19,12 @@ from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, TypeVar
-
-import numpy as np
+from typing import Any, TypeVar
 
 from gradstep.errors import InvalidInput
+from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Outcome, Verdict
-from gradstep.papers.places import Place, Sample
+from gradstep.papers.places import Sample
 from gradstep.sweeps import Failure, Result, Store, Task, TaskFailed, execute
 
 __all__ = [
@@ -65,7 +62,7 @@ class Figure:
     stated, ours : str
         Which settings the paper states, and which are chosen here.
     experiment : str
-        Name of the experiment's module.
+        Name of its module.
     headline : bool
         Whether the figure belongs to the short report.
     settings : mapping
@@ -90,16 +87,8 @@ class Figure:
     presets: Mapping[str, Mapping[str, Any]]
     criterion: Mapping[str, float]
 
-    @property
-    def module(self) -> Any:
-        """The experiment: the paper's own, or one that papers share."""
-        own = f"gradstep.papers.{self.paper}.experiments.{self.experiment}"
-        shared = f"gradstep.papers.experiments.{self.experiment}"
-        has_own = find_spec(f"gradstep.papers.{self.paper}.experiments") is not None and find_spec(own) is not None
-        return import_module(own if has_own else shared)
-
-    def tasks(self, preset: str) -> list[Task]:
-        """Return the measurements that a preset asks for.
+    def at(self, preset: str) -> Experiment:
+        """Return the experiment at a preset: the paper's own, or one that papers share.
 
         Raises
         ------
@@ -108,26 +97,34 @@ class Figure:
         """
         if preset not in self.presets:
             raise InvalidInput("preset", preset, ", ".join(self.presets))
-        return [task for place in self._places(preset) for task in place.tasks(self.name, self.presets[preset])]
+        own = f"gradstep.papers.{self.paper}.experiments"
+        has_own = find_spec(own) is not None and find_spec(f"{own}.{self.experiment}") is not None
+        module = import_module(f"{own if has_own else 'gradstep.papers.experiments'}.{self.experiment}")
+        name = "".join(word.capitalize() for word in self.experiment.split("_"))
+        experiment: Experiment = getattr(module, name)(self.name, self.settings, self.presets[preset])
+        return experiment
+
+    def tasks(self, preset: str) -> list[Task]:
+        """Return the measurements that a preset asks for."""
+        experiment = self.at(preset)
+        return [task for place in experiment.places() for task in place.tasks(self.name, experiment.preset)]
 
     def samples(self, preset: str, results: Sequence[Result]) -> list[Sample]:
         """Return the results of a preset's tasks, place by place."""
-        rest = iter(results)
-        chosen = self.presets[preset]
-        return [Sample(place, [next(rest) for _ in place.tasks(self.name, chosen)]) for place in self._places(preset)]
+        rest, experiment = iter(results), self.at(preset)
+        return [
+            Sample(place, [next(rest) for _ in place.tasks(self.name, experiment.preset)])
+            for place in experiment.places()
+        ]
 
     def assemble(self, preset: str, results: Sequence[Result]) -> FigureResult:
         """Put theory beside the results of a preset's tasks, and judge."""
-        chosen = self.presets[preset]
-        outcome: Outcome = self.module.outcome(self, chosen, self.samples(preset, results))
+        experiment = self.at(preset)
+        outcome = experiment.outcome(self.samples(preset, results))
         if not outcome.notes:
-            sizes = {"half": chosen["d"] // 2} if "d" in chosen else {}
-            outcome = replace(outcome, notes=self.settings.get("notes", "").format(**chosen, **sizes))
+            sizes = {"half": experiment.preset["d"] // 2} if "d" in experiment.preset else {}
+            outcome = replace(outcome, notes=experiment.notes.format(**experiment.preset, **sizes))
         return FigureResult(self, preset, outcome, Verdict.of(outcome, self.criterion))
-
-    def _places(self, preset: str) -> Iterator[Place]:
-        places: Iterator[Place] = self.module.places(self, self.presets[preset])
-        return places
 
 
 @dataclass(frozen=True)
@@ -223,68 +220,52 @@ def run_figures(
     InvalidInput
         On an unknown preset or a bad number of workers.
     """
-    return _Run(figures, preset, finish, Store(cache), workers, progress).follow()
+    listed = [figure.tasks(preset) for figure in figures]
+    running = execute([task for tasks in listed for task in tasks], Store(cache), workers=workers)
+    return _follow(figures, preset, finish, listed, running, progress or (lambda *_: None))
 
 
-class _Run(Generic[Finished]):
-    """Figures that are measured together: each is finished in a thread once nothing of it is left to measure."""
+def _follow(
+    figures: Sequence[Figure],
+    preset: str,
+    finish: Callable[[FigureResult], Finished],
+    listed: Sequence[Sequence[Task]],
+    running: Generator[tuple[int, Result | Failure]],
+    progress: Progress,
+) -> Iterator[Finished]:
+    """Finish each figure in a thread once nothing of it is left to measure; yield them when all are measured."""
+    places = [(owner, k) for owner, tasks in enumerate(listed) for k in range(len(tasks))]
+    measured: list[dict[int, Result]] = [{} for _ in figures]
+    total = len(places) + len(figures)
+    thread, futures = ThreadPoolExecutor(1), dict[int, Future[Finished]]()
 
-    def __init__(
-        self,
-        figures: Sequence[Figure],
-        preset: str,
-        finish: Callable[[FigureResult], Finished],
-        store: Store,
-        workers: int | None,
-        progress: Progress | None,
-    ) -> None:
-        self._figures, self._preset, self._finish = figures, preset, finish
-        self._progress = progress
-        listed = [figure.tasks(preset) for figure in figures]
-        #: The figure of each task, and the place of its first one among all.
-        self._owners = [owner for owner, tasks in enumerate(listed) for _ in tasks]
-        self._starts = np.cumsum([0, *map(len, listed)])
-        self._results: list[list[Result | None]] = [[None] * len(tasks) for tasks in listed]
-        self._left = [len(tasks) for tasks in listed]
-        self._running = execute([task for tasks in listed for task in tasks], store, workers=workers)
-
-    def follow(self) -> Iterator[Finished]:
-        """Yield the figures in their order, once all of them are measured."""
-        thread = ThreadPoolExecutor(1)
-        try:
-            futures: dict[int, Future[Finished]] = {}
-            # The workers end with an error now, and not when its traceback is forgotten.
-            with closing(self._running):
-                for owner in self._completed():
-                    futures[owner] = thread.submit(self._finished, owner)
-                    for future in futures.values():
-                        if future.done():
-                            future.result()  # an error ends the run now, not after all that is left to measure
-            for owner in range(len(self._figures)):
-                yield futures[owner].result()
-                self._tell(len(self._owners) + owner + 1, owner)
-        finally:
-            thread.shutdown(wait=False, cancel_futures=True)
-
-    def _completed(self) -> Iterator[int]:
-        """Measure, and name every figure of which nothing is left to measure."""
-        yield from (owner for owner, count in enumerate(self._left) if count == 0)
-        for done, (index, result) in enumerate(self._running, 1):
-            owner = self._owners[index]
-            if isinstance(result, Failure):
-                raise TaskFailed(f"{self._figures[owner].name}: {result}")
-            self._results[owner][index - int(self._starts[owner])] = result
-            self._left[owner] -= 1
-            self._tell(done, owner)
-            if self._left[owner] == 0:
-                yield owner
-
-    def _finished(self, owner: int) -> Finished:
+    def finished(owner: int) -> Finished:
         """Return what is made of a figure; its measurements are let go."""
-        measured, self._results[owner] = self._results[owner], []
-        figure = self._figures[owner]
-        return self._finish(figure.assemble(self._preset, [result for result in measured if result is not None]))
+        results, measured[owner] = measured[owner], {}
+        return finish(figures[owner].assemble(preset, [results[k] for k in range(len(results))]))
 
-    def _tell(self, done: int, owner: int) -> None:
-        if self._progress is not None:
-            self._progress(done, len(self._owners) + len(self._figures), self._figures[owner].name)
+    def hand_on(owner: int) -> None:
+        futures[owner] = thread.submit(finished, owner)
+        for future in futures.values():
+            if future.done():
+                future.result()  # an error ends the run now, not after all that is left to measure
+
+    try:
+        # The workers end with an error now, and not when its traceback is forgotten.
+        with closing(running):
+            for owner, tasks in enumerate(listed):
+                if not tasks:
+                    hand_on(owner)
+            for done, (index, result) in enumerate(running, 1):
+                owner, k = places[index]
+                if isinstance(result, Failure):
+                    raise TaskFailed(f"{figures[owner].name}: {result}")
+                measured[owner][k] = result
+                progress(done, total, figures[owner].name)
+                if len(measured[owner]) == len(listed[owner]):
+                    hand_on(owner)
+        for owner, figure in enumerate(figures):
+            yield futures[owner].result()
+            progress(len(places) + owner + 1, total, figure.name)
+    finally:
+        thread.shutdown(wait=False, cancel_futures=True)

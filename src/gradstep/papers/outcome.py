@@ -5,46 +5,63 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from gradstep.overlay import FAR, Overlay, mean_and_error
 from gradstep.papers.panels import Panel, Points, Table
 
-__all__ = ["Check", "Comparison", "Outcome", "Verdict", "compare", "median_bound", "points_of"]
+__all__ = ["Check", "Judged", "Outcome", "Verdict", "median_bound", "points_of"]
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Overlay):
-    """Theory over measurement at one place of a figure.
+class Judged(Overlay):
+    """One quantity in theory and as measured, at one place of a figure.
 
     Attributes
     ----------
-    theory, mean, standard_error : float
-    seeds : int
-    curve, quantity : str
+    curve : str
     place : float or str
         Where on the horizontal axis, or which row of a table.
+    quantity : str
     allowance : float
         Relative error of the theory that `reason` explains.
     reason : str
         The documented limit of validity behind the allowance.
     sample : str
-        Names the networks measured; comparisons that name the same are not independent. Empty: networks of its own.
+        Names the networks measured; what names the same is not independent. Empty: networks of its own.
     """
 
-    theory: float
-    mean: float
-    standard_error: float
-    seeds: int
     curve: str
-    quantity: str
     place: float | str
+    quantity: str = "test error"
     allowance: float = 0.0
     reason: str = ""
     sample: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse an allowance without a reason."""
+        if self.allowance and not self.reason:
+            raise ValueError("an allowance needs a reason")
+
+    @classmethod
+    def at(cls, theory: float, values: ArrayLike, **place: Any) -> Self:
+        """Lay a predicted value over measurements on several networks.
+
+        Parameters
+        ----------
+        theory : float
+        values : array_like
+            One measurement a network. A network without a value leaves the mean without one, and does not pass.
+        **place
+            The attributes, of which curve and place have no default.
+        """
+        mean, error, count = mean_and_error(values)
+        mean = mean if count == np.size(values) else math.nan
+        return cls(float(theory), float(mean), float(error), np.size(values), **place)
 
     @property
     def excess_z(self) -> float:
@@ -87,7 +104,7 @@ class Outcome:
     """The panels that an experiment draws and the comparisons that judge it. The sum of two has the parts of both."""
 
     panels: Sequence[Panel] = ()
-    comparisons: Sequence[Comparison] = ()
+    comparisons: Sequence[Judged] = ()
     checks: Sequence[Check] = ()
     notes: str = ""
     table: Table | None = None
@@ -109,7 +126,7 @@ class Verdict:
 
     Comparisons made on the same networks err together: were ten quantities of one set of networks counted as ten, the
     chance error of that set would move their median as far as a wrong theory does. So each set of networks
-    (`Comparison.sample`) enters the median once, with the median within it.
+    (`Judged.sample`) enters the median once, with the median within it.
 
     Attributes
     ----------
@@ -179,43 +196,7 @@ def median_bound(samples: int) -> float:
     return float(stats.halfnorm.ppf(stats.beta.ppf(0.999, half, half)))
 
 
-def compare(
-    theory: float,
-    values: Sequence[float],
-    *,
-    curve: str,
-    place: float | str,
-    quantity: str = "test error",
-    allowance: float = 0.0,
-    reason: str = "",
-    sample: str = "",
-) -> Comparison:
-    """Compare a predicted value with measurements over seeds.
-
-    Parameters
-    ----------
-    theory : float
-    values : sequence of float
-        One measurement a seed, at least two.
-    curve, place, quantity
-        What is compared.
-    allowance, reason
-        As in `Comparison`; an allowance needs a reason.
-    sample : str, optional
-        Names the networks measured. Comparisons with quantities or places in common on the same networks have to name
-        the same, see `Verdict`.
-    """
-    if allowance and not reason:
-        raise ValueError("an allowance needs a reason")
-    mean, error, count = mean_and_error(values)
-    if count < len(values):
-        mean = math.nan  # a network without a value must not pass
-    return Comparison(
-        float(theory), float(mean), float(error), len(values), curve, quantity, place, allowance, reason, sample
-    )
-
-
-def points_of(comparisons: Sequence[Comparison], label: str, regime: str) -> Points:
+def points_of(comparisons: Sequence[Judged], label: str, regime: str) -> Points:
     """Return the measured side of comparisons along an axis, to be drawn."""
     x, mean, error = zip(*((float(c.place), c.mean, c.standard_error) for c in comparisons), strict=True)
     return Points(x, mean, error, label, regime)

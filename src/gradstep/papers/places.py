@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.papers.outcome import Comparison, compare
+from gradstep.papers.outcome import Judged
 from gradstep.sweeps import Result, Task
 
-__all__ = ["Place", "Sample", "along", "on_curve", "point_seeds"]
+__all__ = ["Place", "Sample", "Settings", "on_curve", "point_seeds"]
 
 Array = NDArray[np.float64]
+Settings = Mapping[str, Any]
+"""Plain values by name, as a settings file has them."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class Place:
         The seeds themselves. What is computed and not drawn has one, zero.
     """
 
-    measure: Callable[[Mapping[str, Any], int], Mapping[str, Any]]
-    parameters: Mapping[str, Any]
+    measure: Callable[[Settings, int], Mapping[str, Any]]
+    parameters: Settings
     curve: str
     x: Any
     drawn: tuple[str, object] | None = None
@@ -52,7 +54,7 @@ class Place:
         label, place = self.drawn or (self.curve, self.x)
         return f"{label}/{place}"
 
-    def tasks(self, figure: str, preset: Mapping[str, Any]) -> list[Task]:
+    def tasks(self, figure: str, preset: Settings) -> list[Task]:
         """Return one measurement a seed."""
         label, place = self.drawn or (self.curve, self.x)
         seeds = point_seeds(figure, label, place, preset) if self.seeds is None else self.seeds
@@ -76,6 +78,10 @@ class Sample:
         """Return a measured quantity, one row a seed."""
         return np.array([result[name] for result in self.results])
 
+    def select(self, **names: str) -> Sample:
+        """Return a sample with some of the results, by new names."""
+        return Sample(self.place, [{new: result[old] for new, old in names.items()} for result in self.results])
+
     def item(self, k: int) -> Sample:
         """Return the k-th number of every result that is a list."""
         return Sample(
@@ -91,7 +97,7 @@ class Sample:
             for k, x in enumerate(self.place.parameters[along])
         ]
 
-    def compare(self, theory: float, values: Array | str, **words: Any) -> Comparison:
+    def compare(self, theory: float, values: Array | str, **words: Any) -> Judged:
         """Compare a predicted value with what was measured.
 
         Parameters
@@ -100,18 +106,11 @@ class Sample:
         values : ndarray or str
             One value a seed, or the name of a result.
         **words
-            As in `gradstep.papers.outcome.compare`: curve and place are those of the sample unless given here.
+            As in `Judged.at`: curve and place are those of the sample unless given here.
         """
         measured = self[values] if isinstance(values, str) else values
         named = {"curve": self.place.curve, "place": self.place.x, "sample": self.place.networks, **words}
-        return compare(float(theory), measured.tolist(), **named)
-
-
-def along(settings: Mapping[str, Any], preset: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float]]:
-    """Yield every curve of the settings with every point of the preset."""
-    for curve in settings["curves"]:
-        for x in map(float, preset["points"]):
-            yield curve, x
+        return Judged.at(theory, measured, **named)
 
 
 def on_curve(samples: Sequence[Sample], curve: str) -> list[Sample]:
@@ -119,7 +118,7 @@ def on_curve(samples: Sequence[Sample], curve: str) -> list[Sample]:
     return [sample for sample in samples if sample.place.curve == curve]
 
 
-def point_seeds(name: str, label: str, place: object, preset: Mapping[str, Any]) -> tuple[int, ...]:
+def point_seeds(name: str, label: str, place: object, preset: Settings) -> tuple[int, ...]:
     """Return the seeds of one point of a figure: independent from point to point, fixed by the preset's ``seed``.
 
     Parameters

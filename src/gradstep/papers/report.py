@@ -8,7 +8,9 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 
 import matplotlib as mpl
 import numpy as np
@@ -22,36 +24,6 @@ from gradstep.versions import versions
 from gradstep.whole_file import replace_file
 
 __all__ = ["Section", "write_report", "write_section"]
-
-_COLOURS = f"""
-:root {{ color-scheme: light dark; --page: #fbfbfd; --ink: {LIGHT.text}; --grid: {LIGHT.grid}; --soft: #5d6370;
-  --rule: #d8dbe2; --card: #fff; --good: #1d7f4f; --bad: #c0392b; }}
-@media (prefers-color-scheme: dark) {{ :root {{ --page: #15181e; --ink: {DARK.text}; --grid: {DARK.grid};
-  --soft: #9aa1af; --rule: #343a46; --card: #1c2028; --good: #5cc98f; --bad: #ff7b6e; }} }}
-"""
-_STYLE = """
-body { background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; margin: 0 auto;
-  max-width: 84rem; padding: 2rem 1rem 4rem; }
-p, table, dl { max-width: 60rem; }
-h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { margin-top: 3rem; font-size: 1.25rem; }
-h3 { font-size: 1.05rem; margin-top: 2rem; }
-p.note, dl { color: var(--soft); font-size: .9rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem .8rem; margin: .6rem 0; }
-dt { font-weight: 600; } dd { margin: 0; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; width: 100%; }
-th, td { text-align: right; padding: .25rem .6rem; border-bottom: 1px solid var(--rule); }
-td { white-space: nowrap; } td.text { white-space: normal; }
-th:first-child, td:first-child, td.text, th.text { text-align: left; }
-th.paper { padding-top: .9rem; color: var(--soft); } a { color: inherit; }
-.pass { color: var(--good); font-weight: 600; } .fail { color: var(--bad); font-weight: 600; }
-figure { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; margin: 1rem 0; padding: .8rem;
-  width: fit-content; max-width: calc(100% - 1.6rem); overflow-x: auto; }
-figure svg { max-width: 100%; height: auto; }
-@media (max-width: 40rem) { figure svg { max-width: none; } }
-details { margin: .6rem 0; } summary { cursor: pointer; color: var(--soft); }
-"""
-
 
 #: What a file of each kind says of itself besides, without the time at which it was drawn.
 _UNDATED: Mapping[str, Mapping[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -242,23 +214,22 @@ def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: f
         for paper in papers
     )
     packages = ", ".join(f"{name} {number}" for name, number in versions().items())
-    text = (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>gradstep: theory over simulation</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_COLOURS}{_STYLE}</style></head><body>"
-        f"<h1>Theory over simulation of the real network</h1>"
-        f'<p class="note">Preset {escape(preset)}; this run took {seconds:.0f} s, without what earlier ones had '
-        f"finished; {packages}, Python {platform.python_version()}.</p>"
-        f"<p><strong>{passed} of {len(results)} figures meet their criterion.</strong> Points are measured, with "
-        f"standard errors over the seeds: on real two-layer networks after one real gradient step, unless the figure "
-        f"says on what else. Lines are computed; where a rate is fitted to points, it says so. z is what was "
-        f"measured less theory, in standard errors (Student's law for the seeds at hand, read on the normal scale). "
-        f"Points measured on the same networks err together, and count once in the median. Of all {z.size} "
-        f"comparisons, without allowances: {within}.</p>"
-        f'{_coverage(results)}<p class="note">Convention: {escape(CONVENTION)}. An allowance is a relative error of '
-        f"the theory that a documented limit of validity explains, named under the figure; the largest |z| counts only "
-        f"what exceeds it, the median has no allowance. Rows are numbered by paper: B for Ba et al. 2022, M for "
-        f"Moniri et al. 2024, C for Cui et al. 2024, U for what is in none of them.</p>{body}</body></html>"
+    template = Template(files("gradstep.papers").joinpath("report.html").read_text(encoding="utf-8"))
+    text = template.substitute(
+        light_text=LIGHT.text,
+        light_grid=LIGHT.grid,
+        dark_text=DARK.text,
+        dark_grid=DARK.grid,
+        preset=escape(preset),
+        seconds=f"{seconds:.0f}",
+        packages=f"{packages}, Python {platform.python_version()}",
+        passed=passed,
+        figures=len(results),
+        comparisons=z.size,
+        within=within,
+        coverage=_coverage(results),
+        convention=escape(CONVENTION),
+        body=body,
     )
     path = out / "report.html"
     replace_file(path, text.encode("utf-8"))

@@ -14,7 +14,7 @@ import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments, scalar_function
 from gradstep.papers.ba2022 import outlier, threshold
-from gradstep.papers.outcome import compare
+from gradstep.papers.outcome import Judged
 from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import neuron_groups
 from gradstep.theory.spectra.feature_spectrum import FeatureEquations, _without_tails, feature_spectrum, outliers_above
@@ -346,7 +346,7 @@ def test_the_length_of_an_input_moves_the_outlier_of_the_real_network() -> None:
         (first.sample_overlap[1], [run.sample_overlap[1] for run in runs]),
         (first.neuron_overlap[0], [run.neuron_overlap[0] for run in runs]),
     ):
-        assert abs(compare(float(theory), values, curve="", place=0).z) < 3.5
+        assert abs(Judged.at(float(theory), values, curve="", place=0).z) < 3.5
 
 
 @pytest.mark.statistical
@@ -373,7 +373,7 @@ def test_own_output_moves_the_outlier_of_the_real_network(scale: str, readout: s
         (predicted.singular_value, [run.eigenvalue**0.5 for run in runs]),
         (predicted.teacher_overlap[1], [run.teacher_overlap[1] for run in runs]),
     ):
-        assert abs(compare(float(theory), values, curve="", place=0).z) < 3.5
+        assert abs(Judged.at(float(theory), values, curve="", place=0).z) < 3.5
     # No outlier where the spike alone would make one.
     assert not feature_spectrum(case.replace(eta=3.0)).outliers
 
@@ -419,7 +419,7 @@ def test_histogram_and_outliers_of_the_real_network(case: gs.Problem, resolved: 
             (predicted.neuron_overlap[q], [f.neuron_overlap[q] for f in found]),
         ):
             # Overlaps have corrections of order 1/d.
-            comparison = compare(float(theory), values, curve="", place=rank, allowance=0.02, reason="finite size")
+            comparison = Judged.at(float(theory), values, curve="", place=rank, allowance=0.02, reason="finite size")
             assert abs(comparison.excess_z) < 4
 
 
@@ -628,7 +628,7 @@ def test_singular_values_of_real_weights(case: gs.Problem) -> None:
         values = [getattr(run.leading[0], name) for run in runs]
         # At large steps the deficits 1 - overlap are of order 1/d, and so are their corrections.
         theory = getattr(spectrum.outlier, name)
-        assert abs(compare(theory, values, curve="", place=0, allowance=0.005, reason="finite size").excess_z) < 4
+        assert abs(Judged.at(theory, values, curve="", place=0, allowance=0.005, reason="finite size").excess_z) < 4
 
 
 def test_the_structure_of_the_rest_is_seen() -> None:

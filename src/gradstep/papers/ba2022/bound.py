@@ -27,10 +27,6 @@ def risk_bound(tau: ArrayLike, *, psi1: ArrayLike, C: ArrayLike) -> Array:
         :math:`n/d`.
     C : array_like
         The constant, which the theorem does not name.
-
-    Returns
-    -------
-    ndarray
     """
     floor, ratio = nonnegative("tau", tau), 1 / positive("psi1", psi1)
     return np.asarray(10 * floor + nonnegative("C", C) * _rate(floor, ratio))
@@ -92,9 +88,5 @@ def beats_kernels(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction)
     ----------
     sigma, sigma_star : str or ScalarFunction
         Activation, which Lemma 6 asks to be bounded, and centred teacher.
-
-    Returns
-    -------
-    bool
     """
     return 10 * tau_star(sigma, sigma_star).tau <= kernel_lower_bound(sigma_star)

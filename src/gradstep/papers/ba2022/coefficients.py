@@ -70,10 +70,6 @@ class Coefficients:
         eta : array_like
             The learning rate.
 
-        Returns
-        -------
-        ndarray
-
         Raises
         ------
         InvalidInput
@@ -98,10 +94,6 @@ def coefficients(
     centred : bool
         Whether the teacher's mean is subtracted. Assumption 1 asks for a teacher of mean zero, which the SoftPlus and
         ReLU teachers of Figure 3 are not; the paper does not say what it did, and this package centres them by default.
-
-    Returns
-    -------
-    Coefficients
     """
     activation = scalar_function(sigma)
     student, target = moments(activation), moments(scalar_function(sigma_star))

@@ -94,10 +94,6 @@ def error_bound(n: ArrayLike, C: ArrayLike) -> Array:
         Number of samples.
     C : array_like
         The constant, which the proposition does not name.
-
-    Returns
-    -------
-    ndarray
     """
     samples = positive("n", n)
     return np.asarray(C * np.log(samples) ** 2 / np.sqrt(samples))
@@ -148,10 +144,6 @@ def norms(
         :math:`n/d`, :math:`N/d`, standard deviation of the label noise.
     d : array_like
         Input dimension, for the mean of :math:`\|W_0\|` at finite size.
-
-    Returns
-    -------
-    Norms
     """
     student = moments(scalar_function(sigma))
     label_variance = coefficients(sigma, sigma_star).second_moment + np.square(sigma_eps)

@@ -157,10 +157,6 @@ def random_features(
     sigma_eps : array_like
         Standard deviation of the label noise.
 
-    Returns
-    -------
-    RandomFeatures
-
     Raises
     ------
     InvalidInput

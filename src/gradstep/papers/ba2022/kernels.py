@@ -4,7 +4,8 @@ Ridge regression with the neural tangent kernel at initialisation, an inner-prod
 equivalent to linear ridge regression on the inputs: the kernel matrix is :math:`\alpha XX^\top/d+\gamma I` up to a
 constant, with a linear part :math:`\alpha` and an implicit penalty :math:`\gamma` (El Karoui 2010; Montanari and Zhong
 2020; Bartlett, Montanari and Rakhlin 2021). The conjugate kernel is :func:`~gradstep.papers.ba2022.R_0`. The closed
-forms of the risks are those of linear ridge regression; Proposition 1 bounds all of them from below.
+forms of the risks are those of linear ridge regression; Proposition 1 bounds all of them from below. Functions raise
+`InvalidInput` on an argument out of range, and on a function that is unknown.
 """
 
 from __future__ import annotations
@@ -65,10 +66,6 @@ def inner_product_kernel(g0: float, g1: float, slope0: float) -> LinearEquivalen
         :math:`g(0)` and :math:`g(1)`.
     slope0 : float
         :math:`g'(0)`.
-
-    Returns
-    -------
-    LinearEquivalent
     """
     return LinearEquivalent(slope0, g1 - g0 - slope0)
 
@@ -82,10 +79,6 @@ def distance_kernel(g0: float, g2: float, slope2: float) -> LinearEquivalent:
         :math:`g(0)` and :math:`g(2)`.
     slope2 : float
         :math:`g'(2)`, negative.
-
-    Returns
-    -------
-    LinearEquivalent
     """
     return LinearEquivalent(-2 * slope2, g0 - g2 + 2 * slope2)
 
@@ -97,15 +90,6 @@ def tangent_kernel(sigma: str | ScalarFunction) -> LinearEquivalent:
     ----------
     sigma : str or ScalarFunction
         Continuous activation.
-
-    Returns
-    -------
-    LinearEquivalent
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
     """
     values = moments(scalar_function(sigma))
     return LinearEquivalent(values.derivative_mean**2, values.derivative_variance)
@@ -125,15 +109,6 @@ def kernel_ridge_penalty(lam: ArrayLike, n: ArrayLike, *, published: bool = Fals
         Number of samples.
     published : bool
         Return :math:`\lambda`, as the paper's closed form has it.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
     """
     return nonnegative("lam", lam) * (1.0 if published else positive("n", n))
 
@@ -162,10 +137,6 @@ def R_linear(
         Standard deviation of the label noise; the risk does not include it.
     centred : bool
         See :func:`~gradstep.papers.ba2022.coefficients`; the mean of a teacher that is not centred stays unlearned.
-
-    Returns
-    -------
-    ndarray
 
     Raises
     ------
@@ -214,15 +185,6 @@ def R_ker(
         What is added to the kernel matrix; see :func:`kernel_ridge_penalty`.
     psi1, sigma_eps
         As in :func:`R_linear`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
     """
     penalty = (nonnegative("ridge", ridge) + kernel.diagonal) / (kernel.linear * positive("psi1", psi1))
     return R_linear(sigma_star, penalty=penalty, psi1=psi1, sigma_eps=sigma_eps)
@@ -247,15 +209,6 @@ def R_NTK(
         Activation and centred teacher.
     lam, psi1, psi2, sigma_eps : array_like
         As in :func:`~gradstep.papers.ba2022.R_0`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
     """
     ridge = nonnegative("lam", lam) * positive("psi1", psi1) / positive("psi2", psi2)
     return R_ker(tangent_kernel(sigma), sigma_star, ridge=ridge, psi1=psi1, sigma_eps=sigma_eps)

@@ -90,10 +90,6 @@ def theta_squared(values: Coefficients, psi1: ArrayLike, sigma_eps: ArrayLike = 
         Samples of the step per input dimension; ``inf`` for the population gradient.
     sigma_eps : array_like
 
-    Returns
-    -------
-    ndarray
-
     Raises
     ------
     InvalidInput
@@ -154,15 +150,6 @@ def small_step(
         Samples of the step per input dimension, by default those of the ridge fit; ``inf`` is the population gradient.
     N : array_like, optional
         Width, for the leading finite-width correction of this project; by default the limit of the theorem.
-
-    Returns
-    -------
-    SmallStep
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        See the module.
 
     Notes
     -----
@@ -226,15 +213,6 @@ def R_0(
         See the module.
     centred : bool
         See :func:`~gradstep.papers.ba2022.coefficients`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        See the module.
     """
     values = coefficients(sigma, sigma_star, centred=centred)
     return random_features(values, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps).test_error
@@ -262,15 +240,6 @@ def R_1(
         As in :func:`small_step`.
     centred
         As in :func:`R_0`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        See the module.
     """
     values = coefficients(sigma, sigma_star, centred=centred)
     return small_step(values, eta=eta, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps, N=N).test_error
@@ -297,15 +266,6 @@ def delta(
     sigma, sigma_star, eta, lam, psi1, psi2, sigma_eps, N, centred
         As in :func:`R_1`.
 
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        See the module.
-
     Notes
     -----
     The theorem names :math:`\mu_1^*,\mu_1,\mu_2` as the parameters of (C.19). :math:`\delta` also depends on
@@ -324,15 +284,6 @@ def delta_large_sample(values: Coefficients, *, eta: ArrayLike, lam: ArrayLike, 
     Parameters
     ----------
     values, eta, lam, psi2
-        See the module.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
         See the module.
     """
     psi2, lam, eta = positive("psi2", psi2), positive("lam", lam), values.check_step(eta)
@@ -354,15 +305,6 @@ def delta_large_width(values: Coefficients, *, eta: ArrayLike, psi1: ArrayLike, 
     ----------
     values, eta, psi1, psi2
         See the module; ``mu2_squared`` is positive.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        See the module.
     """
     psi1, eta = positive("psi1", psi1), values.check_step(eta)
     mu1_squared, mu2_squared = np.square(values.mu1), positive("mu2_squared", values.mu2_squared)
@@ -393,15 +335,6 @@ def delta_large_step(
     ----------
     values, lam, psi1, psi2, sigma_eps, psi1_step
         As in :func:`small_step`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        See the module.
     """
     values.check_step()
     initial = random_features(values, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps)
@@ -416,10 +349,6 @@ def kernel_lower_bound(sigma_star: str | ScalarFunction) -> float:
     Parameters
     ----------
     sigma_star : str or ScalarFunction
-
-    Returns
-    -------
-    float
 
     Raises
     ------

@@ -1,6 +1,6 @@
 r"""The rank-one gradient of Proposition 2 and the outlier of :math:`W_1` for :math:`\eta=\Theta(1)`.
 
-Parameters are those of :mod:`gradstep.papers.ba2022.risk`.
+Parameters, and the errors raised, are those of :mod:`gradstep.papers.ba2022.risk`.
 """
 
 from __future__ import annotations
@@ -57,15 +57,6 @@ def theta(
         :math:`n/d` and the standard deviation of the label noise.
     centred : bool
         See :func:`~gradstep.papers.ba2022.coefficients`.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range, or a function that is unknown.
     """
     return np.asarray(np.sqrt(theta_squared(coefficients(sigma_star, sigma_star, centred=centred), psi1, sigma_eps)))
 
@@ -93,15 +84,6 @@ def spiked_law(
         :math:`\theta^2`, positive.
     N : array_like, optional
         Width, for the finite-width correction, which does not move ``threshold``.
-
-    Returns
-    -------
-    Outlier
-
-    Raises
-    ------
-    InvalidInput
-        On an argument out of range.
 
     Notes
     -----
@@ -149,10 +131,6 @@ def outlier(
     eta, psi1, psi2, sigma_eps, N, centred
         As in :func:`~gradstep.papers.ba2022.R_1`.
 
-    Returns
-    -------
-    Outlier
-
     Raises
     ------
     InvalidInput
@@ -179,10 +157,6 @@ def threshold(
     ----------
     sigma, sigma_star, psi1, psi2, sigma_eps, centred
         As in :func:`outlier`.
-
-    Returns
-    -------
-    ndarray
 
     Raises
     ------

@@ -67,10 +67,6 @@ def student_risk(
         Slopes, of either sign.
     centred : bool
         Whether the teacher's mean is subtracted.
-
-    Returns
-    -------
-    ndarray
     """
     slope = np.asarray(kappa, dtype=np.float64)
     # A neuron of this slope is one of the spiked random features of Cui et al. 2024.
@@ -90,10 +86,6 @@ def tau_star(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, *, c
         Activation and teacher.
     centred : bool
         Whether the teacher's mean is subtracted, as Assumption 1 asks.
-
-    Returns
-    -------
-    TauStar
     """
     return _tau_star(scalar_function(sigma), scalar_function(sigma_star), centred)
 
@@ -201,10 +193,6 @@ def constructed_risk(
         Size of the subset.
     centred : bool
         Whether the teacher's mean is subtracted.
-
-    Returns
-    -------
-    ndarray
 
     Raises
     ------

@@ -107,10 +107,6 @@ def train(
     maximum_steps : int
         Give up after so many.
 
-    Returns
-    -------
-    Training
-
     Raises
     ------
     InvalidInput

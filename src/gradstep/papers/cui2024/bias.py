@@ -57,10 +57,6 @@ def biased_statistics(
     alpha, lam, beta, sigma_eps : array_like
         As in :func:`~gradstep.papers.cui2024.summary_statistics`; they broadcast with ``b``.
 
-    Returns
-    -------
-    SummaryStatistics
-
     Raises
     ------
     NotConverged
@@ -110,10 +106,6 @@ def trained_bias(
         As in :func:`biased_statistics`.
     largest : float
         Biases of absolute value up to this are searched.
-
-    Returns
-    -------
-    TrainedBias
 
     Raises
     ------

@@ -173,10 +173,6 @@ def best_step(
     largest_strength : float
         Spike strengths from 0.01 up to this value are searched.
 
-    Returns
-    -------
-    BestStep
-
     Notes
     -----
     At :math:`\alpha_0=\infty` the bulk keeps variance 1 and :math:`\gamma=\pm1`. For
@@ -245,10 +241,6 @@ def best_penalty(
         As in :func:`~gradstep.papers.cui2024.equivalent_features`.
     alpha, beta, sigma_eps : float
         As in :func:`~gradstep.papers.cui2024.summary_statistics`.
-
-    Returns
-    -------
-    BestPenalty
 
     Raises
     ------

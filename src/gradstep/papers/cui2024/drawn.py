@@ -83,10 +83,6 @@ def spiked_layer(
     orthogonal : bool
         Orthonormal rows in place of independent ones (section D.3); needs ``width <= d``.
 
-    Returns
-    -------
-    FirstLayer
-
     Raises
     ------
     InvalidInput

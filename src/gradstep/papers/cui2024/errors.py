@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -116,10 +117,6 @@ def summary_statistics(
     published : bool
         Take :math:`\theta=0`, as in the outputs stored in the paper's notebook.
 
-    Returns
-    -------
-    SummaryStatistics
-
     Raises
     ------
     NotConverged
@@ -159,10 +156,6 @@ def solve(
         From :func:`~gradstep.papers.cui2024.equivalent_features`.
     alpha, lam, beta, sigma_eps, published
         As in :func:`summary_statistics`; they broadcast with the spike of the features.
-
-    Returns
-    -------
-    SummaryStatistics
 
     Raises
     ------
@@ -241,114 +234,140 @@ def _bulk_responses(v1_hat: Array, v2_hat: Array, beta: Array, lam: Array) -> tu
     return v1, v2, s0 * ratio, s0 / ratio, s2
 
 
+class _Chunk:
+    """Points solved at once, from eight tables of shape (points, nodes).
+
+    The bulk has unit variance here: what is called mu1 is sqrt(c) mu_1, and V_1, theta, psi and q_1 are those of the
+    paper without their powers of c.
+    """
+
+    def __init__(
+        self, tables: Sequence[Array], alpha: Array, beta: Array, lam: Array, noise: Array, *, published: bool
+    ) -> None:
+        kappa, self.weight, self.mu0, self.mu1, self.mu2_squared, self.h, self.h1, self.h_rest = tables
+        self.alpha, self.beta, self.lam, self.ratio = alpha, beta, lam, alpha / beta
+        self.mu1_squared, self.y_rest = self.mu1**2, self.h_rest + noise[:, None] ** 2
+        self.tilt = np.zeros_like(self.mu1) if published else kappa * self.mu1
+        hats = _Hats(self.weight, self.mu1_squared, self.mu2_squared, self.ratio)
+        self.v1, self.v2 = _newton(hats, beta, lam)
+        self.hats = hats(self.v1, self.v2)
+        self.traces = _bulk_responses(*self.hats, beta, lam)
+        gain = hats.gain(self.v1, self.v2)
+        self.first, self.second = self.weight * gain, self.weight * gain**2
+        self.m, self.theta = self._means()
+        self.miss = self.h - self.mu0 * self.m[:, None] - self.tilt * self.theta[:, None]
+        self.psi = alpha * self.v1 * _dot(self.first, self.mu1, self.h1)
+        self.q1, self.q2 = self._norms()
+        # What multiplies 1/(1+V)^2 in the hats of q_1 and q_2.
+        self.noisy_error = self._fixed + (self.mu1_squared * self.q1[:, None] + self.mu2_squared * self.q2[:, None])
+        self.train_error = _dot(self.second, self.noisy_error)
+        # The minimum of the objective.
+        self.train_loss = self.train_error + lam * beta / alpha * self.q2
+
+    @property
+    def _carries_mean(self) -> Array:
+        size = _dot(self.weight, self.mu0, self.mu0)
+        whole = size + _dot(self.weight, self.mu1, self.mu1) + _dot(self.weight, self.mu2_squared)
+        return np.asarray(size > 1e-24 * whole)
+
+    @property
+    def _fixed(self) -> Array:
+        """What multiplies 1/(1+V)^2 in the hats of q_1 and q_2, without its q terms."""
+        return np.asarray(self.miss**2 + self.y_rest + self.h1**2 - 2 * self.psi[:, None] * self.mu1 * self.h1)
+
+    def _means(self) -> tuple[Array, Array]:
+        """Return m and theta of omega_0 = m mu_0 + theta kappa mu_1: project out mu_0, then solve for theta."""
+        carries, first, step = self._carries_mean, self.first, self.alpha * self.v2
+        safe = np.where(carries, _dot(first, self.mu0, self.mu0), 1.0)
+        mean_tilt = np.where(carries, _dot(first, self.mu0, self.tilt) / safe, 0.0)
+        rest = self.tilt - mean_tilt[:, None] * self.mu0
+        theta = step * _dot(first, rest, self.h) / (1 + step * _dot(first, rest, rest))
+        return np.where(carries, _dot(first, self.mu0, self.h) / safe, 0.0) - mean_tilt * theta, theta
+
+    def _sources(self, error: Array) -> tuple[Array, Array]:
+        """Return the hats of q_1 and q_2 with the spikes of the teacher and of the tilt, for an error given kappa."""
+        return (
+            self.ratio * _dot(self.second, self.mu1_squared, error) + self.psi**2 / (self.beta * self.v1**2),
+            self.ratio * _dot(self.second, self.mu2_squared, error) + self.theta**2 / (self.beta * self.v2**2),
+        )
+
+    def _norms(self) -> tuple[Array, Array]:
+        """Return q_1 and q_2, from two linear equations."""
+        squares, (_, _, s0, s1, s2) = (self.mu1_squared, self.mu2_squared), self.traces
+        h11, h12, h22 = (self.ratio * _dot(self.second, *pair) for pair in combinations_with_replacement(squares, 2))
+        source1, source2 = self._sources(self._fixed)
+        return _solve_two(
+            1 - (s2 * h11 + s1 * h12),
+            -(s2 * h12 + s1 * h22),
+            -(s1 * h11 + s0 * h12),
+            1 - (s1 * h12 + s0 * h22),
+            s2 * source1 + s1 * source2,
+            s1 * source1 + s0 * source2,
+        )
+
+    def test_error(self) -> Array:
+        """Return (25) as a sum of terms that are not negative."""
+        error = self.miss**2 + self.h_rest + (self.h1 - self.mu1 * self.psi[:, None]) ** 2
+        error += self.mu1_squared * (self.q1 - self.psi**2)[:, None] + self.mu2_squared * self.q2[:, None]
+        return _dot(self.weight, error)
+
+    def residual(self) -> Array:
+        """Return the true relative residual, from the equations as stated."""
+        (f1, f2, s0, s1, s2), first = self.traces, self.first
+        q1_hat, q2_hat = self._sources(self.noisy_error)
+        scale = self.beta * self.v2 * self.ratio
+        theta_size = np.abs(self.theta) + scale * _dot(first, np.abs(self.tilt), np.abs(self.h)) + NOTHING
+        label_size = np.sqrt(_dot(self.weight, self.h, self.h)) + NOTHING
+        mean = np.where(self._carries_mean, np.abs(_dot(first, self.mu0, self.miss)), 0.0)
+        parts = [
+            np.abs(f1 / self.v1 - 1),
+            np.abs(f2 / self.v2 - 1),
+            np.abs(self.theta - scale * _dot(first, self.tilt, self.miss)) / theta_size,
+            mean / (_dot(first, np.abs(self.mu0)) * label_size + NOTHING),
+            np.abs(s2 * q1_hat + s1 * q2_hat - self.q1) / (self.q1 + NOTHING),
+            np.abs(s1 * q1_hat + s0 * q2_hat - self.q2) / (self.q2 + NOTHING),
+        ]
+        residual, defect = np.max(parts, axis=0), self._defect()
+        return np.asarray(np.where(defect <= ON_SHELL, residual, np.maximum(residual, defect)))
+
+    def _defect(self) -> Array:
+        """Return what the equations do not see.
+
+        The traces of the bulk belong together: tr S S^-2 = tr S^-1, and so with Omega. The minimum of the objective is
+        the mean of y (y - f) too, which the means give alone.
+        """
+        (v1_hat, v2_hat), (_, _, s0, s1, s2), h, h1 = self.hats, self.traces, self.h, self.h1
+        on_shell = _dot(self.first, self.y_rest + h * self.miss + h1 * (h1 - self.mu1 * self.psi[:, None]))
+        power = _dot(self.weight, h, h) + _dot(self.weight, h1, h1) + _dot(self.weight, self.y_rest)
+        loss_size = self.train_loss + LABEL_ROUNDING / ON_SHELL * power + NOTHING
+        parts = [
+            np.abs((self.lam + v2_hat) * s0 + v1_hat * s1 - self.v2) / self.v2,
+            np.abs((self.lam + v2_hat) * s1 + v1_hat * s2 - self.v1) / self.v1,
+            np.abs(self.train_loss - on_shell) / loss_size,
+            np.where((self.v1 > 0) & (self.v2 > 0), 0.0, np.inf),
+        ]
+        return np.asarray(np.max(parts, axis=0))
+
+
 def _solve_chunk(
     tables: Sequence[Array], alpha: Array, beta: Array, lam: Array, noise: Array, c: Array, *, published: bool
 ) -> tuple[Array, ...]:
-    """Return the fields of `SummaryStatistics` but the first, from eight tables of shape (points, nodes).
-
-    Internally the bulk has unit variance: what is called mu1 is sqrt(c) mu_1, and V_1, theta, psi and q_1 are those of
-    the paper without their powers of c.
-    """
-    kappa, weight, mu0, mu1, mu2_squared, h, h1, h_rest = tables
-    mu1_squared = mu1**2
-    ratio = alpha / beta
-    hats = _Hats(weight, mu1_squared, mu2_squared, ratio)
-    v1, v2 = _newton(hats, beta, lam)
-    v1_hat, v2_hat = hats(v1, v2)
-    f1, f2, s0, s1, s2 = _bulk_responses(v1_hat, v2_hat, beta, lam)
-    gain = hats.gain(v1, v2)
-    first, second = weight * gain, weight * gain**2
-
-    # omega_0 = m mu_0 + theta kappa mu_1: project out mu_0 from kappa mu_1, then solve for theta.
-    tilt = np.zeros_like(mu1) if published else kappa * mu1
-    mean_norm = _dot(first, mu0, mu0)
-    carries_mean = _dot(weight, mu0, mu0) > 1e-24 * (
-        _dot(weight, mu0, mu0) + _dot(weight, mu1, mu1) + _dot(weight, mu2_squared)
-    )
-    safe = np.where(carries_mean, mean_norm, 1.0)
-    mean_tilt = np.where(carries_mean, _dot(first, mu0, tilt) / safe, 0.0)
-    rest = tilt - mean_tilt[:, None] * mu0
-    theta = alpha * v2 * _dot(first, rest, h) / (1 + alpha * v2 * _dot(first, rest, rest))
-    m = np.where(carries_mean, _dot(first, mu0, h) / safe, 0.0) - mean_tilt * theta
-    miss = h - mu0 * m[:, None] - tilt * theta[:, None]
-    psi = alpha * v1 * _dot(first, mu1, h1)
-
-    # q_1 and q_2 from two linear equations. `fixed` is what multiplies 1/(1+V)^2 in their hats, without its q terms.
-    noise_variance = noise**2
-    y_rest = h_rest + noise_variance[:, None]
-    fixed = miss**2 + y_rest + h1**2 - 2 * psi[:, None] * mu1 * h1
-    h11 = ratio * _dot(second, mu1_squared, mu1_squared)
-    h12 = ratio * _dot(second, mu1_squared, mu2_squared)
-    h22 = ratio * _dot(second, mu2_squared, mu2_squared)
-    source1 = ratio * _dot(second, mu1_squared, fixed) + psi**2 / (beta * v1**2)
-    source2 = ratio * _dot(second, mu2_squared, fixed) + theta**2 / (beta * v2**2)
-    q1, q2 = _solve_two(
-        1 - (s2 * h11 + s1 * h12),
-        -(s2 * h12 + s1 * h22),
-        -(s1 * h11 + s0 * h12),
-        1 - (s1 * h12 + s0 * h22),
-        s2 * source1 + s1 * source2,
-        s1 * source1 + s0 * source2,
-    )
-    # (25) as a sum of terms that are not negative.
-    error = (
-        miss**2
-        + h_rest
-        + (h1 - mu1 * psi[:, None]) ** 2
-        + mu1_squared * (q1 - psi**2)[:, None]
-        + mu2_squared * q2[:, None]
-    )
-    test_error = _dot(weight, error)
-    noisy_error = fixed + (mu1_squared * q1[:, None] + mu2_squared * q2[:, None])
-    train_error = _dot(second, noisy_error)
-
-    # True residuals, from the equations as stated.
-    theta_hat = ratio * _dot(first, tilt, miss)
-    q1_hat = ratio * _dot(second, mu1_squared, noisy_error) + psi**2 / (beta * v1**2)
-    q2_hat = ratio * _dot(second, mu2_squared, noisy_error) + theta**2 / (beta * v2**2)
-    label_size = np.sqrt(_dot(weight, h, h)) + NOTHING
-    residual = np.max(
-        [
-            np.abs(f1 / v1 - 1),
-            np.abs(f2 / v2 - 1),
-            np.abs(theta - beta * v2 * theta_hat)
-            / (np.abs(theta) + beta * v2 * ratio * _dot(first, np.abs(tilt), np.abs(h)) + NOTHING),
-            np.where(carries_mean, np.abs(_dot(first, mu0, miss)), 0.0)
-            / (_dot(first, np.abs(mu0)) * label_size + NOTHING),
-            np.abs(s2 * q1_hat + s1 * q2_hat - q1) / (q1 + NOTHING),
-            np.abs(s1 * q1_hat + s0 * q2_hat - q2) / (q2 + NOTHING),
-        ],
-        axis=0,
-    )
-    # What these do not see. The traces of the bulk belong together: tr S S^-2 = tr S^-1, and so with Omega. The minimum
-    # of the objective is the mean of y (y - f) too, which the means give alone.
-    train_loss = train_error + lam * beta / alpha * q2
-    on_shell = _dot(first, y_rest + h * miss + h1 * (h1 - mu1 * psi[:, None]))
-    power = _dot(weight, h, h) + _dot(weight, h1, h1) + _dot(weight, y_rest)
-    defect = np.max(
-        [
-            np.abs((lam + v2_hat) * s0 + v1_hat * s1 - v2) / v2,
-            np.abs((lam + v2_hat) * s1 + v1_hat * s2 - v1) / v1,
-            np.abs(train_loss - on_shell) / (train_loss + LABEL_ROUNDING / ON_SHELL * power + NOTHING),
-            np.where((v1 > 0) & (v2 > 0), 0.0, np.inf),
-        ],
-        axis=0,
-    )
-    residual = np.where(defect <= ON_SHELL, residual, np.maximum(residual, defect))
-    root = np.sqrt(c)
+    """Return the fields of `SummaryStatistics` but the first."""
+    found, root = _Chunk(tables, alpha, beta, lam, noise, published=published), np.sqrt(c)
+    test_error = found.test_error()
     return (
         test_error,
-        test_error + noise_variance,
-        train_error,
-        train_loss,
-        m,
-        root * theta,
-        root * psi,
-        c * q1,
-        q2,
-        c * v1,
-        v2,
-        residual,
+        test_error + noise**2,
+        found.train_error,
+        found.train_loss,
+        found.m,
+        root * found.theta,
+        root * found.psi,
+        c * found.q1,
+        found.q2,
+        c * found.v1,
+        found.v2,
+        found.residual(),
     )
 
 

@@ -92,10 +92,6 @@ def outlier(
     published : bool
         Return :math:`p\,E\mu_0^2`, the leading order (191).
 
-    Returns
-    -------
-    ndarray
-
     Notes
     -----
     The rest of the rows, their projections on the spike (of variance :math:`c/d`) and the finite sample all shift it:

@@ -84,10 +84,6 @@ def equivalent_srf(
     sigma_eps : array_like
         Standard deviation of the label noise.
 
-    Returns
-    -------
-    Spike
-
     Notes
     -----
     With :math:`h_1=E\sigma'`, :math:`\check h_1=\mathrm{Var}\,\sigma'`, :math:`h_1^*=E z\sigma_*` and
@@ -206,10 +202,6 @@ def equivalent_features(
     folded : bool
         Keep only the positive half, with doubled weights, where activation and teacher are odd and there is no bias:
         all averages of Result 3.3 and of the bounds are then of even functions.
-
-    Returns
-    -------
-    ConditionalMoments
 
     Notes
     -----

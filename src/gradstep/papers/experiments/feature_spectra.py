@@ -1,19 +1,12 @@
 """Singular values of the features: predicted density and outliers, measured histogram and outliers, and their vectors.
 
-Settings
---------
-constructor, base : `Problem` constructor and its fixed parameters.
-vary, vary_label : the parameter on the horizontal axis, and how it is written there.
-histograms : values of it that get a histogram each.
+Settings, beside those of `gradstep.papers.experiments.spectra.Spectra`
+-----------------------------------------------------------------------
 outliers : how many outliers to follow.
-resolved : an outlier is compared when it is this far above the edge, relative to it.
-displaced : largest number of eigenvalues of an instance out of place in a histogram (see `displaced`).
-moved : histograms in which the law before the step has to fail by the same measure.
 windows : optional, places of dotted vertical lines on the horizontal axis.
 counted : optional; predicted numbers of outliers where the other parameters are ``size``, with the numbers ``expected``
     at the places ``at``.
-Presets hold the sizes (merged into `base`), `points` (measured), `grid` (number of predicted values) and ``count``,
-whether outliers are counted.
+Presets have ``count``, whether outliers are counted.
 """
 
 from __future__ import annotations
@@ -23,89 +16,148 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gradstep.papers.experiments.spectra import (
-    along_parameter,
-    density,
-    histogram,
-    outlier_marks,
-    parameters_of,
-    placed,
-    problem_of,
-)
-from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.experiment import Array
+from gradstep.papers.experiments.spectra import Spectra, density, histogram, integrals, outlier_marks, placed
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Guide, Line, Panel, Points
-from gradstep.papers.places import Place, Sample
+from gradstep.papers.places import Place, Sample, Settings
+from gradstep.problem import Problem
 from gradstep.simulation import Network
-from gradstep.theory.spectra.feature_spectrum import Outlier, Spectrum, feature_spectrum
+from gradstep.theory.spectra.feature_spectrum import Spectrum, feature_spectrum
 
-__all__ = ["counted", "measure", "outcome", "places"]
+__all__ = ["FeatureSpectra", "measure"]
 
-Array = NDArray[np.float64]
 _REGIMES = ("large", "between", "few")
 
 
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
-    """Instances at every point."""
-    settings = figure.settings
-    for x in preset["points"]:
-        parameters = parameters_of(figure, preset, {settings["vary"]: x})
-        shown = {"leading": settings["outliers"], "histogram": x in settings["histograms"]}
-        yield Place(measure, {**parameters, **shown}, "features", x)
-
-
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(parameters: Settings, seed: int) -> dict[str, Any]:
     """Measure the spectrum of one instance."""
-    measured = Network(problem_of(parameters), seed).feature_spectrum(leading=parameters["leading"])
+    settings = dict(parameters)
+    leading, shown = settings.pop("leading"), settings.pop("histogram")
+    measured = Network(Problem.from_dict(settings), seed).feature_spectrum(leading=leading)
     vectors = measured.leading
     return {
         "outliers": [v.eigenvalue**0.5 for v in vectors],
         "sample": [v.sample_overlap.tolist() for v in vectors],
         "neuron": [v.neuron_overlap.tolist() for v in vectors],
-        "eigenvalues": measured.eigenvalues.tolist() if parameters["histogram"] else [],
+        "eigenvalues": measured.eigenvalues.tolist() if shown else [],
     }
 
 
-def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
-    """Put predicted densities, outliers and overlaps beside the measured ones."""
-    settings = figure.settings
-    spectra = along_parameter(figure, preset, feature_spectrum)
-    panels, checks = [], []
-    for sample in samples:
-        if sample.x in settings["histograms"]:
-            panels.append(_histogram(settings, spectra[sample.x], sample))
-            checks += _placed(figure, preset, spectra[sample.x], sample)
-    lost = max(abs(s.bulk.atom + s.bulk.weight.sum() - 1) for s in spectra.values())
-    checks.append(Check.at_most("distance of the integral of the density from one", float(lost), 1e-6))
-    if len(samples) > 1:
-        panels += [_outliers(settings, spectra, samples), _overlaps(settings, spectra, samples)]
-    if preset.get("count", False):
-        panel, check = counted(figure, preset, spectra)
-        panels.append(panel)
-        checks.append(check)
-    comparisons = [c for sample in samples for c in _compare(settings, spectra[sample.x], sample)]
-    return Outcome(panels, comparisons, checks)
+class FeatureSpectra(Spectra):
+    """Predicted densities, outliers and overlaps beside the measured ones."""
 
+    def places(self) -> Iterator[Place]:
+        """Yield instances at every point."""
+        for x in self.preset["points"]:
+            shown = {"leading": self.settings["outliers"], "histogram": x in self.settings["histograms"]}
+            yield Place(measure, {**self.parameters(x), **shown}, "features", x)
 
-def _resolved(spectrum: Spectrum, margin: float) -> list[Outlier]:
-    edge = np.sqrt(spectrum.bulk.edge)
-    return [o for o in spectrum.outliers if o.singular_value > (1 + margin) * edge]
+    def outcome(self, samples: Sequence[Sample]) -> Outcome:
+        """Draw histograms, outliers and overlaps, and judge them."""
+        spectra = self.along(feature_spectrum)
+        found = Outcome(comparisons=[c for sample in samples for c in self._compare(spectra[sample.x], sample)])
+        for sample in samples:
+            if sample.x in self.settings["histograms"]:
+                panel, checks = self._histogram(spectra[sample.x], sample), self._placed(spectra[sample.x], sample)
+                found += Outcome([panel], checks=checks)
+        found += Outcome(checks=[integrals(s.bulk for s in spectra.values())])
+        if len(samples) > 1:
+            found += Outcome([self._outliers(spectra, samples), self._overlaps(spectra, samples)])
+        return found + self.counted(spectra) if self.preset.get("count", False) else found
 
+    def _compare(self, spectrum: Spectrum, measured: Sample) -> Iterator[Judged]:
+        edge = (1 + self.settings["resolved"]) * np.sqrt(spectrum.bulk.edge)
+        resolved = [outlier for outlier in spectrum.outliers if outlier.singular_value > edge]
+        for rank, outlier in enumerate(resolved[: self.settings["outliers"]]):
+            sample, neuron = outlier.sample_degree, outlier.neuron_degree
+            for name, theory, values in (
+                ("outlier", outlier.singular_value, measured["outliers"][:, rank]),
+                (f"overlap h{sample}(κ)", outlier.sample_overlap[sample], measured["sample"][:, rank, sample]),
+                (f"overlap p{neuron}(a)", outlier.neuron_overlap[neuron], measured["neuron"][:, rank, neuron]),
+            ):
+                yield measured.compare(theory, values, curve=f"outlier {rank + 1}", quantity=name)
 
-def _compare(settings: Mapping[str, Any], spectrum: Spectrum, measured: Sample) -> list[Comparison]:
-    known = {"allowance": settings.get("allowance", 0.0), "reason": settings.get("reason", "")}
-    found = []
-    for rank, outlier in enumerate(_resolved(spectrum, settings["resolved"])[: settings["outliers"]]):
-        sample, neuron, curve = outlier.sample_degree, outlier.neuron_degree, f"outlier {rank + 1}"
-        pairs = [
-            ("outlier", outlier.singular_value, measured["outliers"][:, rank]),
-            (f"overlap h{sample}(κ)", outlier.sample_overlap[sample], measured["sample"][:, rank, sample]),
-            (f"overlap p{neuron}(a)", outlier.neuron_overlap[neuron], measured["neuron"][:, rank, neuron]),
+    def _placed(self, spectrum: Spectrum, sample: Sample) -> list[Check]:
+        before = None
+        if sample.x in self.settings["moved"]:
+            before = feature_spectrum(self.problem(sample.x).replace(eta=0.0)).bulk
+        values = _nonzero(spectrum, sample)
+        return placed(self.called(sample.x), spectrum.bulk, before, values, self.settings["displaced"])
+
+    def _histogram(self, spectrum: Spectrum, sample: Sample) -> Panel:
+        law, singular = spectrum.bulk, np.sqrt(_nonzero(spectrum, sample))
+        leading = zip(spectrum.outliers[: self.settings["outliers"]], sample["outliers"].T, _REGIMES, strict=False)
+        return Panel(
+            self.called(sample.x),
+            "singular value of F / √n",
+            "density",
+            lines=density(law, "bulk", "small"),
+            histograms=[histogram(singular, law, "network", "initial", 1 - law.atom)],
+            marks=[
+                mark
+                for outlier, measured, regime in leading
+                for mark in outlier_marks(outlier.singular_value, measured, f"h{outlier.sample_degree}(κ)", regime)
+            ],
+        )
+
+    def _outliers(self, spectra: Mapping[float, Spectrum], samples: Sequence[Sample]) -> Panel:
+        """Draw outliers against the varied parameter, with the edge of the bulk."""
+        edge = [float(np.sqrt(s.bulk.edge)) for s in spectra.values()]
+        x, lines, points = [sample.x for sample in samples], [Line.of([*spectra], edge, "edge", "small", "dashed")], []
+        for rank in range(self.settings["outliers"]):
+            label, regime = f"outlier {rank + 1}", _REGIMES[rank]
+            there = {x: s.outliers[rank].singular_value for x, s in spectra.items() if len(s.outliers) > rank}
+            lines.append(Line.of([*there], [*there.values()], label, regime))
+            points.append(Points.measured(x, [sample["outliers"][:, rank] for sample in samples], label, regime))
+        axis, guides = self.settings["vary_label"], self._windows(edge)
+        return Panel("outliers", axis, "singular value", lines=lines, points=points, guides=guides)
+
+    def _overlaps(self, spectra: Mapping[float, Spectrum], samples: Sequence[Sample]) -> Panel:
+        """Draw what the left vectors are."""
+        lines, points = [], []
+        for rank in range(self.settings["outliers"]):
+            there = {x: s.outliers[rank] for x, s in spectra.items() if len(s.outliers) > rank}
+            if not there:
+                continue
+            first, main = min(there), there[max(there)].sample_degree
+            seen = [sample for sample in samples if sample.x >= first]
+            for degree in range(5):
+                curve = [float(outlier.sample_overlap[degree]) for outlier in there.values()]
+                if max(curve) < 0.05:
+                    continue
+                label, regime = f"{rank + 1}: h{degree}(κ)", _REGIMES[rank]
+                lines.append(Line.of([*there], curve, label, regime, "solid" if degree == main else "dashed"))
+                values = [sample["sample"][:, rank, degree] for sample in seen]
+                points.append(Points.measured([sample.x for sample in seen], values, label, regime))
+        title, axis, guides = "what the left vectors are", self.settings["vary_label"], self._windows([0.0, 1.0])
+        return Panel(title, axis, "squared cosine", lines=lines, points=points, guides=guides)
+
+    def counted(self, spectra: Mapping[float, Spectrum]) -> Outcome:
+        """Draw how many outliers there are, at the size that is simulated and at one that stands for the limit."""
+        wanted, xs = self.settings["counted"], list(spectra)
+
+        def outliers(x: float) -> int:
+            return len(feature_spectrum(self.problem(x, **wanted["size"])).outliers)
+
+        simulated, far = (
+            ", ".join(f"{k} = {v:g}" for k, v in s.items()).replace("e+", "e")
+            for s in (self.preset["sizes"], wanted["size"])
+        )
+        lines = [
+            _staircase(xs, [len(s.outliers) for s in spectra.values()], simulated, "small"),
+            _staircase(xs, [outliers(x) for x in xs], far, "large"),
         ]
-        found += [measured.compare(theory, v, curve=curve, quantity=name, **known) for name, theory, v in pairs]
-    return found
+        axis, guides = self.settings["vary_label"], self._windows([max(wanted["expected"])])
+        panel = Panel("predicted number of outliers", axis, "outliers", lines=lines, guides=guides)
+        wrong = sum(outliers(x) != number for x, number in zip(wanted["at"], wanted["expected"], strict=True))
+        check = Check.at_most(f"windows with another number of outliers than theirs, {far}", wrong, 0)
+        return Outcome([panel], checks=[check])
+
+    def _windows(self, heights: Sequence[float]) -> list[Guide]:
+        top = 10 * max(heights)
+        return [Guide("", x=[place, place], y=[0.0, top]) for place in self.settings.get("windows", ())]
 
 
 def _nonzero(spectrum: Spectrum, sample: Sample) -> Array:
@@ -114,98 +166,7 @@ def _nonzero(spectrum: Spectrum, sample: Sample) -> Array:
     return values[:, round(spectrum.bulk.atom * values.shape[1]) :]
 
 
-def _placed(figure: Figure, preset: Mapping[str, Any], spectrum: Spectrum, sample: Sample) -> list[Check]:
-    settings, before = figure.settings, None
-    if sample.x in settings["moved"]:
-        problem = problem_of(parameters_of(figure, preset, {settings["vary"]: sample.x}))
-        before = feature_spectrum(problem.replace(eta=0.0)).bulk
-    label = f"{settings['vary_label']} = {sample.x:g}"
-    return placed(label, spectrum.bulk, before, _nonzero(spectrum, sample), settings["displaced"])
-
-
-def _histogram(settings: Mapping[str, Any], spectrum: Spectrum, sample: Sample) -> Panel:
-    law, singular = spectrum.bulk, np.sqrt(_nonzero(spectrum, sample))
-    leading = zip(spectrum.outliers[: settings["outliers"]], sample["outliers"].T, _REGIMES, strict=False)
-    return Panel(
-        f"{settings['vary_label']} = {sample.x:g}",
-        "singular value of F / √n",
-        "density",
-        lines=density(law, "bulk", "small"),
-        histograms=[histogram(singular, float(np.sqrt(law.edge)), "network", "initial", 1 - law.atom)],
-        marks=[
-            mark
-            for outlier, measured, regime in leading
-            for mark in outlier_marks(outlier.singular_value, measured, f"h{outlier.sample_degree}(κ)", regime)
-        ],
-    )
-
-
-def _outliers(settings: Mapping[str, Any], spectra: Mapping[float, Spectrum], samples: Sequence[Sample]) -> Panel:
-    """Draw outliers against the varied parameter, with the edge of the bulk."""
-    edge = [float(np.sqrt(s.bulk.edge)) for s in spectra.values()]
-    x, lines, points = [sample.x for sample in samples], [Line.of([*spectra], edge, "edge", "small", "dashed")], []
-    for rank in range(settings["outliers"]):
-        label, regime = f"outlier {rank + 1}", _REGIMES[rank]
-        there = {x: s.outliers[rank].singular_value for x, s in spectra.items() if len(s.outliers) > rank}
-        lines.append(Line.of([*there], [*there.values()], label, regime))
-        points.append(Points.measured(x, [sample["outliers"][:, rank] for sample in samples], label, regime))
-    guides = _windows(settings, edge)
-    return Panel("outliers", settings["vary_label"], "singular value", lines=lines, points=points, guides=guides)
-
-
-def _overlaps(settings: Mapping[str, Any], spectra: Mapping[float, Spectrum], samples: Sequence[Sample]) -> Panel:
-    """Draw what the left vectors are."""
-    lines, points = [], []
-    for rank in range(settings["outliers"]):
-        there = {x: s.outliers[rank] for x, s in spectra.items() if len(s.outliers) > rank}
-        if not there:
-            continue
-        first, main = min(there), there[max(there)].sample_degree
-        seen = [sample for sample in samples if sample.x >= first]
-        for degree in range(5):
-            curve = [float(outlier.sample_overlap[degree]) for outlier in there.values()]
-            if max(curve) < 0.05:
-                continue
-            label, regime = f"{rank + 1}: h{degree}(κ)", _REGIMES[rank]
-            lines.append(Line.of([*there], curve, label, regime, "solid" if degree == main else "dashed"))
-            values = [sample["sample"][:, rank, degree] for sample in seen]
-            points.append(Points.measured([sample.x for sample in seen], values, label, regime))
-    guides, title = _windows(settings, [0.0, 1.0]), "what the left vectors are"
-    return Panel(title, settings["vary_label"], "squared cosine", lines=lines, points=points, guides=guides)
-
-
-def counted(figure: Figure, preset: Mapping[str, Any], spectra: Mapping[float, Spectrum]) -> tuple[Panel, Check]:
-    """Draw how many outliers there are, at the size that is simulated and at one that stands for the limit."""
-    settings, wanted = figure.settings, figure.settings["counted"]
-    size = {"sizes": wanted["size"]}
-
-    def outliers(x: float) -> int:
-        return len(feature_spectrum(problem_of(parameters_of(figure, size, {settings["vary"]: x}))).outliers)
-
-    xs = list(spectra)
-    simulated, far = (
-        ", ".join(f"{k} = {v:g}" for k, v in s.items()).replace("e+", "e") for s in (preset["sizes"], wanted["size"])
-    )
-    lines = [
-        _staircase(xs, [len(s.outliers) for s in spectra.values()], simulated, "small"),
-        _staircase(xs, [outliers(x) for x in xs], far, "large"),
-    ]
-    panel = Panel(
-        "predicted number of outliers",
-        settings["vary_label"],
-        "outliers",
-        lines=lines,
-        guides=_windows(settings, [max(wanted["expected"])]),
-    )
-    wrong = sum(outliers(x) != number for x, number in zip(wanted["at"], wanted["expected"], strict=True))
-    return panel, Check.at_most(f"windows with another number of outliers than theirs, {far}", wrong, 0)
-
-
 def _staircase(x: Sequence[float], counts: Sequence[int], label: str, regime: str) -> Line:
     """Draw whole numbers: each jump half way between the places that it separates."""
     ends = [x[0], *(middle for pair in pairwise(x) for middle in [sum(pair) / 2] * 2), x[-1]]
     return Line(ends, [float(count) for count in counts for _ in range(2)], label, regime)
-
-
-def _windows(settings: Mapping[str, Any], heights: Sequence[float]) -> list[Guide]:
-    return [Guide("", x=[place, place], y=[0.0, 10 * max(heights)]) for place in settings.get("windows", ())]

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.claims import below, in_standard_errors
-from gradstep.papers.outcome import Check, Comparison, compare, points_of
+from gradstep.papers.outcome import Check, Judged, points_of
 from gradstep.papers.panels import Line, Panel
+from gradstep.papers.places import Settings
 
 __all__ = ["claim_checks", "gain_comparisons", "gain_panel"]
 
@@ -33,14 +33,14 @@ Measured = Mapping[tuple[str, float], NDArray[np.float64]]
 """Errors of the networks, one a seed, by curve and place."""
 
 
-def gain_comparisons(settings: Mapping[str, Any], errors: Sequence[Comparison], measured: Measured) -> list[Comparison]:
+def gain_comparisons(settings: Settings, errors: Sequence[Judged], measured: Measured) -> list[Judged]:
     """Compare the gain of every other curve over the paired one, on the same networks.
 
     Parameters
     ----------
     settings : mapping
         Of the figure.
-    errors : sequence of Comparison
+    errors : sequence of Judged
         The errors of all curves.
     measured : mapping
         The networks behind them.
@@ -53,9 +53,9 @@ def gain_comparisons(settings: Mapping[str, Any], errors: Sequence[Comparison], 
             continue
         gain = before[x].theory - after.theory
         found.append(
-            compare(
+            Judged.at(
                 gain,
-                (measured[before[x].curve, x] - measured[after.curve, x]).tolist(),
+                measured[before[x].curve, x] - measured[after.curve, x],
                 curve=after.curve,
                 place=x,
                 quantity="gain",
@@ -68,7 +68,7 @@ def gain_comparisons(settings: Mapping[str, Any], errors: Sequence[Comparison], 
     return found
 
 
-def gain_panel(settings: Mapping[str, Any], lines: Sequence[Line], gains: Sequence[Comparison]) -> Panel:
+def gain_panel(settings: Settings, lines: Sequence[Line], gains: Sequence[Judged]) -> Panel:
     """Draw the gains: predicted from the `lines` of the errors, measured on the same networks."""
     axis, paired = settings["axis"], settings["paired"]
     predicted = {line.label: line for line in lines if line.label}
@@ -87,7 +87,7 @@ def gain_panel(settings: Mapping[str, Any], lines: Sequence[Line], gains: Sequen
     )
 
 
-def claim_checks(settings: Mapping[str, Any], errors: Sequence[Comparison], measured: Measured) -> list[Check]:
+def claim_checks(settings: Settings, errors: Sequence[Judged], measured: Measured) -> list[Check]:
     """Check what the settings claim of the measured points."""
     claims = settings.get("claims", {})
     floor = kernel_lower_bound(settings["base"]["teacher"])
@@ -117,7 +117,7 @@ def claim_checks(settings: Mapping[str, Any], errors: Sequence[Comparison], meas
     return checks
 
 
-def _growth(start: Comparison, last: Comparison) -> tuple[float, float]:
+def _growth(start: Judged, last: Judged) -> tuple[float, float]:
     """Return the growth of the risk times its place, and its standard error; the two places are independent."""
     scaled = [(c.mean * float(c.place), c.standard_error * float(c.place)) for c in (start, last)]
     return scaled[1][0] - scaled[0][0], math.hypot(scaled[0][1], scaled[1][1])

@@ -2,60 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gradstep.papers.figure import Figure
+from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check
 from gradstep.papers.panels import Histogram, Line, Mark
 from gradstep.problem import Problem
 from gradstep.theory.spectra.stieltjes import Law
 
 __all__ = [
-    "along_parameter",
+    "Spectra",
     "density",
     "displaced",
     "histogram",
+    "integrals",
     "outlier_marks",
-    "parameters_of",
     "placed",
-    "problem_of",
 ]
 
-Array = NDArray[np.float64]
 Found = TypeVar("Found")
 
 BINS = 50
 """Bars of a histogram."""
 
 
-def problem_of(parameters: Mapping[str, Any]) -> Problem:
-    """Return the problem of a task: ``constructor`` names the convention, ``base`` its arguments."""
-    problem: Problem = getattr(Problem, parameters["constructor"])(**parameters["base"])
-    return problem
+class Spectra(Experiment):
+    """Spectra along a parameter of the problem: predicted at every value, measured at the points.
+
+    Settings
+    --------
+    base : fixed parameters, as `Problem.from_dict` has them.
+    vary, vary_label : the parameter on the horizontal axis, and how it is written there.
+    histograms : values of it that get a histogram each.
+    resolved : an outlier is compared when it is this far above the edge, relative to it.
+    displaced : largest number of values of an instance out of place in a histogram (see `displaced`).
+    moved : histograms in which the law before the step has to fail by the same measure.
+    Presets hold the sizes (merged into `base`), ``points`` and ``grid``, the number of predicted values.
+    """
+
+    def parameters(self, x: float, **change: float) -> dict[str, Any]:
+        """Return the parameters of the problem at a value on the axis."""
+        return {**self.settings["base"], **self.preset["sizes"], self.settings["vary"]: x, **change}
+
+    def problem(self, x: float, **change: float) -> Problem:
+        """Return that problem."""
+        return Problem.from_dict(self.parameters(x, **change))
+
+    def along(self, spectrum: Callable[[Problem], Found]) -> dict[float, Found]:
+        """Return the spectrum at the points measured, and at ``grid`` values between them."""
+        points = self.preset["points"]
+        grid = np.linspace(min(points), max(points), int(self.preset["grid"])).tolist()
+        return {x: spectrum(self.problem(x)) for x in sorted({*points, *grid})}
+
+    def called(self, x: float) -> str:
+        """Return how a value on the axis is written."""
+        return f"{self.settings['vary_label']} = {x:g}"
 
 
-def parameters_of(figure: Figure, preset: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of `problem_of` in a figure: its base, the preset's sizes and what changes."""
-    settings = figure.settings
-    return {"constructor": settings["constructor"], "base": {**settings["base"], **preset["sizes"], **change}}
+def integrals(laws: Iterable[Law], where: str = "") -> Check:
+    """Check that the densities of laws integrate to one."""
+    lost = max(abs(law.atom + law.weight.sum() - 1) for law in laws)
+    return Check.at_most(f"distance of the integral of the density from one{where}", float(lost), 1e-6)
 
 
-def along_parameter(
-    figure: Figure, preset: Mapping[str, Any], spectrum: Callable[[Problem], Found]
-) -> dict[float, Found]:
-    """Return the spectrum along the varied parameter: at the points measured, and at ``grid`` values between them."""
-    points, name = preset["points"], figure.settings["vary"]
-    grid = np.linspace(min(points), max(points), int(preset["grid"])).tolist()
-    return {x: spectrum(problem_of(parameters_of(figure, preset, {name: x}))) for x in sorted({*points, *grid})}
-
-
-def histogram(values: Array, edge: float, label: str, regime: str, share: float = 1.0) -> Histogram:
-    """Return the density of singular values up to the `edge` of their law, normalised to `share`."""
-    edges = np.linspace(0, 1.02 * edge, BINS + 1)
+def histogram(values: Array, law: Law, label: str, regime: str, share: float = 1.0) -> Histogram:
+    """Return the density of singular values up to the edge of a law of eigenvalues, normalised to `share`."""
+    edges = np.linspace(0, 1.02 * np.sqrt(law.edge), BINS + 1)
     heights = share * np.histogram(values, edges)[0] / (values.size * np.diff(edges))
     return Histogram(edges.tolist(), heights.tolist(), label, regime)
 

@@ -64,10 +64,6 @@ def spikes(
         :math:`\rho=N\tau`, with :math:`\tau` the ``bulk`` of `gradstep.theory.step.statistics.StepStatistics`. Zero
         gives the published :math:`F_l`, which misses terms of its own order: the rest of the gradient is small in
         operator norm but shifts every pre-activation as much as the spike does (this project).
-
-    Returns
-    -------
-    Spikes
     """
     c = coefficients(activation, order)
     shift = c[1] * eta * projection

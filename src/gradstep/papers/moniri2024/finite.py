@@ -90,10 +90,6 @@ def finite_errors(problems: Iterable[Problem], *, dressed: bool = True, order: i
     order : int, optional
         Highest Hermite degree in the input's projection and in the readout.
 
-    Returns
-    -------
-    FiniteErrors
-
     Raises
     ------
     InvalidInput

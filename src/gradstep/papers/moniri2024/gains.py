@@ -210,10 +210,6 @@ def through_matrix(xi: Array, cost: Sequence[Array], r: Sequence[Array], c_star:
         :math:`r_p`, p = 1..l.
     c_star : ndarray
         :math:`c_{\star,p}`, from p = 0.
-
-    Returns
-    -------
-    ndarray
     """
     inverse = sum(c[..., None, None] * xi[..., :, None, k] * xi[..., None, :, k] for k, c in enumerate(cost))
     seen = sum((r_p * c_star[p])[..., None] * xi[..., p] for p, r_p in enumerate(r, 1))

@@ -120,10 +120,6 @@ def traces(
         Square :math:`e^2` of the coefficient of a second block of linear features, independent of the first (those
         that a step makes of the inputs times their projection on the spike).
 
-    Returns
-    -------
-    Traces
-
     Raises
     ------
     InvalidInput

@@ -30,10 +30,6 @@ def degree(alpha: ArrayLike) -> NDArray[np.int64]:
     alpha : array_like
         Exponents, at most 0.499. At the end of a window, where the theorem says nothing, the next window counts.
 
-    Returns
-    -------
-    ndarray of int
-
     Raises
     ------
     InvalidInput
@@ -56,10 +52,6 @@ def L_tr(alpha: ArrayLike, sigma: str | ScalarFunction, sigma_star: str | Scalar
         Exponents, as in `degree`.
     sigma, sigma_star, **setting
         As in `Delta`, each a single number.
-
-    Returns
-    -------
-    ndarray
     """
     return _steps_down(alpha, L_tr_0, Delta, sigma, sigma_star, setting)
 

@@ -12,9 +12,8 @@ the first and the last exponent) with the largest relative ``gap`` accepted at t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -23,10 +22,10 @@ from gradstep.papers.ba2022.equivalence import R_GE, equivalent_features, equiva
 from gradstep.papers.ba2022.risk import R_1, kernel_lower_bound
 from gradstep.papers.charts import measured_points
 from gradstep.papers.claims import in_standard_errors
-from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.experiment import Experiment
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Line, Panel, Points
-from gradstep.papers.places import Place, Sample, on_curve
+from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.simulation.instance import TEACHER_AXIS
@@ -34,99 +33,129 @@ from gradstep.simulation.ridge import fit_rows
 from gradstep.simulation.streams import Purpose, generator
 from gradstep.theory import predict_many
 
-__all__ = ["measure", "outcome", "places"]
+__all__ = ["Equivalence", "measure"]
 
 
 def _power(alpha: float) -> dict[str, float]:
     return {"coefficient": 1.0, "exponent": float(alpha)}
 
 
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
-    """Networks after one step of every exponent, at every size after the first and the last, after repeated steps."""
-    alphas, constant = preset["alphas"], {"coefficient": float(figure.settings["eta"]), "exponent": 0.0}
-    for curve, x, d, eta, steps in [
-        *(("exponents", alpha, preset["d"], _power(alpha), (1,)) for alpha in alphas),
-        *(("eta = 1", d, d, _power(alphas[0]), (1,)) for d in preset["sizes"]),
-        *(("eta = √N", d, d, _power(alphas[-1]), (1,)) for d in preset["sizes"]),
-        ("repeated", 0, preset["step_d"], constant, tuple(preset["steps"])),
-    ]:
-        parameters = {**figure.settings["base"], "d": d, "eta": eta, "steps": list(steps)}
-        yield Place(measure, parameters, curve, x, ("equivalence", [d, *eta.values(), steps]))
+def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
+    """Train the first layer, and fit both features on the same fresh samples after some of the steps.
 
-
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
-    """Train the first layer, and fit both features on the same fresh samples after some of the steps."""
+    The formula is taken after every step from the first of these on: its ``path``.
+    """
     settings = dict(parameters)
-    steps = settings.pop("steps")
+    steps = settings.pop("after")
     problem = Problem.from_dict({"convention": "ba2022", **settings})
     values = coefficients(problem.activation, problem.teacher)
     network = Network(problem, seed)
     inputs, labels = network.fit_data()
     teacher = np.eye(1, inputs.shape[1], TEACHER_AXIS)[0]
     penalties = [problem.sizes.ridge]
-    found: dict[str, list[float]] = {"network": [], "equivalent": [], "formula": []}
+    found: dict[str, list[float]] = {"network": [], "equivalent": [], "formula": [], "path": []}
+    law = {"n": len(labels), "lam": settings["lam"], "sigma_eps": problem.noise}
     for step in range(max(steps) + 1):
+        weights = network.before
+        if step >= min(steps):
+            found["path"].append(R_GE(values, weights.T, teacher, **law))
         if step in steps:
-            weights = network.before
             found["network"].append(float(network.initial.test_error(tolerance=1e-7)))
             draw = generator(seed, Purpose.TEST_INPUTS, step)
             fit = fit_rows(equivalent_features(values, weights, inputs, draw), labels, penalties)
             found["equivalent"].append(float(equivalent_risk(problem, weights, fit.readouts)[0]))
-            law = {"n": len(labels), "lam": settings["lam"], "sigma_eps": problem.noise}
-            found["formula"].append(R_GE(values, weights.T, teacher, **law))
+            found["formula"].append(found["path"][-1])
         if step < max(steps):
             network = replace(network, before=network.after)
     return found
 
 
-def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
-    """Compare the equivalent with its formula, the network with the uniform equivalent, and the two with each other."""
-    base = figure.settings["base"]
-    problems = [_problem(base, s.place.parameters["d"], s.place.parameters["eta"]) for s in samples]
-    comparisons: list[Comparison] = []
-    for sample, problem, prediction in zip(samples, problems, predict_many(problems), strict=True):
-        name = f"d = {problem.d}, eta = {problem.step_size:.3g}"
-        for own in sample.spread("steps"):
-            words = {"place": f"step {own.x:g}", "quantity": "prediction risk"}
-            formula = own["formula"].mean()
-            # Paired: formula and fit share their weights, so the spread of the weights cancels.
-            paired = own["equivalent"] - own["formula"] + formula
-            comparisons.append(own.compare(formula, paired, curve=f"equivalent, {name}", **words))
-            if own.x == 1:
-                comparisons.append(own.compare(prediction.test_error, "network", curve=f"network, {name}", **words))
-    floor = kernel_lower_bound(base["teacher"])
-    exponents, small, large = (
-        [sample.item(0) for sample in on_curve(samples, curve)] for curve in ("exponents", "eta = 1", "eta = √N")
-    )
-    repeated = samples[-1].spread("steps")
-    panels = (_exponent_panel(base, preset, exponents, floor), _size_panel(small, large), _step_panel(repeated, floor))
-    return Outcome(panels, tuple(comparisons), _checks(figure.settings, preset, (exponents, small, repeated), floor))
+class Equivalence(Experiment):
+    """The equivalent over its formula, the network over the uniform equivalent, and the two over each other."""
 
+    def places(self) -> Iterator[Place]:
+        """Yield networks after a step of every exponent, at every size after the first and last, after many steps."""
+        preset, constant = self.preset, {"coefficient": float(self.settings["eta"]), "exponent": 0.0}
+        alphas = preset["alphas"]
+        for curve, x, d, eta, steps in [
+            *(("exponents", alpha, preset["d"], _power(alpha), (1,)) for alpha in alphas),
+            *(("eta = 1", d, d, _power(alphas[0]), (1,)) for d in preset["sizes"]),
+            *(("eta = √N", d, d, _power(alphas[-1]), (1,)) for d in preset["sizes"]),
+            ("repeated", 0, preset["step_d"], constant, tuple(preset["steps"])),
+        ]:
+            parameters = {**self.settings["base"], "d": d, "eta": eta, "after": list(steps)}
+            yield Place(measure, parameters, curve, x, ("equivalence", [d, *eta.values(), steps]))
 
-def _problem(base: Mapping[str, Any], d: int, eta: Mapping[str, float]) -> Problem:
-    return Problem.from_dict({"convention": "ba2022", **base, "d": d, "eta": dict(eta)})
+    def outcome(self, samples: Sequence[Sample]) -> Outcome:
+        """Draw risks against exponent, size and number of steps."""
+        problems = [self._problem(s.place.parameters["d"], s.place.parameters["eta"]) for s in samples]
+        comparisons: list[Judged] = []
+        for sample, problem, prediction in zip(samples, problems, predict_many(problems), strict=True):
+            name = f"d = {problem.d}, eta = {problem.step_size:.3g}"
+            for own in sample.spread("after"):
+                words = {"place": f"step {own.x:g}", "quantity": "prediction risk"}
+                formula = own["formula"].mean()
+                # Paired: formula and fit share their weights, so the spread of the weights cancels.
+                paired = own["equivalent"] - own["formula"] + formula
+                comparisons.append(own.compare(formula, paired, curve=f"equivalent, {name}", **words))
+                if own.x == 1:
+                    comparisons.append(own.compare(prediction.test_error, "network", curve=f"network, {name}", **words))
+        exponents, small, large = (
+            [sample.item(0) for sample in on_curve(samples, curve)] for curve in ("exponents", "eta = 1", "eta = √N")
+        )
+        repeated = samples[-1].spread("after")
+        panels = (self._exponent_panel(exponents), _size_panel(small, large), self._step_panel(samples[-1]))
+        return Outcome(panels, tuple(comparisons), self._checks(exponents[-1], small[-1], repeated[-1]))
+
+    @property
+    def _floor(self) -> float:
+        return kernel_lower_bound(self.settings["base"]["teacher"])
+
+    def _problem(self, d: int, eta: Settings) -> Problem:
+        return Problem.from_dict({"convention": "ba2022", **self.settings["base"], "d": d, "eta": dict(eta)})
+
+    def _exponent_panel(self, samples: Sequence[Sample]) -> Panel:
+        base, d, ends = self.settings["base"], self.preset["d"], self.preset["alphas"]
+        alphas = np.linspace(ends[0], ends[-1], 41)
+        problems = [self._problem(d, _power(a)) for a in alphas]
+        width = problems[0].real_sizes().width
+        rates = {k: base[k] for k in ("lam", "psi1", "psi2", "sigma_eps")}
+        equivalent = R_1(base["activation"], base["teacher"], eta=width**alphas, N=width, **rates)
+        lines = [
+            Line.of(alphas, equivalent, "equivalent", "first kind"),
+            Line.of(alphas, [p.test_error for p in predict_many(problems)], "network", "second kind"),
+            Line.of(alphas, self._floor, "bound of Fact 4", "teacher", "dashed"),
+        ]
+        title = f"one step, d = {d}"
+        return Panel(title, "alpha in eta = N^alpha", "prediction risk", "linear", "log", lines, _pair(samples))
+
+    def _step_panel(self, sample: Sample) -> Panel:
+        path, measured = sample["path"].mean(axis=0), sample.spread("after")
+        steps = measured[0].x + np.arange(len(path))
+        lines = [
+            Line.of(steps, path, "equivalent", "first kind"),
+            Line.of(steps, self._floor, "bound of Fact 4", "teacher", "dashed"),
+        ]
+        title = f"repeated steps, d = {sample.place.parameters['d']}"
+        return Panel(title, "number of steps", "prediction risk", "linear", "log", lines, _pair(measured))
+
+    def _checks(self, large: Sample, largest: Sample, repeated: Sample) -> tuple[Check, ...]:
+        resolved = float(self.settings["resolved"])
+        small = abs(1 - largest["network"].mean() / largest["equivalent"].mean())
+        gaps = [in_standard_errors(sample["equivalent"] - sample["network"]) for sample in (large, repeated)]
+        crossed = in_standard_errors(self._floor - repeated["network"])
+        size = self.preset["sizes"][-1]
+        return (
+            Check.at_most(f"relative gap after eta = 1 at d = {size}", small, self.preset["gap"]),
+            Check.at_least("standard errors between network and equivalent after eta = √N", gaps[0], resolved),
+            Check.at_least("the same after the last of the repeated steps", gaps[1], resolved),
+            Check.at_least("standard errors of the network then below the bound of Fact 4", crossed, 3.0),
+        )
 
 
 def _pair(samples: Sequence[Sample]) -> list[Points]:
     kinds = (("equivalent", "first kind"), ("network", "second kind"))
     return [measured_points(samples, name, name, regime) for name, regime in kinds]
-
-
-def _exponent_panel(
-    base: Mapping[str, Any], preset: Mapping[str, Any], samples: Sequence[Sample], floor: float
-) -> Panel:
-    alphas = np.linspace(preset["alphas"][0], preset["alphas"][-1], 41)
-    problems = [_problem(base, preset["d"], _power(a)) for a in alphas]
-    width = problems[0].real_sizes().width
-    rates = {k: base[k] for k in ("lam", "psi1", "psi2", "sigma_eps")}
-    equivalent = R_1(base["activation"], base["teacher"], eta=width**alphas, N=width, **rates)
-    lines = [
-        Line.of(alphas, equivalent, "equivalent", "first kind"),
-        Line.of(alphas, [p.test_error for p in predict_many(problems)], "network", "second kind"),
-        Line.of(alphas, floor, "bound of Fact 4", "teacher", "dashed"),
-    ]
-    title = f"one step, d = {preset['d']}"
-    return Panel(title, "alpha in eta = N^alpha", "prediction risk", "linear", "log", lines, _pair(samples))
 
 
 def _size_panel(small: Sequence[Sample], large: Sequence[Sample]) -> Panel:
@@ -137,29 +166,3 @@ def _size_panel(small: Sequence[Sample], large: Sequence[Sample]) -> Panel:
     ]
     lines = [Line.of([x[0], x[-1]], 0.0, "equivalence", "teacher", "dotted")]
     return Panel("gap closes or stays", "input dimension d", "1 - network / equivalent", "log", "linear", lines, points)
-
-
-def _step_panel(samples: Sequence[Sample], floor: float) -> Panel:
-    steps = [sample.x for sample in samples]
-    lines = [
-        Line.of(steps, [sample["formula"].mean() for sample in samples], "equivalent", "first kind"),
-        Line.of(steps, floor, "bound of Fact 4", "teacher", "dashed"),
-    ]
-    title = f"repeated steps, d = {samples[0].place.parameters['d']}"
-    return Panel(title, "number of steps", "prediction risk", "linear", "log", lines, _pair(samples))
-
-
-def _checks(
-    settings: Mapping[str, Any], preset: Mapping[str, Any], groups: Sequence[Sequence[Sample]], floor: float
-) -> tuple[Check, ...]:
-    large, largest, repeated = (samples[-1] for samples in groups)
-    resolved = float(settings["resolved"])
-    small = abs(1 - largest["network"].mean() / largest["equivalent"].mean())
-    gaps = [in_standard_errors(sample["equivalent"] - sample["network"]) for sample in (large, repeated)]
-    crossed = in_standard_errors(floor - repeated["network"])
-    return (
-        Check.at_most(f"relative gap after eta = 1 at d = {preset['sizes'][-1]}", small, preset["gap"]),
-        Check.at_least("standard errors between network and equivalent after eta = √N", gaps[0], resolved),
-        Check.at_least("the same after the last of the repeated steps", gaps[1], resolved),
-        Check.at_least("standard errors of the network then below the bound of Fact 4", crossed, 3.0),
-    )

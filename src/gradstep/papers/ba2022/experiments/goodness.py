@@ -14,8 +14,7 @@ Presets hold the number of ``rows`` and of ``samples`` of a seed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -23,12 +22,12 @@ from gradstep.gaussian import hermite_coefficients, moments, scalar_function
 from gradstep.papers.ba2022.bound import beats_kernels
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import student_risk, tau_star
-from gradstep.papers.figure import Figure
+from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Line, Panel, Points, Table
-from gradstep.papers.places import Place, Sample
+from gradstep.papers.places import Place, Sample, Settings
 
-__all__ = ["hermite_risk", "measure", "outcome", "places"]
+__all__ = ["Goodness", "hermite_risk", "measure"]
 
 DRAWS = 32
 """Draws of the second variable for each of the first."""
@@ -53,15 +52,7 @@ def hermite_risk(sigma: str, sigma_star: str, kappa: float, order: int) -> float
     return float(variance - 2 * (student[1:] * teacher[1:]).sum() + (student**2).sum())
 
 
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
-    """The sampled objective of every pair, at its optimal slope."""
-    for sigma, target in figure.settings["pairs"][: preset["rows"]]:
-        kappa = float(np.clip(tau_star(sigma, target).kappa, -FAR, FAR))
-        parameters = {"activation": sigma, "teacher": target, "kappa": kappa, "samples": preset["samples"]}
-        yield Place(measure, parameters, sigma, target)
-
-
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
+def measure(parameters: Settings, seed: int) -> dict[str, float]:
     """Sample the objective of (5.1) at a slope, without bias."""
     sigma, target = scalar_function(parameters["activation"]), scalar_function(parameters["teacher"])
     draw = np.random.default_rng(seed)
@@ -72,37 +63,48 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
     return {"risk": float((error**2 - outputs.var(axis=1, ddof=1) / DRAWS).mean())}
 
 
-def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
-    """Tabulate the optima, and compare them with both evaluations."""
-    settings, order = figure.settings, int(figure.settings["order"])
-    slopes = np.concatenate([-np.geomspace(20, 1e-2, 60), [0.0], np.geomspace(1e-2, 20, 60)])
-    near = slopes[np.abs(slopes) <= RESOLVED]
-    comparisons, rows, differences, excesses = [], [], [], []
-    for sample in samples:
-        sigma, target = sample.place.curve, sample.place.x
-        best, floor = tau_star(sigma, target), kernel_lower_bound(target)
-        words = {"curve": f"{sigma} / {target}", "place": f"{best.kappa:.4g}", "quantity": "tau*"}
-        found = sample.compare(best.tau, "risk", **words)
-        comparisons.append(found)
-        if abs(best.kappa) <= RESOLVED:
-            differences.append(abs(hermite_risk(sigma, target, best.kappa, order) - best.tau))
-        excesses.append(best.tau - min(hermite_risk(sigma, target, float(k), order) for k in near))
-        verdict = "beats kernels" if beats_kernels(sigma, target) else ("below" if best.tau < floor else "above")
-        kappa = f"{best.kappa:.5f}" if np.isfinite(best.kappa) else "infinite"
-        tau = f"{best.tau:.3e}" if best.tau > 1e-12 else "0"
-        sampled = f"{found.mean:.6f} ± {found.standard_error:.6f}"
-        rows.append((sigma, target, kappa, tau, sampled, f"{floor:.5f}", verdict))
-    header = ("activation", "teacher", "κ*", "τ*", "τ* sampled", "bound (3.3)", "10 τ* ≤ bound")
-    checks = (
-        Check.at_most("largest distance of tau* from its Hermite sum", max(differences), 1e-8),
-        Check.at_most("tau* above the Hermite sum at any other slope", max(excesses), 1e-9),
-        Check.at_most("tau* of erf / erf", tau_star("erf", "erf").tau, 1e-12),
-        Check.at_most("distance of kappa* of erf / erf from √3", abs(tau_star("erf", "erf").kappa - 3**0.5), 1e-5),
-    )
-    return Outcome((_panel(settings),), tuple(comparisons), checks, table=Table(header, rows))
+class Goodness(Experiment):
+    """A table of the optima, compared with both evaluations."""
+
+    def places(self) -> Iterator[Place]:
+        """Yield the sampled objective of every pair, at its optimal slope."""
+        for sigma, target in self.settings["pairs"][: self.preset["rows"]]:
+            kappa = float(np.clip(tau_star(sigma, target).kappa, -FAR, FAR))
+            parameters = {"activation": sigma, "teacher": target, "kappa": kappa, "samples": self.preset["samples"]}
+            yield Place(measure, parameters, sigma, target)
+
+    def outcome(self, samples: Sequence[Sample]) -> Outcome:
+        """Tabulate the optima, and compare them with both evaluations."""
+        order = int(self.settings["order"])
+        slopes = np.concatenate([-np.geomspace(20, 1e-2, 60), [0.0], np.geomspace(1e-2, 20, 60)])
+        near = slopes[np.abs(slopes) <= RESOLVED]
+        comparisons, rows, differences, excesses = [], [], [], []
+        for sample in samples:
+            sigma, target = sample.place.curve, sample.place.x
+            best, floor = tau_star(sigma, target), kernel_lower_bound(target)
+            words = {"curve": f"{sigma} / {target}", "place": f"{best.kappa:.4g}", "quantity": "tau*"}
+            found = sample.compare(best.tau, "risk", **words)
+            comparisons.append(found)
+            if abs(best.kappa) <= RESOLVED:
+                differences.append(abs(hermite_risk(sigma, target, best.kappa, order) - best.tau))
+            excesses.append(best.tau - min(hermite_risk(sigma, target, float(k), order) for k in near))
+            verdict = "beats kernels" if beats_kernels(sigma, target) else ("below" if best.tau < floor else "above")
+            kappa = f"{best.kappa:.5f}" if np.isfinite(best.kappa) else "infinite"
+            tau = f"{best.tau:.3e}" if best.tau > 1e-12 else "0"
+            sampled = f"{found.mean:.6f} ± {found.standard_error:.6f}"
+            rows.append((sigma, target, kappa, tau, sampled, f"{floor:.5f}", verdict))
+        header = ("activation", "teacher", "κ*", "τ*", "τ* sampled", "bound (3.3)", "10 τ* ≤ bound")
+        erf = tau_star("erf", "erf")
+        checks = (
+            Check.at_most("largest distance of tau* from its Hermite sum", max(differences), 1e-8),
+            Check.at_most("tau* above the Hermite sum at any other slope", max(excesses), 1e-9),
+            Check.at_most("tau* of erf / erf", erf.tau, 1e-12),
+            Check.at_most("distance of kappa* of erf / erf from √3", abs(erf.kappa - 3**0.5), 1e-5),
+        )
+        return Outcome((_panel(self.settings),), tuple(comparisons), checks, table=Table(header, rows))
 
 
-def _panel(settings: Mapping[str, Any]) -> Panel:
+def _panel(settings: Settings) -> Panel:
     lines, points = [], []
     for (sigma, target), regime in zip(settings["drawn"], settings["regimes"], strict=True):
         best, floor, name = tau_star(sigma, target), kernel_lower_bound(target), f"{sigma} / {target}"

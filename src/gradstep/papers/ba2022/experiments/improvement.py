@@ -14,12 +14,11 @@ Presets hold d and the places of the three panels: ``etas`` at base, and ``psi1`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import (
@@ -30,30 +29,18 @@ from gradstep.papers.ba2022.risk import (
     delta_large_width,
     kernel_lower_bound,
 )
-from gradstep.papers.charts import Curve, Theory, charts
-from gradstep.papers.figure import Figure
+from gradstep.papers.charts import Curve, charts
+from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Line, Panel, Style
-from gradstep.papers.places import Place, Sample, on_curve
+from gradstep.papers.panels import Line, Panel
+from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 
-__all__ = ["measure", "outcome", "places"]
-
-Array = NDArray[np.float64]
+__all__ = ["Improvement", "measure"]
 
 
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
-    """Paired networks of every panel; all learning rates of a place share them."""
-    base, d = figure.settings["base"], preset["d"]
-    yield Place(measure, {**base, "etas": list(preset["etas"]), "d": d}, "eta", float("nan"))
-    for axis in ("psi1", "psi2"):
-        for place in preset[axis]:
-            parameters = {**base, axis: place, "etas": list(figure.settings["etas"]), "d": d}
-            yield Place(measure, parameters, axis, float(place))
-
-
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
+def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
     """Return the improvement for every learning rate, averaged over both signs of the readout."""
     settings = dict(parameters)
     etas = settings.pop("etas")
@@ -69,69 +56,73 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     return {"delta": [before - float(np.mean([risk(weights + eta / root * g) for g in steps])) for eta in etas]}
 
 
-def _along(base: Mapping[str, Any], d: int | None, axis: str, **fixed: float) -> Theory:
-    """Theorem 5 along an axis; with a dimension, the leading finite-width correction."""
+class Improvement(Experiment):
+    """Theorem 5 under the paired differences, with its sign, its growth and its limits."""
 
-    def gains(x: Array) -> dict[str, Array]:
-        values = {**base, **fixed, axis: x}
+    def places(self) -> Iterator[Place]:
+        """Yield paired networks of every panel; all learning rates of a place share them."""
+        base, preset, d = self.settings["base"], self.preset, self.preset["d"]
+        yield Place(measure, {**base, "etas": list(preset["etas"]), "d": d}, "eta", float("nan"))
+        for axis in ("psi1", "psi2"):
+            for place in preset[axis]:
+                parameters = {**base, axis: place, "etas": list(self.settings["etas"]), "d": d}
+                yield Place(measure, parameters, axis, float(place))
+
+    def _gain(self, axis: str, x: Array, d: int | None = None, **fixed: float) -> dict[str, Array]:
+        """Return Theorem 5 along an axis; with a dimension, the leading finite-width correction."""
+        values = {**self.settings["base"], **fixed, axis: x}
         rates = {name: values[name] for name in ("eta", "lam", "psi1", "psi2", "sigma_eps")}
         N = None if d is None else values["psi2"] * d
         return {"delta": delta(values["activation"], values["teacher"], N=N, **rates)}
 
-    return gains
-
-
-def _limit(base: Mapping[str, Any], axis: str, eta: float) -> Theory:
-    """The limit of many samples, or of large width, where either is large."""
-    values = coefficients(base["activation"], base["teacher"])
-
-    def gains(x: Array) -> dict[str, Array]:
+    def _limit(self, axis: str, x: Array, eta: float) -> dict[str, Array]:
+        """Return the limit of many samples, or of large width, where either is large."""
+        base = self.settings["base"]
+        values = coefficients(base["activation"], base["teacher"])
         if axis == "psi1":
             limit = delta_large_sample(values, eta=eta, lam=base["lam"], psi2=base["psi2"])
         else:
             limit = delta_large_width(values, eta=eta, psi1=base["psi1"], psi2=x)
         return {"delta": np.where(x > 30, limit, np.nan)}
 
-    return gains
-
-
-def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
-    """Put Theorem 5 under the paired differences, and check its sign, its growth and its limits."""
-    base, d = figure.settings["base"], int(preset["d"])
-    (sweep,) = on_curve(samples, "eta")
-    without: dict[Style, Theory] = {"dashed": _along(base, None, "eta")}
-    step = Curve(f"n/d = {base['psi1']:g}", "small", _along(base, d, "eta"), sweep.spread("etas"), "eta", without)
-
-    def family(axis: str) -> list[Curve]:
+    def _family(self, axis: str, samples: Sequence[Sample]) -> list[Curve]:
+        """Return a curve for every learning rate."""
+        own, gain = on_curve(samples, axis), partial(self._gain, axis)
         return [
             Curve(
                 f"eta = {eta:g}",
                 "small",
-                _along(base, d, axis, eta=eta),
-                [sample.item(k) for sample in on_curve(samples, axis)],
+                partial(gain, d=self.preset["d"], eta=eta),
+                [sample.item(k) for sample in own],
                 f"{axis}, eta = {eta:g}",
-                {"dashed": _along(base, None, axis, eta=eta), "dotted": _limit(base, axis, eta)},
+                {"dashed": partial(gain, eta=eta), "dotted": partial(self._limit, axis, eta=eta)},
             )
-            for k, eta in enumerate(figure.settings["etas"])
+            for k, eta in enumerate(self.settings["etas"])
         ]
 
-    rates = {name: base[name] for name in ("lam", "psi1", "psi2", "sigma_eps")}
-    supremum = delta_large_step(coefficients(base["activation"], base["teacher"]), **rates)
-    etas, gain = np.linspace(0, 1.15 * max(preset["etas"]), 60), "improvement R0 - R1"
-    limit = Line.of(etas[[0, -1]], supremum, "eta → ∞", "infinite", "dotted")
-    first = Panel("larger steps", "learning rate eta", gain, lines=[limit])
-    second = Panel("more samples", "samples per dimension n/d", gain, "log", "log")
-    third = Panel("wider networks", "width per dimension N/d", gain, "log", "log")
-    words = {"delta": "improvement"}
-    return (
-        charts([step], etas, {"delta": first}, words)
-        + charts(family("psi1"), np.geomspace(0.4, 200, 80), {"delta": second}, words)
-        + charts(family("psi2"), np.geomspace(0.3, 3000, 100), {"delta": third}, words)
-        + Outcome(checks=_checks(base))
-    )
+    def outcome(self, samples: Sequence[Sample]) -> Outcome:
+        """Draw gains against the learning rate, the samples and the width."""
+        base, gain = self.settings["base"], partial(self._gain, "eta")
+        (sweep,) = on_curve(samples, "eta")
+        at_size, label = partial(gain, d=self.preset["d"]), f"n/d = {base['psi1']:g}"
+        step = Curve(label, "small", at_size, sweep.spread("etas"), "eta", {"dashed": gain})
+        rates = {name: base[name] for name in ("lam", "psi1", "psi2", "sigma_eps")}
+        supremum = delta_large_step(coefficients(base["activation"], base["teacher"]), **rates)
+        etas, text = np.linspace(0, 1.15 * max(self.preset["etas"]), 60), "improvement R0 - R1"
+        limit = Line.of(etas[[0, -1]], supremum, "eta → ∞", "infinite", "dotted")
+        first = Panel("larger steps", "learning rate eta", text, lines=[limit])
+        second = Panel("more samples", "samples per dimension n/d", text, "log", "log")
+        third = Panel("wider networks", "width per dimension N/d", text, "log", "log")
+        words = {"delta": "improvement"}
+        return (
+            charts([step], etas, {"delta": first}, words)
+            + charts(self._family("psi1", samples), np.geomspace(0.4, 200, 80), {"delta": second}, words)
+            + charts(self._family("psi2", samples), np.geomspace(0.3, 3000, 100), {"delta": third}, words)
+            + Outcome(checks=_checks(base))
+        )
 
 
-def _checks(base: Mapping[str, Any]) -> tuple[Check, ...]:
+def _checks(base: Settings) -> tuple[Check, ...]:
     sigma, sigma_star = base["activation"], base["teacher"]
     values = coefficients(sigma, sigma_star)
     eta = np.geomspace(0.05, 50, 24)

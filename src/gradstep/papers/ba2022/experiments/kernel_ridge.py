@@ -13,30 +13,28 @@ Presets hold d, the sample ratios ``points``, the penalties ``ridges`` and ``tes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from gradstep.papers.ba2022 import kernels
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import R_0, kernel_lower_bound
 from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import below
-from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.experiment import Array, Experiment
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Line, Panel
-from gradstep.papers.places import Place, Sample, on_curve
+from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.theory import predict
 
-__all__ = ["kernel_matrix", "measure", "outcome", "places", "theory"]
-
-Array = NDArray[np.float64]
+__all__ = ["KernelRidge", "kernel_matrix", "measure", "theory"]
 
 
 def kernel_matrix(kind: str, problem: Problem, weights: Array, rows: Array, columns: Array) -> Array:
@@ -65,7 +63,7 @@ def kernel_matrix(kind: str, problem: Problem, weights: Array, rows: Array, colu
     return np.asarray(np.exp(inner - sizes[0][:, None] - sizes[1][None, :]))
 
 
-def theory(kind: str, base: Mapping[str, Any], ridge: ArrayLike, psi1: ArrayLike) -> Array:
+def theory(kind: str, base: Settings, ridge: ArrayLike, psi1: ArrayLike) -> Array:
     """Return the limit of the risk of one kernel when `ridge` is added to its matrix."""
     sigma, sigma_star, psi2 = base["activation"], base["teacher"], base["psi2"]
     law = {"psi1": psi1, "sigma_eps": base["sigma_eps"]}
@@ -81,29 +79,11 @@ def theory(kind: str, base: Mapping[str, Any], ridge: ArrayLike, psi1: ArrayLike
     return kernels.R_ker(equivalent, sigma_star, ridge=ridge, **law)
 
 
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
-    """Fits of every kernel at every sample ratio, and of a whole path of penalties; the trained kernel comes last."""
-    settings, trained = figure.settings, figure.settings["trained"]
-    shared = {**settings["base"], "d": preset["d"], "test_samples": preset["test_samples"]}
-    ridge, path = [float(settings["ridge"])], [float(r) for r in preset["ridges"]]
-    for curve in settings["curves"]:
-        for axis, psi1, ridges in [
-            *(("psi1", x, ridge) for x in preset["points"]),
-            ("penalty", settings["psi1"], path),
-        ]:
-            fit = {"kernel": curve["kernel"], "psi1": float(psi1), "ridges": ridges}
-            drawn = (curve["label"], [float(psi1), ridges])
-            yield Place(measure, {**shared, **fit}, f"{curve['label']}/{axis}", float(psi1), drawn)
-    psi1, ridge = float(trained["psi1"]), [float(trained["ridge"])]
-    fit = {"kernel": trained["kernel"], "eta": trained["eta"], "psi1": psi1, "ridges": ridge}
-    yield Place(measure, {**shared, **fit}, trained["label"], psi1, (trained["label"], [psi1, ridge]))
-
-
-def _problem(parameters: Mapping[str, Any]) -> Problem:
+def _problem(parameters: Settings) -> Problem:
     return Problem.from_dict({"convention": "ba2022", "eta": 0.0, "lam": 1.0, **parameters})
 
 
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
+def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
     """Fit one kernel on real data and return its risk for every penalty.
 
     The risk is a mean over fresh inputs, less the sampled mean square of the part of the teacher orthogonal to linear
@@ -125,57 +105,68 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     return {"risk": (excess + values.mu2_star_squared).tolist()}
 
 
-def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
-    """Put the limits under the points, and all of them above the bound (3.3)."""
-    settings, base = figure.settings, figure.settings["base"]
-    ridge, psi1_path = float(settings["ridge"]), float(settings["psi1"])
-    floor = kernel_lower_bound(base["teacher"])
-    against_psi1, against_penalty = [], []
-    for curve in settings["curves"]:
-        kind, label, regime = curve["kernel"], curve["label"], curve["regime"]
-        ratios = [sample.item(0) for sample in on_curve(samples, f"{label}/psi1")]
-        (path,) = on_curve(samples, f"{label}/penalty")
-        limits = partial(_at_ridge, kind, base, ridge), partial(_at_ratio, kind, base, psi1_path)
-        against_psi1.append(Curve(label, regime, limits[0], ratios))
-        name = f"{label}, n/d = {psi1_path:g}"
-        against_penalty.append(Curve(label, regime, limits[1], path.spread("ridges"), name))
-    found = Outcome()
-    grids = np.geomspace(0.5, 12, 60), np.geomspace(1e-3, 1e2, 60)
-    for title, axis, grid, psi1, curves in (
-        (f"penalty {ridge:g}", "samples per dimension n/d", grids[0], grids[0], against_psi1),
-        (f"n/d = {psi1_path:g}", "penalty added to the kernel matrix", grids[1], psi1_path, against_penalty),
-    ):
-        lines = [
-            Line.of(grid, _best_linear(base, psi1), "best linear ridge", "teacher", "dotted"),
-            Line.of(grid, floor, "bound (3.3)", "teacher", "dashed"),
-        ]
-        axes = Panel(title, axis, "prediction risk", "log", "log", lines)
-        found += charts(curves, grid, {"risk": axes})
-    trained = _trained(settings, int(preset["d"]), samples[-1].item(0))
-    text = "standard errors of a fixed kernel's risk"
-    checks = (
-        Check.at_most(f"{text} below the bound (3.3)", below(floor, found.comparisons), 3.0),
-        Check.at_least("the same of the conjugate kernel after a large step", below(floor, [trained]), 3.0),
-    )
-    return found + Outcome(comparisons=[trained], checks=checks)
+class KernelRidge(Experiment):
+    """Limits under the fits of four kernels, and all of them above the bound (3.3)."""
+
+    def places(self) -> Iterator[Place]:
+        """Yield fits of every kernel at every sample ratio, and of a path of penalties; the trained kernel is last."""
+        settings, trained = self.settings, self.settings["trained"]
+        shared = {**settings["base"], "d": self.preset["d"], "test_samples": self.preset["test_samples"]}
+        ridge, path = [float(settings["ridge"])], [float(r) for r in self.preset["ridges"]]
+        places = [*(("psi1", x, ridge) for x in self.preset["points"]), ("penalty", settings["psi1"], path)]
+        for curve in settings["curves"]:
+            for axis, psi1, ridges in places:
+                fit = {"kernel": curve["kernel"], "psi1": float(psi1), "ridges": ridges}
+                drawn = (curve["label"], [float(psi1), ridges])
+                yield Place(measure, {**shared, **fit}, f"{curve['label']}/{axis}", float(psi1), drawn)
+        psi1, ridge = float(trained["psi1"]), [float(trained["ridge"])]
+        fit = {"kernel": trained["kernel"], "eta": trained["eta"], "psi1": psi1, "ridges": ridge}
+        yield Place(measure, {**shared, **fit}, trained["label"], psi1, (trained["label"], [psi1, ridge]))
+
+    def _risk(self, kind: str, x: Array, **fixed: float) -> dict[str, Array]:
+        """Return the limit of a kernel along the sample ratio at a given penalty, or the other way round."""
+        at: dict[str, Any] = {"ridge": x, "psi1": x, **fixed}
+        return {"risk": theory(kind, self.settings["base"], **at)}
+
+    def outcome(self, samples: Sequence[Sample]) -> Outcome:
+        """Draw risks against the sample ratio and against the penalty, and judge the bound."""
+        settings, base = self.settings, self.settings["base"]
+        ridge, psi1 = float(settings["ridge"]), float(settings["psi1"])
+        floor, found = kernel_lower_bound(base["teacher"]), Outcome()
+        ratios, penalties = np.geomspace(0.5, 12, 60), np.geomspace(1e-3, 1e2, 60)
+        for along, title, axis, grid, best in (
+            ("psi1", f"penalty {ridge:g}", "samples per dimension n/d", ratios, _best_linear(base, ratios)),
+            ("penalty", f"n/d = {psi1:g}", "penalty added to the kernel matrix", penalties, _best_linear(base, psi1)),
+        ):
+            curves = []
+            for curve in settings["curves"]:
+                kind, label, own = curve["kernel"], curve["label"], on_curve(samples, f"{curve['label']}/{along}")
+                if along == "psi1":
+                    limit, own = partial(self._risk, kind, ridge=ridge), [sample.item(0) for sample in own]
+                else:
+                    limit, own = partial(self._risk, kind, psi1=psi1), own[0].spread("ridges")
+                curves.append(Curve(label, curve["regime"], limit, own, f"{label}, {title}"))
+            lines = [
+                Line.of(grid, best, "best linear ridge", "teacher", "dotted"),
+                Line.of(grid, floor, "bound (3.3)", "teacher", "dashed"),
+            ]
+            found += charts(curves, grid, {"risk": Panel(title, axis, "prediction risk", "log", "log", lines)})
+        trained = self._trained(samples[-1].item(0))
+        text = "standard errors of a fixed kernel's risk"
+        checks = (
+            Check.at_most(f"{text} below the bound (3.3)", below(floor, found.comparisons), 3.0),
+            Check.at_least("the same of the conjugate kernel after a large step", below(floor, [trained]), 3.0),
+        )
+        return found + Outcome(comparisons=[trained], checks=checks)
+
+    def _trained(self, sample: Sample) -> Judged:
+        base, trained = self.settings["base"], self.settings["trained"]
+        lam = trained["ridge"] * base["psi2"] / trained["psi1"]
+        step = {"d": self.preset["d"], "psi1": trained["psi1"], "eta": trained["eta"], "lam": lam}
+        return sample.compare(predict(_problem({**base, **step})).test_error, "risk", quantity="prediction risk")
 
 
-def _at_ridge(kind: str, base: Mapping[str, Any], ridge: float, psi1: Array) -> dict[str, Array]:
-    return {"risk": theory(kind, base, ridge, psi1)}
-
-
-def _at_ratio(kind: str, base: Mapping[str, Any], psi1: float, ridge: Array) -> dict[str, Array]:
-    return {"risk": theory(kind, base, ridge, psi1)}
-
-
-def _trained(settings: Mapping[str, Any], d: int, sample: Sample) -> Comparison:
-    base, trained = settings["base"], settings["trained"]
-    lam = trained["ridge"] * base["psi2"] / trained["psi1"]
-    expected = predict(_problem({**base, "d": d, "psi1": trained["psi1"], "eta": trained["eta"], "lam": lam}))
-    return sample.compare(expected.test_error, "risk", quantity="prediction risk")
-
-
-def _best_linear(base: Mapping[str, Any], psi1: ArrayLike) -> Array:
+def _best_linear(base: Settings, psi1: ArrayLike) -> Array:
     values = coefficients(base["activation"], base["teacher"])
     penalty = (values.mu2_star_squared + base["sigma_eps"] ** 2) / (np.asarray(psi1) * values.mu1_star**2)
     return kernels.R_linear(base["teacher"], penalty=penalty, psi1=psi1, sigma_eps=base["sigma_eps"])

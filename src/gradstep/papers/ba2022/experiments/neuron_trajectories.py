@@ -6,7 +6,7 @@ parameterisations : those of `gradstep.papers.ba2022.trajectories`.
 loss_bound : training loss to reach.
 rate : learning rate, in units of `stable_rate`.
 shown : number of neurons whose path is drawn.
-limits : bounds of the checks, see `assemble`.
+limits : bounds of the checks, see `NeuronTrajectories`.
 Presets hold d, psi1 and psi2.
 """
 
@@ -16,35 +16,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradstep.gaussian import scalar_function
 from gradstep.papers.ba2022.trajectories import stable_rate, train
-from gradstep.papers.figure import Figure
+from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Line, Panel, Points
-from gradstep.papers.places import Place, Sample
+from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Readout
 from gradstep.simulation.instance import fit_sample, initial_readout, initial_weights
 from gradstep.sweeps import Result
 
-__all__ = ["alignment", "measure", "outcome", "places"]
+__all__ = ["NeuronTrajectories", "alignment", "measure"]
 
-Array = NDArray[np.float64]
 
 #: Colours of the parameterisations.
 REGIMES = {"mean-field": "first kind", "NTK": "second kind"}
 
 
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
-    """Trainings in every parameterisation; the two start from the same networks and data."""
-    settings = figure.settings
-    shared = {k: settings[k] for k in ("loss_bound", "rate", "shown")} | {k: preset[k] for k in ("d", "psi1", "psi2")}
-    for name in settings["parameterisations"]:
-        yield Place(measure, {**shared, "parameterisation": name}, name, 0, ("network", 0))
-
-
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(parameters: Settings, seed: int) -> dict[str, Any]:
     """Train one network whole, and return paths, losses, how far the neurons went and how they point."""
     d = int(parameters["d"])
     n, N = round(parameters["psi1"] * d), round(parameters["psi2"] * d)
@@ -84,42 +74,51 @@ def alignment(weights: Array, readout: Array) -> float:
     return float(np.average(cosines, weights=np.abs(readout) * sizes))
 
 
-def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
-    """Draw the first network's paths, and check all networks.
+class NeuronTrajectories(Experiment):
+    """The first network's paths, and checks of all networks.
 
     Every training loss has to reach the bound. With ``limits``, mean-field neurons have to move at least by
     ``mean_field_moved`` times their norm (root mean square) and end with an alignment of at least
     ``mean_field_aligned``; tangent-kernel neurons have to move at most by ``ntk_moved`` divided by the square root of
     the width, and their alignment may change by at most ``ntk_turned``.
     """
-    settings, limits = figure.settings, figure.settings["limits"]
-    by_name = {sample.place.curve: sample.results for sample in samples}
-    field, tangent = by_name["mean-field"], by_name["NTK"]
-    width = round(preset["psi2"] * preset["d"])
-    loss = max(float(r["losses"][-1]) for sample in samples for r in sample.results)
-    least, turned = min(r["moved"] for r in field), min(r["alignment"] for r in field)
-    most = max(r["moved"] for r in tangent) * np.sqrt(width)
-    drift = max(abs(r["alignment"] - r["initial_alignment"]) for r in tangent)
-    checks = (
-        Check("largest final training loss", loss, settings["loss_bound"], loss < settings["loss_bound"]),
-        Check.at_least("mean-field: relative distance moved, root mean square", least, limits["mean_field_moved"]),
-        Check.at_least("mean-field: final alignment with the teacher", turned, limits["mean_field_aligned"]),
-        Check.at_most("NTK: relative distance moved times √N", float(most), limits["ntk_moved"]),
-        Check.at_most("NTK: change of the alignment with the teacher", drift, limits["ntk_turned"]),
-    )
-    # Both on the axes of the neurons that go farthest, and those that hardly move once more on their own.
-    spans = {name: _span(own[0]) for name, own in by_name.items()}
-    widest = max(spans.values(), key=lambda span: span[1] - span[0])
-    planes = [_plane(name, name, own[0], widest) for name, own in by_name.items()]
-    closer = _plane("NTK, enlarged", "NTK", tangent[0], spans["NTK"])
-    panels = (*planes, closer, _losses(by_name, settings["loss_bound"]))
-    before, after = field[0]["initial_alignment"], tangent[0]["alignment"]
-    notes = (
-        f"Initial neurons have norm one. Root mean square distance moved: mean-field {least:.2f}, NTK "
-        f"{most / np.sqrt(width):.3f}. Cosine with the teacher's plane: {before:.2f} before training, {turned:.2f} "
-        f"(mean-field) and {after:.2f} (NTK) after it."
-    )
-    return Outcome(panels, (), checks, notes=notes)
+
+    def places(self) -> Iterator[Place]:
+        """Yield trainings in every parameterisation; the two start from the same networks and data."""
+        shared = {name: self.settings[name] for name in ("loss_bound", "rate", "shown")}
+        shared |= {name: self.preset[name] for name in ("d", "psi1", "psi2")}
+        for name in self.settings["parameterisations"]:
+            yield Place(measure, {**shared, "parameterisation": name}, name, 0, ("network", 0))
+
+    def outcome(self, samples: Sequence[Sample]) -> Outcome:
+        """Draw the planes and the losses, and check how far and where the neurons went."""
+        settings, limits = self.settings, self.settings["limits"]
+        by_name = {sample.place.curve: sample.results for sample in samples}
+        field, tangent = by_name["mean-field"], by_name["NTK"]
+        root = np.sqrt(round(self.preset["psi2"] * self.preset["d"]))
+        loss = max(float(r["losses"][-1]) for sample in samples for r in sample.results)
+        least, turned = min(r["moved"] for r in field), min(r["alignment"] for r in field)
+        most = max(r["moved"] for r in tangent)
+        drift = max(abs(r["alignment"] - r["initial_alignment"]) for r in tangent)
+        checks = (
+            Check("largest final training loss", loss, settings["loss_bound"], loss < settings["loss_bound"]),
+            Check.at_least("mean-field: relative distance moved, root mean square", least, limits["mean_field_moved"]),
+            Check.at_least("mean-field: final alignment with the teacher", turned, limits["mean_field_aligned"]),
+            Check.at_most("NTK: relative distance moved times √N", most * root, limits["ntk_moved"]),
+            Check.at_most("NTK: change of the alignment with the teacher", drift, limits["ntk_turned"]),
+        )
+        # Both on the axes of the neurons that go farthest, and those that hardly move once more on their own.
+        spans = {name: _span(own[0]) for name, own in by_name.items()}
+        widest = max(spans.values(), key=lambda span: span[1] - span[0])
+        planes = [_plane(name, name, own[0], widest) for name, own in by_name.items()]
+        closer = _plane("NTK, enlarged", "NTK", tangent[0], spans["NTK"])
+        before, after = field[0]["initial_alignment"], tangent[0]["alignment"]
+        notes = (
+            f"Initial neurons have norm one. Root mean square distance moved: mean-field {least:.2f}, NTK {most:.3f}. "
+            f"Cosine with the teacher's plane: {before:.2f} before training, {turned:.2f} (mean-field) and {after:.2f} "
+            "(NTK) after it."
+        )
+        return Outcome((*planes, closer, _losses(by_name, settings["loss_bound"])), (), checks, notes=notes)
 
 
 def _span(result: Result) -> tuple[float, float]:

@@ -9,25 +9,24 @@ Presets hold the input dimensions ``points``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradstep.gaussian import moments
 from gradstep.papers.ba2022 import gradient
+from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import power_law
-from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Outcome, points_of
+from gradstep.papers.experiment import Array, Experiment
+from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.panels import Line, Panel, Points, Style
-from gradstep.papers.places import Place, Sample
+from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 
-__all__ = ["measure", "outcome", "places"]
+__all__ = ["RankOne", "measure"]
 
-Array = NDArray[np.float64]
 
 QUANTITIES = {
     "weights": ("||W0||", "initial"),
@@ -38,13 +37,7 @@ QUANTITIES = {
 """How the norms are written and coloured, by their name in the results."""
 
 
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
-    """Real gradients at every dimension."""
-    for d in preset["points"]:
-        yield Place(measure, {**figure.settings["base"], "d": d}, "gradient", d)
-
-
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, float]:
+def measure(parameters: Settings, seed: int) -> dict[str, float]:
     """Take one step and return the norms of section 3.2 and the relative error of the rank-one matrix."""
     problem = Problem.ba2022(lam=1.0, eta=1.0, **parameters)
     network = Network(problem, seed)
@@ -71,32 +64,34 @@ def _norm(matrix: Array) -> float:
     return float(np.sqrt(np.linalg.eigvalsh(gram)[-1]))
 
 
-def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
-    """Fit the rate, and put the limits of the norms under the measured ones."""
-    base, d = figure.settings["base"], np.array(preset["points"], dtype=np.float64)
-    rate, checks = _rate(np.rint(base["psi1"] * d), samples, float(figure.settings["slope_tolerance"]))
-    sigma, sigma_star = base["activation"], base["teacher"]
-    ratios = {name: base[name] for name in ("psi1", "psi2", "sigma_eps")}
+class RankOne(Experiment):
+    """The rate of the distance, and the limits of the norms under the measured ones."""
 
-    def limits(places: Any) -> dict[str, Any]:
-        found = gradient.norms(sigma, sigma_star, d=places, **ratios)
-        return {name: getattr(found, name) for name in QUANTITIES}
+    def places(self) -> Iterator[Place]:
+        """Yield real gradients at every dimension."""
+        for d in self.preset["points"]:
+            yield Place(measure, {**self.settings["base"], "d": d}, "gradient", d)
 
-    grid = np.geomspace(d[0], d[-1], 41)
-    curves, at_points = limits(grid), limits(d)
-    lines, points, comparisons = [], [], []
-    for name, (label, regime) in QUANTITIES.items():
-        words = {"curve": label, "quantity": "norm"}
-        own = [sample.compare(value, name, **words) for sample, value in zip(samples, at_points[name], strict=True)]
-        lines.append(Line.of(grid, curves[name], label, regime))
-        points.append(points_of(own, label, regime))
-        comparisons += own
-    norms = Panel("norms", "input dimension d", "norm", "log", "log", lines, points)
-    steps = _steps(base["psi2"] * grid, curves, samples, np.rint(base["psi2"] * d))
-    return Outcome([rate, norms, steps], comparisons, checks)
+    def _limit(self, name: str, d: Array) -> dict[str, Array]:
+        base = self.settings["base"]
+        ratios = {ratio: base[ratio] for ratio in ("psi1", "psi2", "sigma_eps")}
+        return {"norm": getattr(gradient.norms(base["activation"], base["teacher"], d=d, **ratios), name)}
+
+    def outcome(self, samples: Sequence[Sample]) -> Outcome:
+        """Fit the rate, and draw the norms and the steps beside the weights."""
+        base, d = self.settings["base"], np.array(self.preset["points"], dtype=np.float64)
+        curves = [
+            Curve(label, regime, partial(self._limit, name), [sample.select(norm=name) for sample in samples])
+            for name, (label, regime) in QUANTITIES.items()
+        ]
+        grid = np.geomspace(d[0], d[-1], 41)
+        rate = _rate(np.rint(base["psi1"] * d), samples, float(self.settings["slope_tolerance"]))
+        norms = charts(curves, grid, {"norm": Panel("norms", "input dimension d", "norm", "log", "log")})
+        limits = {name: self._limit(name, grid)["norm"] for name in QUANTITIES}
+        return rate + norms + Outcome([_steps(base["psi2"] * grid, limits, samples, np.rint(base["psi2"] * d))])
 
 
-def _rate(n: Array, samples: Sequence[Sample], tolerance: float) -> tuple[Panel, tuple[Check, ...]]:
+def _rate(n: Array, samples: Sequence[Sample], tolerance: float) -> Outcome:
     ratio = np.array([sample["relative_error"].mean() for sample in samples])
     slope, fitted = power_law(n, ratio)
     # The proposition names no constant: it is fixed at the smallest n, and tried at the others.
@@ -110,10 +105,11 @@ def _rate(n: Array, samples: Sequence[Sample], tolerance: float) -> tuple[Panel,
     bound = Line.of(grid, gradient.error_bound(grid, constant), f"{constant:.2f} log²n / √n", "teacher", "dashed")
     lines = [Line.of(n, fitted, label, "second kind"), bound]
     points = [Points.measured(n, [sample["relative_error"] for sample in samples], label, "second kind")]
-    return Panel("distance from rank one", "samples n", "||G0 - A|| / ||G0||", "log", "log", lines, points), checks
+    panel = Panel("distance from rank one", "samples n", "||G0 - A|| / ||G0||", "log", "log", lines, points)
+    return Outcome([panel], checks=checks)
 
 
-def _steps(widths: Array, limits: Mapping[str, Any], samples: Sequence[Sample], N: Array) -> Panel:
+def _steps(widths: Array, limits: Settings, samples: Sequence[Sample], N: Array) -> Panel:
     """Draw the step beside the weights, in both norms, at both scalings."""
     mean = {name: np.array([sample[name].mean() for sample in samples]) for name in QUANTITIES}
     lines, points = [], []

@@ -14,37 +14,29 @@ neighbours : factors of the penalty and of the step size, and shift of the log-o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradstep.papers.claims import in_standard_errors
-from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Check, Comparison, Outcome, points_of
+from gradstep.papers.experiment import Array, Experiment
+from gradstep.papers.outcome import Check, Judged, Outcome, points_of
 from gradstep.papers.panels import Line, Panel, Points, Scale
-from gradstep.papers.places import Place, Sample, on_curve, point_seeds
+from gradstep.papers.places import Place, Sample, Settings, on_curve, point_seeds
 from gradstep.problem import Problem, Step
 from gradstep.simulation import simulate
 from gradstep.theory import predict_many
 from gradstep.theory.tuning import PARAMETERS, tune
 
-__all__ = ["measure", "outcome", "places"]
+__all__ = ["Tuned", "measure"]
 
-Array = NDArray[np.float64]
 
 #: Standard errors by which a neighbour may be better than the predicted optimum on the network.
 _BETTER = 2.5
 _BUDGET = "budget (n_step + n)/d"
 _REGIMES = {"ridge": "first kind", "eta": "second kind", "split": "third kind"}
 _LABELS = {"ridge": "best ridge / d", "eta": "best eta / √N", "split": "best n_step / (n_step + n)"}
-
-
-def _problem(figure: Figure, budget: float, d: int) -> Problem:
-    settings, total = figure.settings, round(budget * d)
-    sizes = {"d": d, "width": round(settings["per_d"]["width"] * d), "n_step": total // 2, "n": total - total // 2}
-    return Problem.from_dict({**settings["base"], **sizes, "ridge": settings["per_d"]["ridge"] * d})
 
 
 def _coordinate(name: str, problem: Problem) -> float:
@@ -72,24 +64,7 @@ def _neighbours(name: str, best: Problem, shift: float) -> list[Problem]:
     return [best.replace(n_step=n_step, n=total - n_step) for n_step in steps]
 
 
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
-    """Budgets on the lines, computed, then networks of every parameter at every budget."""
-    d, (low, high) = int(preset["d"]), figure.settings["budget_range"]
-    for budget in map(float, np.linspace(low, high, preset["count"])):
-        yield Place(measure, {"problem": _problem(figure, budget, d).to_dict()}, "lines", budget, seeds=(0,))
-    for name in PARAMETERS:
-        for budget in map(float, preset["budgets"]):
-            seeds = point_seeds(figure.name, name, budget, preset)
-            parameters = {
-                "problem": _problem(figure, budget, d).to_dict(),
-                "over": name,
-                "shift": figure.settings["neighbours"][name],
-                "seeds": list(seeds),
-            }
-            yield Place(measure, parameters, name, budget, seeds=seeds[:1])
-
-
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def measure(parameters: Settings, seed: int) -> dict[str, Any]:
     """Tune each parameter alone and all together, or simulate an optimum and its neighbours."""
     problem = Problem.from_dict(dict(parameters["problem"]))
     if "over" not in parameters:
@@ -122,45 +97,68 @@ def _pseudo_values(places: Array, errors: Array) -> list[float]:
     return [count * whole - (count - 1) * vertex for vertex in left_out]
 
 
-def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
-    """Draw the optima and the errors that they buy."""
-    lines = on_curve(samples, "lines")
-    budgets = [sample.x for sample in lines]
-    panels: list[Panel] = []
-    comparisons: list[Comparison] = []
-    checks: list[Check] = []
-    at_best: list[Points] = []
-    for name in PARAMETERS:
-        own, regime = on_curve(samples, name), _REGIMES[name]
-        shown: list[tuple[float, float]] = []
-        values: list[Comparison] = []
-        for sample in own:
-            around = [Problem.from_dict(settings) for settings in sample.results[0]["around"]]
-            places = np.array([_coordinate(name, problem) for problem in around])
-            theory = np.array([prediction.test_error for prediction in predict_many(around)])
-            errors = sample["errors"][0]
-            words = {"curve": _LABELS[name], "quantity": "coordinate of the optimum"}
-            where = sample.compare(_vertex(places, theory), np.array(_pseudo_values(places, errors)), **words)
-            values.append(sample.compare(theory[1], errors[1], curve=f"{name} tuned"))
-            comparisons += [where, values[-1]]
-            # The parabola's own bias, known from theory, is taken out of the point that is drawn.
-            centre = where.mean + places[1] - where.theory
-            low, middle, high = (_shown(name, centre + sign * where.standard_error) for sign in (-1, 0, 1))
-            shown.append((middle, (high - low) / 2))
-            better = max(in_standard_errors(errors[1] - errors[k]) for k in (0, 2))
-            label = f"{name}, budget {sample.x:g} d: a neighbour's lead over the optimum, in standard errors"
-            checks.append(Check.at_most(label, better, _BETTER))
-        best = Line.of(budgets, [sample.results[0]["best"][name] for sample in lines], name, regime)
-        middles, errors = zip(*shown, strict=True)
-        optima = Points([sample.x for sample in own], middles, errors, name, regime)
-        scale: Scale = "linear" if name == "split" else "log"
-        panels.append(Panel("", _BUDGET, _LABELS[name], y_scale=scale, lines=[best], points=[optima]))
-        at_best.append(points_of(values, name, regime))
-    curves = {"none": ("as given", "initial"), "pair": ("ridge and eta", "fourth kind")}
-    curves |= {name: (name, _REGIMES[name]) for name in PARAMETERS}
-    errors_bought = [
-        Line.of(budgets, [sample.results[0]["errors"][key] for sample in lines], *curve)
-        for key, curve in curves.items()
-    ]
-    panels.append(Panel("", _BUDGET, "test error, tuned", y_scale="log", lines=errors_bought, points=at_best))
-    return Outcome(panels, comparisons, checks)
+class Tuned(Experiment):
+    """The optima, and the errors that they buy."""
+
+    def _problem(self, budget: float) -> dict[str, Any]:
+        d, total, per_d = int(self.preset["d"]), round(budget * self.preset["d"]), self.settings["per_d"]
+        sizes = {"d": d, "width": round(per_d["width"] * d), "n_step": total // 2, "n": total - total // 2}
+        return Problem.from_dict({**self.settings["base"], **sizes, "ridge": per_d["ridge"] * d}).to_dict()
+
+    def places(self) -> Iterator[Place]:
+        """Yield budgets on the lines, computed, then networks of every parameter at every budget."""
+        low, high = self.settings["budget_range"]
+        for budget in map(float, np.linspace(low, high, self.preset["lines"])):
+            yield Place(measure, {"problem": self._problem(budget)}, "lines", budget, seeds=(0,))
+        for name in PARAMETERS:
+            for budget in map(float, self.preset["budgets"]):
+                seeds = point_seeds(self.figure, name, budget, self.preset)
+                around = {"over": name, "shift": self.settings["neighbours"][name], "seeds": list(seeds)}
+                yield Place(measure, {"problem": self._problem(budget), **around}, name, budget, seeds=seeds[:1])
+
+    def outcome(self, samples: Sequence[Sample]) -> Outcome:
+        """Draw a panel for each parameter, and one of the errors."""
+        lines = on_curve(samples, "lines")
+        found, at_best = Outcome(), []
+        for name in PARAMETERS:
+            own, tuned = _optimum(name, lines, on_curve(samples, name))
+            found += own
+            at_best.append(points_of(tuned, name, _REGIMES[name]))
+        curves = {"none": ("as given", "initial"), "pair": ("ridge and eta", "fourth kind")}
+        curves |= {name: (name, _REGIMES[name]) for name in PARAMETERS}
+        bought = [_line(lines, "errors", key, *curve) for key, curve in curves.items()]
+        panel = Panel("", _BUDGET, "test error, tuned", y_scale="log", lines=bought, points=at_best)
+        return found + Outcome([panel])
+
+
+def _line(samples: Sequence[Sample], what: str, key: str, label: str, regime: str) -> Line:
+    budgets = [sample.x for sample in samples]
+    return Line.of(budgets, [sample.results[0][what][key] for sample in samples], label, regime)
+
+
+def _optimum(name: str, lines: Sequence[Sample], samples: Sequence[Sample]) -> tuple[Outcome, list[Judged]]:
+    """Compare the places of a parameter's optimum, and the errors there, which are returned once more."""
+    shown: list[tuple[float, float]] = []
+    comparisons, tuned, checks = [], [], []
+    for sample in samples:
+        around = [Problem.from_dict(settings) for settings in sample.results[0]["around"]]
+        places = np.array([_coordinate(name, problem) for problem in around])
+        theory = np.array([prediction.test_error for prediction in predict_many(around)])
+        errors = sample["errors"][0]
+        words = {"curve": _LABELS[name], "quantity": "coordinate of the optimum"}
+        where = sample.compare(_vertex(places, theory), np.array(_pseudo_values(places, errors)), **words)
+        tuned.append(sample.compare(theory[1], errors[1], curve=f"{name} tuned"))
+        comparisons += [where, tuned[-1]]
+        # The parabola's own bias, known from theory, is taken out of the point that is drawn.
+        centre = where.mean + places[1] - where.theory
+        low, middle, high = (_shown(name, centre + sign * where.standard_error) for sign in (-1, 0, 1))
+        shown.append((middle, (high - low) / 2))
+        better = max(in_standard_errors(errors[1] - errors[k]) for k in (0, 2))
+        label = f"{name}, budget {sample.x:g} d: a neighbour's lead over the optimum, in standard errors"
+        checks.append(Check.at_most(label, better, _BETTER))
+    middles, spreads = zip(*shown, strict=True)
+    optima = Points([sample.x for sample in samples], middles, spreads, name, _REGIMES[name])
+    scale: Scale = "linear" if name == "split" else "log"
+    best = _line(lines, "best", name, name, _REGIMES[name])
+    panel = Panel("", _BUDGET, _LABELS[name], y_scale=scale, lines=[best], points=[optima])
+    return Outcome([panel], comparisons, checks), tuned

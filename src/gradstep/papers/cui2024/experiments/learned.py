@@ -1,41 +1,32 @@
 """The learned function along the target's direction and along the spike, for several samples of the step.
 
-Settings
---------
-base : activation, teacher, eta_tilde, alpha, beta, lam.
-curves : label, regime, alpha0 (0 and inf allowed); ``theory_only`` draws nothing at random.
-range : the projection runs from minus to plus this.
+The parameters are activation, teacher, eta_tilde, alpha, beta, lam and, of the curves, alpha0 (0 and inf allowed).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
-from gradstep.papers.charts import Curve, Theory, charts
+from gradstep.papers.charts import Theory
 from gradstep.papers.cui2024.drawn import FirstLayer, network_of
 from gradstep.papers.cui2024.errors import learned_along_target, learned_function, summary_statistics
-from gradstep.papers.cui2024.experiments.measured import extrapolate, layer_of, projections, samples_of
-from gradstep.papers.figure import Figure
-from gradstep.papers.outcome import Outcome
-from gradstep.papers.panels import Line, Panel
-from gradstep.papers.places import Place, Sample
+from gradstep.papers.cui2024.experiments.measured import extrapolated, layer_of, samples_of, with_models
+from gradstep.papers.experiment import Array, Curves
+from gradstep.papers.panels import Line, Panel, Style
+from gradstep.papers.places import Settings
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.theory import predict
 from gradstep.theory.prediction import mean_curve
 
-__all__ = ["conditional_mean", "measure", "outcome", "places"]
-
-Array = NDArray[np.float64]
-
-_MODELS = ("network", "srf")
-
-_DIRECTIONS = {"target": "along the target's direction", "spike": "along the spike"}
+__all__ = ["Learned", "conditional_mean", "measure"]
 
 
 def conditional_mean(
@@ -62,71 +53,63 @@ def conditional_mean(
     return np.asarray(smoothed(scalar_function(sigma), along[:, None] * projections, rest[:, None]).mean.T @ readout)
 
 
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
-    """Networks and spiked random features models of every curve, measured at all projections."""
-    sizes = {"d": int(preset["d"]), "points": [float(t) for t in preset["points"]]}
-    for curve in figure.settings["curves"]:
-        if not curve.get("theory_only", False):
-            for model in _MODELS:
-                parameters = {**figure.settings["base"], "alpha0": float(curve["alpha0"]), "model": model, **sizes}
-                yield Place(measure, parameters, curve["label"], model)
-
-
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
-    """Train a model at d and at d/2, and extrapolate its conditional means to infinite d."""
-    return extrapolate(lambda d: _drawn(parameters, d, seed), int(parameters["d"]))
-
-
-def _drawn(parameters: Mapping[str, Any], d: int, seed: int) -> dict[str, Array]:
+@extrapolated
+def measure(parameters: Settings, d: int, seed: int) -> dict[str, Array]:
+    """Train a model, and return its conditional means along both directions."""
     layer, sigma = layer_of(parameters, d, seed), parameters["activation"]
     readout = network_of(layer, **samples_of(parameters, d, seed)).fit().readouts[:, 0]
-    target = np.eye(1, d, TEACHER_AXIS)[0]
     points = np.asarray(parameters["points"], dtype=np.float64)
-    return {
-        "target": conditional_mean(layer, readout, sigma, target, points),
-        "spike": conditional_mean(layer, readout, sigma, layer.direction, points),
-    }
+    directions = {"target": np.eye(1, d, TEACHER_AXIS)[0], "spike": layer.direction}
+    return {name: conditional_mean(layer, readout, sigma, v, points) for name, v in directions.items()}
 
 
-def _of_network(figure: Figure, curve: Mapping[str, Any]) -> Theory:
-    """Return what the network learns along both directions, in its own limit."""
-    found = predict(Problem.cui2024(**figure.settings["base"], alpha0=float(curve["alpha0"])))
-    return lambda points: {
-        "target": found.curve.along_teacher(points, found.alignment),
-        "spike": mean_curve([(1.0, found.curve.kappa, found.curve.learned)], points),
-    }
+class Learned(Curves):
+    """The learned functions of networks, drawn, and of spiked random features, which are compared only."""
+
+    measure = staticmethod(measure)
+    names: ClassVar = {"target": "along the target's direction", "spike": "along the spike"}
+
+    @property
+    def curves(self) -> Sequence[Settings]:
+        """Every curve with both models."""
+        return with_models(self.settings["curves"], {"network": "network", "srf": "sRF"})
+
+    def parameters(self, curve: Settings, x: Any = None) -> dict[str, Any]:
+        """Return the parameters of a model."""
+        return {**super().parameters(curve, x), "model": curve["model"]}
+
+    def drawn(self, curve: Settings, x: Any) -> tuple[str, object] | None:
+        """Return what seeds are drawn for."""
+        return curve["label"], curve["model"]
+
+    def theory(self, curve: Settings, x: Array) -> Mapping[str, ArrayLike]:
+        """Return what the network learns in its own limit; of spiked random features, Result 3.3."""
+        if curve["model"] == "srf":
+            return self._published(curve, x)
+        found = predict(Problem.cui2024(**self.settings["base"], **curve["parameters"]))
+        spike = mean_curve([(1.0, found.curve.kappa, found.curve.learned)], x)
+        return _along(curve, found.curve.along_teacher(x, found.alignment), spike)
+
+    def _published(self, curve: Settings, x: Array) -> Mapping[str, ArrayLike]:
+        given = {**self.settings["base"], **curve["parameters"]}
+        sigma = given.pop("activation")
+        found = summary_statistics(sigma, given.pop("teacher"), **given)
+        return _along(curve, learned_along_target(sigma, found, x), learned_function(sigma, found, x))
+
+    def beside(self, curve: Settings) -> Mapping[Style, Theory]:
+        """Return the paper's model, over that of the network."""
+        return {"dashed": partial(self._published, curve)}
+
+    def panels(self, title: str) -> dict[str, Panel]:
+        """Return the axes of the network, with the target."""
+        if title != "network":
+            return {}
+        target = scalar_function(self.settings["base"]["teacher"])(self.grid)
+        panels = {name: Panel(text, "projection of the input", "mean output") for name, text in self.names.items()}
+        panels["target"] = replace(panels["target"], lines=[Line.of(self.grid, target, "target", "teacher")])
+        return panels
 
 
-def _published(figure: Figure, curve: Mapping[str, Any]) -> Theory:
-    """Return the same of spiked random features, by Result 3.3."""
-    base = dict(figure.settings["base"])
-    sigma = base.pop("activation")
-    found = summary_statistics(sigma, base.pop("teacher"), alpha0=float(curve["alpha0"]), **base)
-    return lambda points: {
-        "target": learned_along_target(sigma, found, points),
-        "spike": learned_function(sigma, found, points),
-    }
-
-
-def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
-    """Put the learned functions of the theory under those of the networks."""
-    settings = figure.settings
-    grid = projections(settings)
-    measured = {(sample.place.curve, sample.place.x): sample.spread("points") for sample in samples}
-    target = scalar_function(settings["base"]["teacher"])
-    found = Outcome()
-    for name, words in _DIRECTIONS.items():
-        lines = [Line.of(grid, target(grid), "target", "teacher")] if name == "target" else []
-        panel = Panel(words, "projection of the input", "mean output", lines=lines)
-        # Without a step there is no spike to look along.
-        shown = [curve for curve in settings["curves"] if name == "target" or float(curve["alpha0"]) > 0]
-        networks, models = [], []
-        for curve in shown:
-            label, regime, published = curve["label"], curve["regime"], _published(figure, curve)
-            network, srf = (measured.get((label, model), []) for model in _MODELS)
-            learned = _of_network(figure, curve)
-            name_of = f"{label}, {{}}, {words}".format
-            networks.append(Curve(label, regime, learned, network, name_of("network"), {"dashed": published}))
-            models.append(Curve(label, regime, published, srf, name_of("sRF")))
-        found += charts(networks, grid, {name: panel}) + charts(models, grid, {}, {name: "mean output"})
-    return found
+def _along(curve: Settings, target: Array, spike: Array) -> dict[str, Array]:
+    """Return what is learned along both directions; without a step there is no spike to look along."""
+    return {"target": target} | ({"spike": spike} if curve["parameters"]["alpha0"] > 0 else {})

@@ -17,31 +17,29 @@ Presets hold the two simulated ``sizes``, the exponents (``points``), the number
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradstep.overlay import Overlay
-from gradstep.papers.figure import Figure
+from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.experiments.limits import arguments, limit
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
 from gradstep.papers.moniri2024.gains import PUBLISHED
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
 from gradstep.papers.moniri2024.staircase import degree, windows
-from gradstep.papers.outcome import Check, Comparison, Outcome
+from gradstep.papers.outcome import Check, Judged, Outcome
 from gradstep.papers.panels import Line, Panel, Points
-from gradstep.papers.places import Place, Sample
+from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.theory import predict, predict_many
 
-__all__ = ["extrapolated", "measure", "outcome", "places"]
+__all__ = ["Exponents", "extrapolated", "measure"]
 
-Array = NDArray[np.float64]
 
 LABELS = {
     "L_tr": "training loss",
@@ -53,16 +51,7 @@ PAIRS = (("L_tr", "training_gain"), ("L_te", "test_gain"))
 LIMITS = {"training_gain": "Delta", "test_gain": "Lambda"}
 
 
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
-    """Networks of both sizes at every exponent."""
-    shared = {**figure.settings["base"], "test": "test_gain" in figure.settings["panels"]}
-    for n in preset["sizes"]:
-        for alpha in preset["points"]:
-            parameters = {**shared, "n": int(n), "alpha": float(alpha)}
-            yield Place(measure, parameters, f"n = {n}", alpha)
-
-
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
+def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
     """Return L_tr, and L_te if asked for, before and after the step."""
     settings = dict(parameters)
     test = settings.pop("test")
@@ -78,93 +67,105 @@ def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     return found if test else {"L_tr": found["L_tr"]}
 
 
-def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
-    """Put the staircase and the curves at finite n under the points, and compare errors and paired gains."""
-    settings, sizes, alphas = figure.settings, [float(n) for n in preset["sizes"]], [float(a) for a in preset["points"]]
-    theory = [_finite(settings["base"], n, alphas) for n in sizes]
-    comparisons: list[Comparison] = []
-    points: dict[str, list[Points]] = {name: [] for name in LABELS}
-    curve, rejected = f"n = {sizes[-1]:g}, extrapolated", 0.0
-    for error, gain in PAIRS:
-        if error not in samples[0].results[0]:
-            continue
-        # By size, exponent, seed, and before or after the step.
-        values = np.array([sample[error] for sample in samples]).reshape(len(sizes), len(alphas), -1, 2)
-        gains = values[..., 0] - values[..., 1]
-        expected = np.array([getattr(found, gain) for found in theory])
-        initial = np.array([getattr(found, error) for found in theory]) + expected
-        for quantity, measured, predicted in (
-            (f"{LABELS[error]} before the step", values[..., 0], initial),
-            (LABELS[gain], gains, expected),
-        ):
-            beyond = extrapolated(measured - predicted[..., None], sizes)
-            for at_alpha, t, own in zip(samples[-len(alphas) :], predicted[-1], beyond, strict=True):
-                comparisons.append(at_alpha.compare(t, t + own, curve=curve, quantity=quantity))
-        for n, own, before, regime in zip(sizes, gains, initial, settings["regimes"], strict=True):
-            shown = Points.measured(alphas, own, f"n = {n:g}", regime)
-            points[gain].append(shown)
-            # The error before the step scatters more than the gain: the theory's takes its place.
-            points[error].append(replace(shown, mean=(before - np.array(shown.mean)).tolist()))
-        published = (limit(settings["base"], LIMITS[gain], int(l), **PUBLISHED) for l in degree(alphas))  # noqa: E741
-        rejected = max(rejected, *(abs(Overlay.of(g, v).z) for g, v in zip(published, gains[-1], strict=True)))
-    checks = []
-    if "published_z" in preset:
-        name = f"largest |z| of the published limit at n = {sizes[-1]:g}"
-        checks.append(Check.at_least(name, rejected, preset["published_z"]))
-    lines = _lines(settings, preset)
-    panels = tuple(
-        Panel(LABELS[name], "exponent α of the step size", LABELS[name], lines=lines[name], points=points[name])
-        for name in settings["panels"]
-    )
-    return Outcome(panels, tuple(comparisons), tuple(checks))
-
-
 def extrapolated(beyond: Array, sizes: Sequence[float]) -> Array:
     """Return what the theory misses without its part of order 1/n; networks of the two sizes are independent."""
     small, large = sizes
     return np.asarray((large * beyond[1] - small * beyond[0]) / (large - small))
 
 
-def _finite(base: Mapping[str, Any], n: float, alphas: Iterable[float]) -> FiniteErrors:
-    return finite_errors(Problem.moniri2024(**base, n=n, alpha=float(a)) for a in alphas)
+class Exponents(Experiment):
+    """The staircase and the curves at finite n under the networks, with errors and paired gains compared."""
+
+    @property
+    def _alphas(self) -> list[float]:
+        return [float(alpha) for alpha in self.preset["points"]]
+
+    def places(self) -> Iterator[Place]:
+        """Yield networks of both sizes at every exponent."""
+        shared = {**self.settings["base"], "test": "test_gain" in self.settings["panels"]}
+        for n in self.preset["sizes"]:
+            for alpha in self._alphas:
+                yield Place(measure, {**shared, "n": int(n), "alpha": alpha}, f"n = {n}", alpha)
+
+    def outcome(self, samples: Sequence[Sample]) -> Outcome:
+        """Draw errors and gains, and judge what is left of their differences from theory without terms of order 1/n."""
+        settings, sizes, alphas = self.settings, [float(n) for n in self.preset["sizes"]], self._alphas
+        theory = [self._finite(n, alphas) for n in sizes]
+        comparisons: list[Judged] = []
+        points: dict[str, list[Points]] = {name: [] for name in LABELS}
+        curve, rejected = f"n = {sizes[-1]:g}, extrapolated", 0.0
+        for error, gain in PAIRS:
+            if error not in samples[0].results[0]:
+                continue
+            # By size, exponent, seed, and before or after the step.
+            values = np.array([sample[error] for sample in samples]).reshape(len(sizes), len(alphas), -1, 2)
+            gains = values[..., 0] - values[..., 1]
+            expected = np.array([getattr(found, gain) for found in theory])
+            initial = np.array([getattr(found, error) for found in theory]) + expected
+            for quantity, measured, predicted in (
+                (f"{LABELS[error]} before the step", values[..., 0], initial),
+                (LABELS[gain], gains, expected),
+            ):
+                beyond = extrapolated(measured - predicted[..., None], sizes)
+                for at_alpha, t, own in zip(samples[-len(alphas) :], predicted[-1], beyond, strict=True):
+                    comparisons.append(at_alpha.compare(t, t + own, curve=curve, quantity=quantity))
+            for n, own, before, regime in zip(sizes, gains, initial, settings["regimes"], strict=True):
+                shown = Points.measured(alphas, own, f"n = {n:g}", regime)
+                points[gain].append(shown)
+                # The error before the step scatters more than the gain: the theory's takes its place.
+                points[error].append(replace(shown, mean=(before - np.array(shown.mean)).tolist()))
+            published = (limit(settings["base"], LIMITS[gain], int(l), **PUBLISHED) for l in degree(alphas))  # noqa: E741
+            rejected = max(rejected, *(abs(Overlay.of(g, v).z) for g, v in zip(published, gains[-1], strict=True)))
+        checks = []
+        if "published_z" in self.preset:
+            name = f"largest |z| of the published limit at n = {sizes[-1]:g}"
+            checks.append(Check.at_least(name, rejected, self.preset["published_z"]))
+        lines = self._lines()
+        panels = tuple(
+            Panel(LABELS[name], "exponent α of the step size", LABELS[name], lines=lines[name], points=points[name])
+            for name in settings["panels"]
+        )
+        return Outcome(panels, tuple(comparisons), tuple(checks))
+
+    def _problems(self, n: float, alphas: Iterable[float]) -> list[Problem]:
+        return [Problem.moniri2024(**self.settings["base"], n=n, alpha=float(alpha)) for alpha in alphas]
+
+    def _finite(self, n: float, alphas: Iterable[float]) -> FiniteErrors:
+        return finite_errors(self._problems(n, alphas))
+
+    def _lines(self) -> dict[str, list[Line]]:
+        settings, largest = self.settings, float(self.settings["largest"])
+        x = np.linspace(0, largest, int(self.preset["grid"]))
+        lines: dict[str, list[Line]] = {name: [] for name in LABELS}
+        for n, regime in zip(self.preset["sizes"], settings["regimes"], strict=False):
+            theory = self._finite(n, x)
+            for name in LABELS:
+                lines[name].append(Line.of(x, getattr(theory, name), f"n = {n:g}", regime))
+            if settings["base"]["residual"] == "y":
+                for name, values in self._uniform(n, x).items():
+                    lines[name].append(Line.of(x, values, "", regime, "dotted"))
+        for n in settings["far"]:
+            theory = self._finite(n, x)
+            for name in LABELS:
+                lines[name].append(Line.of(x, getattr(theory, name), f"n = {n:.0e}".replace("e+", "e"), "large"))
+        for name, steps, label, style in _staircases(settings["base"], largest):
+            lines[name].append(Line(steps[0], steps[1], label, "infinite", style))
+        return lines
+
+    def _uniform(self, n: float, x: Iterable[float]) -> dict[str, Array]:
+        """Return the same quantities by the equations for every step size."""
+        problems = self._problems(n, x)
+        found = [predict(problems[0].replace(eta=0.0)), *predict_many(problems)]
+        train, test = np.array([p.train_loss for p in found]), np.array([p.test_error for p in found])
+        return {
+            "L_tr": train[1:],
+            "L_te": test[1:] + problems[0].noise ** 2,
+            "training_gain": train[0] - train[1:],
+            "test_gain": test[0] - test[1:],
+        }
 
 
-def _lines(settings: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, list[Line]]:
-    base, largest = settings["base"], float(settings["largest"])
-    x = np.linspace(0, largest, int(preset["grid"]))
-    lines: dict[str, list[Line]] = {name: [] for name in LABELS}
-    for n, regime in zip(preset["sizes"], settings["regimes"], strict=False):
-        theory = _finite(base, n, x)
-        for name in LABELS:
-            lines[name].append(Line.of(x, getattr(theory, name), f"n = {n:g}", regime))
-        if base["residual"] == "y":
-            for name, values in _uniform(base, n, x).items():
-                lines[name].append(Line.of(x, values, "", regime, "dotted"))
-    for n in settings["far"]:
-        theory = _finite(base, n, x)
-        for name in LABELS:
-            lines[name].append(Line.of(x, getattr(theory, name), f"n = {n:.0e}".replace("e+", "e"), "large"))
-    for name, steps, label, style in _staircases(base, largest):
-        lines[name].append(Line(steps[0], steps[1], label, "infinite", style))
-    return lines
-
-
-def _uniform(base: Mapping[str, Any], n: float, x: Iterable[float]) -> dict[str, Array]:
-    """Return the same quantities by the equations for every step size."""
-    problems = [Problem.moniri2024(**base, n=n, alpha=float(a)) for a in x]
-    found = [predict(problems[0].replace(eta=0.0)), *predict_many(problems)]
-    train, test = np.array([p.train_loss for p in found]), np.array([p.test_error for p in found])
-    return {
-        "L_tr": train[1:],
-        "L_te": test[1:] + problems[0].noise ** 2,
-        "training_gain": train[0] - train[1:],
-        "test_gain": test[0] - test[1:],
-    }
-
-
-def _staircases(
-    base: Mapping[str, Any], largest: float
-) -> Iterator[tuple[str, tuple[list[float], list[float]], str, Any]]:
+def _staircases(base: Settings, largest: float) -> Iterator[tuple[str, tuple[list[float], list[float]], str, Any]]:
     """Yield the limit, of the real network and as published (with the missing factor of (3) and (4) restored)."""
     top = int(degree(largest))
     ends = [*(windows(l)[0] for l in range(1, top + 1)), largest]  # noqa: E741

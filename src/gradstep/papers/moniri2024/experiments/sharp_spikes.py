@@ -23,15 +23,14 @@ z-score that the published gains must exceed where they differ (none where the s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.polynomial import polyval
-from numpy.typing import NDArray
 
 from gradstep.overlay import Overlay
-from gradstep.papers.figure import Figure
+from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.experiments.limits import arguments, limit
 from gradstep.papers.moniri2024.gains import PUBLISHED, Delta_by_matrix
 from gradstep.papers.moniri2024.hermite import coefficients, smoothed_powers
@@ -39,15 +38,14 @@ from gradstep.papers.moniri2024.published import published_Delta, published_Lamb
 from gradstep.papers.moniri2024.staircase import windows
 from gradstep.papers.outcome import Check, Outcome, points_of
 from gradstep.papers.panels import Line, Panel, Points, Table
-from gradstep.papers.places import Place, Sample, point_seeds
+from gradstep.papers.places import Place, Sample, Settings, point_seeds
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.simulation.ridge import fit_rows
 from gradstep.theory import predict_many
 
-__all__ = ["measure", "outcome", "places"]
+__all__ = ["SharpSpikes", "measure"]
 
-Array = NDArray[np.float64]
 
 SIZE = 1e16
 """Samples at which the equations for every step size are solved."""
@@ -56,15 +54,7 @@ MARGIN = 0.01
 """How far the exponent of that step lies beyond the window of l."""
 
 
-def places(figure: Figure, preset: Mapping[str, Any]) -> Iterator[Place]:
-    """Random layers; all numbers of spikes share them, and so do the figures of both quantities."""
-    names = ("activation", "teacher", "phi", "psi", "lam", "noise", "strength")
-    parameters = {name: figure.settings[name] for name in names} | {k: preset[k] for k in ("n", "spikes", "test")}
-    seeds = point_seeds("sharp_spikes", "spikes", preset["n"], preset)
-    yield Place(measure, parameters, "spikes", preset["n"], seeds=seeds)
-
-
-def measure(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
+def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
     """Return what every spike more takes off the training loss and the test error."""
     settings = dict(parameters)
     strength, spikes, test = (settings.pop(name) for name in ("strength", "spikes", "test"))
@@ -104,61 +94,81 @@ def _power(kappa: Array, k: int, rho: float) -> Array:
     return np.asarray(polyval(kappa, smoothed_powers(k, rho)[-1])) / math.sqrt(square)
 
 
-def outcome(figure: Figure, preset: Mapping[str, Any], samples: Sequence[Sample]) -> Outcome:
-    """Tabulate the gains, and compare what every spike adds."""
-    settings, top, name = figure.settings, int(preset["spikes"]), figure.settings["quantity"]
-    degrees, setting = range(1, top + 1), arguments(settings)
-    slides, closed = (
-        [limit(settings, name, l, **options) for l in range(top + 1)]  # noqa: E741
-        for options in (PUBLISHED, {"residual": "y"})
-    )
-    (sample,) = samples
-    values = sample[name]
-    comparisons, rejected = [], 0.0
-    for l, theory, published in zip(degrees, np.diff(closed), np.diff(slides), strict=True):  # noqa: E741
-        words = {"curve": f"{name}_l", "place": float(l), "quantity": f"{name}_l - {name}_(l-1)"}
-        comparisons.append(sample.compare(theory, values[:, l - 1], **words))
-        if not math.isclose(theory, published):
-            rejected = max(rejected, abs(Overlay.of(published, values[:, l - 1]).z))
-    polynomial = [_polynomial(settings, l) for l in degrees]  # noqa: E741
-    checks = _equations(settings["accuracy"], polynomial)
-    if "published_z" in preset:
-        checks.append(Check.at_least("largest |z| of the published spikes", rejected, preset["published_z"]))
-    if name == "Delta":
-        theorem = [float(published_Delta(l, **setting)) for l in degrees]  # noqa: E741
-        printed = [f"{value:.5f}" for value in theorem]
-        matrix = [float(Delta_by_matrix(l, residual="y", **setting)) for l in degrees]  # noqa: E741
-        apart = max(abs(a / b - 1) for a, b in zip(theorem + matrix, slides[1:] + closed[1:], strict=True))
-        checks.append(Check.at_most("closed form against the theorem's matrix, relative", apart, 1e-9))
-    else:
-        printed = [f"{float(f(**setting)):.5g}" for f in (published_Lambda_1, published_Lambda_2)]
-        printed += ["-"] * (top - 2)
-    x = [float(l) for l in degrees]  # noqa: E741
-    measured = Points.measured(x, np.cumsum(values, axis=1).T, "", "")
-    rows = [
-        (
-            str(l),
-            printed[l - 1],
-            f"{slides[l]:.5f}",
-            f"{closed[l]:.5f}",
-            f"{measured.mean[l - 1]:.4f} ± {measured.error[l - 1]:.4f}",  # type: ignore[index]
-            f"{polynomial[l - 1].limit:.5f}",
-            f"{polynomial[l - 1].solved:.5f}",
+class SharpSpikes(Experiment):
+    """A table of the gains, and what every spike adds compared."""
+
+    def places(self) -> Iterator[Place]:
+        """Yield random layers; all numbers of spikes share them, and so do the figures of both quantities."""
+        names, preset = ("activation", "teacher", "phi", "psi", "lam", "noise", "strength"), self.preset
+        parameters = {name: self.settings[name] for name in names} | {k: preset[k] for k in ("n", "spikes", "test")}
+        seeds = point_seeds("sharp_spikes", "spikes", preset["n"], preset)
+        yield Place(measure, parameters, "spikes", preset["n"], seeds=seeds)
+
+    def outcome(self, samples: Sequence[Sample]) -> Outcome:
+        """Tabulate the gains, and compare what every spike adds."""
+        settings, name = self.settings, self.settings["quantity"]
+        (values,) = (sample[name] for sample in samples)
+        degrees = range(1, int(self.preset["spikes"]) + 1)
+        slides, closed = (
+            [limit(settings, name, l, **options) for l in (0, *degrees)]  # noqa: E741
+            for options in (PUBLISHED, {"residual": "y"})
         )
-        for l in degrees  # noqa: E741
-    ]
-    symbol = "Δ" if name == "Delta" else "Λ"
-    panel = Panel(
-        title="",
-        x_label="number of spikes l",
-        y_label=f"gain from the last spike, {symbol}_l - {symbol}_(l-1)",
-        lines=[
-            Line.of(x, np.diff(closed), "network", "large"),
-            Line.of(x, np.diff(slides), "published spikes", "initial", "dashed"),
-        ],
-        points=[points_of(comparisons, "network", "large")],
-    )
-    return Outcome((panel,), tuple(comparisons), tuple(checks), table=Table(HEADER, rows))
+        comparisons, rejected = [], 0.0
+        for l, theory, published in zip(degrees, np.diff(closed), np.diff(slides), strict=True):  # noqa: E741
+            words = {"curve": f"{name}_l", "place": float(l), "quantity": f"{name}_l - {name}_(l-1)"}
+            comparisons.append(samples[0].compare(theory, values[:, l - 1], **words))
+            if not math.isclose(theory, published):
+                rejected = max(rejected, abs(Overlay.of(published, values[:, l - 1]).z))
+        polynomial = [_polynomial(settings, l) for l in degrees]  # noqa: E741
+        checks = _equations(settings["accuracy"], polynomial)
+        if "published_z" in self.preset:
+            checks.append(Check.at_least("largest |z| of the published spikes", rejected, self.preset["published_z"]))
+        printed, more = _printed(settings, slides, closed)
+        gains = Points.measured(degrees, np.cumsum(values, axis=1).T, "", "")
+        rows = [
+            (
+                str(l),
+                printed[l - 1],
+                f"{slides[l]:.5f}",
+                f"{closed[l]:.5f}",
+                f"{gains.mean[l - 1]:.4f} ± {gains.error[l - 1]:.4f}",  # type: ignore[index]
+                f"{polynomial[l - 1].limit:.5f}",
+                f"{polynomial[l - 1].solved:.5f}",
+            )
+            for l in degrees  # noqa: E741
+        ]
+        symbol = "Δ" if name == "Delta" else "Λ"
+        panel = Panel(
+            title="",
+            x_label="number of spikes l",
+            y_label=f"gain from the last spike, {symbol}_l - {symbol}_(l-1)",
+            lines=[
+                Line.of(*_bars(np.diff(closed)), "network", "large"),
+                Line.of(*_bars(np.diff(slides)), "published spikes", "initial", "dashed"),
+            ],
+            points=[points_of(comparisons, "network", "large")],
+        )
+        return Outcome((panel,), tuple(comparisons), (*checks, *more), table=Table(HEADER, rows))
+
+
+def _bars(values: Array) -> tuple[Array, Array]:
+    """Return a level for each number of spikes, from one on: nothing is between them."""
+    x = np.arange(1, len(values) + 1)[:, None] + [-0.4, 0.4, 0.4]
+    return x.ravel(), (values[:, None] + [0.0, 0.0, np.nan]).ravel()
+
+
+def _printed(settings: Settings, slides: Sequence[float], closed: Sequence[float]) -> tuple[list[str], list[Check]]:
+    """Return the gains as the paper prints them; its theorem for every l is checked against the closed form."""
+    setting = arguments(settings)
+    degrees = range(1, len(slides))
+    if settings["quantity"] == "Delta":
+        theorem = [float(published_Delta(l, **setting)) for l in degrees]  # noqa: E741
+        matrix = [float(Delta_by_matrix(l, residual="y", **setting)) for l in degrees]  # noqa: E741
+        apart = max(abs(a / b - 1) for a, b in zip(theorem + matrix, [*slides[1:], *closed[1:]], strict=True))
+        check = Check.at_most("closed form against the theorem's matrix, relative", apart, 1e-9)
+        return [f"{value:.5f}" for value in theorem], [check]
+    two = [f"{float(f(**setting)):.5g}" for f in (published_Lambda_1, published_Lambda_2)]
+    return two + ["-"] * (len(degrees) - 2), []
 
 
 HEADER = (
@@ -181,7 +191,7 @@ class _Polynomial(NamedTuple):
     solved: float
 
 
-def _polynomial(settings: Mapping[str, Any], l: int) -> _Polynomial:  # noqa: E741
+def _polynomial(settings: Settings, l: int) -> _Polynomial:  # noqa: E741
     c = coefficients(settings["activation"], l)
     sigma = " + ".join(f"({c[k]:.17g})*H{k}" for k in range(1, l + 1))
     base = {name: settings[name] for name in ("teacher", "phi", "psi", "lam", "noise")} | {"activation": sigma}

@@ -1,0 +1,293 @@
+r"""Expected errors of ridge regression with n rows from a pool of M rows: docs, Learning curve.
+
+.. math:: \min_b \sum_{\mu\le n} |y_\mu - b^\top\phi_\mu|^2 + \Lambda |b|^2
+
+One fit to the whole pool, in which row m has the weight :math:`w_m`, stands for all fits to n rows. With
+:math:`R=(\Lambda+\sum w\phi\phi^\top)^{-1}`, the leverages :math:`u=w\,\phi^\top R\phi` and :math:`\varrho=n/M` the
+weights are the stationary point of
+
+.. math::
+   F=\sum_m\bigl[\varrho\ln w_m+(1-\varrho)\ln|1-w_m|\bigr]
+   -\ln\det\Bigl(\Lambda+\sum_mw_m\phi_m\phi_m^\top\Bigr),
+
+which is :math:`(1-w_m)(1-u_m)=1-\varrho`, equation (learning-curve-weights). For n < M the function F is strictly
+concave in :math:`\ln w`: there is one solution, and Newton's method with a line search finds it. The matrix of Newton's
+method is that of the errors too, equation (learning-curve-errors), and is positive definite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradstep.errors import NotConverged
+from gradstep.learning.conjugate_gradient import NotDefinite, conjugate_gradient
+from gradstep.learning.pool import Array, Pool
+from gradstep.learning.resolvent import Resolvent
+
+__all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "row_errors", "weighted_fit"]
+
+#: Largest change of the logarithm of a weight by its own equation that is accepted, and relative residual at which the
+#: equation of the errors counts as solved.
+TOLERANCE = 1e-6
+_NEWTON_STEPS = 60
+_HALVINGS = 40
+_ROUNDING = "Use a larger ridge: rounding hides the solution."
+_UNRESOLVED = (
+    "Use fewer samples, at most the {rows} rows of the pool, or a larger ridge: some rows are so unlike all others "
+    "that the pool does not tell what more of them would bring."
+)
+#: Largest change of the logarithm of a weight in one step.
+_LONGEST_STEP = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedFit:
+    """A fit to the pool that stands for fits to n rows.
+
+    Parameters
+    ----------
+    ratio : float
+        Number of samples over rows of the pool, n / M.
+    weights : array, shape (M,)
+    resolvent : Resolvent
+        Of the fit with these weights.
+    """
+
+    ratio: float
+    weights: Array
+    resolvent: Resolvent
+
+    @cached_property
+    def bare_leverage(self) -> Array:
+        """``phi^T R phi``, shape (M,)."""
+        return self.resolvent.quadratic()
+
+    @cached_property
+    def remainder(self) -> Array:
+        """One less the leverage of each row in this fit, ``1 - u``, shape (M,)."""
+        return 1 - self.weights * self.bare_leverage
+
+    @cached_property
+    def leverage(self) -> Array:
+        """``V = phi^T R phi`` without the row itself: the leverage of a new row in a fit to n rows, shape (M,)."""
+        return self.bare_leverage / self.remainder
+
+    @cached_property
+    def double(self) -> Array:
+        """``phi^T R R phi`` with R without the row itself, shape (M,)."""
+        return self.resolvent.quadratic(self.resolvent.identity) / self.remainder**2
+
+    @property
+    def missing(self) -> float:
+        """``M / n - 1``: how much more fits to n rows vary than the fit to the pool, as a share of the latter."""
+        return 1 / self.ratio - 1
+
+    def coupled(self, values: Array) -> Array:
+        """Return the symmetric matrix S of equation (learning-curve-symmetric) times values (M,)."""
+        scale = self.weights / self.remainder
+        scaled = scale * values
+        return scale * (self.resolvent.correlated(scaled) - self.bare_leverage**2 * scaled)
+
+    def spread(self, values: Array) -> Array:
+        """Return the matrix P of equation (learning-curve-errors) times values (M,)."""
+        scale = self.weights * self.remainder
+        return self.coupled(scale * values) / scale
+
+    def solved(self, values: Array, tolerance: float = TOLERANCE) -> Array:
+        """Return ``(1 - (M/n - 1) P)^-1`` times values (M,): equation (learning-curve-errors).
+
+        Raises
+        ------
+        NotConverged
+            If the residual stays above ten times the tolerance, or the matrix has a negative eigenvalue, which only
+            happens for n > M or by rounding.
+        """
+        if self.missing == 0:
+            return values
+        scale, solver = self.weights * self.remainder, "The equation of the errors of a learning curve"
+        advice = _ROUNDING if self.ratio < 1 else _UNRESOLVED.format(rows=self.resolvent.pool.rows)
+        try:
+            solution, residual = conjugate_gradient(
+                lambda v: v - self.missing * self.coupled(v), scale * values, 1 + 0 * values, tolerance
+            )
+        except NotDefinite:
+            raise NotConverged(solver, math.nan, tolerance, advice, "has no solution") from None
+        if not residual <= 10 * tolerance:
+            raise NotConverged(solver, residual, tolerance, advice)
+        return solution / scale
+
+    @cached_property
+    def own_weights(self) -> Array:
+        """What its own equation makes of each weight, given the leverages; nan where it has no positive answer."""
+        denominator = 1 + (1 - self.ratio) * self.leverage
+        return self.ratio / self.resolvent.pool.xp.where(denominator > 0, denominator, math.nan * denominator)
+
+    @cached_property
+    def residual(self) -> float:
+        """Largest change of the logarithm of a weight by its own equation; infinite where there is none."""
+        xp = self.resolvent.pool.xp
+        largest = float(xp.max(xp.abs(xp.log(self.own_weights / self.weights))))
+        return math.inf if math.isnan(largest) else largest
+
+    @cached_property
+    def objective(self) -> float:
+        """The function F."""
+        xp, w = self.resolvent.pool.xp, self.weights
+        entropy = self.ratio * xp.log(w) + (1 - self.ratio) * xp.log(xp.abs(1 - w))
+        return float(xp.sum(entropy)) - self.resolvent.log_determinant
+
+    def newton_step(self) -> Array:
+        """Return Newton's step of the logarithms of the weights, shape (M,).
+
+        Raises
+        ------
+        NotDefinite
+            If the matrix of that step is not positive definite, which only happens for n > M or by rounding.
+        """
+        w, rest, share = self.weights, self.remainder, 1 - self.ratio
+        gradient = self.ratio - share * w / (1 - w) - (1 - rest)
+        diagonal = share * w / (1 - w) ** 2 + rest * (1 - rest)
+        sign = 1.0 if share > 0 else -1.0
+        if float(self.resolvent.pool.xp.min(sign * diagonal)) <= 0:
+            raise NotDefinite("a diagonal entry has the wrong sign")
+        step, _ = conjugate_gradient(
+            lambda v: sign * (diagonal * v - rest * self.coupled(rest * v)),
+            sign * gradient,
+            sign * diagonal,
+            min(0.1, self.residual),
+        )
+        return step
+
+
+def weighted_fit(pool: Pool, samples: float, ridge: float, start: Array | None = None) -> WeightedFit:
+    """Solve equation (learning-curve-weights).
+
+    Parameters
+    ----------
+    pool : Pool
+    samples : float
+        Number n of rows of the fits that it is to stand for.
+    ridge : float
+        Positive.
+    start : array, shape (M,), optional
+        Weights to begin with.
+
+    Returns
+    -------
+    WeightedFit
+        Its residual is at most `TOLERANCE`.
+
+    Raises
+    ------
+    NotConverged
+        If no solution is found. For n > M there may be none; for n <= M there is one, and only rounding can hide it.
+    """
+    ratio = samples / pool.rows
+
+    def at(weights: Array) -> WeightedFit:
+        return WeightedFit(ratio, weights, Resolvent(pool, ridge, weights))
+
+    constant = ratio + 0 * pool.mass
+    if ratio == 1:
+        return at(constant)
+    fit = at(constant if start is None else start)
+    for _ in range(_NEWTON_STEPS):
+        if fit.residual <= TOLERANCE:
+            return fit
+        following = _improved(fit, at)
+        if following is None:
+            break
+        fit = following
+    if fit.residual <= TOLERANCE:
+        return fit
+    solver = f"The weights of a learning curve at n = {samples:g}, ridge = {ridge:g}"
+    raise NotConverged(solver, fit.residual, TOLERANCE, _ROUNDING if ratio < 1 else _UNRESOLVED.format(rows=pool.rows))
+
+
+def _improved(fit: WeightedFit, at: Callable[[Array], WeightedFit]) -> WeightedFit | None:
+    """Return a better fit along Newton's direction, or along that of the plain iteration; None if there is none."""
+    xp = fit.resolvent.pool.xp
+    try:
+        steps = [fit.newton_step()]
+    except NotDefinite:
+        steps = []
+    plain = xp.log(fit.own_weights / fit.weights)
+    steps.append(xp.where(xp.isnan(plain), 0 * fit.weights, plain))
+    for step in steps:
+        length = min(1.0, _LONGEST_STEP / max(float(xp.max(xp.abs(step))), _LONGEST_STEP))
+        for _ in range(_HALVINGS):
+            weights = fit.weights * xp.exp(length * step)
+            if bool(xp.all(weights < 1 if fit.ratio < 1 else weights > 1)):
+                following = at(weights)
+                if following.residual < (1 - 0.3 * length) * fit.residual or (
+                    fit.ratio < 1 and following.objective > fit.objective
+                ):
+                    return following
+            length /= 2
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class RowErrors:
+    """What fits to n rows make of each row of the pool, left out.
+
+    Parameters
+    ----------
+    fit : WeightedFit
+    residuals : array, shape (M, K)
+        Of the weighted fit without the row; multiplied by the root of the row's sample weight.
+    squares : array, shape (M,)
+        Expected squared error of fits to n other rows, sum over outputs; multiplied by the row's sample weight.
+    """
+
+    fit: WeightedFit
+    residuals: Array
+    squares: Array
+
+    @cached_property
+    def variation(self) -> tuple[Array, Array, Array]:
+        """By how much fits to n rows vary more than the fit to the pool.
+
+        The terms ``t`` (M,) of a sum over all rows, that sum ``sum t phi phi^T``, and for each row
+        ``phi^T R (sum t phi phi^T) R phi``.
+        """
+        terms = self.fit.missing * self.squares * self.fit.weights**2
+        moment = self.fit.resolvent.moment(terms)
+        return terms, moment, self.fit.resolvent.quadratic(moment)
+
+    @property
+    def test_error(self) -> float:
+        """Expected squared error on a new row, sum over outputs, weighted mean over rows."""
+        pool = self.fit.resolvent.pool
+        return float(pool.xp.sum(self.squares)) / pool.total
+
+    @property
+    def training_error(self) -> float:
+        """The same on the rows of the fit: each pulls its own residual down by ``1 + V``."""
+        pool = self.fit.resolvent.pool
+        return float(pool.xp.sum(self.squares / (1 + self.fit.leverage) ** 2)) / pool.total
+
+
+def row_errors(fit: WeightedFit) -> RowErrors:
+    """Solve equation (learning-curve-errors).
+
+    Parameters
+    ----------
+    fit : WeightedFit
+        As `weighted_fit` returns it.
+
+    Returns
+    -------
+    RowErrors
+
+    Raises
+    ------
+    NotConverged
+        If the equation is not solved.
+    """
+    pool, fitted = fit.resolvent.pool, fit.resolvent.predictions(fit.weights[:, None] * fit.resolvent.pool.targets)
+    residuals = (pool.targets - fitted) / fit.remainder[:, None]
+    return RowErrors(fit, residuals, fit.solved(pool.xp.sum(residuals**2, axis=1)))

@@ -15,6 +15,8 @@ __all__ = ["caveats_of", "copies"]
 
 #: Rows that decide a standard error, fewer of which are told.
 _FEW_DECIDING = 30
+#: Share of rows with a bounded weight, more of which are told.
+_MUCH_CAPPED = 0.02
 #: Samples, fewer of which are told: the equations are the leading order in their number.
 _FEW_SAMPLES = 20
 
@@ -25,6 +27,7 @@ def caveats_of(
     rows: int,
     copied: int,
     deciding: float,
+    capped_share: float,
 ) -> tuple[str, ...]:
     """Return sentences about what may be wrong with a learning curve.
 
@@ -40,6 +43,8 @@ def caveats_of(
         Rows whose features are those of an earlier row.
     deciding : float
         Smallest effective number of rows behind a standard error.
+    capped_share : float
+        Largest share of rows whose weight is bounded in the extrapolation.
 
     Returns
     -------
@@ -63,6 +68,11 @@ def caveats_of(
         )
     if sizes.max() > rows:
         notes.append(f"More than {rows} samples are an extrapolation: no fit of so many rows has been seen.")
+    if capped_share > _MUCH_CAPPED:
+        notes.append(
+            f"Up to {capped_share:.0%} of the rows are so unlike all others that the extrapolation bounds their weight. "
+            "The errors may be off there."
+        )
     if failures:
         (size, ridge), error = next(iter(failures.items()))
         pairs = "pairs of n and ridge have" if len(failures) > 1 else "pair of n and ridge has"

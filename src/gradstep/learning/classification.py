@@ -16,6 +16,7 @@ from scipy.special import ndtr
 from gradstep.host import to_host
 from gradstep.learning.equations import RowErrors
 from gradstep.learning.pool import Array
+from gradstep.resolution import NOTHING
 
 __all__ = ["are_classes", "misclassification"]
 
@@ -79,4 +80,4 @@ def _directions(errors: RowErrors) -> Host:
     moved = moved - to_host(fit.bare_leverage)[:, None] * pulls
     moved = moved / to_host(fit.remainder)[:, None]
     size = to_host(fit.spread(pool.xp.sum(errors.residuals**2, axis=1)))
-    return np.asarray(moved.reshape(pool.rows, _DRAWS, -1) / np.sqrt(np.maximum(size, 1e-300))[:, None, None])
+    return np.asarray(moved.reshape(pool.rows, _DRAWS, -1) / np.sqrt(np.maximum(size, NOTHING))[:, None, None])

@@ -18,6 +18,7 @@ from gradstep.learning.equations import RowErrors, row_errors, weighted_fit
 from gradstep.learning.given import checked_ridges, checked_rows, checked_sizes, default_ridges
 from gradstep.learning.pool import Array, Pool, pool_of
 from gradstep.learning.standard_error import influence_on_test_error, influence_on_training_error
+from gradstep.resolution import NOTHING
 from gradstep.threads import threads_for_products
 
 __all__ = ["learning_curve"]
@@ -89,7 +90,7 @@ def learning_curve(
         penalties = default_ridges(eigenvalues, width) if ridge is None else ridge
         ridges = checked_ridges(penalties, sizes, rows, float(eigenvalues.max()))
         solved = _Grid.solve(pool, sizes, ridges, are_classes(given.targets))
-    notes = caveats_of(solved.failures, sizes, rows, copies(given.features), solved.deciding)
+    notes = caveats_of(solved.failures, sizes, rows, copies(given.features), solved.deciding, solved.capped_share)
     return LearningCurve(
         n=sizes.astype(np.int64),
         ridge=ridges,
@@ -109,6 +110,7 @@ class _Cell(NamedTuple):
     wrong: tuple[float, float]
     test_influence: Host
     training_influence: Host
+    capped_share: float
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class _Grid:
 
     tables: dict[str, Any]
     deciding: float
+    capped_share: float
     failures: dict[tuple[float, float], NotConverged]
 
     @classmethod
@@ -144,7 +147,7 @@ def _start(pool: Pool, known: list[Array]) -> Array | None:
     if len(known) < 2:
         return known[-1] if known else None
     following = known[-1] * (known[-1] / known[-2])
-    inside = bool(pool.xp.all((following < 1) == (known[-1] < 1)))
+    inside = bool(pool.xp.all(following < 1)) or bool(pool.xp.all(following > 1))
     return following if inside else known[-1]
 
 
@@ -156,11 +159,13 @@ def _cell(errors: RowErrors, classes: bool) -> _Cell:
         mean = float(mass @ shares / mass.sum())
         deviations = mass * (shares - mean)
         wrong = mean, float(np.sqrt((deviations**2).sum()) / mass.sum())
-    return _Cell(errors.test_error, errors.training_error, wrong, *influences)
+    return _Cell(errors.test_error, errors.training_error, wrong, *influences, errors.fit.capped_share)
 
 
-def _tables(cells: dict[tuple[int, int], _Cell], shape: tuple[int, int], classes: bool) -> tuple[dict[str, Any], float]:
-    """Return tables of everything, nan where a pair has no cell, and the fewest rows that decide a standard error."""
+def _tables(
+    cells: dict[tuple[int, int], _Cell], shape: tuple[int, int], classes: bool
+) -> tuple[dict[str, Any], float, float]:
+    """Return tables of everything, nan where a pair has no cell, and what `caveats_of` wants to know."""
 
     def table(values: list[float]) -> Host:
         full = np.full(shape, math.nan)
@@ -174,7 +179,7 @@ def _tables(cells: dict[tuple[int, int], _Cell], shape: tuple[int, int], classes
     for place, row in zip(cells, test @ test.T / test.shape[1] ** 2, strict=True):
         covariance[place] = table(row.tolist())
     squares = test**2
-    deciding = float((squares.sum(axis=1) ** 2 / np.maximum((squares**2).sum(axis=1), 1e-300)).min())
+    deciding = float((np.abs(test).sum(axis=1) ** 2 / np.maximum(squares.sum(axis=1), NOTHING)).min())
     tables: dict[str, Any] = {
         "test_error": table([cell.test for cell in found]),
         "test_standard_error": table(np.sqrt((squares).mean(axis=1) / test.shape[1]).tolist()),
@@ -186,4 +191,4 @@ def _tables(cells: dict[tuple[int, int], _Cell], shape: tuple[int, int], classes
         "classification_error": table([cell.wrong[0] for cell in found]) if classes else None,
         "classification_standard_error": table([cell.wrong[1] for cell in found]) if classes else None,
     }
-    return tables, deciding
+    return tables, deciding, max(cell.capped_share for cell in found)

@@ -76,7 +76,7 @@ def increment_response(
     known = population * gain**2 / fit.ratio
     if ridge:
         known = known + missing * ridge * fit.double
-    change = w**2 * fit.solved(known, tolerance)
+    change = w**2 * fit.solved(fit.free * known, tolerance, fit.free)
     moved = resolvent.moment(change) + ridge * resolvent.identity
     first = resolvent.quadratic(moved) - bare**2 * change
     leverage = -first / rest**2

@@ -94,7 +94,7 @@ def test_newtons_matrix_is_that_of_the_errors(rows):
 
 
 def test_errors_are_the_response_of_the_weights_to_the_loss(rows):
-    """Adding s times the smallest loss to the function moves the logarithms of its weights by ``-(M/n - 1) w eps s``."""
+    """Adding s times the smallest loss to the function moves the logarithm of a weight by ``-(M/n - 1) w eps s``."""
     features, targets, _ = rows(40, 10, 1)
     fit = weighted_fit(pool_of(features, targets), 25, 0.5)
     errors = row_errors(fit)

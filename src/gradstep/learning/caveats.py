@@ -14,7 +14,7 @@ from gradstep.learning.pool import Array
 __all__ = ["caveats_of", "copies"]
 
 #: Rows that decide a standard error, fewer of which are told.
-_FEW_DECIDING = 30
+_FEW_DECIDING = 10
 #: Share of rows with a bounded weight, more of which are told.
 _MUCH_CAPPED = 0.02
 #: Samples, fewer of which are told: the equations are the leading order in their number.
@@ -70,8 +70,8 @@ def caveats_of(
         notes.append(f"More than {rows} samples are an extrapolation: no fit of so many rows has been seen.")
     if capped_share > _MUCH_CAPPED:
         notes.append(
-            f"Up to {capped_share:.0%} of the rows are so unlike all others that the extrapolation bounds their weight. "
-            "The errors may be off there."
+            f"Up to {capped_share:.0%} of the rows are so unlike all others that the extrapolation bounds their "
+            "weights. The errors may be off there."
         )
     if failures:
         (size, ridge), error = next(iter(failures.items()))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -205,7 +206,7 @@ def measure_time(rows: int, width: int) -> Row:
     y = np.sin(x[:, 0]) + 0.3 * random.standard_normal(rows)
     penalties = np.logspace(-3, 1, 10) * float((phi**2).sum()) / width
     began = time.process_time()
-    gs.learning_curve(phi, y, n=np.linspace(0.08, 0.8, 10).__mul__(rows).round(), ridge=penalties)
+    gs.learning_curve(phi, y, n=(np.linspace(0.08, 0.8, 10) * rows).round(), ridge=penalties)
     ours = time.process_time() - began
     began = time.process_time()
     options = {"train_sizes": np.linspace(0.1, 1.0, 10), "cv": 5, "scoring": "neg_mean_squared_error"}
@@ -215,50 +216,54 @@ def measure_time(rows: int, width: int) -> Row:
 
 
 def summary(kept: Row) -> Row:
-    """Return bias on synthetic rows, and bias and coverage on tables."""
-    found: Row = {}
-    cells = [cell for entry in kept["synthetic"] for cell in entry["cells"]]
-    for kind in ("test", "training"):
-        off, error = np.array([_bias(cell[kind]) for cell in cells]).T
-        found[f"synthetic_{kind}"] = {
-            "median_bias": float(100 * np.nanmedian(off)),
-            "largest": float(100 * np.nanmax(np.abs(off))),
-            "median_error": float(100 * np.nanmedian(error)),
-            "beyond_three": int((np.abs(off / error) > 3).sum()),
-            "cells": len(cells),
-            "coverage": _coverage(cells, kind),
-        }
+    """Return the rows of the tables of the docs: bias on synthetic rows, bias and coverage on tables."""
+    laws = []
+    for entry in kept["synthetic"]:
+        laws.append({"name": entry["name"], **{kind: _against_the_pool(entry, kind) for kind in ("test", "training")}})
+    tables = []
     for layer in ("random", "learned"):
-        entries = [entry for entry in kept["tables"] if entry["layer"] == layer]
-        cells = [cell for entry in entries for cell in entry["cells"]]
         for kind in ("test", "training"):
-            off = np.array([_bias(cell[kind])[0] for cell in cells])
-            found[f"tables_{layer}_{kind}"] = {
-                "tables": len(entries),
-                "median_bias": float(100 * np.nanmedian(off)),
-                "coverage": _coverage(cells, kind),
-                "by_share": {
-                    str(share): {
-                        "coverage": _coverage([cell for cell in cells if cell["share"] == share], kind),
-                        "bias": float(100 * np.nanmedian([_bias(c[kind])[0] for c in cells if c["share"] == share])),
-                        "missing": float(
-                            np.mean([np.isnan(c[kind]["estimates"]).mean() for c in cells if c["share"] == share])
-                        ),
-                    }
-                    for share in SHARES
-                },
-            }
-    return found
+            for share in SHARES:
+                entries = [entry["cells"] for entry in kept["tables"] if entry["layer"] == layer]
+                cells = [cell for own in entries for cell in own if cell["share"] == share]
+                found = {"layer": layer, "kind": kind, "share": share, "coverage": _coverage(cells, kind)}
+                estimates = [np.array(cell[kind]["estimates"], float) for cell in cells]
+                with warnings.catch_warnings():  # means over pools of which none has an estimate
+                    warnings.simplefilter("ignore", RuntimeWarning)
+                    means = [np.nanmean(values) for values in estimates]
+                off = [mean / cell[kind]["refits"] - 1 for mean, cell in zip(means, cells, strict=True)]
+                missing = 100 * float(np.mean([np.isnan(values).mean() for values in estimates]))
+                tables.append(found | {"bias": 100 * float(np.nanmedian(off)), "missing": missing})
+    return {"laws": laws, "tables": tables, "number_of_tables": len({entry["name"] for entry in kept["tables"]})}
 
 
-def _bias(entry: Row) -> tuple[float, float]:
-    """Return the mean estimate over that of the refits less one, and its standard error."""
-    values = np.array(entry["estimates"], dtype=float)
-    values = values[~np.isnan(values)]
-    if len(values) < 2:
-        return np.nan, np.nan
-    error = np.hypot(values.std(ddof=1) / len(values) ** 0.5, entry["refits_error"])
-    return values.mean() / entry["refits"] - 1, error / entry["refits"]
+def _against_the_pool(entry: Row, kind: str) -> Row:
+    """Return by how many per cent estimates are off at other n than that of the pool, relative to what they are there.
+
+    ``ratio`` is the median of the standard error over the standard deviation from pool to pool.
+    """
+    reference = {cell["penalty"]: cell[kind] for cell in entry["cells"] if cell["share"] == 1}
+    off, errors, ratios = [], [], []
+    for cell in entry["cells"]:
+        own, pool = cell[kind], reference[cell["penalty"]]
+        values, at_pool = np.array(own["estimates"], float), np.array(pool["estimates"], float)
+        known = ~np.isnan(values)
+        ratios.append(np.mean(np.array(own["standard_errors"], float)[known]) / np.std(values[known], ddof=1))
+        if cell["share"] == 1:
+            continue
+        relative = (values / at_pool)[known] * pool["refits"] / own["refits"]
+        off.append(100 * (relative.mean() - 1))
+        scatter = relative.std(ddof=1) / known.sum() ** 0.5
+        refits = np.hypot(own["refits_error"] / own["refits"], pool["refits_error"] / pool["refits"])
+        errors.append(100 * float(np.hypot(scatter, refits)))
+    largest = int(np.argmax(np.abs(off)))
+    return {
+        "median": float(np.median(off)),
+        "largest": float(off[largest]),
+        "largest_error": errors[largest],
+        "beyond_three": int((np.abs(off) > 3 * np.array(errors)).sum()),
+        "ratio": float(np.median(ratios)),
+    }
 
 
 def _coverage(cells: list[Row], kind: str) -> float:
@@ -303,6 +308,7 @@ def main() -> None:
             "pools": POOLS,
             "synthetic_refits": SYNTHETIC_REFITS,
             "synthetic_pools": SYNTHETIC_POOLS,
+            "synthetic_rows": SYNTHETIC_ROWS,
         }
         if kept["synthetic"] and kept["tables"]:
             kept["summary"] = summary(kept)
@@ -329,6 +335,7 @@ def main() -> None:
             if not options.only and not any(t["rows"] == rows and t["width"] == width for t in kept["times"]):
                 kept["times"].append(measure_time(rows, width))
                 write()
+        write()
 
 
 if __name__ == "__main__":

@@ -64,10 +64,10 @@ class WeightedFit:
     weights: Array
     resolvent: Resolvent
 
-    @cached_property
+    @property
     def bare_leverage(self) -> Array:
         """``phi^T R phi``, shape (M,)."""
-        return self.resolvent.quadratic()
+        return self.resolvent.bare_leverage
 
     @cached_property
     def remainder(self) -> Array:
@@ -301,15 +301,10 @@ class RowErrors:
     squares: Array
 
     @cached_property
-    def variation(self) -> tuple[Array, Array, Array]:
-        """By how much fits to n rows vary more than the fit to the pool.
-
-        The terms ``t`` (M,) of a sum over all rows, that sum ``sum t phi phi^T``, and for each row
-        ``phi^T R (sum t phi phi^T) R phi``.
-        """
+    def variation(self) -> tuple[Array, Array]:
+        """Terms (M,) and moment of the sum over rows by which fits to n rows vary more than the fit to the pool."""
         terms = self.fit.missing * self.squares * self.fit.weights**2
-        moment = self.fit.resolvent.moment(terms)
-        return terms, moment, self.fit.resolvent.quadratic(moment)
+        return terms, self.fit.resolvent.moment(terms)
 
     @property
     def test_error(self) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import NotConverged
@@ -24,6 +25,11 @@ from gradstep.threads import threads_for_products
 __all__ = ["learning_curve"]
 
 Host = NDArray[np.float64]
+
+#: Solutions from which the next one is extrapolated.
+_NODES = 3
+#: Largest change of the logarithm of a weight that is extrapolated.
+_FARTHEST = 3.0
 
 
 def learning_curve(
@@ -127,28 +133,36 @@ class _Grid:
         """Solve all pairs, for each n from the largest penalty down: each solution begins where the last ones point."""
         cells: dict[tuple[int, int], _Cell] = {}
         failures: dict[tuple[float, float], NotConverged] = {}
-        for i, size in enumerate(sizes):
-            known: list[Array] = []
-            for j in np.argsort(-ridges):
+        for i, size in enumerate(sizes.tolist()):
+            known: list[tuple[float, Array]] = []
+            for ridge in np.unique(ridges)[::-1].tolist():
                 try:
-                    errors = row_errors(weighted_fit(pool, float(size), float(ridges[j]), _start(pool, known)))
-                    cells[i, j] = _cell(errors, classes)
-                    known.append(errors.fit.weights)
+                    errors = row_errors(weighted_fit(pool, size, ridge, _start(known, ridge)))
+                    cell = _cell(errors, classes)
                 except NotConverged as failure:
-                    failures[float(size), float(ridges[j])] = failure
-                    known = []
+                    failures[size, ridge] = failure
+                    continue
+                known.append((ridge, errors.fit.weights))
+                cells |= {(i, int(j)): cell for j in np.flatnonzero(ridges == ridge)}
         if not cells:
             raise next(iter(failures.values()))
         return cls(*_tables(cells, (len(sizes), len(ridges)), classes), failures)
 
 
-def _start(pool: Pool, known: list[Array]) -> Array | None:
-    """Return weights to begin with: as the last two solutions go on, on a logarithmic scale."""
-    if len(known) < 2:
-        return known[-1] if known else None
-    following = known[-1] * (known[-1] / known[-2])
-    inside = bool(pool.xp.all(following < 1)) or bool(pool.xp.all(following > 1))
-    return following if inside else known[-1]
+def _start(known: list[tuple[float, Array]], ridge: float) -> Array | None:
+    """Return weights to begin with: logarithms of the last ones continued as a polynomial in that of the penalty."""
+    nodes = known[-_NODES:]
+    if not nodes:
+        return None
+    guess: Array = 1.0
+    for k, (node, values) in enumerate(nodes):
+        others = [other for i, (other, _) in enumerate(nodes) if i != k]
+        share = math.prod(math.log(ridge / other) / math.log(node / other) for other in others)
+        guess = guess * values**share
+    last, xp = nodes[-1][1], array_namespace(nodes[-1][1])
+    inside = bool(xp.all(guess < 1)) or bool(xp.all(guess > 1))
+    far = float(xp.max(xp.abs(xp.log(guess / last)))) > _FARTHEST
+    return last if far or not inside else guess
 
 
 def _cell(errors: RowErrors, classes: bool) -> _Cell:

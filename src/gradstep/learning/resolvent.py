@@ -37,18 +37,21 @@ class Resolvent:
     @cached_property
     def _factor(self) -> Array:
         """Lower triangular factor of the inverse of R."""
-        features, root = self.pool.features, self.pool.xp.sqrt(self.weights)
-        gram = self.ridge * self.identity
+        xp, features, root = self.pool.xp, self.pool.features, self.pool.xp.sqrt(self.weights)
+        gram = self.ridge * xp.eye(features.shape[1], dtype=features.dtype, device=device(features))
         for part in self.pool.blocks():  # the product of a block with its own transpose is half the work of another
             block = root[part, None] * features[part, :]
             gram = gram + block.T @ block
-        return self.pool.xp.linalg.cholesky(gram)
+        return xp.linalg.cholesky(gram)
 
     @cached_property
-    def matrix(self) -> Array:
-        """R, shape (r, r)."""
-        inverse = self.pool.xp.linalg.inv(self._factor)
-        return inverse.T @ inverse
+    def _inverse_factor(self) -> Array:
+        return self.pool.xp.linalg.inv(self._factor)
+
+    @cached_property
+    def whitened(self) -> Array:
+        """Features ``psi`` with ``phi_m^T R phi_k = psi_m^T psi_k``, shape (M, r)."""
+        return self.pool.features @ self._inverse_factor.T
 
     @property
     def log_determinant(self) -> float:
@@ -57,21 +60,24 @@ class Resolvent:
         return 2 * float(xp.sum(xp.log(xp.linalg.diagonal(self._factor))))
 
     @cached_property
+    def bare_leverage(self) -> Array:
+        """``phi^T R phi`` for all rows, shape (M,)."""
+        return self.pool.xp.sum(self.whitened**2, axis=1)
+
+    @cached_property
     def identity(self) -> Array:
-        """The identity, shape (r, r)."""
-        features = self.pool.features
-        return self.pool.xp.eye(features.shape[1], dtype=features.dtype, device=device(features))
+        """What the moment is in place of a sum over rows if that is the identity, shape (r, r)."""
+        return self._inverse_factor @ self._inverse_factor.T
 
     def moment(self, values: Array) -> Array:
-        """Return the sum of ``phi phi^T`` times values (M,) of any sign over all rows, shape (r, r)."""
-        features = self.pool.features
-        return sum(features[part, :].T @ (values[part, None] * features[part, :]) for part in self.pool.blocks())
+        """Return the sum over rows of ``psi psi^T`` times values (M,) of any sign, shape (r, r)."""
+        psi = self.whitened
+        return sum(psi[part, :].T @ (values[part, None] * psi[part, :]) for part in self.pool.blocks())
 
-    def quadratic(self, *moments: Array) -> Array:
-        """Return ``phi^T R m_1 R m_2 R ... phi`` for all rows, shape (M,)."""
-        xp, matrix, features = self.pool.xp, self._product(moments), self.pool.features
-        parts = [xp.sum((features[part, :] @ matrix) * features[part, :], axis=1) for part in self.pool.blocks()]
-        return xp.concat(parts)
+    def quadratic(self, moment: Array) -> Array:
+        """Return ``psi^T moment psi`` for all rows, shape (M,)."""
+        xp, psi = self.pool.xp, self.whitened
+        return xp.concat([xp.sum((psi[part, :] @ moment) * psi[part, :], axis=1) for part in self.pool.blocks()])
 
     def correlated(self, values: Array) -> Array:
         """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each row m, shape (M,)."""
@@ -80,17 +86,23 @@ class Resolvent:
             return self._pairs @ values
         return self.quadratic(self.moment(values))
 
-    def predictions(self, targets: Array, *moments: Array) -> Array:
-        """Return ``phi_m^T R m_1 R m_2 R ... sum_k phi_k t_k`` for all rows and each column t of targets (M, K)."""
-        return self.pool.features @ (self._product(moments) @ (self.pool.features.T @ targets))
+    def predictions(self, targets: Array, moment: Array | None = None) -> Array:
+        """Return ``psi_m^T sum_k psi_k t_k`` for all rows and each column t of targets (M, K), shape (M, K).
+
+        Parameters
+        ----------
+        targets : array, shape (M, K)
+        moment : array, shape (r, r), optional
+            Stands between the two.
+
+        Returns
+        -------
+        array, shape (M, K)
+        """
+        sums = self.whitened.T @ targets
+        return self.whitened @ (sums if moment is None else moment @ sums)
 
     @cached_property
     def _pairs(self) -> Array:
         """Squares of ``phi_m^T R phi_k``, shape (M, M)."""
-        return (self.pool.features @ (self.matrix @ self.pool.features.T)) ** 2
-
-    def _product(self, moments: tuple[Array, ...]) -> Array:
-        matrix = self.matrix
-        for moment in moments:
-            matrix = matrix @ moment @ self.matrix
-        return matrix
+        return (self.whitened @ self.whitened.T) ** 2

@@ -77,8 +77,10 @@ def increment_response(
     if ridge:
         known = known + missing * ridge * fit.double
     change = w**2 * fit.solved(fit.free * known, tolerance, fit.free)
-    moved = resolvent.moment(change) + ridge * resolvent.identity
-    first = resolvent.quadratic(moved) - bare**2 * change
+    every = resolvent.correlated(change)
+    if ridge:
+        every = every + ridge * fit.double * rest**2
+    first = every - bare**2 * change
     leverage = -first / rest**2
 
     # Residuals of rows left out: each sum is without the row itself.
@@ -90,9 +92,9 @@ def increment_response(
     # What fits to n rows vary more than the fit to the pool.
     source = source + fit.spread(2 * squares * (missing * change / w - population * gain / fit.ratio))
     if missing:
-        varied, moment, second = errors.variation
-        both = resolvent.quadratic(moved, moment)
-        every = first + bare**2 * change
+        varied, moment = errors.variation
+        second = resolvent.correlated(varied)
+        both = resolvent.quadratic((resolvent.moment(change) + ridge * resolvent.identity) @ moment)
         both = both - change * bare * second - varied * bare * every + change * varied * bare**3
         second = second - bare**2 * varied
         source = source - 2 * (both + w / rest * first * second) / rest**2

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from gradstep.errors import NotConverged
 from gradstep.learning import pool as pools
 from gradstep.learning import resolvent
-from gradstep.learning.equations import TOLERANCE, row_errors, weighted_fit
+from gradstep.learning.equations import TOLERANCE, WeightedFit, row_errors, weighted_fit
 from gradstep.learning.pool import pool_of
+from gradstep.learning.resolvent import Resolvent
 
 
 def refitted(features, targets, weights, ridge):
@@ -72,6 +73,22 @@ def test_weights_are_the_maximum_of_a_concave_function(seed, count, width, share
     errors = row_errors(fit)
     assert (errors.squares >= np.sum(errors.residuals**2, axis=1)).all()  # fits to fewer rows vary more
     assert 0 < errors.training_error <= errors.test_error
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), share=st.floats(0.05, 0.95), power=st.floats(-3, 3))
+def test_the_map_of_the_weights_brings_them_closer(seed, share, power):
+    random = np.random.default_rng(seed)
+    pool = pool_of(random.standard_normal((20, 15)), random.standard_normal((20, 1)))
+    ratio, ridge = share, 10.0**power
+    first, second = (ratio * random.uniform(0.01, 1.0, 20) for _ in range(2))
+    fits = [WeightedFit(ratio, weights, Resolvent(pool, ridge, weights)) for weights in (first, second)]
+    before = np.abs(np.log(first / second)).max()
+    after = np.abs(np.log(fits[0].own_weights / fits[1].own_weights)).max()
+    # The leverages are largest where the weights are least.
+    least = np.minimum(first, second)
+    most = (1 - ratio) * WeightedFit(ratio, least, Resolvent(pool, ridge, least)).leverage.max()
+    assert after <= before * most / (1 + most) * (1 + 1e-9)
 
 
 def test_newtons_matrix_is_that_of_the_errors(rows):

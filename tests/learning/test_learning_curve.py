@@ -114,7 +114,7 @@ def test_defaults(rows):
     found = gs.learning_curve(features, targets)
     assert found.n[0] == 6
     assert found.n[-1] == 60
-    assert found.test_error.shape == (10, 13)
+    assert found.test_error.shape == (10, 9)
     assert not np.isnan(found.test_error).any()
 
 

@@ -24,7 +24,7 @@ thousandth below it."""
 _FEWEST_ROWS = 4
 _SIZES = 10
 #: Penalties over the mean eigenvalue of the Gram matrix of the pool, where none are given.
-_PENALTIES = np.logspace(-5, 1, 13)
+_PENALTIES = np.logspace(-3, 1, 9)
 Host = NDArray[np.float64]
 
 
@@ -150,7 +150,7 @@ def checked_sizes(n: ArrayLike | None, rows: int) -> Host:
 
 
 def default_ridges(eigenvalues: Host, width: int) -> Host:
-    """Return penalties worth trying: from 1e-5 to 10 times the mean eigenvalue of the Gram matrix of the pool."""
+    """Return penalties worth trying: from 1e-3 to 10 times the mean eigenvalue of the Gram matrix of the pool."""
     return _PENALTIES * float(eigenvalues.sum()) / width
 
 

@@ -58,7 +58,7 @@ def learning_curve(
     n : array_like of int, optional
         Numbers of training rows, each at most 2 M; ten from M / 10 to M by default.
     ridge : array_like of float, optional
-        Penalties; thirteen from 1e-5 to 10 times the mean eigenvalue of the Gram matrix of the pool by default.
+        Penalties; nine from 1e-3 to 10 times the mean eigenvalue of the Gram matrix of the pool by default.
     sample_weight : array_like, shape (M,), optional
         Weight of each row in the loss of the fit, drawn together with the row. The errors are then weighted means with
         the same weights: ``E[s (y - f)^2] / E[s]`` for a weight s.

@@ -17,7 +17,7 @@ class NotDefinite(ArithmeticError):  # noqa: N818
 
 
 def conjugate_gradient(
-    product: Callable[[Array], Array], right: Array, diagonal: Array, tolerance: float, start: Array | None = None
+    product: Callable[[Array], Array], right: Array, diagonal: Array, tolerance: float, *, certified: bool = False
 ) -> tuple[Array, float]:
     """Solve a system by conjugate gradients, preconditioned by a diagonal.
 
@@ -30,25 +30,24 @@ def conjugate_gradient(
         Positive; the preconditioner is its inverse.
     tolerance : float
         Norm of the residual over that of the right side, both in the metric of the preconditioner, at which to stop.
-    start : array, shape (M,), optional
-        First guess; zero without.
+    certified : bool
+        Whether the residual is computed anew from the solution, at the price of one more product.
 
     Returns
     -------
     solution : array, shape (M,)
     residual : float
-        The same relative norm, computed anew from the solution.
+        The same relative norm: what is left of the right side, or what the steps have made of it.
 
     Raises
     ------
     NotDefinite
         If the matrix is not positive definite.
     """
-    solution = 0 * right if start is None else start
-    rest = right if start is None else right - product(start)
+    solution, rest = 0 * right, right
     scale = _dot(right, right / diagonal)
     if scale == 0:
-        return 0 * right, 0.0
+        return solution, 0.0
     direction = rest / diagonal
     size = _dot(rest, direction)
     for _ in range(_STEPS):
@@ -64,8 +63,10 @@ def conjugate_gradient(
         following = _dot(rest, rest / diagonal)
         direction = rest / diagonal + (following / size) * direction
         size = following
-    rest = right - product(solution)
-    return solution, math.sqrt(_dot(rest, rest / diagonal) / scale)
+    if certified:
+        rest = right - product(solution)
+        size = _dot(rest, rest / diagonal)
+    return solution, math.sqrt(size / scale)
 
 
 def _dot(a: Array, b: Array) -> float:

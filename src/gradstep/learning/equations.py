@@ -18,7 +18,8 @@ method is that of the errors too, equation (learning-curve-errors), and is posit
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,6 +35,8 @@ __all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "row_errors", "weighted_fit"
 TOLERANCE = 1e-6
 _NEWTON_STEPS = 60
 _HALVINGS = 40
+#: Factor by which a plain step shortens the distance from the solution that makes it quicker than Newton's.
+_QUICK = 0.3
 _ROUNDING = "Use a larger ridge: rounding hides the solution."
 _UNRESOLVED = (
     "Use fewer samples, down to the {rows} rows of the pool, or a larger ridge: rows are so unlike each other that the "
@@ -127,7 +130,11 @@ class WeightedFit:
         advice = _ROUNDING if self.ratio < 1 else _UNRESOLVED.format(rows=self.resolvent.pool.rows)
         try:
             solution, residual = conjugate_gradient(
-                lambda v: v - self.missing * rows * self.coupled(rows * v), scale * values, 1 + 0 * values, tolerance
+                lambda v: v - self.missing * rows * self.coupled(rows * v),
+                scale * values,
+                1 + 0 * values,
+                tolerance,
+                certified=tolerance <= TOLERANCE,
             )
         except NotDefinite:
             raise NotConverged(solver, math.nan, tolerance, advice, "has no solution") from None
@@ -161,6 +168,14 @@ class WeightedFit:
         """What its own equation, or the largest weight, makes of each weight, given the leverages, shape (M,)."""
         floor = 1 / LARGEST_WEIGHT + 0 * self._denominator
         return self.ratio / self.resolvent.pool.xp.where(self._capped, floor, self._denominator)
+
+    @property
+    def contraction(self) -> float:
+        """Bound of the factor by which the logarithms of two sets of weights approach each other by their equations."""
+        largest = abs(1 - self.ratio) * float(self.resolvent.pool.xp.max(self.leverage))
+        if self.ratio < 1:
+            return largest / (1 + largest)
+        return largest / (1 - largest) if largest < 1 else math.inf
 
     @cached_property
     def residual(self) -> float:
@@ -262,14 +277,9 @@ def _solver(samples: float, ridge: float) -> str:
 
 
 def _improved(fit: WeightedFit, at: Callable[[Array], WeightedFit]) -> WeightedFit | None:
-    """Return a better fit along Newton's direction, or along that of the plain iteration; None if there is none."""
+    """Return a better fit along one of two directions; None if there is none."""
     xp = fit.resolvent.pool.xp
-    try:
-        steps = [fit.newton_step()]
-    except NotDefinite:
-        steps = []
-    steps.append(xp.log(fit.own_weights / fit.weights))
-    for step in steps:
+    for step in _directions(fit):
         length = min(1.0, _LONGEST_STEP / max(float(xp.max(xp.abs(step))), _LONGEST_STEP))
         for _ in range(_HALVINGS):
             weights = fit.weights * xp.exp(length * step)
@@ -281,6 +291,22 @@ def _improved(fit: WeightedFit, at: Callable[[Array], WeightedFit]) -> WeightedF
                     return following
             length /= 2
     return None
+
+
+def _directions(fit: WeightedFit) -> Iterator[Array]:
+    """Yield Newton's step and the plain one, to what each weight's own equation makes of it.
+
+    Where all leverages are small the plain step comes first: it shortens the distance from the solution by
+    `WeightedFit.contraction` at least and needs no sums over pairs of rows.
+    """
+    xp = fit.resolvent.pool.xp
+    plain = xp.log(fit.own_weights / fit.weights)
+    if fit.contraction < _QUICK:
+        yield plain
+        return
+    with suppress(NotDefinite):
+        yield fit.newton_step()
+    yield plain
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,10 +327,11 @@ class RowErrors:
     squares: Array
 
     @cached_property
-    def variation(self) -> tuple[Array, Array]:
-        """Terms (M,) and moment of the sum over rows by which fits to n rows vary more than the fit to the pool."""
+    def variation(self) -> tuple[Array, Array, Array]:
+        """Terms, moment and quadratic form of the sum by which fits to n rows vary more than the fit to the pool."""
         terms = self.fit.missing * self.squares * self.fit.weights**2
-        return terms, self.fit.resolvent.moment(terms)
+        moment = self.fit.resolvent.moment(terms)
+        return terms, moment, self.fit.resolvent.correlated(terms, moment)
 
     @property
     def test_error(self) -> float:

@@ -79,12 +79,23 @@ class Resolvent:
         xp, psi = self.pool.xp, self.whitened
         return xp.concat([xp.sum((psi[part, :] @ moment) * psi[part, :], axis=1) for part in self.pool.blocks()])
 
-    def correlated(self, values: Array) -> Array:
-        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each row m, shape (M,)."""
+    def correlated(self, values: Array, moment: Array | None = None) -> Array:
+        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each row m, shape (M,).
+
+        Parameters
+        ----------
+        values : array, shape (M,)
+        moment : array, shape (r, r), optional
+            Of these values, where it is known.
+
+        Returns
+        -------
+        array, shape (M,)
+        """
         rows, rank = self.pool.features.shape
         if rows <= min(_MOST_PAIRED_ROWS, _PAIRED_ROWS_PER_FEATURE * rank):
             return self._pairs @ values
-        return self.quadratic(self.moment(values))
+        return self.quadratic(self.moment(values) if moment is None else moment)
 
     def predictions(self, targets: Array, moment: Array | None = None) -> Array:
         """Return ``psi_m^T sum_k psi_k t_k`` for all rows and each column t of targets (M, K), shape (M, K).

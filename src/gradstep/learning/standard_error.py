@@ -13,8 +13,8 @@ from gradstep.learning.pool import Array
 
 __all__ = ["increment_response", "influence_on_test_error", "influence_on_training_error"]
 
-#: Relative residual of the linear systems, of which a standard error does not need many digits.
-_TOLERANCE = 1e-3
+#: Relative residual of the linear systems, of which a standard error needs two digits.
+_TOLERANCE = 1e-2
 
 
 def influence_on_test_error(errors: RowErrors, tolerance: float = _TOLERANCE) -> Array:
@@ -77,7 +77,8 @@ def increment_response(
     if ridge:
         known = known + missing * ridge * fit.double
     change = w**2 * fit.solved(fit.free * known, tolerance, fit.free)
-    every = resolvent.correlated(change)
+    moved = resolvent.moment(change)
+    every = resolvent.correlated(change, moved)
     if ridge:
         every = every + ridge * fit.double * rest**2
     first = every - bare**2 * change
@@ -92,9 +93,8 @@ def increment_response(
     # What fits to n rows vary more than the fit to the pool.
     source = source + fit.spread(2 * squares * (missing * change / w - population * gain / fit.ratio))
     if missing:
-        varied, moment = errors.variation
-        second = resolvent.correlated(varied)
-        both = resolvent.quadratic((resolvent.moment(change) + ridge * resolvent.identity) @ moment)
+        varied, moment, second = errors.variation
+        both = resolvent.quadratic((moved + ridge * resolvent.identity) @ moment)
         both = both - change * bare * second - varied * bare * every + change * varied * bare**3
         second = second - bare**2 * varied
         source = source - 2 * (both + w / rest * first * second) / rest**2

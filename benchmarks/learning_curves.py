@@ -288,6 +288,18 @@ def _rounded(value: Any) -> Any:
     return value
 
 
+def _lines(kept: Row) -> str:
+    """Return JSON with a line for each table, law or other entry."""
+    parts = []
+    for key, value in kept.items():
+        if isinstance(value, list) and value:
+            text = "[\n" + ",\n".join(json.dumps(item) for item in value) + "\n]"
+        else:
+            text = json.dumps(value)
+        parts.append(f"{json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
 def main() -> None:
     """Measure what the file lacks, and write it after every setting."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -313,7 +325,7 @@ def main() -> None:
         if kept["synthetic"] and kept["tables"]:
             kept["summary"] = summary(kept)
         draft = options.file.with_suffix(".draft")
-        draft.write_text(json.dumps(_rounded(kept), indent=1) + "\n")
+        draft.write_text(_lines(_rounded(kept)))
         draft.replace(options.file)
 
     with threadpool_limits(1):

@@ -82,8 +82,9 @@ def test_a_row_without_weight_is_not_seen(rows):
     [
         ({"features": np.ones(10)}, "features: got 'shape"),
         ({"features": np.ones((3, 2)), "targets": np.ones(3)}, "at least 4 rows"),
-        ({"features": np.full((10, 2), np.nan)}, "features: got 'nan or infinity among them'"),
-        ({"features": np.zeros((10, 2))}, "features: got 'zeros only'"),
+        ({"features": np.full((10, 2), np.nan)}, "features: got 'nan, infinity or too large"),
+        ({"features": np.full((10, 2), 1e200)}, "features: got 'nan, infinity or too large"),
+        ({"features": np.zeros((10, 2))}, "features: got 'zeros only, or nearly so'"),
         ({"features": pd.DataFrame({"a": range(10), "colour": ["red"] * 10})}, "columns without numbers: colour"),
         ({"features": [[1, 2], [3]]}, "features: .*numbers"),
         ({"targets": np.ones(9)}, "targets: .*each of the 10 rows"),
@@ -186,6 +187,7 @@ def test_caveats(rows):
     assert gs.learning_curve(features, targets, n=[50], ridge=1.0).caveats == ()
     copied = gs.learning_curve(np.vstack([features, features[:7]]), np.vstack([targets, targets[:7]]), n=50, ridge=1.0)
     assert "7 of the 107 rows have the same features" in copied.caveats[0]
+    assert "error of 40 rows" in gs.learning_curve(features[:40], targets[:40], n=[20], ridge=1.0).caveats[0]
     targets[0] = 1e3
     assert "rests on about 1 of the 100 rows" in gs.learning_curve(features, targets, n=[50], ridge=1.0).caveats[0]
     assert "Below 20 samples" in str(gs.learning_curve(features, targets, n=[10], ridge=1.0))

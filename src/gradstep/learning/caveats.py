@@ -15,6 +15,10 @@ __all__ = ["caveats_of", "copies"]
 
 #: Rows that decide a standard error, fewer of which are told.
 _FEW_DECIDING = 10
+#: The same as a share of the pool: half of what it is for Gaussian residuals.
+_SMALL_SHARE = 0.06
+#: Rows of a pool, fewer of which are told.
+_FEW_ROWS = 50
 #: Share of rows with a bounded weight, more of which are told.
 _MUCH_CAPPED = 0.02
 #: Samples, fewer of which are told: the equations are the leading order in their number.
@@ -56,11 +60,13 @@ def caveats_of(
             f"{copied} of the {rows} rows have the same features as an earlier row. They vouch for each other: the "
             "errors hold for a population with as many copies, and are too small for one without."
         )
-    if deciding < _FEW_DECIDING:
+    if deciding < min(_FEW_DECIDING, _SMALL_SHARE * rows):
         notes.append(
             f"The standard error rests on about {deciding:.0f} of the {rows} rows: a few rows have errors or features "
             "far larger than the others, and the true error may be outside of the band more often than it says."
         )
+    if rows < _FEW_ROWS:
+        notes.append(f"The standard error of {rows} rows is itself uncertain, by some ten per cent or more.")
     if sizes.min() < _FEW_SAMPLES:
         notes.append(
             f"Below {_FEW_SAMPLES} samples the estimate may be biased: the equations are the leading order in the "

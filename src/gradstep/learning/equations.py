@@ -2,7 +2,9 @@ r"""Expected errors of ridge regression with n rows from a pool of M rows: docs,
 
 .. math:: \min_b \sum_{\mu\le n} |y_\mu - b^\top\phi_\mu|^2 + \Lambda |b|^2
 
-One fit to the whole pool, in which row m has the weight :math:`w_m`, stands for all fits to n rows. With
+The law of large numbers for many rows gives equations in the population, (learning-curve-population) and
+(learning-curve-fluctuations). They are solved with the pool in its place, whose own fluctuations are taken out: one fit
+to the whole pool, in which row m has the weight :math:`w_m`, stands for all fits to n rows. With
 :math:`R=(\Lambda+\sum w\phi\phi^\top)^{-1}`, the leverages :math:`u=w\,\phi^\top R\phi` and :math:`\varrho=n/M` the
 weights are the stationary point of
 
@@ -185,7 +187,7 @@ class WeightedFit:
 
     @cached_property
     def objective(self) -> float:
-        """The function F."""
+        """The function F, equation (learning-curve-function)."""
         xp, w = self.resolvent.pool.xp, self.weights
         entropy = self.ratio * xp.log(w) + (1 - self.ratio) * xp.log(xp.abs(1 - w))
         return float(xp.sum(entropy)) - self.resolvent.log_determinant
@@ -296,8 +298,8 @@ def _improved(fit: WeightedFit, at: Callable[[Array], WeightedFit]) -> WeightedF
 def _directions(fit: WeightedFit) -> Iterator[Array]:
     """Yield Newton's step and the plain one, to what each weight's own equation makes of it.
 
-    Where all leverages are small the plain step comes first: it shortens the distance from the solution by
-    `WeightedFit.contraction` at least and needs no sums over pairs of rows.
+    Where all leverages are small there is only the plain step: it shortens the distance from the solution by
+    `WeightedFit.contraction` at least, and needs no sums over pairs of rows.
     """
     xp = fit.resolvent.pool.xp
     plain = xp.log(fit.own_weights / fit.weights)

@@ -8,7 +8,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array, is_torch_array
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import finite, nonnegative, positive
+from gradstep.checks import LARGEST_NUMBER, finite, nonnegative, positive
 from gradstep.errors import InvalidInput
 from gradstep.learning.pool import Array
 
@@ -66,8 +66,9 @@ def checked_rows(features: Any, targets: Any, sample_weight: Any) -> Given:
         raise InvalidInput("targets", f"shape {tuple(targets.shape)}", allowed)
     if targets.ndim == 1:
         targets = targets[:, None]
-    if not float(array_namespace(features).max(array_namespace(features).abs(features))) > 0:
-        raise InvalidInput("features", "zeros only", "features of which at least one is not zero")
+    if not float(array_namespace(features).max(array_namespace(features).abs(features))) > 1 / LARGEST_NUMBER:
+        allowed = f"features of which at least one is larger than {1 / LARGEST_NUMBER:g} in size"
+        raise InvalidInput("features", "zeros only, or nearly so", allowed)
     if sample_weight is None:
         return Given(features, targets, None)
     weight = _doubles("sample_weight", sample_weight, features)
@@ -92,8 +93,9 @@ def _doubles(field: str, values: Any, like: Array | None = None) -> Array:
             xp = array_namespace(like)
             values = xp.asarray(values, device=like.device)
     xp = array_namespace(values)
-    if not bool(xp.all(xp.isfinite(values))):
-        raise InvalidInput(field, "nan or infinity among them", "finite numbers")
+    if not bool(xp.all(xp.abs(values) <= LARGEST_NUMBER)):
+        reason = "nan, infinity or too large a number among them"
+        raise InvalidInput(field, reason, f"finite numbers of size {LARGEST_NUMBER:g} at most")
     if like is not None:
         try:
             array_namespace(values, like)
@@ -124,7 +126,7 @@ def _holds_numbers(column: Any) -> bool:
 
 
 def checked_sizes(n: ArrayLike | None, rows: int) -> Host:
-    """Return numbers of samples, shape (A,), sorted as given; ten from a tenth of the pool to the pool by default.
+    """Return numbers of samples, shape (A,), in the order given; ten from a tenth of the pool to the pool by default.
 
     Parameters
     ----------

@@ -52,7 +52,8 @@ def learning_curve(
     ----------
     features : array_like, shape (M, N)
         What a first layer makes of M independent rows, or any other transformation that has not seen their targets.
-        Arrays of NumPy, PyTorch and other array-API libraries, data frames and lists.
+        Arrays of NumPy, PyTorch and other array-API libraries, data frames and lists. For an intercept, which is then
+        penalised too, append a column of ones.
     targets : array_like, shape (M,) or (M, K)
         One target or several a row. Squared errors are summed over the K outputs.
     n : array_like of int, optional

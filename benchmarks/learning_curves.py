@@ -215,6 +215,20 @@ def measure_time(rows: int, width: int) -> Row:
     return {"rows": rows, "width": width, "here": ours, "scikit_learn": time.process_time() - began}
 
 
+def measure_cost(rows: int, width: int) -> Row:
+    """Return seconds for one pair of n and penalty, and for one Gram matrix of the same features."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal((rows, 50))
+    phi = np.tanh(x @ random.standard_normal((50, width)) / 50**0.5)
+    y = np.sin(x[:, 0]) + 0.3 * random.standard_normal(rows)
+    began = time.process_time()
+    gram = phi.T @ phi
+    once = time.process_time() - began
+    began = time.process_time()
+    gs.learning_curve(phi, y, n=rows // 2, ridge=float(np.trace(gram)) / width / 100)
+    return {"rows": rows, "width": width, "gram": once, "here": time.process_time() - began}
+
+
 def summary(kept: Row) -> Row:
     """Return the rows of the tables of the docs: bias on synthetic rows, bias and coverage on tables."""
     laws = []
@@ -347,6 +361,8 @@ def main() -> None:
             if not options.only and not any(t["rows"] == rows and t["width"] == width for t in kept["times"]):
                 kept["times"].append(measure_time(rows, width))
                 write()
+        if not options.only and "cost" not in kept:
+            kept["cost"] = measure_cost(50000, 200)
         write()
 
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "gradstep"
 #: Top-level modules that only collect or say what the package is.
 OUTSIDE = {"__init__", "__main__", "__version__", "citations", "versions"}
-FOLDERS = {"cli", "app", "estimators", "papers", "sweeps", "simulation", "theory"}
+FOLDERS = {"cli", "app", "estimators", "papers", "sweeps", "simulation", "theory", "learning"}
 
 
 def imported(path: Path, *, inside: bool) -> Iterator[str]:

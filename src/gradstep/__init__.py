@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gradstep.errors import GradstepError, InvalidInput, NotConverged
     from gradstep.estimators import OneStepClassifier, OneStepFeatures, OneStepRegressor
     from gradstep.gaussian import ScalarFunction, scalar_function
+    from gradstep.learning import LearningCurve, learning_curve
     from gradstep.problem import Problem, Readout, Step
     from gradstep.simulation import Measurement, Network, simulate
     from gradstep.sizes import Proportional
@@ -38,6 +39,7 @@ _HOME = {
     "Comparison": "gradstep.comparison",
     "GradstepError": "gradstep.errors",
     "InvalidInput": "gradstep.errors",
+    "LearningCurve": "gradstep.learning",
     "Measurement": "gradstep.simulation",
     "Network": "gradstep.simulation",
     "NotConverged": "gradstep.errors",
@@ -54,6 +56,7 @@ _HOME = {
     "Tuned": "gradstep.theory.tuning",
     "citation": "gradstep.citations",
     "compare": "gradstep.comparison",
+    "learning_curve": "gradstep.learning",
     "predict": "gradstep.theory",
     "predict_many": "gradstep.theory",
     "predict_spread": "gradstep.theory",
@@ -67,6 +70,7 @@ __all__ = [
     "Comparison",
     "GradstepError",
     "InvalidInput",
+    "LearningCurve",
     "Measurement",
     "Network",
     "NotConverged",
@@ -84,6 +88,7 @@ __all__ = [
     "__version__",
     "citation",
     "compare",
+    "learning_curve",
     "predict",
     "predict_many",
     "predict_spread",

@@ -7,12 +7,14 @@ from typing import Any, Literal, TypeAlias, cast
 
 import array_api_compat.numpy as numpy_namespace
 import numpy as np
-from array_api_compat import is_torch_array
 from numpy.typing import NDArray
 
 from gradstep.checks import one_of
 from gradstep.errors import InvalidInput, missing_extra
+from gradstep.host import to_host
 from gradstep.threads import blas_threads
+
+__all__ = ["Array", "Backend", "Precision", "backend", "to_host"]
 
 Array: TypeAlias = Any
 """An array of any array-API library; all arrays of one computation come from the same one."""
@@ -54,13 +56,6 @@ class Backend:
     def zeros(self, shape: tuple[int, ...]) -> Array:
         """Allocate zeros in double precision."""
         return self.xp.zeros(shape, dtype=self.xp.float64, device=self.device)
-
-
-def to_host(values: Array) -> NDArray[np.float64]:
-    """Return device values as a NumPy array in double precision."""
-    if is_torch_array(values):
-        values = values.detach().cpu()
-    return np.asarray(values, dtype=np.float64)
 
 
 def backend(device: str | None, dtype: str) -> Backend:

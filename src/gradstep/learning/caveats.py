@@ -1,0 +1,97 @@
+"""What a reader of a learning curve should know before relying on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import NotConverged
+from gradstep.host import to_host
+from gradstep.learning.pool import Array
+
+__all__ = ["caveats_of", "copies"]
+
+#: Rows that decide a standard error, fewer of which are told.
+_FEW_DECIDING = 10
+#: The same as a share of the pool: half of what it is for Gaussian residuals.
+_SMALL_SHARE = 0.06
+#: Rows of a pool, fewer of which are told.
+_FEW_ROWS = 50
+#: Share of rows with a bounded weight, more of which are told.
+_MUCH_CAPPED = 0.02
+#: Samples, fewer of which are told: the equations are the leading order in their number.
+_FEW_SAMPLES = 20
+
+
+def caveats_of(
+    failures: Mapping[tuple[float, float], NotConverged],
+    sizes: NDArray[np.float64],
+    rows: int,
+    copied: int,
+    deciding: float,
+    capped_share: float,
+) -> tuple[str, ...]:
+    """Return sentences about what may be wrong with a learning curve.
+
+    Parameters
+    ----------
+    failures : mapping of (n, ridge) to NotConverged
+        Pairs without a solution.
+    sizes : ndarray, shape (A,)
+        Numbers of samples.
+    rows : int
+        Rows of the pool.
+    copied : int
+        Rows whose features are those of an earlier row.
+    deciding : float
+        Smallest effective number of rows behind a standard error.
+    capped_share : float
+        Largest share of rows whose weight is bounded in the extrapolation.
+
+    Returns
+    -------
+    tuple of str
+    """
+    notes = []
+    if copied:
+        notes.append(
+            f"{copied} of the {rows} rows have the same features as an earlier row. They vouch for each other: the "
+            "errors hold for a population with as many copies, and are too small for one without."
+        )
+    if deciding < min(_FEW_DECIDING, _SMALL_SHARE * rows):
+        notes.append(
+            f"The standard error rests on about {deciding:.0f} of the {rows} rows: a few rows have errors or features "
+            "far larger than the others, and the true error may be outside of the band more often than it says."
+        )
+    if rows < _FEW_ROWS:
+        notes.append(f"The standard error of {rows} rows is itself uncertain, by some ten per cent or more.")
+    if sizes.min() < _FEW_SAMPLES:
+        notes.append(
+            f"Below {_FEW_SAMPLES} samples the estimate may be biased: the equations are the leading order in the "
+            "number of samples."
+        )
+    if sizes.max() > rows:
+        notes.append(f"More than {rows} samples are an extrapolation: no fit of so many rows has been seen.")
+    if capped_share > _MUCH_CAPPED:
+        notes.append(
+            f"Up to {capped_share:.0%} of the rows are so unlike all others that the extrapolation bounds their "
+            "weights. The errors may be off there."
+        )
+    if failures:
+        (size, ridge), error = next(iter(failures.items()))
+        pairs = "pairs of n and ridge have" if len(failures) > 1 else "pair of n and ridge has"
+        notes.append(f"{len(failures)} {pairs} no estimate, the first n = {size:g}, ridge = {ridge:g}: {error}")
+    return tuple(notes)
+
+
+def copies(features: Array) -> int:
+    """Return how many rows of features (M, N) are equal to one that comes before them."""
+    values = to_host(features)
+    factors = np.random.default_rng(0).standard_normal(values.shape[1])
+    # Sums of products, not a matrix product: the order of its additions may depend on where a row stands.
+    keys = np.array([float((row * factors).sum()) for row in values])
+    order = np.argsort(keys, kind="stable")
+    alike = np.flatnonzero(np.diff(keys[order]) == 0)
+    return int((values[order[alike]] == values[order[alike + 1]]).all(axis=1).sum())

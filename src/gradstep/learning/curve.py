@@ -1,0 +1,238 @@
+"""The result: errors for every number of samples and every penalty, with what is known about them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from gradstep.checks import real
+from gradstep.errors import InvalidInput, missing_extra
+from gradstep.plain import plain
+from gradstep.text_table import Table, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["CONVENTION", "LearningCurve"]
+
+CONVENTION = "sum over rows of (y - phi.b)^2 + ridge |b|^2, no intercept; errors are means over rows of (y - phi.b)^2"
+
+Host = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LearningCurve:
+    """Expected errors of ridge regression for A numbers of samples and B penalties, as `learning_curve` returns them.
+
+    All arrays are read-only. Errors are nan where there is no estimate, which a caveat explains.
+
+    Parameters
+    ----------
+    n : ndarray of int, shape (A,)
+        Numbers of training rows.
+    ridge : ndarray, shape (B,)
+        Penalties.
+    test_error : ndarray, shape (A, B)
+        Expected squared error on a new row with its noise, sum over outputs.
+    test_standard_error : ndarray, shape (A, B)
+        Standard error of that estimate: how much it would differ from pool to pool.
+    test_covariance : ndarray, shape (A, B, A, B)
+        Covariance of the estimates of the test error: all of them rest on the same rows.
+    training_error : ndarray, shape (A, B)
+        Expected squared error on the rows of the fit.
+    training_standard_error : ndarray, shape (A, B)
+        Of that estimate.
+    classification_error : ndarray, shape (A, B), or None
+        Expected share of wrong classes, by the sign of one output or the largest of several; for targets that are plus
+        and minus one, or one-hot rows. It is nan for more samples than the pool has rows.
+    classification_standard_error : ndarray, shape (A, B), or None
+        What the choice of the rows on which the fits are tested contributes to its standard error.
+    rows, features, outputs : int
+        Size of the pool.
+    caveats : tuple of str
+        What to know before relying on the numbers.
+    """
+
+    n: NDArray[np.int64]
+    ridge: Host
+    test_error: Host
+    test_standard_error: Host
+    test_covariance: Host
+    training_error: Host
+    training_standard_error: Host
+    classification_error: Host | None
+    classification_standard_error: Host | None
+    rows: int
+    features: int
+    outputs: int
+    caveats: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+    @property
+    def best(self) -> NDArray[np.intp]:
+        """Place of the penalty with the least test error at each n, shape (A,); zero where there is no estimate."""
+        return np.asarray(np.argmin(np.where(np.isnan(self.test_error), math.inf, self.test_error), axis=1))
+
+    @property
+    def best_ridge(self) -> Host:
+        """Penalty with the least test error at each n, shape (A,); nan where there is no estimate."""
+        known = ~np.isnan(self.best_test_error)
+        return np.where(known, self.ridge[self.best], math.nan)
+
+    @property
+    def best_test_error(self) -> Host:
+        """Least test error at each n, shape (A,)."""
+        return np.asarray(self.test_error[np.arange(len(self.n)), self.best])
+
+    def interval(self, level: float = 0.95) -> tuple[Host, Host]:
+        """Return the ends of a confidence interval of the test error, each of shape (A, B).
+
+        Errors are positive, and vary by factors rather than by amounts: the interval is symmetric in the logarithm.
+
+        Parameters
+        ----------
+        level : float
+            Probability that it holds the true error, between 0 and 1.
+
+        Returns
+        -------
+        low, high : ndarray, shape (A, B)
+
+        Raises
+        ------
+        InvalidInput
+            If the level is not between 0 and 1.
+        """
+        share = real("level", level, "a number between 0 and 1", lambda value: 0 < value < 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factor = np.exp(ndtri((1 + share) / 2) * self.test_standard_error / self.test_error)
+            return self.test_error / factor, self.test_error * factor
+
+    def change(self, before: int, after: int) -> tuple[float, float]:
+        """Return by how much the test error changes from one number of samples to another, with a standard error.
+
+        Each is taken at its best penalty. Both rest on the same rows, so that their difference is known better than
+        either of them.
+
+        Parameters
+        ----------
+        before, after : int
+            Two of the numbers of samples in `n`.
+
+        Returns
+        -------
+        difference : float
+            Negative where more samples help.
+        standard_error : float
+
+        Raises
+        ------
+        InvalidInput
+            If a number is not one of those in `n`.
+        """
+        places = []
+        for field, size in (("before", before), ("after", after)):
+            found = np.flatnonzero(self.n == size)
+            if not len(found):
+                raise InvalidInput(field, size, f"one of the numbers of samples of the curve, {self.n.tolist()}")
+            places.append((int(found[0]), int(self.best[found[0]])))
+        (a, b), (c, d) = places
+        covariance = self.test_covariance
+        variance = covariance[a, b, a, b] + covariance[c, d, c, d] - 2 * covariance[a, b, c, d]
+        return float(self.test_error[c, d] - self.test_error[a, b]), math.sqrt(max(float(variance), 0.0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain lists, numbers and strings, fit for JSON (a value that is not a number becomes None)."""
+        shown = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            shown[field.name] = value.tolist() if isinstance(value, np.ndarray) else value
+        found: dict[str, Any] = plain({**shown, "convention": CONVENTION})
+        return found
+
+    def to_frame(self) -> Any:
+        """Return a pandas table with a row for each pair of n and ridge.
+
+        Raises
+        ------
+        InvalidInput
+            If pandas is not installed.
+        """
+        if find_spec("pandas") is None:
+            raise missing_extra("to_frame", "sweeps")
+        from pandas import DataFrame  # type: ignore[import-untyped]
+
+        shape = self.test_error.shape
+        low, high = self.interval()
+        columns = {
+            "n": np.broadcast_to(self.n[:, None], shape),
+            "ridge": np.broadcast_to(self.ridge, shape),
+            "test_error": self.test_error,
+            "test_standard_error": self.test_standard_error,
+            "test_low": low,
+            "test_high": high,
+            "training_error": self.training_error,
+            "training_standard_error": self.training_standard_error,
+            "classification_error": self.classification_error,
+            "classification_standard_error": self.classification_standard_error,
+        }
+        return DataFrame({name: np.ravel(values) for name, values in columns.items() if values is not None})
+
+    def plot(self) -> Figure:
+        """Draw the test and training error against the number of samples, and against the penalty.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from gradstep.learning.figure import draw_learning_curve
+
+        return draw_learning_curve(self)
+
+    def table(self) -> Table:
+        """Return a row of text for each n, at its best penalty."""
+        header = ["n", "best ridge", "test error", "standard error", "training error"]
+        classes = self.classification_error is not None
+        rows = []
+        for i, j in enumerate(self.best):
+            numbers = [self.best_ridge[i], self.test_error[i, j]]
+            row = [str(self.n[i]), *(number(float(value), 4) for value in numbers)]
+            row += [number(float(self.test_standard_error[i, j]), 2), number(float(self.training_error[i, j]), 4)]
+            if self.classification_error is not None:
+                row.append(number(float(self.classification_error[i, j]), 3))
+            rows.append(row)
+        return Table([*header, "wrong classes"] if classes else header, rows)
+
+    def __str__(self) -> str:
+        outputs = "one output" if self.outputs == 1 else f"{self.outputs} outputs"
+        penalties = "one penalty" if len(self.ridge) == 1 else f"{len(self.ridge)} penalties"
+        size = f"{self.rows} rows of {self.features} features"
+        lines = [
+            f"Learning curve of ridge regression from {size}, {outputs}, {penalties}",
+            f"convention  {CONVENTION}",
+            "",
+            *self.table().lines(),
+        ]
+        return "\n".join([*lines, *self._more_rows(), *(["", *self.caveats] if self.caveats else [])])
+
+    def _more_rows(self) -> list[str]:
+        """Say what the largest number of samples brings, where the curve reaches beyond the pool."""
+        largest, before = int(self.n.max()), self.n[self.n <= self.rows]
+        if largest <= self.rows or not len(before):
+            return []
+        reference = int(before.max())
+        difference, error = self.change(reference, largest)
+        if math.isnan(difference):
+            return []
+        return ["", f"from n = {reference} to {largest}: the test error changes by {difference:+.3g} +- {error:.2g}"]

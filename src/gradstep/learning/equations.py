@@ -1,0 +1,385 @@
+r"""Expected errors of ridge regression with n rows from a pool of M rows.
+
+.. math:: \min_b \sum_{\mu\le n} |y_\mu - b^\top\phi_\mu|^2 + \Lambda |b|^2
+
+The law of large numbers for many rows gives equations in the population (Docs, "Learning curve", equations (F1) and
+(F2)). They are solved with the pool in its place, and the fluctuations of the pool are removed: one fit to the whole
+pool, in which row m has the weight :math:`w_m`, stands for all fits to n rows. With
+:math:`R=(\Lambda+\sum w\phi\phi^\top)^{-1}`, the leverages :math:`u=w\,\phi^\top R\phi` and :math:`\varrho=n/M` the
+weights are the stationary point of
+
+.. math::
+   F=\sum_m\bigl[\varrho\ln w_m+(1-\varrho)\ln|1-w_m|\bigr]
+   -\ln\det\Bigl(\Lambda+\sum_mw_m\phi_m\phi_m^\top\Bigr),
+
+which is :math:`(1-w_m)(1-u_m)=1-\varrho`. For n < M the function F is strictly
+concave in :math:`\ln w`: there is one solution, and Newton's method with a line search finds it. The matrix of Newton's
+method is that of the errors too, and is positive definite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradstep.errors import NotConverged
+from gradstep.learning.conjugate_gradient import NotDefinite, conjugate_gradient
+from gradstep.learning.pool import Array, Pool
+from gradstep.learning.resolvent import Resolvent
+
+__all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "row_errors", "weighted_fit"]
+
+#: Largest change of the logarithm of a weight by its own equation that is accepted, and relative residual at which the
+#: equation of the errors counts as solved.
+TOLERANCE = 1e-6
+_NEWTON_STEPS = 60
+_HALVINGS = 40
+#: Factor by which a plain step shortens the distance from the solution that makes it quicker than Newton's.
+_QUICK = 0.3
+_ROUNDING = "Use a larger ridge: rounding hides the solution."
+_UNRESOLVED = (
+    "Use fewer samples, down to the {rows} rows of the pool, or a larger ridge: rows are so unlike each other that the "
+    "pool does not tell what more of them would bring."
+)
+#: Largest weight over n / M. Only extrapolation to n > M asks for more, of rows with a leverage of about M / (n - M).
+LARGEST_WEIGHT = 4.0
+#: Share of the rows that may have that weight. With more, estimates were up to 40 % off the errors of refits.
+_MOST_CAPPED = 0.2
+#: Largest change of the logarithm of a weight in one step.
+_LONGEST_STEP = 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedFit:
+    """A fit to the pool that stands for fits to n rows.
+
+    Parameters
+    ----------
+    ratio : float
+        Number of samples over rows of the pool, n / M.
+    weights : array, shape (M,)
+    resolvent : Resolvent
+        Of the fit with these weights.
+    """
+
+    ratio: float
+    weights: Array
+    resolvent: Resolvent
+
+    @property
+    def bare_leverage(self) -> Array:
+        """``phi^T R phi``, shape (M,)."""
+        return self.resolvent.bare_leverage
+
+    @cached_property
+    def remainder(self) -> Array:
+        """One less the leverage of each row in this fit, ``1 - u``, shape (M,)."""
+        return 1 - self.weights * self.bare_leverage
+
+    @cached_property
+    def leverage(self) -> Array:
+        """``V = phi^T R phi`` without the row itself: the leverage of a new row in a fit to n rows, shape (M,)."""
+        return self.bare_leverage / self.remainder
+
+    @cached_property
+    def double(self) -> Array:
+        """``phi^T R R phi`` with R without the row itself, shape (M,)."""
+        return self.resolvent.quadratic(self.resolvent.identity) / self.remainder**2
+
+    @property
+    def missing(self) -> float:
+        """``M / n - 1``: how much more fits to n rows vary than the fit to the pool, as a share of the latter."""
+        return 1 / self.ratio - 1
+
+    def coupled(self, values: Array) -> Array:
+        """Return the symmetric matrix S times values (M,).
+
+        Docs, "Learning curve", equation (F6).
+        """
+        scale = self.weights / self.remainder
+        scaled = scale * values
+        return scale * (self.resolvent.correlated(scaled) - self.bare_leverage**2 * scaled)
+
+    def spread(self, values: Array) -> Array:
+        """Return the matrix P times values (M,).
+
+        Docs, "Learning curve", equation (F5).
+        """
+        scale = self.weights * self.remainder
+        return self.coupled(scale * values) / scale
+
+    def solved(self, values: Array, tolerance: float = TOLERANCE, rows: Array | float = 1.0) -> Array:
+        """Return ``(1 - (M/n - 1) P)^-1`` times values (M,).
+
+        Docs, "Learning curve", equation (F5).
+
+        Parameters
+        ----------
+        values : array, shape (M,)
+        tolerance : float
+            Relative residual at which to stop.
+        rows : array, shape (M,), optional
+            One for the rows to which P is restricted, zero for the others.
+
+        Returns
+        -------
+        array, shape (M,)
+
+        Raises
+        ------
+        NotConverged
+            If the residual stays above ten times the tolerance, or the matrix has a negative eigenvalue, which only
+            happens for n > M or by rounding.
+        """
+        if self.missing == 0:
+            return values
+        scale, solver = self.weights * self.remainder, "The equation of the errors of a learning curve"
+        advice = _ROUNDING if self.ratio < 1 else _UNRESOLVED.format(rows=self.resolvent.pool.rows)
+        try:
+            solution, residual = conjugate_gradient(
+                lambda v: v - self.missing * rows * self.coupled(rows * v),
+                scale * values,
+                1 + 0 * values,
+                tolerance,
+                certified=tolerance <= TOLERANCE,
+            )
+        except NotDefinite:
+            raise NotConverged(solver, math.nan, tolerance, advice, "has no solution") from None
+        if not residual <= 10 * tolerance:
+            raise NotConverged(solver, residual, tolerance, advice)
+        return solution / scale
+
+    @cached_property
+    def _denominator(self) -> Array:
+        """``1 + (1 - n/M) V``, of which only n > M makes small or negative numbers, shape (M,)."""
+        return 1 + (1 - self.ratio) * self.leverage
+
+    @property
+    def _capped(self) -> Array:
+        """Rows whose own equation asks for more than the largest weight, shape (M,)."""
+        return self._denominator < 1 / LARGEST_WEIGHT
+
+    @cached_property
+    def free(self) -> Array:
+        """One for each row with the weight of its own equation, zero for those with the largest weight, shape (M,)."""
+        xp = self.resolvent.pool.xp
+        return xp.astype(xp.logical_not(self._capped), self.weights.dtype)
+
+    @property
+    def capped_share(self) -> float:
+        """Share of the rows with the largest weight."""
+        return 1 - float(self.resolvent.pool.xp.mean(self.free))
+
+    @cached_property
+    def own_weights(self) -> Array:
+        """What its own equation, or the largest weight, makes of each weight, given the leverages, shape (M,)."""
+        floor = 1 / LARGEST_WEIGHT + 0 * self._denominator
+        return self.ratio / self.resolvent.pool.xp.where(self._capped, floor, self._denominator)
+
+    @property
+    def contraction(self) -> float:
+        """Bound of the factor by which the logarithms of two sets of weights approach each other by their equations."""
+        largest = abs(1 - self.ratio) * float(self.resolvent.pool.xp.max(self.leverage))
+        if self.ratio < 1:
+            return largest / (1 + largest)
+        return largest / (1 - largest) if largest < 1 else math.inf
+
+    @cached_property
+    def residual(self) -> float:
+        """Largest change of the logarithm of a weight by its own equation."""
+        xp = self.resolvent.pool.xp
+        return float(xp.max(xp.abs(xp.log(self.own_weights / self.weights))))
+
+    @cached_property
+    def objective(self) -> float:
+        """The function F of the weights.
+
+        Docs, "Learning curve", equation (F4).
+        """
+        xp, w = self.resolvent.pool.xp, self.weights
+        entropy = self.ratio * xp.log(w) + (1 - self.ratio) * xp.log(xp.abs(1 - w))
+        return float(xp.sum(entropy)) - self.resolvent.log_determinant
+
+    def newton_step(self) -> Array:
+        """Return Newton's step of the logarithms of the weights, shape (M,).
+
+        Raises
+        ------
+        NotDefinite
+            If the matrix of that step is not positive definite, which only happens for n > M or by rounding.
+        """
+        xp, w, rest, share = self.resolvent.pool.xp, self.weights, self.remainder, 1 - self.ratio
+        gradient = self.ratio - share * w / (1 - w) - (1 - rest)
+        diagonal = share * w / (1 - w) ** 2 + rest * (1 - rest)
+        sign = 1.0 if share > 0 else -1.0
+        free = self.free
+        to_cap = (1 - free) * xp.log(self.own_weights / w)
+        if float(xp.min(sign * diagonal + (1 - free))) <= 0:
+            raise NotDefinite("a diagonal entry has the wrong sign")
+        metric = free * sign * diagonal + (1 - free)
+
+        def product(values: Array) -> Array:
+            return metric * values - sign * free * rest * self.coupled(rest * free * values)
+
+        right = sign * free * (gradient + rest * self.coupled(rest * to_cap)) + to_cap
+        step, _ = conjugate_gradient(product, right, metric, min(0.1, self.residual))
+        return step
+
+
+def weighted_fit(pool: Pool, samples: float, ridge: float, start: Array | None = None) -> WeightedFit:
+    """Return the weights of the fit that stands for fits to n rows.
+
+    Docs, "Learning curve", equation (F3).
+
+    Parameters
+    ----------
+    pool : Pool
+    samples : float
+        Number n of rows of the fits that it is to stand for.
+    ridge : float
+        Positive.
+    start : array, shape (M,), optional
+        Weights to begin with.
+
+    Returns
+    -------
+    WeightedFit
+        Its residual is at most `TOLERANCE`.
+
+    Raises
+    ------
+    NotConverged
+        If no solution is found, or if more than a fifth of the rows need the largest weight. For n <= M there always is
+        a solution, which only rounding can hide, and no row needs that weight.
+    """
+    ratio = samples / pool.rows
+
+    def at(weights: Array) -> WeightedFit:
+        return WeightedFit(ratio, weights, Resolvent(pool, ridge, weights))
+
+    constant = ratio + 0 * pool.mass
+    if ratio == 1:
+        return at(constant)
+    fit = at(constant if start is None else start)
+    for _ in range(_NEWTON_STEPS):
+        if fit.residual <= TOLERANCE:
+            return _resolved(fit, samples)
+        following = _improved(fit, at)
+        if following is None:
+            break
+        fit = following
+    if fit.residual <= TOLERANCE:
+        return _resolved(fit, samples)
+    advice = _ROUNDING if ratio < 1 else _UNRESOLVED.format(rows=pool.rows)
+    raise NotConverged(_solver(samples, ridge), fit.residual, TOLERANCE, advice)
+
+
+def _resolved(fit: WeightedFit, samples: float) -> WeightedFit:
+    """Return a fit in which few rows have the largest weight, or raise."""
+    share, pool = fit.capped_share, fit.resolvent.pool
+    if share > _MOST_CAPPED:
+        reason = f"ask for more than the pool tells: {share:.0%} of its rows would have to count without bound"
+        advice = _UNRESOLVED.format(rows=pool.rows)
+        raise NotConverged(_solver(samples, fit.resolvent.ridge), share, _MOST_CAPPED, advice, reason)
+    return fit
+
+
+def _solver(samples: float, ridge: float) -> str:
+    return f"The weights of a learning curve at n = {samples:g}, ridge = {ridge:g}"
+
+
+def _improved(fit: WeightedFit, at: Callable[[Array], WeightedFit]) -> WeightedFit | None:
+    """Return a better fit along one of two directions; None if there is none."""
+    xp = fit.resolvent.pool.xp
+    for step in _directions(fit):
+        length = min(1.0, _LONGEST_STEP / max(float(xp.max(xp.abs(step))), _LONGEST_STEP))
+        for _ in range(_HALVINGS):
+            weights = fit.weights * xp.exp(length * step)
+            if bool(xp.all(weights < 1 if fit.ratio < 1 else weights > 1)):
+                following = at(weights)
+                if following.residual < (1 - 0.3 * length) * fit.residual or (
+                    fit.ratio < 1 and following.objective > fit.objective
+                ):
+                    return following
+            length /= 2
+    return None
+
+
+def _directions(fit: WeightedFit) -> Iterator[Array]:
+    """Yield Newton's step and the plain one, to what each weight's own equation makes of it.
+
+    Where all leverages are small there is only the plain step: it shortens the distance from the solution by
+    `WeightedFit.contraction` at least, and needs no sums over pairs of rows.
+    """
+    xp = fit.resolvent.pool.xp
+    plain = xp.log(fit.own_weights / fit.weights)
+    if fit.contraction < _QUICK:
+        yield plain
+        return
+    with suppress(NotDefinite):
+        yield fit.newton_step()
+    yield plain
+
+
+@dataclass(frozen=True, eq=False)
+class RowErrors:
+    """What fits to n rows make of each row of the pool, left out.
+
+    Parameters
+    ----------
+    fit : WeightedFit
+    residuals : array, shape (M, K)
+        Of the weighted fit without the row; multiplied by the root of the row's sample weight.
+    squares : array, shape (M,)
+        Expected squared error of fits to n other rows, sum over outputs; multiplied by the row's sample weight.
+    """
+
+    fit: WeightedFit
+    residuals: Array
+    squares: Array
+
+    @cached_property
+    def variation(self) -> tuple[Array, Array, Array]:
+        """Terms, moment and quadratic form of the sum by which fits to n rows vary more than the fit to the pool."""
+        terms = self.fit.missing * self.squares * self.fit.weights**2
+        moment = self.fit.resolvent.moment(terms)
+        return terms, moment, self.fit.resolvent.correlated(terms, moment)
+
+    @property
+    def test_error(self) -> float:
+        """Expected squared error on a new row, sum over outputs, weighted mean over rows."""
+        pool = self.fit.resolvent.pool
+        return float(pool.xp.sum(self.squares)) / pool.total
+
+    @property
+    def training_error(self) -> float:
+        """The same on the rows of the fit: each pulls its own residual down by ``1 + V``."""
+        pool = self.fit.resolvent.pool
+        return float(pool.xp.sum(self.squares / (1 + self.fit.leverage) ** 2)) / pool.total
+
+
+def row_errors(fit: WeightedFit) -> RowErrors:
+    """Return the expected errors of every row.
+
+    Docs, "Learning curve", equation (F5).
+
+    Parameters
+    ----------
+    fit : WeightedFit
+        As `weighted_fit` returns it.
+
+    Returns
+    -------
+    RowErrors
+
+    Raises
+    ------
+    NotConverged
+        If the equation is not solved.
+    """
+    pool, fitted = fit.resolvent.pool, fit.resolvent.predictions(fit.weights[:, None] * fit.resolvent.pool.targets)
+    residuals = (pool.targets - fitted) / fit.remainder[:, None]
+    return RowErrors(fit, residuals, fit.solved(pool.xp.sum(residuals**2, axis=1)))

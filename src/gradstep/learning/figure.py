@@ -1,0 +1,57 @@
+"""The figure of a learning curve."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from gradstep.learning.curve import LearningCurve
+
+__all__ = ["draw_learning_curve"]
+
+_GREY, _BLUE, _RED = "#7f7f8c", "#2f80d0", "#d6453d"
+#: Numbers of samples of which the right panel draws the errors against the penalty.
+_SHOWN = 5
+
+
+def draw_learning_curve(curve: LearningCurve) -> Figure:
+    """Draw the best test error against the number of samples and, if there are several, errors against the penalty.
+
+    Parameters
+    ----------
+    curve : LearningCurve
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    several = len(curve.ridge) > 1
+    figure = Figure(figsize=(9.6, 3.6) if several else (5, 3.6), layout="constrained")
+    left, *more = np.atleast_1d(figure.subplots(1, 1 + several))
+    low, high = curve.interval()
+    order = np.argsort(curve.n)
+    n, best, place = curve.n[order], curve.best[order], np.arange(len(curve.n))[order]
+    left.fill_between(n, low[place, best], high[place, best], color=_RED, alpha=0.2, lw=0, label="95 % band")
+    left.plot(n, curve.test_error[place, best], "o-", ms=3, color=_RED, label="test")
+    left.plot(n, curve.training_error[place, best], "o-", ms=3, color=_BLUE, label="training")
+    if n[-1] > curve.rows:
+        left.axvline(curve.rows, color=_GREY, ls=":", lw=1)
+        left.text(curve.rows, 0.02, " rows there are", color=_GREY, transform=left.get_xaxis_transform())
+    title = "Best penalty at each n" if several else f"ridge = {curve.ridge[0]:.4g}"
+    left.set(xscale="log", xlabel="training rows n", ylabel="mean squared error", title=title)
+    left.legend(frameon=False)
+    for axes in more:
+        ridges = np.argsort(curve.ridge)
+        for i in np.unique(np.linspace(0, len(order) - 1, _SHOWN).round().astype(int)):
+            row = order[i]
+            shade = str(0.75 - 0.75 * i / max(len(order) - 1, 1))
+            axes.plot(curve.ridge[ridges], curve.test_error[row, ridges], color=shade, label=f"n = {curve.n[row]}")
+            axes.plot(curve.best_ridge[row], curve.best_test_error[row], "o", ms=4, color=_RED)
+        axes.set(xscale="log", yscale="log", xlabel="ridge", ylabel="test error", title="Test error at each penalty")
+        axes.legend(frameon=False)
+    for axes in (left, *more):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure

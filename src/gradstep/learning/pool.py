@@ -1,0 +1,110 @@
+"""Rows of features and targets, turned into the eigenbasis of their Gram matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+
+from gradstep.threads import threads_for_factorisation
+
+__all__ = ["Array", "Pool", "pool_of"]
+
+Array = Any
+"""An array of any array-API library, in double precision."""
+
+#: Numbers in one block of rows.
+_BLOCK = 2**21
+_EPSILON = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """M rows in the eigenbasis of their Gram matrix: a ridge fit does not notice a rotation of its features.
+
+    Parameters
+    ----------
+    features : array, shape (M, r)
+        Features in that basis, of which r vary; multiplied by the root of the row's sample weight.
+    targets : array, shape (M, K)
+        Multiplied by the same.
+    mass : array, shape (M,)
+        Sample weights; one without them.
+    eigenvalues : array, shape (r,)
+        Of the Gram matrix, all positive.
+    """
+
+    features: Array
+    targets: Array
+    mass: Array
+    eigenvalues: Array
+
+    @property
+    def rows(self) -> int:
+        """Number M of rows."""
+        return int(self.features.shape[0])
+
+    @property
+    def xp(self) -> Any:
+        """Namespace of the arrays' library."""
+        return array_namespace(self.features)
+
+    @property
+    def total(self) -> float:
+        """Sum of the sample weights."""
+        return float(self.xp.sum(self.mass))
+
+    def blocks(self) -> Iterator[slice]:
+        """Yield slices of rows whose features are few enough to be copied."""
+        return _slices(self.rows, int(self.features.shape[1]))
+
+
+def pool_of(features: Array, targets: Array, sample_weight: Array | None = None) -> Pool:
+    """Return rows as a pool, from one eigendecomposition of the smaller Gram matrix.
+
+    Parameters
+    ----------
+    features : array, shape (M, N)
+    targets : array, shape (M, K)
+        Of the same library and device, in double precision.
+    sample_weight : array, shape (M,), optional
+        Not negative.
+
+    Returns
+    -------
+    Pool
+        Without the directions in which no row has a component, up to rounding.
+    """
+    xp = array_namespace(features)
+    rows, width = features.shape
+    mass = xp.ones_like(targets[:, 0]) if sample_weight is None else sample_weight
+    root = xp.sqrt(mass)[:, None]
+    if sample_weight is not None:
+        features, targets = features * root, targets * root
+    gram = features @ features.T if rows < width else _summed(features)
+    with threads_for_factorisation(min(rows, width)):
+        values, vectors = xp.linalg.eigh(gram)
+    varying = values > _EPSILON * max(rows, width) * xp.max(values)
+    places = xp.nonzero(varying)[0]
+    values, vectors = xp.take(values, places, axis=0), xp.take(vectors, places, axis=1)
+    if rows < width:
+        turned = vectors * xp.sqrt(values)[None, :]
+    else:
+        turned = xp.empty((rows, values.shape[0]), dtype=features.dtype, device=device(features))
+        for part in _slices(rows, width):
+            turned[part, :] = features[part, :] @ vectors
+    return Pool(turned, targets, mass, values)
+
+
+def _summed(features: Array) -> Array:
+    """Return the Gram matrix (N, N), block by block: a product of a block with itself is half the work of another."""
+    return sum(features[part, :].T @ features[part, :] for part in _slices(*features.shape))
+
+
+def _slices(rows: int, width: int) -> Iterator[slice]:
+    size = max(_BLOCK // max(width, 1), 1)
+    for start in range(0, rows, size):
+        yield slice(start, min(start + size, rows))

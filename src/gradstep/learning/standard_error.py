@@ -1,0 +1,103 @@
+r"""What one row of the pool does to the estimated errors.
+
+The smallest value of the loss grows by :math:`\epsilon_j/(1+V_j)` when row j joins the other rows of a fit. Test and
+training error are derivatives of that smallest value: by a weight p with which the fit knows the whole population, and
+by the penalty. So the influences of a row on them are derivatives of :math:`\epsilon_j/(1+V_j)`: the linear response of
+the equations of the weights and of the errors to p and to the penalty. Docs, "Learning curve", equation (F7).
+"""
+
+from __future__ import annotations
+
+from gradstep.learning.equations import RowErrors
+from gradstep.learning.pool import Array
+
+__all__ = ["increment_response", "influence_on_test_error", "influence_on_training_error"]
+
+#: Relative residual of the linear systems, of which a standard error needs two digits.
+_TOLERANCE = 1e-2
+
+
+def influence_on_test_error(errors: RowErrors, tolerance: float = _TOLERANCE) -> Array:
+    r"""Return the influence of each row on the estimated test error, without their mean.
+
+    Parameters
+    ----------
+    errors : RowErrors
+    tolerance : float
+        Relative residual of the linear systems.
+
+    Returns
+    -------
+    array, shape (M,)
+        The variance of the estimate over pools is the mean square of these divided by M.
+    """
+    values = errors.squares + increment_response(errors, population=1.0, tolerance=tolerance)
+    return _centred(errors, values, errors.test_error)
+
+
+def influence_on_training_error(errors: RowErrors, tolerance: float = _TOLERANCE) -> Array:
+    """Return the same as `influence_on_test_error` of the training error."""
+    increment = errors.squares / (1 + errors.fit.leverage)
+    values = increment - errors.fit.resolvent.ridge * increment_response(errors, ridge=1.0, tolerance=tolerance)
+    return _centred(errors, values, errors.training_error)
+
+
+def _centred(errors: RowErrors, values: Array, mean_error: float) -> Array:
+    """Return influences on a ratio of means over rows: a row of much sample weight moves the denominator, too."""
+    pool = errors.fit.resolvent.pool
+    values = values - mean_error * pool.mass
+    return (values - pool.xp.mean(values)) * (pool.rows / pool.total)
+
+
+def increment_response(
+    errors: RowErrors, *, population: float = 0.0, ridge: float = 0.0, tolerance: float = _TOLERANCE
+) -> Array:
+    r"""Return the derivative of :math:`\epsilon_j/(1+V_j)` of every row.
+
+    Docs, "Learning curve", equation (F8).
+
+    Parameters
+    ----------
+    errors : RowErrors
+    population : float
+        Rate at which the weight p of the population grows, with :math:`p\,n\,E(y-b^\top\phi)^2` added to the loss.
+    ridge : float
+        Rate at which the penalty grows.
+    tolerance : float
+        Relative residual of the two linear systems.
+
+    Returns
+    -------
+    array, shape (M,)
+    """
+    fit, e, squares = errors.fit, errors.residuals, errors.squares
+    resolvent, w, rest, bare = fit.resolvent, fit.weights, fit.remainder, fit.bare_leverage
+    xp, missing, gain = resolvent.pool.xp, fit.missing, 1 + fit.leverage
+
+    # Weights and leverages.
+    known = population * gain**2 / fit.ratio
+    if ridge:
+        known = known + missing * ridge * fit.double
+    change = w**2 * fit.solved(fit.free * known, tolerance, fit.free)
+    moved = resolvent.moment(change)
+    every = resolvent.correlated(change, moved)
+    if ridge:
+        every = every + ridge * fit.double * rest**2
+    first = every - bare**2 * change
+    leverage = -first / rest**2
+
+    # Residuals of rows left out: each sum is without the row itself.
+    pulled = resolvent.predictions((change * rest)[:, None] * e) - (change * bare * rest)[:, None] * e
+    shrunk = resolvent.predictions(w[:, None] * resolvent.pool.targets, resolvent.identity) if ridge else 0 * e
+    residuals = (ridge * shrunk - pulled - (w * first)[:, None] * e) / rest[:, None]
+    source = 2 * xp.sum(e * residuals, axis=1)
+
+    # What fits to n rows vary more than the fit to the pool.
+    source = source + fit.spread(2 * squares * (missing * change / w - population * gain / fit.ratio))
+    if missing:
+        varied, moment, second = errors.variation
+        both = resolvent.quadratic((moved + ridge * resolvent.identity) @ moment)
+        both = both - change * bare * second - varied * bare * every + change * varied * bare**3
+        second = second - bare**2 * varied
+        source = source - 2 * (both + w / rest * first * second) / rest**2
+    return fit.solved(source, tolerance) / gain - squares * leverage / gain**2

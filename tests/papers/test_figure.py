@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-import gradstep as gs
 from gradstep.errors import InvalidInput
 from gradstep.overlay import Overlay
 from gradstep.papers.charts import Curve, charts
@@ -164,9 +163,9 @@ def test_results_come_back_to_their_places_and_shared_networks_have_one_name(nam
 
 def test_the_example_of_the_docs_is_an_experiment():
     page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(def measure.*?)```", page, re.DOTALL)
+    (code,) = re.findall(r"```python\n(from gradstep.*?)```", page, re.DOTALL)
     (settings,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    names = {"simulate": gs.simulate, "predict_many": gs.predict_many, "Problem": gs.Problem, "Curves": Curves}
+    names = {"__name__": "page"}
     exec(code, names)
     settings = tomllib.loads(settings)
     preset = {**settings.pop("presets")["quick"], "seeds": 5, "seed": 1}

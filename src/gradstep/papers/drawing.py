@@ -305,7 +305,7 @@ def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colou
 
 
 def _spread(heights: Sequence[float]) -> list[float]:
-    """Move increasing heights as little as possible so that each is a text line above the one before, within the axes."""
+    """Move increasing heights as little as possible so that each is one line above the last, within the axes."""
     steps = _LINE_HEIGHT * np.arange(len(heights))
     moved = isotonic_regression(np.asarray(heights) - steps).x
     return list(map(float, np.clip(moved, 0, max(1 - steps[-1], 0)) + steps))

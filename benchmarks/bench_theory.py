@@ -148,13 +148,13 @@ def one_prediction(rounds: int) -> list[Row]:
 
 
 def vocabularies(rounds: int) -> list[Row]:
-    """Time what the structured bulk costs over the isotropic one when the readout has many letters."""
+    """Time what the structured bulk costs over the isotropic one when the readout has many values."""
     rows = []
     for count in (2, 5, 10):
-        posed = problem(readout={(letter + 1) / count: 1 / count for letter in range(count)}, activation="relu")
+        posed = problem(readout={(k + 1) / count: 1 / count for k in range(count)}, activation="relu")
         calls = {"structured": partial(gs.predict, posed), "isotropic": partial(gs.predict, posed, bulk="isotropic")}
         times = timed(calls, rounds, _CALLS_IN_TURN)
-        label = f"predict, {count} letters, relu, structured bulk"
+        label = f"predict, {count} readout values, relu, structured bulk"
         rows.append(row(label, times["structured"].median, times["isotropic"].median, "the isotropic bulk", target=5.0))
     return rows
 

@@ -58,7 +58,7 @@ class Outcome:
     predictions: Array
 
 
-def canonical(problem: Problem, draw: Draw, letters: Array | None = None) -> Outcome:
+def canonical(problem: Problem, draw: Draw, readout_values: Array | None = None) -> Outcome:
     """Follow the convention stated at the top of `gradstep.problem`, line by line."""
     N, n_step = problem.width, problem.n_step
     assert (N, problem.d) == draw.weights.shape
@@ -70,11 +70,11 @@ def canonical(problem: Problem, draw: Draw, letters: Array | None = None) -> Out
         W = draw.weights / math.sqrt(problem.d)
     if problem.readout.kind == "gaussian":
         a = draw.readout
-    elif letters is None:
+    elif readout_values is None:
         a = np.full(N, problem.readout.values[0])
     else:
-        assert sorted(set(letters)) == list(problem.readout.values)
-        a = letters
+        assert sorted(set(readout_values)) == list(problem.readout.values)
+        a = readout_values
     prefactor = {"1/N": 1 / N, "1/sqrt(N)": 1 / math.sqrt(N)}[problem.output_scale]
 
     X = draw.step_inputs
@@ -203,12 +203,12 @@ def test_the_step_of_moniri2024_is_a_gradient() -> None:
     np.testing.assert_allclose(weights, W0 - n**0.4 * numerical, rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("letters", [None, (0.5, 2.0)], ids=["constant", "vocabulary"])
-def test_cui2024(letters: tuple[float, ...] | None) -> None:
+@pytest.mark.parametrize("readout_values", [None, (0.5, 2.0)], ids=["constant", "vocabulary"])
+def test_cui2024(readout_values: tuple[float, ...] | None) -> None:
     alpha, alpha0, beta, eta_tilde, lam, d = 2.0, 3.5, 1.5, 1.3, 0.05, 20
     n, n0, p = 40, 70, 30
     draw = Draw.of(4, d, p, n0, n)
-    u = np.ones(p) if letters is None else np.tile(letters, p // 2)
+    u = np.ones(p) if readout_values is None else np.tile(readout_values, p // 2)
 
     # Published code: rows on the unit sphere, a_i = u_i / sqrt(p) (u = 1 in the main text), rate eta_tilde sqrt(p).
     W0 = draw.weights / np.linalg.norm(draw.weights, axis=1, keepdims=True)
@@ -232,7 +232,7 @@ def test_cui2024(letters: tuple[float, ...] | None) -> None:
         d=d,
         activation="tanh",
         teacher="sin",
-        readout="constant" if letters is None else dict.fromkeys(letters, 0.5),
+        readout="constant" if readout_values is None else dict.fromkeys(readout_values, 0.5),
     )
     assert problem.step_size == pytest.approx(eta, rel=1e-14)
     agree(canonical(problem, draw, u), theirs, features_times=1 / math.sqrt(p), coefficients_times=math.sqrt(p))

@@ -187,9 +187,9 @@ def test_readout_weights_are_positive(weight: object) -> None:
     refused(lambda: Readout.parse({1.0: weight}), "readout weight")
 
 
-@pytest.mark.parametrize("letter", [math.nan, True, None])
-def test_readout_values_are_numbers(letter: object) -> None:
-    refused(lambda: Readout.parse({letter: 1.0}), "readout value")
+@pytest.mark.parametrize("value", [math.nan, True, None])
+def test_readout_values_are_numbers(value: object) -> None:
+    refused(lambda: Readout.parse({value: 1.0}), "readout value")
 
 
 @pytest.mark.parametrize("field", ["initial_weights", "output_scale"])
@@ -524,8 +524,8 @@ def test_ba2022_leaves_an_odd_teacher_alone() -> None:
 def test_weights_that_were_normalised_stay_what_they_are() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
-        letters = {float(v): float(w) for v, w in zip(rng.normal(size=5), rng.uniform(size=5), strict=True)}
-        problem = Problem(**FINITE | {"readout": letters})
+        readout = {float(v): float(w) for v, w in zip(rng.normal(size=5), rng.uniform(size=5), strict=True)}
+        problem = Problem(**FINITE | {"readout": readout})
         assert Problem.from_dict(json.loads(json.dumps(problem.to_dict()))) == problem
 
 

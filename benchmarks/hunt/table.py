@@ -222,7 +222,7 @@ def off_table(table: Mapping[str, Any]) -> str:
             continue
         problem, worst = row["problem"], row["worst"]
         step, readout = problem["eta"], problem["readout"]
-        letters = readout if isinstance(readout, str) else ", ".join(f"{k}: {v:g}" for k, v in readout.items())
+        readout_values = readout if isinstance(readout, str) else ", ".join(f"{k}: {v:g}" for k, v in readout.items())
         ratios = ", ".join(f"{problem[name] / problem['d']:.2f}" for name in ("width", "n_step", "n"))
         eta = f"{step['coefficient']:g} N^{step['exponent']:g}" if step["coefficient"] else "none"
         other = f"{problem['output_scale']}, {problem['initial_weights']}, noise {problem['noise']:g}"
@@ -230,7 +230,7 @@ def off_table(table: Mapping[str, Any]) -> str:
         cells = (
             f"`{problem['activation']}`",
             f"`{problem['teacher']}`",
-            letters,
+            readout_values,
             ratios,
             eta,
             other,

@@ -198,15 +198,15 @@ def test_choices(watched):
         ("n_step_kind", "inf", changed(n_step="inf")),
         ("readout", "constant", changed(readout="constant")),
         ("readout", "-1:0.5,1:0.5", changed(readout={"-1": 0.5, "1": 0.5})),
-        ("readout", "letters", changed(readout={"0.5": 0.5, "2": 0.5})),
+        ("readout", "readout-values", changed(readout={"0.5": 0.5, "2": 0.5})),
         ("initial_weights", "sphere", changed(initial_weights="sphere")),
         ("of", "n", changed(eta={"coefficient": 2.0, "exponent": 0.5, "of": "n"})),
     ):
         page.select_option(f"#{name}", value)
         watched.settled()
         assert watched.shown() == pytest.approx(error_at(setting), rel=1e-3), (name, value)
-        if value == "letters":
-            watched.write("letters", "1:1, 3:1")
+        if value == "readout-values":
+            watched.write("readout-values", "1:1, 3:1")
             assert watched.shown() == pytest.approx(error_at(changed(readout={"1": 1, "3": 1})), rel=1e-3)
         page.click("#reset")
         watched.settled()

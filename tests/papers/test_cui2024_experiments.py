@@ -76,8 +76,8 @@ def test_vocabularies_make_steps_of_the_same_strength() -> None:
     own = figure("fig6_vocabulary")
     sizes = []
     for curve in own.settings["curves"]:
-        letters = vocabulary.letters_of(own.at("quick").parameters(curve))
-        sizes.append([letters.fractions @ letters.strengths[:, 0] ** 2, letters.fractions @ letters.variances])
+        groups = vocabulary.groups_of(own.at("quick").parameters(curve))
+        sizes.append([groups.fractions @ groups.strengths[:, 0] ** 2, groups.fractions @ groups.variances])
     assert len(sizes) == 3
     np.testing.assert_allclose(sizes, [sizes[0]] * 3, rtol=1e-12)
 

@@ -307,7 +307,7 @@ def test_measurement_summaries() -> None:
     assert isinstance(measured, Measurement)
 
 
-def test_a_letter_that_no_neuron_gets_is_refused():
+def test_a_readout_value_that_no_neuron_gets_is_refused():
     with pytest.raises(InvalidInput, match="all of whose 30 neurons get the value 0"):
         simulate(small(width=30, readout={0.0: 0.99, 1.0: 0.01}), 2)
 

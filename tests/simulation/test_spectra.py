@@ -100,8 +100,8 @@ def test_weights_agree_with_their_gram_matrices() -> None:
 
 def test_readout_polynomials_are_orthonormal() -> None:
     law = PROBLEM.replace(readout={-1.0: 0.3, 0.5: 0.5, 2.0: 0.2}).readout
-    letters = np.asarray(law.values)
-    table = readout_polynomials(law, letters, 4)
+    readout_values = np.asarray(law.values)
+    table = readout_polynomials(law, readout_values, 4)
     np.testing.assert_allclose((table * np.asarray(law.weights)) @ table.T, np.eye(3), atol=1e-12)
     np.testing.assert_allclose(table[0], 1)
     assert (np.diff(table[1]) > 0).all()

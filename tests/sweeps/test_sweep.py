@@ -204,7 +204,7 @@ def test_a_function_that_cannot_be_written_down_is_refused():
             gs.sweep(problem, over, seeds=0, workers=1)
 
 
-def test_letters_and_ratios_resume_in_their_own_directory(tmp_path):
+def test_readout_values_and_ratios_resume_in_their_own_directory(tmp_path):
     for _ in range(2):
         base = {**PROBLEM.to_dict(), "readout": {-1: 0.5, 1: 0.5}}
         gs.sweep(base, {"n": [30, 50]}, seeds=1, store=tmp_path, workers=1)

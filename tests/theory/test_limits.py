@@ -17,7 +17,7 @@ PAPERS = {"rows": "isotropic", "bulk": "isotropic"}
 TEACHERS = ["sin + 0.3*x**2", "relu", "-tanh(x)"]
 SMOOTH = ["tanh", "-tanh(x)", "relu", "-relu(x)", "abs", "cos", "x**3 - 3*x"]
 JUMPS = ["sign", "sign(x) + tanh(x)", "heaviside(x)"]
-#: A large step from few samples, in the letters of Cui et al. 2024.
+#: A large step from few samples, in the notation of Cui et al. 2024.
 FEW = {"alpha": 2.0, "alpha0": 0.25, "eta_tilde": 3.0, "lam": 0.01}
 
 

@@ -113,10 +113,10 @@ def problem_of(random: Random, sign: str = "", **changes: Any) -> gs.Problem:
     return gs.Problem(**{**random, **functions, **changes})
 
 
-def letters(random: Random, factor: float = 1.0) -> dict[float, float]:
-    """Return a vocabulary, each letter times a factor."""
+def readout_values(random: Random, factor: float = 1.0) -> dict[float, float]:
+    """Return the readout values with their weights, each value times a factor."""
     law = {1.0: 1.0} if random["readout"] == "constant" else random["readout"]
-    return {factor * letter: weight for letter, weight in law.items()}
+    return {factor * value: weight for value, weight in law.items()}
 
 
 # --- problems that describe the same network --------------------------------------------------------------------------
@@ -128,13 +128,13 @@ Units = tuple[gs.Problem, float, float]
 
 def turned_activation(random: Random) -> Units:
     """sigma -> -sigma with a -> -a: the same output, the same step."""
-    readout = "gaussian" if random["readout"] == "gaussian" else letters(random, -1)
+    readout = "gaussian" if random["readout"] == "gaussian" else readout_values(random, -1)
     return problem_of({**random, "activation": f"-({random['activation']})"}, readout=readout), 1.0, 1.0
 
 
 def turned_labels(random: Random) -> Units:
     """f* -> -f* with a -> -a: a times the residual is the same."""
-    readout = "gaussian" if random["readout"] == "gaussian" else letters(random, -1)
+    readout = "gaussian" if random["readout"] == "gaussian" else readout_values(random, -1)
     return problem_of({**random, "teacher": f"-({random['teacher']})"}, readout=readout), 1.0, 1.0
 
 
@@ -163,16 +163,16 @@ def units_of_features(random: Random) -> Units | None:
         return None
     c = 0.4
     changed = {**random, "activation": f"{c}*({random['activation']})", "ridge": c**2 * random["ridge"]}
-    return problem_of(changed, readout=letters(random, 1 / c)), 1.0, c
+    return problem_of(changed, readout=readout_values(random, 1 / c)), 1.0, c
 
 
-def split_letters(random: Random) -> Units | None:
-    """A letter in two, a hair apart, that keep its mean; in another order."""
+def split_readout_value(random: Random) -> Units | None:
+    """One readout value becomes two that differ by 2e-9 of it and have its mean, in another order."""
     if random["readout"] == "gaussian":
         return None
-    law, hair = letters(random), 1e-9
-    letter, weight = law.popitem()
-    law = {letter * (1 + hair): weight / 2, **law, letter * (1 - hair): weight / 2}
+    law, shift = readout_values(random), 1e-9
+    value, weight = law.popitem()
+    law = {value * (1 + shift): weight / 2, **law, value * (1 - shift): weight / 2}
     return problem_of(random, readout=law), 1.0, 1.0
 
 
@@ -189,7 +189,7 @@ SYMMETRIES: dict[str, Callable[[Random], Units | None]] = {
         turned_inputs,
         units_of_labels,
         units_of_features,
-        split_letters,
+        split_readout_value,
         step_in_numbers,
     )
 }
@@ -257,7 +257,7 @@ def test_spectra_of_weights(random: Random, symmetry: str) -> None:
         assert_allclose(found.outlier.teacher_overlap, expected.outlier.teacher_overlap, rtol=1e-6, atol=1e-9)
 
 
-@pairs(["4", "7"], ["turned_activation", "turned_inputs", "units_of_features", "split_letters"])
+@pairs(["4", "7"], ["turned_activation", "turned_inputs", "units_of_features", "split_readout_value"])
 def test_fits_of_classes(random: Random, symmetry: str) -> None:
     classes = {"loss": "logistic", "channel": "sign"}
     changed, *_ = other(random, symmetry)
@@ -310,7 +310,7 @@ CHANGES: dict[str, Callable[[Random, float], Random]] = {
     "activation": lambda r, h: {"activation": f"(1+{h})*({r['activation']}) + {h}*{{x}} + {h}*hermite3({{x}})"},
     "parity": lambda r, h: {"activation": f"{r['activation']} + {h}*hermite2({{x}}) - {h}*hermite4({{x}})"},
     "teacher": lambda r, h: {"teacher": f"{r['teacher']} + {h}*({{x}} + hermite2({{x}}) + 1)"},
-    "letters": lambda r, h: {"readout": letters(r, 1 + h)},
+    "readout values": lambda r, h: {"readout": readout_values(r, 1 + h)},
 }
 
 
@@ -319,8 +319,8 @@ CHANGES: dict[str, Callable[[Random, float], Random]] = {
 def test_no_jumps(name: str, parameter: str) -> None:
     """A billionth of change in any real parameter changes no error by a millionth."""
     random = RANDOM[int(name)]
-    if parameter == "letters" and random["readout"] == "gaussian":
-        pytest.skip("a Gaussian readout has no letters")
+    if parameter == "readout values" and random["readout"] == "gaussian":
+        pytest.skip("a Gaussian readout has no list of values")
     changed = {**random, **CHANGES[parameter](random, 1e-9)}
     assert_allclose(errors(gs.predict(problem_of(changed))), errors(gs.predict(problem_of(random))), rtol=1e-6)
 

@@ -47,8 +47,8 @@ _RATIO = "a ratio to d from 1e-4 to 1e6"
 #: A penalty's unit to the size that it multiplies.
 _UNITS = {"per_d": "d", "per_n": "n", "per_width": "width"}
 _MOST_POINTS = 200
-#: Values of a readout law: memory and time of a prediction grow with their square.
-_MOST_LETTERS = 50
+#: Most values of a readout law: memory and time of a prediction grow with their square.
+_MOST_READOUT_VALUES = 50
 _AXIS_FIELDS = ("name", "from", "to", "count", "scale")
 
 
@@ -139,8 +139,8 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
     values = dict(setting)
     values.pop("origin", None)
     readout = values.get("readout")
-    if isinstance(readout, Mapping) and len(readout) > _MOST_LETTERS:
-        raise InvalidInput("readout", f"{len(readout)} values", f"at most {_MOST_LETTERS} on the page")
+    if isinstance(readout, Mapping) and len(readout) > _MOST_READOUT_VALUES:
+        raise InvalidInput("readout", f"{len(readout)} values", f"at most {_MOST_READOUT_VALUES} on the page")
     d = values.pop("d", None)
     infinite = d in ("inf", "infinity") if isinstance(d, str) else d == math.inf
     if not infinite:

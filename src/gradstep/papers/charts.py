@@ -28,13 +28,14 @@ class Curve:
     Attributes
     ----------
     label, regime : str
-        As drawn.
+        Label and regime with which the curve is drawn.
     theory : callable
-        Quantities at an array of places; those missing are neither drawn nor compared.
+        Function of an array of places that returns quantities. A quantity that it does not return is neither drawn nor
+        compared.
     samples : sequence of Sample
-        Measured, with the same names of quantities; each is compared with the theory at its place.
+        Measurements, with the same names of quantities; each is compared with the theory at its place.
     name : str
-        What comparisons call the curve; its label if empty.
+        Name of the curve in comparisons; its label if empty.
     beside : mapping
         Further lines of the same colour without a label, by style: a limit, a published form.
     line : bool
@@ -56,17 +57,18 @@ class Curve:
 def charts(
     curves: Sequence[Curve], grid: ArrayLike, panels: Mapping[str, Panel], quantities: Mapping[str, str] | None = None
 ) -> Outcome:
-    """Draw curves, a panel a quantity, and compare every measurement on them with the theory at its place.
+    """Draw curves, one panel for each quantity, and compare every measurement on them with the theory at its place.
 
     Parameters
     ----------
     curves : sequence of Curve
     grid : array_like
-        Places of the lines; those measured are added, so that lines pass where the comparisons are made.
+        Places of the lines. The measured places are added to them, so that the lines have the compared values.
     panels : mapping
         Panel of each quantity that is drawn, without its curves.
     quantities : mapping, optional
-        What is compared: names in the results, and how they are written (those drawn, by the vertical axis).
+        Quantities that are compared: their names in the results, and how these are written. By default those that are
+        drawn, as written at the vertical axis.
     """
     written = quantities or {name: panel.y_label for name, panel in panels.items()}
     lines: dict[str, list[Line]] = {name: [] for name in panels}
@@ -101,7 +103,7 @@ def charts(
 
 
 def _certain(theory: float, values: Array) -> bool:
-    """Whether theory and every measurement say the same: that does not vary, and cannot be compared."""
+    """Return whether theory and all measurements are equal: such values do not vary and cannot be compared."""
     return bool(np.ptp(values) == 0 and abs(theory - values[0]) < 1e-9 * abs(theory))
 
 
@@ -120,7 +122,7 @@ def measured_points(samples: Sequence[Sample], name: str, label: str, regime: st
 def grid_of(axis: Settings, preset: Settings) -> Array:
     """Return the places of the lines along an axis of the settings: ``from``, ``to``, ``count``, ``scale``.
 
-    A preset has a count of its own, ``line``, where the theory costs more than the measurements.
+    A preset has its own count, ``line``, if computing the theory takes longer than the measurements.
     """
     space = np.geomspace if axis.get("scale") == "log" else np.linspace
     count = preset.get("line", axis.get("count"))

@@ -1,4 +1,4 @@
-"""Claims of figures beside z: bounds that are kept or broken, quantities that fall, exponents of power laws."""
+"""Checks of figures other than z-scores: bounds, decreasing quantities, exponents of power laws."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["below", "in_standard_errors", "power_law", "total_fall"]
 
 
 def in_standard_errors(values: ArrayLike) -> float:
-    """Return the mean of independent values, one a seed, in its own standard errors."""
+    """Return the mean of independent values, one a seed, divided by its standard error."""
     return float(Overlay.of(0.0, values).t)
 
 
@@ -27,7 +27,7 @@ def below(bound: float, measured: Sequence[Judged]) -> float:
 def total_fall(before: Sequence[Judged], after: Sequence[Judged]) -> float:
     """Return how far one measured curve is below another, over all places, in standard errors.
 
-    Where curves come close, a single place can be in any order by chance.
+    All places are used because curves that are close can be in any order at a single place by chance.
     """
     falls = sum(b.mean - a.mean for b, a in zip(before, after, strict=True))
     return float(falls / math.sqrt(sum(c.standard_error**2 for c in (*before, *after))))

@@ -19,7 +19,7 @@ from gradstep.papers.panels import Guide, Histogram, Image, Line, Mark, Panel, P
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 
-#: One hue a regime, in every figure; curves of one regime differ in lightness. Legible on white and on dark grey.
+#: Each regime has one hue in every figure; its curves differ in lightness. All are legible on white and on dark grey.
 HUES = {
     "initial": "#7f7f8c",
     "small": "#2f80d0",
@@ -27,7 +27,7 @@ HUES = {
     "few": "#cb7d1e",
     "large": "#d6453d",
     "infinite": "#2a9d6f",
-    # What is compared within one regime: functions, kernels, norms, parameters.
+    # Colours for what is compared within one regime: functions, kernels, norms, parameters.
     "first kind": "#1490a8",
     "second kind": "#c2528f",
     "third kind": "#8f8320",
@@ -51,9 +51,9 @@ class Ink:
     grid: str
 
 
-#: On a light page.
+#: Colours on a light page.
 LIGHT = Ink("#22252b", "#d8dbe2")
-#: On a dark one.
+#: Colours on a dark page.
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
@@ -105,7 +105,7 @@ def _shade(colour: str, place: float) -> Colour:
 
 
 def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]:
-    """One colour a (regime, label), the same in all panels."""
+    """Return a colour for each pair of regime and label, the same in all panels."""
     items: list[Line | Points | Histogram | Mark] = []
     for panel in panels:
         items += [*panel.lines, *panel.points, *panel.histograms, *panel.marks]
@@ -305,14 +305,14 @@ def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colou
 
 
 def _spread(heights: Sequence[float]) -> list[float]:
-    """Move increasing heights as little as possible so that each is a line above the one before, within the axes."""
+    """Move increasing heights as little as possible so that each is one line above the last, within the axes."""
     steps = _LINE_HEIGHT * np.arange(len(heights))
     moved = isotonic_regression(np.asarray(heights) - steps).x
     return list(map(float, np.clip(moved, 0, max(1 - steps[-1], 0)) + steps))
 
 
 def _label_marks(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]) -> None:
-    """Write the name of a place left of its line, each a line lower than the one before."""
+    """Write the name of a place left of its line, each one line of text below the one before."""
     named = {mark.label: mark for mark in reversed(panel.marks) if mark.label}
     for row, mark in enumerate(sorted(named.values(), key=lambda mark: mark.x)):
         axes.annotate(

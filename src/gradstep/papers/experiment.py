@@ -1,4 +1,4 @@
-"""What a figure has beside its settings file: where it measures, what theory says there, and what is claimed of it."""
+"""The experiment behind a figure: where it measures, what theory predicts there, and which claims it checks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Experiment(ABC):
     figure : str
         Name of the figure.
     settings : mapping
-        What its file says beside titles and presets.
+        All settings of its file except for titles and presets.
     preset : mapping
         Sizes, places and seeds.
     """
@@ -41,7 +41,7 @@ class Experiment(ABC):
 
     @property
     def notes(self) -> str:
-        """What stands under the figure, with the preset's sizes in the places of ``{d}`` and the like."""
+        """The notes under the figure, in which ``{d}`` and other names stand for the preset's sizes."""
         return str(self.settings.get("notes", ""))
 
     @abstractmethod
@@ -50,11 +50,11 @@ class Experiment(ABC):
 
     @abstractmethod
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
-        """Put theory beside what was measured, a sample a place in the order of `places`, and judge what is claimed."""
+        """Compare theory with the samples, one for each of `places` in their order, and check the claims."""
 
 
 class Curves(Experiment):
-    """Curves of theory along an axis, over what is measured there: one function is drawn, and compared at every place.
+    """Curves of theory along an axis, with measurements: one function is drawn, and is compared at every place.
 
     Notes
     -----
@@ -91,7 +91,7 @@ class Curves(Experiment):
         return {}
 
     def claims(self, found: Outcome) -> Sequence[Check]:
-        """Return what is claimed besides."""
+        """Return the checks of further claims."""
         return ()
 
     @property
@@ -106,7 +106,7 @@ class Curves(Experiment):
 
     @property
     def quantities(self) -> dict[str, str]:
-        """What is compared, and how it is written."""
+        """Names of the compared quantities, and how they are written."""
         return {name: self.names[name] for name in self.settings.get("quantities", self.names)}
 
     @property
@@ -121,7 +121,7 @@ class Curves(Experiment):
         return {**self.settings.get("base", {}), **sizes, **curve.get("parameters", {}), **place}
 
     def drawn(self, curve: Settings, x: Any) -> tuple[str, object] | None:
-        """Return what seeds are drawn for, where that is not name and place."""
+        """Return the label and the place for which seeds are drawn, if these are not the name and the place."""
         return None
 
     def places(self) -> Iterator[Place]:
@@ -163,7 +163,7 @@ class Curves(Experiment):
         return found
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
-        """Put the theory under the points, panel by panel."""
+        """Draw the theory and the points, panel by panel, and compare them."""
         found = Outcome()
         for title in dict.fromkeys(curve.get("panel", "") for curve in self.curves):
             own = [self.chart(curve, samples) for curve in self.curves if curve.get("panel", "") == title]

@@ -1,11 +1,11 @@
-"""A figure of a paper: its settings file, its tasks, its outcome and the verdict.
+"""A figure of a paper: its settings file, its tasks, its outcome and its verdict.
 
 A settings file says which parameters the paper states and which are ours, fixes sizes and seeds for three presets
 (``quick`` for tests, ``standard`` for a report in minutes, ``paper`` for the paper's own sizes), names the experiment
 that the figure shows, and sets the numeric criterion that the figure has to meet.
 
 An experiment is a class (`gradstep.papers.experiment.Experiment`) that says where the figure measures, what theory
-predicts there, and what is claimed besides. Seeds, tasks and verdict are the same for all.
+predicts there, and which further claims are checked. Seeds, tasks and verdict are the same for all.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Figure:
     Attributes
     ----------
     name, paper, row, title, summary : str
-        Identifier, paper, row of the coverage table, title, and what to look at.
+        Identifier, paper, row of the coverage table, title, and a summary of what the figure shows.
     stated, ours : str
-        Which settings the paper states, and which are chosen here.
+        The settings that the paper states, and those that are chosen here.
     experiment : str
         Name of its module.
     headline : bool
@@ -118,7 +118,7 @@ class Figure:
         ]
 
     def assemble(self, preset: str, results: Sequence[Result]) -> FigureResult:
-        """Put theory beside the results of a preset's tasks, and judge."""
+        """Compare theory with the results of a preset's tasks, and judge the comparison."""
         experiment = self.at(preset)
         outcome = experiment.outcome(self.samples(preset, results))
         if not outcome.notes:
@@ -206,8 +206,8 @@ def run_figures(
     figures : sequence of Figure
     preset : {"quick", "standard", "paper"}
     finish : callable
-        What to make of a finished figure. Called in a thread of its own, as is the theory, while the workers measure
-        on for the next figures.
+        Called with each finished figure; what it returns is yielded. It runs in a separate thread, like the theory,
+        while the workers measure for the next figures.
     cache : Path
         Directory with one file per finished measurement.
     workers : int, optional
@@ -251,7 +251,7 @@ def _follow(
                 future.result()  # an error ends the run now, not after all that is left to measure
 
     try:
-        # The workers end with an error now, and not when its traceback is forgotten.
+        # The workers must end now when there is an error, and not only when its traceback is deleted.
         with closing(running):
             for owner, tasks in enumerate(listed):
                 if not tasks:

@@ -25,14 +25,15 @@ class Judged(Overlay):
     ----------
     curve : str
     place : float or str
-        Where on the horizontal axis, or which row of a table.
+        Place on the horizontal axis, or row of a table.
     quantity : str
     allowance : float
         Relative error of the theory that `reason` explains.
     reason : str
         The documented limit of validity behind the allowance.
     sample : str
-        Names the networks measured; what names the same is not independent. Empty: networks of its own.
+        Name of the measured networks. Comparisons with the same name are not independent. If it is empty, no other
+        comparison uses these networks.
     """
 
     curve: str
@@ -55,7 +56,7 @@ class Judged(Overlay):
         ----------
         theory : float
         values : array_like
-            One measurement a network. A network without a value leaves the mean without one, and does not pass.
+            One measurement for each network. If one of them is nan, so is the mean, and the comparison fails.
         **place
             The attributes, of which curve and place have no default.
         """
@@ -124,8 +125,8 @@ class Outcome:
 class Verdict:
     """The criterion of a settings file applied to an outcome; nan where there is no comparison.
 
-    Comparisons made on the same networks err together: were ten quantities of one set of networks counted as ten, the
-    chance error of that set would move their median as far as a wrong theory does. So each set of networks
+    Comparisons on the same networks are correlated: if ten quantities of one set of networks counted as ten, the random
+    error of that set would move the median as far as a wrong theory does. Therefore each set of networks
     (`Judged.sample`) enters the median once, with the median within it.
 
     Attributes
@@ -137,7 +138,7 @@ class Verdict:
     samples : int
         Independent samples behind that median.
     bounds : mapping
-        What each of the three had to keep within.
+        Bounds on the three.
     passed : bool
     """
 
@@ -157,7 +158,7 @@ class Verdict:
         outcome : Outcome
         criterion : mapping
             Bounds: ``largest_z`` and ``beyond_three`` (share of comparisons) hold with the allowances, ``median_z``
-            without. The last is that of many samples: with few it gives way to `median_bound`, where that is larger.
+            without. The last is for many samples; with few samples the bound is `median_bound` if that is larger.
         """
         z = np.abs([c.excess_z for c in outcome.comparisons])
         by_sample: dict[str | int, list[float]] = {}
@@ -171,7 +172,7 @@ class Verdict:
         bounds = dict(criterion)
         if by_sample and "median_z" in bounds:
             bounds["median_z"] = max(bounds["median_z"], median_bound(len(by_sample)))
-        # `not >` and not `<=`: what has no comparison is judged by its checks alone; but nan among z-scores must fail.
+        # An outcome without comparisons is judged by its checks alone, but a nan among the z-scores must fail.
         unknown = bool(z.size) and bool(np.isnan(z).any())
         within = all(not found[name] > bound for name, bound in bounds.items())
         passed = within and not unknown and all(check.passed for check in outcome.checks)
@@ -185,7 +186,7 @@ def median_bound(samples: int) -> float:
     Parameters
     ----------
     samples : int
-        How many. For an even number the bound is that of the next odd one, which is a little stricter.
+        Number of samples. For an even number the bound is that of the next odd one, which is a little stricter.
 
     Returns
     -------

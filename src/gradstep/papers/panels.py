@@ -19,7 +19,7 @@ Style = Literal["solid", "dashed", "dotted"]
 
 @dataclass(frozen=True)
 class Line:
-    """A computed curve; `regime` is a key of the colours in `gradstep.papers.drawing`; no label, nothing written."""
+    """A computed curve; `regime` is a key of the colours in `gradstep.papers.drawing`; an empty label is not drawn."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -81,7 +81,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Image:
-    """A map of categories on a grid, one row a value of y.
+    """A map of categories on a grid, with one row for each value of y.
 
     ``category[row][column]`` is a place in `labels`, the pairs of label and regime; `strength` in [0, 1] says how clear
     the category is, and shows as the depth of its colour.
@@ -106,7 +106,7 @@ class Guide:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes; with `span` both show this range, in equal units."""
+    """One pair of axes; with `span` both axes show this range, in equal units."""
 
     title: str
     x_label: str

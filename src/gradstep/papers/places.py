@@ -22,7 +22,7 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """One point of a figure, with networks of its own unless `drawn` says otherwise.
+    """One point of a figure, which shares its networks with other points only if `drawn` says so.
 
     Attributes
     ----------
@@ -35,10 +35,10 @@ class Place:
     x : object
         Place on the horizontal axis.
     drawn : tuple, optional
-        Label and place that the seeds are drawn for, where these are not `curve` and `x`: places that name the same
+        Label and place that the seeds are drawn for, if these are not `curve` and `x`: places with equal values
         share their networks.
     seeds : tuple of int, optional
-        The seeds themselves. What is computed and not drawn has one, zero.
+        The seeds themselves. A computed value, which needs no random draw, has the single seed zero.
     """
 
     measure: Callable[[Settings, int], Mapping[str, Any]]
@@ -55,7 +55,7 @@ class Place:
         return f"{label}/{place}"
 
     def tasks(self, figure: str, preset: Settings) -> list[Task]:
-        """Return one measurement a seed."""
+        """Return the tasks of the measurements, one for each seed."""
         label, place = self.drawn or (self.curve, self.x)
         seeds = point_seeds(figure, label, place, preset) if self.seeds is None else self.seeds
         name = f"{self.measure.__module__}:{self.measure.__name__}"
@@ -75,7 +75,7 @@ class Sample:
         return float(self.place.x)
 
     def __getitem__(self, name: str) -> Array:
-        """Return a measured quantity, one row a seed."""
+        """Return a measured quantity, with one row for each seed."""
         return np.array([result[name] for result in self.results])
 
     def select(self, **names: str) -> Sample:
@@ -104,7 +104,7 @@ class Sample:
         ----------
         theory : float
         values : ndarray or str
-            One value a seed, or the name of a result.
+            One value for each seed, or the name of a result.
         **words
             As in `Judged.at`: curve and place are those of the sample unless given here.
         """
@@ -130,7 +130,7 @@ def point_seeds(name: str, label: str, place: object, preset: Settings) -> tuple
     preset : mapping
         With ``seed`` and ``seeds`` (how many).
     """
-    # Points that shared their seeds would err together, and the spread of their z-scores would say nothing.
+    # The z-scores of points that share their seeds are correlated, so that their spread would have no meaning.
     words = np.frombuffer(hashlib.sha256(f"{name}/{label}/{place}".encode()).digest(), dtype="<u4")
     sequence = np.random.SeedSequence([int(preset["seed"]), *map(int, words)])
     return tuple(int(v) for v in sequence.generate_state(int(preset["seeds"]), np.uint32))

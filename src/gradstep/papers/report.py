@@ -25,7 +25,7 @@ from gradstep.whole_file import replace_file
 
 __all__ = ["Section", "write_report", "write_section"]
 
-#: What a file of each kind says of itself besides, without the time at which it was drawn.
+#: Further metadata of each kind of file, without the time at which it was drawn.
 _UNDATED: Mapping[str, Mapping[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
@@ -61,7 +61,7 @@ def write_section(result: FigureResult, out: Path) -> Section:
 
 
 def _inline(canvas: Canvas, name: str) -> str:
-    """Return a drawing as part of a page: no XML prologue, the page's colours, identifiers of its own."""
+    """Return a drawing as part of a page, without an XML prologue, in the page's colours, with unique identifiers."""
     buffer = io.StringIO()
     # A fixed salt keeps the identifiers, and with them the file, the same from run to run.
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):

@@ -20,13 +20,13 @@ __all__ = ["chosen_seed", "chosen_seeds", "count", "finite_sizes", "penalties_of
 
 
 def finite_sizes(problem: Problem) -> Sizes[int]:
-    """Return the sizes of a problem, or raise `InvalidInput` if it is none or one of them is infinite."""
+    """Return the sizes of a problem, or raise `InvalidInput` if it is not a problem or a size is infinite."""
     check_problem(problem)
     return problem.sizes
 
 
 def threads_of(problem: Problem) -> AbstractContextManager[None]:
-    """Let BLAS use one thread inside where the network of a problem is small; all its sizes are finite."""
+    """Let BLAS use one thread inside the block if the network of the problem is small; all sizes are finite."""
     sizes = finite_sizes(problem)
     rows = min(max(sizes.n_step, sizes.n), BLOCK_ROWS)
     return threads_for_products(rows, sizes.d, sizes.width)
@@ -38,7 +38,7 @@ def chosen_seed(seed: int) -> int:
 
 
 def chosen_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """Return seeds, given by their number or one by one, or raise `InvalidInput`."""
+    """Return the seeds, given by their number or as a sequence, or raise `InvalidInput`."""
     allowed = "a number of seeds >= 1, or distinct integers in [0, 2**32)"
     if is_integer(seeds):
         return tuple(range(integer("seeds", seeds, 1, allowed=allowed)))
@@ -52,7 +52,7 @@ def chosen_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def count(name: str, value: Any, least: int = 0) -> int:
-    """Return an integer, or raise `InvalidInput` if it is none or too small."""
+    """Return an integer, or raise `InvalidInput` if the value is not an integer or is too small."""
     return integer(name, value, least)
 
 

@@ -42,7 +42,7 @@ class Backend:
 
     @property
     def threads(self) -> int | None:
-        """Threads for elementwise work: as many as BLAS may use now, or None where the library divides it itself."""
+        """Threads for elementwise work: as many as BLAS may use now, or None if the library divides the work itself."""
         return blas_threads() if self.xp is numpy_namespace else None
 
     def data(self, values: NDArray[np.float64]) -> Array:
@@ -71,7 +71,7 @@ def backend(device: str | None, dtype: str) -> Backend:
     Raises
     ------
     InvalidInput
-        On an unknown or absent device, an unknown precision, or a device given without PyTorch installed.
+        If the device is unknown or absent, the precision is unknown, or a device is given and PyTorch is not installed.
     """
     one_of("dtype", dtype, ("float64", "float32"))
     precision = cast(Precision, dtype)

@@ -73,7 +73,7 @@ def cos_kernel(covariance: Array, row_variance: Array, column_variance: Array) -
 
 
 def closed_kernel(activation: ScalarFunction) -> ClosedKernel | None:
-    """Return the closed form for an activation, or None if it has none here."""
+    """Return the closed form for an activation, or None if there is no closed form here."""
     if activation.name == "leaky_relu":
         return leaky_relu_kernel(float(-activation(-1.0)))
     return _CLOSED.get(activation.name)
@@ -91,6 +91,6 @@ _CLOSED: dict[str, ClosedKernel] = {
 
 
 def _correlation(covariance: Array, size: Array) -> Array:
-    """Return the correlation, within [-1, 1] despite rounding, and 0 for a neuron that is constantly zero."""
+    """Return the correlation, clipped to [-1, 1], and 0 for a neuron whose pre-activation is always zero."""
     xp = array_namespace(covariance)
     return xp.clip(covariance / xp.where(size > 0, size, 1 + 0 * size), -1.0, 1.0)

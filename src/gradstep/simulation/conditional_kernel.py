@@ -177,8 +177,8 @@ def _compressed(factor: NDArray[np.float64], tolerance: float) -> NDArray[np.flo
 class _PowerSums:
     """Frobenius norms of the elementwise powers of a matrix.
 
-    The logarithm of ``sum |rho|^(2p)`` is a convex function of p (Lyapunov), so powers of two, which cost one
-    squaring each, bound it everywhere between them.
+    The logarithm of ``sum |rho|^(2p)`` is a convex function of p (Lyapunov), so its values at powers of two,
+    each of which takes one squaring, bound it at all powers between them.
     """
 
     def __init__(self, correlation: Array) -> None:

@@ -34,7 +34,7 @@ class ConvexFit:
     readout : ndarray, shape (N,)
         Weights b of the raw features.
     train_error, train_loss : float
-        Mean loss, and with the penalty: the minimum of the objective divided by n.
+        Mean loss on the sample; and the minimum of the objective, which includes the penalty, divided by n.
     residual : float
         Relative violation of the optimality conditions.
     """
@@ -61,9 +61,9 @@ def fit_convex(
     Parameters
     ----------
     features : ndarray, shape (n, N)
-        Finite; at least one row and one column.
+        Finite numbers, with at least one row and one column.
     labels : ndarray, shape (n,)
-        Finite numbers, or -1 and 1.
+        Finite numbers, or -1 and 1 for a margin loss.
     loss, penalty : str, Loss or Penalty
         See :mod:`gradstep.convex`.
     ridge : float
@@ -71,7 +71,7 @@ def fit_convex(
     tolerance : float
         Largest relative residual of the optimality conditions.
     maximum_iterations : int
-        Limit; an iteration costs about as much as one prediction on the sample.
+        Largest number of iterations, each of which takes about as long as one prediction on the sample.
 
     Returns
     -------
@@ -80,18 +80,18 @@ def fit_convex(
     Raises
     ------
     InvalidInput
-        Features or labels that are none, or not finite; a ridge that is not positive; labels other than -1 and 1 with
-        a margin loss.
+        If features or labels are not numbers or not finite, if the ridge is not positive, or if labels other than -1
+        and 1 are given to a margin loss.
     NotConverged
         If the residual stays above the tolerance.
 
     Notes
     -----
-    Alternating directions with the proximal maps of both functions and one eigendecomposition of the Gram matrix. The
-    dual variables are subgradients by construction, so that the residual, which is their mismatch and that of the two
-    copies of outputs and weights, certifies the minimum.
+    The method is that of alternating directions, with the proximal maps of both functions and one eigendecomposition of
+    the Gram matrix. The dual variables are subgradients by construction. The residual is the larger of the relative
+    mismatch of these and that of the two copies of outputs and weights, so that a small residual certifies the minimum.
     """
-    chosen, priced = parse_loss(loss), parse_penalty(penalty)
+    chosen, regulariser = parse_loss(loss), parse_penalty(penalty)
     real("ridge", ridge, "a finite number > 0", lambda value: 0 < value < math.inf)
     features, labels = np.asarray(features, dtype=np.float64), np.asarray(labels, dtype=np.float64)
     if features.ndim != 2 or features.size == 0:
@@ -119,7 +119,7 @@ def fit_convex(
         relaxed = _RELAXATION * fitted + (1 - _RELAXATION) * outputs
         relaxed_weights = _RELAXATION * smooth + (1 - _RELAXATION) * weights
         outputs = chosen.proximal_output(labels, relaxed + output_dual, np.array(1 / output_step))
-        weights = priced.function.proximal(relaxed_weights + weight_dual, np.array(strength / weight_step)).point
+        weights = regulariser.function.proximal(relaxed_weights + weight_dual, np.array(strength / weight_step)).point
         output_dual = output_dual + relaxed - outputs
         weight_dual = weight_dual + relaxed_weights - weights
         if iteration % _CHECK_EVERY:
@@ -138,8 +138,8 @@ def fit_convex(
     else:
         raise NotConverged("the convex fit", residual, tolerance, "Raise the ridge, the tolerance or the iterations.")
     train_error = float(chosen.value(labels, scaled @ weights).mean())
-    price = strength * float(priced.function.value(weights).sum()) / n
-    return ConvexFit(weights / math.sqrt(width), train_error, train_error + price, residual)
+    cost = strength * float(regulariser.function.value(weights).sum()) / n
+    return ConvexFit(weights / math.sqrt(width), train_error, train_error + cost, residual)
 
 
 def _ratio(part: Array, whole: Array) -> float:

@@ -41,13 +41,14 @@ def convex_measurement(
     Parameters
     ----------
     problem : Problem
-        All sizes finite; ``ridge`` is the strength of the penalty.
+        Problem whose sizes are all finite; its ``ridge`` is the strength of the penalty.
     seeds : int or sequence of int
-        How many, or the seeds themselves; each draws the same weights and inputs as in :func:`gradstep.simulate`.
+        The number of seeds, or the seeds themselves; each draws the same weights and inputs as in
+        :func:`gradstep.simulate`.
     loss, penalty, channel, flip
         As in :func:`gradstep.theory.convex.convex_loss.convex_prediction`.
     test_samples : int
-        Fresh inputs for the test loss and the wrong classes.
+        Number of fresh inputs for the test loss and the classification error.
     tolerance : float
         Tolerance of the fit, see :func:`gradstep.simulation.convex_fit.fit_convex`.
 
@@ -61,16 +62,16 @@ def convex_measurement(
     Raises
     ------
     InvalidInput
-        Infinite sizes, seeds or numbers that are none, or a margin loss with real labels.
+        If a size is infinite, if a seed or a number is not one, or if a margin loss is given real labels.
     NotConverged
         If a fit does not converge.
     """
-    chosen, priced = parse_loss(loss), parse_penalty(penalty)
+    chosen, regulariser = parse_loss(loss), parse_penalty(penalty)
     labels = labels_of(problem, channel, flip)
     if chosen.kind == "margin" and not labels.binary:
         raise InvalidInput("loss", chosen.name, "a residual loss with channel='real'")
     numbers, fresh = chosen_seeds(seeds), count("test_samples", test_samples, 1)
-    each = [_measured(Network(problem, seed, labels=labels), chosen, priced, fresh, tolerance) for seed in numbers]
+    each = [_measured(Network(problem, seed, labels=labels), chosen, regulariser, fresh, tolerance) for seed in numbers]
     return Measurement(
         problem=problem,
         seeds=numbers,

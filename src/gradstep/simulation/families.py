@@ -1,4 +1,4 @@
-"""Several problems: those that differ in the penalty alone are fitted on the same networks, from one factorisation."""
+"""Simulate several problems: those that differ in the penalty alone share their networks and one factorisation."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ def simulate_many(
     Parameters
     ----------
     problems : sequence of Problem
-        All of finite sizes.
+        Problems whose sizes are all finite.
     seeds : int or sequence of int
         As in `gradstep.simulate`, the same for all problems.
     progress : callable, optional
-        Called as ``progress(done, total)`` with numbers of problems; of those at work the share that is done counts.
+        Called as ``progress(done, total)`` with numbers of problems. Of a problem that is being simulated the fraction
+        that is done is counted.
     **options
         ``device``, ``dtype``, ``test_samples`` and ``kernel_tolerance`` of `gradstep.simulate`.
 
@@ -42,7 +43,7 @@ def simulate_many(
     Raises
     ------
     InvalidInput, NotConverged
-        As `gradstep.simulate`; infinite sizes are found before any work.
+        For the reasons of `gradstep.simulate`. Infinite sizes are refused before any simulation.
     """
     families: dict[Problem, list[int]] = {}
     for index, problem in enumerate(problems):

@@ -32,7 +32,7 @@ def initial_weights(seed: int, width: int, d: int, law: InitialWeights) -> NDArr
     Returns
     -------
     ndarray, shape (width, d)
-        One neuron a row.
+        Each row is a neuron.
     """
     normals = np.concatenate(list(normal_blocks(seed, Purpose.WEIGHTS, width, d)))
     if law == "sphere":
@@ -45,9 +45,9 @@ def initial_weights(seed: int, width: int, d: int, law: InitialWeights) -> NDArr
 def initial_readout(seed: int, width: int, law: Readout) -> NDArray[np.float64]:
     """Draw the readout weights at initialisation.
 
-    A Gaussian law gives independent standard normals. A vocabulary is given to the neurons in its exact proportions,
-    as nearly as whole neurons allow (largest remainders, ties to the smaller value), in random order: the proportions
-    of the groups are a parameter of the problem, not a random quantity of it.
+    A Gaussian law gives independent standard normals. The values of a vocabulary are given to the neurons in exact
+    proportions, as nearly as whole neurons allow (largest remainders, ties to the smaller value), in random order: the
+    proportions of the groups are a parameter of the problem, not a random quantity of it.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def apportioned(weights: tuple[float, ...], total: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class Sample:
-    """Fresh inputs and label noise, drawn again in blocks each time they are asked for.
+    """Fresh inputs and label noise, which are drawn again, block by block, each time they are used.
 
     Parameters
     ----------
@@ -129,5 +129,5 @@ def fit_sample(seed: int, rows: int, d: int) -> Sample:
 
 
 def check_sample(seed: int, rows: int, d: int) -> Sample:
-    """Return the fresh sample that cross-checks the population risk."""
+    """Return the fresh sample on which the population risk is checked."""
     return Sample(seed, Purpose.TEST_INPUTS, None, rows, d)

@@ -26,20 +26,20 @@ PATH: Host = np.logspace(-7, 3, 31)
 SCORED_ROWS = 16384
 """Rows on which leave-one-out errors are measured, where there are more."""
 
-#: Where rows are interpolated, the errors of all small penalties are one limit; this is how far rounding parts them.
+#: Where rows are interpolated, the errors of all small penalties have one limit, and differ by this much from rounding.
 _EQUAL = 1e-6
 
 
 @dataclass(frozen=True)
 class Copies:
-    """For every row, the weight and the mean target of all rows with its inputs.
+    """For every row, the total weight and the mean target of all rows with the same inputs.
 
     Parameters
     ----------
     weight : ndarray, shape (n,)
     mean : ndarray, shape (n, k)
     group : ndarray of int, shape (n,)
-        Equal for copies.
+        A number that is equal for rows with the same inputs.
     """
 
     weight: Host
@@ -76,22 +76,22 @@ class Scores:
 
     @property
     def errors(self) -> Host:
-        """Weighted mean squares, shape (P,)."""
+        """Return the weighted mean square for each penalty, shape (P,)."""
         return np.asarray(self.squares @ self.weights / self.weights.sum())
 
     def of(self, rows: NDArray[np.bool_]) -> Self:
-        """Return those of some of the scored rows."""
+        """Return the errors of some of the scored rows."""
         return replace(self, squares=self.squares[:, rows], weights=self.weights[rows])
 
     @property
     def best(self) -> int:
-        """Place of the least error; of equal ones, as nearly as rounding leaves them, the largest penalty."""
+        """Return the index of the least error; of errors that are equal up to rounding, that of the largest penalty."""
         errors = self.errors
         return int(np.flatnonzero(errors <= errors.min() * (1 + _EQUAL))[-1])
 
 
 def penalty_path(ridge: Ridge) -> Host:
-    """Return penalties worth trying."""
+    """Return the path of penalties from which one is chosen."""
     scale = float(ridge.eigenvalues.sum()) / ridge.mean.shape[0]
     return np.maximum(PATH * (scale or 1.0), 10 * ridge.floor)
 

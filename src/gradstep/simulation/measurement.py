@@ -75,7 +75,7 @@ class Measurement:
         object.__setattr__(self, "versions", MappingProxyType(dict(self.versions)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy by the constructor: read-only views of mappings can be neither."""
+        """Pickle and copy by the constructor, because read-only views of mappings cannot be pickled or copied."""
         return (
             type(self),
             (self.problem, self.seeds, self.ridge, dict(self.values), dict(self.versions), self.convention),

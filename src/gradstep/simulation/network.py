@@ -59,20 +59,20 @@ _DEGREE = 4
 
 
 def _silent() -> None:
-    """Take no notice of a finished block."""
+    """Do nothing after a block: the default of `Network.after_block`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    r"""The network of a problem, drawn from a seed: look inside one instance of what `simulate` averages over.
+    r"""The network of a problem, drawn from a seed: one instance of what `simulate` averages over.
 
-    Nothing is computed before it is asked for, and nothing is computed twice. The same problem and seed give the same
+    Each quantity is computed when it is first used, and only once. The same problem and seed give the same
     numbers as :func:`gradstep.simulate`, which measures these networks.
 
     Conventions: inputs are ``N(0, I_d)``, weights have one neuron a row, the teacher is ``f*(x_1)``: its direction
     :math:`\beta_*` is the first coordinate axis. Readouts ``a`` at initialisation are of order one, fitted ones act on
-    the raw features, ``b = a / sqrt(N)``. What weights and features come out as are arrays of the library that computes
-    them: NumPy by default, else PyTorch tensors on the device.
+    the raw features, ``b = a / sqrt(N)``. Weights and features are arrays of the library that computes them: NumPy
+    arrays by default, PyTorch tensors on the device otherwise.
 
     Parameters
     ----------
@@ -97,7 +97,8 @@ class Network:
     Raises
     ------
     InvalidInput
-        On a problem with an infinite size, a seed or an option out of range, or weights or readouts of another shape.
+        If a size of the problem is infinite, a seed or an option is out of range, or weights or a readout have another
+        shape.
 
     Notes
     -----
@@ -152,7 +153,7 @@ class Network:
         object.__setattr__(self, "labels", labels)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Send what the rest follows from."""
+        """Pickle the fields alone, from which all computed quantities follow."""
         return {own.name: getattr(self, own.name) for own in fields(self)}
 
     # --- the first layer -------------------------------------------------------------------------------------------
@@ -172,14 +173,14 @@ class Network:
 
     @cached_property
     def after(self) -> Array:
-        """First layer after the step, shape (N, d); that before it where the step is zero."""
+        """First layer after the step, shape (N, d); without a step it is the initial one."""
         if self.problem.step_size == 0:
             return self.before
         return self.before + (self.problem.step_size / math.sqrt(self._sizes.width)) * self.gradient.rows
 
     @cached_property
     def spike(self) -> Spike:
-        """The step as one direction that all neurons share, and the rest."""
+        """The part of the step along the direction that all neurons share, and the variance of the other part."""
         taken = self.problem.step_size > 0
         return measure_spike(self.before, self.after, self.readout, self.gradient.linear if taken else None)
 
@@ -208,7 +209,7 @@ class Network:
         return self._gathered(self._fit_sample)
 
     def test_data(self, rows: int) -> tuple[Array, Array]:
-        """Return fresh inputs (rows, d) and what is to be learned of them, ``E[y|x]`` without label noise, (rows,).
+        """Return fresh inputs (rows, d) and the targets ``E[y|x]``, which have no label noise, (rows,).
 
         Parameters
         ----------
@@ -255,22 +256,22 @@ class Network:
         Raises
         ------
         InvalidInput
-            On a penalty that is not positive and finite.
+            If a penalty is not positive and finite.
         """
         penalties, _ = penalties_of(self.problem, ridge)
         with self._under_way():
             return fit_ridge(self._design, self._sizes.n, self._sizes.width, penalties)
 
     def leave_one_out(self, ridge: float | Sequence[float] | None = None) -> NDArray[np.float64]:
-        """Return what the ridge fit would err on each of its samples without it, mean square over the samples.
+        """Return the mean squared leave-one-out error: each sample is predicted by the ridge fit without it.
 
-        It estimates the test error with the label noise from the samples of the fit alone, in closed form and exactly:
-        nothing is fitted again.
+        It estimates the test error with the label noise from the samples of the fit alone. The formula is exact and
+        in closed form, without further fits.
 
         Parameters
         ----------
         ridge : float or sequence of float, optional
-            As for `fit`. Penalties below 1e-13 times the largest eigenvalue of ``F^T F`` drown in rounding.
+            As for `fit`. Penalties below 1e-13 times the largest eigenvalue of ``F^T F`` are lost in rounding.
 
         Returns
         -------
@@ -332,8 +333,8 @@ class Network:
         readouts : array, shape (N, P) or (N,)
             Readouts of the raw features, as fits return them.
         along : array, shape (d,), optional
-            Unit vector along which the neurons are correlated, by default the direction of the spike. Any direction
-            gives the same, this one with the least work.
+            Unit vector along which the neurons are correlated, by default the direction of the spike. The result
+            does not depend on it, but for this direction the computation is shortest.
         tolerance : float
             Accepted error, relative to ``E f*^2``, for activations whose kernel has no closed form.
 
@@ -345,7 +346,7 @@ class Network:
         Raises
         ------
         InvalidInput
-            On readouts of another shape, or a tolerance that is not positive.
+            If the readouts have another shape, or the tolerance is not positive.
         NotConverged
             If the population kernel cannot reach the tolerance.
         """
@@ -429,7 +430,7 @@ class Network:
         Raises
         ------
         InvalidInput
-            On a number that is none.
+            If `leading` is negative or not an integer.
         """
         leading = count("leading", leading)
         inputs = self.fit_data()[0]
@@ -461,7 +462,7 @@ class Network:
         Raises
         ------
         InvalidInput
-            On a number that is none.
+            If `leading` is negative or not an integer.
         """
         leading = count("leading", leading)
         arrays = (to_host(own) for own in (self.before, self.after, self.readout, self.gradient.linear))

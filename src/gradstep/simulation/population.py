@@ -1,4 +1,4 @@
-r"""Exact test error given the weights: no test set, hence no test-set noise.
+r"""Exact test error given the weights, as an expectation over inputs instead of a mean over a test set.
 
 .. math::
 
@@ -112,7 +112,7 @@ def feature_kernel(activation: ScalarFunction, weights: Array, direction: Array,
     direction : array, shape (d,)
         Unit vector the general method conditions on; unused by closed forms.
     tolerance : float
-        Accepted spectral norm of the error; raised to what rounding allows if it asks for more.
+        Accepted spectral norm of the error; it is raised to what rounding allows if it is below that.
 
     Returns
     -------
@@ -152,7 +152,7 @@ def teacher_correlations(
     activation, teacher : ScalarFunction
         ``sigma`` and ``f*``.
     mean, scale : ndarray, shape (N,)
-        ``<w_i, beta*>`` and the norm of the rest of ``w_i``.
+        ``<w_i, beta*>``, and the norm of the part of ``w_i`` orthogonal to ``beta*``.
 
     Returns
     -------

@@ -35,7 +35,7 @@ ACCURACY = 1e-9
 """Relative error above which a cheap formula is replaced by a stable one."""
 
 _EPSILON = float(np.finfo(np.float64).eps)
-#: Penalties and eigenvalues below this times the largest eigenvalue drown in rounding.
+#: Penalties and eigenvalues below this times the largest eigenvalue are lost in rounding.
 _FLOOR = 1e-13
 #: Squares of eigenvalues enter; beyond this they overflow.
 _LARGEST = 1e150
@@ -50,12 +50,12 @@ IndexedBlocks = Callable[[], Iterator[tuple[Array, NDArray[np.intp]]]]
 
 
 class OutOfRange(ArithmeticError):  # noqa: N818
-    """Features are so large that what is made of them overflows."""
+    """Features are so large that their products overflow."""
 
 
 @dataclass(frozen=True)
 class Ridge:
-    """A factorised ridge problem; fitting for another penalty costs next to nothing.
+    """A factorised ridge problem; a fit with another penalty takes very little time.
 
     Parameters
     ----------
@@ -66,14 +66,14 @@ class Ridge:
     projected : ndarray, shape (r, k)
         Targets in that basis, to be divided by ``eigenvalue + penalty``.
     features : array, shape (n, N), or None
-        Where the vectors are those of ``F F^T``.
+        The features if the vectors are those of ``F F^T``, and None otherwise.
     leverage_scale : ndarray, shape (r,)
         ``f^T (F^T F + penalty)^-1 f = sum_r (f vectors)_r^2 leverage_scale_r / (eigenvalue_r + penalty)`` on rows of
         the fit, where the vectors have length N.
     mean : ndarray, shape (N,)
         Weighted mean of the features; zero without an intercept.
     target_mean : ndarray, shape (k,)
-        The same of the targets.
+        Weighted mean of the targets; zero without an intercept.
     total : float
         Sum of the weights; infinite without an intercept.
     """
@@ -148,11 +148,11 @@ def factorise(
         A pass over the features of all rows of the fit. They may be overwritten. Products are formed in their precision
         and added up in double.
     rows, width : int
-        How many rows and features there are.
+        Number of rows and of features.
     targets : ndarray, shape (n, k)
     weights : ndarray, shape (n,)
     intercept : bool
-        Whether there is a :math:`b_0`.
+        Whether :math:`b_0` is fitted; it is zero otherwise.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def factorise(
     Raises
     ------
     OutOfRange
-        If the features are too large, infinite or no numbers.
+        If the features are too large, infinite or not numbers.
     """
     side = _centred_gram if rows <= width else _centred_scatter
     return side(blocks, targets, weights, intercept)
@@ -236,7 +236,7 @@ class RidgePath:
     Parameters
     ----------
     readouts : array, shape (N, P)
-        One fitted readout a column, on the device of the features.
+        Each column is a fitted readout, on the device of the features.
     squared_residual : ndarray, shape (P,)
         ``sum_mu (y_mu - <b, F_mu>)^2``.
     squared_norm : ndarray, shape (P,)
@@ -323,7 +323,7 @@ def dual(features: Array, labels: Array, penalties: Sequence[float]) -> _Solutio
 
 
 def primal(gram: Array, moment: Array, label_square: float, penalties: Sequence[float]) -> _Solution | None:
-    """Fit from ``F^T F``, ``F^T y`` and ``|y|^2``, or not where they have lost too many digits."""
+    """Fit from ``F^T F``, ``F^T y`` and ``|y|^2``; return None if too many digits are lost."""
     if len(penalties) == 1 and is_numpy_array(gram):
         solved = _cholesky(gram, moment, penalties[0])
         if solved is None:
@@ -340,7 +340,7 @@ def primal(gram: Array, moment: Array, label_square: float, penalties: Sequence[
 
 
 def triangular(blocks: Blocks, penalties: Sequence[float]) -> _Solution:
-    """Fit from the triangular factor of ``[F, y]``, updated block by block; there are N + 1 rows at least."""
+    """Fit from the triangular factor of ``[F, y]``, updated block by block; the sample has at least N + 1 rows."""
     factor: Array | None = None
     for features, labels in blocks():
         xp = array_namespace(features)
@@ -414,7 +414,7 @@ def _cholesky(gram: Array, right_side: Array, penalty: float) -> tuple[Array, fl
 
 
 def double(values: Array) -> Array:
-    """Return values in double precision, where they are."""
+    """Return values in double precision, on the same device."""
     xp = array_namespace(values)
     return xp.astype(values, xp.float64, copy=False)
 

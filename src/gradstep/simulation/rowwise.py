@@ -16,7 +16,7 @@ def for_rows(work: Callable[[slice], None], rows: int, threads: int | None) -> N
     Parameters
     ----------
     work : callable
-        Changes its own rows only, so that neither order nor threads matter.
+        Changes only the rows of its slice, so that the result depends neither on the order nor on the threads.
     rows : int
         Number of rows.
     threads : int or None
@@ -30,7 +30,7 @@ def for_rows(work: Callable[[slice], None], rows: int, threads: int | None) -> N
         for part in slices:
             work(part)
         return
-    # Threads do not take it over by themselves.
+    # Other threads do not inherit the caller's error state.
     handling, called = np.geterr(), np.geterrcall()
 
     def handled(part: slice) -> None:

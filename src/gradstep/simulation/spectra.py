@@ -1,4 +1,4 @@
-"""Measured spectra of the feature covariance and of the weights, and what the leading vectors are."""
+"""Measured spectra of the feature covariance and of the weights, with overlaps of the leading vectors."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class MeasuredFeatures:
     Attributes
     ----------
     eigenvalues : ndarray, shape (N,)
-        Of ``F^T F / n``, increasing, with the zeros.
+        Eigenvalues of ``F^T F / n`` in increasing order, the zeros included.
     leading : tuple of FeatureVector
-        The largest first.
+        The leading eigenvalues with their vectors, the largest first.
     """
 
     eigenvalues: Array
@@ -95,7 +95,7 @@ def spike_direction(problem: Problem, before: Array, readout: Array, linear: Arr
     """Return the direction along which theory takes the spike, shape (d,), of any length.
 
     The gradient holds the network's own output, which is along the sum of the rows. Until the step takes back all that
-    the rows have of it, theory has the spike along what is left of the gradient, and takes the sum of the rows for a
+    the rows have of it, theory has the spike along what is left of the gradient, and counts the sum of the rows as a
     part of their bulk (`readout_shrinkage` of `gradstep.theory.step.statistics.StepStatistics`). In output scale
     ``"1/sqrt(N)"`` a larger step may take back more: then the spike is along the sum of the rows after the step
     (`gradstep.theory.step.own_output`). Needed are the first layer before the step (N, d), the readout at
@@ -126,7 +126,7 @@ def feature_spectrum(features: Array, *, along: Array, target: Array, neurons: A
     gram = features @ features.T if wide else features.T @ features
     with threads_for_factorisation(len(gram)):
         values, vectors = np.linalg.eigh(gram)
-    # Zeros come out as rounding of either sign, and the vectors that belong to them as anything.
+    # Computed zeros are rounding errors of either sign, and their vectors are arbitrary.
     rank = int((values > values[-1] * max(features.shape) * np.finfo(float).eps).sum())
     found = []
     for index in range(len(values))[::-1][: min(leading, rank)]:

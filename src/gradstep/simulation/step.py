@@ -1,4 +1,4 @@
-"""One full gradient step on the first layer, and what it did to the weights."""
+"""One full gradient step on the first layer, and its effect on the weights."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def gradient(
 
 @dataclass(frozen=True)
 class Spike:
-    """The step as one direction that all neurons share, and the rest.
+    """The part of the step along the direction that all neurons share, and the variance of the other part.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Spike:
 
 
 def measure_spike(before: Array, after: Array, readout: Array, linear: Array | None) -> Spike:
-    """Split the step into its spike and the rest.
+    """Measure the spike that the step adds to the rows, and the variance of the rows orthogonal to it.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def measure_spike(before: Array, after: Array, readout: Array, linear: Array | N
     Returns
     -------
     Spike
-        Measured, not predicted.
+        The measured values.
     """
     d = after.shape[1]
     if linear is None:

@@ -67,7 +67,7 @@ def test_square_loss_is_the_large_step(activation, teacher, eta, alpha0, noise, 
     assert_allclose(result.readout_norm, expected.readout_norm, rtol=1e-9)
 
 
-def test_splitting_a_letter_of_the_paper_changes_nothing():
+def test_splitting_a_readout_value_of_the_paper_changes_nothing():
     options = {"loss": "logistic", "penalty": "l1", "channel": "sign", "rows": "isotropic", "bulk": "isotropic"}
     whole, split = (
         convex_prediction(cui(beta=0.8, teacher="linear", readout=readout), **options)
@@ -111,7 +111,7 @@ def test_square_loss_averages_over_the_constant_of_the_initial_output():
     assert_allclose(result.learned, np.interp(result.kappa, expected.curve.kappa, expected.curve.learned), atol=1e-9)
 
 
-def test_square_loss_with_letters_in_the_limit():
+def test_square_loss_with_readout_values_in_the_limit():
     problem = cui(readout={0.5: 0.3, 2.0: 0.7})
     expected, result = gs.predict(problem), convex_prediction(problem)
     assert_allclose(result.test_error, expected.test_error, rtol=1e-8)
@@ -408,13 +408,13 @@ def spiked_model(problem, name, penalty, channel, seed):
         alpha0=problem.n_step / d,
         sigma_eps=labels.noise,
     )
-    letters = np.repeat(
+    readout = np.repeat(
         problem.readout.values, np.round(np.asarray(problem.readout.weights) * problem.width).astype(int)
     )
     rows = rng.normal(size=(problem.width, d))
-    rows *= np.sqrt(1 + letters**2 * (model.bulk_variance - 1))[:, None] / np.linalg.norm(rows, axis=1, keepdims=True)
-    rows[:, 0] += model.strength * letters * model.alignment
-    rows[:, 1] += model.strength * letters * np.sqrt(1 - model.alignment**2)
+    rows *= np.sqrt(1 + readout**2 * (model.bulk_variance - 1))[:, None] / np.linalg.norm(rows, axis=1, keepdims=True)
+    rows[:, 0] += model.strength * readout * model.alignment
+    rows[:, 1] += model.strength * readout * np.sqrt(1 - model.alignment**2)
     x, fresh = rng.normal(size=(problem.n, d)), rng.normal(size=(4000, d))
     y, y_fresh = (labels.draw(z[:, 0], rng.normal(size=len(z))) for z in (x, fresh))
     fit = fit_convex(problem.activation(x @ rows.T), y, loss=name, penalty=penalty, ridge=problem.ridge, tolerance=1e-5)

@@ -23,7 +23,7 @@ PROBLEMS = {
     "tanh": BASE,
     "relu": BASE.replace(activation="relu", readout="constant"),
     "steep": BASE.replace(activation="x**9", eta=gs.Step(0.05, 0.5)),
-    "letters": BASE.replace(activation="hermite6", readout={0.5: 0.5, 2.0: 0.5}, eta=gs.Step(0.3, 0.5)),
+    "values": BASE.replace(activation="hermite6", readout={0.5: 0.5, 2.0: 0.5}, eta=gs.Step(0.3, 0.5)),
 }
 Function = Callable[..., Any]
 
@@ -152,7 +152,7 @@ def test_equations_of_the_means_that_are_solved_beside_larger_ones_are_refused(m
 
     monkeypatch.setattr(uniform, "solved", unscaled)
     with pytest.raises(NotConverged, match="fit of the means"):
-        gs.predict(PROBLEMS["letters"])
+        gs.predict(PROBLEMS["values"])
 
 
 @pytest.mark.parametrize("activation", ["hermite6", "hermite10", "x**9"])

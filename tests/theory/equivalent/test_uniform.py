@@ -302,7 +302,7 @@ def assert_same(a: gs.Prediction, b: gs.Prediction, rel: float) -> None:
         assert getattr(a, name) == pytest.approx(getattr(b, name), rel=rel)
 
 
-def test_splitting_a_letter_changes_nothing():
+def test_splitting_a_readout_value_changes_nothing():
     whole = BASE.replace(readout="constant")
     split = BASE.replace(readout={1.0: 0.3, 1.0 + 1e-9: 0.7})
     assert_same(gs.predict(whole), gs.predict(split), 1e-7)

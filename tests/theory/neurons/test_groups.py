@@ -18,15 +18,15 @@ SPIKELESS = {
 }
 
 
-def hermite_letters(count: int) -> dict[float, float]:
+def hermite_readout(count: int) -> dict[float, float]:
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
     return {float(a): float(w) for a, w in zip(nodes, weights / weights.sum(), strict=True)}
 
 
 @pytest.mark.parametrize("name", SPIKELESS)
-def test_a_gaussian_readout_is_a_vocabulary_of_many_letters(name):
+def test_a_gaussian_readout_is_the_limit_of_many_values(name):
     problem = SPIKELESS[name]
-    expected, found = gs.predict(problem.replace(readout=hermite_letters(32))), gs.predict(problem)
+    expected, found = gs.predict(problem.replace(readout=hermite_readout(32))), gs.predict(problem)
     for quantity in ("test_error", "train_error", "degrees_of_freedom"):
         assert getattr(found, quantity) == pytest.approx(getattr(expected, quantity), rel=2e-3)
 
@@ -69,18 +69,18 @@ def test_both_descriptions_meet_where_one_takes_over():
         problem = base.replace(activation=f"sin(x)-{slope}*x")
         step = step_statistics(problem, 150.0, 225.0, 300.0)
         resolved = neuron_groups(step, problem.readout, 150.0, odd=True).resolved
-        letters = gs.predict(problem.replace(readout=hermite_letters(24))).test_error
-        errors[slope] = resolved, gs.predict(problem).test_error / letters - 1
+        many = gs.predict(problem.replace(readout=hermite_readout(24))).test_error
+        errors[slope] = resolved, gs.predict(problem).test_error / many - 1
     assert {resolved for resolved, _ in errors.values()} == {True, False}
     assert max(abs(error) for _, error in errors.values()) < 4e-3
 
 
-@pytest.mark.parametrize("letters", [{0.0: 0.5, 1.0: 0.5}, {0.0: 0.9, 1.0: 0.1}, {0.1: 0.5, 1.0: 0.5}])
-def test_letters_that_no_step_tells_apart(letters):
+@pytest.mark.parametrize("readout", [{0.0: 0.5, 1.0: 0.5}, {0.0: 0.9, 1.0: 0.1}, {0.1: 0.5, 1.0: 0.5}])
+def test_readout_values_do_not_matter_without_a_step(readout):
     problem = gs.Problem(
         activation="tanh", teacher="sin", d=100, width=150, n_step=400, n=300, eta=0.0, ridge=1.0, readout="constant"
     )
-    expected, found = gs.predict(problem), gs.predict(problem.replace(readout=letters))
+    expected, found = gs.predict(problem), gs.predict(problem.replace(readout=readout))
     assert found.test_error == pytest.approx(expected.test_error, rel=1e-9)
 
 

@@ -146,7 +146,7 @@ def test_a_mean_that_is_rounding_of_typed_numbers_is_part_of_the_output(activati
 
 
 def test_a_small_mean_is_a_shift_of_the_labels():
-    # Letters in exact proportions: 450 neurons whose output has the mean m sum to sqrt(450) m, in every draw.
+    # Readout values in exact proportions: 450 neurons whose output has the mean m sum to sqrt(450) m, in every draw.
     shift = 5e-7
     problem = BASE.replace(activation="tanh(x) + 1", readout={-1.0: 0.5 + shift / 2, 1.0: 0.5 - shift / 2}, n=200)
     found = step_statistics(problem, 300, 450, 600).residual_offset
@@ -285,7 +285,7 @@ def test_more_constants_change_little_and_other_problems_of_a_batch_nothing(acti
     assert gs.predict_many(others)[1].test_error == pytest.approx(alone, rel=1e-12)
 
 
-def test_letters_in_exact_proportions_leave_no_constant():
+def test_readout_values_in_exact_proportions_leave_no_constant():
     # With the constant as noise the test error would be half as large again.
     problem = CONSTANT.replace(
         activation="softplus(x) + 2", d=128, width=150, n_step=512, n=256, ridge=1.0, noise=0.1,
@@ -317,17 +317,17 @@ def test_networks_follow_the_constant_that_they_drew(eta):
     assert abs(math.log(spread / errors.std(ddof=1))) < 4 * 1.2 / math.sqrt(480)
 
 
-@pytest.mark.parametrize("letters", [{-5.0: 0.5, 5.0: 0.5}, {-1.0: 0.25, 3.0: 0.5, -5.0: 0.25}])
-def test_a_small_output_is_one_of_order_one_in_other_units(letters):
-    """Letters a with the scale 1/N are letters a/sqrt(N) with 1/sqrt(N), and a step sqrt(N) times as long."""
+@pytest.mark.parametrize("readout", [{-5.0: 0.5, 5.0: 0.5}, {-1.0: 0.25, 3.0: 0.5, -5.0: 0.25}])
+def test_a_small_output_is_one_of_order_one_in_other_units(readout):
+    """Readout values a with the scale 1/N are a/sqrt(N) with 1/sqrt(N), and a step sqrt(N) times as long."""
     for d, off in ((100, 0.02), (1600, 0.002)):
         small = gs.Problem(
             activation="tanh", teacher="sin", d=d, width=d, n_step=3 * d, n=2 * d, eta=gs.Step(0.2, 0.5),
-            ridge=0.02 * d, noise=0.1, readout=letters,
+            ridge=0.02 * d, noise=0.1, readout=readout,
         )  # fmt: skip
         root = math.sqrt(d)
         other = small.replace(
-            readout={a / root: share for a, share in letters.items()}, eta=gs.Step(0.2, 1.0), output_scale="1/sqrt(N)"
+            readout={a / root: share for a, share in readout.items()}, eta=gs.Step(0.2, 1.0), output_scale="1/sqrt(N)"
         )
         one, two = gs.predict(small), gs.predict(other)
         assert one.alignment == pytest.approx(two.alignment, rel=1e-12)
@@ -447,8 +447,8 @@ def test_the_stretch_of_the_rows_is_that_of_drawn_ones(activation, teacher, read
         noise=0.1, initial_weights="sphere",
     )  # fmt: skip
     step = step_statistics(problem, d, 150, 5 * d)
-    letters, shares = np.array(problem.readout.values), np.array(problem.readout.weights)
-    a = np.repeat(letters, np.round(150 * shares).astype(int))
+    values, shares = np.array(problem.readout.values), np.array(problem.readout.weights)
+    a = np.repeat(values, np.round(150 * shares).astype(int))
     rng = np.random.default_rng(17)
     found = []
     for _ in range(draws):
@@ -458,16 +458,16 @@ def test_the_stretch_of_the_rows_is_that_of_drawn_ones(activation, teacher, read
         u = x @ weights.T
         residual = problem.teacher(x[:, 0]) + 0.1 * rng.standard_normal(5 * d) - problem.activation(u) @ a / 150**0.5
         along = 2 / 150**0.5 * a * np.mean(residual[:, None] * problem.activation.derivative(u) * u, axis=0)
-        found.append([along[a == letter].mean() for letter in letters])
+        found.append([along[a == value].mean() for value in values])
     mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / draws**0.5
     # Of the gradient's common part a row has what its own share of the output's linear part gives it.
     known = moments(problem.activation)
-    turned = 2 / 150 * known.derivative_mean * known.linear * letters**2
-    tilted = step.own_norm[0] / 2 * letters**2
-    expected = step.stretch(letters, letters**2) - 1 + tilted - turned
+    turned = 2 / 150 * known.derivative_mean * known.linear * values**2
+    tilted = step.own_norm[0] / 2 * values**2
+    expected = step.stretch(values, values**2) - 1 + tilted - turned
     # Terms of the next order: the square of what is measured, and of the correlation of rows.
     assert np.all(np.abs(mean - expected) < 3.5 * error + 0.02 * np.abs(expected))
-    assert np.any(np.abs(mean - step.drift * letters + turned) > 8 * error)
+    assert np.any(np.abs(mean - step.drift * values + turned) > 8 * error)
 
 
 @pytest.mark.parametrize(("activation", "teacher"), [("H2 + 0.1*H4", "0.56*(x - 1)"), ("H2", "0.56*(x + 1.5)")])

@@ -52,7 +52,7 @@ const OPTIONS = {
   n_step_kind: [["own", "as the slider says"], ["n", "as many as the fit, n₀ = n"], ["inf", "∞: population"]],
   ridge_unit: [["per_d", "Λ = value × d"], ["per_n", "Λ = value × n  (Ba, Moniri)"], ["per_width", "Λ = value × N  (Cui)"]],
   of: [["width", "η = c N^α"], ["n", "η = c n^α  (Moniri)"]],
-  readout: [["gaussian", "Gaussian"], ["constant", "constant, all 1"], ["-1:0.5,1:0.5", "signs ±1"], ["letters", "values with weights …"]],
+  readout: [["gaussian", "Gaussian"], ["constant", "constant, all 1"], ["-1:0.5,1:0.5", "signs ±1"], ["readout-values", "values with weights …"]],
   initial_weights: [["gaussian", "Gaussian rows"], ["sphere", "on the sphere"]],
 };
 
@@ -116,8 +116,8 @@ export class Controls {
         `<div class="control check"><label><input type="checkbox" id="limit"> proportional limit, d → ∞</label></div>`),
       `<details class="more"><summary>Conventions and initial law</summary><fieldset>
         ${selectRow("readout", "Readout at the start", ` aria-describedby="error-readout"`)}
-        <div class="control formula" id="letters-row"><label for="letters">Values and weights</label>
-          <input id="letters" spellcheck="false" aria-describedby="error-readout"></div>
+        <div class="control formula" id="readout-values-row"><label for="readout-values">Values and weights</label>
+          <input id="readout-values" spellcheck="false" aria-describedby="error-readout"></div>
         <p class="error" id="error-readout" role="alert"></p>
         ${selectRow("initial_weights", "First layer at the start", ` aria-describedby="error-initial_weights"`)}
         <p class="error" id="error-initial_weights" role="alert"></p>
@@ -194,8 +194,8 @@ export class Controls {
     this.byId("of").addEventListener("change", ({ target }) => change((p) => (p.eta.of = target.value)));
     this.byId("initial_weights").addEventListener("change", ({ target }) => change((p) => (p.initial_weights = target.value)));
     this.byId("readout").addEventListener("change", ({ target }) =>
-      change((p) => (p.readout = readoutValue(target.value === "letters" ? "0.5:0.5,2:0.5" : target.value))));
-    this.byId("letters").addEventListener("change", ({ target }) => change((p) => (p.readout = readoutValue(target.value))));
+      change((p) => (p.readout = readoutValue(target.value === "readout-values" ? "0.5:0.5,2:0.5" : target.value))));
+    this.byId("readout-values").addEventListener("change", ({ target }) => change((p) => (p.readout = readoutValue(target.value))));
     this.byId("limit").addEventListener("change", ({ target }) => change((p) => (p.d = target.checked ? "inf" : 256)));
     this.form.addEventListener("submit", (event) => event.preventDefault());
   }
@@ -225,9 +225,9 @@ export class Controls {
     this.byId("initial_weights").value = problem.initial_weights;
     const readout = readoutText(problem.readout);
     const listed = OPTIONS.readout.some(([value]) => value === readout);
-    this.byId("readout").value = listed ? readout : "letters";
-    this.byId("letters-row").hidden = listed;
-    this.byId("letters").value = readout;
+    this.byId("readout").value = listed ? readout : "readout-values";
+    this.byId("readout-values-row").hidden = listed;
+    this.byId("readout-values").value = readout;
     this.byId("limit").checked = problem.d === "inf";
   }
 

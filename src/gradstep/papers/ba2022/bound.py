@@ -87,6 +87,6 @@ def beats_kernels(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction)
     Parameters
     ----------
     sigma, sigma_star : str or ScalarFunction
-        Activation, which Lemma 6 asks to be bounded, and centred teacher.
+        Activation, which is bounded in Lemma 6, and centred teacher.
     """
     return 10 * tau_star(sigma, sigma_star).tau <= kernel_lower_bound(sigma_star)

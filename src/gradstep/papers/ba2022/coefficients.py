@@ -92,7 +92,7 @@ def coefficients(
     sigma, sigma_star : str or ScalarFunction
         Activation and teacher.
     centred : bool
-        Whether the teacher's mean is subtracted. Assumption 1 asks for a teacher of mean zero, which the SoftPlus and
+        Whether the teacher's mean is subtracted. Assumption 1 requires a teacher of mean zero, which the SoftPlus and
         ReLU teachers of Figure 3 are not; the paper does not say what it did, and this package centres them by default.
     """
     activation = scalar_function(sigma)

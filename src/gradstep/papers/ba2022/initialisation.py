@@ -130,7 +130,7 @@ def _effective_ridge(lam: Array, mu1_squared: Array, mu2_squared: Array, psi1: A
         fraction, slope = _used_fraction(kappa, mu1_squared, mu2_squared, psi2)
         excess = kappa * (1 - aspect * fraction) - lam
         step = excess / (1 - aspect * (fraction + kappa * slope))
-        # The root is never below the penalty; close to it rounding alone decides the sign of the step.
+        # The root is never below the penalty; close to it the sign of the step is only due to rounding.
         updated = np.maximum(kappa - step, np.maximum(lam, 0.01 * kappa))
         done = np.abs(updated - kappa) <= 4e-16 * kappa
         kappa = updated
@@ -261,7 +261,7 @@ def _defect(
 ) -> Array:
     """Return how far the solution is from the right branch, and its slopes from those of the equations.
 
-    The errors are made of the slopes in the penalty, of which the residual says nothing. The wrong root of the bulk's
+    The errors depend on the slopes in the penalty, which the residual does not check. The wrong root of the bulk's
     resolvent solves all equations: the share `left` of a direction that is not fitted is then negative.
     """
     (m1, m2), (d1, d2) = values, slopes

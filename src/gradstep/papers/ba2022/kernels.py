@@ -37,7 +37,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LinearEquivalent:
-    r"""What a kernel matrix is in the proportional limit: :math:`\alpha XX^\top/d+\gamma I`, constants aside.
+    r"""Equivalent of a kernel matrix in the proportional limit: :math:`\alpha XX^\top/d+\gamma I`, up to a constant.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ def R_linear(
     Raises
     ------
     InvalidInput
-        On an argument out of range, or no penalty with no more samples than dimensions.
+        If an argument is out of range, or the penalty is zero with no more samples than dimensions.
 
     Notes
     -----
@@ -182,7 +182,7 @@ def R_ker(
     sigma_star
         As in :func:`R_linear`.
     ridge : array_like
-        What is added to the kernel matrix; see :func:`kernel_ridge_penalty`.
+        Penalty that is added to the kernel matrix; see :func:`kernel_ridge_penalty`.
     psi1, sigma_eps
         As in :func:`R_linear`.
     """

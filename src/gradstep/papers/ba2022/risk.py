@@ -1,7 +1,7 @@
 r"""Prediction risk of ridge regression before and after one step with :math:`\eta=\Theta(1)` (section 4.2).
 
 The step adds a rank-one matrix of operator norm of order one to the first layer. The linear equivalent of the network
-survives it, and only the resolvent of :math:`W_1W_1^\top` along the teacher's direction changes. This gives the gain
+remains valid, and only the resolvent of :math:`W_1W_1^\top` along the teacher's direction changes. This gives the gain
 :math:`\delta` of Theorem 5 in closed form, for every sample ratio, width ratio and penalty; the closed form is a
 derivation of this project (page "Small step" of the docs), the paper states :math:`\delta` as (C.19). The readout at
 initialisation is Gaussian, :math:`a_i\sim N(0,1/N)`, and the ridge fit uses samples that the step has not seen.
@@ -116,7 +116,7 @@ def rotated_neuron(eta: Array, mu1_squared: Array, theta2: Array, N: ArrayLike |
 def _captured(
     g: Array, g_slope: Array, eta: Array, mu1_squared: Array, mu1_star: Array, neuron: Array
 ) -> tuple[Array, Array]:
-    r"""Drop :math:`f(q)` of the resolvent along the teacher, and :math:`f'(q)` (Sherman-Morrison).
+    r"""Return the decrease :math:`f(q)` of the resolvent along the teacher, and :math:`f'(q)` (Sherman-Morrison).
 
     Docs, "Small step", equation (S3).
     """
@@ -344,7 +344,7 @@ def delta_large_step(
 
 
 def kernel_lower_bound(sigma_star: str | ScalarFunction) -> float:
-    r"""The floor :math:`\|P_{>1}f^*\|^2=\mu_2^{*2}` of (3.3) and Fact 4, below which no fixed kernel gets.
+    r"""Lower bound :math:`\|P_{>1}f^*\|^2=\mu_2^{*2}` of (3.3) and Fact 4 on the risk of every fixed kernel.
 
     Parameters
     ----------

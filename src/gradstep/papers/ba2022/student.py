@@ -85,7 +85,7 @@ def tau_star(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, *, c
     sigma, sigma_star : str or ScalarFunction
         Activation and teacher.
     centred : bool
-        Whether the teacher's mean is subtracted, as Assumption 1 asks.
+        Whether the teacher's mean is subtracted, as in Assumption 1.
     """
     return _tau_star(scalar_function(sigma), scalar_function(sigma_star), centred)
 
@@ -169,7 +169,7 @@ def constructed_risk(
     r"""Risk of the student of Lemma 6 at a finite sample ratio (this project).
 
     Lemma 6 says that it is close to :math:`\tau^*`. At finite :math:`\psi_1` the neurons also share the noise of the
-    gradient, and each keeps a remainder of its own:
+    gradient, and each has an independent remainder:
 
     .. math::
         R &= E\bigl(\sigma^*(\xi_1)-E_{\xi_2}\sigma(\kappa\xi_1+c\,\xi_3+\sqrt V\xi_2)\bigr)^2
@@ -197,7 +197,7 @@ def constructed_risk(
     Raises
     ------
     InvalidInput
-        On a teacher without linear part, which the gradient does not find, or an infinite slope.
+        If the teacher has no linear part, so that the gradient has no component along it, or if the slope is infinite.
     """
     student, target = moments(scalar_function(sigma)), moments(scalar_function(sigma_star))
     slope = tau_star(sigma, sigma_star, centred=centred).kappa if kappa is None else float(kappa)

@@ -34,7 +34,7 @@ SNAPSHOT_GROWTH = 1.2
 
 @dataclass(frozen=True)
 class Training:
-    """What gradient descent went through.
+    """Weights and losses along the path of gradient descent.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ def train(
     loss_bound : float
         Half the mean squared residual to reach.
     maximum_steps : int
-        Give up after so many.
+        Largest number of steps.
 
     Raises
     ------

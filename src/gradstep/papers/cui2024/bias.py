@@ -73,8 +73,9 @@ class TrainedBias:
     Attributes
     ----------
     bias : float
+        The minimiser :math:`b`.
     test_error, train_loss : float
-        There.
+        Errors at this bias.
     minima : tuple of float
         Every local minimum found, in increasing order of the training loss.
     """
@@ -114,7 +115,7 @@ def trained_bias(
 
     Notes
     -----
-    The paper asks for a stationary point of the free energy in :math:`b`. There can be several; this is the one of
+    The paper takes a stationary point of the free energy in :math:`b`. There can be several; the one returned has the
     least training loss, the minimum of (82).
     """
     if not largest > 0:

@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 #: Where the search of the best step begins.
 _LEAST_STRENGTH = 0.01
 
-#: Logarithms of the penalties searched, two a decade: from next to none to as good as infinite.
+#: Logarithms of the penalties searched, two a decade: from practically no penalty to a practically infinite one.
 _PENALTIES = Axis(np.log(np.geomspace(1e-6, 1e8, 29)), spacing=0.05)
 
 
@@ -110,9 +110,9 @@ def lower_bound(
     -------
     ndarray
         Squared distance of the teacher to the span of :math:`\mu_0(\kappa)`, :math:`\kappa\mu_1(\kappa)` and
-        :math:`\mu_1(\kappa)\zeta`, with :math:`\zeta` the rest of the teacher's input. The paper states it at
-        :math:`\gamma=1`. It bounds the spiked random features model: at finite :math:`\alpha_0` the network itself has
-        one more direction.
+        :math:`\mu_1(\kappa)\zeta`, with :math:`\zeta` the part of the teacher's input orthogonal to
+        the spike. The paper states it at :math:`\gamma=1`. It bounds the spiked random features model: at finite
+        :math:`\alpha_0` the network itself has one more direction.
     """
     table = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, b=b, folded=True)
     root = np.sqrt(table.weights)
@@ -121,9 +121,9 @@ def lower_bound(
     first = root * table.mean
     norm = (first**2).sum(axis=-1, keepdims=True)
     first = first / np.sqrt(np.where(norm > 0, norm, 1.0))
-    tilted = root * (table.nodes * table.slope)
-    size = (tilted**2).sum(axis=-1, keepdims=True)
-    second = tilted - (tilted * first).sum(axis=-1, keepdims=True) * first
+    linear = root * (table.nodes * table.slope)
+    size = (linear**2).sum(axis=-1, keepdims=True)
+    second = linear - (linear * first).sum(axis=-1, keepdims=True) * first
     left = (second**2).sum(axis=-1, keepdims=True)
     independent = left > 1e-20 * size
     second = np.where(independent, second / np.sqrt(np.where(independent, left, 1.0)), 0.0)
@@ -138,16 +138,16 @@ def lower_bound(
 
 @dataclass(frozen=True)
 class BestStep:
-    r"""A bound of (28).
+    r"""The minimum of a bound over the step size, (28).
 
     Attributes
     ----------
     step_size : float
         The minimiser :math:`\tilde\eta`; ``inf`` when the bound keeps falling to the largest strength searched.
     strength : float
-        The spike strength :math:`r` there.
+        The spike strength :math:`r` at this step size.
     error : float
-        The bound.
+        The bound at this step size.
     """
 
     step_size: float
@@ -169,7 +169,7 @@ def best_step(
     sigma, sigma_star : str or ScalarFunction
         Activation and teacher, both with a linear part.
     bound : {"upper", "lower"}
-        Which of (26) and (27).
+        The bound to minimise: (26) or (27).
     largest_strength : float
         Spike strengths from 0.01 up to this value are searched.
 
@@ -215,7 +215,7 @@ class BestPenalty(NamedTuple):
     lam : float
         :math:`\lambda`; infinite where no finite penalty is better than the upper bound (26).
     test_error : float
-        There.
+        Test error at this penalty.
     """
 
     lam: float

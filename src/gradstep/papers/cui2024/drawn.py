@@ -34,7 +34,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# Streams of what the simulation of the network does not draw.
+# Streams of the random numbers that the simulation of the network does not use.
 _EXTRA = 0x637569
 _KERNEL_TOLERANCE = 1e-7
 
@@ -47,7 +47,7 @@ class FirstLayer:
     ----------
     weights : ndarray, shape (p, d)
     spike : ndarray, shape (p,)
-        What the spike adds to the projection of each neuron on its direction (the first one's, with several).
+        What the spike adds to the projection of each neuron on its direction. With several spikes, that of the first.
     direction : ndarray, shape (d,)
         Unit vector of the (first) spike.
     """
@@ -75,9 +75,9 @@ def spiked_layer(
     width, d : int
         :math:`p` and :math:`d`.
     r : array_like
-        Spike strength: one value, one a neuron, or (neurons, spikes).
+        Spike strength: one value, one value for each neuron, or an array of shape (neurons, spikes).
     c : array_like
-        Bulk variance, one value or one a neuron.
+        Bulk variance: one value, or one value for each neuron.
     gamma : array_like
         Alignment of each of the orthonormal spikes.
     orthogonal : bool
@@ -86,7 +86,7 @@ def spiked_layer(
     Raises
     ------
     InvalidInput
-        If more orthonormal rows are asked for than there are dimensions.
+        If there are more orthonormal rows than dimensions.
     """
     bulk = initial_weights(seed, width, d, "sphere")
     if orthogonal:
@@ -103,7 +103,7 @@ def spiked_layer(
 
 
 def _directions(gamma: Array, d: int) -> Array:
-    """Orthonormal rows whose first coordinates, along the teacher, are the alignments."""
+    """Return orthonormal rows whose first coordinates, along the teacher, are the alignments."""
     rest = np.sqrt(max(1 - float(gamma @ gamma), 0.0))
     unit = np.append(gamma, rest)
     # A reflection is symmetric: its first column is `unit`, so the first coordinates of its rows are the alignments.
@@ -143,7 +143,7 @@ class DrawnFit:
     Attributes
     ----------
     test_error, train_error, train_loss : float
-        The last is the minimum of (4) per sample.
+        Exact test error, mean squared training residual, and the minimum of (4) per sample.
     readout_mean, bulk_overlap, teacher_overlap, bulk_norm, readout_norm : float
         :math:`m,\theta,\psi,q_1,q_2` of the paper's :math:`a`.
     readout : ndarray, shape (p,)
@@ -226,7 +226,7 @@ def sampled_error(
     biases: Array,
     **samples: Any,
 ) -> tuple[float, float]:
-    """Train and test errors with biases that differ between neurons; the test error on fresh inputs.
+    """Return test and training errors with biases that differ between neurons; the test error is on fresh inputs.
 
     Parameters
     ----------

@@ -130,7 +130,7 @@ def summary_statistics(
     The overlap :math:`\theta` does not vanish in the limit, and neither Result 3.3 nor the source of the paper's
     notebook leaves it out. Only the outputs stored there, of an earlier state of that source, have
     :math:`\theta\approx0`, and overstate the error by up to 3 per cent. (They also have the bulk variance of an earlier
-    version, which takes half a per cent off.)
+    version, which lowers the error by half a per cent.)
     """
     r, c, gamma = equivalent_srf(sigma, sigma_star, eta_tilde=eta_tilde, alpha0=alpha0, sigma_eps=sigma_eps)
     features = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, folded=True)
@@ -160,7 +160,7 @@ def solve(
     Raises
     ------
     NotConverged
-        As :func:`summary_statistics`.
+        As in :func:`summary_statistics`.
 
     Notes
     -----
@@ -247,7 +247,7 @@ class _Chunk:
         kappa, self.weight, self.mu0, self.mu1, self.mu2_squared, self.h, self.h1, self.h_rest = tables
         self.alpha, self.beta, self.lam, self.ratio = alpha, beta, lam, alpha / beta
         self.mu1_squared, self.y_rest = self.mu1**2, self.h_rest + noise[:, None] ** 2
-        self.tilt = np.zeros_like(self.mu1) if published else kappa * self.mu1
+        self.linear = np.zeros_like(self.mu1) if published else kappa * self.mu1
         hats = _Hats(self.weight, self.mu1_squared, self.mu2_squared, self.ratio)
         self.v1, self.v2 = _newton(hats, beta, lam)
         self.hats = hats(self.v1, self.v2)
@@ -255,10 +255,10 @@ class _Chunk:
         gain = hats.gain(self.v1, self.v2)
         self.first, self.second = self.weight * gain, self.weight * gain**2
         self.m, self.theta = self._means()
-        self.miss = self.h - self.mu0 * self.m[:, None] - self.tilt * self.theta[:, None]
+        self.miss = self.h - self.mu0 * self.m[:, None] - self.linear * self.theta[:, None]
         self.psi = alpha * self.v1 * _dot(self.first, self.mu1, self.h1)
         self.q1, self.q2 = self._norms()
-        # What multiplies 1/(1+V)^2 in the hats of q_1 and q_2.
+        # The factor of 1/(1+V)^2 in the hats of q_1 and q_2.
         self.noisy_error = self._fixed + (self.mu1_squared * self.q1[:, None] + self.mu2_squared * self.q2[:, None])
         self.train_error = _dot(self.second, self.noisy_error)
         # The minimum of the objective.
@@ -272,20 +272,20 @@ class _Chunk:
 
     @property
     def _fixed(self) -> Array:
-        """What multiplies 1/(1+V)^2 in the hats of q_1 and q_2, without its q terms."""
+        """Return the factor of 1/(1+V)^2 in the hats of q_1 and q_2, without its terms in q."""
         return np.asarray(self.miss**2 + self.y_rest + self.h1**2 - 2 * self.psi[:, None] * self.mu1 * self.h1)
 
     def _means(self) -> tuple[Array, Array]:
         """Return m and theta of omega_0 = m mu_0 + theta kappa mu_1: project out mu_0, then solve for theta."""
         carries, first, step = self._carries_mean, self.first, self.alpha * self.v2
         safe = np.where(carries, _dot(first, self.mu0, self.mu0), 1.0)
-        mean_tilt = np.where(carries, _dot(first, self.mu0, self.tilt) / safe, 0.0)
-        rest = self.tilt - mean_tilt[:, None] * self.mu0
+        mean_linear = np.where(carries, _dot(first, self.mu0, self.linear) / safe, 0.0)
+        rest = self.linear - mean_linear[:, None] * self.mu0
         theta = step * _dot(first, rest, self.h) / (1 + step * _dot(first, rest, rest))
-        return np.where(carries, _dot(first, self.mu0, self.h) / safe, 0.0) - mean_tilt * theta, theta
+        return np.where(carries, _dot(first, self.mu0, self.h) / safe, 0.0) - mean_linear * theta, theta
 
     def _sources(self, error: Array) -> tuple[Array, Array]:
-        """Return the hats of q_1 and q_2 with the spikes of the teacher and of the tilt, for an error given kappa."""
+        """Return the hats of q_1 and q_2 with the spikes of the teacher and of kappa mu_1, for an error given kappa."""
         return (
             self.ratio * _dot(self.second, self.mu1_squared, error) + self.psi**2 / (self.beta * self.v1**2),
             self.ratio * _dot(self.second, self.mu2_squared, error) + self.theta**2 / (self.beta * self.v2**2),
@@ -316,13 +316,13 @@ class _Chunk:
         (f1, f2, s0, s1, s2), first = self.traces, self.first
         q1_hat, q2_hat = self._sources(self.noisy_error)
         scale = self.beta * self.v2 * self.ratio
-        theta_size = np.abs(self.theta) + scale * _dot(first, np.abs(self.tilt), np.abs(self.h)) + NOTHING
+        theta_size = np.abs(self.theta) + scale * _dot(first, np.abs(self.linear), np.abs(self.h)) + NOTHING
         label_size = np.sqrt(_dot(self.weight, self.h, self.h)) + NOTHING
         mean = np.where(self._carries_mean, np.abs(_dot(first, self.mu0, self.miss)), 0.0)
         parts = [
             np.abs(f1 / self.v1 - 1),
             np.abs(f2 / self.v2 - 1),
-            np.abs(self.theta - scale * _dot(first, self.tilt, self.miss)) / theta_size,
+            np.abs(self.theta - scale * _dot(first, self.linear, self.miss)) / theta_size,
             mean / (_dot(first, np.abs(self.mu0)) * label_size + NOTHING),
             np.abs(s2 * q1_hat + s1 * q2_hat - self.q1) / (self.q1 + NOTHING),
             np.abs(s1 * q1_hat + s0 * q2_hat - self.q2) / (self.q2 + NOTHING),
@@ -331,10 +331,10 @@ class _Chunk:
         return np.asarray(np.where(defect <= ON_SHELL, residual, np.maximum(residual, defect)))
 
     def _defect(self) -> Array:
-        """Return what the equations do not see.
+        """Return the largest violation of identities that follow from the equations but are not among them.
 
         The traces of the bulk belong together: tr S S^-2 = tr S^-1, and so with Omega. The minimum of the objective is
-        the mean of y (y - f) too, which the means give alone.
+        also the mean of y (y - f), which depends on the means alone.
         """
         (v1_hat, v2_hat), (_, _, s0, s1, s2), h, h1 = self.hats, self.traces, self.h, self.h1
         on_shell = _dot(self.first, self.y_rest + h * self.miss + h1 * (h1 - self.mu1 * self.psi[:, None]))
@@ -352,7 +352,7 @@ class _Chunk:
 def _solve_chunk(
     tables: Sequence[Array], alpha: Array, beta: Array, lam: Array, noise: Array, c: Array, *, published: bool
 ) -> tuple[Array, ...]:
-    """Return the fields of `SummaryStatistics` but the first."""
+    """Return the fields of `SummaryStatistics` except for the first."""
     found, root = _Chunk(tables, alpha, beta, lam, noise, published=published), np.sqrt(c)
     test_error = found.test_error()
     return (
@@ -436,7 +436,7 @@ def _newton(hats: _Hats, beta: Array, lam: Array) -> tuple[Array, Array]:
         image = np.log([f1, f2])
         gap = image - u
         size = np.abs(gap).max(axis=0)
-        # At the peak of interpolation the last digits of the residual still matter: stop when rounding rules.
+        # At the peak of interpolation the last digits of the residual still matter: stop when only rounding is left.
         if ((size <= 1e-15) | ((size <= 1e-12) & (size >= 0.5 * previous))).all():
             break
         previous = size
@@ -492,9 +492,9 @@ def learned_along_target(sigma: str | ScalarFunction, statistics: SummaryStatist
 
     Notes
     -----
-    Given :math:`t` the spike sees :math:`\kappa=\gamma t+\rho z`, with :math:`\rho^2=1-\gamma^2`, and the teacher's
-    other coordinate is :math:`\zeta=\rho t-\gamma z`. With :math:`u=r\gamma t+\sqrt{r^2\rho^2+c}\,z'` the average of
-    :math:`m\mu_0+\kappa\theta\mu_1+\psi\zeta\mu_1` is
+    Given :math:`t` the projection on the spike is :math:`\kappa=\gamma t+\rho z`, with :math:`\rho^2=1-\gamma^2`, and
+    the teacher's other coordinate is :math:`\zeta=\rho t-\gamma z`. With
+    :math:`u=r\gamma t+\sqrt{r^2\rho^2+c}\,z'` the average of :math:`m\mu_0+\kappa\theta\mu_1+\psi\zeta\mu_1` is
 
     .. math:: m\,E\sigma(u)+(\gamma\theta+\rho\psi)\,t\,E\sigma'(u)+\rho r(\rho\theta-\gamma\psi)\,E\sigma''(u)
 
@@ -506,8 +506,8 @@ def learned_along_target(sigma: str | ScalarFunction, statistics: SummaryStatist
     scale = np.sqrt((r * rho) ** 2 + c)
     mean, first, second = hermite_smoothed(scalar_function(sigma), r * gamma * t, scale, 2)
     curvature = np.sqrt(2) * second / scale**2
-    tilt = (gamma * theta + rho * psi) * t * first / scale
-    return np.asarray(m * mean + tilt + rho * r * (rho * theta - gamma * psi) * curvature)
+    linear = (gamma * theta + rho * psi) * t * first / scale
+    return np.asarray(m * mean + linear + rho * r * (rho * theta - gamma * psi) * curvature)
 
 
 def _outer(statistics: SummaryStatistics, points: Array) -> list[Array]:

@@ -94,7 +94,7 @@ def outlier(
 
     Notes
     -----
-    The rest of the rows, their projections on the spike (of variance :math:`c/d`) and the finite sample all shift it:
+    The bulk of the rows, their projections on the spike (of variance :math:`c/d`) and the finite sample all shift it:
 
     .. math:: z=p\,E\mu_0^2+E\tau+\frac pn\frac{E\mu_0^2\tau}{E\mu_0^2}
               +\frac pd\Big(c\frac{(E\mu_0\mu_1\kappa)^2}{E\mu_0^2}

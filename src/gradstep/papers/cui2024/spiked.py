@@ -41,14 +41,14 @@ LEVELS = (1e-1, 1e-3, 1e-5, 1e-7, 1e-9, 1e-11)
 
 
 class Spike(NamedTuple):
-    r"""The spiked random features model that stands for the network after the step (Result 3.1).
+    r"""The spiked random features model to which the network after the step is equivalent (Result 3.1).
 
     Attributes
     ----------
     strength : ndarray
         :math:`r`: every neuron gains :math:`r\hat v`. The spike has operator norm :math:`r\sqrt p`.
     bulk_variance : ndarray
-        :math:`c`: mean squared norm of the rest of a neuron.
+        :math:`c`: mean squared norm of the part of a neuron orthogonal to the spike.
     alignment : ndarray
         :math:`\gamma=\langle\hat v,w_*\rangle`.
     """
@@ -92,8 +92,8 @@ def equivalent_srf(
     .. math:: A^2=h_1^{*2}+h_2^*/\alpha_0,\quad r=\tilde\eta |h_1| A,\quad
               c=(1+\tilde\eta b)^2+\tilde\eta^2\check h_1h_2^*/\alpha_0,\quad \gamma=h_1^*/A ,
 
-    up to the common sign of :math:`r\hat v`. At initialisation a constant readout outputs :math:`E\sigma`, which the
-    residual of the step sees. :math:`b=E(y-E\sigma)\,E\sigma''` rescales the initial weights; it vanishes for
+    up to the common sign of :math:`r\hat v`. At initialisation a constant readout outputs :math:`E\sigma`, which
+    is part of the residual of the step. :math:`b=E(y-E\sigma)\,E\sigma''` rescales the initial weights; it vanishes for
     the odd activations of the paper, whose formula this then is.
     """
     eta_tilde, sigma_eps = nonnegative("eta_tilde", eta_tilde), nonnegative("sigma_eps", sigma_eps)
@@ -222,7 +222,7 @@ def equivalent_features(
         r, c, gamma, b = (row[index, None] for row in unique)
         features = smoothed(student, r * kappa + b, np.sqrt(c))
         labels = smoothed(target, gamma * kappa, np.sqrt(np.maximum(1 - gamma**2, 0.0)))
-        # Rounding must not pass for a spike: the equations are singular where it vanishes.
+        # Without this, rounding errors would be taken for a spike: the equations are singular where it vanishes.
         mean = np.where((r == 0) & (b == 0) & (student.parity == "odd"), 0.0, features.mean)
         return np.stack(
             [

@@ -115,7 +115,7 @@ class FeatureSpectra(Spectra):
         return Panel("outliers", axis, "singular value", lines=lines, points=points, guides=guides)
 
     def _overlaps(self, spectra: Mapping[float, Spectrum], samples: Sequence[Sample]) -> Panel:
-        """Draw what the left vectors are."""
+        """Draw the overlaps of the left vectors."""
         lines, points = [], []
         for rank in range(self.settings["outliers"]):
             there = {x: s.outliers[rank] for x, s in spectra.items() if len(s.outliers) > rank}
@@ -135,7 +135,7 @@ class FeatureSpectra(Spectra):
         return Panel(title, axis, "squared cosine", lines=lines, points=points, guides=guides)
 
     def counted(self, spectra: Mapping[float, Spectrum]) -> Outcome:
-        """Draw how many outliers there are, at the size that is simulated and at one that stands for the limit."""
+        """Draw the number of outliers, at the size that is simulated and at one large enough to represent the limit."""
         wanted, xs = self.settings["counted"], list(spectra)
 
         def outliers(x: float) -> int:
@@ -161,7 +161,7 @@ class FeatureSpectra(Spectra):
 
 
 def _nonzero(spectrum: Spectrum, sample: Sample) -> Array:
-    """Return the eigenvalues of every instance without those that are zero because of the ranks."""
+    """Return the eigenvalues of every instance, except for those that are zero because of the rank."""
     values = sample["eigenvalues"]
     return values[:, round(spectrum.bulk.atom * values.shape[1]) :]
 

@@ -53,7 +53,7 @@ class LearningCurves(Curves):
         return {"test_error": [p.test_error for p in predict_many(problems, **models)]}
 
     def beside(self, curve: Settings) -> Mapping[Style, Theory]:
-        """Return the limit where it is asked for."""
+        """Return the limit if the settings name it."""
         return {"dashed": partial(self.theory, curve, limit=True)} if curve.get("limit", False) else {}
 
     def drawn(self, curve: Settings, x: Any) -> tuple[str, object] | None:
@@ -76,7 +76,7 @@ class LearningCurves(Curves):
         return super().panels("error" if "paired" in self.settings else title)
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
-        """Put the lines of the theory under the points, and judge the gains and what is claimed."""
+        """Compare the points with the lines of the theory, and check the gains and the claims."""
         found = super().outcome(samples)
         measured = {(sample.place.curve, sample.x): sample["test_error"] for sample in samples}
         checks = claim_checks(self.settings, found.comparisons, measured)

@@ -4,7 +4,7 @@ Settings, beside those of `gradstep.papers.experiments.learning_curves`
 ------------------------------------------------------------------------
 paired : label of the curve before the step. All curves of a place then share their networks, and a second panel draws
     and judges their gains; ``label`` and ``scale`` of its axis.
-claims : what has to hold of the measured points, as checks. ``above``: curves that stay above the kernel lower bound.
+claims : properties of the measured points that are checked. ``above``: curves that stay above the kernel lower bound.
     ``below``: one whose last point is under it. ``rate_from``: from this place on that curve falls at least like one
     over the place. ``order``: at every place the gains grow from curve to curve. ``wane``: the gain of every curve
     falls from place to place.
@@ -39,11 +39,11 @@ def gain_comparisons(settings: Settings, errors: Sequence[Judged], measured: Mea
     Parameters
     ----------
     settings : mapping
-        Of the figure.
+        Settings of the figure.
     errors : sequence of Judged
         The errors of all curves.
     measured : mapping
-        The networks behind them.
+        The measured networks.
     """
     before = {float(c.place): c for c in errors if c.curve == settings["paired"]["curve"]}
     found = []
@@ -59,7 +59,7 @@ def gain_comparisons(settings: Settings, errors: Sequence[Judged], measured: Mea
                 curve=after.curve,
                 place=x,
                 quantity="gain",
-                # What the theory may be wrong by is a share of the error, not of the gain.
+                # The allowance of the theory is relative to the error, not to the gain.
                 allowance=after.allowance * abs(after.theory / gain),
                 reason=after.reason,
                 sample=after.sample,

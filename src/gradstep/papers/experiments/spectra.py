@@ -39,7 +39,7 @@ class Spectra(Experiment):
     histograms : values of it that get a histogram each.
     resolved : an outlier is compared when it is this far above the edge, relative to it.
     displaced : largest number of values of an instance out of place in a histogram (see `displaced`).
-    moved : histograms in which the law before the step has to fail by the same measure.
+    moved : histograms that the law before the step must not describe, by the same measure.
     Presets hold the sizes (merged into `base`), ``points`` and ``grid``, the number of predicted values.
     """
 
@@ -58,7 +58,7 @@ class Spectra(Experiment):
         return {x: spectrum(self.problem(x)) for x in sorted({*points, *grid})}
 
     def called(self, x: float) -> str:
-        """Return how a value on the axis is written."""
+        """Return the text for a value on the axis."""
         return f"{self.settings['vary_label']} = {x:g}"
 
 
@@ -81,12 +81,12 @@ def outlier_marks(predicted: float, measured: Array, label: str, regime: str) ->
 
 
 def density(law: Law, label: str, regime: str, share: float = 1.0) -> list[Line]:
-    """Return the density of the singular values, a line a band; the label is at the first.
+    """Return the density of the singular values, with one line for each band; the first line has the label.
 
     Parameters
     ----------
     law : Law
-        Of the eigenvalues.
+        Law of the eigenvalues.
     label, regime : str
     share : float
         What the density is normalised to where zeros are not counted.
@@ -103,14 +103,14 @@ def density(law: Law, label: str, regime: str, share: float = 1.0) -> list[Line]
 def displaced(law: Law, eigenvalues: Array) -> float:
     """Return how many eigenvalues of an instance are out of place: its size times the Kolmogorov distance.
 
-    Eigenvalues are rigid: those of one instance stay within a few places of their law, whatever its size, and so do the
-    corrections to the law. Each outlier takes one of them out of the bulk.
+    Eigenvalues are rigid: at any size those of one instance are within a few places of their law, and the corrections
+    to the law are of the same order. Each outlier removes one of them from the bulk.
 
     Parameters
     ----------
     law : Law
     eigenvalues : ndarray, shape (seeds, non-zero ones)
-        Of several instances, which are pooled.
+        Eigenvalues of several instances, which are pooled.
     """
     pooled, share = np.sort(eigenvalues, axis=None), 1 - law.atom
     measured = law.atom + share * (np.arange(pooled.size) + 0.5) / pooled.size

@@ -30,7 +30,7 @@ from gradstep.theory.step.statistics import step_statistics
 
 __all__ = ["WeightSpectra", "measure", "measure_gradient"]
 
-#: What the vectors of the outlier are compared with: quantity, how it is written, colour.
+#: Overlaps of the outlier's vectors: quantity, how it is written, colour.
 _OVERLAPS = (
     ("readout_overlap", "readout a", "between"),
     ("gradient_overlap", "gradient β", "large"),

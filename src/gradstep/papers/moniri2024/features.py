@@ -1,4 +1,4 @@
-"""The spiked features F_l, as published and with the term that they miss, and the Gaussian equivalent of F_0."""
+"""The spiked features F_l, as published and with the missing term, and the Gaussian equivalent of F_0."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def spikes(
         :math:`l`.
     rest : float
         :math:`\rho=N\tau`, with :math:`\tau` the ``bulk`` of `gradstep.theory.step.statistics.StepStatistics`. Zero
-        gives the published :math:`F_l`, which misses terms of its own order: the rest of the gradient is small in
-        operator norm but shifts every pre-activation as much as the spike does (this project).
+        gives the published :math:`F_l`, which lacks terms of the same order as its own: the part of the gradient
+        beyond rank one is small in operator norm but shifts every pre-activation as much as the spike (this project).
     """
     c = coefficients(activation, order)
     shift = c[1] * eta * projection

@@ -1,8 +1,8 @@
 r"""Training loss and test error at finite n, for every step size with exponent below 1/2 (this project).
 
-The staircase of the slides is the limit of infinitely many samples, and at any n that fits in a computer the curve is
-a ramp. Here the spikes keep their finite strengths. With orthonormal Hermite polynomials :math:`h_p` of the projection
-:math:`\kappa` of an input on the spike's direction and :math:`h_q` of a neuron's readout :math:`a`,
+The staircase of the slides is the limit of infinitely many samples, and at any n that fits in a computer the curve
+rises gradually. Here the spikes keep their finite strengths. With orthonormal Hermite polynomials :math:`h_p` of the
+projection :math:`\kappa` of an input on the spike's direction and :math:`h_q` of a neuron's readout :math:`a`,
 
 .. math:: F - F_0 \approx U C B^\top, \qquad C_{pq} = E\,h_p(\kappa) h_q(a)\, \sigma(s\kappa a+\sqrt{1+\tau a^2}\,u),
 
@@ -16,11 +16,12 @@ for all powers of the step at once. With :math:`D=\mathrm{diag}(t,s_2,t,\dots)`,
 where :math:`D_\omega` has :math:`(1-\omega^2)s_2+\omega^2Q(1+c_{>1}^2t)/c_1` in the place of :math:`s_2`. The test
 error is :math:`-\partial_\lambda(\mathcal L_{tr}/\lambda)/t^2`.
 
-Both forms know the two features beyond a Gaussian bulk whose cost stays of order one: c_2 times the fluctuations of the
-rows' norms, and c_2 times those of the inputs' norms. The *dressed* form adds what a step does to the bulk, of relative
-order :math:`s^2`: features of the inputs times their projection on the spike, the part of the gradient beyond rank one
-next to the teacher's direction, and the changes of the rows' norms. Of the same order, and missing, is what a mean of
-the residual does to the rows: that of an initial output of order one, where the activation has a mean.
+Both forms include the two features beyond a Gaussian bulk whose cost remains of order one: c_2 times the fluctuations
+of the rows' norms, and c_2 times those of the inputs' norms. The *dressed* form adds the effect of a step on the bulk,
+of relative order :math:`s^2`: features of the inputs times their projection on the spike, the part of the gradient
+beyond rank one next to the teacher's direction, and the changes of the rows' norms. An effect of the same order is
+missing: that of a mean of the residual on the rows, which an initial output of order one has if the activation has a
+mean.
 
 Neither includes terms of relative order 1/d, which make the gains of real networks larger by about 20/d to 25/d of
 themselves at small exponents. With sin(1.2 x + 0.6), teacher H1 + H2/sqrt 2, lam = 0.1 and the residual y, the
@@ -62,7 +63,7 @@ class FiniteErrors:
     L_te : ndarray
         Test error, label noise included.
     training_gain, test_gain : ndarray
-        What the step takes off each; the errors before the step are the sums.
+        Decrease of each by the step; the errors before the step are the sums.
     """
 
     L_tr: Array
@@ -214,7 +215,8 @@ def _spikes(
 ) -> tuple[Array, Array, Array]:
     """Return C, the teacher's overlaps j with its rows, and which rows are linear in the input.
 
-    Rows: h_0, ..., h_order of kappa, then |x|^2/d - 1; dressed, also the teacher's rest direction t and kappa t.
+    Rows: h_0, ..., h_order of kappa, then |x|^2/d - 1; dressed, also t, the coordinate along the teacher's part
+    orthogonal to v, and kappa t.
     Columns: h_0, ..., h_order of a, then the rows' norms; dressed, also the bulk's own components along v and t.
     """
     d = float(problem.d)
@@ -231,7 +233,7 @@ def _spikes(
     is_linear = np.zeros(size + 3, dtype=bool)
     is_linear[[1, size + 1]] = True
     if not dressed:
-        # The teacher's rest direction is still fitted by the bulk, without the spikes.
+        # The teacher's direction orthogonal to v is still fitted by the bulk, without the spikes.
         return C[: size + 1, : size + 1], j[: size + 1], is_linear[: size + 1]
     quadratic = math.sqrt(2) * float(target[2])  # 2 c_star,2
     j[size + 1], j[size + 2] = target[1] * across, quadratic * gamma * across
@@ -258,10 +260,10 @@ def _learned(
         s1 = t / (1 + smooth.product**2 * t * theta / float(found.phi))
         Q = smooth.linear * s2 * n * theta / N
         D = np.where(is_linear, s2, t)
-        tilted = D.copy()
+        replaced = D.copy()
         own = 1 + smooth.nonlinear * t + smooth.product**2 * s1
-        tilted[1] = (1 - omega**2) * s2 + omega**2 * Q * own / smooth.linear
-        return np.concatenate([D, tilted, [omega * math.sqrt(N) * Q, n * theta]])
+        replaced[1] = (1 - omega**2) * s2 + omega**2 * Q * own / smooth.linear
+        return np.concatenate([D, replaced, [omega * math.sqrt(N) * Q, n * theta]])
 
     def split(values: Array) -> tuple[Array, Array, float, float]:
         return values[: len(j)], values[len(j) : -2], float(values[-2]), float(values[-1])
@@ -270,7 +272,7 @@ def _learned(
     dD, dcost, dJ, dT = split(found.derivative(costs))
     rest = np.eye(C.shape[1])
     rest[1] += J * C[1]
-    # x = A^-1 b as a least-squares problem: spikes of very different strengths keep their digits.
+    # x = A^-1 b as a least-squares problem, which is accurate for spikes of very different strengths.
     root = np.sqrt(cost)
     q, r = np.linalg.qr(np.concatenate([root[:, None] * C, rest / math.sqrt(T)]))
     projected = q[: len(j)].T @ (D * j / root)

@@ -192,7 +192,7 @@ def Delta_by_matrix(
     setting = _Setting.of(l, sigma, sigma_star, phi, psi, lam, sigma_eps, residual, spikes, rows)
     t, s2, theta = setting.found.t, setting.found.s2, setting.found.unused
     higher = [t * math.factorial(p) for p in range(2, l + 1)]
-    cost = [t / setting.constant(t, theta), setting.tilted(t, s2, theta), *higher]
+    cost = [t / setting.constant(t, theta), setting.linear_cost(t, s2, theta), *higher]
     r = [cost * setting.gamma**p for p, cost in enumerate([s2, *higher], 1)]
     return np.asarray(np.asarray(lam) * through_matrix(smoothed_powers(l, 1 + setting.rho), cost, r, setting.c_star))
 
@@ -254,7 +254,7 @@ class _Setting:
         return cls(found, student, coefficients(sigma_star, l + 2), v.gamma, rho, v.omega, rows)
 
     def constant(self, t: NDArray[Any], theta: NDArray[Any]) -> NDArray[Any]:
-        """Return the cost of the constant over that of a feature that the bulk does not offer."""
+        """Return the cost of the constant, divided by that of a feature that the bulk does not have."""
         if abs(self.student.mean) > _ZERO * math.sqrt(self.student.second_moment):
             return np.full(t.shape, np.inf)
         if self.rows == "sphere":
@@ -262,21 +262,21 @@ class _Setting:
         # The norms of the rows contain the constant: c_2 (|w_i|^2 - 1), of variance 2/d over the neurons.
         return np.asarray(1 + self.student.quadratic**2 / self.found.phi * t * theta)
 
-    def tilted(self, t: NDArray[Any], s2: NDArray[Any], theta: NDArray[Any]) -> NDArray[Any]:
-        """Return what replaces s2 in the linear spike's own cost, as the spike has the overlap omega with the rows.
+    def linear_cost(self, t: NDArray[Any], s2: NDArray[Any], theta: NDArray[Any]) -> NDArray[Any]:
+        """Return the cost of the linear spike, which is not s2 because the spike has the overlap omega with the rows.
 
         Docs, "Intermediate step", equation (I7).
         """
         # D = (1 - omega^2) s2 + omega^2 (P + N Q^2 / T), T/N = theta phi^-1 psi, Q = c_1 s2 T/N.
         own = 1 + self.student.nonlinear_second_moment * t + self.student.linear**2 * s2
-        tilt = s2 * (theta * self.found.psi / self.found.phi) * own
-        return np.asarray((1 - self.omega**2) * s2 + self.omega**2 * tilt)
+        replaced = s2 * (theta * self.found.psi / self.found.phi) * own
+        return np.asarray((1 - self.omega**2) * s2 + self.omega**2 * replaced)
 
     def gain(self, l: int, t: NDArray[Any], s2: NDArray[Any], theta: NDArray[Any]) -> NDArray[Any]:  # noqa: E741
         """Return Delta_l / lambda = K_1 + t S_l."""
         if l == 0:
             return np.zeros_like(t)
-        linear = (self.c_star[1] * self.gamma) ** 2 * s2**2 / self.tilted(t, s2, theta)
+        linear = (self.c_star[1] * self.gamma) ** 2 * s2**2 / self.linear_cost(t, s2, theta)
         whole, numerator, denominator = np.zeros(t.shape), np.zeros(t.shape), self.constant(t, theta)
         at_zero = 1.0  # H_p(0)
         for p in range(2, l + 1):

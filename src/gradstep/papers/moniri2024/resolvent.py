@@ -142,7 +142,7 @@ def traces(
     least, more_neurons, fewer_neurons = np.minimum(ratio, 1), np.maximum(ratio - 1, 0), np.maximum(1 - ratio, 0)
 
     def gap(x: Array) -> tuple[Array, Array, Array, Array]:
-        """Return t, theta, the scalar equation's gap, and the sum of its terms' slopes in u."""
+        """Return t, theta, the residual of the scalar equation, and the sum of its terms' slopes in u."""
         t, theta = (x + fewer_neurons) / lam, x + more_neurons
         first, second = 1 + b * t * theta / phi, 1 + e2 * t * theta / phi
         value, slope = a + b / first + e2 / second, a + b / first**2 + e2 / second**2
@@ -247,7 +247,7 @@ def loss_over_lambda(
     r"""Return :math:`\mathcal L_{tr}/\lambda` of a bulk with these traces, without spikes, and its derivative."""
     target = moments(scalar_function(sigma_star))
     linear = target.linear**2
-    # A mean of the teacher is fitted, at no cost, when the activation has one too.
+    # If the activation has a mean, that of the teacher is fitted at no cost.
     seen = abs(moments(scalar_function(sigma)).mean) > 1e-9
     constant = 0.0 if seen else target.mean**2
     rest = target.nonlinear_second_moment + constant + np.square(nonnegative("sigma_eps", sigma_eps))

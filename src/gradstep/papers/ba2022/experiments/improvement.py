@@ -8,7 +8,7 @@ Settings
 --------
 base : activation, teacher, psi1, psi2, lam and sigma_eps.
 etas : learning rates of the lines in the second and third panel.
-labels : what the three panels are called.
+labels : titles of the three panels.
 Presets hold d and the places of the three panels: ``etas`` at base, and ``psi1`` and ``psi2`` with the others at base.
 """
 

@@ -67,7 +67,7 @@ def measure(parameters: Settings, seed: int) -> dict[str, Any]:
 def alignment(weights: Array, readout: Array) -> float:
     """Return the mean cosine between a neuron and the plane of the teacher's two neurons.
 
-    Neurons count by what they contribute to the output, the size of their readout times that of their weights.
+    Neurons are weighted by their contribution to the output: the size of their readout times that of their weights.
     """
     sizes = np.linalg.norm(weights, axis=1)
     cosines = np.linalg.norm(weights[:, :2], axis=1) / sizes

@@ -63,7 +63,7 @@ class Student(Curves):
         return found
 
     def _panel(self, curve: Settings, samples: Sequence[Sample]) -> Outcome:
-        # The noise of the gradient lives in the directions orthogonal to the teacher.
+        # This noise of the gradient is in the directions orthogonal to the teacher.
         directions = (self.preset["d"] - 1) / self.preset["d"]
         name, noise = curve["label"], self.settings["base"]["sigma_eps"]
         functions = curve["parameters"]["activation"], curve["parameters"]["teacher"]

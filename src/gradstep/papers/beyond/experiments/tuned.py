@@ -1,4 +1,4 @@
-"""Tuned curves: the best ridge, step size and split against the budget of samples, theory over the network's own.
+"""Tuned curves: the best ridge, step size and split against the budget of samples, in theory and on the network.
 
 On the network each parameter takes its predicted optimum and one value on either side, with the same seeds; the
 parabola through the three mean errors has its vertex at the network's own optimum. Theory's parabola through the same
@@ -98,7 +98,7 @@ def _pseudo_values(places: Array, errors: Array) -> list[float]:
 
 
 class Tuned(Experiment):
-    """The optima, and the errors that they buy."""
+    """The optimal parameters, and the errors at them."""
 
     def _problem(self, budget: float) -> dict[str, Any]:
         d, total, per_d = int(self.preset["d"]), round(budget * self.preset["d"]), self.settings["per_d"]
@@ -137,7 +137,7 @@ def _line(samples: Sequence[Sample], what: str, key: str, label: str, regime: st
 
 
 def _optimum(name: str, lines: Sequence[Sample], samples: Sequence[Sample]) -> tuple[Outcome, list[Judged]]:
-    """Compare the places of a parameter's optimum, and the errors there, which are returned once more."""
+    """Compare the places of a parameter's optimum and the errors there, and also return the errors."""
     shown: list[tuple[float, float]] = []
     comparisons, tuned, checks = [], [], []
     for sample in samples:

@@ -3,7 +3,7 @@
 Settings, beside those of `gradstep.papers.experiment.Curves`
 -------------------------------------------------------------
 base : activation, teacher, r, c, gamma, alpha, beta, lam, sigma_eps.
-bracket : where the drawn models look for their trained bias.
+bracket : interval in which the trained bias of the drawn models is searched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Bias", "measure"]
 
 @extrapolated
 def measure(parameters: Settings, d: int, seed: int) -> dict[str, float]:
-    """Fit a drawn model with a given bias, or find the bias that training prefers."""
+    """Fit a drawn model with a given bias, or find the bias of least training loss."""
     layer, samples = layer_of(parameters, d, seed), samples_of(parameters, d, seed)
 
     def at(b: float) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _shifted(activation: str, b: float) -> str:
 
 
 class Bias(Curves):
-    """The equations with a bias under the drawn models."""
+    """Errors of drawn models with a bias, with the equations as their theory."""
 
     measure = staticmethod(measure)
     names: ClassVar = {"test_error": "test error", "train_loss": "training loss"}
@@ -73,7 +73,7 @@ class Bias(Curves):
         return {"sigma": arguments.pop("activation"), "sigma_star": arguments.pop("teacher"), **arguments}
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
-        """Judge the trained bias too, and mark it."""
+        """Compare the trained bias too, and mark it in the figure."""
         *given, free = samples
         best = trained_bias(**self._arguments)
         trained = free.compare(best.bias, "trained", curve="bias", place="trained", quantity="b")

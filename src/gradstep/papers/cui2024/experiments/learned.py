@@ -111,5 +111,5 @@ class Learned(Curves):
 
 
 def _along(curve: Settings, target: Array, spike: Array) -> dict[str, Array]:
-    """Return what is learned along both directions; without a step there is no spike to look along."""
+    """Return what is learned along both directions; without a step there is no direction of a spike."""
     return {"target": target} | ({"spike": spike} if curve["parameters"]["alpha0"] > 0 else {})

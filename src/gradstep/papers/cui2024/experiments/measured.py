@@ -46,7 +46,7 @@ def spike_of(parameters: Settings) -> Spike:
 
 
 def layer_of(parameters: Settings, d: int, seed: int) -> FirstLayer:
-    """Return the first layer of a real network (``model`` says so), or spiked random features."""
+    """Return the first layer of a real network (``model`` says so), or of the spiked random features model."""
     if parameters.get("model") == "network":
         return stepped_layer(problem_of(parameters, d), seed)
     spike, width = spike_of(parameters), round(float(parameters["beta"]) * d)

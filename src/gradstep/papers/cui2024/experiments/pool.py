@@ -1,7 +1,7 @@
 """The functions that a step makes available: mu_0 and kappa mu_1 for several learning rates, and in real networks.
 
 The parameters are activation, teacher, alpha0 and, of the curves, eta_tilde. Nothing is measured where the neurons have
-saturated (``up_to``): what is left to compare there is exponentially small, and set by the chance length of each
+saturated (``up_to``): kappa mu_1 is exponentially small there, and its size depends on the random length of each
 network's spike.
 """
 

@@ -21,13 +21,13 @@ from gradstep.papers.claims import total_fall
 from gradstep.papers.cui2024.bounds import best_linear
 from gradstep.papers.cui2024.drawn import fit, spiked_layer, stepped_layer
 from gradstep.papers.cui2024.experiments.measured import problem_of, samples_of, spike_of, with_models
-from gradstep.papers.cui2024.letters import (
-    LetterBounds,
-    Letters,
-    density_letters,
-    letter_bounds,
-    letter_statistics,
-    stepped_letters,
+from gradstep.papers.cui2024.groups import (
+    GroupBounds,
+    NeuronGroups,
+    density_groups,
+    group_bounds,
+    group_statistics,
+    stepped_groups,
 )
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.outcome import Check, Outcome
@@ -37,7 +37,7 @@ from gradstep.problem import Problem
 from gradstep.simulation.instance import initial_readout
 from gradstep.theory import predict_many
 
-__all__ = ["Vocabulary", "letters_of", "measure"]
+__all__ = ["Vocabulary", "groups_of", "measure"]
 
 _MODELS = {
     "orthogonal": "orthonormal rows",
@@ -64,18 +64,18 @@ def measure(parameters: Settings, seed: int) -> dict[str, float]:
     else:
         width = round(float(parameters["beta"]) * d)
         r, c, gamma = (float(value) for value in spike_of(parameters))
-        # Every neuron is a letter of its own.
-        neurons = density_letters(initial_readout(seed, width, problem.readout), np.ones(width), r=r, c=c, gamma=gamma)
+        # Every neuron is a group of its own.
+        neurons = density_groups(initial_readout(seed, width, problem.readout), np.ones(width), r=r, c=c, gamma=gamma)
         kinds = {"r": neurons.strengths, "c": neurons.variances, "gamma": neurons.alignments}
         layer = spiked_layer(seed, width, d, **kinds, orthogonal=parameters["model"] == "orthogonal")
     return {"test_error": fit(layer, **samples_of(parameters, d, seed)).test_error}
 
 
-def letters_of(parameters: Settings) -> Letters:
-    """Return the letters that a step makes of the readout's values."""
+def groups_of(parameters: Settings) -> NeuronGroups:
+    """Return the groups of neurons after the step, one for each readout value."""
     functions, law = (parameters["activation"], parameters["teacher"]), _law(parameters)
     eta_tilde, alpha0 = (float(parameters[name]) for name in ("eta_tilde", "alpha0"))
-    return stepped_letters(*functions, law, eta_tilde=eta_tilde, alpha0=alpha0)
+    return stepped_groups(*functions, law, eta_tilde=eta_tilde, alpha0=alpha0)
 
 
 class Vocabulary(Curves):
@@ -96,7 +96,7 @@ class Vocabulary(Curves):
         return {**super().parameters(curve, x), **own}
 
     def theory(self, curve: Settings, x: Array, d: float = np.nan) -> dict[str, list[float]]:
-        """Return errors of the equations with letters; for the network, of the uniform equivalent."""
+        """Return the errors that `group_statistics` predicts; for the network, those of the uniform equivalent."""
         given, model = self.parameters(curve), curve["model"]
         d = given["d"] if np.isnan(d) else d
         found: Any
@@ -105,8 +105,8 @@ class Vocabulary(Curves):
         else:
             bulk = "orthogonal" if model == "orthogonal" else "gaussian"
             options = {"lam": given["lam"], "beta": given["beta"], "d": d, "bulk": bulk}
-            functions, letters = (given["activation"], given["teacher"]), letters_of(given)
-            found = [letter_statistics(*functions, letters, alpha=float(alpha), **options) for alpha in x]
+            functions, groups = (given["activation"], given["teacher"]), groups_of(given)
+            found = [group_statistics(*functions, groups, alpha=float(alpha), **options) for alpha in x]
         return {"test_error": [own.test_error for own in found]}
 
     def beside(self, curve: Settings) -> Mapping[Style, Theory]:
@@ -119,10 +119,10 @@ class Vocabulary(Curves):
         return [Guide("best linear", height=best_linear(self.settings["base"]["teacher"]))]
 
     @cached_property
-    def _bounds(self) -> list[tuple[list[float], LetterBounds]]:
+    def _bounds(self) -> list[tuple[list[float], GroupBounds]]:
         """Return the values of each readout and its bounds."""
         every = [self.parameters(curve) for curve in self.settings["curves"]]
-        return [(p["values"], letter_bounds(p["activation"], p["teacher"], letters_of(p))) for p in every]
+        return [(p["values"], group_bounds(p["activation"], p["teacher"], groups_of(p))) for p in every]
 
     def claims(self, found: Outcome) -> Sequence[Check]:
         """Judge that more values offer more functions, and that these are learned: in the limit and as drawn."""

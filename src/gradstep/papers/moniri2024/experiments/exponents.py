@@ -1,6 +1,7 @@
 """Training loss and test error against the exponent of the step size: staircase, finite n, real networks.
 
-Every point has networks of its own, each measured before and after the step on the same samples: gains are paired. The
+No two points share networks, and each network is measured before and after the step on the same samples, so that gains
+are paired. The
 theory at finite n leaves out terms of relative order 1/d (see `gradstep.papers.moniri2024.finite`), which are larger
 than the standard errors. So what is judged is the difference between network and theory at two sizes, extrapolated to
 where terms of order 1/d are gone.
@@ -68,7 +69,7 @@ def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
 
 
 def extrapolated(beyond: Array, sizes: Sequence[float]) -> Array:
-    """Return what the theory misses without its part of order 1/n; networks of the two sizes are independent."""
+    """Return the error of the theory without its part of order 1/n; networks of the two sizes are independent."""
     small, large = sizes
     return np.asarray((large * beyond[1] - small * beyond[0]) / (large - small))
 
@@ -88,7 +89,7 @@ class Exponents(Experiment):
                 yield Place(measure, {**shared, "n": int(n), "alpha": alpha}, f"n = {n}", alpha)
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
-        """Draw errors and gains, and judge what is left of their differences from theory without terms of order 1/n."""
+        """Draw errors and gains, and judge their differences from theory without terms of order 1/n."""
         settings, sizes, alphas = self.settings, [float(n) for n in self.preset["sizes"]], self._alphas
         theory = [self._finite(n, alphas) for n in sizes]
         comparisons: list[Judged] = []
@@ -112,7 +113,7 @@ class Exponents(Experiment):
             for n, own, before, regime in zip(sizes, gains, initial, settings["regimes"], strict=True):
                 shown = Points.measured(alphas, own, f"n = {n:g}", regime)
                 points[gain].append(shown)
-                # The error before the step scatters more than the gain: the theory's takes its place.
+                # The error before the step fluctuates more than the gain, so the theory's value is used in its place.
                 points[error].append(replace(shown, mean=(before - np.array(shown.mean)).tolist()))
             published = (limit(settings["base"], LIMITS[gain], int(l), **PUBLISHED) for l in degree(alphas))  # noqa: E741
             rejected = max(rejected, *(abs(Overlay.of(g, v).z) for g, v in zip(published, gains[-1], strict=True)))
@@ -153,7 +154,7 @@ class Exponents(Experiment):
         return lines
 
     def _uniform(self, n: float, x: Iterable[float]) -> dict[str, Array]:
-        """Return the same quantities by the equations for every step size."""
+        """Return the same quantities by the equations that hold for every step size."""
         problems = self._problems(n, x)
         found = [predict(problems[0].replace(eta=0.0)), *predict_many(problems)]
         train, test = np.array([p.train_loss for p in found]), np.array([p.test_error for p in found])

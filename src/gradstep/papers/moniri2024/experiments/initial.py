@@ -41,7 +41,7 @@ class Initial(Curves):
         return {"L_tr": L_tr_0(**setting), "L_te": L_te_0(**setting)}
 
     def claims(self, found: Outcome) -> Sequence[Check]:
-        """Put the solution into the two published equations on a wide grid, each relative to its largest term."""
+        """Insert the solution into the two published equations on a wide grid, each relative to its largest term."""
         sigma = self.settings["base"]["activation"]
         phi, psi, lam = np.meshgrid(np.geomspace(0.01, 100, 13), np.geomspace(0.01, 100, 13), np.geomspace(1e-6, 10, 8))
         traces, values = limiting_traces(sigma, phi=phi, psi=psi, lam=lam), moments(sigma)

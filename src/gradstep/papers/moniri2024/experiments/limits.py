@@ -1,4 +1,4 @@
-"""The limits that the figures draw, from a figure's settings."""
+"""The limits that the figures draw, as functions of the settings."""
 
 from __future__ import annotations
 

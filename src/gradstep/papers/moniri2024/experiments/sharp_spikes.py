@@ -2,8 +2,8 @@
 
 No network that fits in a computer has more than two spikes that are sharp. So spikes far stronger than the bulk are
 added to the features of real random layers. Their shapes are the network's own: the direction of its real gradient,
-and the variance that the rest of that gradient adds. What each spike more takes off the training loss and off the test
-error is compared with the limits.
+and the variance that the part of that gradient beyond rank one adds. The decrease of the training loss and of the test
+error with each additional spike is compared with the limits.
 
 The equations for every step size approach the gains of l spikes like n^(-1/(2 l + 2)) in the middle of a window: for
 l = 4 about a quarter of what the last spike adds is still missing at n = 1e16. For a polynomial activation of degree l
@@ -55,7 +55,7 @@ MARGIN = 0.01
 
 
 def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
-    """Return what every spike more takes off the training loss and the test error."""
+    """Return the decrease of the training loss and of the test error with each additional spike."""
     settings = dict(parameters)
     strength, spikes, test = (settings.pop(name) for name in ("strength", "spikes", "test"))
     problem = Problem.moniri2024(**settings, residual="y", alpha=0.0)
@@ -80,7 +80,7 @@ def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
 
 
 def _spike(network: Network) -> tuple[Array, float]:
-    """Return the gradient's common direction, and the variance that its rest adds over the square of a spike."""
+    """Return the gradient's common direction, and the variance from its other part over the square of a spike."""
     readout, rows, v = network.readout, network.gradient.rows, network.spike.direction
     along = rows @ v
     rest = rows - np.outer(along, v)
@@ -95,7 +95,7 @@ def _power(kappa: Array, k: int, rho: float) -> Array:
 
 
 class SharpSpikes(Experiment):
-    """A table of the gains, and what every spike adds compared."""
+    """A table of the gains, with comparisons of what every spike adds."""
 
     def places(self) -> Iterator[Place]:
         """Yield random layers; all numbers of spikes share them, and so do the figures of both quantities."""
@@ -152,7 +152,7 @@ class SharpSpikes(Experiment):
 
 
 def _bars(values: Array) -> tuple[Array, Array]:
-    """Return a level for each number of spikes, from one on: nothing is between them."""
+    """Return a horizontal line for each number of spikes, from one on, without lines between them."""
     x = np.arange(1, len(values) + 1)[:, None] + [-0.4, 0.4, 0.4]
     return x.ravel(), (values[:, None] + [0.0, 0.0, np.nan]).ravel()
 

@@ -1,4 +1,4 @@
-"""The second spike of the real network: its coefficients on real features, and what they do to the gain.
+"""The second spike of the real network: its coefficients on real features, and their effect on the gain.
 
 ``F - F_0`` is projected on the spike's readout vector (the squares of the readouts) on one side, and on the constant
 and the second Hermite polynomial of the projected inputs on the other. The published spike is c_2 (s kappa)^2; the
@@ -69,7 +69,7 @@ class SpikeShape(Experiment):
             yield Place(measure, {**self.settings["base"], **step}, "step", alpha)
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
-        """Draw a panel a degree, and the gains."""
+        """Draw a panel for each degree, and one of the gains."""
         settings, base, n = self.settings, self.settings["base"], self.preset["n"]
         grid = np.linspace(0, float(settings["largest"]), int(self.preset["grid"]))
         found, rejected = Outcome(), []

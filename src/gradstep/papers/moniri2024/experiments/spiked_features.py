@@ -4,7 +4,7 @@ Settings
 --------
 base : fixed parameters of `Problem.moniri2024`.
 order : largest l.
-alphas : exponents with two panels each, and ``windows``, their l.
+alphas : exponents, each with two panels; ``windows`` has the number l of spikes of each.
 Presets hold ``points``, the numbers of samples.
 """
 
@@ -35,14 +35,14 @@ _REGIMES = ("initial", "few", "small", "large", "between")
 
 
 def gradient_rest(problem: Problem) -> tuple[float, float]:
-    """Return the limit of ``|beta|`` and the variance of the rest of the gradient."""
+    """Return the limit of ``|beta|`` and the variance of the part of the gradient beyond rank one."""
     d, width, n_step, *_ = problem.real_sizes()
     step = step_statistics(problem, d, width, n_step)
     return step.gradient_norm, width * step.bulk
 
 
 def terms_of(network: Network, inputs: Array, order: int, rest: float) -> Spikes:
-    """Return the terms of F_l on some inputs, with the variance that the rest of the gradient adds."""
+    """Return the terms of F_l on some inputs, with the variance that the part of the gradient beyond rank one adds."""
     problem, readout = network.problem, network.readout / math.sqrt(len(network.readout))
     along = inputs @ network.gradient.linear
     return spikes(problem.activation, along, readout, eta=problem.step_size, order=order, rest=rest)
@@ -86,7 +86,7 @@ class SpikedFeatures(Experiment):
                 yield Place(measure, parameters, f"α = {alpha:g}", n, drawn)
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
-        """Draw two panels an exponent."""
+        """Draw two panels for each exponent."""
         found = Outcome()
         for alpha, window in zip(self.settings["alphas"], self.settings["windows"], strict=True):
             own = on_curve(samples, f"α = {alpha:g}")

@@ -1,14 +1,16 @@
-r"""Neurons of several kinds and spikes of larger rank (sections 4.4, C.8, and Appendix D).
+r"""Several groups of neurons and spikes of larger rank (sections 4.4, C.8, and Appendix D).
 
-With a readout of several values at initialisation, with quenched biases, or with several spikes, neuron :math:`i` of
-letter :math:`s` has the weights
+The readout at initialisation may take several values, and the biases too, if they are drawn once and not trained. The
+neurons that have the same readout value and the same bias are a group; the paper calls the readout values a vocabulary.
+With one spike or several of them, neuron :math:`i` of group :math:`s` has the weights and the network is
 
 .. math::
     w_i = \sqrt{c_s}\,w_i^0+\sum_l r_{sl}\hat v_l,\qquad
     f(x)=\tfrac1{\sqrt p}\sum_ia_i\sigma(\langle w_i,x\rangle+b_s).
 
-Given the projections :math:`\kappa_l=\langle\hat v_l,x\rangle` every letter has its own :math:`\mu_0^s,\mu_1^s,\mu_2^s`
-(135). The order parameters are :math:`m_s`, :math:`\theta_{sl}`, :math:`\psi_s`, :math:`q_1^{st}`, :math:`q_2^s`, with
+Given the projections :math:`\kappa_l=\langle\hat v_l,x\rangle` each group has coefficients
+:math:`\mu_0^s,\mu_1^s,\mu_2^s` (135). The order parameters are :math:`m_s`, :math:`\theta_{sl}`, :math:`\psi_s`,
+:math:`q_1^{st}` and :math:`q_2^s`, with
 
 .. math::
     V=\sum_{st}\mu_1^s\mu_1^tV_1^{st}+\sum_s(\mu_2^s)^2V_2^s,\qquad
@@ -52,13 +54,13 @@ from gradstep.resolution import NOTHING
 
 __all__ = [
     "Bulk",
-    "LetterBounds",
-    "LetterStatistics",
-    "Letters",
-    "density_letters",
-    "letter_bounds",
-    "letter_statistics",
-    "stepped_letters",
+    "GroupBounds",
+    "GroupStatistics",
+    "NeuronGroups",
+    "density_groups",
+    "group_bounds",
+    "group_statistics",
+    "stepped_groups",
 ]
 
 Array = NDArray[np.float64]
@@ -76,21 +78,21 @@ _MOST_NODES = 2**21
 
 
 @dataclass(frozen=True, eq=False)
-class Letters:
-    r"""Kinds of neurons.
+class NeuronGroups:
+    r"""Groups of neurons that differ in their spike strengths, bulk variances and biases.
 
     Attributes
     ----------
-    fractions : ndarray, shape (letters,)
-        :math:`\pi_s`; they sum to one.
-    strengths : ndarray, shape (letters, spikes)
-        :math:`r_{sl}`.
-    variances : ndarray, shape (letters,)
-        :math:`c_s`.
+    fractions : ndarray, shape (groups,)
+        Fractions :math:`\pi_s` of the neurons, which sum to one.
+    strengths : ndarray, shape (groups, spikes)
+        Spike strengths :math:`r_{sl}`.
+    variances : ndarray, shape (groups,)
+        Bulk variances :math:`c_s`.
     alignments : ndarray, shape (spikes,)
-        :math:`\gamma_l=\langle\hat v_l,w_*\rangle` of the orthonormal spikes.
-    biases : ndarray, shape (letters,)
-        :math:`b_s`.
+        Alignments :math:`\gamma_l=\langle\hat v_l,w_*\rangle` of the teacher with the orthonormal spike directions.
+    biases : ndarray, shape (groups,)
+        Biases :math:`b_s`, which are not trained.
     """
 
     fractions: Array
@@ -108,28 +110,29 @@ class Letters:
         variances: ArrayLike = 1.0,
         biases: ArrayLike = 0.0,
         alignments: ArrayLike = 1.0,
-    ) -> Letters:
-        """Check and broadcast.
+    ) -> NeuronGroups:
+        """Check the values and broadcast them to all groups and spikes.
 
         Parameters
         ----------
-        fractions : array_like
-            Positive; normalised to sum to one.
+        fractions : array_like, shape (groups,)
+            Positive numbers, which are divided by their sum.
         strengths : array_like
-            One value, one a letter, or (letters, spikes).
+            One value for all groups, one value for each group, or an array of shape (groups, spikes).
         variances, biases : array_like
-            One value, or one a letter.
+            One value for all groups, or one value for each group.
         alignments : array_like
-            One value, or one a spike.
+            One value for all spikes, or one value for each spike.
 
         Returns
         -------
-        Letters
+        NeuronGroups
 
         Raises
         ------
         InvalidInput
-            On fractions or variances that are not positive, and alignments whose squares sum to more than one.
+            If a fraction or a variance is not positive, if a strength or a bias is not finite, or if the squares of the
+            alignments sum to more than one.
         """
         share = np.atleast_1d(positive("fractions", fractions))
         strength = np.asarray(strengths, dtype=np.float64)
@@ -137,7 +140,7 @@ class Letters:
             strength = np.broadcast_to(strength, share.shape)[:, None]
         gamma = np.broadcast_to(np.asarray(alignments, dtype=np.float64), strength.shape[1:])
         if strength.shape[0] != share.size or not np.isfinite(strength).all():
-            raise InvalidInput("strengths", strengths, f"finite numbers, one row for each of {share.size} letters")
+            raise InvalidInput("strengths", strengths, f"finite numbers, one row for each of {share.size} groups")
         if not (gamma**2).sum() <= 1 + 1e-12:
             raise InvalidInput("alignments", alignments, "numbers whose squares sum to at most one")
         return cls(
@@ -149,7 +152,7 @@ class Letters:
         )
 
 
-def stepped_letters(
+def stepped_groups(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
     vocabulary: Mapping[float, float],
@@ -157,52 +160,52 @@ def stepped_letters(
     eta_tilde: float,
     alpha0: float,
     sigma_eps: float = 0.0,
-) -> Letters:
-    r"""Letters after a step from a readout with a finite vocabulary (Appendix A for each letter).
+) -> NeuronGroups:
+    r"""Return the groups after a step from a readout of several values (Appendix A for each group).
 
     Parameters
     ----------
     sigma, sigma_star : str or ScalarFunction
-        Odd activation, and teacher.
+        Activation, which must be odd, and teacher.
     vocabulary : mapping of float to float
-        Value :math:`u` of :math:`\sqrt p\,a_i` at initialisation, to the share of the neurons that have it.
+        From each value :math:`u` of :math:`\sqrt p\,a_i` at initialisation to the fraction of the neurons that have it.
     eta_tilde, alpha0, sigma_eps : float
         As in :func:`~gradstep.papers.cui2024.equivalent_srf`.
 
     Returns
     -------
-    Letters
-        :math:`r_u=ur` and :math:`c_u=1+u^2(c-1)`.
+    NeuronGroups
+        One group for each value, with :math:`r_u=ur` and :math:`c_u=1+u^2(c-1)`.
 
     Raises
     ------
     InvalidInput
-        On an activation that is not odd, and as `equivalent_srf` and `Letters.of`.
+        If the activation is not odd, or for the reasons of `equivalent_srf` and `NeuronGroups.of`.
     """
     if (activation := scalar_function(sigma)).parity != "odd":
         raise InvalidInput("sigma", activation.name, "an odd activation, whose steps do not stretch the rows")
     r, c, gamma = equivalent_srf(sigma, sigma_star, eta_tilde=eta_tilde, alpha0=alpha0, sigma_eps=sigma_eps)
     shares = list(vocabulary.values())
-    return density_letters(list(vocabulary), shares, r=float(r), c=float(c), gamma=float(gamma))
+    return density_groups(list(vocabulary), shares, r=float(r), c=float(c), gamma=float(gamma))
 
 
-def density_letters(values: ArrayLike, weights: ArrayLike, *, r: float, c: float, gamma: float) -> Letters:
-    r"""Letters that stand for a continuous density of the readout, (161) to (164), on a quadrature.
+def density_groups(values: ArrayLike, weights: ArrayLike, *, r: float, c: float, gamma: float) -> NeuronGroups:
+    r"""Return one group for each node of a quadrature over a continuous density of the readout, (161) to (164).
 
     Parameters
     ----------
     values, weights : array_like
-        Nodes :math:`u` and weights :math:`\rho(u)du`.
+        Nodes :math:`u` of the quadrature and weights :math:`\rho(u)du`.
     r, c, gamma : float
         Spike strength, bulk variance and alignment of a neuron with :math:`u=1`.
 
     Returns
     -------
-    Letters
-        The functional equations of the paper are those of its letters, with sums turned into integrals.
+    NeuronGroups
+        With these groups the sums of (155) and (156) are the integrals of the paper's equations for a density.
     """
     u = np.asarray(values, dtype=np.float64)
-    return Letters.of(weights, strengths=u * r, variances=1 + u**2 * (c - 1), alignments=gamma)
+    return NeuronGroups.of(weights, strengths=u * r, variances=1 + u**2 * (c - 1), alignments=gamma)
 
 
 @dataclass(frozen=True)
@@ -211,25 +214,24 @@ class _Tables:
 
     weight: Array  # (nodes,)
     kappa: Array  # (spikes, nodes)
-    mean: Array  # (letters, nodes): mu_0
-    slope: Array  # (letters, nodes): mu_1, per unit of <w_i, x>
-    variance: Array  # (letters, nodes): mu_2^2
+    mean: Array  # (groups, nodes): mu_0
+    slope: Array  # (groups, nodes): mu_1, per unit of <w_i, x>
+    variance: Array  # (groups, nodes): mu_2^2
     teacher_mean: Array
     teacher_slope: Array
     teacher_variance: Array
 
 
 @lru_cache(maxsize=32)
-def _tables(sigma: ScalarFunction, sigma_star: ScalarFunction, letters: Letters) -> _Tables:
-    root_variance = np.sqrt(letters.variances)
-    rest = np.sqrt(max(1 - float((letters.alignments**2).sum()), 0.0))
+def _tables(sigma: ScalarFunction, sigma_star: ScalarFunction, groups: NeuronGroups) -> _Tables:
+    root_variance = np.sqrt(groups.variances)
+    rest = np.sqrt(max(1 - float((groups.alignments**2).sum()), 0.0))
     rules = []
-    for strength, gamma in zip(letters.strengths.T, letters.alignments, strict=True):
+    for strength, gamma in zip(groups.strengths.T, groups.alignments, strict=True):
         steepness = float(np.max(np.abs(strength) / root_variance))
-        kinks = (
-            [kink / gamma for kink in sigma_star.kinks] if abs(gamma) > 1e-9 and letters.alignments.size == 1 else []
-        )
-        # The teacher, seen through the rest of its argument; panels of this many pole distances resolve it.
+        kinks = [kink / gamma for kink in sigma_star.kinks] if abs(gamma) > 1e-9 and groups.alignments.size == 1 else []
+        # The teacher is averaged over the part of its argument orthogonal to the spikes. Panels of this many pole
+        # distances resolve the result.
         sharpest = _POLE_DISTANCES * math.hypot(sigma_star.pole_distance, 3 * rest) / max(abs(gamma), 1e-9)
         widths = [0.0, *(sign * rest * scale for sign in (-1, 1) for scale in (0.5, 2, 8))]
         rules.append(
@@ -245,11 +247,11 @@ def _tables(sigma: ScalarFunction, sigma_star: ScalarFunction, letters: Letters)
         raise NotConverged("resolution along the spikes", numbers, _MOST_NODES, advice)
     kappa = np.array(list(itertools.product(*(nodes for nodes, _ in rules)))).T
     weight = np.prod(np.array(list(itertools.product(*(weights for _, weights in rules)))), axis=1)
-    centre = letters.strengths @ kappa + letters.biases[:, None]
+    centre = groups.strengths @ kappa + groups.biases[:, None]
     features = smoothed(sigma, centre, root_variance[:, None])
-    labels = smoothed(sigma_star, letters.alignments @ kappa, rest)
-    # Rounding must not pass for a mean of the features.
-    centred = (sigma.parity == "odd") & (letters.biases == 0) & ~letters.strengths.any(axis=1)
+    labels = smoothed(sigma_star, groups.alignments @ kappa, rest)
+    # Without this, rounding errors would be taken for a mean of the features.
+    centred = (sigma.parity == "odd") & (groups.biases == 0) & ~groups.strengths.any(axis=1)
     return _Tables(
         weight=weight,
         kappa=kappa,
@@ -263,25 +265,26 @@ def _tables(sigma: ScalarFunction, sigma_star: ScalarFunction, letters: Letters)
 
 
 @dataclass(frozen=True)
-class LetterStatistics:
+class GroupStatistics:
     r"""Summary statistics at the saddle point (155), (156), and the errors.
 
     Attributes
     ----------
     test_error, train_error, train_loss : float
-        (157) against the noiseless teacher; mean squared training residual; that plus :math:`\lambda|a|^2/n`.
-    readout_mean : ndarray, shape (letters,)
+        Test error (157) against the noiseless teacher; mean squared training residual; the same plus
+        :math:`\lambda|a|^2/n`.
+    readout_mean : ndarray, shape (groups,)
         :math:`m_s`.
-    bulk_overlap : ndarray, shape (letters, spikes)
+    bulk_overlap : ndarray, shape (groups, spikes)
         :math:`\theta_{sl}`.
-    teacher_overlap : ndarray, shape (letters,)
+    teacher_overlap : ndarray, shape (groups,)
         :math:`\psi_s`.
-    bulk_norm, bulk_response : ndarray, shape (letters, letters)
+    bulk_norm, bulk_response : ndarray, shape (groups, groups)
         :math:`q_1^{st}`, :math:`V_1^{st}`.
-    readout_norm, readout_response : ndarray, shape (letters,)
+    readout_norm, readout_response : ndarray, shape (groups,)
         :math:`q_2^s`, :math:`V_2^s`.
     residual : float
-        True relative residual of the responses, at most 1e-10.
+        Relative residual of the equations of the responses at their solution, at most 1e-10.
     """
 
     test_error: float
@@ -302,7 +305,7 @@ class _Equations:
     """The saddle point: averages over the projections, and the law of the bulk, with its derivatives."""
 
     table: _Tables
-    letters: Letters
+    groups: NeuronGroups
     bulk: Bulk
     alpha: float
     beta: float
@@ -324,31 +327,31 @@ class _Equations:
         t, left = self._bulk(v1_hat, v2)
         v1 = left.T * t / self.beta
         pull = np.diag(left @ v1_hat)
-        return 0.5 * (v1 + v1.T), self.letters.fractions / (self.lam + v2_hat + self.letters.variances * pull)
+        return 0.5 * (v1 + v1.T), self.groups.fractions / (self.lam + v2_hat + self.groups.variances * pull)
 
     def changes(self, v1_hat: Array, v2: Array, d_v1_hat: Array, d_v2_hat: Array) -> tuple[Array, Array]:
         """Return the derivatives of V_1 and V_2 when the hats move."""
         t, left = self._bulk(v1_hat, v2)
-        shrink, t_slope = v2**2 / self.letters.fractions, self.beta * self.letters.variances
+        shrink, t_slope = v2**2 / self.groups.fractions, self.beta * self.groups.variances
         direct = np.diag(left @ d_v1_hat @ left.T)
         # d V_2 = -shrink (d V2_hat + c (direct - sum_t pull_st^2 beta c_t d V_2^t)), and y = (T^-1 + V1_hat)^-1.
         # Orthonormal rows do not interact.
         interacting = float(self.bulk == "gaussian")
         pull, y = interacting * left @ v1_hat, interacting * left.T * t
-        matrix = np.eye(v2.size) - (shrink * self.letters.variances)[:, None] * pull**2 * t_slope
-        d_v2 = np.asarray(np.linalg.solve(matrix, -shrink * (d_v2_hat + self.letters.variances * direct)), np.float64)
+        matrix = np.eye(v2.size) - (shrink * self.groups.variances)[:, None] * pull**2 * t_slope
+        d_v2 = np.asarray(np.linalg.solve(matrix, -shrink * (d_v2_hat + self.groups.variances * direct)), np.float64)
         return (left.T @ np.diag(t_slope * d_v2) @ left - y @ d_v1_hat @ y.T) / self.beta, d_v2
 
     def _bulk(self, v1_hat: Array, v2: Array) -> tuple[Array, Array]:
         """Return the diagonal of T, and (1 + V1_hat T)^-1, or one for orthonormal rows."""
-        t, one = self.beta * self.letters.variances * v2, np.eye(v2.size)
+        t, one = self.beta * self.groups.variances * v2, np.eye(v2.size)
         return t, one if self.bulk == "orthogonal" else np.asarray(np.linalg.inv(one + v1_hat * t), np.float64)
 
 
-def letter_statistics(
+def group_statistics(
     sigma: str | ScalarFunction,
     sigma_star: str | ScalarFunction,
-    letters: Letters,
+    groups: NeuronGroups,
     *,
     alpha: float,
     lam: float,
@@ -356,38 +359,39 @@ def letter_statistics(
     sigma_eps: float = 0.0,
     bulk: Bulk = "gaussian",
     d: float = np.inf,
-) -> LetterStatistics:
-    r"""Solve (155) to (157), or (159) and (160).
+) -> GroupStatistics:
+    r"""Solve (155) to (157), or (159) and (160) for orthonormal rows.
 
     Parameters
     ----------
     sigma, sigma_star : str or ScalarFunction
         Activation and teacher.
-    letters : Letters
+    groups : NeuronGroups
+        Groups of the neurons after the step.
     alpha, lam, beta, sigma_eps : float
         As in :func:`~gradstep.papers.cui2024.summary_statistics`.
     bulk : {"gaussian", "orthogonal"}
         Independent rows, or the orthonormal rows of section D.3 (for :math:`\beta\le1`).
     d : float
-        Input dimension. At finite dimension the means :math:`m_s` cost penalty, :math:`m_s=d\beta V_2^s\hat m_s`, which
-        matters with several letters: a difference between two :math:`\mu_0^s` is learned only once its square times
+        Input dimension. At finite dimension the penalty limits the means, :math:`m_s=d\beta V_2^s\hat m_s`. This
+        matters with several groups: a difference between two :math:`\mu_0^s` is learned only if its square times
         :math:`n` is large.
 
     Returns
     -------
-    LetterStatistics
+    GroupStatistics
 
     Raises
     ------
     InvalidInput
-        An argument out of range.
+        If an argument is out of range.
     NotConverged
-        The true residual is above 1e-10.
+        If the residual at the solution is above 1e-10.
 
     References
     ----------
-    Cui et al. 2024, Appendix D; the closure of its traces, any :math:`\beta` and :math:`\gamma`, and several spikes
-    together with letters: this project.
+    Cui et al. 2024, Appendix D. The equations for its traces, for any :math:`\beta` and :math:`\gamma`, and for several
+    spikes together with several groups are of this project.
     """
     student, target = scalar_function(sigma), scalar_function(sigma_star)
     alpha, beta, lam = (float(positive(n, v)) for n, v in (("alpha", alpha), ("beta", beta), ("lam", lam)))
@@ -397,12 +401,12 @@ def letter_statistics(
     one_of("bulk", bulk, ("gaussian", "orthogonal"))
     if bulk == "orthogonal" and beta > 1:
         raise InvalidInput("beta", beta, "at most 1 when the rows are orthogonal")
-    table = _tables(student, target, letters)
-    equations = _Equations(table, letters, bulk, alpha, beta, lam)
+    table = _tables(student, target, groups)
+    equations = _Equations(table, groups, bulk, alpha, beta, lam)
     v1, v2, residual = _solve_responses(equations)
     if not residual <= TOLERANCE:
         raise NotConverged(
-            "letters", residual, TOLERANCE, "Use a larger penalty, or fewer letters with more distinct strengths."
+            "groups", residual, TOLERANCE, "Use a larger penalty, or fewer groups with more distinct strengths."
         )
     gain = 1 / (1 + equations.spread(v1, v2))
     first, second = table.weight * gain, table.weight * gain**2
@@ -413,11 +417,11 @@ def letter_statistics(
     psi_hat = alpha / beta * table.slope @ (first * table.teacher_slope)
     psi = beta * v1 @ psi_hat
 
-    # R without its q terms, and what the means add to the hats of q, or take off q_1.
+    # The error R without the terms in q, and what the means add to the hats of q or subtract from q_1.
     fixed = (table.teacher_mean - learned) ** 2 + table.teacher_variance + noise**2 + table.teacher_slope**2
     fixed = fixed - 2 * (psi @ table.slope) * table.teacher_slope
     source1 = beta * np.outer(psi_hat, psi_hat)
-    source2 = (m / v2) ** 2 / (d * beta) + (theta**2).sum(axis=1) / (beta * letters.variances * v2**2)
+    source2 = (m / v2) ** 2 / (d * beta) + (theta**2).sum(axis=1) / (beta * groups.variances * v2**2)
     along = theta @ theta.T if bulk == "orthogonal" else np.zeros_like(v1)
 
     def image(error: Array, extra1: Array | float = 0.0, extra2: Array | float = 0.0) -> tuple[Array, Array]:
@@ -430,7 +434,7 @@ def letter_statistics(
     q1, q2 = _solve_norms(lambda q1, q2: image(equations.spread(q1, q2)), constant1 - along, constant2)
     error = fixed + equations.spread(q1, q2)
     train_error = float(second @ error)
-    return LetterStatistics(
+    return GroupStatistics(
         test_error=float(table.weight @ error) - noise**2,
         train_error=train_error,
         train_loss=train_error + lam * beta / alpha * float(q2.sum()),
@@ -446,7 +450,7 @@ def letter_statistics(
 
 
 def _symmetric(packed: Array, count: int) -> Array:
-    """Symmetric matrix from its upper triangle, row by row."""
+    """Return the symmetric matrix whose upper triangle is given, row by row."""
     matrix = np.zeros((count, count))
     matrix[np.triu_indices(count)] = packed
     return np.asarray(matrix + np.triu(matrix, 1).T)
@@ -454,16 +458,16 @@ def _symmetric(packed: Array, count: int) -> Array:
 
 def _solve_responses(equations: _Equations) -> tuple[Array, Array, float]:
     """Return V_1, V_2 and the true relative residual of their equations."""
-    letters, weight = equations.letters, equations.table.weight
-    count = letters.fractions.size
+    groups, weight = equations.groups, equations.table.weight
+    count = groups.fractions.size
     upper = np.triu_indices(count)
 
     def step(v1: Array, v2: Array) -> tuple[Array, Array]:
         return equations.responses(*equations.hats(weight / (1 + equations.spread(v1, v2))), v2)
 
-    # From above, the iteration decreases to the solution; Powell's method then finishes what has come close.
-    v2 = letters.fractions / equations.lam
-    v1 = np.diag(letters.variances * v2)
+    # An iteration that starts above the solution decreases to it. Powell's method is then used from close to it.
+    v2 = groups.fractions / equations.lam
+    v1 = np.diag(groups.variances * v2)
     for _ in range(_WARM_UP):
         v1, v2 = step(v1, v2)
     size1, size2 = np.sqrt(np.diag(v1)), v2
@@ -485,12 +489,12 @@ def _solve_responses(equations: _Equations) -> tuple[Array, Array, float]:
 def _solve_means(table: _Tables, weight: Array, m_response: Array, theta_response: Array) -> tuple[Array, Array]:
     """Return m and theta: a ridge regression of the teacher on mu_0 and kappa mu_1, with the responses as covariance.
 
-    In the limit m is free; letters may have linearly dependent means, and the solution is the one of least norm.
+    In the limit m is free; groups may have linearly dependent means, and the solution is the one of least norm.
     """
     count, spikes = table.mean.shape[0], table.kappa.shape[0]
-    tilt = (table.kappa[None] * table.slope[:, None]).reshape(count * spikes, -1)
+    linear = (table.kappa[None] * table.slope[:, None]).reshape(count * spikes, -1)
     half = np.kron(np.linalg.cholesky(theta_response), np.eye(spikes))
-    basis = np.concatenate([table.mean, half.T @ tilt])
+    basis = np.concatenate([table.mean, half.T @ linear])
     weighted = basis * weight
     gram = weighted @ basis.T + np.diag(np.concatenate([1 / m_response, np.ones(count * spikes)]))
     scale = np.sqrt(np.maximum(np.diag(gram), NOTHING))
@@ -516,14 +520,15 @@ def _solve_norms(
 
 
 @dataclass(frozen=True)
-class LetterBounds:
-    r"""The bounds (26) and (27) with the richer basis of several letters (section 4.4).
+class GroupBounds:
+    r"""The bounds (26) and (27) with the larger basis of several groups (section 4.4).
 
     Attributes
     ----------
     upper, lower : float
-        Squared distance of the teacher to the span of the :math:`\mu_0^s`; and to that of the :math:`\mu_0^s`, the
-        :math:`\kappa_l\mu_1^s` and the :math:`\zeta\mu_1^s`.
+        Squared distance of the teacher to the span of the functions :math:`\mu_0^s`; and to the span of the
+        functions :math:`\mu_0^s`, :math:`\kappa_l\mu_1^s` and :math:`\zeta\mu_1^s`. Here :math:`\zeta` is the
+        projection of the input on the part of :math:`w_*` orthogonal to the spikes.
     dimension : int
         Dimension of the second span among functions of the projections.
     """
@@ -533,32 +538,33 @@ class LetterBounds:
     dimension: int
 
 
-def letter_bounds(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, letters: Letters) -> LetterBounds:
+def group_bounds(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction, groups: NeuronGroups) -> GroupBounds:
     """Bound the test error at the best penalty.
 
     Parameters
     ----------
     sigma, sigma_star : str or ScalarFunction
         Activation and teacher.
-    letters : Letters
+    groups : NeuronGroups
+        Groups of the neurons after the step.
 
     Returns
     -------
-    LetterBounds
+    GroupBounds
     """
-    table = _tables(scalar_function(sigma), scalar_function(sigma_star), letters)
-    tilts = (table.kappa[None] * table.slope[:, None]).reshape(-1, table.weight.size)
+    table = _tables(scalar_function(sigma), scalar_function(sigma_star), groups)
+    linear = (table.kappa[None] * table.slope[:, None]).reshape(-1, table.weight.size)
     orthogonal = _distance(table.weight, table.slope, table.teacher_slope)[0]
     rest = orthogonal + float(table.weight @ table.teacher_variance)
     upper, _ = _distance(table.weight, table.mean, table.teacher_mean)
-    lower, dimension = _distance(table.weight, np.concatenate([table.mean, tilts]), table.teacher_mean)
-    return LetterBounds(
+    lower, dimension = _distance(table.weight, np.concatenate([table.mean, linear]), table.teacher_mean)
+    return GroupBounds(
         upper + float(table.weight @ (table.teacher_slope**2 + table.teacher_variance)), lower + rest, dimension
     )
 
 
 def _distance(weight: Array, functions: Array, target: Array) -> tuple[float, int]:
-    """Squared distance of a function to the span of others, and the dimension of the span."""
+    """Return the squared distance of a function to the span of others, and the dimension of the span."""
     half = np.sqrt(weight)
     left, singular, _ = np.linalg.svd((functions * half).T, full_matrices=False)
     kept = left[:, singular > 1e-8 * max(float(singular.max()), NOTHING)]

@@ -19,9 +19,9 @@ from gradstep.text_table import Table, number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["CONVENTION", "LearningCurve"]
+__all__ = ["LearningCurve"]
 
-CONVENTION = "sum over rows of (y - phi.b)^2 + ridge |b|^2, no intercept; errors are means over rows of (y - phi.b)^2"
+_CONVENTION = "sum over rows of (y - phi.b)^2 + ridge |b|^2, no intercept; errors are means over rows of (y - phi.b)^2"
 
 Host = NDArray[np.float64]
 
@@ -158,7 +158,7 @@ class LearningCurve:
         for field in fields(self):
             value = getattr(self, field.name)
             shown[field.name] = value.tolist() if isinstance(value, np.ndarray) else value
-        found: dict[str, Any] = plain({**shown, "convention": CONVENTION})
+        found: dict[str, Any] = plain({**shown, "convention": _CONVENTION})
         return found
 
     def to_frame(self) -> Any:
@@ -220,7 +220,7 @@ class LearningCurve:
         size = f"{self.rows} rows of {self.features} features"
         lines = [
             f"Learning curve of ridge regression from {size}, {outputs}, {penalties}",
-            f"convention  {CONVENTION}",
+            f"convention  {_CONVENTION}",
             "",
             *self.table().lines(),
         ]

@@ -20,6 +20,7 @@ Array: TypeAlias = Any
 """An array of any array-API library; all arrays of one computation come from the same one."""
 
 Precision = Literal["float64", "float32"]
+"""Names of the floating-point types of inputs, weights and features."""
 
 
 @dataclass(frozen=True)

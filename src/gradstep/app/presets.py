@@ -32,7 +32,7 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _Page:
-    """What the page shows of a figure: its axis, labels and parameters of its curves, and the range of the axis."""
+    """A figure on the page: its axis, the range of the axis, and labels and parameters of its curves."""
 
     axis: str
     curves: Sequence[tuple[str, Settings]]

@@ -1,4 +1,4 @@
-"""What a reader of a learning curve should know before relying on it."""
+"""Warnings that come with a learning curve."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from gradstep.learning.pool import Array
 
 __all__ = ["caveats_of", "copies"]
 
-#: Rows that decide a standard error, fewer of which are told.
+#: Effective number of rows behind a standard error below which there is a caveat.
 _FEW_DECIDING = 10
-#: The same as a share of the pool: half of what it is for Gaussian residuals.
+#: The same as a share of the pool. Gaussian residuals have twice that share.
 _SMALL_SHARE = 0.06
-#: Rows of a pool, fewer of which are told.
+#: Rows of a pool below which there is a caveat.
 _FEW_ROWS = 50
-#: Share of rows with a bounded weight, more of which are told.
+#: Share of rows with a bounded weight above which there is a caveat.
 _MUCH_CAPPED = 0.02
-#: Samples, fewer of which are told: the equations are the leading order in their number.
+#: Samples below which there is a caveat: the equations are the leading order in their number.
 _FEW_SAMPLES = 20
+#: Numbers that are multiplied at once.
+_BLOCK = 2**21
 
 
 def caveats_of(
@@ -91,7 +93,8 @@ def copies(features: Array) -> int:
     values = to_host(features)
     factors = np.random.default_rng(0).standard_normal(values.shape[1])
     # Sums of products, not a matrix product: the order of its additions may depend on where a row stands.
-    keys = np.array([float((row * factors).sum()) for row in values])
+    blocks = np.array_split(values, max(values.size // _BLOCK, 1))
+    keys = np.concatenate([(np.ascontiguousarray(block) * factors).sum(axis=1) for block in blocks])
     order = np.argsort(keys, kind="stable")
     alike = np.flatnonzero(np.diff(keys[order]) == 0)
     return int((values[order[alike]] == values[order[alike + 1]]).all(axis=1).sum())

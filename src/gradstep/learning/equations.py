@@ -12,9 +12,9 @@ weights are the stationary point of
    F=\sum_m\bigl[\varrho\ln w_m+(1-\varrho)\ln|1-w_m|\bigr]
    -\ln\det\Bigl(\Lambda+\sum_mw_m\phi_m\phi_m^\top\Bigr),
 
-which is :math:`(1-w_m)(1-u_m)=1-\varrho`. For n < M the function F is strictly
-concave in :math:`\ln w`: there is one solution, and Newton's method with a line search finds it. The matrix of Newton's
-method is that of the errors too, and is positive definite.
+where :math:`(1-w_m)(1-u_m)=1-\varrho`. For n < M the function F is strictly concave in :math:`\ln w`. So there is one
+solution, and Newton's method with a line search finds it. The errors need the inverse of the same matrix as Newton's
+method, which is positive definite.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class WeightedFit:
 
     @cached_property
     def own_weights(self) -> Array:
-        """What its own equation, or the largest weight, makes of each weight, given the leverages, shape (M,)."""
+        """Weight of each row by its own equation at these leverages, at most the largest weight, shape (M,)."""
         floor = 1 / LARGEST_WEIGHT + 0 * self._denominator
         return self.ratio / self.resolvent.pool.xp.where(self._capped, floor, self._denominator)
 
@@ -326,7 +326,7 @@ def _directions(fit: WeightedFit) -> Iterator[Array]:
 
 @dataclass(frozen=True, eq=False)
 class RowErrors:
-    """What fits to n rows make of each row of the pool, left out.
+    """Errors on each row of the pool of fits to n other rows.
 
     Parameters
     ----------
@@ -356,7 +356,7 @@ class RowErrors:
 
     @property
     def training_error(self) -> float:
-        """The same on the rows of the fit: each pulls its own residual down by ``1 + V``."""
+        """Expected squared error on the rows of the fit: each row divides its own residual by ``1 + V``."""
         pool = self.fit.resolvent.pool
         return float(pool.xp.sum(self.squares / (1 + self.fit.leverage) ** 2)) / pool.total
 

@@ -1,4 +1,4 @@
-"""What the user gives: features, targets, weights, sizes and penalties, checked before any work."""
+"""Checks of features, targets, weights, sizes and penalties, before any work."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Resolvent:
 
     @cached_property
     def identity(self) -> Array:
-        """What the moment is in place of a sum over rows if that is the identity, shape (r, r)."""
+        """The identity in the basis of `whitened`, for use in place of a `moment`, shape (r, r)."""
         return self._inverse_factor @ self._inverse_factor.T
 
     def moment(self, values: Array) -> Array:

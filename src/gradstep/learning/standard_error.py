@@ -1,4 +1,4 @@
-r"""What one row of the pool does to the estimated errors.
+r"""Influence of one row of the pool on the estimated errors.
 
 The smallest value of the loss grows by :math:`\epsilon_j/(1+V_j)` when row j joins the other rows of a fit. Test and
 training error are derivatives of that smallest value: by a weight p with which the fit knows the whole population, and

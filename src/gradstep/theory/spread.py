@@ -21,14 +21,12 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, check_problem
-from gradstep.resolution import NOTHING
 from gradstep.theory.arguments import check_labels
 from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
 from gradstep.theory.equivalent.tables import SteppedNetwork, Tables, sizes_of, stepped_networks, tables_of
 from gradstep.theory.equivalent.uniform import UniformSolution, solve
 from gradstep.theory.step.own_output import MeanRow, output_constants
-from gradstep.theory.step.residual import residual_law
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.threads import one_thread
 
@@ -256,20 +254,18 @@ class _Numbers:
         step = network.gradient_step
         d, width, n_step, *_ = sizes_of(problem)
         activation, readout = moments(problem.activation), problem.readout
-        law = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
+        samples = step.samples
+        assert samples is not None
+        law = samples.law
         r, u = law.residual, law.projection
         mean, linear = law.mean(r), law.mean(r * u)
         order_one = problem.output_scale != "1/N"
         row = MeanRow.of(problem, step, width, network.along_common)
-        own = row.slope * math.sqrt(readout.second_moment)
-        # Given a residual, t is known as well as its share in what counts as noise.
-        noise = np.asarray(problem.teacher(u)) - step.residual_offset - r
-        known = own * noise / max(step.residual_noise, NOTHING)
-        values = np.stack([r * u - linear, r**2 - law.square, r - mean, r * known + own])
+        values = np.stack([r * u - linear, r**2 - law.square, r - mean, r * samples.output - samples.own])
         covariance = np.zeros((7, 7))
         covariance[:4, :4] = (law.weight * values) @ values.T / n_step
         if order_one:
-            covariance[3, 3] += law.square * (1 - own**2 / step.residual_noise) / n_step
+            covariance[3, 3] += law.square * samples.output_variance / n_step
             covariance[5, 5], covariance[6, 6] = readout.second_moment / d, 2 / d
         # |X_perp^T r|^2 is a chi-square of d - 1 degrees. The mean of Gaussian readouts moves the residuals; that of a
         # vocabulary is fixed, and an output of order one is given.

@@ -199,7 +199,7 @@ class _Part(NamedTuple):
 
     @property
     def common(self) -> Array:
-        """What the rows' stretch makes of the direction of the initial output, at the nodes of the special vectors."""
+        """The stretch of the rows times the direction of the initial output, at the nodes of the special vectors."""
         nodes, overlap = self.special
         return np.asarray(polyval(nodes, self.stretch) * (overlap @ self.frame[1]))
 

@@ -262,10 +262,11 @@ class MeanRow:
 
     @property
     def direction(self) -> Array:
-        """Direction of the spike, not of length one; that of the gradient without the output for a weak step.
+        """Direction of the spike, not of length one.
 
-        The share of `turned` along the samples belongs to it as far as the step takes back the output: all where it
-        takes back all, so that the two ways are the same there.
+        It contains the component of `turned` along the samples. If the spike is independent of the rows, it contains
+        the share `taken` of that component: none for a weak step, and all where the step takes back the whole output,
+        as in the other description.
         """
         along = self.turned * [0.0, 0.0, 1.0, 0.0]
         if self.independent:

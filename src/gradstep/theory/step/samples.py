@@ -78,8 +78,7 @@ class StepSamples:
         """
         if not own_output:
             return WeightedSamples(self.law, weight, self.ratio)
-        output = self.own * self._output_given_sample
-        return WeightedSamples(self.law, weight, self.ratio, output, self._output_variance)
+        return WeightedSamples(self.law, weight, self.ratio, self.output, self.output_variance)
 
     @cached_property
     def norm(self) -> float:
@@ -91,8 +90,13 @@ class StepSamples:
         """``E[t | u, r] / E[t r]`` at the nodes."""
         return self.from_noise / self.noise_variance if self.noise_variance > 0 else np.zeros_like(self.residual)
 
+    @property
+    def output(self) -> Array:
+        """``E[t | u, r]`` at the nodes."""
+        return self.own * self._output_given_sample
+
     @cached_property
-    def _output_variance(self) -> float:
+    def output_variance(self) -> float:
         """``Var(t | u, r)``."""
         return 1 - self.own_square / self.noise_variance if self.noise_variance > 0 else 1.0
 
@@ -110,14 +114,14 @@ class StepSamples:
         """``Var(<x, v> | u, r)``."""
         if self.norm == 0:
             return 0.0
-        return (self.ratio * self.law.square + self.own_square * self._output_variance) / self.norm**2
+        return (self.ratio * self.law.square + self.own_square * self.output_variance) / self.norm**2
 
     @cached_property
     def _with_output(self) -> float:
         """``E[r <x, v> t] / E[t r]``."""
         if self.own_square == 0:
             return 0.0
-        return self.mean(self.residual * (self.along * self._output_given_sample + self._output_variance / self.norm))
+        return self.mean(self.residual * (self.along * self._output_given_sample + self.output_variance / self.norm))
 
     @cached_property
     def gain(self) -> float:
@@ -179,7 +183,7 @@ class StepSamples:
 
         Docs, "Uniform equivalent", equation (E14b).
         """
-        given = self.own_square * self._output_given_sample**2 + self._output_variance
+        given = self.output**2 + self.output_variance
         square = self.ratio * self.mean(self.residual**2 * given) - self.output_along_random**2
         return math.sqrt(max(square, 0.0))
 

@@ -120,7 +120,7 @@ class StepStatistics:
     samples : StepSamples or None
         Law of a sample of the step; None without a step.
     common : CommonRow or None
-        What is common to all rows beside their spike, where they are taken given an initial output of order one
+        Mean of the rows beside their spike, if they are described given an initial output of order one
         (`gradstep.theory.step.own_output`).
     """
 

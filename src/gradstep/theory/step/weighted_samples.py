@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -95,13 +96,16 @@ class WeightedSamples:
         part = _reciprocal(1 + np.multiply.outer(m, omega))
         return np.asarray(m**2 / (1 - m**2 * _mean(part**2, p * omega**2) / self.ratio))
 
-    @property
-    def _coherent(self) -> tuple[Array, Array]:
-        """Means and variances, given a sample, of its projections on the directions that its residual depends on."""
-        u = self.law.projection
-        if self.output is None:
-            return u[None], np.zeros((1, 1))
-        return np.stack([u, self.output]), np.array([0.0, self.output_variance])[:, None]
+    @cached_property
+    def _products(self) -> tuple[Array, Array]:
+        """Weighted second moments of a sample in the directions that its residual depends on, at the nodes.
+
+        Shapes (directions, directions, nodes), and (directions, nodes) for the moments with the residual.
+        """
+        u, weight = self.law.projection, self.law.weight * self.weight
+        x = u[None] if self.output is None else np.stack([u, self.output])
+        variance = np.diag([0.0, self.output_variance][: len(x)])[..., None]
+        return weight * (x[:, None] * x + variance), weight * self.law.residual * x
 
     def resolvent(self, z: Complex, m: Complex, slope: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent ``(A - z)^-1`` between some vectors and its derivative, shape (..., vectors, vectors).
@@ -116,12 +120,10 @@ class WeightedSamples:
             The vectors, as columns, in the directions of `directions_frame`.
         """
         r, omega, ratio, p = self.law.residual, self.weight, self.ratio, self.law.weight
-        x, variance = self._coherent
-        products = p * omega * (x[:, None] * x + np.eye(len(x))[..., None] * variance[:, None])
-        crossed = p * r * omega * x
+        products, crossed = self._products
         part = _reciprocal(1 + np.multiply.outer(m, ratio * omega))
         turn = -ratio * slope[..., None] * omega * part**2
-        square, one = self.law.square, np.eye(len(x))
+        square, one = self.law.square, np.eye(len(crossed))
         scale = math.sqrt(ratio / square)
         known = np.linalg.inv(np.einsum("zk,ijk->zij", part, products) - z[:, None, None] * one)
         d_known = -known @ (np.einsum("zk,ijk->zij", turn, products) - one) @ known
@@ -136,15 +138,11 @@ class WeightedSamples:
 
     def mean(self, frame: Array) -> Array:
         """Return the matrix itself between the vectors of `resolvent`, shape (vectors, vectors)."""
-        r, omega, ratio = self.law.residual, self.weight, self.ratio
-        (x, variance), mean, square = self._coherent, self.law.mean, self.law.square
-        known = np.array(
-            [[mean(omega * (x[i] * y + variance[i] * (i == j))) for j, y in enumerate(x)] for i in range(len(x))]
-        )
-        across = math.sqrt(ratio / square) * np.array([mean(r * omega * y) for y in x])
-        rest = mean(omega) + ratio * mean(omega * r**2) / square
-        whole = _between(frame, known[None] + 0j, across[None] + 0j, np.array([rest + 0j]))
-        return np.asarray(whole[0].real, dtype=np.float64)
+        products, crossed = self._products
+        mean, square, phi0 = self.law.mean, self.law.square, self.ratio
+        across = math.sqrt(phi0 / square) * crossed.sum(axis=-1)
+        rest = mean(self.weight) + phi0 * mean(self.weight * self.law.residual**2) / square
+        return _between(frame, products.sum(axis=-1), across, np.array(rest))
 
     def moments(self) -> Array:
         """Return ``(1/d) tr A^k`` for k = 0..4: the free cumulants of ``A`` are ``phi0^(k-1) E omega^k``."""
@@ -185,7 +183,7 @@ def _dot(left: Complex, right: Complex) -> Complex:
     return np.asarray((left * right).sum(axis=-1))
 
 
-def _between(frame: Array, known: Complex, across: Complex, rest: Complex) -> Complex:
+def _between(frame: Array, known: NDArray[Any], across: NDArray[Any], rest: NDArray[Any]) -> NDArray[Any]:
     """Return symmetric matrices between the frame's vectors, given in blocks with the last direction apart."""
     top = np.concatenate([known, across[..., None]], axis=-1)
     last = np.concatenate([across, rest[..., None]], axis=-1)

@@ -1,6 +1,6 @@
 """Words for what the step does to a problem, chosen by the numbers of its prediction.
 
-The keys are those of the colours in `gradstep.papers.drawing`.
+The keys are those of the colours in `gradstep.drawing`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from gradstep.overlay import FAR, Overlay, mean_and_error
-from gradstep.papers.panels import Panel, Points, Table
+from gradstep.panels import Panel, Points, Table
 
 __all__ = ["Check", "Judged", "Outcome", "Verdict", "median_bound", "points_of"]
 

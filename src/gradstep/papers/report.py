@@ -16,9 +16,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from gradstep.papers.drawing import DARK, LIGHT, draw
+from gradstep.drawing import DARK, LIGHT, draw
+from gradstep.panels import Table
 from gradstep.papers.figure import PAPERS, FigureResult
-from gradstep.papers.panels import Table
 from gradstep.problem import CONVENTION
 from gradstep.versions import versions
 from gradstep.whole_file import replace_file
@@ -49,8 +49,8 @@ def write_section(result: FigureResult, out: Path) -> Section:
     drawing = ""
     if result.outcome.panels:
         out.mkdir(parents=True, exist_ok=True)
-        drawing = f"<figure>{_inline(draw(result, title=False), result.figure.name)}</figure>"
-        canvas = draw(result)
+        drawing = f"<figure>{_inline(draw(result.outcome.panels), result.figure.name)}</figure>"
+        canvas = draw(result.outcome.panels, title=result.figure.title)
         canvas.patch.set_alpha(1)
         for kind, undated in _UNDATED.items():
             drawn = io.BytesIO()

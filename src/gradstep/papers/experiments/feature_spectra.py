@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Guide, Line, Panel, Points
 from gradstep.papers.experiment import Array
 from gradstep.papers.experiments.spectra import Spectra, density, histogram, integrals, outlier_marks, placed
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Guide, Line, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import Network

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gradstep.panels import Histogram, Line, Mark
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check
-from gradstep.papers.panels import Histogram, Line, Mark
 from gradstep.problem import Problem
 from gradstep.theory.spectra.stieltjes import Law
 

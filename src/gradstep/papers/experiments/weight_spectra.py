@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from gradstep.gaussian import moments
+from gradstep.panels import Line, Panel
 from gradstep.papers.charts import Curve, charts, measured_points
 from gradstep.papers.claims import power_law
 from gradstep.papers.experiment import Array
 from gradstep.papers.experiments.spectra import Spectra, density, histogram, integrals, outlier_marks, placed
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network

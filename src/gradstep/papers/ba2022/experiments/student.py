@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradstep.gaussian import moments
+from gradstep.panels import Line, Panel
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import constructed_readout, constructed_risk, tau_star
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.outcome import Check, Outcome, points_of
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Sample, Settings, on_curve
 from gradstep.problem import Problem, Step
 from gradstep.simulation import Network

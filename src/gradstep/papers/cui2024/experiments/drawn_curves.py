@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gradstep.panels import Guide
 from gradstep.papers.claims import total_fall
 from gradstep.papers.cui2024 import best_linear
 from gradstep.papers.cui2024.drawn import equivalent_fit, fit
@@ -36,7 +37,6 @@ from gradstep.papers.cui2024.experiments.measured import (
 from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Guide
 from gradstep.papers.places import Settings
 from gradstep.theory import predict_many
 

@@ -3,16 +3,12 @@
 import numpy as np
 import pytest
 
-from gradstep.papers.drawing import _spread, draw
-from gradstep.papers.figure import FigureResult, load_figures
-from gradstep.papers.outcome import Outcome
-from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel, Points
-
-FIGURE = load_figures(["fig1"])[0]
+from gradstep.drawing import _spread, draw
+from gradstep.panels import Guide, Histogram, Line, Mark, Panel, Points
 
 
 def drawn(*panels, dark=False):
-    canvas = draw(FigureResult(FIGURE, "quick", Outcome(panels, ()), None), dark=dark)
+    canvas = draw(panels, dark=dark)
     canvas.draw_without_rendering()
     return canvas
 

@@ -1,4 +1,4 @@
-"""Draw a figure: theory as lines, the real network as points with error bars, labels at the lines."""
+"""Draw panels: theory as lines, the real network as points with error bars, labels at the lines."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
-from gradstep.papers.figure import FigureResult
-from gradstep.papers.panels import Guide, Histogram, Image, Line, Mark, Panel, Points
+from gradstep.panels import Guide, Histogram, Image, Line, Mark, Panel, Points
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 
@@ -57,24 +56,24 @@ LIGHT = Ink("#22252b", "#d8dbe2")
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
-def draw(result: FigureResult, *, dark: bool = False, title: bool = True) -> Canvas:
-    """Draw a figure.
+def draw(panels: Sequence[Panel], *, title: str = "", dark: bool = False) -> Canvas:
+    """Draw panels as one figure.
 
     Parameters
     ----------
-    result : FigureResult
-        With at least one panel.
+    panels : sequence of Panel
+        At least one.
+    title : str, optional
+        Title above them.
     dark : bool, optional
         Light ink for a dark page.
-    title : bool, optional
-        Whether to write the figure's title above it.
 
     Returns
     -------
     matplotlib.figure.Figure
         Not registered with pyplot; transparent background.
     """
-    ink, panels = DARK if dark else LIGHT, result.outcome.panels
+    ink = DARK if dark else LIGHT
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)
     rows = -(-len(panels) // columns)
     size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
@@ -89,7 +88,7 @@ def draw(result: FigureResult, *, dark: bool = False, title: bool = True) -> Can
     for axes in every[len(panels) :]:
         axes.set_axis_off()
     if title:
-        canvas.suptitle(result.figure.title, color=ink.text, x=0.01, ha="left", fontsize=12)
+        canvas.suptitle(title, color=ink.text, x=0.01, ha="left", fontsize=12)
     # Laid out once here, not again for every format it is saved in.
     layout.execute(canvas)
     canvas.set_layout_engine("none")

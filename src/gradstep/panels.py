@@ -1,4 +1,4 @@
-"""The panels of a figure as plain values, which `gradstep.papers.drawing` draws."""
+"""The panels of a figure as plain values, which `gradstep.drawing` draws."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Style = Literal["solid", "dashed", "dotted"]
 
 @dataclass(frozen=True)
 class Line:
-    """A computed curve; `regime` is a key of the colours in `gradstep.papers.drawing`; an empty label is not drawn."""
+    """A computed curve; `regime` is a key of the colours in `gradstep.drawing`; an empty label is not drawn."""
 
     x: Sequence[float]
     y: Sequence[float]

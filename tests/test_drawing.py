@@ -5,6 +5,7 @@ import pytest
 
 from gradstep.drawing import _spread, draw
 from gradstep.panels import Guide, Histogram, Line, Mark, Panel, Points
+from gradstep.papers.figure import load_figures
 
 
 def drawn(*panels, dark=False):

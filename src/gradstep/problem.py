@@ -19,7 +19,7 @@ import inspect
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -763,21 +763,34 @@ class Problem:
         one_of("name", name, ("width", "n_step", "n", "ridge"))
         return float(getattr(self.ratios, name))
 
-    def __str__(self) -> str:
+    def described(self, omit: Collection[str] = ()) -> str:
+        """Return the problem in one line: functions, sizes, step and fit, and what is not the default.
+
+        Parameters
+        ----------
+        omit : collection of str, optional
+            Names of fields that are left out, for instance because they vary.
+        """
+
         def show(name: str) -> str:
             value = getattr(self, name)
             if isinstance(value, Proportional):
                 return f"{name} = {value.ratio:g} d"
             return f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
 
-        parts = [show(name) for name in ("d", "width", "n_step", "n", "eta", "ridge", "noise")]
-        if self.readout.kind != "gaussian":
+        functions = [f"{name} {getattr(self, name).name}" for name in ("activation", "teacher") if name not in omit]
+        numbers = ("d", "width", "n_step", "n", "eta", "ridge", "noise")
+        parts = [show(name) for name in numbers if name not in omit]
+        if self.readout.kind != "gaussian" and "readout" not in omit:
             parts.append(f"readout {self.readout.to_plain()}")
         if self.initial_weights != "gaussian":
             parts.append(f"initial weights on the {self.initial_weights}")
         if self.output_scale != "1/N":
             parts.append(f"output scale {self.output_scale}")
-        return f"activation {self.activation.name}, teacher {self.teacher.name}; {', '.join(parts)}"
+        return "; ".join(", ".join(each) for each in (functions, parts) if each)
+
+    def __str__(self) -> str:
+        return self.described()
 
     def __repr__(self) -> str:
         defaults = {"noise": 0.0, "readout": Readout("gaussian"), "initial_weights": "gaussian", "output_scale": "1/N"}
@@ -788,6 +801,8 @@ class Problem:
                 continue
             if isinstance(value, ScalarFunction):
                 value = value.name
+            elif isinstance(value, Proportional):
+                value = f"{value.ratio!r}d"
             elif isinstance(value, Readout):
                 value = "constant" if value.values == (1.0,) else dict(zip(value.values, value.weights, strict=True))
             parts.append(f"{f.name}={value!r}".replace("=inf", "=math.inf"))

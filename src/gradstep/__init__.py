@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gradstep.citations import citation
     from gradstep.comparison import Comparison, compare
+    from gradstep.curves import Curve, curve
     from gradstep.errors import GradstepError, InvalidInput, NotConverged
     from gradstep.estimators import OneStepClassifier, OneStepFeatures, OneStepRegressor
     from gradstep.gaussian import ScalarFunction, scalar_function
@@ -37,6 +38,7 @@ __version__ = "0.2.0"
 # Names are imported at first use: SciPy takes most of a second, and `gradstep --help` needs none of it.
 _HOME = {
     "Comparison": "gradstep.comparison",
+    "Curve": "gradstep.curves",
     "GradstepError": "gradstep.errors",
     "InvalidInput": "gradstep.errors",
     "LearningCurve": "gradstep.learning",
@@ -56,6 +58,7 @@ _HOME = {
     "Tuned": "gradstep.theory.tuning",
     "citation": "gradstep.citations",
     "compare": "gradstep.comparison",
+    "curve": "gradstep.curves",
     "learning_curve": "gradstep.learning",
     "predict": "gradstep.theory",
     "predict_many": "gradstep.theory",
@@ -68,6 +71,7 @@ _HOME = {
 
 __all__ = [
     "Comparison",
+    "Curve",
     "GradstepError",
     "InvalidInput",
     "LearningCurve",
@@ -88,6 +92,7 @@ __all__ = [
     "__version__",
     "citation",
     "compare",
+    "curve",
     "learning_curve",
     "predict",
     "predict_many",

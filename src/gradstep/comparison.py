@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +15,7 @@ from gradstep.errors import GradstepError, InvalidInput, missing_extra
 from gradstep.gaussian import ScalarFunction
 from gradstep.overlay import FAR, Overlay
 from gradstep.plain import plain
-from gradstep.problem import CONVENTION, Problem, Readout
+from gradstep.problem import CONVENTION, Problem, Readout, differences
 from gradstep.simulation import Measurement, simulate_many
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
 from gradstep.text_table import Table, number
@@ -111,8 +111,7 @@ class Comparison:
     @cached_property
     def varied(self) -> tuple[Mapping[str, Any], ...]:
         """Return the fields in which the problems differ: for each problem its values of those, as numbers or text."""
-        names = [f.name for f in fields(Problem) if f.compare]
-        names = [name for name in names if len({getattr(problem, name) for problem in self.problems}) > 1]
+        names = differences(self.problems)
         return tuple({name: _value(problem, name) for name in names} for problem in self.problems)
 
     def notes(self, places: Places | None = None) -> list[str]:

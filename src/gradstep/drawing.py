@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
-from gradstep.panels import Guide, Histogram, Image, Line, Mark, Panel, Points
+from gradstep.panels import Field, Guide, Histogram, Image, Line, Mark, Panel, Points
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 
@@ -39,6 +41,9 @@ _LINE_HEIGHT = 0.058
 #: Least distance between tick labels on a logarithmic axis, as a share of its length.
 _TICK_ROOM = {"x": 0.085, "y": 0.05}
 
+#: Values over a plane that differ by more than this factor have logarithmic colours.
+_WIDE_FIELD = 8.0
+
 Colour = tuple[float, float, float]
 
 
@@ -56,7 +61,7 @@ LIGHT = Ink("#22252b", "#d8dbe2")
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
-def draw(panels: Sequence[Panel], *, title: str = "", dark: bool = False) -> Canvas:
+def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool = False) -> Canvas:
     """Draw panels as one figure.
 
     Parameters
@@ -65,6 +70,8 @@ def draw(panels: Sequence[Panel], *, title: str = "", dark: bool = False) -> Can
         At least one.
     title : str, optional
         Title above them.
+    note : str, optional
+        Lines of small print below them.
     dark : bool, optional
         Light ink for a dark page.
 
@@ -89,6 +96,11 @@ def draw(panels: Sequence[Panel], *, title: str = "", dark: bool = False) -> Can
         axes.set_axis_off()
     if title:
         canvas.suptitle(title, color=ink.text, x=0.01, ha="left", fontsize=12)
+    if note:
+        lines = [line for text in note.splitlines() for line in textwrap.wrap(text, round(15 * size[0]))]
+        # A name in the note may hold characters that Matplotlib would read as mathematics.
+        small = "\n".join(lines).replace("$", r"\$")
+        canvas.supxlabel(small, color=ink.text, alpha=0.75, x=0.01, ha="left", fontsize=8)
     # Laid out once here, not again for every format it is saved in.
     layout.execute(canvas)
     canvas.set_layout_engine("none")
@@ -125,6 +137,8 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
     axes.set_yscale(panel.y_scale)
     if panel.image is not None:
         _draw_image(axes, panel.image, panel, ink)
+    if panel.field is not None:
+        _draw_field(axes, panel.field, ink)
     for histogram in panel.histograms:
         colour = colours[histogram.regime, histogram.label]
         axes.stairs(histogram.density, histogram.edges, fill=True, color=(*colour, 0.28), zorder=1)
@@ -134,7 +148,7 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
         _draw_mark(axes, mark, colours[mark.regime, mark.label], ink)
     if panel.span is not None:
         axes.set(xlim=panel.span, ylim=panel.span, aspect="equal")
-    elif panel.image is None:
+    elif panel.image is None and panel.field is None:
         _limits(axes, panel)
     for guide in panel.guides:
         _draw_guide(axes, guide, ink)
@@ -188,7 +202,9 @@ def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
         if scale == "log":
             _log_ticks(axis, _TICK_ROOM[axis.axis_name])
     axes.tick_params(which="both", colors=ink.text)
-    if panel.image is None:
+    if panel.x_ticks:
+        axes.set_xticks([place for place, _ in panel.x_ticks], [text for _, text in panel.x_ticks])
+    if panel.image is None and panel.field is None:
         axes.grid(color=ink.grid, lw=0.6)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -212,6 +228,29 @@ def _draw_image(axes: Axes, image: Image, panel: Panel, ink: Ink) -> None:
             middle = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
             place = (image.x[columns[middle]], image.y[rows[middle]])
             axes.annotate(label, place, color=ink.text, fontsize=10, weight="bold", ha="center", va="center", zorder=25)
+
+
+def _draw_field(axes: Axes, field: Field, ink: Ink) -> None:
+    """Fill the plane with colours and draw contours with their heights."""
+    shown = np.ma.masked_invalid(field.values)
+    low, high = float(shown.min()), float(shown.max())
+    wide = low > 0 and high > _WIDE_FIELD * low
+    locator = LogLocator(subs=(1, 1.5, 2, 3, 4, 6, 8)) if wide else MaxNLocator(nbins=12, min_n_ticks=5)
+    levels = np.asarray(locator.tick_values(low, high))
+    levels = levels[max(np.searchsorted(levels, low, "right") - 1, 0) : np.searchsorted(levels, high) + 1]
+    norm = LogNorm() if wide else None
+    filled = axes.contourf(field.x, field.y, shown, levels=levels, norm=norm, cmap="viridis", zorder=0)
+    lines = axes.contour(field.x, field.y, shown, levels=levels[1:-1], colors="white", linewidths=0.6, zorder=1)
+    axes.clabel(lines, levels[1:-1:2], fmt="%g", fontsize=8)
+    if field.measured is not None:
+        places = np.meshgrid(field.measured_x, field.measured_y)
+        axes.scatter(
+            *places, c=field.measured, cmap="viridis", norm=filled.norm, s=34, edgecolors="white", lw=1.1, zorder=20
+        )
+    bar = axes.figure.colorbar(filled, ax=axes, pad=0.02, aspect=30, ticks=levels, format="%g")
+    bar.ax.minorticks_off()
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=ink.text)
 
 
 def _edges(places: np.ndarray, scale: str) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 
 from gradstep.checks import is_real
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import ScalarFunction
 from gradstep.problem import Problem, Readout, Step
 from gradstep.ranges import values_of
 from gradstep.sizes import Proportional
@@ -167,7 +168,11 @@ class Axis:
         _, symbol = _CALLED.get(self.name, ("", ""))
         if symbol:
             return rf"${symbol} = {_symbols(value)}$"
-        return _written(value) if isinstance(value, str) else f"{self.name.replace('_', ' ')} = {_written(value)}"
+        return (
+            _written(value)
+            if isinstance(value, str | ScalarFunction)
+            else f"{self.name.replace('_', ' ')} = {_written(value)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -252,6 +257,6 @@ def _written(value: Any) -> str:
     """Return a value of a parameter as it may be given in text."""
     if isinstance(value, Proportional):
         return f"{value.ratio:.6g}d"
-    if isinstance(value, Readout):
-        return str(value.to_plain())
+    if isinstance(value, Readout | ScalarFunction):
+        return value.name if isinstance(value, ScalarFunction) else str(value.to_plain())
     return number(value) if is_real(value) else str(value)

@@ -19,7 +19,7 @@ import inspect
 import math
 import re
 import textwrap
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -834,6 +834,12 @@ def check_problem(value: object) -> None:
     """Refuse what is no `Problem`, in everything that takes one."""
     if not isinstance(value, Problem):
         raise InvalidInput("problem", value, "a gradstep.Problem")
+
+
+def differences(problems: Iterable[Problem]) -> list[str]:
+    """Return the names of the fields in which problems differ."""
+    listed, names = list(problems), [f.name for f in dataclasses.fields(Problem) if f.compare]
+    return [name for name in names if any(getattr(each, name) != getattr(listed[0], name) for each in listed[1:])]
 
 
 def _moderate(name: str, function: ScalarFunction) -> ScalarFunction:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gradstep.problem import Problem, Readout, Step
     from gradstep.simulation import Measurement, Network, simulate
     from gradstep.sizes import Proportional
+    from gradstep.spectra import SpectrumOverlay, spectrum
     from gradstep.sweeps import sweep
     from gradstep.theory import Prediction, Spread, predict, predict_many, predict_spread
     from gradstep.theory.tuning import Tuned, tune
@@ -53,6 +54,7 @@ _HOME = {
     "Proportional": "gradstep.sizes",
     "Readout": "gradstep.problem",
     "ScalarFunction": "gradstep.gaussian",
+    "SpectrumOverlay": "gradstep.spectra",
     "Spread": "gradstep.theory",
     "Step": "gradstep.problem",
     "Tuned": "gradstep.theory.tuning",
@@ -65,6 +67,7 @@ _HOME = {
     "predict_spread": "gradstep.theory",
     "scalar_function": "gradstep.gaussian",
     "simulate": "gradstep.simulation",
+    "spectrum": "gradstep.spectra",
     "sweep": "gradstep.sweeps",
     "tune": "gradstep.theory.tuning",
 }
@@ -86,6 +89,7 @@ __all__ = [
     "Proportional",
     "Readout",
     "ScalarFunction",
+    "SpectrumOverlay",
     "Spread",
     "Step",
     "Tuned",
@@ -99,6 +103,7 @@ __all__ = [
     "predict_spread",
     "scalar_function",
     "simulate",
+    "spectrum",
     "sweep",
     "tune",
 ]

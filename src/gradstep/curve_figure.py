@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from gradstep.curves import Curve
+    from gradstep.grid import Grid
     from gradstep.panels import Scale
 
-__all__ = ["DRAWN", "check_curves", "draw_curve"]
+__all__ = ["DRAWN", "check_drawable", "draw_curve"]
 
 #: Quantities that are drawn if they vary and nothing else is asked for.
 DRAWN = ("test_error", "train_error", "alignment")
@@ -41,11 +42,11 @@ _WITHOUT = ("test_error", "train_error", "train_loss", "degrees_of_freedom")
 Array = NDArray[np.float64]
 
 
-def check_curves(curve: Curve) -> None:
+def check_drawable(grid: Grid) -> None:
     """Raise `InvalidInput` if a figure cannot show as many curves."""
-    count = len(curve.problems) // len(curve.axes[curve.x].values)
-    if count > _MOST and not curve.is_map:
-        axes = " x ".join(axis.name for index, axis in enumerate(curve.axes) if index != curve.x)
+    count = len(grid.problems) // len(grid.axes[grid.across].values) if grid.axes else 1
+    if count > _MOST and not grid.is_map:
+        axes = " x ".join(axis.name for index, axis in enumerate(grid.axes) if index != grid.across)
         raise InvalidInput("plot", f"{count} curves ({axes})", f"at most {_MOST} curves, or two numbers for a map")
 
 
@@ -59,7 +60,7 @@ def draw_curve(
     InvalidInput
         On an unknown quantity or reference, and on more curves than a figure can show.
     """
-    check_curves(curve)
+    check_drawable(curve.grid)
     named = [quantities] if isinstance(quantities, str) else quantities
     if named is None:
         named = [name for name in DRAWN if curve.varies(name)] or ["test_error"]
@@ -68,7 +69,7 @@ def draw_curve(
     wanted = [references] if isinstance(references, str) else references
     for name in wanted:
         one_of("reference", name, (_NO_STEP, *REFERENCES))
-    panels = [_map(curve, name) if curve.is_map else _curves(curve, name, wanted) for name in named]
+    panels = [_map(curve, name) if curve.grid.is_map else _curves(curve, name, wanted) for name in named]
     return draw(panels, note=_note(curve), dark=dark)
 
 
@@ -76,9 +77,9 @@ def _note(curve: Curve) -> str:
     """Return what the figure is about: what is shared, what was measured, and what may be off."""
     parts = [curve.shared]
     if curve.comparison is not None:
-        shown = "circles" if curve.is_map else "points"
+        shown = "circles" if curve.grid.is_map else "points"
         count = len(curve.comparison.seeds)
-        bars = "" if curve.is_map else ", bars of one standard error"
+        bars = "" if curve.grid.is_map else ", bars of one standard error"
         parts.append(f"{shown}: mean of {count} networks{bars}; the same seeds at all places, which move together")
     known = [each for each in curve.predictions if isinstance(each, Prediction)]
     caveats = largest_caveats(caveat for each in known for caveat in each.caveats)
@@ -90,11 +91,11 @@ def _note(curve: Curve) -> str:
 
 def _curves(curve: Curve, quantity: str, references: Sequence[str]) -> Panel:
     """Return the panel of one quantity, a curve for each combination of the axes but one."""
-    axis = curve.axes[curve.x]
-    others = [each for index, each in enumerate(curve.axes) if index != curve.x]
+    axis = curve.axes[curve.grid.across]
+    others = [each for index, each in enumerate(curve.axes) if index != curve.grid.across]
     combinations = list(product(*(each.values for each in others)))
     labels = [", ".join(a.legend(v) for a, v in zip(others, values, strict=True)) for values in combinations]
-    first = np.moveaxis(np.arange(len(curve.problems)).reshape(curve.grid.shape), curve.x, -1)
+    first = np.moveaxis(np.arange(len(curve.problems)).reshape(curve.grid.shape), curve.grid.across, -1)
     places = first.reshape(len(combinations), -1)
     regimes = _regimes([curve.problems[row[0]] for row in places], [each.name for each in others])
     if labels == [""] and _NO_STEP in references and quantity in _WITHOUT:
@@ -126,20 +127,20 @@ def _curves(curve: Curve, quantity: str, references: Sequence[str]) -> Panel:
 
 def _along(curve: Curve, values: NDArray[Any]) -> Array:
     """Return values of a grid with the horizontal axis last, one row a curve."""
-    return np.moveaxis(np.asarray(values, dtype=float).reshape(curve.grid.shape), curve.x, -1).reshape(
-        -1, curve.grid.shape[curve.x]
+    return np.moveaxis(np.asarray(values, dtype=float).reshape(curve.grid.shape), curve.grid.across, -1).reshape(
+        -1, curve.grid.shape[curve.grid.across]
     )
 
 
 def _numbers(curve: Curve) -> Array:
-    axis = curve.axes[curve.x]
+    axis = curve.axes[curve.grid.across]
     return np.asarray(axis.numbers if axis.numbers is not None else range(len(axis.values)), dtype=float)
 
 
 def _lines(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]]) -> list[Line]:
     dense = curve.dense or curve
     x, theory = _numbers(dense), _along(dense, dense[quantity].theory)
-    style = "solid" if dense.axes[dense.x].numbers is not None else "dotted"
+    style = "solid" if dense.axes[dense.grid.across].numbers is not None else "dotted"
     order = np.argsort(x)
     return [
         Line.of(x[order], values[order], label, regime, style)
@@ -164,7 +165,9 @@ def _references(curve: Curve, quantity: str, wanted: Sequence[str]) -> tuple[lis
     dense = curve.dense or curve
     x = _numbers(dense)
     order = np.argsort(x)
-    rows = np.moveaxis(np.arange(len(dense.problems)).reshape(dense.grid.shape), dense.x, -1).reshape(-1, len(x))
+    rows = np.moveaxis(np.arange(len(dense.problems)).reshape(dense.grid.shape), dense.grid.across, -1).reshape(
+        -1, len(x)
+    )
     lines, guides = [], []
     for name in wanted:
         if name == _NO_STEP:
@@ -207,7 +210,7 @@ def _regime(step: Step) -> str:
 def _map(curve: Curve, quantity: str) -> Panel:
     """Return the panel of one quantity over two axes."""
     dense = curve.dense or curve
-    across, up = curve.x, 1 - curve.x
+    across, up = curve.grid.across, 1 - curve.grid.across
     x, y = (np.asarray(dense.axes[i].numbers, dtype=float) for i in (across, up))
     theory = dense[quantity].theory
     field = Field(x, y, np.asarray(theory if across == 1 else theory.T), quantity.replace("_", " "))

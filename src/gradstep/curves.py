@@ -25,6 +25,7 @@ from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import caveat_lines
+from gradstep.theory.references import reference_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,8 +34,8 @@ __all__ = ["Curve", "curve", "with_lines"]
 
 #: Problems predicted between two reports of progress.
 _BATCH = 64
-#: Most curves in one figure; two axes of numbers make a map beyond that. Places of a map along each of its axes.
-MOST_CURVES, _MAP = 8, 41
+#: Places of a map along each of its axes.
+_MAP = 41
 #: Theory that differs by less, relative, does not vary.
 _SAME = 1e-9
 
@@ -86,22 +87,15 @@ class Curve(Summarised):
         values = [getattr(each, quantity) if isinstance(each, Prediction) else math.nan for each in self.predictions]
         return np.reshape(values, self.grid.shape)
 
-    @property
-    def x(self) -> int:
-        """Number of the axis that is the horizontal one of a figure: the one with the most numbers."""
-        lengths = [len(axis.values) if axis.numbers is not None else 0 for axis in self.axes]
-        return int(np.argmax(lengths))
-
-    @property
-    def is_map(self) -> bool:
-        """Whether two parameters vary, both through more numbers than a figure has curves."""
-        few = (axis.numbers is None or len(axis.values) <= MOST_CURVES for axis in self.axes)
-        return len(self.axes) == 2 and not any(few)
-
     @cached_property
     def varying(self) -> tuple[str, ...]:
-        """Names of the quantities that theory has vary over the axes."""
+        """Names of the quantities that differ between the problems in theory."""
         return tuple(name for name in QUANTITIES if not _is_constant(self._theory(name)))
+
+    def varies(self, quantity: str) -> bool:
+        """Return whether a quantity varies along the horizontal axis of a figure."""
+        along = np.moveaxis(self._theory(quantity), self.grid.across, -1)
+        return not all(_is_constant(each) for each in along.reshape(-1, along.shape[-1]))
 
     @property
     def shared(self) -> str:
@@ -178,16 +172,23 @@ class Curve(Summarised):
         places = {axis.head: list(map(plain_value, axis.values)) for axis in self.axes}
         return xarray.Dataset(variables, places, {"convention": CONVENTION, "problem": self.shared})
 
-    def table(self) -> Table:
-        """Return a row of text for each problem: the quantities that vary, or theory and network of the test error."""
+    def table(self, quantities: Sequence[str] = QUANTITIES) -> Table:
+        """Return a row of text for each problem: theory and network of the test error, or without networks theory.
+
+        Parameters
+        ----------
+        quantities : sequence of str, optional
+            Quantities of theory that have a column without networks, as far as they vary.
+        """
         head = self.grid.heads
         if self.comparison is None:
-            columns = [np.ravel(self._theory(name)) for name in self.varying]
+            shown = [name for name in quantities if name in self.varying] or ["test_error"]
+            columns = [np.ravel(self._theory(name)) for name in shown]
             rows = [
                 [*cells, *(number(float(column[index])) for column in columns)]
                 for index, cells in enumerate(self.grid.cells)
             ]
-            return Table([*head, *self.varying], rows, index=len(head))
+            return Table([*head, *shown], rows, index=len(head))
         rows = []
         for cells, found in zip(self.grid.cells, self.comparison.cells, strict=True):
             cell = found["test_error"]
@@ -200,23 +201,24 @@ class Curve(Summarised):
         """Return lines that say what does not vary, how far the networks are, and what the theory leaves out."""
         known = [each for each in self.predictions if isinstance(each, Prediction)]
         constant = [name for name in QUANTITIES if name not in self.varying]
-        lines = [
-            "the same at all: " + ", ".join(f"{name} {number(getattr(known[0], name))}" for name in constant)
-        ] * bool(constant and known and self.comparison is None)
+        lines = []
+        if self.comparison is None and constant and self.axes:
+            same = ", ".join(f"{name.replace('_', ' ')} {number(getattr(known[0], name))}" for name in constant)
+            lines = [f"the same at all: {same}"]
         if self.comparison is not None:
             return lines + self.comparison.notes(self.grid.places())
         failures = [each for each in self.predictions if isinstance(each, GradstepError)]
         lines += [f"no prediction at {len(failures)}, the first: {failure}" for failure in failures[:1]]
-        return lines + caveat_lines(known)
+        return [*lines, *reference_lines(known), *caveat_lines(known)]
 
     def summary(self) -> Summary:
         """Return the summary that is printed."""
-        kind = "Map" if self.is_map else "Curve"
+        kind = "Map" if self.grid.is_map else "Curve"
         over = " and ".join(axis.head for axis in self.axes)
         count = 0 if self.comparison is None else len(self.comparison.seeds)
         networks = f", theory over {count} networks each" if count else ", theory"
         title = f"{kind} over {over}: {len(self.problems)} problems{networks}"
-        return Summary(title, [self.shared], self.table(), self.notes())
+        return Summary(title, [self.shared], self.table(("test_error", "train_error", "alignment")), self.notes())
 
 
 def _is_constant(values: NDArray[np.float64]) -> bool:
@@ -316,10 +318,10 @@ def with_lines(found: Curve, report: Report | None = None) -> Curve:
     report : callable, optional
         Called with the number of problems predicted, that of all, and a note.
     """
-    x = found.axes[found.x]
+    x = found.axes[found.grid.across]
     if x.numbers is None or len(x.values) == 1:
         return found
-    grid = found.grid.dense({axis.name: _MAP for axis in found.axes} if found.is_map else {x.name: None})
+    grid = found.grid.dense({axis.name: _MAP for axis in found.axes} if found.grid.is_map else {x.name: None})
     if grid.shape == found.grid.shape:
         return found
     predicted = tuple(_predicted(grid, report or (lambda *_: None)))
@@ -351,7 +353,7 @@ def _labelled(problem: Problem | Iterable[Problem] | Mapping[str, Problem]) -> d
         for each in several:
             check_problem(each)
         differ = differences(several)
-        labels = [", ".join(Axis(name, ()).legend(getattr(each, name)) for name in differ) for each in several]
+        labels = [", ".join(Axis(name, ()).said(getattr(each, name)) for name in differ) for each in several]
         listed = dict(zip(labels, several, strict=True))
         if len(listed) != len(several):
             raise InvalidInput("problem", f"{len(several)} problems", "problems that differ")

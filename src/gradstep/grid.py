@@ -23,6 +23,8 @@ __all__ = ["MOST_PROBLEMS", "Axis", "Grid"]
 
 #: Most problems of one grid.
 MOST_PROBLEMS = 100_000
+#: Most curves in one figure: beyond that two axes of numbers make a map.
+MOST_CURVES = 8
 #: How a parameter is called at an axis, and its symbol.
 _CALLED = {
     "d": ("input dimension", "d"),
@@ -168,11 +170,11 @@ class Axis:
         _, symbol = _CALLED.get(self.name, ("", ""))
         if symbol:
             return rf"${symbol} = {_symbols(value)}$"
-        return (
-            _written(value)
-            if isinstance(value, str | ScalarFunction)
-            else f"{self.name.replace('_', ' ')} = {_written(value)}"
-        )
+        return self.said(value).replace("_", " ")
+
+    def said(self, value: Any) -> str:
+        """Return one value with the name of the parameter, in plain text."""
+        return _written(value) if isinstance(value, str | ScalarFunction) else f"{self.name} {_written(value)}"
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,18 @@ class Grid:
         """The problems."""
         names = [axis.name for axis in self.axes]
         return tuple(self.make(dict(zip(names, point, strict=True))) for point in self.points)
+
+    @property
+    def across(self) -> int:
+        """Number of the axis that is the horizontal one of a figure: the one with the most numbers."""
+        lengths = [len(axis.values) if axis.numbers is not None else 0 for axis in self.axes]
+        return lengths.index(max(lengths))
+
+    @property
+    def is_map(self) -> bool:
+        """Whether two parameters vary, both through more numbers than a figure has curves."""
+        few = (axis.numbers is None or len(axis.values) <= MOST_CURVES for axis in self.axes)
+        return len(self.axes) == 2 and not any(few)
 
     @property
     def heads(self) -> list[str]:

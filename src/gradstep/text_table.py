@@ -62,10 +62,10 @@ class Table:
             Characters of a line. Headers that do not fit are broken between words, and columns that do not fit stand in
             a block of their own below, each with the index.
         """
-        table = self.merged()
+        table = replace(self.merged(), header=[name.replace("_", " ") for name in self.header])
         if width is None or sum(table.widths) + _GAP * (len(table.header) - 1) <= width:
             return table._block([[name] for name in table.header], range(len(table.header)))
-        heads = [[word for word in re.split(r"(?<=[_ ])", name) if word] for name in table.header]
+        heads = [[word for word in re.split(r"(?<=[ /])", name) if word] for name in table.header]
         cells = [max((len(row[i]) for row in table.rows), default=0) for i in range(len(heads))]
         heads = [_filled(words, cell) for words, cell in zip(heads, cells, strict=True)]
         widths = [max(cell, *map(len, words)) for cell, words in zip(cells, heads, strict=True)]
@@ -97,11 +97,11 @@ def _filled(words: Sequence[str], width: int) -> list[str]:
     """Return words as lines of at most this width, as far as the words allow."""
     lines: list[str] = []
     for word in words:
-        if lines and len((lines[-1] + word).rstrip("_ ")) <= width:
+        if lines and len((lines[-1] + word).rstrip()) <= width:
             lines[-1] += word
         else:
             lines.append(word)
-    return [line.rstrip(" ") for line in lines]
+    return [line.rstrip() for line in lines]
 
 
 def number(value: float, digits: int = 6) -> str:

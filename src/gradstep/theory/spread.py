@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, check_problem
+from gradstep.summary import Summarised, Summary
+from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_labels
 from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
@@ -49,8 +51,8 @@ _TOLERANCE = 0.02
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Spread:
+@dataclass(frozen=True, repr=False)
+class Spread(Summarised):
     """Standard deviations.
 
     Attributes
@@ -66,6 +68,17 @@ class Spread:
     test_error: float
     train_error: float
     squared_error: float
+
+    def summary(self) -> Summary:
+        """Return the summary that is printed."""
+        of = {
+            "test_error": "test error of a network",
+            "train_error": "training error of a network",
+            "squared_error": "squared error of one network at one input",
+        }
+        rows = [[text, number(getattr(self, name), 3)] for name, text in of.items()]
+        table = Table(["of the", "standard deviation"], rows)
+        return Summary("Spread of single networks around their prediction", table=table)
 
 
 @one_thread()

@@ -30,6 +30,8 @@ from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout, check_problem
 from gradstep.readout import readout_polynomials
+from gradstep.summary import Summarised, Summary
+from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_refine
 from gradstep.theory.equivalent.stacks import scaled_factors
 from gradstep.theory.equivalent.tables import stepped_network
@@ -109,8 +111,8 @@ class Outlier:
         return int(np.argmax(self.neuron_overlap))
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, repr=False)
+class Spectrum(Summarised):
     """Spectrum of the feature covariance.
 
     Attributes
@@ -132,6 +134,13 @@ class Spectrum:
     outliers: tuple[Outlier, ...]
     alignment: float
     sample_outlier: float | None = None
+
+    def summary(self) -> Summary:
+        """Return the summary that is printed."""
+        rows = [["edge of the bulk", number(self.bulk.edge)]]
+        for rank, outlier in enumerate(self.outliers, 1):
+            rows.append([f"outlier {rank}, along h{outlier.sample_degree}", number(outlier.eigenvalue)])
+        return Summary("Spectrum of the feature covariance", table=Table(["eigenvalue", "theory"], rows))
 
 
 class _Factors(NamedTuple):

@@ -43,6 +43,8 @@ _TICK_ROOM = {"x": 0.085, "y": 0.05}
 
 #: Values over a plane that differ by more than this factor have logarithmic colours.
 _WIDE_FIELD = 8.0
+#: Most that logarithmic colours tell apart: what is smaller has one colour.
+_DECADES = 1e4
 
 Colour = tuple[float, float, float]
 
@@ -235,11 +237,15 @@ def _draw_field(axes: Axes, field: Field, ink: Ink) -> None:
     shown = np.ma.masked_invalid(field.values)
     low, high = float(shown.min()), float(shown.max())
     wide = low > 0 and high > _WIDE_FIELD * low
-    locator = LogLocator(subs=(1, 1.5, 2, 3, 4, 6, 8)) if wide else MaxNLocator(nbins=12, min_n_ticks=5)
+    low = max(low, high / _DECADES) if wide else low
+    subs = (1, 1.5, 2, 3, 4, 6, 8) if high < 50 * low else (1, 2, 5)
+    locator = LogLocator(subs=subs, numticks=99) if wide else MaxNLocator(nbins=12, min_n_ticks=5)
     levels = np.asarray(locator.tick_values(low, high))
     levels = levels[max(np.searchsorted(levels, low, "right") - 1, 0) : np.searchsorted(levels, high) + 1]
     norm = LogNorm() if wide else None
-    filled = axes.contourf(field.x, field.y, shown, levels=levels, norm=norm, cmap="viridis", zorder=0)
+    filled = axes.contourf(
+        field.x, field.y, shown, levels=levels, norm=norm, cmap="viridis", extend="min" if wide else "neither", zorder=0
+    )
     lines = axes.contour(field.x, field.y, shown, levels=levels[1:-1], colors="white", linewidths=0.6, zorder=1)
     axes.clabel(lines, levels[1:-1:2], fmt="%g", fontsize=8)
     if field.measured is not None:

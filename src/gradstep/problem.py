@@ -37,6 +37,25 @@ CONVENTION = (
     "features; errors are mean squares without 1/2; the test error excludes label noise"
 )
 
+CONVENTION_IN_FULL = """\
+data     x ~ N(0, I_d), labels y = f*(<x, beta*>) + noise * N(0, 1), |beta*| = 1
+network  f(x) = (1/N) sum_i a_i sigma(<w_i, x>), a_i of order one, |w_i| ~ 1
+step     w_i += (eta / sqrt(N)) G_i with
+         G_i = (1/n_step) sum_mu a_i (y_mu - f(x_mu)) sigma'(<w_i, x_mu>) x_mu
+fit      min_b sum_mu (y_mu - sum_i b_i sigma(<w_i, x_mu>))^2 + ridge |b|^2
+         on n fresh samples
+errors   test error E (f_hat - f*)^2, label noise not included; train error:
+         mean square on the labels of the fit; train loss: train error
+         + (ridge/n) |b|^2; no factor 1/2 anywhere"""
+"""What the numbers mean, for people."""
+
+TRANSLATION = {
+    "ba2022": {"eta": "their eta", "ridge": "lambda n"},
+    "moniri2024": {"eta": "their eta = c n^alpha; their network is sqrt(N) times ours", "ridge": "lambda n"},
+    "cui2024": {"eta": "eta_tilde sqrt(N)", "ridge": "lambda N"},
+}
+"""The step size and the penalty of the papers, in this convention."""
+
 FunctionLike = str | Callable[..., Any] | ScalarFunction
 #: A step size as text: a coefficient times a power of the width, 1.5*N^0.5, or its square root, 1.5*sqrt(N).
 _POWER_OF_WIDTH = re.compile(

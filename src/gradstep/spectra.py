@@ -68,7 +68,7 @@ class SpectrumOverlay(Summarised):
 
     @property
     def outliers(self) -> tuple[tuple[float, str], ...]:
-        """Singular values that theory has above the bulk, the largest first, each with what its vector is closest to."""
+        """Singular values that theory has above the bulk, the largest first, with what their vectors are closest to."""
         if isinstance(self.theory, Spectrum):
             return tuple((each.singular_value, rf"$h_{each.sample_degree}(\kappa)$") for each in self.theory.outliers)
         found = self.theory.outlier

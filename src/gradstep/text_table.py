@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 __all__ = ["Table", "number"]
 
-#: Between two columns.
-_GAP = 2
+#: Between two columns; a header that is not broken.
+_GAP, _SHORT = 2, 5
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Table:
             return table._block([[name] for name in table.header], range(len(table.header)))
         heads = [[word for word in re.split(r"(?<=[ /])", name) if word] for name in table.header]
         cells = [max((len(row[i]) for row in table.rows), default=0) for i in range(len(heads))]
-        heads = [_filled(words, cell) for words, cell in zip(heads, cells, strict=True)]
+        heads = [_filled(words, max(cell, _SHORT)) for words, cell in zip(heads, cells, strict=True)]
         widths = [max(cell, *map(len, words)) for cell, words in zip(cells, heads, strict=True)]
         index = list(range(self.index))
         found: list[str] = []

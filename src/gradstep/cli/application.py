@@ -170,7 +170,8 @@ def _problem_options(
         typer.Option(help="Samples of the gradient step; inf is the population gradient (4d).", rich_help_panel=_STEP),
     ] = None,
     eta: Annotated[
-        str | None, typer.Option(help="Step size: a number, or 1.5*N^0.5, N^0:0.5:6 (N^0.5).", rich_help_panel=_STEP)
+        str | None,
+        typer.Option(help="Step size: a number, 1.5*N^0.5, sqrt(N), or 0,1,N^0.5 (N^0.5).", rich_help_panel=_STEP),
     ] = None,
     n: Annotated[str | None, typer.Option(help="Fresh samples of the ridge fit (3d).", rich_help_panel=_STEP)] = None,
     ridge: Annotated[
@@ -428,6 +429,55 @@ def compare(
             output.print_lines(f"figure: {plot}")
     if comparison.failures:
         raise typer.Exit(NOT_CONVERGED)
+
+
+@app.command(
+    epilog="Examples: [bold]gradstep spectrum --plot features.png[/bold] · "
+    "[bold]gradstep spectrum --of weights --eta 2*N^0.5 --seeds 8[/bold]. " + _NOTES
+)
+@_takes_problem
+def spectrum(
+    grid: Grid,
+    of: Annotated[str, typer.Option(help="features (of the fit's samples) or weights (of the first layer).")] = (
+        "features"
+    ),
+    seeds: Annotated[
+        str, typer.Option(help="How many networks to measure, or their seeds; 0: theory only.", show_default=True)
+    ] = "4",
+    plot: _Plot = None,
+    json_: _Json = False,
+) -> None:
+    """Predict the singular values after the step, their bulk and outliers, and measure them."""
+    from gradstep.cli import output, plots
+    from gradstep.ranges import parse_seeds
+    from gradstep.spectra import spectrum
+
+    plots.check_plot_path(plot)
+    if len(grid.problems) > 1:
+        raise InvalidInput(grid.axes[0].name, grid.axes[0].texts, "one value: a spectrum is of one problem")
+    found = spectrum(grid.problems[0], 0 if seeds.strip() == "0" else parse_seeds(seeds), of=of)
+    if plot is not None:
+        plots.save(found.plot(), plot)
+    if json_:
+        output.print_json({"command": "spectrum", "versions": output.versions(), **found.to_dict()})
+        return
+    output.print_lines(str(found))
+    if plot is not None:
+        output.print_lines(f"figure: {plot}")
+
+
+@app.command()
+def convention(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Say what the numbers mean: network, step, fit and errors, and how the papers' parameters translate."""
+    from gradstep.cli import output
+    from gradstep.problem import CONVENTION, CONVENTION_IN_FULL, TRANSLATION
+
+    if json_:
+        output.print_json({"command": "convention", "convention": CONVENTION, "papers": TRANSLATION})
+        return
+    output.print_lines(CONVENTION_IN_FULL, "")
+    rows = [[paper, *(own[name] for name in ("eta", "ridge"))] for paper, own in TRANSLATION.items()]
+    output.print_table(output.Table(["paper", "eta here", "ridge here"], rows))
 
 
 @app.command(

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 _FORMATS = (".png", ".pdf", ".svg")
 
 
-def check_plot_path(path: Path | None, grid: Grid) -> None:
+def check_plot_path(path: Path | None, grid: Grid | None = None) -> None:
     """Raise `InvalidInput` before any work if a figure cannot be written there, or cannot show so many curves."""
     if path is None:
         return
-    from gradstep.curve_figure import check_drawable
+    if grid is not None:
+        from gradstep.curve_figure import check_drawable
 
-    check_drawable(grid)
+        check_drawable(grid)
     if path.suffix.lower() not in _FORMATS:
         raise InvalidInput("plot", str(path), f"a file name that ends in {', '.join(_FORMATS)}")
     if path.is_dir():

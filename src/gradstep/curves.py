@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.checks import flag, is_integer
-from gradstep.comparison import Comparison, compare
 from gradstep.errors import GradstepError, InvalidInput, missing_extra
 from gradstep.grid import Axis, Grid, plain_value
 from gradstep.overlay import Overlay
@@ -29,6 +28,8 @@ from gradstep.theory.references import reference_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from gradstep.comparison import Comparison
 
 __all__ = ["Curve", "curve", "with_lines"]
 
@@ -284,6 +285,8 @@ def curve(
     >>> found["test_error"].theory.shape
     (4, 2)
     """
+    from gradstep.comparison import compare  # here: predictions alone need no simulation
+
     problems = _labelled(problem)
     flag("progress", progress)
     if not isinstance(over, Mapping) or not over:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -50,18 +51,34 @@ class Curve:
     kappa : ndarray, shape (nodes,)
         Projection ``<x, v>``, increasing. (With an initial output of order one ``v`` is along the common part of the
         rows after the step; for large steps that is the gradient. In a mean over draws each has a ``v`` of its own.)
-    learned : ndarray, shape (nodes,)
-        Mean of the trained network's output given kappa.
+    values, slopes : ndarray, shape (nodes,)
+        `learned` and `slope` before the turn.
     target : ndarray, shape (nodes,)
         Mean of the teacher given kappa.
-    slope : ndarray, shape (nodes,)
-        Slope of the output, given kappa, along what of the teacher's direction is orthogonal to the spike.
+    turn : tuple of float
+        Overlaps of the direction of kappa with that of the values, and with what of the teacher's is orthogonal to it.
     """
 
     kappa: NDArray[np.float64]
-    learned: NDArray[np.float64]
+    values: NDArray[np.float64]
     target: NDArray[np.float64]
-    slope: NDArray[np.float64]
+    slopes: NDArray[np.float64]
+    turn: tuple[float, float] = (1.0, 0.0)
+
+    @property
+    def learned(self) -> NDArray[np.float64]:
+        """Mean of the trained network's output given kappa, shape (nodes,)."""
+        return self._turned[0]
+
+    @property
+    def slope(self) -> NDArray[np.float64]:
+        """Slope of the output, given kappa, along what of the teacher's direction is orthogonal to the spike."""
+        return self._turned[1]
+
+    @cached_property
+    def _turned(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        # Only when it is asked for: interpolation takes longer to load than a prediction takes.
+        return (self.values, self.slopes) if self.turn[1] == 0 else self._seen_along(self.kappa, *self.turn)
 
     def along_teacher(self, t: ArrayLike, alignment: float) -> NDArray[np.float64]:
         """Return the mean of the trained network's output given the projection on the teacher's direction.
@@ -77,7 +94,9 @@ class Curve:
         -------
         ndarray
         """
-        return self._seen_along(np.asarray(t, dtype=np.float64), alignment, math.sqrt(max(1 - alignment**2, 0.0)))[0]
+        sine = math.sqrt(max(1 - alignment**2, 0.0))
+        found = Curve(self.kappa, self.learned, self.target, self.slope)
+        return found._seen_along(np.asarray(t, dtype=np.float64), alignment, sine)[0]
 
     def smooth(self, values: NDArray[np.float64], kappa: ArrayLike) -> NDArray[np.float64]:
         """Return values at the nodes as a smooth function at any projections: a cubic spline, constant beyond."""
@@ -101,8 +120,7 @@ class Curve:
         Curve
             At the same nodes.
         """
-        learned, slope = self._seen_along(self.kappa, cosine, sine)
-        return Curve(self.kappa, learned, target, slope)
+        return Curve(self.kappa, self.learned, target, self.slope, (cosine, sine))
 
     def _seen_along(
         self, t: NDArray[np.float64], cosine: float, sine: float
@@ -112,7 +130,7 @@ class Curve:
         along = t[..., None]
         # x has the components kappa along the spike and the rest, orthogonal to it, in the plane of the two directions.
         kappa, rest = cosine * along + sine * z, sine * along - cosine * z
-        mean, slope = (mean_curve([(1.0, self.kappa, values)], kappa) for values in (self.learned, self.slope))
+        mean, slope = (mean_curve([(1.0, self.kappa, values)], kappa) for values in (self.values, self.slopes))
         output = mean + slope * rest
         return np.asarray(output @ weight), np.asarray(output @ (-z * weight))
 
@@ -170,7 +188,7 @@ class Prediction(Summarised):
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with the convention spelled out."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "curve", "caveats")}
-        values["curve"] = {f.name: getattr(self.curve, f.name).tolist() for f in fields(Curve)}
+        values["curve"] = {name: getattr(self.curve, name).tolist() for name in ("kappa", "learned", "target", "slope")}
         values["caveats"] = [asdict(caveat) for caveat in self.caveats]
         return {"convention": CONVENTION, "problem": self.problem.to_dict(), **values}
 

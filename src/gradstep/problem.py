@@ -25,7 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from gradstep.checks import LARGEST_NUMBER, bounded, is_infinite, one_of, read_number, real, size
+from gradstep.checks import LARGEST_NUMBER, bounded, is_infinite, is_real, one_of, read_number, real, size
 from gradstep.errors import MISSING, InvalidInput
 from gradstep.gaussian import ScalarFunction, moments, scalar_function
 from gradstep.reading import parsed_toml, read_toml
@@ -914,7 +914,7 @@ def _ridge(value: object, d: float) -> float | Proportional:
     value = read_size("ridge", value)
     if isinstance(value, Proportional):
         return value if is_infinite(d) else bounded("ridge", value.ratio * d, positive=True)
-    if value == 0:
+    if is_real(value) and value == 0:
         allowed = "a number > 0; for the min-norm fit (ridge -> 0) use a small one such as '1e-6d'"
         raise InvalidInput("ridge", value, allowed)
     if is_infinite(d):

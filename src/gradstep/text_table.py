@@ -73,7 +73,9 @@ class Table:
         found: list[str] = []
         block = list(index)
         for column in range(self.index, len(heads)):
-            if len(block) > len(index) and sum(widths[i] + _GAP for i in (*block, column)) - _GAP > width:
+            # Words at the end may go on beyond the width: a terminal continues them below.
+            words = column == len(heads) - 1 and not self.numeric[column]
+            if not words and len(block) > len(index) and sum(widths[i] + _GAP for i in (*block, column)) - _GAP > width:
                 found += [*table._block(heads, block), ""]
                 block = list(index)
             block.append(column)

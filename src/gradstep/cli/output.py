@@ -25,6 +25,10 @@ __all__ = [
 ]
 
 
+#: Characters of the narrowest terminal for which columns are moved.
+_NARROWEST = 40
+
+
 def print_lines(*lines: str) -> None:
     """Print plain lines, whatever characters they hold."""
     for line in lines:
@@ -39,6 +43,7 @@ def print_wrapped(*texts: str) -> None:
 
 def print_table(table: Table) -> None:
     """Print a table: ruled on a terminal that is wide enough, aligned columns of at most 80 characters otherwise."""
+    width = COLUMNS
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table as RichTable
@@ -55,7 +60,8 @@ def print_table(table: Table) -> None:
                 ruled.add_row(*map(Text, row), style="bold red" if index in table.emphasised else None)
             console.print(ruled)
             return
-    print_lines(*table.lines(COLUMNS))
+        width = max(min(width, console.width), _NARROWEST)
+    print_lines(*table.lines(width))
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -816,7 +816,7 @@ def test_sizes_of_a_sweep_may_be_multiples_of_its_dimension(tmp_path: Path) -> N
     path.write_text(text + "n = 9\n[over]\nd = [8, 16]\n")
     assert run("sweep", str(path), "--out", str(tmp_path / "other")).exit_code == 0
     collected = run_json("collect", str(tmp_path / "other"), "--out", str(tmp_path / "other.csv"))
-    assert (collected["sizes"], collected["done"]) == ({"d": 2}, 2)
+    assert (collected["sizes"], collected["missing"]) == ({"d": 2}, 0)
 
 
 def test_what_is_too_much_is_named() -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gradstep.comparison import Comparison
 
-__all__ = ["Curve", "curve", "with_lines"]
+__all__ = ["Curve", "curve"]
 
 #: Problems predicted between two reports of progress.
 _BATCH = 64

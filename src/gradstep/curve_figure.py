@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from gradstep.curves import Curve
-    from gradstep.grid import Grid
-    from gradstep.panels import Scale
+    from gradstep.grid import Axis, Grid
+    from gradstep.panels import Scale, Style
 
 __all__ = ["DRAWN", "check_drawable", "draw_curve"]
 
@@ -110,13 +110,12 @@ def _curves(curve: Curve, quantity: str, references: Sequence[str]) -> Panel:
     shown = np.concatenate([np.asarray(line.y, dtype=float) for line in [*lines, *more]] or [np.ones(1)])
     shown = shown[np.isfinite(shown)]
     wide = shown.size and shown.min() > 0 and shown.max() > _WIDE * shown.min()
-    x_scale: Scale = "log" if axis.is_logarithmic else "linear"
     ticks = () if axis.numbers is not None else tuple((float(i), text) for i, text in enumerate(axis.texts))
     return Panel(
         "",
         axis.label,
         quantity.replace("_", " "),
-        x_scale=x_scale,
+        x_scale=_scale(axis),
         y_scale="log" if wide and quantity != "alignment" else "linear",
         lines=[*lines, *more],
         points=points,
@@ -140,7 +139,7 @@ def _numbers(curve: Curve) -> Array:
 def _lines(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]]) -> list[Line]:
     dense = curve.dense or curve
     x, theory = _numbers(dense), _along(dense, dense[quantity].theory)
-    style = "solid" if dense.axes[dense.grid.across].numbers is not None else "dotted"
+    style: Style = "solid" if dense.axes[dense.grid.across].numbers is not None else "dotted"
     order = np.argsort(x)
     return [
         Line.of(x[order], values[order], label, regime, style)
@@ -213,11 +212,15 @@ def _map(curve: Curve, quantity: str) -> Panel:
     across, up = curve.grid.across, 1 - curve.grid.across
     x, y = (np.asarray(dense.axes[i].numbers, dtype=float) for i in (across, up))
     theory = dense[quantity].theory
-    field = Field(x, y, np.asarray(theory if across == 1 else theory.T), quantity.replace("_", " "))
-    if curve.comparison is not None:
-        own = [np.asarray(curve.axes[i].numbers, dtype=float) for i in (across, up)]
-        mean = np.asarray(curve[quantity].mean)
-        field = Field(*field[:4], *own, mean if across == 1 else mean.T)
-    scales: list[Scale] = ["log" if curve.axes[i].is_logarithmic else "linear" for i in (across, up)]
-    labels = [curve.axes[i].label for i in (across, up)]
-    return Panel(field.label, *labels, x_scale=scales[0], y_scale=scales[1], field=field)
+    own = [np.asarray(curve.axes[i].numbers, dtype=float) for i in (across, up)]
+    mean = np.asarray(curve[quantity].mean)
+    measured = () if curve.comparison is None else (*own, mean if across == 1 else mean.T)
+    called = quantity.replace("_", " ")
+    x_scale, y_scale = (_scale(curve.axes[i]) for i in (across, up))
+    labels = curve.axes[across].label, curve.axes[up].label
+    field = Field(x, y, theory if across == 1 else theory.T, called, *measured)
+    return Panel(called, labels[0], labels[1], x_scale, y_scale, field=field)
+
+
+def _scale(axis: Axis) -> Scale:
+    return "log" if axis.is_logarithmic else "linear"

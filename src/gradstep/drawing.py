@@ -249,10 +249,9 @@ def _draw_field(axes: Axes, field: Field, ink: Ink) -> None:
     lines = axes.contour(field.x, field.y, shown, levels=levels[1:-1], colors="white", linewidths=0.6, zorder=1)
     axes.clabel(lines, levels[1:-1:2], fmt="%g", fontsize=8)
     if field.measured is not None:
-        places = np.meshgrid(field.measured_x, field.measured_y)
-        axes.scatter(
-            *places, c=field.measured, cmap="viridis", norm=filled.norm, s=34, edgecolors="white", lw=1.1, zorder=20
-        )
+        x, y = np.meshgrid(field.measured_x, field.measured_y)
+        colours = filled.cmap(filled.norm(np.ravel(field.measured)))
+        axes.scatter(x.ravel(), y.ravel(), c=colours, s=34, edgecolors="white", lw=1.1, zorder=20)
     bar = axes.figure.colorbar(filled, ax=axes, pad=0.02, aspect=30, ticks=levels, format="%g")
     bar.ax.minorticks_off()
     bar.outline.set_visible(False)

@@ -319,18 +319,18 @@ class Problem:
         output_scale: str = "1/N",
         origin: str = "canonical",
     ) -> None:
-        d, n_step = read_size("d", d), read_size("n_step", n_step)
-        if not is_infinite(d):
-            d = size("d", d, 2)
+        dimension, n_step = read_size("d", d), read_size("n_step", n_step)
+        if not is_infinite(dimension):
+            dimension = size("d", dimension, 2)
         values: dict[str, object] = {
             "activation": _varying(_moderate("activation", _function("activation", activation))),
             "teacher": _moderate("teacher", _function("teacher", teacher)),
-            "d": d,
-            "width": extent("width", width, d),
-            "n_step": math.inf if is_infinite(n_step) else extent("n_step", n_step, d),
-            "n": extent("n", n, d),
+            "d": dimension,
+            "width": extent("width", width, dimension),
+            "n_step": math.inf if is_infinite(n_step) else extent("n_step", n_step, dimension),
+            "n": extent("n", n, dimension),
             "eta": Step.parse(eta),
-            "ridge": _ridge(ridge, d),
+            "ridge": _ridge(ridge, dimension),
             "noise": bounded("noise", noise),
             "readout": Readout.parse(readout),
             "initial_weights": initial_weights,

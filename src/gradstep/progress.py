@@ -55,7 +55,7 @@ def _bar(unit: str) -> Iterator[Report]:
         return
     # Rich moves bars in notebooks with the help of widgets, which are not there everywhere. A picture that takes the
     # place of the last one is.
-    from IPython.display import display
+    from IPython.display import display  # type: ignore[import-not-found]
 
     place, last = display(bar, display_id=True), monotonic()
 

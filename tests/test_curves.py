@@ -97,7 +97,7 @@ def test_values_without_a_scale_are_places_side_by_side():
     found = gs.curve(PROBLEM, over={"eta": [0, 1, "N^0.5"]})
     assert found.dense is None
     panel = found.plot("test_error").axes[0]
-    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["0", "1", "N^0.5"]
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["no step", r"$\eta = 1$", r"$\eta = \sqrt{N}$"]
 
 
 def test_two_parameters_with_many_numbers_are_a_map(monkeypatch):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gradstep.curves import Curve
     from gradstep.grid import Axis, Grid
-    from gradstep.panels import Scale, Style
+    from gradstep.panels import Scale
 
 __all__ = ["DRAWN", "check_drawable", "draw_curve"]
 
@@ -36,6 +36,8 @@ _HUES = ("large", "small", "few", "infinite", "between", "first kind", "second k
 #: Errors that differ by more than this factor are drawn on a logarithmic axis.
 _WIDE = 30.0
 _NO_STEP = "no step"
+#: Half the length of the dash that stands for theory above a name.
+_DASH = 0.25
 #: Quantities that there are without a step too.
 _WITHOUT = ("test_error", "train_error", "train_loss", "degrees_of_freedom")
 
@@ -97,7 +99,7 @@ def _curves(curve: Curve, quantity: str, references: Sequence[str]) -> Panel:
     labels = [", ".join(a.legend(v) for a, v in zip(others, values, strict=True)) for values in combinations]
     first = np.moveaxis(np.arange(len(curve.problems)).reshape(curve.grid.shape), curve.grid.across, -1)
     places = first.reshape(len(combinations), -1)
-    regimes = _regimes([curve.problems[row[0]] for row in places], [each.name for each in others])
+    regimes = _regimes([curve.problems[row[-1]] for row in places], [each.name for each in others])
     if labels == [""] and _NO_STEP in references and quantity in _WITHOUT:
         labels = ["after the step"]
     styled = list(zip(labels, regimes, strict=True))
@@ -110,7 +112,7 @@ def _curves(curve: Curve, quantity: str, references: Sequence[str]) -> Panel:
     shown = np.concatenate([np.asarray(line.y, dtype=float) for line in [*lines, *more]] or [np.ones(1)])
     shown = shown[np.isfinite(shown)]
     wide = shown.size and shown.min() > 0 and shown.max() > _WIDE * shown.min()
-    ticks = () if axis.numbers is not None else tuple((float(i), text) for i, text in enumerate(axis.texts))
+    ticks = () if axis.numbers is not None else tuple((float(i), axis.legend(v)) for i, v in enumerate(axis.values))
     return Panel(
         "",
         axis.label,
@@ -139,11 +141,16 @@ def _numbers(curve: Curve) -> Array:
 def _lines(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]]) -> list[Line]:
     dense = curve.dense or curve
     x, theory = _numbers(dense), _along(dense, dense[quantity].theory)
-    style: Style = "solid" if dense.axes[dense.grid.across].numbers is not None else "dotted"
+    if dense.axes[dense.grid.across].numbers is None:
+        # Names have no order: nothing connects them.
+        return [
+            Line.of([place - _DASH, place + _DASH], value, "" if place else label, regime)
+            for values, (label, regime) in zip(theory, styled, strict=True)
+            for place, value in zip(x, values, strict=True)
+        ]
     order = np.argsort(x)
     return [
-        Line.of(x[order], values[order], label, regime, style)
-        for values, (label, regime) in zip(theory, styled, strict=True)
+        Line.of(x[order], values[order], label, regime) for values, (label, regime) in zip(theory, styled, strict=True)
     ]
 
 

@@ -94,7 +94,12 @@ class Curve(Summarised):
         return tuple(name for name in QUANTITIES if not _is_constant(self._theory(name)))
 
     def varies(self, quantity: str) -> bool:
-        """Return whether a quantity varies along the horizontal axis of a figure."""
+        """Return whether a quantity varies along the horizontal axis of a figure.
+
+        Parameters
+        ----------
+        quantity : str
+        """
         along = np.moveaxis(self._theory(quantity), self.grid.across, -1)
         return not all(_is_constant(each) for each in along.reshape(-1, along.shape[-1]))
 

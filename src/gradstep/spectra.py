@@ -175,8 +175,6 @@ class SpectrumOverlay(Summarised):
 def spectrum(problem: Problem, seeds: int | Sequence[int] = 0, *, of: str = "features") -> SpectrumOverlay:
     """Predict the singular values of the features or of the weights after the step, and measure them if asked to.
 
-    Docs, "Spectra".
-
     Parameters
     ----------
     problem : Problem

@@ -194,7 +194,7 @@ def median_bound(samples: int) -> float:
         3.3 for one, 1.8 for seven, 1.2 for thirty.
     """
     half = samples // 2 + 1
-    # The median of `samples` shares between 0 and 1 has a beta law; scipy.stats, which names it, takes a second to load.
+    # The median of `samples` shares between 0 and 1 has a beta law; scipy.stats takes a second to load.
     share = special.betaincinv(half, half, 0.999)
     return float(special.ndtri((1 + share) / 2))
 

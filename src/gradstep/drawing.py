@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
@@ -135,8 +136,7 @@ def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]
 
 def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
     axes.patch.set_alpha(0)
-    axes.set_xscale(panel.x_scale)
-    axes.set_yscale(panel.y_scale)
+    axes.set(xscale=panel.x_scale, yscale=panel.y_scale, xmargin=0.02, ymargin=0.08)
     if panel.image is not None:
         _draw_image(axes, panel.image, panel, ink)
     if panel.field is not None:
@@ -150,10 +150,10 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
         _draw_mark(axes, mark, colours[mark.regime, mark.label], ink)
     if panel.span is not None:
         axes.set(xlim=panel.span, ylim=panel.span, aspect="equal")
-    elif panel.image is None and panel.field is None:
-        _limits(axes, panel)
     for guide in panel.guides:
         _draw_guide(axes, guide, ink)
+    if panel.image is None and panel.field is None and panel.span is None:
+        axes.autoscale_view()
     _label_curves(axes, panel, colours, ink)
     _label_marks(axes, panel, colours)
     _dress(axes, panel, ink)
@@ -280,39 +280,12 @@ def _log_ticks(axis: mpl.axis.Axis, room: float) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _limits(axes: Axes, panel: Panel) -> None:
-    """Fit the axes to what is shown."""
-    x = [np.asarray(line.x, dtype=float) for line in panel.lines]
-    x += [np.asarray(p.x, dtype=float) for p in panel.points]
-    x += [np.asarray(h.edges, dtype=float) for h in panel.histograms] + [np.array([m.x]) for m in panel.marks]
-    y = [np.asarray(line.y, dtype=float) for line in panel.lines]
-    for p in panel.points:
-        error = np.zeros(len(p.mean)) if p.error is None else np.nan_to_num(np.asarray(p.error, dtype=float))
-        y += [np.asarray(p.mean, dtype=float) - error, np.asarray(p.mean, dtype=float) + error]
-    y += [np.asarray(h.density, dtype=float) for h in panel.histograms]
-    y += [np.array([g.height]) for g in panel.guides if g.height is not None]
-    for values, scale, change, wide in (
-        (x, panel.x_scale, axes.set_xlim, 0.02),
-        (y, panel.y_scale, axes.set_ylim, 0.08),
-    ):
-        shown = np.concatenate(values) if values else np.array([0.0, 1.0])
-        shown = shown[np.isfinite(shown) & ((shown > 0) | (scale != "log"))]
-        if not shown.size or shown.min() == shown.max():
-            continue
-        low, high = float(shown.min()), float(shown.max())
-        if scale == "log":
-            room = (high / low) ** wide
-            change(low / room, high * room)
-        else:
-            room = wide * (high - low)
-            change(0.0 if panel.histograms and change == axes.set_ylim else low - room, high + room)
-
-
 def _draw_guide(axes: Axes, guide: Guide, ink: Ink) -> None:
+    """Draw a level, for which the axes make room, or a curve, for which they do not."""
     if guide.height is not None:
         axes.axhline(guide.height, color=ink.text, lw=1, ls=(0, (6, 3)))
     else:
-        axes.plot(guide.x, guide.y, color=ink.text, lw=0.8, ls=":")
+        axes.add_artist(Line2D(guide.x, guide.y, color=ink.text, lw=0.8, ls=":", transform=axes.transData))
 
 
 def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:

@@ -31,7 +31,7 @@ def tiny(name="fig3b"):
     figure = FIGURES[name]
     settings = {**figure.settings, "curves": figure.settings["curves"][:2]}
     return dataclasses.replace(
-        figure, settings=settings, presets={"quick": {"d": 40, "points": [1.0, 2.0], "seeds": 3, "seed": 7}}
+        figure, settings=settings, presets={"quick": {"d": 40, "points": [1.0, 2.0], "line": 5, "seeds": 3, "seed": 7}}
     )
 
 

@@ -6,8 +6,7 @@ base : activation, teacher, alpha, beta, lam, sigma_eps (0 where absent), and ei
     ``eta_per_d`` in place of eta_tilde is a learning rate that does not grow with the width: eta_tilde = eta_per_d /
     beta.
 curves : ``models``, what is drawn: ``srf`` (the spiked random features model), ``equivalent`` (the equivalent
-    features), ``network`` (the real one). Where curves have several, each model has
-    its panels.
+    features), ``network`` (the real one). Where curves have several, each model has its panels.
 best_linear : true draws the error of the best linear estimator.
 falling : true judges that each curve lies below the one before it and has a weaker spike, in theory and as measured.
 """

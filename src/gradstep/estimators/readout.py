@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.validation import check_consistent_length, check_is_fitted  # type: ignore[import-untyped, unused-ignore]
 
-from gradstep.estimators.base import OneStep, Settings
+from gradstep.checks import integer
+from gradstep.estimators.base import OneStep, Settings, Training
 from gradstep.estimators.diagnosis import Diagnosis, Fitted, diagnose
 from gradstep.estimators.layer import FirstLayer, draw
+from gradstep.estimators.metric import measure
+from gradstep.estimators.score_curve import Pool, ScoreCurve, score_curve
+from gradstep.estimators.step_choice import Move
+from gradstep.simulation.backend import to_host
 from gradstep.simulation.ridge import OutOfRange
 
 __all__ = ["OneStepReadout"]
 
 Host = NDArray[np.float64]
+
+#: Parts of the rows of which each is left out of a step, for the features of its rows.
+_FOLDS = 10
 
 
 class OneStepReadout(OneStep):
@@ -68,6 +80,101 @@ class OneStepReadout(OneStep):
         self.coef_ = (coefficients * scale).T
         self.intercept_ = centre + intercept * scale
 
+    def learning_curve(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        n: ArrayLike | None = None,
+        ridge: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        max_rows: int = 2048,
+    ) -> ScoreCurve:
+        """Estimate what this model would score on new rows with fewer and with more rows, and with other penalties.
+
+        The first layer is the one of these rows: the curve is about the readout, fitted to n of them. It is measured
+        on features that do not know the row's target. With `sample_split` these are the rows that the step has not
+        used. Without it, the step is taken again without each tenth of the rows, for the features of that tenth. So
+        the table of the fit may be given, and usually should be.
+
+        Parameters
+        ----------
+        X : array-like, shape (M, d)
+        y : array-like
+            Targets or labels, as in `fit`.
+        n : array-like of int, optional
+            Numbers of rows for the readout, at most twice those there are (with `sample_split`: that are left for it);
+            by default eight from a tenth to twice of them.
+        ridge : array-like of float, optional
+            Penalties; by default five, from a twentieth of that of the fit to twenty times as much.
+        sample_weight : array-like, shape (M,), optional
+        max_rows : int
+            Rows on which the curve rests, at most. Time and the largest n grow with them.
+
+        Returns
+        -------
+        ScoreCurve
+            ``print`` shows a table and what twice the rows would bring, ``.plot()`` a figure.
+
+        Raises
+        ------
+        InvalidInput
+            On fewer than ten rows, targets that do not vary, and as `gradstep.learning_curve`.
+        NotConverged
+            If no pair of n and penalty has an estimate.
+        """
+        most = integer("max_rows", max_rows, 10)
+        settings, training, centre, scale = self._read(X, y, sample_weight)
+        with self._threads(training.table.inputs.shape[0], settings.width), self._in_range():
+            pool = self._pool(training, settings, most, centre, scale)
+            return score_curve(pool, self.ridge_, n=n, ridge=ridge)
+
+    def _pool(self, training: Training, settings: Settings, most: int, centre: Host, scale: Host) -> Pool:
+        """Return rows of the readout with features by a step that has not seen them."""
+        table = training.table
+        z, index = table.gathered(training.fit_rows & training.among_first(training.fit_rows, most))
+        hashes = training.hashes[index]
+        features = np.empty((len(z), settings.width))
+        for layer, rows in self._unseen_layers(training, settings, index):
+            features[rows] = to_host(layer.features(settings.backend, z[rows]))
+        if not np.isfinite(features).all():
+            raise OutOfRange
+        targets, classes = table.targets[index], is_classifier(self)
+        if classes:
+            targets = np.sign(targets * scale + centre)
+        return Pool(features, targets, table.weights[index] * training.unit, hashes, classes)
+
+    def _unseen_layers(
+        self, training: Training, settings: Settings, index: NDArray[np.intp]
+    ) -> Iterator[tuple[FirstLayer, NDArray[np.intp]]]:
+        """Yield first layers with the places in `index` of rows that their step has not seen; every row once."""
+        if training.split or not self.eta_ > 0:
+            yield self._layer, np.arange(len(index))
+            return
+        _, group = np.unique(training.hashes[index], return_inverse=True)
+        folds = min(math.ceil(_FOLDS * len(index) / int(training.step_rows.sum())), int(group.max()) + 1)
+        sample = self._sample(training)
+        metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
+        move, eta = Move(math.nan, self.damping_), self.eta_
+        if self.step_errors_ is not None:
+            move, eta = self.step_errors_.chosen, None
+        for fold in range(folds):
+            rows = np.flatnonzero(group % folds == fold)
+            others = training.step_rows.copy()
+            others[index[rows]] = False
+            yield self._stepped(replace(training, step_rows=others), settings, metric, move, eta)[0], rows
+
+    def _read(self, X: Any, y: Any, sample_weight: Any) -> tuple[Settings, Training, Host, Host]:
+        """Check a table against that of the fit, and standardise it as that was."""
+        check_is_fitted(self)
+        settings = self._settings(self.ridge)
+        X = self._inputs(X, reset=False)
+        targets = self._target_matrix(y)
+        check_consistent_length(X, targets)
+        if targets.shape[1] != self._initial.readout.shape[1]:
+            raise ValueError(f"y has {targets.shape[1]} outputs; the fit had {self._initial.readout.shape[1]}.")
+        return settings, *self._table(X, targets, sample_weight, settings, self.standardisation_)
+
     def diagnose(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Diagnosis:
         """Say what the step did on a table of data, and whether a larger step or more neurons would pay.
 
@@ -87,14 +194,7 @@ class OneStepReadout(OneStep):
         Diagnosis
             ``print`` shows it as text, ``.plot()`` as a figure.
         """
-        check_is_fitted(self)
-        settings = self._settings(self.ridge)
-        X = self._inputs(X, reset=False)
-        targets = self._target_matrix(y)
-        check_consistent_length(X, targets)
-        if targets.shape[1] != self._initial.readout.shape[1]:
-            raise ValueError(f"y has {targets.shape[1]} outputs; the fit had {self._initial.readout.shape[1]}.")
-        training, centre, scale = self._table(X, targets, sample_weight, settings, self.standardisation_)
+        settings, training, centre, scale = self._read(X, y, sample_weight)
         sample = self._sample(training)
         random = check_random_state(self.random_state)
         initial = self._initial

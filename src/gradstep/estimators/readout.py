@@ -126,10 +126,10 @@ class OneStepReadout(OneStep):
         most = integer("max_rows", max_rows, 10)
         settings, training, centre, scale = self._read(X, y, sample_weight)
         with self._threads(training.table.inputs.shape[0], settings.width), self._in_range():
-            pool = self._pool(training, settings, most, centre, scale)
+            pool = self._pool(settings, training, centre, scale, most)
             return score_curve(pool, self.ridge_, n=n, ridge=ridge)
 
-    def _pool(self, training: Training, settings: Settings, most: int, centre: Host, scale: Host) -> Pool:
+    def _pool(self, settings: Settings, training: Training, centre: Host, scale: Host, most: int) -> Pool:
         """Return rows of the readout with features by a step that has not seen them."""
         table = training.table
         z, index = table.gathered(training.fit_rows & training.among_first(training.fit_rows, most))
@@ -142,7 +142,7 @@ class OneStepReadout(OneStep):
         targets, classes = table.targets[index], is_classifier(self)
         if classes:
             targets = np.sign(targets * scale + centre)
-        return Pool(features, targets, table.weights[index] * training.unit, hashes, classes)
+        return Pool(features, z, targets, table.weights[index] * training.unit, hashes, classes)
 
     def _unseen_layers(
         self, training: Training, settings: Settings, index: NDArray[np.intp]

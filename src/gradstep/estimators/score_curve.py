@@ -74,6 +74,8 @@ class Pool:
     ----------
     features : ndarray, shape (M, N)
         By a first layer that has not seen the row's target.
+    inputs : ndarray, shape (M, d)
+        Standardised.
     targets : ndarray, shape (M, K)
         Numbers, or classes coded as +1 and -1.
     weights : ndarray, shape (M,)
@@ -85,6 +87,7 @@ class Pool:
     """
 
     features: Host
+    inputs: Host
     targets: Host
     weights: Host
     groups: NDArray[np.uint64]

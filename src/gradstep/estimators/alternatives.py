@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gradstep.estimators.classifier import OneStepClassifier
-from gradstep.estimators.metric import measure
+from gradstep.estimators.refits import Levels, left_out_errors
 from gradstep.estimators.regressor import OneStepRegressor
 from gradstep.estimators.score_curve import ScoreCurve, score_curve
 from gradstep.estimators.step_choice import CLEARLY
-from gradstep.simulation.leave_one_out import copies_of
 
 __all__ = ["MODELS", "compared_curves", "verdict"]
 
@@ -70,12 +68,12 @@ def compared_curves(
         model = kind(width, eta=eta, random_state=random_state).fit(X, y)
         curves[name] = model.learning_curve(X, y, n, max_rows=max_rows)
     report(len(MODELS) - 1, len(MODELS), MODELS[-1])
-    # The rows of the last model, whose pool holds the standardised inputs too.
-    pool = model._pool(*model._read(X, y, None), max_rows)
-    copies = copies_of(pool.groups, pool.targets, pool.weights)
-    metric = measure(pool.inputs, pool.targets, pool.weights, copies, np.ones(len(pool.targets), dtype=bool))
-    chosen = metric.damping * float(pool.weights.sum())
-    curves[MODELS[-1]] = score_curve(replace(pool, features=pool.inputs), chosen, n=n)
+    inputs = (rows := model._model(model._read(X, y, None), max_rows)).inputs()
+    every = np.ones(len(inputs.targets), dtype=bool)
+    chosen = rows.metric.damping * float(inputs.weights.sum())
+    curves[MODELS[-1]] = score_curve(
+        inputs, lambda penalties: Levels(1.0, left_out_errors(inputs, every, penalties), None), chosen, n=n
+    )
     report(len(MODELS), len(MODELS), "models")
     return curves
 

@@ -23,7 +23,7 @@ from gradstep.checks import flag, integer
 from gradstep.errors import InvalidInput
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.memory import check_memory
-from gradstep.estimators.metric import Metric, measure
+from gradstep.estimators.metric import measure
 from gradstep.estimators.parameters import (
     checked_activation,
     checked_backend,
@@ -291,23 +291,15 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             move = self.step_errors_.chosen
         if move == NO_STEP:
             return
-        layer, eta = self._stepped(training, settings, metric, move, eta)
-        self._layer, self.eta_, self.damping_ = layer, eta, move.damping if eta else math.inf
-        self.step_scale_ = metric.movement(self._initial.weights, layer.weights - self._initial.weights)
-        if not math.isfinite(self.step_scale_):
-            raise OutOfRange
-
-    def _stepped(
-        self, training: Training, settings: Settings, metric: Metric, move: Move, eta: float | None
-    ) -> tuple[FirstLayer, float]:
-        """Take the steps on rows of a table; return the layer and the size of each, which is `eta` if that is given."""
-        layer = self._initial
         for _ in range(settings.n_steps):
             change = metric.damped(self._gradient(layer, training, settings), move.damping)
             if eta is None:
                 eta = eta_of(move, layer, change, metric, settings.n_steps)
             layer = layer.moved(change, eta, metric)
-        return layer, float(eta or 0.0)
+        self._layer, self.eta_, self.damping_ = layer, float(eta or 0.0), move.damping if eta else math.inf
+        self.step_scale_ = metric.movement(self._initial.weights, layer.weights - self._initial.weights)
+        if not math.isfinite(self.step_scale_):
+            raise OutOfRange
 
     def _gradient(self, layer: FirstLayer, training: Training, settings: Settings) -> Host:
         table = training.table
@@ -315,9 +307,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         total = float(table.weights[training.step_rows].sum())
         return layer.gradient(settings.backend, blocks) / total
 
-    def _sample(self, training: Training) -> Sample:
-        """Gather rows on which steps are compared."""
-        rows = training.sampled(CHOICE_ROWS)
+    def _sample(self, training: Training, count: int = CHOICE_ROWS) -> Sample:
+        """Gather about so many rows, on which steps are compared."""
+        rows = training.sampled(count)
         z, index = training.table.gathered(rows)
         hashes, y, weights = training.hashes[index], training.table.targets[index], training.table.weights[index]
         step_rows = fit_rows = np.ones(len(index), dtype=bool)

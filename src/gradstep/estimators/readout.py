@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,17 +15,14 @@ from gradstep.estimators.base import OneStep, Settings, Training
 from gradstep.estimators.diagnosis import Diagnosis, Fitted, diagnose
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.metric import measure
-from gradstep.estimators.score_curve import Pool, ScoreCurve, score_curve
+from gradstep.estimators.refits import Model
+from gradstep.estimators.score_curve import ScoreCurve, score_curve
 from gradstep.estimators.step_choice import Move
-from gradstep.simulation.backend import to_host
 from gradstep.simulation.ridge import OutOfRange
 
 __all__ = ["OneStepReadout"]
 
 Host = NDArray[np.float64]
-
-#: Parts of the rows of which each is left out of a step, for the features of its rows.
-_FOLDS = 10
 
 
 class OneStepReadout(OneStep):
@@ -124,45 +118,23 @@ class OneStepReadout(OneStep):
             If no pair of n and penalty has an estimate.
         """
         most = integer("max_rows", max_rows, 10)
-        settings, training, centre, scale = self._read(X, y, sample_weight)
-        with self._threads(training.table.inputs.shape[0], settings.width), self._in_range():
-            pool = self._pool(settings, training, centre, scale, most)
-            return score_curve(pool, self.ridge_, n=n, ridge=ridge)
+        read = self._read(X, y, sample_weight)
+        with self._threads(most, self._layer.width), self._in_range():
+            model = self._model(read, most)
+            return score_curve(model.pool(), model.levels, self.ridge_, n=n, ridge=ridge)
 
-    def _pool(self, settings: Settings, training: Training, centre: Host, scale: Host, most: int) -> Pool:
-        """Return rows of the readout with features by a step that has not seen them."""
-        table = training.table
-        z, index = table.gathered(training.fit_rows & training.among_first(training.fit_rows, most))
-        hashes = training.hashes[index]
-        features = np.empty((len(z), settings.width))
-        for layer, rows in self._unseen_layers(training, settings, index):
-            features[rows] = to_host(layer.features(settings.backend, z[rows]))
-        if not np.isfinite(features).all():
-            raise OutOfRange
-        targets, classes = table.targets[index], is_classifier(self)
-        if classes:
-            targets = np.sign(targets * scale + centre)
-        return Pool(features, z, targets, table.weights[index] * training.unit, hashes, classes)
-
-    def _unseen_layers(
-        self, training: Training, settings: Settings, index: NDArray[np.intp]
-    ) -> Iterator[tuple[FirstLayer, NDArray[np.intp]]]:
-        """Yield first layers with the places in `index` of rows that their step has not seen; every row once."""
-        if training.split or not self.eta_ > 0:
-            yield self._layer, np.arange(len(index))
-            return
-        _, group = np.unique(training.hashes[index], return_inverse=True)
-        folds = min(math.ceil(_FOLDS * len(index) / int(training.step_rows.sum())), int(group.max()) + 1)
-        sample = self._sample(training)
+    def _model(self, read: tuple[Settings, Training, Host, Host], most: int) -> Model:
+        """Return this model with about so many rows of a table."""
+        settings, training, centre, scale = read
+        sample = self._sample(training, most)
         metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
-        move, eta = Move(math.nan, self.damping_), self.eta_
-        if self.step_errors_ is not None:
-            move, eta = self.step_errors_.chosen, None
-        for fold in range(folds):
-            rows = np.flatnonzero(group % folds == fold)
-            others = training.step_rows.copy()
-            others[index[rows]] = False
-            yield self._stepped(replace(training, step_rows=others), settings, metric, move, eta)[0], rows
+        classes = is_classifier(self)
+        targets = np.sign(sample.y * scale + centre) if classes else sample.y
+        chosen = self.step_errors_.chosen if self.step_errors_ is not None else None
+        move = chosen or Move(self.step_scale_, self.damping_)
+        eta = self.eta_ if chosen is None and self.eta_ > 0 else None
+        layers = self._initial, self._layer
+        return Model(*layers, sample, targets, classes, metric, move, eta, settings.n_steps, training.unit)
 
     def _read(self, X: Any, y: Any, sample_weight: Any) -> tuple[Settings, Training, Host, Host]:
         """Check a table against that of the fit, and standardise it as that was."""

@@ -11,8 +11,8 @@ The readout has an intercept without a penalty, and a score compares an error wi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,16 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.checks import positive
 from gradstep.errors import InvalidInput
+from gradstep.estimators.refits import Levels, Pool
 from gradstep.learning import LearningCurve, learning_curve
 from gradstep.plain import plain
-from gradstep.simulation.leave_one_out import copies_of, leave_one_out
-from gradstep.simulation.ridge import factorise
 from gradstep.text_table import Table, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Pool", "Score", "ScoreCurve", "score_curve"]
+__all__ = ["Score", "ScoreCurve", "score_curve"]
 
 Host = NDArray[np.float64]
 
@@ -42,6 +41,8 @@ _FEWEST_ROWS = 10
 _FREE = 0.01
 #: Penalty of no fit, over the sum of all squares of features.
 _NOTHING_FITTED = 1e6
+#: Part of its rows on which the step is taken again, to see what rows are worth to it.
+_HALF = 0.5
 #: Smallest penalty over the sum of all squares of features.
 _LEAST = 4e-12
 
@@ -64,34 +65,6 @@ class Score:
         error = self.standard_error
         digits = min(max(2, -math.floor(math.log10(error))), 6) if error > 0 else 2
         return f"{self.value:.{digits}f} +- {error:.{digits}f}"
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Rows on which a curve rests.
-
-    Parameters
-    ----------
-    features : ndarray, shape (M, N)
-        By a first layer that has not seen the row's target.
-    inputs : ndarray, shape (M, d)
-        Standardised.
-    targets : ndarray, shape (M, K)
-        Numbers, or classes coded as +1 and -1.
-    weights : ndarray, shape (M,)
-        Positive.
-    groups : ndarray of uint64, shape (M,)
-        Equal for copies of one input.
-    classes : bool
-        Whether the targets are classes.
-    """
-
-    features: Host
-    inputs: Host
-    targets: Host
-    weights: Host
-    groups: NDArray[np.uint64]
-    classes: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -350,13 +323,21 @@ class ScoreCurve:
 
 
 def score_curve(
-    pool: Pool, chosen: float, *, n: ArrayLike | None = None, ridge: ArrayLike | None = None
+    pool: Pool,
+    levels: Callable[[Host], Levels],
+    chosen: float,
+    *,
+    n: ArrayLike | None = None,
+    ridge: ArrayLike | None = None,
 ) -> ScoreCurve:
-    """Estimate the curve of ridge regression with an intercept on given features.
+    """Estimate the curve of a model.
 
     Parameters
     ----------
     pool : Pool
+        With the features of the fit.
+    levels : callable
+        ``levels(penalties)`` returns errors of rows that are left out.
     chosen : float
         Penalty of the model.
     n : array_like of int, optional
@@ -380,45 +361,85 @@ def score_curve(
         raise InvalidInput("X", f"{rows} rows", f"at least {_FEWEST_ROWS} rows for a learning curve")
     share = weights / weights.sum()
     mean = share @ pool.targets
-    variance = float((share @ (pool.targets - mean) ** 2).sum())
-    if not variance > 0:
+    if not float((share @ (pool.targets - mean) ** 2).sum()) > 0:
         raise InvalidInput("y", "targets that do not vary", "targets with something to learn")
     sizes = np.unique(np.round(np.array(_SHARES) * rows)) if n is None else np.atleast_1d(positive("n", n))
-    features = pool.features - share @ pool.features
-    scale = float((weights @ features**2).sum()) / weights.sum()
+    features, mass = pool.features - share @ pool.features, float(weights.mean())
     penalties = np.unique(positive("ridge", chosen * _PENALTIES if ridge is None else ridge))
-    constant = math.sqrt(penalties.max() / (_FREE * sizes.min() * float(weights.mean())))
-    total = rows * (scale + constant**2) * float(weights.mean())
+    constant = math.sqrt(penalties.max() / (_FREE * sizes.min() * mass))
+    total = float((weights @ features**2).sum()) + rows * mass * constant**2
     if ridge is None:
         penalties = np.unique(np.maximum(penalties, _LEAST * total * float(sizes.max()) / rows))
-    targets = _one_hot(pool.targets) if pool.classes else pool.targets - mean
+    penalties = np.append(penalties, _NOTHING_FITTED * total)
+    codes = pool.classes and pool.targets.shape[1] > 1
+    targets = (pool.targets + 1) / 2 if codes else pool.targets if pool.classes else pool.targets - mean
     curve = learning_curve(
         np.column_stack([features, np.full(rows, constant)]),
         targets,
-        n=sizes,
-        ridge=[*penalties, _NOTHING_FITTED * total],
-        sample_weight=None if (weights == weights[0]).all() and weights[0] == 1 else weights,
+        n=np.append(sizes, rows),
+        ridge=penalties,
+        sample_weight=None if (weights == 1).all() else weights,
     )
-    units = float(((targets - share @ targets) ** 2).sum(axis=1) @ share) / variance
-    squares = _left_out(pool, features, np.append(penalties, _NOTHING_FITTED * total)) * units
-    if not pool.classes:
-        return ScoreCurve(curve, None, False, squares, weights, chosen)
-    return ScoreCurve(curve, variance * units, True, squares, weights, chosen)
+    found = levels(penalties)
+    unit = 0.25 if codes else 1.0  # of squares of zeros and ones, in those of +1 and -1
+    squares = unit * found.most.squares
+    variance = float((share @ (targets - share @ targets) ** 2).sum()) if pool.classes else None
+    best = squares[:, int(np.argmin(share @ squares[:, :-1]))]
+    return ScoreCurve(_levelled(curve, found, share, unit), variance, pool.classes, best, weights, chosen)
 
 
-def _one_hot(codes: Host) -> Host:
-    """Return one output of codes as it is, and of several plus one for the class and zero for all others."""
-    return codes if codes.shape[1] == 1 else (codes + 1) / 2
+def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) -> LearningCurve:
+    """Return a curve of the whole model, without its last size.
 
+    Parameters
+    ----------
+    curve : LearningCurve
+        Of the fit's features, the last size being that of the pool.
+    levels : Levels
+    share : ndarray, shape (M,)
+        Weights of the rows, of sum one.
+    unit : float
+        Unit of the squares of `levels`.
 
-def _left_out(pool: Pool, features: Host, penalties: Host) -> Host:
-    """Return the squared error of each row, sum over outputs, by a fit to the others at the best of the penalties."""
-    rows, width = features.shape
-
-    def blocks() -> Iterator[tuple[Host, NDArray[np.intp]]]:
-        yield features.copy(), np.arange(rows)
-
-    ridge = factorise(blocks, rows, width, pool.targets, pool.weights)
-    copies = copies_of(pool.groups, pool.targets, pool.weights)
-    scores = leave_one_out(ridge, blocks, pool.targets, pool.weights, copies, penalties)
-    return np.asarray(scores.squares[scores.best] * pool.targets.shape[1])
+    Returns
+    -------
+    LearningCurve
+    """
+    squares = unit * levels.most.squares
+    level = share @ squares
+    ratio = level / curve.test_error[-1]
+    place = int(np.argmin(level[:-1]))
+    more = curve.rows / curve.n[:, None] - 1 / levels.share
+    slope = uncertain = wrong_slope = 0.0
+    if levels.half is not None:
+        span = 1 / _HALF - 1 / levels.share
+        difference = (unit * levels.half.squares - squares)[:, place] / (span * level[place])
+        slope = max(float(share @ difference), 0.0)
+        uncertain = float(np.linalg.norm(share * (difference - share @ difference)))
+        wrong_slope = max(float(share @ (levels.half.wrong - levels.most.wrong)[:, place]) / span, 0.0)
+    # Linear, or the exponential that begins like it and stays positive.
+    growth = np.where(more > 0, 1 + slope * more, np.exp(slope * np.minimum(more, 0.0)))
+    # Without a fit the step makes no difference.
+    growth = np.column_stack([np.tile(growth, len(level) - 1), np.ones(len(growth))])
+    error = curve.test_error * ratio * growth
+    step = error * more * uncertain
+    step[:, -1] = 0.0
+    factor = ratio * growth
+    covariance = curve.test_covariance * factor[:, :, None, None] * factor + step[:, :, None, None] * step
+    deviation = np.sqrt(np.einsum("abab->ab", covariance))
+    wrong = curve.classification_error
+    if wrong is not None:
+        wrong = np.maximum(share @ levels.most.wrong + wrong - wrong[-1] + wrong_slope * more, 0.0)[:-1]
+    return replace(
+        curve,
+        n=curve.n[:-1],
+        test_error=error[:-1],
+        test_standard_error=deviation[:-1],
+        test_covariance=covariance[:-1, :, :-1],
+        training_error=curve.training_error[:-1],
+        training_standard_error=curve.training_standard_error[:-1],
+        classification_error=wrong,
+        classification_standard_error=None
+        if curve.classification_standard_error is None
+        else curve.classification_standard_error[:-1],
+    )

@@ -1,12 +1,14 @@
 """Learning curves of the estimators against refits of the whole estimator: step, penalty and readout.
 
-``python -m benchmarks.estimator_learning_curves benchmarks/results/estimator_learning_curves.json`` writes what the docs
-show, in a few minutes on one core. The tables come with scikit-learn, or are drawn.
+``python -m benchmarks.estimator_learning_curves FILE`` writes what the docs show, in a few minutes on one core. The
+tables come with scikit-learn, or are drawn.
 
 The model is fitted to a part of a table, and its curve says what it scores with these rows and with twice as many. A
 refit takes as many random rows of the table, chooses its step and its penalty anew, and is tested on all rows that it
-has not taken. The parts are a third of a table at most: an estimate from a share of a finite population varies by the
-root of what is left of it less, which is taken into account, like the scatter of the refits.
+has not taken. It is fitted again with its step and each of several penalties, of which the best on average is the one
+to compare with: a curve is at the best penalty. The parts are a third of a table at most: an estimate from a share of a
+finite population varies by the root of what is left of it less, which is taken into account, like the scatter of the
+refits.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ DRAWN_ROWS = 3000
 POOLS = 8
 REFITS = 12
 DIMENSION = 30
+#: Penalties of the refits, over the median of those that are chosen.
+PENALTIES = np.logspace(-2, 2, 9)
 
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "one index": lambda x: np.tanh(2 * x[:, 0]),
@@ -63,10 +67,10 @@ def tables() -> Iterator[tuple[str, Array, Array, bool]]:
         yield name, inputs, function(inputs) + 0.5 * random.standard_normal(DRAWN_ROWS), False
 
 
-def fitted(inputs: Array, targets: Array, classes: bool, seed: int) -> Any:
+def fitted(inputs: Array, targets: Array, classes: bool, seed: int, **options: Any) -> Any:
     """Return a model of these rows."""
     kind = gs.OneStepClassifier if classes else gs.OneStepRegressor
-    return kind(width=WIDTH, random_state=seed).fit(inputs, targets)
+    return kind(width=WIDTH, random_state=seed, **options).fit(inputs, targets)
 
 
 def scores(model: Any, inputs: Array, targets: Array, classes: bool) -> tuple[float, float]:
@@ -87,32 +91,39 @@ def measure(name: str, inputs: Array, targets: Array, classes: bool) -> Row:
     rows = min(len(targets) // 3, MOST_ROWS)
     entry: Row = {"name": name, "rows": rows, "inputs": inputs.shape[1], "left": 1 - rows / len(targets)}
     for factor in (1, 2):
-        found = []
-        for seed in range(REFITS):
-            order = random.permutation(len(targets))
-            train, test = order[: factor * rows], order[factor * rows :]
-            found.append(scores(fitted(inputs[train], targets[train], classes, seed), inputs[test], targets[test], classes))
-        r2, accuracy = np.array(found).T
-        entry[f"refits_{factor}"] = {
-            "r2": float(r2.mean()),
-            "error": float(r2.std(ddof=1)) / REFITS**0.5,
-            "accuracy": float(accuracy.mean()),
-        }
+        parts = [np.split(random.permutation(len(targets)), [factor * rows]) for _ in range(REFITS)]
+        models = [fitted(inputs[train], targets[train], classes, k) for k, (train, _) in enumerate(parts)]
+        found = [scores(m, inputs[test], targets[test], classes) for m, (_, test) in zip(models, parts, strict=True)]
+        path = []
+        middle = float(np.median([model.ridge_ for model in models]))
+        for k, (model, (train, test)) in enumerate(zip(models, parts, strict=True)):
+            options = {"eta": model.eta_, "damping": model.damping_}
+            path.append([])
+            for ridge in middle * PENALTIES:
+                again = fitted(inputs[train], targets[train], classes, k, ridge=ridge, **options)
+                path[-1].append(scores(again, inputs[test], targets[test], classes))
+        best = int(np.argmax(np.mean(path, axis=0)[:, 0]))
+        entry[f"refits_{factor}"] = {"own": _mean(np.array(found)), "best": _mean(np.array(path)[:, best])}
     curves = []
     for seed in range(POOLS):
         pool = random.permutation(len(targets))[:rows]
         model = fitted(inputs[pool], targets[pool], classes, seed)
         curve = model.learning_curve(inputs[pool], targets[pool], n=[rows, 2 * rows])
-        kept: Row = {"seconds": 0.0, "scale": model.step_scale_}
+        kept: Row = {"scale": model.step_scale_}
         for factor in (1, 2):
             score = curve.at(factor * rows)
             kept[f"r2_{factor}"], kept[f"error_{factor}"] = score.value, score.standard_error
         if classes:
             kept["accuracy_1"] = float(curve.accuracy[0, curve.best[0]])
-        kept["all"] = curve.r2.tolist()
         curves.append(kept)
     entry["curves"] = curves
     return entry
+
+
+def _mean(found: Array) -> Row:
+    """Return the mean R^2 and accuracy of refits (refits, 2), and the standard error of the former."""
+    error = float(found[:, 0].std(ddof=1)) / len(found) ** 0.5
+    return {"r2": float(found[:, 0].mean()), "error": error, "accuracy": float(found[:, 1].mean())}
 
 
 def summary(entries: list[Row]) -> list[Row]:
@@ -123,18 +134,18 @@ def summary(entries: list[Row]) -> list[Row]:
 def _summary(entry: Row) -> Row:
     found: Row = {"name": entry["name"], "rows": entry["rows"], "inputs": entry["inputs"]}
     for factor in (1, 2):
-        refits = entry[f"refits_{factor}"]
+        refits, own = entry[f"refits_{factor}"]["best"], entry[f"refits_{factor}"]["own"]
         values = np.array([curve[f"r2_{factor}"] for curve in entry["curves"]], float)
         errors = np.array([curve[f"error_{factor}"] for curve in entry["curves"]], float)
         known = ~np.isnan(values)
         band = 1.96 * np.hypot(errors * entry["left"] ** 0.5, refits["error"])
         held = int((np.abs(values - refits["r2"]) <= band)[known].sum())
         found[f"times_{factor}"] = {
+            "own_penalty": own["r2"],
             "refits": refits["r2"],
             "refits_error": refits["error"],
             "estimate": float(values[known].mean()),
             "off": float((values[known] - refits["r2"]).mean()),
-            "off_error": float(values[known].std(ddof=1) / known.sum() ** 0.5),
             "standard_error": float(errors[known].mean()),
             "held": held,
             "known": int(known.sum()),

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state  # type: ignore[import-untyped, unu
 from sklearn.utils.validation import check_consistent_length, check_is_fitted  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.checks import integer
+from gradstep.errors import GradstepError
 from gradstep.estimators.base import OneStep, Settings, Training
 from gradstep.estimators.diagnosis import Diagnosis, Fitted, diagnose
 from gradstep.estimators.layer import FirstLayer, draw
@@ -23,6 +24,10 @@ from gradstep.simulation.ridge import OutOfRange
 __all__ = ["OneStepReadout"]
 
 Host = NDArray[np.float64]
+
+#: Rows of the learning curve of a diagnosis at most, and its penalties relative to that of the fit.
+_SHORT_ROWS = 1024
+_SHORT_PATH = np.array([0.2, 1.0, 5.0])
 
 
 class OneStepReadout(OneStep):
@@ -123,6 +128,16 @@ class OneStepReadout(OneStep):
             model = self._model(read, most)
             return score_curve(model.pool(), model.levels, self.ridge_, n=n, ridge=ridge)
 
+    def _short_curve(self, read: tuple[Settings, Training, Host, Host]) -> ScoreCurve | None:
+        """Return a curve of two sizes and few penalties; None where there is no estimate."""
+        model = self._model(read, _SHORT_ROWS)
+        rows = int(model.sample.fit_rows.sum())
+        try:
+            pool = model.pool()
+            return score_curve(pool, model.levels, self.ridge_, n=[rows, 2 * rows], ridge=self.ridge_ * _SHORT_PATH)
+        except (GradstepError, OutOfRange):
+            return None
+
     def _model(self, read: tuple[Settings, Training, Host, Host], most: int) -> Model:
         """Return this model with about so many rows of a table."""
         settings, training, centre, scale = read
@@ -193,6 +208,7 @@ class OneStepReadout(OneStep):
                 split=settings.split > 0,
                 whitened=settings.whiten,
                 outputs=(outputs - centre) / np.where(scale > 0, scale, 1.0),
+                curve=self._short_curve((settings, training, centre, scale)),
                 redraw=redraw,
             )
             return diagnose(fitted, sample, random)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -159,11 +159,9 @@ class Model:
 
     def _stepped(self, rows: Rows) -> FirstLayer:
         gradient = gradient_on(self.initial, self.sample, rows)
-        return stepped_on(
-            self.initial, gradient, self.sample, rows, self.metric, self.move, self.n_steps, self.eta
-        )
+        return stepped_on(self.initial, gradient, self.sample, rows, self.metric, self.move, self.n_steps, self.eta)
 
-    def _left_out(self, layers: Iterator[tuple[FirstLayer, Rows]] | list[tuple[FirstLayer, Rows]], penalties: Host) -> LeftOut:
+    def _left_out(self, layers: Iterable[tuple[FirstLayer, Rows]], penalties: Host) -> LeftOut:
         """Score rows by the layer that stands with them; rows with several have the mean."""
         fit = self.sample.fit_rows
         shape = (int(fit.sum()), len(penalties))

@@ -1,5 +1,16 @@
 r"""Learning curves in the terms of scikit-learn's scores: R^2, and the share of right classes.
 
+`gradstep.learning_curve` is about a ridge fit on features that know nothing of the targets. The features of a fit have
+been learned from the same rows, so that its level is too low: it only gives the dependence on the number of rows. The
+level is that of M rows with networks of which neither the step nor the readout has used the row, for each penalty:
+
+.. math::
+   \text{error}(n,\Lambda)=\text{level}(\Lambda)\,\frac{\text{curve}(n,\Lambda)}{\text{curve}(M,\Lambda)}\,
+   \Bigl(1+s\,\Bigl(\frac Mn-\frac M{m}\Bigr)\Bigr).
+
+The last factor is what rows are worth to the step. Its error is of the order of one over the number of its rows. The
+step behind the level has m of them, a step on half the rows has more error, and this difference gives s.
+
 The readout has an intercept without a penalty, and a score compares an error with that of the mean. The curves of
 `gradstep.learning_curve` have neither. Both come from the way in which it is asked:
 
@@ -98,7 +109,7 @@ class ScoreCurve:
 
     @property
     def n(self) -> NDArray[np.int64]:
-        """Numbers of rows for the readout, shape (A,)."""
+        """Numbers of rows, shape (A,); with rows set aside for the step, those of the readout."""
         return self.curve.n
 
     @property
@@ -113,7 +124,7 @@ class ScoreCurve:
 
     @property
     def r2(self) -> Host:
-        """R^2 of new rows, shape (A, B); of the codes of the classes for a classifier. Nan where there is no estimate."""
+        """R^2 of new rows, shape (A, B), of the codes +1 and -1 for a classifier; nan where there is no estimate."""
         return 1 - self.curve.test_error[:, :-1] / self._reference
 
     @property
@@ -147,7 +158,7 @@ class ScoreCurve:
         ends = [int(n) for n, place in zip(self.n, self.best, strict=True) if int(order[place]) in edges]
         notes = [note for note in self.curve.caveats if not note.startswith("More than")]
         if ends:
-            notes.append(f"At n = {', '.join(map(str, ends))} the best penalty is the last one tried: it may be beyond.")
+            notes.append(f"At n = {', '.join(map(str, ends))} the best penalty is the last one tried, or beyond.")
         return tuple(notes)
 
     def at(self, n: int) -> Score:
@@ -278,7 +289,7 @@ class ScoreCurve:
         return Table([*header, "accuracy"] if self.accuracy is not None else header, rows)
 
     def summary(self) -> str:
-        """Say in one sentence what more rows would bring; empty where the curve does not reach beyond those there are."""
+        """Say in one sentence what more rows would bring; empty for a curve that ends with those there are."""
         largest, known = int(self.n.max()), self.n[self.n <= self.rows]
         if largest <= self.rows or not len(known):
             return ""
@@ -407,6 +418,7 @@ def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) ->
     """
     squares = unit * levels.most.squares
     level = share @ squares
+    level[-1] = curve.test_error[-1, -1]  # no fit at all, not even of the mean: the variance
     ratio = level / curve.test_error[-1]
     place = int(np.argmin(level[:-1]))
     more = curve.rows / curve.n[:, None] - 1 / levels.share
@@ -421,7 +433,10 @@ def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) ->
     growth = np.where(more > 0, 1 + slope * more, np.exp(slope * np.minimum(more, 0.0)))
     # Without a fit the step makes no difference.
     growth = np.column_stack([np.tile(growth, len(level) - 1), np.ones(len(growth))])
-    error = curve.test_error * ratio * growth
+    # A poor step costs no more than all that can be explained.
+    known = curve.test_error * ratio
+    growth = np.minimum(growth, np.maximum(level[-1] / known, 1.0))
+    error = known * growth
     step = error * more * uncertain
     step[:, -1] = 0.0
     factor = ratio * growth

@@ -34,8 +34,8 @@ Row = dict[str, Any]
 WIDTH = 128
 MOST_ROWS = 300
 DRAWN_ROWS = 3000
-POOLS = 8
-REFITS = 12
+POOLS = 16
+REFITS = 24
 DIMENSION = 30
 #: Penalties of the refits, over the median of those that are chosen.
 PENALTIES = np.logspace(-2, 2, 9)
@@ -175,7 +175,11 @@ def main() -> None:
             entries.append(measure(name, *table))
             print(json.dumps(_rounded(_summary(entries[-1]))), flush=True)
     settings = {"width": WIDTH, "pools": POOLS, "refits": REFITS, "seconds": time.process_time() - began}
-    kept = _rounded({"settings": settings, "summary": summary(entries), "tables": entries})
+    rows = summary(entries)
+    for factor in (1, 2):
+        held, known = (sum(row[f"times_{factor}"][key] for row in rows) for key in ("held", "known"))
+        settings[f"held_{factor}"] = 100 * held / known
+    kept = _rounded({"settings": settings, "summary": rows, "tables": entries})
     path.write_text(json.dumps(kept, indent=1) + "\n")
 
 

@@ -87,7 +87,9 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
         raise InvalidInput("table", target, "a table with other columns than the target")
     missing = [name for name in frame.columns if name not in drop and frame[name].isna().any()]
     if missing:
-        allowed = f"no missing values: fill or remove them, or leave the column out with --drop '{missing[0]}'"
+        allowed = "no missing values: fill them or remove the rows"
+        if missing[0] != target:
+            allowed += f", or leave the column out with --drop '{missing[0]}'"
         raise InvalidInput("table", f"missing values in {_names(missing)}", allowed)
     wrong = columns_without_numbers(X)
     if wrong:

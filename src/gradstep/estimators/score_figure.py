@@ -65,8 +65,9 @@ def _draw_against_rows(axes: Axes, name: str, curve: ScoreCurve, colour: str) ->
     axes.fill_between(n, value - 1.96 * error, value + 1.96 * error, color=colour, alpha=0.15, lw=0)
     known = n <= curve.rows
     axes.plot(n[known], value[known], "o-", ms=4, color=colour, label=name or None)
-    beyond = n >= n[known].max() if known.any() else ~known
-    axes.plot(n[beyond], value[beyond], "o--", ms=4, color=colour, mfc="white")
+    joined = n >= n[known].max() if known.any() else ~known
+    axes.plot(n[joined], value[joined], "--", color=colour)
+    axes.plot(n[~known], value[~known], "o", ms=4, color=colour, mfc="white")
     if not name and n[-1] == 2 * curve.rows and np.isfinite(value[-1]):
         note = f"with twice the rows: $R^2$ {scores[-1]}".replace("+-", "±")
         axes.set_title(note, color=colour, loc="right", fontsize=11)

@@ -98,6 +98,8 @@ class Sample:
         Streams of the inputs and of the noise; `noise` is None for a sample without labels.
     rows, d : int
         Sample size and input dimension.
+    turn : int
+        Which of the samples of this purpose.
     """
 
     seed: int
@@ -105,22 +107,23 @@ class Sample:
     noise: Purpose | None
     rows: int
     d: int
+    turn: int = 0
 
     def blocks(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Yield (rows, d) inputs with their (rows,) standard normal noise."""
-        inputs = normal_blocks(self.seed, self.inputs, self.rows, self.d)
+        inputs = normal_blocks(self.seed, self.inputs, self.rows, self.d, self.turn)
         if self.noise is None:
             for x in inputs:
                 yield x, np.zeros(x.shape[0])
             return
-        noise = normal_blocks(self.seed, self.noise, self.rows, 1)
+        noise = normal_blocks(self.seed, self.noise, self.rows, 1, self.turn)
         for x, e in zip(inputs, noise, strict=True):
             yield x, e[:, 0]
 
 
-def step_sample(seed: int, rows: int, d: int) -> Sample:
-    """Return the sample of the gradient step."""
-    return Sample(seed, Purpose.STEP_INPUTS, Purpose.STEP_NOISE, rows, d)
+def step_sample(seed: int, rows: int, d: int, turn: int = 0) -> Sample:
+    """Return the sample of the gradient step, or of the step after as many others as `turn` says."""
+    return Sample(seed, Purpose.STEP_INPUTS, Purpose.STEP_NOISE, rows, d, turn)
 
 
 def fit_sample(seed: int, rows: int, d: int) -> Sample:
@@ -131,3 +134,8 @@ def fit_sample(seed: int, rows: int, d: int) -> Sample:
 def check_sample(seed: int, rows: int, d: int) -> Sample:
     """Return the fresh sample on which the population risk is checked."""
     return Sample(seed, Purpose.TEST_INPUTS, None, rows, d)
+
+
+def pool_sample(seed: int, rows: int, d: int, turn: int = 0) -> Sample:
+    """Return one of the fresh samples from which the expected errors of fits are computed."""
+    return Sample(seed, Purpose.POOL_INPUTS, Purpose.POOL_NOISE, rows, d, turn)

@@ -14,14 +14,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.checks import LARGEST_NUMBER, flag
 from gradstep.convex import Loss, Penalty
-from gradstep.errors import InvalidInput, within_range
+from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.labels import Labels, labels_of
 from gradstep.problem import Problem
@@ -51,6 +52,7 @@ from gradstep.simulation.spectra import (
     weight_spectrum,
 )
 from gradstep.simulation.step import Gradient, Spike, gradient, measure_spike
+from gradstep.simulation.training import optimiser_of
 from gradstep.sizes import Sizes
 
 __all__ = ["Network"]
@@ -85,6 +87,8 @@ class Network:
         First layer before the step, in place of the one that is drawn.
     readout : array, shape (N,), optional
         Readout that the step uses, in place of the one that is drawn.
+    trained : array, shape (N, d), optional
+        First layer after training, in place of the problem's one step; `train` gives it.
     labels : Labels, optional
         Law of the labels of both samples; by default the problem's teacher and noise. Classes need NumPy.
     device : str, optional
@@ -102,8 +106,8 @@ class Network:
 
     Notes
     -----
-    A second step on the same samples starts where the first one ends, ``dataclasses.replace(network,
-    before=network.after)``; `replace` keeps the first layer, the readout and the labels, whatever else it changes.
+    `train` takes several steps. ``dataclasses.replace`` keeps the first layers, the readout and the labels, whatever
+    else it changes.
 
     Examples
     --------
@@ -132,6 +136,7 @@ class Network:
     _: KW_ONLY
     before: Array = field(default=None, repr=False)
     readout: Array = field(default=None, repr=False)
+    trained: Array = field(default=None, repr=False)
     labels: Labels = field(default=cast(Labels, None), repr=False)
     device: str | None = None
     dtype: str = "float64"
@@ -145,7 +150,10 @@ class Network:
             raise InvalidInput("device", self.device, "None with labels that are classes")
         before = initial_weights(seed, width, d, problem.initial_weights) if self.before is None else self.before
         readout = initial_readout(seed, width, problem.readout) if self.readout is None else self.readout
-        for name, given, shape in (("before", before, (width, d)), ("readout", readout, (width,))):
+        arrays = [("before", before, (width, d)), ("readout", readout, (width,))]
+        if self.trained is not None:
+            arrays.append(("trained", self.trained, (width, d)))
+        for name, given, shape in arrays:
             array, xp = self._shaped(name, given, shape), self._engine.xp
             if not xp.all(xp.isfinite(array)):
                 raise InvalidInput(name, "inf or nan", "finite numbers")
@@ -162,27 +170,122 @@ class Network:
     def gradient(self) -> Gradient:
         """The averaged gradient of the loss at initialisation, with the network's own output in the residual."""
         with self._under_way():
-            return gradient(
-                self._engine,
-                self.problem.activation,
-                self._labelled(step_sample(self.seed, self._sizes.n_step, self._sizes.d)),
-                self._data(self.before),
-                self._data(self.readout),
-                output_factor=self.problem.output_factor,
-            )
+            return self._gradient_of(self.before, step_sample(self.seed, self._sizes.n_step, self._sizes.d))
 
     @cached_property
     def after(self) -> Array:
-        """First layer after the step, shape (N, d); without a step it is the initial one."""
+        """First layer after the step, or after training, shape (N, d); without a step it is the initial one."""
+        if self.trained is not None:
+            return self.trained
         if self.problem.step_size == 0:
             return self.before
-        return self.before + (self.problem.step_size / math.sqrt(self._sizes.width)) * self.gradient.rows
+        return self.before + self._rate * self.gradient.rows
 
     @cached_property
     def spike(self) -> Spike:
-        """The part of the step along the direction that all neurons share, and the variance of the other part."""
+        """The part of the step along the direction that all neurons share, and the variance of the other part.
+
+        After training this direction is that of the changes of the rows, summed with the readout as weights.
+        """
         taken = self.problem.step_size > 0
-        return measure_spike(self.before, self.after, self.readout, self.gradient.linear if taken else None)
+        return measure_spike(self.before, self.after, self.readout, self._shared if taken else None)
+
+    def train(
+        self,
+        steps: int = 1,
+        *,
+        fresh: bool = True,
+        optimiser: str = "gradient",
+        progress: Callable[[int, int], None] | None = None,
+        **options: float,
+    ) -> Network:
+        r"""Return the network after several full-batch gradient steps of the first layer.
+
+        Training starts from `before`, whatever the network has been through, and the readout stays that of
+        initialisation. Each step has the size of the problem, :math:`w_i\leftarrow w_i+(\eta/\sqrt N)D_i`, and the
+        present network's own output in its residual. One plain step is that of the problem, bit by bit, and the first
+        samples of longer training are those of shorter.
+
+        Docs, "Several steps", equation (T1).
+
+        Parameters
+        ----------
+        steps : int
+            How many, at least one.
+        fresh : bool
+            Whether each step has ``n_step`` samples of its own, or all have those of the first.
+        optimiser : {"gradient", "damped", "sign", "adam", "spectral"}
+            What is made of the gradient; see :mod:`gradstep.simulation.training`. The last three do not depend on the
+            length of the gradient: a step moves each neuron by ``eta / sqrt(N)`` in root mean square.
+        progress : callable, optional
+            Called as ``progress(done, steps)`` after each step.
+        **options : float
+            ``damping`` of "damped" (1 by default); ``beta1``, ``beta2`` and ``epsilon`` of "adam".
+
+        Returns
+        -------
+        Network
+            With the same `before` and the first layer after training as `trained` and `after`.
+
+        Raises
+        ------
+        InvalidInput
+            On options that are unknown or out of range.
+        NotConverged
+            If the weights leave the range of double precision.
+
+        Examples
+        --------
+        >>> import gradstep as gs
+        >>> problem = gs.Problem(
+        ...     activation="tanh",
+        ...     teacher="H3",
+        ...     d=20,
+        ...     width=30,
+        ...     n_step=400,
+        ...     n=300,
+        ...     eta=gs.Step(2.0, exponent=0.5),
+        ...     ridge=1.0,
+        ... )
+        >>> network = gs.Network(problem, seed=0)
+        >>> bool((network.train(1).after == network.after).all())
+        True
+        >>> three = network.train(3, fresh=False)
+        >>> muon = network.train(3, optimiser="spectral")
+        """
+        count("steps", steps, 1)
+        flag("fresh", fresh)
+        rule, memory, weights = optimiser_of(optimiser, options), None, self.before
+        for step in range(steps):
+            sample = step_sample(self.seed, self._sizes.n_step, self._sizes.d, step if fresh else 0)
+            with self._under_way():
+                found = self._gradient_of(weights, sample) if step else self.gradient
+                direction, memory = rule.direction(found.rows, partial(self._second_moment, sample), memory)
+                weights = weights + self._rate * direction
+            if not self._engine.xp.all(self._engine.xp.abs(weights) <= LARGEST_NUMBER):
+                advice = "The training diverges: take smaller steps, or fewer."
+                raise NotConverged("Training", math.inf, LARGEST_NUMBER, advice, f"left all bounds in step {step + 1}")
+            if progress is not None:
+                progress(step + 1, steps)
+        return replace(self, trained=weights)
+
+    def _gradient_of(self, weights: Array, sample: Sample) -> Gradient:
+        return gradient(
+            self._engine,
+            self.problem.activation,
+            self._labelled(sample),
+            self._data(weights),
+            self._data(self.readout),
+            output_factor=self.problem.output_factor,
+        )
+
+    def _second_moment(self, sample: Sample) -> Array:
+        """Return ``X^T X / rows`` of a sample, shape (d, d)."""
+        total = self._engine.zeros((sample.d, sample.d))
+        for inputs, _ in sample.blocks():
+            x = self._engine.double(inputs)
+            total += x.T @ x
+        return total / sample.rows
 
     @property
     def initial(self) -> Network:
@@ -196,7 +299,7 @@ class Network:
         ----------
         weights : array, shape (N, d)
         """
-        return replace(self, problem=self.problem.replace(eta=0.0), before=weights)
+        return replace(self, problem=self.problem.replace(eta=0.0), before=weights, trained=None)
 
     # --- samples and features --------------------------------------------------------------------------------------
 
@@ -437,7 +540,10 @@ class Network:
         with self._under_way():
             features = to_host(self.features(inputs)) / math.sqrt(self._sizes.n)
             inputs, before, readout = to_host(inputs), to_host(self.before), to_host(self.readout)
-            direction = unit(spike_direction(self.problem, before, readout, to_host(self.gradient.linear)))
+            shared = to_host(self._shared)
+            if self.trained is None:
+                shared = spike_direction(self.problem, before, readout, shared)
+            direction = unit(shared)
             return feature_spectrum(
                 features,
                 along=unit(hermite_values(inputs @ direction, _DEGREE)),
@@ -465,7 +571,7 @@ class Network:
             If `leading` is negative or not an integer.
         """
         leading = count("leading", leading)
-        arrays = (to_host(own) for own in (self.before, self.after, self.readout, self.gradient.linear))
+        arrays = (to_host(own) for own in (self.before, self.after, self.readout, self._shared))
         with self._under_way():
             return weight_spectrum(*arrays, leading=leading)
 
@@ -478,6 +584,16 @@ class Network:
     @cached_property
     def _engine(self) -> Backend:
         return backend(self.device, self.dtype)
+
+    @property
+    def _rate(self) -> float:
+        """``eta / sqrt(N)``."""
+        return self.problem.step_size / math.sqrt(self._sizes.width)
+
+    @property
+    def _shared(self) -> Array:
+        """The direction that all rows of the step share, of any length."""
+        return self.gradient.linear if self.trained is None else self.readout @ (self.after - self.before)
 
     @cached_property
     def _weights(self) -> Array:

@@ -65,6 +65,10 @@ class Labels:
         mean = self.mean(u)
         return np.where(2 * ndtr(normals) < 1 + mean, 1.0, -1.0) if self.binary else mean + self.noise * normals
 
+    def deviation(self, mean: Any) -> Any:
+        """Return the root mean square of the noise given ``E[y | u]``; one number where it is the same everywhere."""
+        return np.sqrt(np.maximum(1 - mean**2, 0.0)) if self.binary else np.asarray(self.noise)
+
 
 def labels_of(problem: Problem, channel: Channel = "real", flip: float = 0.0) -> Labels:
     """Return the law of the labels of a problem.

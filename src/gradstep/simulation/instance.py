@@ -138,4 +138,4 @@ def check_sample(seed: int, rows: int, d: int) -> Sample:
 
 def pool_sample(seed: int, rows: int, d: int, turn: int = 0) -> Sample:
     """Return one of the fresh samples from which the expected errors of fits are computed."""
-    return Sample(seed, Purpose.POOL_INPUTS, Purpose.POOL_NOISE, rows, d, turn)
+    return Sample(seed, Purpose.POOL_INPUTS, None, rows, d, turn)

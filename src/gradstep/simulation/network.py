@@ -20,16 +20,18 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import LARGEST_NUMBER, flag
+from gradstep.checks import LARGEST_NUMBER, flag, real
 from gradstep.convex import Loss, Penalty
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.labels import Labels, labels_of
+from gradstep.learning import LearningCurve
 from gradstep.problem import Problem
 from gradstep.readout import readout_polynomials
 from gradstep.simulation.arguments import chosen_seed, count, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import Array, Backend, Precision, backend, to_host
 from gradstep.simulation.convex_fit import ConvexFit, fit_convex
+from gradstep.simulation.expected_errors import Population, Risk, Rows, expected_errors, sampled_risk
 from gradstep.simulation.instance import (
     TEACHER_AXIS,
     Sample,
@@ -37,6 +39,7 @@ from gradstep.simulation.instance import (
     fit_sample,
     initial_readout,
     initial_weights,
+    pool_sample,
     step_sample,
 )
 from gradstep.simulation.leave_one_out import Copies, leave_one_out
@@ -58,6 +61,8 @@ from gradstep.sizes import Sizes
 __all__ = ["Network"]
 
 _DEGREE = 4
+#: Accepted error of the risks that stand for those of pools, relative to that of no fit, and rows to measure them.
+_KNOWN_RISK, _RISK_ROWS = 1e-6, 1 << 20
 
 
 def _silent() -> None:
@@ -514,6 +519,89 @@ class Network:
                 fourth_sum += (squares**2).sum(axis=0)
         mean = square_sum / rows
         return mean, np.sqrt(np.maximum(fourth_sum / rows - mean**2, 0.0) / rows)
+
+    def learning_curve(
+        self,
+        n: int | Sequence[int] | None = None,
+        ridge: float | Sequence[float] | None = None,
+        *,
+        tolerance: float = 0.003,
+        pool: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> LearningCurve:
+        """Return expected errors of ridge fits on this first layer: means over draws of the samples of the fit.
+
+        Pools of fresh rows are drawn and :func:`gradstep.learning_curve` computes the errors on each, until their scatter
+        is small. For ``n`` of the problem `test_error` estimates what a mean of `fit` and `risk` over many samples would,
+        without drawing them.
+
+        Docs, "Several steps", equation (T6).
+
+        Parameters
+        ----------
+        n : int or sequence of int, optional
+            Numbers of samples of the fit, by default that of the problem.
+        ridge : float or sequence of float, optional
+            Penalties, by default that of the problem.
+        tolerance : float
+            Largest standard error that is accepted, relative to the test error. Where 64 pools are not enough the curve
+            has a caveat.
+        pool : int, optional
+            Rows of all pools together, in place of a tolerance.
+        progress : callable, optional
+            Called as ``progress(done, total)`` after each pool; the total is an estimate.
+
+        Returns
+        -------
+        LearningCurve
+            ``test_error`` is ``E (f_hat - f*)^2`` without the label noise, as everywhere in a simulation;
+            ``training_error`` is the mean square on the fit's own labels, with their noise. Standard errors say what is
+            left of the scatter of the pools, and not how layers of other seeds differ.
+
+        Raises
+        ------
+        InvalidInput
+            On options out of range.
+        NotConverged
+            As :func:`gradstep.learning_curve`.
+
+        Examples
+        --------
+        >>> import gradstep as gs
+        >>> problem = gs.Problem(
+        ...     activation="tanh", teacher="H3", d=15, width=20, n_step=200, n=150, eta=gs.Step(2.0, 0.5), ridge=1.0
+        ... )
+        >>> network = gs.Network(problem, seed=0)
+        >>> curves = [network.train(steps, fresh=False).learning_curve([75, 150], pool=4000) for steps in (1, 2)]
+        >>> curves[0].test_error.shape
+        (2, 1)
+        """
+        sizes = np.array([count("n", size, 1) for size in np.atleast_1d(self._sizes.n if n is None else n).tolist()])
+        penalties, _ = penalties_of(self.problem, ridge)
+        real("tolerance", tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
+        if pool is not None:
+            count("pool", pool, 1)
+        population = Population(self.seed, self._sizes.width, self.labels.noise**2, self._pool, self._known_risk)
+        with self._under_way():
+            return expected_errors(
+                population, sizes, np.array(penalties), tolerance=tolerance, pool=pool, progress=progress
+            )
+
+    def _pool(self, turn: int, rows: int) -> Iterator[Rows]:
+        yield from self._rows(pool_sample(self.seed, rows, self._sizes.d, turn))
+
+    def _rows(self, sample: Sample) -> Iterator[Rows]:
+        for features, means in self._design(sample):
+            host = to_host(means)
+            yield Rows(to_host(features), host, np.asarray(self.labels.deviation(host)))
+
+    def _known_risk(self, readouts: NDArray[np.float64]) -> Risk:
+        """Return the exact risk, or one measured on many rows if the kernel of the population is out of reach."""
+        try:
+            errors = self.risk(readouts, tolerance=_KNOWN_RISK).test_error
+        except NotConverged:
+            return sampled_risk(self._rows(check_sample(self.seed, _RISK_ROWS, self._sizes.d)), readouts)
+        return Risk(errors, np.zeros((len(errors),) * 2))
 
     # --- spectra ---------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class Purpose(IntEnum):
     FIT_NOISE = 5
     TEST_INPUTS = 6
     POOL_INPUTS = 7
-    POOL_NOISE = 8
+    POOL_SIGNS = 8
 
 
 def generator(seed: int, purpose: Purpose, block: int = 0, turn: int = 0) -> np.random.Generator:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradstep.errors import GradstepError, InvalidInput, missing_extra
-from gradstep.gaussian import ScalarFunction
+from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.overlay import FAR, Overlay
 from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem, Readout
@@ -193,8 +193,10 @@ class Comparison:
 
 def _value(problem: Problem, name: str) -> float | str:
     value = problem.step_size if name == "eta" else getattr(problem, name)
-    if isinstance(value, ScalarFunction | Readout):
-        value = value.name if isinstance(value, ScalarFunction) else value.to_plain()
+    if isinstance(value, Readout):
+        value = value.to_plain()
+    elif isinstance(value, ScalarFunction | MultivariateFunction):
+        value = value.name
     return value if isinstance(value, int | float) else str(value)
 
 

@@ -38,6 +38,7 @@ from scipy.optimize import brentq
 
 from gradstep.learning import LearningCurve, learning_curve
 from gradstep.resolution import NOTHING
+from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.streams import Purpose, generator
 
 __all__ = ["Population", "Risk", "Rows", "expected_errors", "sampled_risk"]
@@ -52,11 +53,11 @@ _ROWS_PER_FEATURE, _FEWEST_ROWS = 4, 500
 #: Rows over features from which the readouts of known risk are made.
 _PILOT = 20
 #: Pools at least, so that their scatter is a standard error, and at most.
-_FEWEST_POOLS, _MOST_POOLS = 8, 64
+_FEWEST_POOLS, _MOST_POOLS = 8, 128
 
 
 class Rows(NamedTuple):
-    """Rows of a pool: features (M, N), means of the labels (M,), root mean square of their noise (M,) or ()."""
+    """Rows of a pool: features (M, N), means of the labels (M,), root mean square of their noise (M,)."""
 
     features: Host
     means: Host
@@ -95,11 +96,11 @@ class Population:
     risk: Callable[[Host], Risk]
 
 
-def sampled_risk(blocks: Iterator[Rows], readouts: Host) -> Risk:
-    """Measure test errors of readouts (N, P) on fresh rows."""
+def sampled_risk(blocks: Iterator[tuple[Array, Array]], readouts: Array) -> Risk:
+    """Measure test errors of readouts (N, P) on blocks of features with targets, arrays of one library."""
     count, total, products = 0, np.zeros(readouts.shape[1]), np.zeros((readouts.shape[1],) * 2)
-    for features, means, _ in blocks:
-        squares = (means[:, None] - features @ readouts) ** 2
+    for features, means in blocks:
+        squares = to_host((means[:, None] - features @ readouts) ** 2)
         count, total, products = count + len(means), total + squares.sum(axis=0), products + squares.T @ squares
     mean = total / count
     return Risk(mean, (products / count - np.outer(mean, mean)) / count)
@@ -144,14 +145,15 @@ def expected_errors(
     while True:
         found.append(_of_one_pool(population, control, len(found) + 1, rows, sizes, ridges))
         done = len(found)
-        mean, covariance = _mean(found, control)
-        wanted = _pools_wanted(mean, covariance, done, tolerance)
+        mean, scatter, known = _mean(found, control)
+        wanted = _pools_wanted(mean, scatter, known, done, tolerance)
         total = done if done >= least and wanted <= done else min(max(wanted, least, done + 1), most)
         total = max(total, done)
         if progress is not None:
             progress(done, total)
         if done >= total:
-            return _curve(population, mean, covariance, done * rows, sizes, ridges, tolerance if pool is None else None)
+            aim = tolerance if pool is None else None
+            return _curve(population, mean, scatter + known, done * rows, sizes, ridges, aim)
 
 
 @dataclass(frozen=True)
@@ -198,12 +200,8 @@ def _of_one_pool(
     population: Population, control: _Control, turn: int, rows: int, sizes: NDArray[np.int64], ridges: Host
 ) -> Host:
     """Return test and training errors (2, P) from one pool, the control subtracted."""
-    features, means, deviations = zip(*population.draw(turn, rows), strict=True)
-    f, deviation = (
-        np.concatenate(means),
-        np.concatenate([np.broadcast_to(d, len(m)) for d, m in zip(deviations, means)]),
-    )
-    phi, targets = np.concatenate(features), [f]
+    phi, f, deviation = map(np.concatenate, zip(*population.draw(turn, rows), strict=True))
+    targets = [f]
     if population.noise_variance:
         signs = generator(population.seed, Purpose.POOL_SIGNS, turn).choice((-1.0, 1.0), size=(_NOISES, rows))
         targets += list(deviation * signs / math.sqrt(_NOISES))
@@ -213,21 +211,19 @@ def _of_one_pool(
     return np.asarray(errors - control.gains * (on_pool - control.risk.errors))
 
 
-def _mean(found: list[Host], control: _Control) -> tuple[Host, Host]:
-    """Return the mean over pools (2, P) and its covariances (2, P, P), with that of the known risks."""
-    values = np.stack(found)
+def _mean(found: list[Host], control: _Control) -> tuple[Host, Host, Host]:
+    """Return the mean over pools (2, P), and its covariances (2, P, P) by their scatter and by the known risks."""
+    values, gains = np.stack(found), control.gains
     deviations = values - values.mean(axis=0)
     scatter = np.einsum("bkp,bkq->kpq", deviations, deviations) / max(len(found) - 1, 1) / len(found)
-    return values.mean(axis=0), scatter + control.gains[:, :, None] * control.gains[
-        :, None, :
-    ] * control.risk.covariance
+    return values.mean(axis=0), scatter, gains[:, :, None] * gains[:, None, :] * control.risk.covariance
 
 
-def _pools_wanted(mean: Host, covariance: Host, done: int, tolerance: float) -> int:
-    """Return how many pools will have a test error as accurate as it should be everywhere."""
-    test, error = np.abs(mean[0]), np.sqrt(np.diagonal(covariance[0]))
-    worst = float((error / np.maximum(test, NOTHING)).max())
-    return math.ceil(done * min((worst / tolerance) ** 2, 1e6))
+def _pools_wanted(mean: Host, scatter: Host, known: Host, done: int, tolerance: float) -> int:
+    """Return how many pools will make all test errors as accurate as they should be, or as the risks known let them."""
+    variance, least = np.diagonal(scatter[0]), np.diagonal(known[0])
+    left = np.maximum(np.maximum((tolerance * mean[0]) ** 2 - least, least), NOTHING)
+    return math.ceil(done * min(float((variance / left).max()), 1e6))
 
 
 def _curve(

@@ -5,16 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.problem import InitialWeights, Readout
 from gradstep.simulation.streams import Purpose, generator, normal_blocks
 
 TEACHER_AXIS = 0
 """The teacher's direction is the first coordinate axis: inputs and weights are rotation invariant."""
+
+
+def teacher_input(teacher: ScalarFunction | MultivariateFunction, x: Any) -> Any:
+    """Return what a teacher sees of inputs (rows, d): their first coordinate (rows,), or the first k (rows, k)."""
+    return x[:, TEACHER_AXIS] if isinstance(teacher, ScalarFunction) else x[:, : teacher.inputs]
 
 
 def initial_weights(seed: int, width: int, d: int, law: InitialWeights) -> NDArray[np.float64]:

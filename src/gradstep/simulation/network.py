@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any, cast
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from gradstep.checks import LARGEST_NUMBER, flag, real
 from gradstep.convex import Loss, Penalty
 from gradstep.errors import InvalidInput, NotConverged, within_range
+from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.labels import Labels, labels_of
 from gradstep.learning import LearningCurve
@@ -41,6 +42,7 @@ from gradstep.simulation.instance import (
     initial_weights,
     pool_sample,
     step_sample,
+    teacher_input,
 )
 from gradstep.simulation.leave_one_out import Copies, leave_one_out
 from gradstep.simulation.population import PopulationRisk, population_risk
@@ -61,8 +63,10 @@ from gradstep.sizes import Sizes
 __all__ = ["Network"]
 
 _DEGREE = 4
-#: Accepted error of the risks that stand for those of pools, relative to that of no fit, and rows to measure them.
-_KNOWN_RISK, _RISK_ROWS = 1e-6, 1 << 20
+#: Accepted error of the risks that stand for those of pools, relative to that of no fit.
+_KNOWN_RISK = 1e-6
+#: Rows on which risks are measured that have no closed form; eight times as many for those that stand for pools.
+_RISK_ROWS = 1 << 17
 
 
 def _silent() -> None:
@@ -193,7 +197,9 @@ class Network:
         After training this direction is that of the changes of the rows, summed with the readout as weights.
         """
         taken = self.problem.step_size > 0
-        return measure_spike(self.before, self.after, self.readout, self._shared if taken else None)
+        teacher = self.labels.mean
+        axes = teacher.inputs if isinstance(teacher, MultivariateFunction) else 1
+        return measure_spike(self.before, self.after, self.readout, self._shared if taken else None, axes)
 
     def train(
         self,
@@ -436,6 +442,8 @@ class Network:
     def risk(self, readouts: Array, *, along: Array | None = None, tolerance: float = 1e-9) -> PopulationRisk:
         """Return the test error of readouts: the exact expectation over inputs given the weights.
 
+        For a teacher of several directions it is a mean over 131,072 fresh inputs, and the bound is its standard error.
+
         Parameters
         ----------
         readouts : array, shape (N, P) or (N,)
@@ -462,19 +470,23 @@ class Network:
         columns = self._shaped("readouts", readouts, (width,) if np.ndim(readouts) == 1 else (width, None))
         if not 0 < tolerance < math.inf:
             raise InvalidInput("tolerance", tolerance, "a finite number > 0")
+        shape, mean = tuple(columns.shape[1:]), self.labels.mean
+        columns = columns[:, None] if columns.ndim == 1 else columns
+        if isinstance(mean, MultivariateFunction):
+            error, deviation = self.sampled_risk(columns, _RISK_ROWS)
+            return PopulationRisk(error.reshape(shape), deviation.reshape(shape))
         axis = self._engine.zeros((d,))
         axis[TEACHER_AXIS] = 1.0
         with self._under_way():
             found = population_risk(
                 self.problem.activation,
-                self.labels.mean,
+                mean,
                 self._engine.double(self._weights),
                 axis,
                 self.spike.direction if along is None else self._shaped("along", along, (d,)),
-                columns[:, None] if columns.ndim == 1 else columns,
+                columns,
                 tolerance=tolerance,
             )
-        shape = tuple(columns.shape[1:])
         return PopulationRisk(found.test_error.reshape(shape), found.error_bound.reshape(shape))
 
     def test_error(
@@ -510,15 +522,9 @@ class Network:
         -------
         mean, standard_error : ndarray, shape (P,)
         """
-        sample = check_sample(self.seed, rows, self._sizes.d)
-        square_sum, fourth_sum = np.zeros(readouts.shape[1]), np.zeros(readouts.shape[1])
         with self._under_way():
-            for features, targets in self._design(sample):
-                squares = to_host((features @ readouts - targets[:, None]) ** 2)
-                square_sum += squares.sum(axis=0)
-                fourth_sum += (squares**2).sum(axis=0)
-        mean = square_sum / rows
-        return mean, np.sqrt(np.maximum(fourth_sum / rows - mean**2, 0.0) / rows)
+            found = sampled_risk(self._design(check_sample(self.seed, rows, self._sizes.d)), readouts)
+        return found.errors, np.sqrt(np.maximum(np.diagonal(found.covariance), 0.0))
 
     def learning_curve(
         self,
@@ -531,9 +537,9 @@ class Network:
     ) -> LearningCurve:
         """Return expected errors of ridge fits on this first layer: means over draws of the samples of the fit.
 
-        Pools of fresh rows are drawn and :func:`gradstep.learning_curve` computes the errors on each, until their scatter
-        is small. For ``n`` of the problem `test_error` estimates what a mean of `fit` and `risk` over many samples would,
-        without drawing them.
+        Pools of fresh rows are drawn and :func:`gradstep.learning_curve` computes the errors on each, until their
+        scatter is small. The curve estimates what the mean of `fit` and `risk` over very many samples of the fit would
+        be.
 
         Docs, "Several steps", equation (T6).
 
@@ -544,7 +550,7 @@ class Network:
         ridge : float or sequence of float, optional
             Penalties, by default that of the problem.
         tolerance : float
-            Largest standard error that is accepted, relative to the test error. Where 64 pools are not enough the curve
+            Largest standard error that is accepted, relative to the test error. Where 128 pools are not enough the curve
             has a caveat.
         pool : int, optional
             Rows of all pools together, in place of a tolerance.
@@ -588,20 +594,18 @@ class Network:
             )
 
     def _pool(self, turn: int, rows: int) -> Iterator[Rows]:
-        yield from self._rows(pool_sample(self.seed, rows, self._sizes.d, turn))
-
-    def _rows(self, sample: Sample) -> Iterator[Rows]:
-        for features, means in self._design(sample):
+        for features, means in self._design(pool_sample(self.seed, rows, self._sizes.d, turn)):
             host = to_host(means)
-            yield Rows(to_host(features), host, np.asarray(self.labels.deviation(host)))
+            yield Rows(to_host(features), host, self.labels.deviation(host))
 
     def _known_risk(self, readouts: NDArray[np.float64]) -> Risk:
-        """Return the exact risk, or one measured on many rows if the kernel of the population is out of reach."""
-        try:
-            errors = self.risk(readouts, tolerance=_KNOWN_RISK).test_error
-        except NotConverged:
-            return sampled_risk(self._rows(check_sample(self.seed, _RISK_ROWS, self._sizes.d)), readouts)
-        return Risk(errors, np.zeros((len(errors),) * 2))
+        """Return the exact risk, or one measured on many rows where there is none."""
+        if isinstance(self.labels.mean, ScalarFunction):
+            with suppress(NotConverged):
+                errors = self.risk(self._engine.double(readouts), tolerance=_KNOWN_RISK).test_error
+                return Risk(errors, np.zeros((len(errors),) * 2))
+        many = check_sample(self.seed, 8 * _RISK_ROWS, self._sizes.d)
+        return sampled_risk(self._design(many), self._engine.double(readouts))
 
     # --- spectra ---------------------------------------------------------------------------------------------------
 
@@ -713,7 +717,7 @@ class Network:
         """Yield blocks of inputs and labels; without noise those are what is to be learned."""
         for inputs, normals in sample.blocks():
             x = self._engine.data(inputs)
-            u = x[:, TEACHER_AXIS]
+            u = teacher_input(self.labels.mean, x)
             yield x, self.labels.mean(u) if sample.noise is None else self.labels.draw(u, self._engine.data(normals))
             self.after_block()
 

@@ -550,8 +550,8 @@ class Network:
         ridge : float or sequence of float, optional
             Penalties, by default that of the problem.
         tolerance : float
-            Largest standard error that is accepted, relative to the test error. Where 128 pools are not enough the curve
-            has a caveat.
+            Largest standard error that is accepted, relative to the test error. Where 128 pools are not enough the
+            curve has a caveat.
         pool : int, optional
             Rows of all pools together, in place of a tolerance.
         progress : callable, optional

@@ -59,7 +59,7 @@ def layer_learning_curve(
     :meth:`gradstep.Network.learning_curve` for a network of a `Problem`; :func:`gradstep.learning_curve` for rows of a
     table, on the features ``activation(rows @ W.T + bias)``.
 
-    Docs, "Several steps", equation (T6).
+    Docs, "Several steps", equation (M6).
 
     Parameters
     ----------

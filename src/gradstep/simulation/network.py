@@ -223,7 +223,7 @@ class Network:
         present network's own output in its residual. One plain step is that of the problem, bit by bit, and the first
         samples of longer training are those of shorter.
 
-        Docs, "Several steps", equation (T1).
+        Docs, "Several steps", equation (M1).
 
         Parameters
         ----------
@@ -547,7 +547,7 @@ class Network:
         scatter is small. The curve estimates what the mean of `fit` and `risk` over very many samples of the fit would
         be.
 
-        Docs, "Several steps", equation (T6).
+        Docs, "Several steps", equation (M6).
 
         Parameters
         ----------

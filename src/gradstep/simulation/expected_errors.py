@@ -41,16 +41,13 @@ from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.streams import Purpose, generator
 
-__all__ = ["KNOWN_RISK", "RISK_ROWS", "RISK_TURN", "Population", "Risk", "Rows", "expected_errors", "sampled_risk"]
+__all__ = ["KNOWN_RISK", "RISK_TURN", "Population", "Risk", "Rows", "expected_errors", "sampled_risk"]
 
 KNOWN_RISK = 1e-6
 """Accepted error of a risk that stands for that of the pools, relative to that of no fit."""
 
-RISK_ROWS = 1 << 20
-"""Rows on which it is measured where there is no exact one."""
-
 RISK_TURN = 1 << 30
-"""Number of their sample: pools have small ones."""
+"""Number of the sample on which it is measured where there is no exact one: pools have small numbers."""
 
 Host = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -63,6 +60,8 @@ _ROWS_PER_FEATURE, _FEWEST_ROWS = 4, 500
 _PILOT = 20
 #: Pools at least, so that their scatter is a standard error, and at most.
 _FEWEST_POOLS, _MOST_POOLS = 8, 128
+#: Rows on which a risk is measured, and twice the deviation of one, over the risk, that decides between them.
+_LEAST_RISK_ROWS, _MOST_RISK_ROWS, _DEVIATION = 1 << 16, 1 << 20, 5.0
 #: Standard error over the one asked for, from which there is a caveat.
 _MET = 1.1
 
@@ -97,14 +96,15 @@ class Population:
     draw : callable
         ``draw(turn, rows)`` yields blocks of `Rows`; turns are independent of one another.
     risk : callable
-        Returns the `Risk` of readouts (N, P), independent of all draws.
+        ``risk(readouts, rows)`` returns the `Risk` of readouts (N, P), independent of all draws; measured on that many
+        rows if there is no exact one.
     """
 
     seed: int
     width: int
     noise_variance: float
     draw: Callable[[int, int], Iterator[Rows]]
-    risk: Callable[[Host], Risk]
+    risk: Callable[[Host, int], Risk]
 
 
 def sampled_risk(blocks: Iterator[tuple[Array, Array]], readouts: Array) -> Risk:
@@ -151,7 +151,8 @@ def expected_errors(
     least, most = _FEWEST_POOLS, _MOST_POOLS
     if pool is not None:
         least = most = max(round(pool / rows), 2)
-    control = _Control.of(population, sizes, ridges)
+    needed = _DEVIATION**2 * (tolerance**-2 if pool is None else pool)
+    control = _Control.of(population, sizes, ridges, int(np.clip(needed, _LEAST_RISK_ROWS, _MOST_RISK_ROWS)))
     found: list[Host] = []
     while True:
         found.append(_of_one_pool(population, control, len(found) + 1, rows, sizes, ridges))
@@ -179,7 +180,7 @@ class _Control:
     risk: Risk
 
     @classmethod
-    def of(cls, population: Population, sizes: NDArray[np.int64], ridges: Host) -> _Control:
+    def of(cls, population: Population, sizes: NDArray[np.int64], ridges: Host, risk_rows: int) -> _Control:
         gram, cross, count = np.zeros((population.width,) * 2), np.zeros(population.width), 0
         for features, means, _ in population.draw(0, max(_PILOT * population.width, _FEWEST_ROWS)):
             gram, cross, count = gram + features.T @ features, cross + features.T @ means, count + len(means)
@@ -195,7 +196,7 @@ class _Control:
                 readouts.append(vectors @ (samples * cross / (ridge + samples * eigenvalues)))
                 gains.append((gain, gain / (1 + leverage) ** 2))
         columns = np.stack(readouts, axis=1)
-        return cls(columns, np.array(gains).T, population.risk(columns))
+        return cls(columns, np.array(gains).T, population.risk(columns, risk_rows))
 
 
 def _leverage(eigenvalues: Host, n: float, ridge: float) -> float:

@@ -19,7 +19,6 @@ from gradstep.simulation.arguments import chosen_seed, count
 from gradstep.simulation.backend import to_host
 from gradstep.simulation.expected_errors import (
     KNOWN_RISK,
-    RISK_ROWS,
     RISK_TURN,
     Population,
     Risk,
@@ -167,7 +166,7 @@ class _Layer:
 
         return draw
 
-    def risk(self, readouts: Host) -> Risk:
+    def risk(self, readouts: Host, rows: int) -> Risk:
         """Return the risk of readouts: exact without offsets and for one direction, else measured on many rows."""
         if isinstance(self.teacher, ScalarFunction) and not self.offsets.any():
             leading = np.linalg.eigh(self.weights.T @ self.weights)[1][:, -1]
@@ -175,5 +174,5 @@ class _Layer:
             with suppress(NotConverged):
                 errors = population_risk(self.activation, self.teacher, *where, tolerance=KNOWN_RISK).test_error
                 return Risk(errors, np.zeros((len(errors),) * 2))
-        rows = self.rows(0.0)(RISK_TURN, RISK_ROWS)
-        return sampled_risk(((features, means) for features, means, _ in rows), readouts)
+        blocks = self.rows(0.0)(RISK_TURN, rows)
+        return sampled_risk(((features, means) for features, means, _ in blocks), readouts)

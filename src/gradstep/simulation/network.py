@@ -34,7 +34,6 @@ from gradstep.simulation.backend import Array, Backend, Precision, backend, to_h
 from gradstep.simulation.convex_fit import ConvexFit, fit_convex
 from gradstep.simulation.expected_errors import (
     KNOWN_RISK,
-    RISK_ROWS,
     Population,
     Risk,
     Rows,
@@ -604,13 +603,13 @@ class Network:
             host = to_host(means)
             yield Rows(to_host(features), host, self.labels.deviation(host))
 
-    def _known_risk(self, readouts: NDArray[np.float64]) -> Risk:
+    def _known_risk(self, readouts: NDArray[np.float64], rows: int) -> Risk:
         """Return the exact risk, or one measured on many rows where there is none."""
         if isinstance(self.labels.mean, ScalarFunction):
             with suppress(NotConverged):
                 errors = self.risk(self._engine.double(readouts), tolerance=KNOWN_RISK).test_error
                 return Risk(errors, np.zeros((len(errors),) * 2))
-        many = check_sample(self.seed, RISK_ROWS, self._sizes.d)
+        many = check_sample(self.seed, rows, self._sizes.d)
         return sampled_risk(self._design(many), self._engine.double(readouts))
 
     # --- spectra ---------------------------------------------------------------------------------------------------

@@ -41,13 +41,7 @@ from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.streams import Purpose, generator
 
-__all__ = ["KNOWN_RISK", "RISK_TURN", "Population", "Risk", "Rows", "expected_errors", "sampled_risk"]
-
-KNOWN_RISK = 1e-6
-"""Accepted error of a risk that stands for that of the pools, relative to that of no fit."""
-
-RISK_TURN = 1 << 30
-"""Number of the sample on which it is measured where there is no exact one: pools have small numbers."""
+__all__ = ["Population", "Risk", "Rows", "expected_errors", "sampled_risk"]
 
 Host = NDArray[np.float64]
 Progress = Callable[[int, int], None]

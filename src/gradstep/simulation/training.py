@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 from gradstep.checks import one_of, real
 from gradstep.errors import InvalidInput
@@ -75,7 +75,7 @@ class Damped:
         if math.isinf(self.damping):
             return gradient, None
         xp, metric = array_namespace(gradient), second_moment()
-        metric = metric + self.damping * xp.eye(metric.shape[0], dtype=metric.dtype, device=metric.device)
+        metric = metric + self.damping * xp.eye(metric.shape[0], dtype=metric.dtype, device=device(metric))
         return (1 + self.damping) * xp.linalg.solve(metric, gradient.T).T, None
 
 

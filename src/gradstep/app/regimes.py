@@ -95,7 +95,7 @@ def describe(prediction: Prediction) -> Regime:
     Regime
     """
     problem = prediction.problem
-    teacher, activation = moments(problem.teacher), moments(problem.activation)
+    teacher, activation = moments(problem.link), moments(problem.activation)
     size = _known(problem.at_dimension(int(LARGE_DIMENSION))) if problem.is_limit else prediction
     before = _known(problem.replace(eta=0.0)) if problem.eta.coefficient else None
     error = prediction.test_error
@@ -127,7 +127,7 @@ def _step_of(prediction: Prediction) -> _Step:
     width = problem.real_sizes().width
     common = strength / math.sqrt(width) if math.isfinite(strength) else math.nan
     moved = math.hypot(common, math.sqrt(max(prediction.bulk_variance - 1, 0.0)))
-    teacher, curve = moments(problem.teacher), prediction.curve
+    teacher, curve = moments(problem.link), prediction.curve
     power = teacher.second_moment - teacher.mean**2
     learned = taught = None
     if power > _ROUNDING * teacher.second_moment:

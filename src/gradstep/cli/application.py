@@ -345,6 +345,9 @@ def simulate(
     test_samples: Annotated[
         int, typer.Option(min=0, help="Also test on that many fresh inputs.", rich_help_panel=_SIMULATION)
     ] = 0,
+    fit: Annotated[
+        str, typer.Option(help="'drawn', or 'expected': errors averaged over fits.", rich_help_panel=_SIMULATION)
+    ] = "drawn",
     json_: _Json = False,
 ) -> None:
     """Measure the same quantities on the real network: draw it, take the step, fit, and test exactly."""
@@ -355,7 +358,13 @@ def simulate(
 
     with simulating(grid, device) as report:
         measurements = simulate_many(
-            grid.problems, parse_seeds(seeds), device=device, dtype=dtype, test_samples=test_samples, progress=report
+            grid.problems,
+            parse_seeds(seeds),
+            fit=fit,
+            device=device,
+            dtype=dtype,
+            test_samples=test_samples,
+            progress=report,
         )
     if json_:
         results = [
@@ -555,10 +564,10 @@ def learn(
     """
     from gradstep.cli import output, plots
     from gradstep.cli.learn import learn_table, read_table, scores_table, target_of
-    from gradstep.cli.ranges import parse_numbers
+    from gradstep.ranges import values_of
 
     plots.check_plot_path(plot)
-    sizes = None if n is None else parse_numbers("n", n, whole=True)
+    sizes = None if n is None else list(values_of("n", n))
     X, y = target_of(read_table(table), target, drop or [])
     classes = classes or y.dtype.kind not in "iuf"
     curves = learn_table(X, y, classes=classes, width=width, seed=seed, n=sizes, max_rows=max_rows)

@@ -48,7 +48,7 @@ def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
     settings = dict(parameters)
     steps = settings.pop("after")
     problem = Problem.from_dict({"convention": "ba2022", **settings})
-    values = coefficients(problem.activation, problem.teacher)
+    values = coefficients(problem.activation, problem.link)
     network = Network(problem, seed)
     inputs, labels = network.fit_data()
     teacher = np.eye(1, inputs.shape[1], TEACHER_AXIS)[0]

@@ -68,8 +68,8 @@ class Comparison:
 
     @cached_property
     def overlays(self) -> Mapping[str, Overlay]:
-        """The overlay of every quantity that theory predicts."""
-        return {name: self._overlay(name) for name in QUANTITIES}
+        """The overlay of every quantity that theory predicts and the networks have."""
+        return {name: self._overlay(name) for name in QUANTITIES if name in self.measurements[0].values}
 
     def _overlay(self, quantity: str) -> Overlay:
         theory = [getattr(each, quantity) if isinstance(each, Prediction) else math.nan for each in self.predictions]
@@ -88,7 +88,7 @@ class Comparison:
         columns = [[np.ravel(getattr(overlay, key)).tolist() for key in _COLUMNS] for overlay in self.overlays.values()]
         rows = (zip(*own, strict=True) for own in columns)
         return tuple(
-            {name: dict(zip(_COLUMNS, cell, strict=True)) for name, cell in zip(QUANTITIES, row, strict=True)}
+            {name: dict(zip(_COLUMNS, cell, strict=True)) for name, cell in zip(self.overlays, row, strict=True)}
             for row in zip(*rows, strict=True)
         )
 
@@ -182,7 +182,8 @@ class Comparison:
             for name, cell in row.items()
         ]
         worst = self.verdict["worst"]
-        marked = {worst["index"] * len(QUANTITIES) + QUANTITIES.index(worst["quantity"])} if worst else ()
+        names = list(self.overlays)
+        marked = {worst["index"] * len(names) + names.index(worst["quantity"])} if worst else ()
         return Table(header, rows, frozenset(marked))
 
     def __str__(self) -> str:
@@ -215,6 +216,7 @@ def compare(
     seeds: int | Sequence[int] = 16,
     *,
     ridge: float | Sequence[float] | None = None,
+    fit: str = "drawn",
     device: str | None = None,
     dtype: str = "float64",
     kernel_tolerance: float = 1e-9,
@@ -230,8 +232,8 @@ def compare(
         How many networks (at least 2), or their seeds; the same for all problems, whose measurements are paired.
     ridge : float or sequence of float, optional
         Penalties to use instead of each problem's own; a whole sequence costs one factorisation.
-    device, dtype, kernel_tolerance
-        As in `gradstep.simulate`.
+    fit, device, dtype, kernel_tolerance
+        As in `gradstep.simulate`. With ``fit="expected"`` the networks' errors have no noise of the fit.
     progress : callable, optional
         Called as ``progress(done, total)`` with numbers of problems measured; of one at work its share counts.
 
@@ -253,7 +255,7 @@ def compare(
     if len(chosen) < 2:
         raise InvalidInput("seeds", seeds, "at least 2: one seed has no standard error")
     found = predict_each(listed, some=True)
-    options = {"device": device, "dtype": dtype, "kernel_tolerance": kernel_tolerance}
+    options = {"fit": fit, "device": device, "dtype": dtype, "kernel_tolerance": kernel_tolerance}
     measured = simulate_many(listed, chosen, progress=progress, **options)
     return Comparison(tuple(listed), tuple(found), tuple(measured), shape)
 

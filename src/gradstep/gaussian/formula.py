@@ -103,9 +103,8 @@ class _Parser:
             return Constant(math.pi if name == "pi" else math.e)
         if self.several:
             if name not in _INPUTS:
-                raise refuse(
-                    self.token(node), f"not one of {', '.join(_INPUTS)}, and functions need an argument beside them"
-                )
+                known = ", ".join(_INPUTS)
+                raise refuse(self.token(node), f"not one of {known}, beside which functions need an argument")
             return Variable(_INPUTS.index(name) + 1)
         if name == "x":
             return VARIABLE

@@ -22,7 +22,7 @@ with :math:`b=\frac n{1+V}R\,E[\phi f^*]`, :math:`R=(\Lambda+\frac n{1+V}K)^{-1}
 :math:`V=\operatorname{tr}KR`. Any b and any factor leave the expectation as it is; these are the limit of one leverage
 for all rows, where :math:`1/(1-\gamma)` is what the fit makes of an error that it cannot learn.
 
-Docs, "Several steps", equation (T6).
+Docs, "Several steps", equation (M6).
 """
 
 from __future__ import annotations
@@ -41,7 +41,16 @@ from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.streams import Purpose, generator
 
-__all__ = ["Population", "Risk", "Rows", "expected_errors", "sampled_risk"]
+__all__ = ["KNOWN_RISK", "RISK_ROWS", "RISK_TURN", "Population", "Risk", "Rows", "expected_errors", "sampled_risk"]
+
+KNOWN_RISK = 1e-6
+"""Accepted error of a risk that stands for that of the pools, relative to that of no fit."""
+
+RISK_ROWS = 1 << 20
+"""Rows on which it is measured where there is no exact one."""
+
+RISK_TURN = 1 << 30
+"""Number of their sample: pools have small ones."""
 
 Host = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -54,6 +63,8 @@ _ROWS_PER_FEATURE, _FEWEST_ROWS = 4, 500
 _PILOT = 20
 #: Pools at least, so that their scatter is a standard error, and at most.
 _FEWEST_POOLS, _MOST_POOLS = 8, 128
+#: Standard error over the one asked for, from which there is a caveat.
+_MET = 1.1
 
 
 class Rows(NamedTuple):
@@ -240,10 +251,10 @@ def _curve(
     deviations = [np.reshape(np.sqrt(np.diagonal(own)), shape) for own in covariance]
     caveats = []
     worst = float((deviations[0] / np.maximum(np.abs(test), NOTHING)).max())
-    if tolerance is not None and worst > tolerance:
+    if tolerance is not None and worst > _MET * tolerance:
         caveats.append(
-            f"The standard error is up to {worst:.1%} of the test error, more than the {tolerance:.1%} asked for: "
-            f"{rows} rows were not enough."
+            f"The standard error is up to {100 * worst:.2g} % of the test error, not the {100 * tolerance:.2g} % asked "
+            f"for: {rows} rows were not enough."
         )
     return LearningCurve(
         n=sizes,

@@ -32,7 +32,15 @@ from gradstep.readout import readout_polynomials
 from gradstep.simulation.arguments import chosen_seed, count, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import Array, Backend, Precision, backend, to_host
 from gradstep.simulation.convex_fit import ConvexFit, fit_convex
-from gradstep.simulation.expected_errors import Population, Risk, Rows, expected_errors, sampled_risk
+from gradstep.simulation.expected_errors import (
+    KNOWN_RISK,
+    RISK_ROWS,
+    Population,
+    Risk,
+    Rows,
+    expected_errors,
+    sampled_risk,
+)
 from gradstep.simulation.instance import (
     TEACHER_AXIS,
     Sample,
@@ -63,10 +71,8 @@ from gradstep.sizes import Sizes
 __all__ = ["Network"]
 
 _DEGREE = 4
-#: Accepted error of the risks that stand for those of pools, relative to that of no fit.
-_KNOWN_RISK = 1e-6
-#: Rows on which risks are measured that have no closed form; eight times as many for those that stand for pools.
-_RISK_ROWS = 1 << 17
+#: Rows on which a risk is measured that has no closed form.
+_TEST_ROWS = 1 << 17
 
 
 def _silent() -> None:
@@ -217,7 +223,7 @@ class Network:
         present network's own output in its residual. One plain step is that of the problem, bit by bit, and the first
         samples of longer training are those of shorter.
 
-        Docs, "Several steps", equation (T1).
+        Docs, "Several steps", equation (M1).
 
         Parameters
         ----------
@@ -473,7 +479,7 @@ class Network:
         shape, mean = tuple(columns.shape[1:]), self.labels.mean
         columns = columns[:, None] if columns.ndim == 1 else columns
         if isinstance(mean, MultivariateFunction):
-            error, deviation = self.sampled_risk(columns, _RISK_ROWS)
+            error, deviation = self.sampled_risk(columns, _TEST_ROWS)
             return PopulationRisk(error.reshape(shape), deviation.reshape(shape))
         axis = self._engine.zeros((d,))
         axis[TEACHER_AXIS] = 1.0
@@ -541,7 +547,7 @@ class Network:
         scatter is small. The curve estimates what the mean of `fit` and `risk` over very many samples of the fit would
         be.
 
-        Docs, "Several steps", equation (T6).
+        Docs, "Several steps", equation (M6).
 
         Parameters
         ----------
@@ -550,8 +556,8 @@ class Network:
         ridge : float or sequence of float, optional
             Penalties, by default that of the problem.
         tolerance : float
-            Largest standard error that is accepted, relative to the test error. Where 128 pools are not enough the curve
-            has a caveat.
+            Largest standard error that is accepted, relative to the test error. Where 128 pools are not enough the
+            curve has a caveat.
         pool : int, optional
             Rows of all pools together, in place of a tolerance.
         progress : callable, optional
@@ -602,9 +608,9 @@ class Network:
         """Return the exact risk, or one measured on many rows where there is none."""
         if isinstance(self.labels.mean, ScalarFunction):
             with suppress(NotConverged):
-                errors = self.risk(self._engine.double(readouts), tolerance=_KNOWN_RISK).test_error
+                errors = self.risk(self._engine.double(readouts), tolerance=KNOWN_RISK).test_error
                 return Risk(errors, np.zeros((len(errors),) * 2))
-        many = check_sample(self.seed, 8 * _RISK_ROWS, self._sizes.d)
+        many = check_sample(self.seed, RISK_ROWS, self._sizes.d)
         return sampled_risk(self._design(many), self._engine.double(readouts))
 
     # --- spectra ---------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class Optimiser(Protocol):
 
 @dataclass(frozen=True)
 class Plain:
-    r"""The gradient itself, :math:`D=G`. Docs, "Several steps", equation (T1)."""
+    r"""The gradient itself, :math:`D=G`. Docs, "Several steps", equation (M1)."""
 
     def direction(self, gradient: Array, second_moment: Callable[[], Array], memory: Any) -> tuple[Array, Any]:
         """Return the gradient."""
@@ -57,7 +57,7 @@ class Damped:
 
     .. math:: D=(1+\delta)\,G\,(\hat C+\delta)^{-1},\qquad \hat C=X^\top X/n_0.
 
-    Infinite damping is the plain gradient. Docs, "Several steps", equation (T2).
+    Infinite damping is the plain gradient. Docs, "Several steps", equation (M2).
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Damped:
 
 @dataclass(frozen=True)
 class Sign:
-    r"""Only the signs, :math:`D=\operatorname{sign}(G)/\sqrt d`. Docs, "Several steps", equation (T3)."""
+    r"""Only the signs, :math:`D=\operatorname{sign}(G)/\sqrt d`. Docs, "Several steps", equation (M3)."""
 
     def direction(self, gradient: Array, second_moment: Callable[[], Array], memory: Any) -> tuple[Array, Any]:
         """Return the signs, in rows of length one."""
@@ -95,7 +95,7 @@ class Adam:
     .. math:: D=\frac1{\sqrt d}\,\frac{m/(1-\beta_1^t)}{\sqrt{v/(1-\beta_2^t)}+\epsilon},\qquad
               m\leftarrow\beta_1m+(1-\beta_1)G,\quad v\leftarrow\beta_2v+(1-\beta_2)G^2 .
 
-    Kingma and Ba 2015, Algorithm 1, with a learning rate of ``eta / sqrt(N d)``. Docs, "Several steps", equation (T4).
+    Kingma and Ba 2015, Algorithm 1, with a learning rate of ``eta / sqrt(N d)``. Docs, "Several steps", equation (M4).
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class Spectral:
 
     .. math:: D=\sqrt{N/r}\,UV^\top,\qquad G=U S V^\top,
 
-    with the rank r, the number of singular values that are not rounding. Docs, "Several steps", equation (T5).
+    with the rank r, the number of singular values that are not rounding. Docs, "Several steps", equation (M5).
     """
 
     def direction(self, gradient: Array, second_moment: Callable[[], Array], memory: Any) -> tuple[Array, Any]:

@@ -70,7 +70,7 @@ def test_one_readout_value_has_one_direction_in_closed_form():
     noise = e * np.sqrt(phi * (along**2 + other**2))
     expected = teacher / np.sqrt(teacher**2 + rest**2 + noise**2)
     # The initial output of order N^-1/2 is noise in the first residual.
-    assert found.alignment() == pytest.approx(expected, rel=3e-3)
+    assert found.alignment == pytest.approx(expected, rel=3e-3)
     assert np.linalg.norm(found.mean[0]) == pytest.approx(np.sqrt(teacher**2 + rest**2 + noise**2), rel=3e-3)
     assert found.variance == pytest.approx([1.0], abs=1e-12)
 

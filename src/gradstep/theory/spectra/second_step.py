@@ -79,9 +79,11 @@ class SecondStep:
     width: float
     aspect: float
 
-    def alignment(self, value: int = 0) -> float:
-        """Return the cosine of the mean row of a readout value, by its number, with the teacher's direction."""
-        return float(self.mean[value, 0] / np.linalg.norm(self.mean[value]))
+    @property
+    def alignment(self) -> float:
+        """Cosine of the sum of all rows, with the readout as weights, with the teacher's direction."""
+        shared = (self.weight * self.readout) @ self.mean
+        return float(shared[0] / np.linalg.norm(shared))
 
     @cached_property
     def _end(self) -> float:

@@ -41,16 +41,7 @@ from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.streams import Purpose, generator
 
-__all__ = ["KNOWN_RISK", "RISK_ROWS", "RISK_TURN", "Population", "Risk", "Rows", "expected_errors", "sampled_risk"]
-
-KNOWN_RISK = 1e-6
-"""Accepted error of a risk that stands for that of the pools, relative to that of no fit."""
-
-RISK_ROWS = 1 << 20
-"""Rows on which it is measured where there is no exact one."""
-
-RISK_TURN = 1 << 30
-"""Number of their sample: pools have small ones."""
+__all__ = ["Population", "Risk", "Rows", "expected_errors", "sampled_risk"]
 
 Host = NDArray[np.float64]
 Progress = Callable[[int, int], None]
@@ -63,6 +54,8 @@ _ROWS_PER_FEATURE, _FEWEST_ROWS = 4, 500
 _PILOT = 20
 #: Pools at least, so that their scatter is a standard error, and at most.
 _FEWEST_POOLS, _MOST_POOLS = 8, 128
+#: Rows on which a risk is measured, and twice the deviation of one, over the risk, that decides between them.
+_LEAST_RISK_ROWS, _MOST_RISK_ROWS, _DEVIATION = 1 << 16, 1 << 20, 5.0
 #: Standard error over the one asked for, from which there is a caveat.
 _MET = 1.1
 
@@ -97,14 +90,15 @@ class Population:
     draw : callable
         ``draw(turn, rows)`` yields blocks of `Rows`; turns are independent of one another.
     risk : callable
-        Returns the `Risk` of readouts (N, P), independent of all draws.
+        ``risk(readouts, rows)`` returns the `Risk` of readouts (N, P), independent of all draws; measured on that many
+        rows if there is no exact one.
     """
 
     seed: int
     width: int
     noise_variance: float
     draw: Callable[[int, int], Iterator[Rows]]
-    risk: Callable[[Host], Risk]
+    risk: Callable[[Host, int], Risk]
 
 
 def sampled_risk(blocks: Iterator[tuple[Array, Array]], readouts: Array) -> Risk:
@@ -151,20 +145,27 @@ def expected_errors(
     least, most = _FEWEST_POOLS, _MOST_POOLS
     if pool is not None:
         least = most = max(round(pool / rows), 2)
-    control = _Control.of(population, sizes, ridges)
+    needed = _DEVIATION**2 * (tolerance**-2 if pool is None else pool)
+    control = _Control.of(population, sizes, ridges, int(np.clip(needed, _LEAST_RISK_ROWS, _MOST_RISK_ROWS)))
     found: list[Host] = []
+    notes: list[set[str]] = []
     while True:
-        found.append(_of_one_pool(population, control, len(found) + 1, rows, sizes, ridges))
+        errors, caveats = _of_one_pool(population, control, len(found) + 1, rows, sizes, ridges)
+        found.append(errors)
+        notes.append(set(caveats))
         done = len(found)
         mean, scatter, known = _mean(found, control)
         wanted = _pools_wanted(mean, scatter, known, done, tolerance)
         total = done if done >= least and wanted <= done else min(max(wanted, least, done + 1), most)
-        total = max(total, done)
         if progress is not None:
             progress(done, total)
-        if done >= total:
-            aim = tolerance if pool is None else None
-            return _curve(population, mean, scatter + known, done * rows, sizes, ridges, aim)
+        if done == total:
+            break
+    deviation = np.sqrt(np.diagonal(scatter[0] + known[0]))
+    shared = sorted(set.intersection(*notes))  # about the sizes: what is about one pool differs from the next
+    if pool is None:
+        shared += _missed(float((deviation / np.maximum(np.abs(mean[0]), NOTHING)).max()), tolerance, done * rows)
+    return _curve(population, mean, scatter + known, done * rows, sizes, ridges, tuple(shared))
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ class _Control:
     risk: Risk
 
     @classmethod
-    def of(cls, population: Population, sizes: NDArray[np.int64], ridges: Host) -> _Control:
+    def of(cls, population: Population, sizes: NDArray[np.int64], ridges: Host, risk_rows: int) -> _Control:
         gram, cross, count = np.zeros((population.width,) * 2), np.zeros(population.width), 0
         for features, means, _ in population.draw(0, max(_PILOT * population.width, _FEWEST_ROWS)):
             gram, cross, count = gram + features.T @ features, cross + features.T @ means, count + len(means)
@@ -195,7 +196,7 @@ class _Control:
                 readouts.append(vectors @ (samples * cross / (ridge + samples * eigenvalues)))
                 gains.append((gain, gain / (1 + leverage) ** 2))
         columns = np.stack(readouts, axis=1)
-        return cls(columns, np.array(gains).T, population.risk(columns))
+        return cls(columns, np.array(gains).T, population.risk(columns, risk_rows))
 
 
 def _leverage(eigenvalues: Host, n: float, ridge: float) -> float:
@@ -209,8 +210,8 @@ def _leverage(eigenvalues: Host, n: float, ridge: float) -> float:
 
 def _of_one_pool(
     population: Population, control: _Control, turn: int, rows: int, sizes: NDArray[np.int64], ridges: Host
-) -> Host:
-    """Return test and training errors (2, P) from one pool, the control subtracted."""
+) -> tuple[Host, tuple[str, ...]]:
+    """Return test and training errors (2, P) from one pool, the control subtracted, and its caveats."""
     phi, f, deviation = map(np.concatenate, zip(*population.draw(turn, rows), strict=True))
     targets = [f]
     if population.noise_variance:
@@ -219,7 +220,7 @@ def _of_one_pool(
     curve = learning_curve(phi, np.stack(targets, axis=1), n=sizes, ridge=ridges)
     errors = np.stack([np.ravel(curve.test_error) - population.noise_variance, np.ravel(curve.training_error)])
     on_pool = ((f[:, None] - phi @ control.readouts) ** 2).mean(axis=0)
-    return np.asarray(errors - control.gains * (on_pool - control.risk.errors))
+    return errors - control.gains * (on_pool - control.risk.errors), curve.caveats
 
 
 def _mean(found: list[Host], control: _Control) -> tuple[Host, Host, Host]:
@@ -237,6 +238,14 @@ def _pools_wanted(mean: Host, scatter: Host, known: Host, done: int, tolerance: 
     return math.ceil(done * min(float((variance / left).max()), 1e6))
 
 
+def _missed(worst: float, tolerance: float, rows: int) -> list[str]:
+    """Return a caveat if the largest relative standard error is above the one asked for."""
+    if worst <= _MET * tolerance:
+        return []
+    reached = f"up to {100 * worst:.2g} % of the test error, not the {100 * tolerance:.2g} % asked for"
+    return [f"The standard error is {reached}: {rows} rows were not enough."]
+
+
 def _curve(
     population: Population,
     mean: Host,
@@ -244,18 +253,11 @@ def _curve(
     rows: int,
     sizes: NDArray[np.int64],
     ridges: Host,
-    tolerance: float | None,
+    caveats: tuple[str, ...],
 ) -> LearningCurve:
     shape = (len(sizes), len(ridges))
     test, training = (np.reshape(errors, shape) for errors in mean)
     deviations = [np.reshape(np.sqrt(np.diagonal(own)), shape) for own in covariance]
-    caveats = []
-    worst = float((deviations[0] / np.maximum(np.abs(test), NOTHING)).max())
-    if tolerance is not None and worst > _MET * tolerance:
-        caveats.append(
-            f"The standard error is up to {100 * worst:.2g} % of the test error, not the {100 * tolerance:.2g} % asked "
-            f"for: {rows} rows were not enough."
-        )
     return LearningCurve(
         n=sizes,
         ridge=ridges,
@@ -269,6 +271,6 @@ def _curve(
         rows=rows,
         features=population.width,
         outputs=1,
-        caveats=tuple(caveats),
+        caveats=caveats,
         noise_variance=population.noise_variance,
     )

@@ -14,27 +14,24 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.checks import bounded, finite, positive, real
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import MultivariateFunction, ScalarFunction, function_of, scalar_function
+from gradstep.labels import Labels
 from gradstep.learning import LearningCurve
 from gradstep.simulation.arguments import chosen_seed, count
 from gradstep.simulation.backend import to_host
-from gradstep.simulation.expected_errors import (
-    KNOWN_RISK,
-    RISK_ROWS,
-    RISK_TURN,
-    Population,
-    Risk,
-    Rows,
-    expected_errors,
-    sampled_risk,
-)
-from gradstep.simulation.instance import pool_sample, teacher_input
+from gradstep.simulation.expected_errors import Population, Risk, Rows, expected_errors, sampled_risk
+from gradstep.simulation.instance import TEACHER_AXIS, pool_sample, teacher_input
 from gradstep.simulation.population import population_risk
 from gradstep.simulation.streams import BLOCK_ROWS
 from gradstep.threads import threads_for_products
 
-__all__ = ["layer_learning_curve"]
+__all__ = ["Layer", "layer_learning_curve"]
 
 Host = NDArray[np.float64]
+
+#: Accepted error of a risk that stands for that of the pools, relative to that of no fit.
+_KNOWN_RISK = 1e-6
+#: Number of the sample on which it is measured where there is no exact one: pools have small numbers.
+_RISK_TURN = 1 << 30
 
 
 def layer_learning_curve(
@@ -80,10 +77,12 @@ def layer_learning_curve(
         Standard deviation of the label noise.
     directions : array_like, shape (d,) or (k, d), optional
         Orthonormal directions of the teacher; by default the first coordinates.
-    tolerance, pool, progress
+    tolerance, pool
         As in :meth:`gradstep.Network.learning_curve`.
     seed : int
         Of the pools.
+    progress
+        As in :meth:`gradstep.Network.learning_curve`.
 
     Returns
     -------
@@ -107,38 +106,35 @@ def layer_learning_curve(
     """
     weights, offsets = _layer(layer, bias)
     function, target = scalar_function(activation), function_of(teacher)
-    drawn = _Layer(weights, offsets, function, target, _axes(directions, target, weights.shape[1]), chosen_seed(seed))
-    sizes = np.array([count("n", size, 1) for size in np.atleast_1d(np.asarray(n, dtype=object)).tolist()])
-    penalties = np.atleast_1d(positive("ridge", ridge))
-    deviation = bounded("noise", noise)
-    real("tolerance", tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
-    rows = None if pool is None else count("pool", pool, 1)
-    population = Population(drawn.seed, len(weights), deviation**2, drawn.rows(deviation), drawn.risk)
-    with threads_for_products(BLOCK_ROWS, *weights.shape), within_range("the learning curve"):
-        return expected_errors(population, sizes, penalties, tolerance=tolerance, pool=rows, progress=progress)
+    axes = _axes(directions, target, weights.shape[1])
+    labels = Labels("real", target, bounded("noise", noise))
+    drawn = Layer(weights, offsets, function, labels, axes, chosen_seed(seed))
+    return drawn.learning_curve(n, ridge, tolerance=tolerance, pool=pool, progress=progress)
 
 
-def _layer(layer: Any, bias: ArrayLike | None) -> tuple[Host, Host]:
-    """Return weights (N, d) and offsets (N,) of a matrix, or of what has a `weight` and maybe a `bias`."""
+def _layer(layer: Any, bias: ArrayLike | None) -> tuple[Host, Host | None]:
+    """Return weights (N, d) and offsets (N,), if any, of a matrix, or of what has a `weight` and maybe a `bias`."""
     given = getattr(layer, "weight", layer)
     if given is not layer and bias is None:
         bias = getattr(layer, "bias", None)
     weights = finite("layer", to_host(given))
     if weights.ndim != 2 or weights.shape[1] < 2:
         raise InvalidInput("layer", f"shape {weights.shape}", "weights of shape (N, d), one neuron a row, with d >= 2")
-    offsets = np.zeros(len(weights)) if bias is None else finite("bias", to_host(bias))
+    if bias is None:
+        return weights, None
+    offsets = finite("bias", to_host(bias))
     if offsets.shape != weights.shape[:1]:
         raise InvalidInput("bias", f"shape {offsets.shape}", f"one offset for each of the {len(weights)} neurons")
     return weights, offsets
 
 
-def _axes(directions: ArrayLike | None, teacher: ScalarFunction | MultivariateFunction, d: int) -> Host:
-    """Return the directions of the teacher, orthonormal rows (k, d)."""
+def _axes(directions: ArrayLike | None, teacher: ScalarFunction | MultivariateFunction, d: int) -> Host | None:
+    """Return the directions of the teacher, orthonormal rows (k, d), if they are given."""
     several = teacher.inputs if isinstance(teacher, MultivariateFunction) else 1
     if several > d:
         raise InvalidInput("teacher", teacher.name, f"at most as many directions as inputs, {d}")
     if directions is None:
-        return np.eye(several, d)
+        return None
     axes = np.atleast_2d(finite("directions", directions))
     if axes.shape != (several, d) or not np.allclose(axes @ axes.T, np.eye(several), atol=1e-8):
         raise InvalidInput("directions", f"shape {axes.shape}", f"orthonormal rows of shape ({several}, {d})")
@@ -146,34 +142,63 @@ def _axes(directions: ArrayLike | None, teacher: ScalarFunction | MultivariateFu
 
 
 @dataclass(frozen=True)
-class _Layer:
-    """A first layer with offsets (N,), and a teacher of the projections on some directions (k, d)."""
+class Layer:
+    """A first layer with Gaussian inputs and their labels, which pools are drawn from.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (N, d)
+    offsets : ndarray, shape (N,), or None
+    activation : ScalarFunction
+    labels : Labels
+    axes : ndarray, shape (k, d), or None
+        Directions of the teacher, the first coordinates by default.
+    seed : int
+        Of the pools.
+    """
 
     weights: Host
-    offsets: Host
+    offsets: Host | None
     activation: ScalarFunction
-    teacher: ScalarFunction | MultivariateFunction
-    axes: Host
+    labels: Labels
+    axes: Host | None
     seed: int
 
-    def rows(self, noise: float) -> Callable[[int, int], Iterator[Rows]]:
-        """Return what draws blocks of rows, of a turn and a number of rows, with label noise of one deviation."""
+    def learning_curve(
+        self,
+        n: int | Sequence[int],
+        ridge: float | Sequence[float],
+        *,
+        tolerance: float,
+        pool: int | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> LearningCurve:
+        """Check the options and return the expected errors, as :func:`layer_learning_curve`."""
+        sizes = np.array([count("n", size, 1) for size in np.atleast_1d(np.asarray(n, dtype=object)).tolist()])
+        penalties = np.atleast_1d(positive("ridge", ridge))
+        real("tolerance", tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
+        rows = None if pool is None else count("pool", pool, 1)
+        population = Population(self.seed, len(self.weights), self.labels.noise**2, self._draw, self._risk)
+        with threads_for_products(BLOCK_ROWS, *self.weights.shape), within_range("the learning curve"):
+            return expected_errors(population, sizes, penalties, tolerance=tolerance, pool=rows, progress=progress)
 
-        def draw(turn: int, rows: int) -> Iterator[Rows]:
-            for x, _ in pool_sample(self.seed, rows, self.weights.shape[1], turn).blocks():
-                features = np.asarray(self.activation(x @ self.weights.T + self.offsets))
-                means = np.asarray(self.teacher(teacher_input(self.teacher, x @ self.axes.T)))
-                yield Rows(features, means, np.full(len(x), noise))
+    def _draw(self, turn: int, rows: int) -> Iterator[Rows]:
+        for x, _ in pool_sample(self.seed, rows, self.weights.shape[1], turn).blocks():
+            values = x @ self.weights.T
+            if self.offsets is not None:
+                values += self.offsets
+            projections = x if self.axes is None else x @ self.axes.T
+            means = np.asarray(self.labels.mean(teacher_input(self.labels.mean, projections)))
+            yield Rows(np.asarray(self.activation(values)), means, self.labels.deviation(means))
 
-        return draw
-
-    def risk(self, readouts: Host) -> Risk:
+    def _risk(self, readouts: Host, rows: int) -> Risk:
         """Return the risk of readouts: exact without offsets and for one direction, else measured on many rows."""
-        if isinstance(self.teacher, ScalarFunction) and not self.offsets.any():
+        teacher, d = self.labels.mean, self.weights.shape[1]
+        if isinstance(teacher, ScalarFunction) and self.offsets is None:
             leading = np.linalg.eigh(self.weights.T @ self.weights)[1][:, -1]
-            where = self.weights, self.axes[0], leading, readouts
+            axis = np.eye(1, d, TEACHER_AXIS)[0] if self.axes is None else self.axes[0]
+            where = self.weights, axis, leading, readouts
             with suppress(NotConverged):
-                errors = population_risk(self.activation, self.teacher, *where, tolerance=KNOWN_RISK).test_error
+                errors = population_risk(self.activation, teacher, *where, tolerance=_KNOWN_RISK).test_error
                 return Risk(errors, np.zeros((len(errors),) * 2))
-        rows = self.rows(0.0)(RISK_TURN, RISK_ROWS)
-        return sampled_risk(((features, means) for features, means, _ in rows), readouts)
+        return sampled_risk(((features, means) for features, means, _ in self._draw(_RISK_TURN, rows)), readouts)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any, cast
@@ -20,10 +20,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import LARGEST_NUMBER, flag, real
+from gradstep.checks import LARGEST_NUMBER, flag
 from gradstep.convex import Loss, Penalty
 from gradstep.errors import InvalidInput, NotConverged, within_range
-from gradstep.gaussian import MultivariateFunction, ScalarFunction
+from gradstep.gaussian import MultivariateFunction
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.labels import Labels, labels_of
 from gradstep.learning import LearningCurve
@@ -32,15 +32,7 @@ from gradstep.readout import readout_polynomials
 from gradstep.simulation.arguments import chosen_seed, count, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import Array, Backend, Precision, backend, to_host
 from gradstep.simulation.convex_fit import ConvexFit, fit_convex
-from gradstep.simulation.expected_errors import (
-    KNOWN_RISK,
-    RISK_ROWS,
-    Population,
-    Risk,
-    Rows,
-    expected_errors,
-    sampled_risk,
-)
+from gradstep.simulation.expected_errors import sampled_risk
 from gradstep.simulation.instance import (
     TEACHER_AXIS,
     Sample,
@@ -48,10 +40,10 @@ from gradstep.simulation.instance import (
     fit_sample,
     initial_readout,
     initial_weights,
-    pool_sample,
     step_sample,
     teacher_input,
 )
+from gradstep.simulation.layer_curve import Layer
 from gradstep.simulation.leave_one_out import Copies, leave_one_out
 from gradstep.simulation.population import PopulationRisk, population_risk
 from gradstep.simulation.ridge import RidgePath, factorise, fit_ridge
@@ -588,30 +580,10 @@ class Network:
         >>> curves[0].test_error.shape
         (2, 1)
         """
-        sizes = np.array([count("n", size, 1) for size in np.atleast_1d(self._sizes.n if n is None else n).tolist()])
-        penalties, _ = penalties_of(self.problem, ridge)
-        real("tolerance", tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
-        if pool is not None:
-            count("pool", pool, 1)
-        population = Population(self.seed, self._sizes.width, self.labels.noise**2, self._pool, self._known_risk)
-        with self._under_way():
-            return expected_errors(
-                population, sizes, np.array(penalties), tolerance=tolerance, pool=pool, progress=progress
-            )
-
-    def _pool(self, turn: int, rows: int) -> Iterator[Rows]:
-        for features, means in self._design(pool_sample(self.seed, rows, self._sizes.d, turn)):
-            host = to_host(means)
-            yield Rows(to_host(features), host, self.labels.deviation(host))
-
-    def _known_risk(self, readouts: NDArray[np.float64]) -> Risk:
-        """Return the exact risk, or one measured on many rows where there is none."""
-        if isinstance(self.labels.mean, ScalarFunction):
-            with suppress(NotConverged):
-                errors = self.risk(self._engine.double(readouts), tolerance=KNOWN_RISK).test_error
-                return Risk(errors, np.zeros((len(errors),) * 2))
-        many = check_sample(self.seed, RISK_ROWS, self._sizes.d)
-        return sampled_risk(self._design(many), self._engine.double(readouts))
+        problem, ridge = self.problem, penalties_of(self.problem, ridge)[0]
+        layer = Layer(to_host(self.after), None, problem.activation, self.labels, None, self.seed)
+        n = self._sizes.n if n is None else n
+        return layer.learning_curve(n, ridge, tolerance=tolerance, pool=pool, progress=progress)
 
     # --- spectra ---------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -123,7 +122,6 @@ def simulate(
 
 def _expected(network: Network, penalties: tuple[float, ...], advance: Callable[[int], None]) -> dict[str, Any]:
     spike, reached = network.spike, 0
-    network = replace(network, after_block=lambda: None)
 
     def share(done: int, pools: int) -> None:
         nonlocal reached

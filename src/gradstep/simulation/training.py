@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 from gradstep.checks import one_of, real
 from gradstep.errors import InvalidInput
@@ -75,7 +75,7 @@ class Damped:
         if math.isinf(self.damping):
             return gradient, None
         xp, metric = array_namespace(gradient), second_moment()
-        metric = metric + self.damping * xp.eye(metric.shape[0], dtype=metric.dtype, device=metric.device)
+        metric = metric + self.damping * xp.eye(metric.shape[0], dtype=metric.dtype, device=device(metric))
         return (1 + self.damping) * xp.linalg.solve(metric, gradient.T).T, None
 
 
@@ -120,9 +120,10 @@ class Adam:
         time += 1
         mean = self.beta1 * mean + (1 - self.beta1) * gradient
         square = self.beta2 * square + (1 - self.beta2) * gradient**2
-        root = array_namespace(gradient).sqrt(square / (1 - self.beta2**time)) + self.epsilon
-        ratio = mean / (1 - self.beta1**time) / (root + (root == 0))  # a gradient of zero moves nothing
-        return ratio / math.sqrt(gradient.shape[1]), (time, mean, square)
+        xp = array_namespace(gradient)
+        root = xp.sqrt(square / (1 - self.beta2**time)) + self.epsilon
+        root = xp.where(root == 0, xp.ones_like(root), root)  # a gradient of zero moves nothing
+        return mean / (1 - self.beta1**time) / root / math.sqrt(gradient.shape[1]), (time, mean, square)
 
 
 @dataclass(frozen=True)

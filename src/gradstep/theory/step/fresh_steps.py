@@ -97,7 +97,7 @@ def fresh_steps(problem: Problem, steps: int) -> tuple[FreshStep, ...]:
     ...     readout="constant",
     ... )
     >>> [round(step.alignment, 3) for step in fresh_steps(problem, 2)]
-    [0.862, 0.943]
+    [0.879, 0.954]
     """
     integer("steps", steps, 1)
     if problem.readout.kind != "vocabulary" or len(problem.readout.values) != 1:

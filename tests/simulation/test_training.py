@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.simulation.training import OPTIMISERS
+from gradstep.theory.step.statistics import step_statistics
 
 Rows = NDArray[np.float64]
 
@@ -131,15 +132,33 @@ def test_adam_is_that_of_its_authors() -> None:
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g * g
         theta = theta - alpha * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + epsilon)
-    found = one.train(4, fresh=False, optimiser="adam", beta1=beta1, beta2=beta2, epsilon=epsilon)
+    found = one.train(4, fresh=False, optimiser="adam", beta1=beta1, beta2=beta2, epsilon=epsilon, basis="teacher")
     assert_allclose(found.after, theta, atol=1e-10)
 
 
 def test_the_first_step_of_adam_is_a_sign_step() -> None:
     one = network()
-    sign = one.train(optimiser="sign").after
-    assert_allclose(one.train(optimiser="adam", epsilon=0.0).after, sign, atol=1e-12)
+    for basis in ("random", "teacher"):
+        sign = one.train(optimiser="sign", basis=basis).after
+        assert_allclose(one.train(optimiser="adam", epsilon=0.0, basis=basis).after, sign, atol=1e-12)
+        assert_allclose(np.linalg.norm(sign - one.before, axis=1), 2, atol=1e-12)
     assert_allclose(np.abs(sign - one.before), 2 / np.sqrt(7), atol=1e-12)
+
+
+def test_a_sign_step_has_the_alignment_of_a_direction_like_any_other() -> None:
+    """In coordinates in which the teacher is dense, rows are ``sign(R z + noise)`` with ``z`` those of the gradient.
+
+    With ``R = E sigma' |g| / sqrt(phi0 E r^2 Var sigma')`` their mean over neurons is ``f = erf(R z / sqrt 2)``, and
+    the alignment is that of the gradient times ``E z f / sqrt(E f^2)``, both in closed form.
+    """
+    problem = gs.Problem(**(SETTINGS | {"d": 300, "width": 600, "n_step": 900, "readout": "constant"}))
+    step = step_statistics(problem, 300, 600, 900, own_output=False)
+    ratio = step.spike**2 / step.bulk
+    law = step.alignment * np.sqrt(ratio / (1 + ratio) / np.arcsin(ratio / (1 + ratio)))
+    found = [gs.Network(problem, seed).train(optimiser="sign").spike.alignment for seed in range(12)]
+    assert abs(np.mean(found) - law) < 4 * np.std(found, ddof=1) / np.sqrt(12) + 1 / 300
+    # Of the teacher's own coordinate a sign step learns one of 300.
+    assert gs.Network(problem, 0).train(optimiser="sign", basis="teacher").spike.alignment < 0.15
 
 
 @pytest.mark.parametrize("name", ["sign", "spectral", "adam"])
@@ -215,6 +234,7 @@ def test_inputs_may_be_rotated(name: str) -> None:
         ({"steps": 1.5}, "steps"),
         ({"fresh": 1}, "fresh"),
         ({"optimiser": "sgd"}, "optimiser"),
+        ({"basis": "mine"}, "basis"),
         ({"optimiser": "damped", "damping": 0.0}, "damping"),
         ({"damping": 1.0}, "damping"),
         ({"optimiser": "adam", "beta1": 1.0}, "beta1"),

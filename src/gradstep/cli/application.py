@@ -337,6 +337,9 @@ def simulate(
     test_samples: Annotated[
         int, typer.Option(min=0, help="Also test on that many fresh inputs.", rich_help_panel=_SIMULATION)
     ] = 0,
+    fit: Annotated[
+        str, typer.Option(help="'drawn', or 'expected': errors averaged over fits.", rich_help_panel=_SIMULATION)
+    ] = "drawn",
     json_: _Json = False,
 ) -> None:
     """Measure the same quantities on the real network: draw it, take the step, fit, and test exactly."""
@@ -346,7 +349,13 @@ def simulate(
 
     with simulating(grid, device) as report:
         measurements = simulate_many(
-            grid.problems, parse_seeds(seeds), device=device, dtype=dtype, test_samples=test_samples, progress=report
+            grid.problems,
+            parse_seeds(seeds),
+            fit=fit,
+            device=device,
+            dtype=dtype,
+            test_samples=test_samples,
+            progress=report,
         )
     if json_:
         results = [

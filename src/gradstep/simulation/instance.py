@@ -93,6 +93,13 @@ def apportioned(weights: tuple[float, ...], total: int) -> NDArray[np.intp]:
     return counts
 
 
+def random_basis(seed: int, d: int) -> NDArray[np.float64]:
+    """Draw an orthogonal matrix (d, d) from the Haar measure: coordinates in which no direction is special."""
+    normals = np.concatenate(list(normal_blocks(seed, Purpose.BASIS, d, d)))
+    basis, triangle = np.linalg.qr(normals)
+    return np.asarray(basis * np.sign(np.diagonal(triangle)))
+
+
 @dataclass(frozen=True)
 class Sample:
     """Fresh inputs and label noise, which are drawn again, block by block, each time they are used.

@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import LARGEST_NUMBER, flag
+from gradstep.checks import LARGEST_NUMBER, flag, one_of
 from gradstep.convex import Loss, Penalty
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import MultivariateFunction
@@ -40,6 +40,7 @@ from gradstep.simulation.instance import (
     fit_sample,
     initial_readout,
     initial_weights,
+    random_basis,
     step_sample,
     teacher_input,
 )
@@ -205,6 +206,7 @@ class Network:
         *,
         fresh: bool = True,
         optimiser: str = "gradient",
+        basis: str = "random",
         progress: Callable[[int, int], None] | None = None,
         **options: float,
     ) -> Network:
@@ -226,6 +228,9 @@ class Network:
         optimiser : {"gradient", "damped", "sign", "adam", "spectral"}
             What is made of the gradient; see :mod:`gradstep.simulation.training`. The last three do not depend on the
             length of the gradient: a step moves each neuron by ``eta / sqrt(N)`` in root mean square.
+        basis : {"random", "teacher"}
+            Coordinates in which "sign" and "adam" work, which are not invariant under rotations: random ones, in which
+            the teacher's direction is like any other, or those of which the first is the teacher's.
         progress : callable, optional
             Called as ``progress(done, steps)`` after each step.
         **options : float
@@ -264,13 +269,17 @@ class Network:
         """
         count("steps", steps, 1)
         flag("fresh", fresh)
+        one_of("basis", basis, ("random", "teacher"))
         rule, memory, weights = optimiser_of(optimiser, options), None, self.before
+        turned = rule.by_coordinate and basis == "random"
+        turn = self._engine.double(random_basis(self.seed, self._sizes.d)) if turned else None
         for step in range(steps):
             sample = step_sample(self.seed, self._sizes.n_step, self._sizes.d, step if fresh else 0)
             with self._under_way():
                 found = self._gradient_of(weights, sample) if step else self.gradient
-                direction, memory = rule.direction(found.rows, partial(self._second_moment, sample), memory)
-                weights = weights + self._rate * direction
+                rows = found.rows if turn is None else found.rows @ turn
+                direction, memory = rule.direction(rows, partial(self._second_moment, sample), memory)
+                weights = weights + self._rate * (direction if turn is None else direction @ turn.T)
             if not self._engine.xp.all(self._engine.xp.abs(weights) <= LARGEST_NUMBER):
                 advice = "The training diverges: take smaller steps, or fewer."
                 raise NotConverged("Training", math.inf, LARGEST_NUMBER, advice, f"left all bounds in step {step + 1}")

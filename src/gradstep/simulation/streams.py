@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     TEST_INPUTS = 6
     POOL_INPUTS = 7
     POOL_SIGNS = 8
+    BASIS = 9
 
 
 def generator(seed: int, purpose: Purpose, block: int = 0, turn: int = 0) -> np.random.Generator:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from array_api_compat import array_namespace, device
 
@@ -27,6 +27,10 @@ __all__ = ["OPTIMISERS", "Optimiser", "optimiser_of"]
 
 class Optimiser(Protocol):
     """A rule that turns gradients into directions of steps."""
+
+    @property
+    def by_coordinate(self) -> bool:
+        """Whether the rule depends on the coordinates of the inputs, which a rotation changes."""
 
     def direction(self, gradient: Array, second_moment: Callable[[], Array], memory: Any) -> tuple[Array, Any]:
         """Return the direction of a step, and what the next step has to remember.
@@ -45,6 +49,8 @@ class Optimiser(Protocol):
 @dataclass(frozen=True)
 class Plain:
     r"""The gradient itself, :math:`D=G`. Docs, "Several steps", equation (M1)."""
+
+    by_coordinate: ClassVar[bool] = False
 
     def direction(self, gradient: Array, second_moment: Callable[[], Array], memory: Any) -> tuple[Array, Any]:
         """Return the gradient."""
@@ -66,6 +72,7 @@ class Damped:
     """
 
     damping: float = 1.0
+    by_coordinate: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         real("damping", self.damping, "a number > 0, or infinity", lambda value: value > 0)
@@ -82,6 +89,8 @@ class Damped:
 @dataclass(frozen=True)
 class Sign:
     r"""Only the signs, :math:`D=\operatorname{sign}(G)/\sqrt d`. Docs, "Several steps", equation (M3)."""
+
+    by_coordinate: ClassVar[bool] = True
 
     def direction(self, gradient: Array, second_moment: Callable[[], Array], memory: Any) -> tuple[Array, Any]:
         """Return the signs, in rows of length one."""
@@ -108,6 +117,7 @@ class Adam:
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+    by_coordinate: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("beta1", "beta2"):
@@ -134,6 +144,8 @@ class Spectral:
 
     with the rank r, the number of singular values that are not rounding. Docs, "Several steps", equation (M5).
     """
+
+    by_coordinate: ClassVar[bool] = False
 
     def direction(self, gradient: Array, second_moment: Callable[[], Array], memory: Any) -> tuple[Array, Any]:
         """Return the orthogonal factor, in rows that are one in root mean square."""

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import scalar_function
 from gradstep.learning import learning_curve
+from gradstep.panels import Panel, Scale
 from gradstep.papers.charts import measured_points
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Panel
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.simulation.training import optimiser_of
 
@@ -95,8 +95,8 @@ class Optimisers(Experiment):
                 measured_points(on_curve(samples, rule["label"]), name, rule["label"], rule["regime"])
                 for rule in self.settings["optimisers"]
             ]
-            scale = "log" if name == "test_error" else "linear"
-            panels.append(Panel("", "exponent of the eigenvalues", words, "linear", scale, points=points))
+            scale: Scale = "log" if name == "test_error" else "linear"
+            panels.append(Panel("", "exponent of the eigenvalues", words, y_scale=scale, points=points))
         return Outcome(panels, checks=list(self._claims(samples)))
 
     def _claims(self, samples: Sequence[Sample]) -> Iterator[Check]:

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Line, Panel, Points
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Line, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
@@ -67,16 +67,17 @@ class ReusedSamples(Experiment):
             x, values = [sample.x for sample in own], [sample["alignment"] for sample in own]
             points.append(Points.measured(x, values, training["label"], training["regime"]))
             if training["fresh"] and teacher["exponent"] == 1:
-                grid = np.union1d(np.geomspace(*self.settings["range"], 41), x)
+                low, high = self.settings["range"]
+                grid = np.union1d(np.geomspace(low, high, 41), np.array(x))
                 theory = [second_step(self._problem(teacher["teacher"], ratio)).alignment for ratio in grid]
                 lines.append(Line.of(grid, theory, training["label"], training["regime"]))
                 at = np.searchsorted(grid, x)
                 known = self.settings["allowance"]
                 words = {"quantity": "alignment", "allowance": known["relative"], "reason": known["reason"]}
                 comparisons += [s.compare(theory[k], "alignment", **words) for s, k in zip(own, at, strict=True)]
-        axes = ("samples of a step n_step/d", "alignment after two steps", "log")
-        panel = Panel(teacher["title"], *axes, lines=lines, points=points)
-        checks = self._claims(teacher["title"], samples) if teacher["exponent"] > 1 else ()
+        axes = ("samples of a step n_step/d", "alignment after two steps")
+        panel = Panel(teacher["title"], *axes, x_scale="log", lines=lines, points=points)
+        checks = list(self._claims(teacher["title"], samples)) if teacher["exponent"] > 1 else ()
         return Outcome([panel], comparisons, checks)
 
     def _claims(self, title: str, samples: Sequence[Sample]) -> Iterator[Check]:

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Line, Panel, Points
 from gradstep.papers.charts import grid_of
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Judged, Outcome, points_of
-from gradstep.papers.panels import Line, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem, Step
 from gradstep.simulation import Network

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Line, Panel, Points
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Outcome
-from gradstep.papers.panels import Line, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Panel
 from gradstep.papers.charts import measured_points
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Panel
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
@@ -54,7 +54,8 @@ class TwoDirections(Experiment):
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
         """Draw what was learned, step by step, and check it."""
-        panels, checks = [], []
+        panels: list[Panel] = []
+        checks: list[Check] = []
         for teacher in self.settings["teachers"]:
             own = on_curve(samples, teacher["title"])
             points = [measured_points(own, name, name, regime) for name, regime in _DIRECTIONS.items()]

@@ -16,6 +16,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 
 import httpx
+import matplotlib.pyplot as plt
 import numpy as np
 import psutil
 import pytest
@@ -207,13 +208,23 @@ CODES = [
 
 
 @pytest.mark.parametrize(("name", "setting"), CODES)
-def test_code_gives_the_numbers_of_the_page(api, capsys, name, setting):
+def test_code_draws_the_lines_of_the_page(api, monkeypatch, name, setting):
     line = {"name": name, "count": 3} | ({"from": 0.1, "to": 1.0, "scale": "log"} if name == "ridge" else {})
-    code = api.post("/api/code", json={"problems": [setting, setting], "axis": line}).json()["code"]
-    exec(compile(code, "page.py", "exec"), {"__name__": "page"})
-    printed = [float(row.split("test ")[1].split()[0]) for row in capsys.readouterr().out.splitlines()]
-    shown = api.post("/api/curves", json={"problem": setting, "axis": line}).json()["curve"]["test_error"]
-    assert printed == pytest.approx(shown * 2, rel=1e-5)
+    noisy = name in ("n", "width")
+    asked = {"problems": [setting, setting], "axis": line, "active": 1, "noise": "both" if noisy else "neither"}
+    code = api.post("/api/code", json=asked).json()["code"]
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    names = {"__name__": "page"}
+    exec(compile(code, "page.py", "exec"), names)
+    drawn = {line.get_label(): line.get_ydata() for line in names["axes"].lines}
+    plt.close(names["figure"])
+    found = api.post("/api/curves", json={"problem": setting, "axis": line}).json()
+    curve, noise = found["curve"], setting["noise"] ** 2 if noisy else 0.0
+    assert drawn["A test"] == pytest.approx(np.array(curve["test_error"]) + noise, rel=1e-9)
+    assert drawn["B training"] == pytest.approx(curve["train_error" if noisy else "noiseless_train_error"], rel=1e-9)
+    assert drawn["kernel bound"] == pytest.approx([found["here"]["kernel_bound"] + noise] * 2)
+    if name in ("eta", "alpha"):
+        assert drawn["no step"] == pytest.approx([found["here"]["without_step"]] * 3, rel=1e-9)
 
 
 def test_a_readout_law_has_a_bounded_number_of_values(api):
@@ -468,7 +479,7 @@ def test_bad_bodies_are_refused(api, body, status):
         ("learned", "problem"),
         ("spectrum", "problem"),
         ("best", "problem, over"),
-        ("code", "problems, axis"),
+        ("code", "problems, axis, active, noise"),
         ("simulate", "problem, axis, seeds, d"),
     ],
 )

@@ -19,19 +19,20 @@ from gradstep.papers.panels import Guide, Histogram, Image, Line, Mark, Panel, P
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 
-#: Each regime has one hue in every figure; its curves differ in lightness. All are legible on white and on dark grey.
+#: Each regime has one hue in every figure; its curves differ in lightness. All are legible on white and on dark grey,
+#: and can be told apart by eyes that lack one kind of cone.
 HUES = {
-    "initial": "#7f7f8c",
-    "small": "#2f80d0",
-    "between": "#8a5bd1",
-    "few": "#cb7d1e",
-    "large": "#d6453d",
-    "infinite": "#2a9d6f",
+    "initial": "#8a8b95",
+    "small": "#4c92fd",
+    "between": "#944bb9",
+    "few": "#c18a16",
+    "large": "#cc1a00",
+    "infinite": "#267458",
     # Colours for what is compared within one regime: functions, kernels, norms, parameters.
-    "first kind": "#1490a8",
-    "second kind": "#c2528f",
-    "third kind": "#8f8320",
-    "fourth kind": "#6a6fb0",
+    "first kind": "#26a0c2",
+    "second kind": "#ba125c",
+    "third kind": "#a38f07",
+    "fourth kind": "#5f4ec6",
 }
 _STYLES = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
 _COLUMNS = 3

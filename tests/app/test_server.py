@@ -128,7 +128,7 @@ def test_a_bad_axis_names_its_field(api, axis, field):
 
 @pytest.mark.parametrize("d", [64, "inf"])
 def test_curves_are_predictions(api, d):
-    found = api.post("/api/curves", json=request(changed(d=d), count=7)).json()
+    found = api.post("/api/curves", json=request(changed(d=d), count=7) | {"without_step": True}).json()
     axis = Axis.parse(AXIS | {"count": 7})
     problems = [problem_of(axis.apply(changed(d=d), place)) for place in axis.places]
     expected = gs.predict_many(problems)
@@ -136,6 +136,8 @@ def test_curves_are_predictions(api, d):
     assert found["curve"]["train_error"] == pytest.approx([p.train_error for p in expected], rel=1e-9)
     assert found["curve"]["x"] == [p.ratio("n") for p in problems]
     assert found["failure"] is None
+    unstepped = gs.predict_many(problem.replace(eta=0.0) for problem in problems)
+    assert found["curve"]["without_step"] == pytest.approx([p.test_error for p in unstepped], rel=1e-8)
     here = gs.predict(problem_of(changed(d=d)))
     assert found["here"]["test_error"] == pytest.approx(here.test_error, rel=1e-12)
     assert found["here"]["caveats"] == [dataclasses.asdict(caveat) for caveat in here.caveats]
@@ -475,7 +477,7 @@ def test_bad_bodies_are_refused(api, body, status):
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
-        ("curves", "problem, axis"),
+        ("curves", "problem, axis, without_step"),
         ("learned", "problem"),
         ("spectrum", "problem"),
         ("best", "problem, over"),

@@ -88,7 +88,7 @@ _ERROR = _object({"error": _WHY}, ["error"])
 _CURVE = _object(
     {
         "curve": _object(
-            dict.fromkeys(("x", "test_error", "train_error", "noiseless_train_error"), _NUMBERS),
+            dict.fromkeys(("x", "test_error", "train_error", "noiseless_train_error", "without_step"), _NUMBERS),
             ["x", "test_error", "train_error"],
         ),
         "here": _object(
@@ -156,7 +156,9 @@ DOCUMENT: Mapping[str, Any] = {
             }
         },
         "/api/curves": _post(
-            "Errors along an axis, and what is known at the setting.", _object(_LINE, list(_LINE), closed=True), _CURVE
+            "Errors along an axis, and what is known at the setting.",
+            _object({**_LINE, "without_step": {"type": "boolean"}}, list(_LINE), closed=True),
+            _CURVE,
         ),
         "/api/learned": _post(
             "The learned function along the spike.",

@@ -52,7 +52,7 @@ _LARGEST_BODY = 32 * 1024
 _MOST_THEORY = 4
 _SIMULATIONS = 2
 #: Lists of a curve.
-_CURVE = ("x", "test_error", "train_error", "noiseless_train_error")
+_CURVE = ("x", "test_error", "train_error", "noiseless_train_error", "without_step")
 #: Optima and spectra kept.
 _KEPT = 100
 #: Seconds that an answer may take: one part of a curve, one optimum or spectrum, one simulated network.
@@ -260,7 +260,7 @@ class _Service:
     def routes(self) -> list[BaseRoute]:
         """Return the addresses with what answers them."""
         posts: Mapping[str, tuple[Answer, Sequence[str]]] = {
-            "curves": (self._curves, ("problem", "axis")),
+            "curves": (self._curves, ("problem", "axis", "without_step")),
             "learned": (partial(self._theory.ask, "answers:learned"), ("problem",)),
             "code": (partial(self._theory.ask, "answers:code"), ("problems", "axis", "active", "noise")),
             "spectrum": (partial(self._study, "spectrum"), ("problem",)),

@@ -27,7 +27,7 @@ from gradstep.app.server import _together, serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
 from gradstep.app.workers import Ended, TooLong, Workers, _Worker
 from gradstep.errors import InvalidInput
-from gradstep.papers.figure import load_figures
+from gradstep.papers.figure import PAPERS, load_figures
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
 AXIS = {"name": "n", "from": 0.5, "to": 8.0, "count": 5, "scale": "log"}
@@ -240,7 +240,7 @@ def test_a_readout_law_has_a_bounded_number_of_values(api):
 
 def test_presets_are_valid_and_of_every_paper():
     found = presets()
-    assert {p["paper"] for p in found} == {"Ba et al. 2022", "Moniri et al. 2024", "Cui et al. 2024"}
+    assert {p["paper"] for p in found} == set(PAPERS.values())
     for preset in found:
         axis = Axis.parse({**preset["axis"], "count": 2})
         assert 1 <= len(preset["shown"]) <= 4
@@ -255,6 +255,20 @@ def test_every_figure_is_a_preset_or_says_where_it_is_drawn():
     told = {figure["command"] for figure in elsewhere(presets())}
     assert told < commands
     assert len(told) + len(presets()) == len(commands)
+
+
+def test_a_fixed_kernel_and_the_penalties_of_theorem_7():
+    by_name = {preset["name"]: preset for preset in presets()}
+    figures = {figure.name: figure for figure in load_figures(["proposition1", "theorem7"])}
+    for n in (0.75, 6.0):
+        settings, added = by_name["proposition1"]["settings"], figures["proposition1"].settings
+        problems = [problem_of(Axis("n", (n,)).apply(s["problem"], n)) for s in settings]
+        assert [p.ridge / p.width for p in problems] == pytest.approx([added["ridge"], added["trained"]["ridge"]])
+        assert [p.n_step for p in problems] == [p.n for p in problems]
+    theorem = figures["theorem7"].at("standard")
+    for curve, shown in zip(theorem.curves, by_name["theorem7"]["settings"], strict=True):
+        expected = theorem.problem(curve, 8.0, theorem.preset["d"])
+        assert problem_of(shown["problem"]).replace(origin=expected.origin) == expected
 
 
 def test_presets_of_learning_curves_are_the_figures_curves():

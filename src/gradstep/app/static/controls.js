@@ -73,6 +73,16 @@ export function nameOf(field) {
   return SLIDERS[id]?.label ?? (id && id !== "axis" && id !== "simulate" ? id[0].toUpperCase() + id.slice(1).replace("_", " ") : field);
 }
 
+/** What the server allows, in the words of the page: fields have forms there that nobody types here. */
+const FORMS = [
+  [/, as \{per_d\}, \{per_n\} or \{per_width\}/g, ""],
+  [/\{per_d: ([^}]*)\}/g, "$1"],
+  [/'inf' for the proportional limit/g, "the proportional limit"],
+  [/numeric values as keys, for instance .*|'gaussian', 'constant' or a mapping.*/g, "values with weights, such as -1:0.5, 1:0.5"],
+  [/a number >= 0, or \{coefficient, exponent, of\}/g, "a number >= 0"],
+];
+export const plainly = (text) => FORMS.reduce((words, [form, said]) => words.replace(form, said), text).replaceAll(">=", "≥");
+
 function sliderRow(name) {
   const { label, symbol } = SLIDERS[name];
   return `<div class="control" data-name="${name}">

@@ -61,7 +61,7 @@ const safe = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
  */
 export async function figure(format, { traces, layout }, title, notes, colours) {
   const key = wrapped(notes.key, 125).map(safe);
-  const lines = notes.parameters.flatMap((line) => wrapped(line, 130)).map(safe);
+  const lines = notes.parameters.flatMap((line) => wrapped(line, 148)).map(safe);
   const below = 62 + 15 * lines.length;
   const size = { width: 900, height: 440 + below + 16 * key.length };
   const paper = {

@@ -155,7 +155,7 @@ export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, n
     if (!points) continue;
     const colour = points.old ? fade(colours.soft, 0.55) : own;
     const rim = points.old ? colour : colours.ink;
-    const inside = ({ x, test_error: test }) => test && x >= axis.from * 0.99 && x <= axis.to * 1.01;
+    const inside = ({ x, test_error: test }) => test && x >= axis.from * 0.95 && x <= axis.to * 1.05;
     const shown = points.places.map((place, k) => ({ ...place, x: points.x[k] })).filter(inside);
     for (const [quantity, symbol, size] of [["train_error", "circle-open", 6], ["test_error", "circle", 9]]) {
       traces.push({
@@ -193,6 +193,10 @@ export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, n
   const across = axis.scale === "log" ? (x) => Math.log(x / axis.from) / Math.log(axis.to / axis.from) : (x) => (x - axis.from) / (axis.to - axis.from);
   const lines = curves.flatMap(({ curve }) => [curve.test_error, curve.train_error].map((values) => [curve.x.map(across), values.map(share)]));
   if (mine?.here && Number.isFinite(mine.here.x)) lines.push([[across(mine.here.x)], [share(mine.here.test_error)]]);
+  for (const { points } of curves) {
+    const seen = (points?.places ?? []).flatMap((place, k) => (place.test_error ? [[points.x[k], place]] : []));
+    for (const name of ["test_error", "train_error"]) lines.push([seen.map(([x]) => across(x)), seen.map(([, place]) => share(place[name].mean))]);
+  }
   // What has its name at its line: the guides, and the network without a step.
   const level = (y) => [[0, 0.25, 0.5, 0.75, 1], Array(5).fill(share(y))];
   const named = (labelled ? guides.filter((g) => g.y > low) : []).map((g) => ({ label: width < 420 ? g.short : g.label, line: level(g.y), colour: colours.soft }));

@@ -1,6 +1,6 @@
 // The page: state in, figures out.
 
-import { Controls, controlOf, nameOf, written } from "./controls.js";
+import { Controls, controlOf, nameOf, plainly, written } from "./controls.js";
 import * as downloads from "./downloads.js";
 import * as figures from "./figures.js";
 import * as model from "./model.js";
@@ -384,7 +384,10 @@ function showChips(curves = shownCurves()) {
 // --- asking --------------------------------------------------------------------------------------------------------
 
 /** The first sentence of what is allowed. */
-const brief = (text) => (text.length > 160 && text.includes(";") ? text.slice(0, text.indexOf(";")) : text);
+const brief = (given) => {
+  const text = plainly(given);
+  return text.length > 160 && text.includes(";") ? text.slice(0, text.indexOf(";")) : text;
+};
 
 /** What a field says of its value. */
 const atField = ({ reason, allowed, message }) => brief(reason || (allowed ? `Allowed: ${allowed}` : message));
@@ -575,7 +578,7 @@ function adopt(next) {
 function hold(on) {
   const narrow = matchMedia("(max-width: 720px)").matches;
   for (const part of document.querySelectorAll(`.controls .error${narrow ? ", #regime, #preset-note, .bar, #key, #failure" : ""}`)) {
-    part.style.height = on ? `${part.offsetHeight}px` : "";
+    part.style.height = on ? `${part.getBoundingClientRect().height}px` : "";
     part.style.overflow = on ? "hidden" : "";
   }
 }
@@ -661,14 +664,17 @@ byId("preset").addEventListener("change", ({ target }) => {
 });
 
 /** A figure that the page cannot draw: where it is drawn. */
-function pointTo({ paper, title, command }) {
+function pointTo({ paper, title, summary, command }) {
   state.preset = "";
   byId("preset-note").hidden = false;
   byId("preset-note").dataset.shows = "elsewhere";
+  const copier = element("button", { type: "button", className: "link", textContent: "Copy" });
+  copier.addEventListener("click", () => copyText(command, "Command copied."));
   byId("preset-note").replaceChildren(
     element("b", { textContent: `${paper}: ${title}. ` }),
-    "This figure is not made of curves of a problem, and the page cannot draw it. In a terminal: ",
-    element("code", { textContent: command }),
+    `${summary} This figure is not made of curves of one network, and the page cannot draw it. In a terminal: `,
+    element("code", { textContent: command }), " ",
+    copier,
   );
 }
 

@@ -28,9 +28,7 @@ def test_on_real_networks():
         inputs, _ = network.fit_data()
         output = network.features(inputs) @ fit.readouts[:, 0]
         against_teacher = float(np.mean((np.sin(inputs[:, 0]) - output) ** 2))
-        gaps.append(
-            against_teacher - noiseless_training_error(PROBLEM, fit.train_error[0], fit.degrees_of_freedom[0])
-        )
+        gaps.append(against_teacher - noiseless_training_error(PROBLEM, fit.train_error[0], fit.degrees_of_freedom[0]))
     z = np.mean(gaps) / (np.std(gaps, ddof=1) / np.sqrt(len(gaps)))
     assert abs(z) < 4
     # The noise matters by far more than the sixty networks leave open.

@@ -128,7 +128,9 @@ def test_first_sight(watched):
     assert "below the kernel bound" in page.inner_text("#regime-verdict")
     assert watched.shown() == pytest.approx(error_at(DEFAULT), rel=1e-3)
     traces = watched.traces()
-    assert traces["no step"]["y"][-1] == pytest.approx(error_at(changed(n={"per_d": 10}, eta={"coefficient": 0})), rel=1e-9)
+    assert traces["no step"]["y"][-1] == pytest.approx(
+        error_at(changed(n={"per_d": 10}, eta={"coefficient": 0})), rel=1e-9
+    )
     assert "no step" in page.inner_text("#errors")
     assert "N = 384 neurons" in page.inner_text(".model")
     assert len(traces["test"]["x"]) == len(traces["training"]["x"]) == 60
@@ -308,8 +310,6 @@ def test_formula_errors_are_shown_at_the_field(watched):
     watched.write("teacher", "exp(x**2)")
     assert "finite" in page.inner_text("#error-teacher")
     watched.write("teacher", "H1")
-    watched.write("width-value", "-3")
-    assert "ratio" in page.inner_text("#error-width")
     # In the words of the page, not in those of the interface behind it.
     watched.write("ridge-value", "0")
     assert page.inner_text("#error-ridge") == "Allowed: a number > 0 from 1e-12 to 1e12"
@@ -317,6 +317,8 @@ def test_formula_errors_are_shown_at_the_field(watched):
     watched.write("d-value", "1")
     assert page.inner_text("#error-d") == "Allowed: an integer from 2 to 1000000, or the proportional limit"
     watched.write("d-value", "256")
+    watched.write("width-value", "-3")
+    assert "ratio" in page.inner_text("#error-width")
     watched.write("width-value", "wide")
     assert page.inner_text("#error-width") == "“wide” is not a number"
     watched.write("width-value", "2")
@@ -511,7 +513,10 @@ def test_downloads(watched, tmp_path):
     assert "kernel bound" in words
     assert "Test error (solid), training error (dotted), both without label noise." in words
     # It says what it is of, without the page.
-    assert "A: tanh network, sin teacher, label noise 0.1; d = 24, N = 36, n₀ = 192, n on the axis, Λ = 4.8, η = 2 √N;" in words
+    assert (
+        "A: tanh network, sin teacher, label noise 0.1; d = 24, N = 36, n₀ = 192, n on the axis, Λ = 4.8, η = 2 √N;"
+        in words
+    )
     assert "B: tanh network, sin teacher, label noise 0.1; d = 24, N = 72," in words
     assert f"gradstep {gs.__version__}" in words
 

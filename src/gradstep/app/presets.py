@@ -52,8 +52,9 @@ def presets() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``paper``, ``title``, ``stated`` and ``ours`` (whose settings they are), ``note``
-        (what differs from the figure), ``axis``, ``shows`` (``errors``, ``learned``, ``spectrum`` or ``numbers``), ``settings``,
-        one a curve with a ``label`` each, and ``shown``, the places in it of the one to four to begin with.
+        (what differs from the figure), ``axis``, ``shows`` (``errors``, ``learned``, ``spectrum`` or ``numbers``),
+        ``settings``, one a curve with a ``label`` each, and ``shown``, the places in it of the one to four to begin
+        with.
     """
     found = []
     for figure in load_figures():
@@ -194,7 +195,9 @@ def _statistics(settings: Settings, preset: Settings) -> _Page:
         values = dict(curve["parameters"])
         values["noise"] = values.pop("sigma_eps")
         curves.append((curve["label"], {**shared, **values}))
-    note = "Spike, bulk and alignment of the setting are in the strip of numbers; the samples of its fit are chosen here."
+    note = (
+        "Spike, bulk and alignment of the setting are in the strip of numbers; the samples of its fit are chosen here."
+    )
     return _Page("n_step", curves, {key: axis[key] for key in ("from", "to", "scale")}, note, shows="numbers")
 
 
@@ -237,7 +240,9 @@ def _tuned(settings: Settings, preset: Settings) -> _Page:
         for budget in preset["budgets"]
         for samples in [round(budget * d / 2)]
     ]
-    return _Page("ridge", curves, note="The stars, on the curve and on the sliders, are the points of the figure's lines.")
+    return _Page(
+        "ridge", curves, note="The stars, on the curve and on the sliders, are the points of the figure's lines."
+    )
 
 
 _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {

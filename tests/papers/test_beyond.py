@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from gradstep.drawing import draw
 from gradstep.papers.beyond.experiments import phases, tuned
-from gradstep.papers.drawing import draw
 from gradstep.papers.figure import load_figures
 
 
@@ -34,11 +34,11 @@ def test_lowest_of_a_scan_is_that_of_its_parabola():
 def test_is_drawn_in_light_and_dark(name, quick, tmp_path):
     result = quick(name)
     for dark in (False, True):
-        canvas = draw(result, dark=dark)
+        canvas = draw(result.outcome.panels, dark=dark)
         canvas.savefig(tmp_path / "figure.png")
         assert len(canvas.axes) >= 3
     if name == "phase_diagram":
-        names = {text.get_text() for axes in draw(result).axes for text in axes.texts}
+        names = {text.get_text() for axes in draw(result.outcome.panels).axes for text in axes.texts}
         assert names <= {"initial", "small step", "large step", "constant", "vocabulary", "Gaussian"}
         assert len(names) >= 3
 

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from gradstep.overlay import Overlay
+from gradstep.panels import Line, Panel, Points
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.experiments.limits import arguments, limit
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
@@ -32,7 +33,6 @@ from gradstep.papers.moniri2024.gains import PUBLISHED
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
 from gradstep.papers.moniri2024.staircase import degree, windows
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Line, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import Network

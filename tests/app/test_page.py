@@ -16,7 +16,7 @@ import pytest
 
 import gradstep as gs
 from gradstep.app.settings import DEFAULT, problem_of
-from gradstep.papers.drawing import HUES
+from gradstep.drawing import HUES
 
 STUDIES = re.compile(r"/api/(best|spectrum)$")
 #: The machine may be busy.

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 
 import httpx
@@ -565,6 +565,25 @@ def test_ctrl_c_says_what_has_ended(presses):
     assert (serving.returncode, said) == (130, "interrupted; the page is no longer served\n")
 
 
+def used_by_children(pid):
+    """Return the processor time that the children of a process have used."""
+    return sum(sum(child.cpu_times()[:2]) for child in psutil.Process(pid).children(recursive=True))
+
+
+@contextmanager
+def set_to_work(serving, address):
+    """Wait until what the body asks for is being computed, and all that was sent has been read."""
+    before, change = 0.0, 1.0
+    while change > 0.02 or before < 0.3:  # its processes start
+        time.sleep(0.3)
+        now = used_by_children(serving.pid)
+        before, change = now, now - before
+    yield
+    while used_by_children(serving.pid) < before + 0.1:
+        time.sleep(0.02)
+    assert httpx.get(address).status_code == 200
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 @pytest.mark.parametrize(
     ("path", "body"),
@@ -582,14 +601,14 @@ def test_ctrl_c_ends_what_is_under_way(path, body):
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hearing
     ) as serving:
-        port = int(re.search(r":(\d+)/", serving.stdout.readline())[1])
-        with socket.create_connection(("127.0.0.1", port)) as asking:
+        address = re.search(r"http://[^/]*:(\d+)/", serving.stdout.readline())
+        with socket.create_connection(("127.0.0.1", int(address[1]))) as asking:
             sent = json.dumps(body).encode() if path else b"{"
-            head = (
-                f"POST /api/{path or 'best'} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
-            )
-            asking.sendall(head.encode() + f"content-length: {max(len(sent), 5)}\r\n\r\n".encode() + sent)
-            time.sleep(4)
+            head = f"POST /api/{path or 'best'} HTTP/1.1\r\nhost: {address[0][7:-1]}\r\n"
+            head += f"content-type: application/json\r\ncontent-length: {max(len(sent), 5)}\r\n\r\n"
+            with set_to_work(serving, address[0]) if path else nullcontext():
+                asking.sendall(head.encode() + sent)
+            assert httpx.get(address[0]).status_code == 200
             os.killpg(serving.pid, signal.SIGINT)
             _, said = serving.communicate(timeout=60)
     assert serving.returncode == 130
@@ -608,8 +627,11 @@ def test_ctrl_c_refuses_what_waits():
         address = re.search(r"http://\S+/", serving.stdout.readline())[0]
         bodies = [{"problem": changed(d=1000 + k, activation="relu"), "over": ["ridge", "eta"]} for k in range(3)]
         with ThreadPoolExecutor(3) as threads:
-            asked = [threads.submit(httpx.post, f"{address}api/best", json=body, timeout=60) for body in bodies]
-            time.sleep(4)
+            with set_to_work(serving, address):
+                asked = [threads.submit(httpx.post, f"{address}api/best", json=body, timeout=60) for body in bodies]
+            while len([c for c in psutil.Process(serving.pid).net_connections() if c.status == "ESTABLISHED"]) < 3:
+                time.sleep(0.02)
+            time.sleep(0.3)  # from a connection to its request
             os.killpg(serving.pid, signal.SIGINT)
             answers = [found.result() for found in asked]
         _, said = serving.communicate(timeout=60)

@@ -13,16 +13,16 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from gradstep.drawing import LIGHT
 from gradstep.errors import InvalidInput
 from gradstep.overlay import Overlay
+from gradstep.panels import Panel
 from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import below, in_standard_errors, power_law, total_fall
-from gradstep.papers.drawing import LIGHT
 from gradstep.papers.experiment import Curves
 from gradstep.papers.experiments import learning_curves
 from gradstep.papers.figure import PAPERS, load_figures, run_figure, run_figures
 from gradstep.papers.outcome import Check, Judged, Outcome, Verdict, median_bound
-from gradstep.papers.panels import Panel
 from gradstep.papers.places import Place, Sample, point_seeds
 from gradstep.papers.report import _measured, write_report, write_section
 
@@ -35,7 +35,7 @@ def tiny(name="fig3b"):
     figure = FIGURES[name]
     settings = {**figure.settings, "curves": figure.settings["curves"][:2]}
     return dataclasses.replace(
-        figure, settings=settings, presets={"quick": {"d": 40, "points": [1.0, 2.0], "seeds": 3, "seed": 7}}
+        figure, settings=settings, presets={"quick": {"d": 40, "points": [1.0, 2.0], "line": 5, "seeds": 3, "seed": 7}}
     )
 
 

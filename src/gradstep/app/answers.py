@@ -88,8 +88,8 @@ def here(request: Mapping[str, Any]) -> dict[str, Any]:
         "method": prediction.method,
         "caveats": [asdict(caveat) for caveat in prediction.caveats],
         "residual": _finite(prediction.residual),
-        "kernel_bound": kernel_lower_bound(problem.teacher),
-        "best_linear": best_linear(problem.teacher),
+        "kernel_bound": kernel_lower_bound(problem.link),
+        "best_linear": best_linear(problem.link),
         "regime": asdict(describe(prediction, before)),
         "problem": problem.to_dict(),
     }

@@ -1,6 +1,6 @@
 """Words for what the step does to a problem, chosen by the numbers of its prediction.
 
-The keys are those of the colours in `gradstep.papers.drawing`.
+The keys are those of the colours in `gradstep.drawing`.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def describe(prediction: Prediction, before: Prediction | None) -> Regime:
     Regime
     """
     problem = prediction.problem
-    teacher, activation = moments(problem.teacher), moments(problem.activation)
+    teacher, activation = moments(problem.link), moments(problem.activation)
     size = _known(problem.at_dimension(int(LARGE_DIMENSION))) if problem.is_limit else prediction
     error = prediction.test_error
     bound = teacher.nonlinear_second_moment if _is_nonlinear(teacher) else 0.0
@@ -133,7 +133,7 @@ def _step_of(prediction: Prediction) -> _Step:
     width = problem.real_sizes().width
     common = strength / math.sqrt(width) if math.isfinite(strength) else math.nan
     moved = math.hypot(common, math.sqrt(max(prediction.bulk_variance - 1, 0.0)))
-    teacher, curve = moments(problem.teacher), prediction.curve
+    teacher, curve = moments(problem.link), prediction.curve
     power = teacher.second_moment - teacher.mean**2
     learned = taught = None
     if power > _ROUNDING * teacher.second_moment:

@@ -7,8 +7,8 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from gradstep.panels import Panel
 from gradstep.papers.outcome import Judged
-from gradstep.papers.panels import Panel
 
 __all__ = ["compared", "drawn"]
 

@@ -20,13 +20,13 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
+from gradstep.drawing import DARK, LIGHT, draw
+from gradstep.panels import Table
 from gradstep.papers import data
-from gradstep.papers.drawing import DARK, LIGHT, draw
 from gradstep.papers.figure import PAPERS, FigureResult
-from gradstep.papers.notation import to_html
 from gradstep.papers.outcome import Check
-from gradstep.papers.panels import Table
 from gradstep.problem import CONVENTION
+from gradstep.typesetting import to_html
 from gradstep.versions import versions
 from gradstep.whole_file import replace_file
 
@@ -60,8 +60,8 @@ def write_section(result: FigureResult, out: Path) -> Section:
     if outcome.panels:
         out.mkdir(parents=True, exist_ok=True)
         behind[f"{name}.csv"] = data.drawn(outcome.panels).encode()
-        drawing = f"<figure>{_inline(draw(result, title=False), name)}</figure>"
-        canvas = draw(result)
+        drawing = f"<figure>{_inline(draw(outcome.panels), name)}</figure>"
+        canvas = draw(outcome.panels, title=result.figure.title)
         canvas.patch.set_alpha(1)
         for kind, undated in _UNDATED.items():
             drawn = io.BytesIO()

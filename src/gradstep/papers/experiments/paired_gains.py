@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.panels import Line, Panel
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.claims import below, in_standard_errors
 from gradstep.papers.outcome import Check, Judged, points_of
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Settings
 
 __all__ = ["claim_checks", "gain_comparisons", "gain_panel"]

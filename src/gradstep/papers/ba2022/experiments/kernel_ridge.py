@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gradstep.panels import Line, Panel
 from gradstep.papers.ba2022 import kernels
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import R_0, kernel_lower_bound
@@ -27,7 +28,6 @@ from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import below
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network

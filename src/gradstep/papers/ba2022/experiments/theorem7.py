@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Line, Panel
 from gradstep.papers.ba2022.bound import beats_kernels, risk_bound, smallest_constant
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import tau_star
@@ -27,7 +28,6 @@ from gradstep.papers.claims import below, power_law
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.experiments.learning_curves import measure
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Sample, Settings
 from gradstep.problem import Problem, Step
 from gradstep.theory import predict_many

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.panels import Image, Panel, Points
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Image, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings, on_curve, point_seeds
 from gradstep.problem import Problem
 from gradstep.simulation import simulate

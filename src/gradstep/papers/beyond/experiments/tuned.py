@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Line, Panel, Points, Scale
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Judged, Outcome, points_of
-from gradstep.papers.panels import Line, Panel, Points, Scale
 from gradstep.papers.places import Place, Sample, Settings, on_curve, point_seeds
 from gradstep.problem import Problem, Step
 from gradstep.simulation import simulate

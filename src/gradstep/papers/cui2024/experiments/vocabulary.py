@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Guide, Style, Table
 from gradstep.papers.charts import Theory
 from gradstep.papers.claims import total_fall
 from gradstep.papers.cui2024.bounds import best_linear
@@ -31,7 +32,6 @@ from gradstep.papers.cui2024.groups import (
 )
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Guide, Style, Table
 from gradstep.papers.places import Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation.instance import initial_readout

@@ -1,4 +1,4 @@
-"""Draw a figure: theory as lines, the real network as points with error bars, labels at the lines."""
+"""Draw panels: theory as lines, the real network as points with error bars, labels at the lines."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
-from gradstep.papers.figure import FigureResult
-from gradstep.papers.notation import to_mathtext
-from gradstep.papers.panels import Guide, Histogram, Image, Line, Mark, Panel, Points
+from gradstep.panels import Field, Guide, Histogram, Image, Line, Mark, Panel, Points
+from gradstep.typesetting import to_mathtext
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 
@@ -44,6 +45,11 @@ _LINE_HEIGHT = 0.058
 #: Least distance between tick labels on a logarithmic axis, as a share of its length.
 _TICK_ROOM = {"x": 0.085, "y": 0.05}
 
+#: Values over a plane that differ by more than this factor have logarithmic colours.
+_WIDE_FIELD = 8.0
+#: Most that logarithmic colours tell apart: what is smaller has one colour.
+_DECADES = 1e4
+
 Colour = tuple[float, float, float]
 
 
@@ -61,24 +67,26 @@ LIGHT = Ink("#22252b", "#d8dbe2")
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
-def draw(result: FigureResult, *, dark: bool = False, title: bool = True) -> Canvas:
-    """Draw a figure.
+def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool = False) -> Canvas:
+    """Draw panels as one figure.
 
     Parameters
     ----------
-    result : FigureResult
-        With at least one panel.
+    panels : sequence of Panel
+        At least one.
+    title : str, optional
+        Title above them.
+    note : str, optional
+        Lines of small print below them.
     dark : bool, optional
         Light ink for a dark page.
-    title : bool, optional
-        Whether to write the figure's title above it.
 
     Returns
     -------
     matplotlib.figure.Figure
         Not registered with pyplot; transparent background.
     """
-    ink, panels = DARK if dark else LIGHT, result.outcome.panels
+    ink = DARK if dark else LIGHT
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)
     rows = -(-len(panels) // columns)
     size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
@@ -93,7 +101,7 @@ def draw(result: FigureResult, *, dark: bool = False, title: bool = True) -> Can
     for axes in every[len(panels) :]:
         axes.set_axis_off()
     if title:
-        canvas.suptitle(to_mathtext(result.figure.title), color=ink.text, x=0.01, ha="left", fontsize=12)
+        canvas.suptitle(to_mathtext(title), color=ink.text, x=0.01, ha="left", fontsize=12)
     # Laid out once here, not again for every format it is saved in.
     layout.execute(canvas)
     canvas.set_layout_engine("none")
@@ -136,10 +144,11 @@ def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]
 
 def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
     axes.patch.set_alpha(0)
-    axes.set_xscale(panel.x_scale)
-    axes.set_yscale(panel.y_scale)
+    axes.set(xscale=panel.x_scale, yscale=panel.y_scale, xmargin=0.02, ymargin=0.08)
     if panel.image is not None:
         _draw_image(axes, panel.image, panel, ink)
+    if panel.field is not None:
+        _draw_field(axes, panel.field, ink)
     for histogram in panel.histograms:
         colour = colours[histogram.regime, histogram.label]
         axes.stairs(histogram.density, histogram.edges, fill=True, color=(*colour, 0.28), zorder=1)
@@ -149,10 +158,10 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
         _draw_mark(axes, mark, colours[mark.regime, mark.label], ink)
     if panel.span is not None:
         axes.set(xlim=panel.span, ylim=panel.span, aspect="equal")
-    elif panel.image is None:
-        _limits(axes, panel)
     for guide in panel.guides:
         _draw_guide(axes, guide, ink)
+    if panel.image is None and panel.field is None and panel.span is None:
+        axes.autoscale_view()
     _label_curves(axes, panel, colours, ink)
     _label_marks(axes, panel, colours)
     _dress(axes, panel, ink)
@@ -203,7 +212,9 @@ def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
         if scale == "log":
             _log_ticks(axis, _TICK_ROOM[axis.axis_name])
     axes.tick_params(which="both", colors=ink.text)
-    if panel.image is None:
+    if panel.x_ticks:
+        axes.set_xticks([place for place, _ in panel.x_ticks], [text for _, text in panel.x_ticks])
+    if panel.image is None and panel.field is None:
         axes.grid(color=ink.grid, lw=0.6)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -238,6 +249,32 @@ def _draw_image(axes: Axes, image: Image, panel: Panel, ink: Ink) -> None:
             )
 
 
+def _draw_field(axes: Axes, field: Field, ink: Ink) -> None:
+    """Fill the plane with colours and draw contours with their heights."""
+    shown = np.ma.masked_invalid(field.values)
+    low, high = float(shown.min()), float(shown.max())
+    wide = low > 0 and high > _WIDE_FIELD * low
+    low = max(low, high / _DECADES) if wide else low
+    subs = (1, 1.5, 2, 3, 4, 6, 8) if high < 50 * low else (1, 2, 5)
+    locator = LogLocator(subs=subs, numticks=99) if wide else MaxNLocator(nbins=12, min_n_ticks=5)
+    levels = np.asarray(locator.tick_values(low, high))
+    levels = levels[max(np.searchsorted(levels, low, "right") - 1, 0) : np.searchsorted(levels, high) + 1]
+    norm = LogNorm() if wide else None
+    filled = axes.contourf(
+        field.x, field.y, shown, levels=levels, norm=norm, cmap="viridis", extend="min" if wide else "neither", zorder=0
+    )
+    lines = axes.contour(field.x, field.y, shown, levels=levels[1:-1], colors="white", linewidths=0.6, zorder=1)
+    axes.clabel(lines, levels[1:-1:2], fmt="%g", fontsize=8)
+    if field.measured is not None:
+        x, y = np.meshgrid(field.measured_x, field.measured_y)
+        colours = filled.cmap(filled.norm(np.ravel(field.measured)))
+        axes.scatter(x.ravel(), y.ravel(), c=colours, s=34, edgecolors="white", lw=1.1, zorder=20)
+    bar = axes.figure.colorbar(filled, ax=axes, pad=0.02, aspect=30, ticks=levels, format="%g")
+    bar.ax.minorticks_off()
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=ink.text)
+
+
 def _edges(places: np.ndarray, scale: str) -> np.ndarray:
     on_axis = np.log(places) if scale == "log" else places
     middle = (on_axis[1:] + on_axis[:-1]) / 2
@@ -260,39 +297,12 @@ def _log_ticks(axis: mpl.axis.Axis, room: float) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _limits(axes: Axes, panel: Panel) -> None:
-    """Fit the axes to what is shown."""
-    x = [np.asarray(line.x, dtype=float) for line in panel.lines]
-    x += [np.asarray(p.x, dtype=float) for p in panel.points]
-    x += [np.asarray(h.edges, dtype=float) for h in panel.histograms] + [np.array([m.x]) for m in panel.marks]
-    y = [np.asarray(line.y, dtype=float) for line in panel.lines]
-    for p in panel.points:
-        error = np.zeros(len(p.mean)) if p.error is None else np.nan_to_num(np.asarray(p.error, dtype=float))
-        y += [np.asarray(p.mean, dtype=float) - error, np.asarray(p.mean, dtype=float) + error]
-    y += [np.asarray(h.density, dtype=float) for h in panel.histograms]
-    y += [np.array([g.height]) for g in panel.guides if g.height is not None]
-    for values, scale, change, wide in (
-        (x, panel.x_scale, axes.set_xlim, 0.02),
-        (y, panel.y_scale, axes.set_ylim, 0.08),
-    ):
-        shown = np.concatenate(values) if values else np.array([0.0, 1.0])
-        shown = shown[np.isfinite(shown) & ((shown > 0) | (scale != "log"))]
-        if not shown.size or shown.min() == shown.max():
-            continue
-        low, high = float(shown.min()), float(shown.max())
-        if scale == "log":
-            room = (high / low) ** wide
-            change(low / room, high * room)
-        else:
-            room = wide * (high - low)
-            change(0.0 if panel.histograms and change == axes.set_ylim else low - room, high + room)
-
-
 def _draw_guide(axes: Axes, guide: Guide, ink: Ink) -> None:
+    """Draw a level, for which the axes make room, or a curve, for which they do not."""
     if guide.height is not None:
         axes.axhline(guide.height, color=ink.text, lw=1, ls=(0, (6, 3)))
     else:
-        axes.plot(guide.x, guide.y, color=ink.text, lw=0.8, ls=":")
+        axes.add_artist(Line2D(guide.x, guide.y, color=ink.text, lw=0.8, ls=":", transform=axes.transData))
 
 
 def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:

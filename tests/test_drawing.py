@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from gradstep.papers.drawing import HUES, _spread, draw
-from gradstep.papers.figure import FigureResult, load_figures
-from gradstep.papers.outcome import Outcome
-from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel, Points
-
-FIGURE = load_figures(["fig1"])[0]
+from gradstep.drawing import HUES, _spread, draw
+from gradstep.panels import Guide, Histogram, Line, Mark, Panel, Points
+from gradstep.papers.figure import load_figures
 
 
 def drawn(*panels, dark=False):
-    canvas = draw(FigureResult(FIGURE, "quick", Outcome(panels, ()), None), dark=dark)
+    canvas = draw(panels, dark=dark)
     canvas.draw_without_rendering()
     return canvas
 
@@ -48,10 +45,10 @@ def test_labels_of_close_lines_and_guides_do_not_overlap():
 
 
 def test_outliers_are_named_beside_their_lines():
-    marks = [Mark(x, name, "large") for x, name in ((2.0, "h1"), (2.02, "h2"))] + [Mark(2.01, "h1", "large", True)]
+    marks = [Mark(x, name, "large") for x, name in ((2.0, "first"), (2.02, "second"))] + [Mark(2.01, "first", "large", True)]
     bulk = Histogram([0.0, 0.5, 1.0], [1.2, 0.8], "network", "initial")
     (axes,) = drawn(Panel("", "s", "density", histograms=[bulk], marks=marks)).axes
-    names = [text for text in axes.texts if text.get_text() in ("h1", "h2")]
+    names = [text for text in axes.texts if text.get_text() in ("first", "second")]
     assert len(names) == 2
     assert not overlapping(boxes(axes.texts))
     for text, x in zip(names, (2.0, 2.02), strict=True):

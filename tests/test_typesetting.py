@@ -6,7 +6,7 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from gradstep.papers.figure import load_figures
-from gradstep.papers.notation import to_html, to_mathtext
+from gradstep.typesetting import to_html, to_mathtext
 
 FORMULAS = [
     ("eta = sqrt N", r"$\eta$ = $\sqrt{N}$", '<i>η</i> = √<span class="root"><i>N</i></span>'),
@@ -41,6 +41,7 @@ def test_words_are_left_alone(text):
 def test_text_is_escaped():
     assert to_html("a <x> & c") == "a &lt;x&gt; &amp; c"
     assert to_mathtext("5 $") == r"5 \$"
+    assert to_mathtext("$n/d$, eta") == "$n/d$, eta"
 
 
 def texts(value):

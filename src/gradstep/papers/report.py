@@ -27,6 +27,7 @@ from gradstep.papers import data
 from gradstep.papers.figure import PAPERS, FigureResult
 from gradstep.papers.outcome import Check
 from gradstep.problem import CONVENTION
+from gradstep.typesetting import to_html
 from gradstep.versions import versions
 from gradstep.whole_file import replace_file
 

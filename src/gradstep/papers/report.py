@@ -49,9 +49,10 @@ def write_section(result: FigureResult, out: Path) -> Section:
     drawing = ""
     if result.outcome.panels:
         out.mkdir(parents=True, exist_ok=True)
-        drawing = f"<figure>{_inline(draw(result.outcome.panels), result.figure.name)}</figure>"
+        inline = draw(result.outcome.panels)
+        inline.patch.set_alpha(0)
+        drawing = f"<figure>{_inline(inline, result.figure.name)}</figure>"
         canvas = draw(result.outcome.panels, title=result.figure.title)
-        canvas.patch.set_alpha(1)
         for kind, undated in _UNDATED.items():
             drawn = io.BytesIO()
             with mpl.rc_context({"svg.hashsalt": result.figure.name}):

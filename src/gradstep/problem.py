@@ -837,7 +837,8 @@ class Problem:
         return f"Problem({indented})".replace("\0", " ")
 
     def _repr_html_(self) -> str:
-        rows = [[name, text.strip("'")] for name, text in self._arguments().items()]
+        shown = self._arguments() | {"eta": str(self.eta)}
+        rows = [[name, text.strip("'")] for name, text in shown.items()]
         return Summary("Problem", table=Table(["parameter", "value"], rows)).html()
 
 

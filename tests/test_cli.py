@@ -16,6 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -23,6 +25,7 @@ from gradstep.cli import app, output
 from gradstep.cli.grid import build_grid
 from gradstep.comparison import compare
 from gradstep.errors import InvalidInput, NotConverged
+from gradstep.estimators import OneStepRegressor
 from gradstep.gaussian import REGISTERED
 from gradstep.papers.figure import load_figures
 from gradstep.problem import CONVENTION, Problem, Step
@@ -430,7 +433,7 @@ def test_a_deleted_working_directory_is_one_clear_line(tmp_path: Path, monkeypat
     assert run("predict", *SMALL).exit_code == 0
 
 
-@pytest.mark.parametrize("extra", ["app", "torch", "cluster"])
+@pytest.mark.parametrize("extra", ["app", "torch", "cluster", "estimators,sweeps"])
 def test_a_missing_part_is_told_how_to_install(extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text(SETTINGS)
@@ -438,6 +441,7 @@ def test_a_missing_part_is_told_how_to_install(extra: str, tmp_path: Path, monke
         "app": (["app"], "uvicorn"),
         "torch": (["simulate", *SMALL, "--device", "cpu"], "torch"),
         "cluster": (["sweep", str(settings), "--out", str(tmp_path / "never"), "--cluster", "local"], "distributed"),
+        "estimators,sweeps": (["learn", "table.csv", "--target", "y"], "pandas"),
     }[extra]
     monkeypatch.setitem(sys.modules, missing, None)
     result = run(*command)
@@ -855,3 +859,88 @@ def test_settings_come_through_an_open_pipe(way: str) -> None:
     os.close(reader)
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["predictions"][0]["problem"]["width"] == 60
+
+
+# --- people's tables ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """Write a table of people with columns of every kind."""
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(random.standard_normal((90, 3)), columns=["height", "weight", "age"])
+    table["speed"] = np.tanh(2 * table["height"]) + 0.3 * random.standard_normal(90)
+    table["kind"] = np.where(table["speed"] > 0, "fast", "slow")
+    table["town"] = "here"
+    table["income"] = table["age"].where(table["age"] > -1)
+    table.to_csv(tmp_path / "people.csv", index=False)
+    table.to_parquet(tmp_path / "people.parquet")
+    return tmp_path / "people.csv"
+
+
+LEFT_OUT = ["--drop", "town", "--drop", "income"]
+
+
+def test_the_curves_of_a_table_are_those_of_the_estimators(people: Path) -> None:
+    figure = people.with_name("picture.svg")
+    options = [*LEFT_OUT, "--drop", "kind", "--width", "16", "--n", "45,90,180"]
+    document = run_json("learn", str(people.with_suffix(".parquet")), "--target", "speed", *options)
+    table = pd.read_csv(people)
+    X, y = table[["height", "weight", "age"]], table["speed"]
+    model = OneStepRegressor(width=16, random_state=0).fit(X, y)
+    curve = model.learning_curve(X, y, n=[45, 90, 180])
+    assert list(document["models"]) == ["one step", "random features", "plain ridge"]
+    np.testing.assert_allclose(document["models"]["one step"]["r2"], curve.r2, rtol=1e-9)
+    assert (document["rows"], document["inputs"], document["classes"]) == (90, 3, False)
+    result = run("learn", str(people), "--target", "speed", *options, "--out", str(figure))
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[0] == f"{people}: speed from 3 inputs, 90 rows, 16 neurons"
+    assert document["verdict"] in result.stdout
+    assert "with twice the 90 rows: R^2" in document["verdict"]
+    ElementTree.parse(figure)
+
+
+def test_text_is_taken_for_classes(people: Path) -> None:
+    options = ["--target", "kind", *LEFT_OUT, "--drop", "speed", "--width", "8", "--n", "90,180"]
+    document = run_json("learn", str(people), *options)
+    assert document["classes"]
+    (known, *_), beyond = document["models"]["one step"]["accuracy"]
+    assert 0.5 < known <= 1
+    assert set(beyond) == {None}
+    assert "right" in run("learn", str(people), *options).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--target", "speed"], "table: got \"missing values in 'income'\"; allowed: no missing values"),
+        (["--target", "income"], "table: got \"missing values in 'income'\""),
+        (["--target", "speed", "--drop", "income"], "table: got \"no numbers in 'kind', 'town'\"; allowed: numbers"),
+        (["--target", "pace"], "target: got 'pace'; allowed: one of the columns 'height', 'weight'"),
+        (["--target", "speed", "--drop", "size"], "drop: got 'size'; allowed: one of the columns"),
+        (["--target", "speed", "--drop", "kind", *LEFT_OUT, "--n", "181"], "n: got "),
+        (["--target", "speed", "--drop", "kind", *LEFT_OUT, "--n", "many"], "n: got 'many'; allowed: a number"),
+        (["--target", "speed", "--plot", "picture.txt"], "plot: got 'picture.txt'"),
+        (["--target", "town", "--drop", "kind", "--drop", "income"], "table: got 'OneStepClassifier needs samples of"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_one_line_that_names_the_column(
+    options: list[str], said: str, people: Path
+) -> None:
+    result = run("learn", str(people), *options)
+    assert result.exit_code == 2, result.output
+    line = result.stderr.splitlines()[-1]  # after progress
+    assert line.startswith(f"error: {said}")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("none.csv", None), ("empty.csv", b""), ("bad.parquet", b"no table"), ("table.xlsx", b"")]
+)
+def test_a_file_that_is_no_table_is_told(name: str, content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    result = run("learn", str(tmp_path / name), "--target", "y")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: table: got ")
+    assert len(result.stderr.splitlines()) == 1

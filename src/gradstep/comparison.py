@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradstep.errors import GradstepError, InvalidInput, missing_extra
-from gradstep.gaussian import ScalarFunction
+from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.overlay import FAR, Overlay
 from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem, Readout, differences
@@ -75,8 +75,8 @@ class Comparison(Summarised):
 
     @cached_property
     def overlays(self) -> Mapping[str, Overlay]:
-        """The overlay of every quantity that theory predicts."""
-        return {name: self._overlay(name) for name in QUANTITIES}
+        """The overlay of every quantity that theory predicts and the networks have."""
+        return {name: self._overlay(name) for name in QUANTITIES if name in self.measurements[0].values}
 
     def _overlay(self, quantity: str) -> Overlay:
         theory = [getattr(each, quantity) if isinstance(each, Prediction) else math.nan for each in self.predictions]
@@ -95,7 +95,7 @@ class Comparison(Summarised):
         columns = [[np.ravel(getattr(overlay, key)).tolist() for key in _COLUMNS] for overlay in self.overlays.values()]
         rows = (zip(*own, strict=True) for own in columns)
         return tuple(
-            {name: dict(zip(_COLUMNS, cell, strict=True)) for name, cell in zip(QUANTITIES, row, strict=True)}
+            {name: dict(zip(_COLUMNS, cell, strict=True)) for name, cell in zip(self.overlays, row, strict=True)}
             for row in zip(*rows, strict=True)
         )
 
@@ -186,6 +186,7 @@ class Comparison(Summarised):
             Those that have rows.
         """
         known = self.varied if places is None else places
+        quantities = [name for name in quantities if name in self.overlays]
         worst = self.verdict["worst"]
         same = [name for name in quantities if len(self.problems) > 1 and self._is_same(name)]
         keys = [(i, name) for i in range(len(self.problems)) for name in quantities if name not in same]
@@ -222,11 +223,11 @@ class Comparison(Summarised):
         from gradstep.drawing import draw
         from gradstep.panels import Guide, Panel, Points
 
-        ticks = tuple((float(place), name.replace("_", "\n")) for place, name in enumerate(QUANTITIES))
+        ticks = tuple((float(place), name.replace("_", "\n")) for place, name in enumerate(self.overlays))
         points = []
         for index, (cells, varied) in enumerate(zip(self.cells, self.varied, strict=True)):
             values = [
-                (cells[name]["mean"], cells[name]["standard_error"], cells[name]["theory"]) for name in QUANTITIES
+                (cells[name]["mean"], cells[name]["standard_error"], cells[name]["theory"]) for name in self.overlays
             ]
             ratios = [
                 (mean / theory, error / abs(theory)) if theory else (math.nan,) * 2 for mean, error, theory in values
@@ -251,8 +252,10 @@ class Comparison(Summarised):
 
 def _value(problem: Problem, name: str) -> float | str:
     value = problem.step_size if name == "eta" else getattr(problem, name)
-    if isinstance(value, ScalarFunction | Readout):
-        value = value.name if isinstance(value, ScalarFunction) else value.to_plain()
+    if isinstance(value, Readout):
+        value = value.to_plain()
+    elif isinstance(value, ScalarFunction | MultivariateFunction):
+        value = value.name
     return value if isinstance(value, int | float) else str(value)
 
 
@@ -271,6 +274,7 @@ def compare(
     seeds: int | Sequence[int] = 16,
     *,
     ridge: float | Sequence[float] | None = None,
+    fit: str = "drawn",
     device: str | None = None,
     dtype: str = "float64",
     kernel_tolerance: float = 1e-9,
@@ -286,8 +290,8 @@ def compare(
         How many networks (at least 2), or their seeds; the same for all problems, whose measurements are paired.
     ridge : float or sequence of float, optional
         Penalties to use instead of each problem's own; a whole sequence costs one factorisation.
-    device, dtype, kernel_tolerance
-        As in `gradstep.simulate`.
+    fit, device, dtype, kernel_tolerance
+        As in `gradstep.simulate`. With ``fit="expected"`` the networks' errors have no noise of the fit.
     progress : callable, optional
         Called as ``progress(done, total)`` with numbers of problems measured; of one at work its share counts.
 
@@ -309,7 +313,7 @@ def compare(
     if len(chosen) < 2:
         raise InvalidInput("seeds", seeds, "at least 2: one seed has no standard error")
     found = predict_each(listed, some=True)
-    options = {"device": device, "dtype": dtype, "kernel_tolerance": kernel_tolerance}
+    options = {"fit": fit, "device": device, "dtype": dtype, "kernel_tolerance": kernel_tolerance}
     measured = simulate_many(listed, chosen, progress=progress, **options)
     return Comparison(tuple(listed), tuple(found), tuple(measured), shape)
 

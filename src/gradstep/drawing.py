@@ -14,28 +14,33 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
+from gradstep.notation import to_mathtext
 from gradstep.panels import Field, Guide, Histogram, Image, Line, Mark, Panel, Points
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 
-#: Each regime has one hue in every figure; its curves differ in lightness. All are legible on white and on dark grey.
+#: Each regime has one hue in every figure; its curves differ in lightness. All are legible on white and on dark grey,
+#: and can be told apart by eyes that lack one kind of cone.
 HUES = {
-    "initial": "#7f7f8c",
-    "small": "#2f80d0",
-    "between": "#8a5bd1",
-    "few": "#cb7d1e",
-    "large": "#d6453d",
-    "infinite": "#2a9d6f",
+    "initial": "#8a8b95",
+    "small": "#4c92fd",
+    "between": "#944bb9",
+    "few": "#c18a16",
+    "large": "#cc1a00",
+    "infinite": "#267458",
     # Colours for what is compared within one regime: functions, kernels, norms, parameters.
-    "first kind": "#1490a8",
-    "second kind": "#c2528f",
-    "third kind": "#8f8320",
-    "fourth kind": "#6a6fb0",
+    "first kind": "#26a0c2",
+    "second kind": "#ba125c",
+    "third kind": "#a38f07",
+    "fourth kind": "#5f4ec6",
 }
 _STYLES = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
+#: Luminance that stands out from white and from dark grey by as much.
+_MIDDLE = 0.2
 _COLUMNS = 3
 #: Dots per inch of a picture in a notebook.
 _SCREEN = 110
@@ -109,7 +114,7 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     for axes in every[len(panels) :]:
         axes.set_axis_off()
     if title:
-        canvas.suptitle(title, color=ink.text, x=0.01, ha="left", fontsize=12)
+        canvas.suptitle(to_mathtext(title), color=ink.text, x=0.01, ha="left", fontsize=12)
     if note:
         lines = [line for text in note.splitlines() for line in textwrap.wrap(text, round(15 * size[0]))]
         # A name in the note may hold characters that Matplotlib would read as mathematics.
@@ -129,6 +134,13 @@ def _shade(colour: str, place: float) -> Colour:
     return float(mixed[0]), float(mixed[1]), float(mixed[2])
 
 
+def _luminance(colour: str) -> float:
+    """Return the relative luminance of sRGB, from 0 for black to 1 for white."""
+    rgb = np.array(mpl.colors.to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))
+
+
 def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]:
     """Return a colour for each pair of regime and label, the same in all panels."""
     items: list[Line | Points | Histogram | Mark] = []
@@ -139,16 +151,18 @@ def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]
     for regime in dict.fromkeys(regime for regime, _ in shown):
         labels = [label for label in dict.fromkeys(label for r, label in shown if r == regime) if label]
         for rank, label in enumerate(labels):
-            place = 0.0 if len(labels) == 1 else 0.45 * (rank / (len(labels) - 1) - 0.6)
-            colours[regime, label] = _shade(HUES.get(regime, ink.text), place)
+            hue = HUES.get(regime, ink.text)
+            # Dark hues become lighter and light ones darker, so that all shades are legible on white and on dark grey.
+            lightest = -0.45 if _luminance(hue) < _MIDDLE else -0.15
+            place = 0.0 if len(labels) == 1 else lightest + 0.45 * rank / (len(labels) - 1)
+            colours[regime, label] = _shade(hue, place)
         colours[regime, ""] = _shade(HUES.get(regime, ink.text), 0.0)
     return colours
 
 
 def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
     axes.patch.set_alpha(0)
-    axes.set_xscale(panel.x_scale)
-    axes.set_yscale(panel.y_scale)
+    axes.set(xscale=panel.x_scale, yscale=panel.y_scale, xmargin=0.02, ymargin=0.08)
     if panel.image is not None:
         _draw_image(axes, panel.image, panel, ink)
     if panel.field is not None:
@@ -162,10 +176,10 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
         _draw_mark(axes, mark, colours[mark.regime, mark.label], ink)
     if panel.span is not None:
         axes.set(xlim=panel.span, ylim=panel.span, aspect="equal")
-    elif panel.image is None and panel.field is None:
-        _limits(axes, panel)
     for guide in panel.guides:
         _draw_guide(axes, guide, ink)
+    if panel.image is None and panel.field is None and panel.span is None:
+        axes.autoscale_view()
     _label_curves(axes, panel, colours, ink)
     _label_marks(axes, panel, colours)
     _dress(axes, panel, ink)
@@ -208,10 +222,10 @@ def _draw_mark(axes: Axes, mark: Mark, colour: Colour, ink: Ink) -> None:
 
 def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
     """Give the axes their names, ticks, grid and spines."""
-    axes.set_xlabel(panel.x_label, color=ink.text)
-    axes.set_ylabel(panel.y_label, color=ink.text)
+    axes.set_xlabel(to_mathtext(panel.x_label), color=ink.text)
+    axes.set_ylabel(to_mathtext(panel.y_label), color=ink.text)
     if panel.title:
-        axes.set_title(panel.title, color=ink.text, loc="left", fontsize=10)
+        axes.set_title(to_mathtext(panel.title), color=ink.text, loc="left", fontsize=10)
     for axis, scale in ((axes.xaxis, panel.x_scale), (axes.yaxis, panel.y_scale)):
         if scale == "log":
             _log_ticks(axis, _TICK_ROOM[axis.axis_name])
@@ -241,7 +255,16 @@ def _draw_image(axes: Axes, image: Image, panel: Panel, ink: Ink) -> None:
             # The member nearest to the middle of its category lies inside it, whatever its shape.
             middle = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
             place = (image.x[columns[middle]], image.y[rows[middle]])
-            axes.annotate(label, place, color=ink.text, fontsize=10, weight="bold", ha="center", va="center", zorder=25)
+            axes.annotate(
+                to_mathtext(label),
+                place,
+                color=ink.text,
+                fontsize=10,
+                weight="bold",
+                ha="center",
+                va="center",
+                zorder=25,
+            )
 
 
 def _draw_field(axes: Axes, field: Field, ink: Ink) -> None:
@@ -292,39 +315,12 @@ def _log_ticks(axis: mpl.axis.Axis, room: float) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _limits(axes: Axes, panel: Panel) -> None:
-    """Fit the axes to what is shown."""
-    x = [np.asarray(line.x, dtype=float) for line in panel.lines]
-    x += [np.asarray(p.x, dtype=float) for p in panel.points]
-    x += [np.asarray(h.edges, dtype=float) for h in panel.histograms] + [np.array([m.x]) for m in panel.marks]
-    y = [np.asarray(line.y, dtype=float) for line in panel.lines]
-    for p in panel.points:
-        error = np.zeros(len(p.mean)) if p.error is None else np.nan_to_num(np.asarray(p.error, dtype=float))
-        y += [np.asarray(p.mean, dtype=float) - error, np.asarray(p.mean, dtype=float) + error]
-    y += [np.asarray(h.density, dtype=float) for h in panel.histograms]
-    y += [np.array([g.height]) for g in panel.guides if g.height is not None]
-    for values, scale, change, wide in (
-        (x, panel.x_scale, axes.set_xlim, 0.02),
-        (y, panel.y_scale, axes.set_ylim, 0.08),
-    ):
-        shown = np.concatenate(values) if values else np.array([0.0, 1.0])
-        shown = shown[np.isfinite(shown) & ((shown > 0) | (scale != "log"))]
-        if not shown.size or shown.min() == shown.max():
-            continue
-        low, high = float(shown.min()), float(shown.max())
-        if scale == "log":
-            room = (high / low) ** wide
-            change(low / room, high * room)
-        else:
-            room = wide * (high - low)
-            change(0.0 if panel.histograms and change == axes.set_ylim else low - room, high + room)
-
-
 def _draw_guide(axes: Axes, guide: Guide, ink: Ink) -> None:
+    """Draw a level, for which the axes make room, or a curve, for which they do not."""
     if guide.height is not None:
         axes.axhline(guide.height, color=ink.text, lw=1, ls=(0, (6, 3)))
     else:
-        axes.plot(guide.x, guide.y, color=ink.text, lw=0.8, ls=":")
+        axes.add_artist(Line2D(guide.x, guide.y, color=ink.text, lw=0.8, ls=":", transform=axes.transData))
 
 
 def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
@@ -347,7 +343,7 @@ def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colou
     order = sorted(places, key=lambda label: places[label])
     for label, height in zip(order, _spread([places[label] for label in order]), strict=True):
         axes.annotate(
-            label,
+            to_mathtext(label),
             (1.0, height),
             xycoords="axes fraction",
             xytext=(6, 0),
@@ -371,7 +367,7 @@ def _label_marks(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour
     named = {mark.label: mark for mark in reversed(panel.marks) if mark.label}
     for row, mark in enumerate(sorted(named.values(), key=lambda mark: mark.x)):
         axes.annotate(
-            mark.label,
+            to_mathtext(mark.label),
             (mark.x, 0.99 - _LINE_HEIGHT * 1.1 * row),
             xycoords=axes.get_xaxis_transform(),
             xytext=(-4, 0),

@@ -27,7 +27,7 @@ from typing import Any, Literal, Self
 
 from gradstep.checks import LARGEST_NUMBER, bounded, is_infinite, is_real, one_of, read_number, real, size
 from gradstep.errors import MISSING, InvalidInput
-from gradstep.gaussian import ScalarFunction, moments, scalar_function
+from gradstep.gaussian import MultivariateFunction, ScalarFunction, function_of, moments, scalar_function
 from gradstep.reading import parsed_toml, read_toml
 from gradstep.resolution import NOTHING
 from gradstep.sizes import Proportional, Sizes, at_dimension, extent, read_size
@@ -257,7 +257,8 @@ class Problem:
     Parameters
     ----------
     activation, teacher : str, callable or ScalarFunction
-        A registered name, a formula such as ``"tanh(x) + 0.3*x**2"``, or a callable.
+        A registered name, a formula such as ``"tanh(x) + 0.3*x**2"``, or a callable. A teacher may depend on up to four
+        orthogonal directions, ``"x1*x2 + tanh(x1)"``: such a network can be simulated, and theory refuses it.
     d : int or math.inf
         Input dimension, at least 2. With ``math.inf`` (the proportional limit) `width`, `n_step`, `n` and `ridge`
         are multiples of it.
@@ -291,7 +292,7 @@ class Problem:
     """
 
     activation: ScalarFunction
-    teacher: ScalarFunction
+    teacher: ScalarFunction | MultivariateFunction
     d: int | float
     width: int | Proportional
     n_step: int | float | Proportional
@@ -308,7 +309,7 @@ class Problem:
         self,
         *,
         activation: FunctionLike,
-        teacher: FunctionLike,
+        teacher: FunctionLike | MultivariateFunction,
         d: float | str,
         width: float | str | Proportional,
         n_step: float | str | Proportional,
@@ -326,7 +327,7 @@ class Problem:
             dimension = size("d", dimension, 2)
         values: dict[str, object] = {
             "activation": _varying(_moderate("activation", _function("activation", activation))),
-            "teacher": _moderate("teacher", _function("teacher", teacher)),
+            "teacher": _teacher(teacher, dimension),
             "d": dimension,
             "width": extent("width", width, dimension),
             "n_step": math.inf if is_infinite(n_step) else extent("n_step", n_step, dimension),
@@ -347,6 +348,17 @@ class Problem:
             object.__setattr__(self, name, value)
         if not self.is_limit and self.step_size > LARGEST_NUMBER:
             raise InvalidInput("eta", eta, f"a step of at most {LARGEST_NUMBER:g}, after the factor width**exponent")
+
+    @property
+    def link(self) -> ScalarFunction:
+        """The teacher as a function of one direction, which theory needs.
+
+        Raises
+        ------
+        InvalidInput
+            If the teacher depends on several directions.
+        """
+        return link_of(self.teacher)
 
     @property
     def output_factor(self) -> float:
@@ -639,7 +651,7 @@ class Problem:
         for name in ("activation", "teacher"):
             function = getattr(self, name)
             try:
-                same = scalar_function(function.name) == function
+                same = function_of(function.name) == function
             except InvalidInput:
                 same = False
             if not same:
@@ -849,6 +861,24 @@ def _function(name: str, value: FunctionLike) -> ScalarFunction:
         raise InvalidInput(f"{name} ({error.field})", error.value, error.allowed, error.reason) from None
 
 
+def _teacher(value: FunctionLike | MultivariateFunction, d: float) -> ScalarFunction | MultivariateFunction:
+    if not isinstance(value, MultivariateFunction | str):
+        return _moderate("teacher", _function("teacher", value))
+    try:
+        function = function_of(value)
+    except InvalidInput as error:
+        raise InvalidInput(f"teacher ({error.field})", error.value, error.allowed, error.reason) from None
+    if isinstance(function, ScalarFunction):
+        return _moderate("teacher", function)
+    if not function.second_moment <= LARGEST_NUMBER**2:
+        raise InvalidInput(
+            "teacher", function.name, f"a function that is at most {LARGEST_NUMBER:g} in root mean square"
+        )
+    if d < function.inputs:
+        raise InvalidInput("d", d, f"at least {function.inputs}, the number of directions of the teacher")
+    return function
+
+
 @dataclass(frozen=True)
 class _Shifted:
     """A callable less a constant, as a value that can be pickled."""
@@ -858,6 +888,17 @@ class _Shifted:
 
     def __call__(self, x: Any) -> Any:
         return self.function(x) - self.shift
+
+
+def link_of(teacher: ScalarFunction | MultivariateFunction) -> ScalarFunction:
+    """Return a teacher of one direction, and refuse one of several in everything that has no answer for it."""
+    if isinstance(teacher, MultivariateFunction):
+        allowed = (
+            "a teacher of one direction, for which there is theory: gradstep.Network(problem, seed).learning_curve() "
+            "and gradstep.simulate(problem, fit='expected') answer for several"
+        )
+        raise InvalidInput("teacher", teacher.name, allowed)
+    return teacher
 
 
 def check_problem(value: object) -> None:

@@ -345,6 +345,9 @@ def simulate(
     test_samples: Annotated[
         int, typer.Option(min=0, help="Also test on that many fresh inputs.", rich_help_panel=_SIMULATION)
     ] = 0,
+    fit: Annotated[
+        str, typer.Option(help="'drawn', or 'expected': errors averaged over fits.", rich_help_panel=_SIMULATION)
+    ] = "drawn",
     json_: _Json = False,
 ) -> None:
     """Measure the same quantities on the real network: draw it, take the step, fit, and test exactly."""
@@ -355,7 +358,13 @@ def simulate(
 
     with simulating(grid, device) as report:
         measurements = simulate_many(
-            grid.problems, parse_seeds(seeds), device=device, dtype=dtype, test_samples=test_samples, progress=report
+            grid.problems,
+            parse_seeds(seeds),
+            fit=fit,
+            device=device,
+            dtype=dtype,
+            test_samples=test_samples,
+            progress=report,
         )
     if json_:
         results = [
@@ -524,6 +533,66 @@ def tune(
         return
     _print_heading(grid)
     print_tuned(grid, tuned)
+
+
+@app.command(
+    epilog="Examples: [bold]gradstep learn houses.csv --target price[/bold] · "
+    "[bold]gradstep learn houses.parquet --target price --drop id --plot houses.png[/bold]. "
+    "Errors are mean squares on new rows over the variance of the target, 1 - R^2, with the standard error for another "
+    "table of this size. Beyond the rows there are they are an extrapolation."
+)
+def learn(
+    table: Annotated[Path, typer.Argument(help="Your data: .csv with a line of names, or .parquet.")],
+    target: Annotated[str, typer.Option(help="Column to predict; text is taken for classes.")],
+    drop: Annotated[list[str] | None, typer.Option(help="Leave this column out; repeatable.")] = None,
+    classes: Annotated[bool, typer.Option("--classes", help="The numbers of the target are classes.")] = False,
+    width: Annotated[int, typer.Option(min=1, max=4096, help="Neurons.")] = 512,
+    n: Annotated[str | None, typer.Option(help="Numbers of rows: 100,200 or 50:800:5; at most twice yours.")] = None,
+    max_rows: Annotated[int, typer.Option(min=10, help="Rows that are looked at, at most.")] = 2048,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the drawn neurons.")] = 0,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", "--out", metavar="FILE", help="Draw a figure: .png, .pdf or .svg."),
+    ] = None,
+    json_: _Json = False,
+) -> None:
+    """Say what more rows of your table would bring: one step, random features and plain ridge regression.
+
+    Each of the three curves is measured on all of your rows, from a tenth of
+    them to twice as many, at the best penalty for each number. No row is
+    scored by features that know its target.
+    """
+    from gradstep.cli import output, plots
+    from gradstep.cli.learn import learn_table, read_table, scores_table, target_of
+    from gradstep.ranges import values_of
+
+    plots.check_plot_path(plot)
+    sizes = None if n is None else list(values_of("n", n))
+    X, y = target_of(read_table(table), target, drop or [])
+    classes = classes or y.dtype.kind not in "iuf"
+    curves = learn_table(X, y, classes=classes, width=width, seed=seed, n=sizes, max_rows=max_rows)
+    from gradstep.estimators.alternatives import verdict
+
+    if plot is not None:
+        from gradstep.estimators.score_figure import draw_scores
+
+        plots.save(draw_scores(curves), plot)
+    if json_:
+        models = {name: curve.to_dict() for name, curve in curves.items()}
+        content = {"table": str(table), "target": target, "rows": len(y), "inputs": X.shape[1], "width": width}
+        found = {"classes": classes, "models": models, "verdict": verdict(curves)}
+        output.print_json({"command": "learn", "versions": output.versions(), **content, **found})
+        return
+    used = next(iter(curves.values())).rows
+    some = f", {used} of them looked at" if used < len(y) else ""
+    output.print_lines(f"{table}: {target} from {X.shape[1]} inputs, {len(y)} rows{some}, {width} neurons")
+    output.print_lines("error: squared error on new rows / variance of the target, +- standard error", "")
+    output.print_table(scores_table(curves))
+    output.print_lines("", verdict(curves))
+    notes = [f"{name}: {note}" for name, curve in curves.items() for note in curve.caveats]
+    output.print_lines(*(["", *notes] if notes else []))
+    if plot is not None:
+        output.print_lines(f"figure: {plot}")
 
 
 @app.command(

@@ -28,12 +28,13 @@ class Measurement(Summarised):
     Quantities (per seed; those of the fit also per penalty when a path of penalties was asked for):
 
     ``test_error``
-        ``E (f_hat - f*)^2``, exact given the weights and the readout; label noise not included.
+        ``E (f_hat - f*)^2``, exact given the weights and the readout; label noise not included. With
+        ``fit="expected"`` also its mean over samples of the fit, as the training error then is.
     ``train_error``
         ``(1/n) sum_mu (y_mu - f_hat(x_mu))^2`` on the sample of the fit.
-    ``train_loss``
+    ``train_loss``, only of drawn fits
         ``train_error + (ridge / n) |b|^2``.
-    ``degrees_of_freedom``
+    ``degrees_of_freedom``, only of drawn fits
         Trace of the hat matrix of the ridge fit, in [0, min(n, width)].
     ``alignment``
         ``<g, beta*> / |g|`` with ``g = X^T (y - f(X)) / n_step``; nan for a zero step.
@@ -44,6 +45,8 @@ class Measurement(Summarised):
         Mean over neurons of ``|w_i - <w_i, v> v|^2 d / (d - 1)`` with ``v = g / |g|``.
     ``test_error_bound``
         Bound on the error that the truncated population kernel makes in ``test_error``; rounding not included.
+    ``test_error_deviation``
+        Only with ``fit="expected"``, in place of the bound: the standard error of the expected test error.
     ``sampled_test_error``, ``sampled_test_error_deviation``
         Only with ``test_samples``: the test error on fresh inputs, and the standard error of that average.
 

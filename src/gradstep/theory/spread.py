@@ -129,7 +129,7 @@ def predict_spread(problem: Problem) -> Spread:
     weight = np.array(shares)
     # The variance of the means given the constant adds to the mean of the variances.
     total = weight @ variances + weight @ (errors - weight @ errors) ** 2
-    size = max(float(weight @ errors[:, 0]), _VANISHING * moments(problem.teacher).second_moment)
+    size = max(float(weight @ errors[:, 0]), _VANISHING * moments(problem.link).second_moment)
     advice = "Use larger sizes, or an activation that grows more slowly."
     if (least := float(np.nanmin(total)) / size**2) < -_ROUNDING:
         reason = f"is {least:.3g} times the square of the error: small deviations say nothing"
@@ -163,7 +163,7 @@ def _of_network(problem: Problem, network: SteppedNetwork) -> tuple[Array, Array
     fits = _solve(problem, step, tables, ridge * np.array([1, 1, 1 + _RIDGE_CHANGE]), np.array([0, change, 0]))
     _check_derivatives(problem, tables.features, fits, change)
 
-    draw = SharedDraw(tables, problem.teacher, step.alignment, problem.noise, d - 1, width, samples)
+    draw = SharedDraw(tables, problem.link, step.alignment, problem.noise, d - 1, width, samples)
     covariance, error = loss_covariance(draw, fits)
     derivatives = np.array([[-1 / change, 1 / change, 0], [1 + 1 / _RIDGE_CHANGE, 0, -1 / _RIDGE_CHANGE]]) / samples
     variance = np.diagonal(derivatives @ covariance @ derivatives.T)

@@ -502,14 +502,12 @@ def _sample_outlier(
     if problem.n_step == np.inf or step.bulk == 0:
         return None
     count = problem.real_sizes().n_step
-    sample = largest_residual(
-        problem.teacher, step.residual_offset, step.residual_noise, equations.dimension + 1, count
-    )
+    sample = largest_residual(problem.link, step.residual_offset, step.residual_noise, equations.dimension + 1, count)
     scale = problem.readout.second_moment
     a, a_square = groups.readout * np.sqrt(scale), groups.readout_square * scale
     mean = 1 + 2 * step.drift * a + (step.drift**2 + step.bulk) * a_square
     # The linear part of the bulk, and the rest (see `gradstep.theory.neurons.bulk`).
-    residual = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
+    residual = residual_law(problem.link, step.residual_offset, step.residual_noise)
     linear = step.curvature**2 * (equations.dimension + 1) / count * residual.square
     stretch = step.curvature * sample.weight
     along = 1 + 2 * stretch * a + (stretch**2 + (step.bulk - linear) * sample.squared_weight) * a_square

@@ -362,14 +362,14 @@ def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
 
     An initial output of order one is Gaussian noise in it, of which ``mu_1 <b, x>`` is a part.
     """
-    projection, weight = gaussian_rule(problem.teacher.kinks, resolution=1.0, order=8)
+    projection, weight = gaussian_rule(problem.link.kinks, resolution=1.0, order=8)
     noise, noise_weight, known = np.zeros(1), np.ones(1), 0.0
     if step.residual_noise > 0:
         noise, noise_weight = hermite_rule(_NOISE_NODES)
         if problem.output_scale == "1/sqrt(N)":
             own = moments(problem.activation).linear * math.sqrt(problem.readout.second_moment)
             known = -own / math.sqrt(step.residual_noise)
-    residual = np.asarray(problem.teacher(projection))[:, None] - step.residual_offset
+    residual = np.asarray(problem.link(projection))[:, None] - step.residual_offset
     residual = (residual + math.sqrt(step.residual_noise) * noise).ravel()
     weights = (weight[:, None] * noise_weight).ravel()
     projections = np.stack([np.repeat(projection, len(noise)), np.tile(known * noise, len(projection))])

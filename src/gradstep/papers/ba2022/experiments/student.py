@@ -33,9 +33,9 @@ def measure(parameters: Settings, seed: int) -> dict[str, float]:
     problem = Problem.ba2022(eta=Step(eta_bar, exponent=0.5), **settings)
     network = Network(problem, seed)
     readout = network.readout
-    student, target = moments(problem.activation), moments(problem.teacher)
+    student, target = moments(problem.activation), moments(problem.link)
     slopes = eta_bar * student.derivative_mean * target.linear * readout
-    kappa = tau_star(problem.activation, problem.teacher).kappa
+    kappa = tau_star(problem.activation, problem.link).kappa
     chosen = constructed_readout(slopes, kappa, tolerance=window * abs(kappa))
     direction = (network.after - network.before).T @ readout
     direction /= np.linalg.norm(direction)

@@ -1,10 +1,9 @@
 """Training loss and test error against the exponent of the step size: staircase, finite n, real networks.
 
 No two points share networks, and each network is measured before and after the step on the same samples, so that gains
-are paired. The
-theory at finite n leaves out terms of relative order 1/d (see `gradstep.papers.moniri2024.finite`), which are larger
-than the standard errors. So what is judged is the difference between network and theory at two sizes, extrapolated to
-where terms of order 1/d are gone.
+are paired. The theory at finite n leaves out terms of relative order 1/d (see `gradstep.papers.moniri2024.finite`),
+which are larger than the standard errors. So what is judged is the difference between network and theory at two sizes,
+extrapolated to where terms of order 1/d are gone.
 
 Settings
 --------

@@ -238,7 +238,7 @@ def test_the_two_bases_give_way_to_each_other_without_a_jump(readout):
         found = gs.predict(base.replace(activation=f"tanh(x) + {part!r}*(x**2 - 1)"))
         return np.array([found.test_error, found.train_error])
 
-    parts = np.geomspace(1e-4, 0.5, 60).tolist()
+    parts = np.geomspace(1e-4, 0.5, 24).tolist()
     path = np.array([errors(part) for part in parts])
     # A jump is as large between points that are a billionth apart: bisect where the path bends most.
     bends = np.abs(np.diff(np.log(path), n=2, axis=0)).max(axis=1)

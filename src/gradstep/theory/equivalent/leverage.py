@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +66,8 @@ _FEW, _DIMENSION = 0.6, 1e-13
 #: Unknowns from which OpenBLAS takes threads.
 _THREADED = 100
 
-Array = NDArray[np.float64]
+#: Real for a fit; complex for a spectrum, which is that of a fit at a complex penalty.
+Array = NDArray[Any]
 
 
 class _Average(NamedTuple):
@@ -272,6 +273,8 @@ class Leverage(NamedTuple):
 def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False) -> Leverage:
     """Evaluate both sides of the equations at ``state``, the logarithms of ``V`` and then of ``R``.
 
+    A spectrum evaluates them at a complex penalty and state (`gradstep.theory.spectra.feature_spectrum`).
+
     With `stable`, matrices come from a singular value decomposition of the square root of ``D^1/2 V1 D^1/2``: three
     times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of
     low rank almost without ridge).
@@ -300,7 +303,7 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     load = np.matvec(gain, sample_weight)
     next_resolvent = density / (equations.ridge[:, None] * density + load)
     following = np.concatenate([next_leverage, next_resolvent], axis=1)
-    gap = np.log(following) - state
+    gap = np.log(following / values)
     residual = _largest(gap)
     return Leverage(
         leverage, resolvent, remaining, sample_weight, linear_gain, density, columns, inverse, dressed, variance, load,
@@ -342,6 +345,10 @@ def undamped(table: LeverageTable, root: Array, sample_weight: Array, linear_gai
     if table.factors is None:
         return inverses(inner(linear_gain, root))
     groups, (left, right) = root.shape[2], table.factors
+    if np.iscomplexobj(root):
+        weighed, gain = root[..., None] * left[:, None], ((right * sample_weight[:, None]) @ right.mT)[:, None]
+        damping = np.linalg.inv(identity(gain.shape[-1]) + gain @ (weighed.mT @ weighed))
+        return np.asarray(identity(groups) - weighed @ (damping @ gain) @ weighed.mT)
     # V1 is F F^T for F with as many columns as the slopes have dimensions.
     triangle = np.asarray(np.linalg.qr((right * np.sqrt(sample_weight)[:, None]).mT, mode="r"))
     weighed = root[..., None] * (left @ triangle.mT)[:, None]
@@ -463,7 +470,7 @@ def couplings(table: LeverageTable, point: Leverage) -> Array:
     batch, groups, nodes = point.variance.shape
     # Averages of squares over the classes (squared in place: new memory costs more).
     pairs = point.columns.mT @ point.dressed
-    matrix = np.empty((batch, nodes + groups, nodes + groups))
+    matrix = np.empty((batch, nodes + groups, nodes + groups), dtype=pairs.dtype)
     matrix[:, :nodes, :nodes] = table.mixed(np.square(pairs, out=pairs))
     source = table.mixed(np.square(point.dressed)) + point.variance
     matrix[:, :nodes, nodes:] = source.mT

@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,13 +28,12 @@ __all__ = [
     "Band",
     "Equations",
     "Law",
-    "NewtonEquations",
     "Point",
     "advance",
     "around",
     "averaged_tail",
     "find_law",
-    "newton_step",
+    "mean_law",
     "start",
 ]
 
@@ -77,7 +76,7 @@ _ADVICE = "Make the step smaller, or the matrix less nearly square."
 
 
 class Equations(Protocol):
-    """A fixed point ``u = log R(exp(u), z)`` in the logarithms of its unknowns."""
+    """A fixed point ``u = log R(exp(u), z)`` in the logarithms of unknowns that map the upper half-plane to itself."""
 
     @property
     def top(self) -> float:
@@ -91,26 +90,14 @@ class Equations(Protocol):
     def hard_edge(self) -> bool:
         """Tell whether the support reaches zero, with a density like ``x**-1/2``."""
 
-    @property
-    def orientation(self) -> Array:
-        """Return 1 for each unknown that maps the upper half-plane to itself, -1 if to the lower one."""
-
     def start(self, z: complex) -> ComplexArray:
         """Return the logarithms of the unknowns to leading order in ``1/z``."""
 
-    def linearise(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return ``log R - u``, the matrix ``1 - d log R / du`` and ``d log R / dz``."""
+    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return ``log R - u``, Newton's step, and ``du/dz`` of the solution."""
 
     def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
         """Return the Stieltjes transform ``m = int rho(dx) / (x - z)`` and ``dm/dz``."""
-
-
-@runtime_checkable
-class NewtonEquations(Equations, Protocol):
-    """Equations that have a faster way to Newton's step than their matrix."""
-
-    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return ``log R - u``, Newton's step and ``du/dz``: the matrix divides the first and the drift."""
 
 
 class Point(NamedTuple):
@@ -154,6 +141,13 @@ class Band:
     def mass(self) -> float:
         """Share of the eigenvalues in this band."""
         return float(self.weight.sum())
+
+    def angle_density(self, angle: Array) -> Array:
+        """Return the density of the angle."""
+        panel = np.clip(np.searchsorted(self.ends, angle, side="right") - 1, 0, len(self.series) - 1)
+        place = 2 * (angle - self.ends[panel]) / np.diff(self.ends)[panel] - 1
+        values = np.polynomial.legendre.legvander(place, self.series.shape[1] - 1)
+        return np.asarray((values * self.series[panel]).sum(axis=-1))
 
     def cumulative(self, x: ArrayLike) -> Array:
         """Return the share of the eigenvalues that lie in this band and below `x`."""
@@ -321,10 +315,7 @@ def _newton(equations: Equations, z: complex, state: ComplexArray, before: Compl
     for _ in range(_NEWTON_STEPS):
         try:
             with np.errstate(all="ignore"):
-                if isinstance(equations, NewtonEquations):
-                    gap, step, tangent = equations.newton(z, state)
-                else:
-                    gap, step, tangent = newton_step(*equations.linearise(z, state))
+                gap, step, tangent = equations.newton(z, state)
             if not np.isfinite(gap).all():
                 return None
         except np.linalg.LinAlgError:
@@ -334,21 +325,10 @@ def _newton(equations: Equations, z: complex, state: ComplexArray, before: Compl
         if not np.abs(state - before).max() < _LARGEST_JUMP:
             return None
         if size < _STEP_TOLERANCE:
-            turned = equations.orientation * state.imag
-            if turned.min() < -1e-7 or turned.max() > np.pi + 1e-7:
+            if state.imag.min() < -1e-7 or state.imag.max() > np.pi + 1e-7:
                 return None
             return Point(z, state, tangent, float(np.abs(gap).max()))
     return None
-
-
-def newton_step(
-    gap: ComplexArray, matrix: ComplexArray, drift: ComplexArray
-) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-    """Return the gap, Newton's step and the tangent from what `Equations.linearise` returns."""
-    if not np.isfinite(gap).all():
-        return gap, gap, gap
-    step, tangent = np.linalg.solve(matrix, np.stack([gap, drift], axis=1)).T
-    return gap, step, tangent
 
 
 def averaged_tail(weight: Array, size: Array, values: Array, share: float) -> Array:
@@ -602,20 +582,49 @@ class _Panels:
 
     def band(self) -> Band:
         """Return what was found."""
-        nodes, lasts = [], [panel.end for panel in self.panels]
-        for panel in self.panels:
-            angles = (panel.start + panel.end) / 2 + (panel.end - panel.start) / 2 * _NODES
-            weight = (panel.end - panel.start) / 2 * _WEIGHTS * panel.density
-            nodes.append(np.stack([self._frame.eigenvalue(angles), panel.density / self._frame.slope(angles), weight]))
-        eigenvalue, density, weight = np.concatenate(nodes, axis=1)[:, ::-1]
         residual = max(point.residual for panel in self.panels for point in panel.points)
-        return Band(
-            self._frame.lower,
-            self._frame.upper,
-            eigenvalue,
-            density,
-            weight,
-            np.array([0.0, *lasts]),
-            np.stack([panel.series for panel in self.panels]),
-            residual,
-        )
+        ends = np.array([0.0, *(panel.end for panel in self.panels)])
+        return _band_of(self._frame, ends, np.stack([panel.density for panel in self.panels]), residual)
+
+
+def _band_of(frame: _Frame, ends: Array, density: Array, residual: float) -> Band:
+    """Return the band whose density of the angle is known at the nodes of panels, shape (panels, nodes)."""
+    half, middle = np.diff(ends)[:, None] / 2, (ends[1:] + ends[:-1])[:, None] / 2
+    angles = middle + half * _NODES
+    values = np.stack([frame.eigenvalue(angles), density / frame.slope(angles), half * _WEIGHTS * density])
+    eigenvalue, of_eigenvalue, weight = values.reshape(3, -1)[:, ::-1]
+    return Band(frame.lower, frame.upper, eigenvalue, of_eigenvalue, weight, ends, density @ _TO_SERIES.T, residual)
+
+
+def mean_law(parts: Sequence[tuple[float, Law]]) -> Law:
+    """Return the mean of laws that are nearly alike: of their edges, and of the densities between these.
+
+    A law with another number of bands than that of the largest weight is left out.
+
+    Parameters
+    ----------
+    parts : sequence of (float, Law)
+        Weight of each.
+
+    Returns
+    -------
+    Law
+    """
+    _, first = max(parts, key=lambda part: part[0])
+    alike = [(share, law) for share, law in parts if len(law.bands) == len(first.bands)]
+    if len(alike) == 1:
+        return first
+    weight = np.array([share for share, _ in alike]) / sum(share for share, _ in alike)
+    bands = [_mean_band(weight, bands) for bands in zip(*(law.bands for _, law in alike), strict=True)]
+    return Law(tuple(bands), first.atom, max(law.residual for _, law in alike))
+
+
+def _mean_band(weight: Array, bands: Sequence[Band]) -> Band:
+    """Return the mean of bands at equal angles, on the panels of all."""
+    upper = float(np.exp(weight @ np.log([band.upper for band in bands])))
+    # All or none of them reach zero: that follows from the sizes.
+    lower = float(np.exp(weight @ np.log([band.lower for band in bands]))) if bands[0].lower > 0 else 0.0
+    ends = np.unique(np.concatenate([band.ends for band in bands]))
+    angles = (ends[1:] + ends[:-1])[:, None] / 2 + np.diff(ends)[:, None] / 2 * _NODES
+    density = sum(share * band.angle_density(angles) for share, band in zip(weight, bands, strict=True))
+    return _band_of(_Frame(lower, upper), ends, np.asarray(density), max(band.residual for band in bands))

@@ -177,11 +177,6 @@ class WeightEquations:
         direction = float(self.samples.omega.max()) * (1 + math.sqrt(self.step_ratio)) ** 2
         return 4 * float((self.initial + self.added * direction).max()) * (1 + math.sqrt(self.aspect)) ** 2
 
-    @property
-    def orientation(self) -> Array:
-        """Both unknowns map the upper half-plane to itself."""
-        return np.ones(2)
-
     def start(self, z: complex) -> ComplexArray:
         """Return the logarithms of both unknowns for a large ``z``."""
         return np.full(2, np.log(-1 / z + 0j))
@@ -199,8 +194,8 @@ class WeightEquations:
         change = -phi * complex(self.samples.weight @ quotient**2)
         return r, pq, slope, mean, change * r[0], change * pq[1]
 
-    def linearise(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return the gap, the Newton matrix and the drift in z."""
+    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return the gap, Newton's step and the tangent in z."""
         r, (p, q), slope, mean, mean_q, mean_r = self._sums(state)
         inverse = p - z + q * mean
         gap = np.log(np.array([1 / inverse, mean / inverse]) / r)
@@ -208,7 +203,8 @@ class WeightEquations:
         d_inverse = slope[0] + slope[1] * mean + q * d_mean
         first = -d_inverse / inverse
         matrix = np.eye(2) - np.stack([first, first + d_mean / mean]) * r
-        return gap, matrix, np.full(2, 1 / inverse)
+        step, tangent = np.linalg.solve(matrix, np.stack([gap, np.full(2, 1 / inverse)], axis=1)).T
+        return gap, step, tangent
 
     def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
         """Return the Stieltjes transform of ``W^T W`` and its derivative."""

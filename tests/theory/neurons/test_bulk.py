@@ -12,10 +12,9 @@ from gradstep.gaussian import scalar_function
 from gradstep.theory.neurons import bulk as bulk_module
 from gradstep.theory.neurons.bulk import bulk_law
 from gradstep.theory.neurons.groups import neuron_groups
-from gradstep.theory.step.residual import residual_law
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import step_statistics
-from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame
+from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame, residual_law
 
 OFFSET, NOISE = 0.3, 0.04
 #: Linear part of an output that the residual holds, in a direction of its own.

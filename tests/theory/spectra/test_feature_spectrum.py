@@ -21,8 +21,8 @@ from gradstep.theory.neurons.groups import neuron_groups
 from gradstep.theory.spectra.feature_spectrum import FeatureEquations, _without_tails, feature_spectrum, outliers_above
 from gradstep.theory.spectra.stieltjes import Law, advance, around, averaged_tail, find_law, mean_law, start
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
-from gradstep.theory.step.residual import largest_residual
 from gradstep.theory.step.statistics import step_statistics
+from gradstep.theory.step.weighted_samples import largest_residual
 
 
 def problem(**changes: Any) -> gs.Problem:

@@ -63,6 +63,8 @@ _WORTH_FACTORS = 40
 #: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that
 #: counts, over the largest.
 _FEW, _DIMENSION = 0.6, 1e-13
+#: Numbers in the largest matrices of all classes together; larger ones are made one after the other.
+_AT_ONCE = 2**20
 #: Unknowns from which OpenBLAS takes threads.
 _THREADED = 100
 
@@ -460,6 +462,22 @@ class Linearised(NamedTuple):
         return Linearised(*(values[index] for values in self))
 
 
+def _mean_square(table: LeverageTable, left: Array, right: Array) -> Array:
+    """Return the average over the classes of the squared entries of ``left @ right``."""
+    batch, classes, rows, _ = left.shape
+    if batch * classes * rows * right.shape[3] <= _AT_ONCE:
+        pairs = left @ right
+        # In place: new memory costs more.
+        return table.mixed(np.square(pairs, out=pairs))
+    mean = np.zeros((batch, rows, right.shape[3]), dtype=left.dtype)
+    for j in range(classes):
+        pairs = left[:, j] @ right[:, j]
+        pairs *= pairs
+        pairs *= table.share[:, j, None, None]
+        mean += pairs
+    return mean
+
+
 def couplings(table: LeverageTable, point: Leverage) -> Array:
     """Return how leverages and resolvents raise each other, shape (batch, nodes + groups, nodes + groups).
 
@@ -468,10 +486,8 @@ def couplings(table: LeverageTable, point: Leverage) -> Array:
     Docs, "Uniform equivalent", equation (E16).
     """
     batch, groups, nodes = point.variance.shape
-    # Averages of squares over the classes (squared in place: new memory costs more).
-    pairs = point.columns.mT @ point.dressed
-    matrix = np.empty((batch, nodes + groups, nodes + groups), dtype=pairs.dtype)
-    matrix[:, :nodes, :nodes] = table.mixed(np.square(pairs, out=pairs))
+    matrix = np.empty((batch, nodes + groups, nodes + groups), dtype=point.following.dtype)
+    matrix[:, :nodes, :nodes] = _mean_square(table, point.columns.mT, point.dressed)
     source = table.mixed(np.square(point.dressed)) + point.variance
     matrix[:, :nodes, nodes:] = source.mT
     matrix[:, nodes:, :nodes] = source

@@ -17,7 +17,7 @@ transform is that of Cui et al. 2024, appendix F, for a constant readout; the re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -45,12 +45,12 @@ from gradstep.theory.spectra.stieltjes import (
     Point,
     around,
     averaged_tail,
-    find_law,
+    first_law,
     mean_law,
     start,
 )
-from gradstep.theory.step.residual import largest_residual, residual_law
 from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.step.weighted_samples import largest_residual, residual_law
 from gradstep.threads import one_thread
 
 __all__ = ["FeatureEquations", "Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above"]
@@ -540,19 +540,15 @@ def check_finite(problem: Problem, rows: RowLaw) -> None:
 
 def _law(equations: FeatureEquations, group_weight: Array) -> tuple[FeatureEquations, Law]:
     """Return the law, and the equations that it was found with."""
-    try:
-        return equations, find_law(equations, COARSE[:1])
-    except NotConverged as error:
-        failure = error
-    for shares in _TAILS:
-        # g0 keeps the whole law of the readout, which outliers need.
-        slope, variance = _without_tails(equations, group_weight, shares)
-        rounded = replace(equations, slope=slope, variance=variance)
-        try:
-            return rounded, find_law(rounded, FINE if shares == _TAILS[-1] else FINE[:1])
-        except NotConverged as error:
-            failure = error
-    raise failure
+
+    def rounded() -> Iterator[tuple[FeatureEquations, Sequence[float]]]:
+        yield equations, COARSE[:1]
+        for shares in _TAILS:
+            # g0 keeps the whole law of the readout, which outliers need.
+            slope, variance = _without_tails(equations, group_weight, shares)
+            yield replace(equations, slope=slope, variance=variance), FINE if shares == _TAILS[-1] else FINE[:1]
+
+    return first_law(rounded())
 
 
 def _without_tails(

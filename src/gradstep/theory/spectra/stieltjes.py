@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +33,7 @@ __all__ = [
     "around",
     "averaged_tail",
     "find_law",
+    "first_law",
     "mean_law",
     "start",
 ]
@@ -98,6 +99,9 @@ class Equations(Protocol):
 
     def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
         """Return the Stieltjes transform ``m = int rho(dx) / (x - z)`` and ``dm/dz``."""
+
+
+_Kind = TypeVar("_Kind", bound=Equations)
 
 
 class Point(NamedTuple):
@@ -384,6 +388,22 @@ def find_law(equations: Equations, spacings: Sequence[float] = COARSE) -> Law:
             bands = [panels.band() for panels in reversed(found)]
             return Law(tuple(bands), 1 - equations.mass, max(band.residual for band in bands))
         failure = NotConverged("the integral of the spectral density", missing, _MASS_TOLERANCE, _ADVICE)
+    raise failure
+
+
+def first_law(attempts: Iterable[tuple[_Kind, Sequence[float]]]) -> tuple[_Kind, Law]:
+    """Return the first equations of which `find_law` finds the law at the given spacings, and that law.
+
+    Raises
+    ------
+    NotConverged
+        That of the last attempt.
+    """
+    for equations, spacings in attempts:
+        try:
+            return equations, find_law(equations, spacings)
+        except NotConverged as error:
+            failure = error
     raise failure
 
 

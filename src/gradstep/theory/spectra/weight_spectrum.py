@@ -29,6 +29,7 @@ This project; for a small step it is the spiked Marchenko-Pastur law of Ba et al
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -36,13 +37,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from gradstep.errors import NotConverged, within_range
+from gradstep.errors import within_range
 from gradstep.gaussian import gaussian_rule, hermite_rule, moments
 from gradstep.problem import Problem
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.models import RowLaw
 from gradstep.theory.spectra.feature_spectrum import check_finite
-from gradstep.theory.spectra.stieltjes import EDGE_MARGIN, FINE, Law, advance, around, averaged_tail, find_law, start
+from gradstep.theory.spectra.stieltjes import (
+    COARSE,
+    EDGE_MARGIN,
+    FINE,
+    Law,
+    advance,
+    around,
+    averaged_tail,
+    find_law,
+    first_law,
+    start,
+)
 from gradstep.theory.step.own_output import MeanRow
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
 from gradstep.threads import one_thread
@@ -303,20 +315,16 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
 
 def _law(equations: WeightEquations) -> tuple[WeightEquations, Law]:
     """Return the law, and the equations that it was found with."""
-    try:
-        return equations, find_law(equations)
-    except NotConverged as error:
-        failure = error
     rows, samples = np.stack([equations.initial, equations.added], axis=1), equations.samples
-    for share in _TAILS:
-        initial, added = averaged_tail(equations.weight, rows.sum(axis=1), rows, share).T
-        omega = averaged_tail(samples.weight, samples.omega, samples.omega, share)
-        rounded = replace(equations, initial=initial, added=added, samples=samples._replace(omega=omega))
-        try:
-            return rounded, find_law(rounded, FINE)
-        except NotConverged as error:
-            failure = error
-    raise failure
+
+    def rounded() -> Iterator[tuple[WeightEquations, Sequence[float]]]:
+        yield equations, COARSE
+        for share in _TAILS:
+            initial, added = averaged_tail(equations.weight, rows.sum(axis=1), rows, share).T
+            omega = averaged_tail(samples.weight, samples.omega, samples.omega, share)
+            yield replace(equations, initial=initial, added=added, samples=samples._replace(omega=omega)), FINE
+
+    return first_law(rounded())
 
 
 def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:

@@ -34,6 +34,7 @@ __all__ = [
     "LeverageEquations",
     "LeverageTable",
     "Linearised",
+    "SymmetricPairs",
     "couplings",
     "evaluate",
     "inner",
@@ -45,6 +46,7 @@ __all__ = [
 
 #: Largest residual of a solution, relative.
 TOLERANCE = 1e-10
+#: Steps of Newton's method, of the equations and of their first guess.
 _MAX_STEPS = 60
 #: How many times smaller a residual is asked for, at most, where the state is off by more than it.
 _MARGIN = 10
@@ -63,7 +65,7 @@ _WORTH_FACTORS = 40
 #: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that
 #: counts, over the largest.
 _FEW, _DIMENSION = 0.6, 1e-13
-#: Numbers in the largest matrices of all classes together; larger ones are made one after the other.
+#: Numbers in the matrices of all classes together, beyond which a way without them is taken.
 _AT_ONCE = 2**20
 #: Unknowns from which OpenBLAS takes threads.
 _THREADED = 100
@@ -462,20 +464,47 @@ class Linearised(NamedTuple):
         return Linearised(*(values[index] for values in self))
 
 
-def _mean_square(table: LeverageTable, left: Array, right: Array) -> Array:
-    """Return the average over the classes of the squared entries of ``left @ right``."""
-    batch, classes, rows, _ = left.shape
-    if batch * classes * rows * right.shape[3] <= _AT_ONCE:
-        pairs = left @ right
+class SymmetricPairs(NamedTuple):
+    """Products of two components of a vector, in terms of which the squares of bilinear forms are bilinear forms.
+
+    With `of`, ``(u @ matrix @ v)^2`` is ``of(u) @ square(matrix) @ of(v)``.
+    """
+
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    double: Array
+
+    @classmethod
+    def among(cls, count: int) -> SymmetricPairs:
+        """Return the pairs of a number of components."""
+        first, second = np.triu_indices(count)
+        return cls(first, second, np.where(first == second, 1.0, math.sqrt(2.0)))
+
+    def of(self, vectors: Array) -> Array:
+        """Return the products for vectors of shape (..., components, columns)."""
+        return np.asarray(vectors[..., self.first, :] * vectors[..., self.second, :] * self.double[:, None])
+
+    def square(self, matrices: Array) -> Array:
+        """Return the matrices of the squares, for matrices of shape (..., components, components)."""
+        first, second = self.first[:, None], self.second[:, None]
+        both = matrices[..., first, self.first] * matrices[..., second, self.second]
+        both += matrices[..., first, self.second] * matrices[..., second, self.first]
+        return np.asarray(both / 2 * self.double[:, None] * self.double)
+
+
+def _mean_square(table: LeverageTable, point: Leverage) -> Array:
+    """Return how the leverages raise each other: squares, averaged over the classes."""
+    batch, groups, nodes = point.variance.shape
+    classes = table.profile.shape[1]
+    if batch * classes * nodes**2 <= _AT_ONCE or groups >= 2 * classes:
+        pairs = point.columns.mT @ point.dressed
         # In place: new memory costs more.
         return table.mixed(np.square(pairs, out=pairs))
-    mean = np.zeros((batch, rows, right.shape[3]), dtype=left.dtype)
-    for j in range(classes):
-        pairs = left[:, j] @ right[:, j]
-        pairs *= pairs
-        pairs *= table.share[:, j, None, None]
-        mean += pairs
-    return mean
+    # Many nodes and few groups: the squares of all classes are one form in the products of two slopes.
+    products, root = SymmetricPairs.among(groups), np.sqrt(point.density[:, None] * table.profile)
+    form = table.mixed(products.square(root[..., None] * point.inverse * root[..., None, :]))
+    slopes = products.of(table.slope)
+    return np.asarray(slopes.mT @ form @ slopes)
 
 
 def couplings(table: LeverageTable, point: Leverage) -> Array:
@@ -487,7 +516,7 @@ def couplings(table: LeverageTable, point: Leverage) -> Array:
     """
     batch, groups, nodes = point.variance.shape
     matrix = np.empty((batch, nodes + groups, nodes + groups), dtype=point.following.dtype)
-    matrix[:, :nodes, :nodes] = _mean_square(table, point.columns.mT, point.dressed)
+    matrix[:, :nodes, :nodes] = _mean_square(table, point)
     source = table.mixed(np.square(point.dressed)) + point.variance
     matrix[:, :nodes, nodes:] = source.mT
     matrix[:, nodes:, :nodes] = source

@@ -32,7 +32,7 @@ from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout, check_problem
 from gradstep.readout import readout_polynomials
 from gradstep.theory.arguments import check_refine
-from gradstep.theory.equivalent.leverage import LeverageEquations, LeverageTable, evaluate, linearised
+from gradstep.theory.equivalent.leverage import LeverageEquations, LeverageTable, SymmetricPairs, evaluate, linearised
 from gradstep.theory.equivalent.stacks import scaled_factors, solved_definite
 from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_networks
 from gradstep.theory.models import RowLaw
@@ -145,21 +145,12 @@ class _Factors(NamedTuple):
     right: Array
     by_group: Array
     by_node: Array
-    first: NDArray[np.intp]
-    second: NDArray[np.intp]
-    double: Array
-
-    def square(self, matrix: NDArray[Any]) -> NDArray[Any]:
-        """Return the matrix that turns products of right factors into squares of ``u @ matrix @ v``."""
-        first, second = self.first[:, None], self.second[:, None]
-        kept = matrix[first, first.T] * matrix[second, second.T]
-        swapped = matrix[first, second.T] * matrix[second, first.T]
-        return np.asarray((kept + swapped) / 2 * self.double[:, None] * self.double)
+    pairs: SymmetricPairs
 
     def diagonal(self, matrix: NDArray[Any]) -> NDArray[Any]:
         """Return the vector that turns products of factors into ``u @ matrix @ u``."""
-        both = matrix[self.first, self.second] + matrix[self.second, self.first]
-        return np.asarray(both / 2 * self.double)
+        first, second, double = self.pairs
+        return np.asarray((matrix[first, second] + matrix[second, first]) / 2 * double)
 
 
 def _product(table: Array) -> tuple[Array, Array] | None:
@@ -281,8 +272,8 @@ class FeatureEquations:
         self, factors: _Factors, equations: LeverageEquations, state: ComplexArray
     ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
         """Return what `newton` does: the matrix is a diagonal one less a product of few dimensions."""
-        left, right, by_group, by_node, *_ = factors
-        nodes, squares = len(self.weight), len(factors.first)
+        left, right, by_group, by_node, pairs = factors
+        nodes, squares = len(self.weight), len(pairs.first)
         leverage, resolvent = np.split(np.exp(state), [nodes])
         sample_weight, density = equations.sampling[0] / (1 + leverage), equations.per_direction[0] * resolvent
         gain, product = (right * sample_weight) @ right.T, (left.T * density) @ left
@@ -297,12 +288,10 @@ class FeatureEquations:
         out = np.concatenate([(1 + leverage) / (sample_weight * leverage), np.ones_like(resolvent)])
         size, one = len(by_node), np.eye(len(by_node))
         core = np.zeros((2 * size, 2 * size), dtype=np.complex128)
-        core[:squares, :squares], core[size : size + squares, size : size + squares] = map(
-            factors.square, (coupling, psi)
-        )
         core[:size, size:], core[size:, :size] = one, one
-        source = factors.square(damping)
-        core[:squares, size : size + squares], core[size : size + squares, :squares] = source.T, source
+        of_nodes, of_groups, source = slice(squares), slice(size, size + squares), pairs.square(damping)
+        core[of_nodes, of_nodes], core[of_groups, of_groups] = pairs.square(coupling), pairs.square(psi)
+        core[of_nodes, of_groups], core[of_groups, of_nodes] = source.T, source
         rows = np.zeros((2 * size, len(state)), dtype=np.complex128)
         rows[:size, :nodes], rows[size:, nodes:] = by_node, by_group.T * density
         # Woodbury's formula.
@@ -320,18 +309,12 @@ class FeatureEquations:
             return None
         (left, right), (own, of_nodes) = slope, variance
         # Squares of products of the slopes are products of these.
-        dimensions = left.shape[1]
-        first, second = np.triu_indices(dimensions)
-        double = np.where(first == second, 1.0, np.sqrt(2.0))
-        factors = _Factors(
-            left,
-            right,
-            np.concatenate([left[:, first] * left[:, second] * double, own], axis=1),
-            np.concatenate([right[first] * right[second] * double[:, None], of_nodes]),
-            first,
-            second,
-            double,
+        pairs = SymmetricPairs.among(left.shape[1])
+        by_group, by_node = (
+            np.concatenate([pairs.of(left.T).T, own], axis=1),
+            np.concatenate([pairs.of(right), of_nodes]),
         )
+        factors = _Factors(left, right, by_group, by_node, pairs)
         return factors if _WORTH_FACTORS * len(factors.by_node) < sum(self.slope.shape) else None
 
     def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.gaussian.panels import legendre_rule
 
 __all__ = [
     "COARSE",
@@ -41,15 +42,13 @@ __all__ = [
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
-_STEP_TOLERANCE = 1e-9
-#: Relative distance from an edge within which it is found.
-_EDGE_TOLERANCE = 1e-9
+#: Change of a logarithm below which Newton's method has arrived, and the relative distance at which an edge has.
+_STEP_TOLERANCE = _EDGE_TOLERANCE = 1e-9
 #: Share of the bound of a spectrum below which a density without an edge is taken to go on to zero.
 _HARD = 1e-12
-_NEWTON_STEPS = 14
-_LARGEST_JUMP = 1.5
-_SMALLEST_STEP = 1e-11
-_MOST_STEPS = 300
+#: Newton's steps at a point of a path, and the change of a logarithm beyond which it has met another solution; the
+#: smallest step along the path, relative to its end, and the most of them.
+_NEWTON_STEPS, _LARGEST_JUMP, _SMALLEST_STEP, _MOST_STEPS = 14, 1.5, 1e-11, 300
 #: Next to an edge Im m is the root of the distance; what is below this is rounding, beyond the edge.
 _SMALLEST_IMAGINARY = 1e-8
 #: Distances of neighbours, in log x, of a search for bands.
@@ -65,11 +64,11 @@ _FINER_STRIDES = 3
 #: Terms of a panel's series, of which the last ones must be below a share of the mean density: a first share that tells
 #: whether mass is missing, and the last one. Panels of the least width are not halved.
 _TERMS, _LAST_TERMS, _ROUGH, _TAIL, _NARROWEST = 16, 2, 1e-3, 3e-6, 1e-6
-#: Mass that a rough search may miss.
-_ROUGH_MASS = 1e-3
-_MASS_TOLERANCE = 1e-6
+#: Mass that a rough search may miss, and that a search may.
+_ROUGH_MASS, _MASS_TOLERANCE = 1e-3, 1e-6
+#: Height of the way around light bands, over the eigenvalue that it leads to.
 _DETOUR = 0.1
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_TERMS)
+_NODES, _WEIGHTS = legendre_rule(_TERMS)
 _TO_SERIES = (np.polynomial.legendre.legvander(_NODES, _TERMS - 1) * (np.arange(_TERMS) + 0.5)).T * _WEIGHTS
 #: Longest step towards an edge, relative to the spacing of the search.
 _LONGEST_STRIDE = 4

@@ -124,17 +124,7 @@ def _gaussian_rule_in_asinh(
 
 
 def mean_stretch(problem: Problem, step: StepStatistics) -> float:
-    """Return the factor of the mean row: the mean of those of all rows, weighted by the squares of the readouts.
-
-    Parameters
-    ----------
-    problem : Problem
-    step : StepStatistics
-
-    Returns
-    -------
-    float
-    """
+    """Return the factor of the mean row: the mean of those of all rows, weighted by the squares of the readouts."""
     values, shares = readout_values(problem.readout)
     square = shares * values**2
     return float(square @ step.stretch(values, values**2) / square.sum())

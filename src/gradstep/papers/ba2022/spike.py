@@ -153,14 +153,6 @@ def threshold(
 ) -> Array:
     r"""Learning rate :math:`\eta_c=\psi_2^{1/4}/(|\mu_1|\theta)` above which :math:`W_1` has an outlier.
 
-    Parameters
-    ----------
-    sigma, sigma_star, psi1, psi2, sigma_eps, centred
-        As in :func:`outlier`.
-
-    Raises
-    ------
-    InvalidInput
-        As in :func:`outlier`.
+    Parameters and errors are those of :func:`outlier`.
     """
     return outlier(sigma, sigma_star, eta=0.0, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps, centred=centred).threshold

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from gradstep.errors import NotConverged
 from gradstep.learning.conjugate_gradient import NotDefinite, conjugate_gradient
@@ -54,20 +55,20 @@ _LONGEST_STEP = 3.0
 
 @dataclass(frozen=True, eq=False)
 class WeightedFit:
-    """A fit to the pool that stands for fits to n rows.
+    """A fit to the pool that stands for fits to n rows; or G of them, each with a column of all that has M rows.
 
     Parameters
     ----------
-    ratio : float
+    ratio : float or array, shape (G,)
         Number of samples over rows of the pool, n / M.
-    weights : array, shape (M,)
-    resolvent : Resolvent
-        Of the fit with these weights.
+    weights : array, shape (M,) or (M, G)
+    resolvent : Resolvent or DiagonalResolvent
+        Of the fit with these weights; the second for G fits.
     """
 
-    ratio: float
+    ratio: Any
     weights: Array
-    resolvent: Resolvent
+    resolvent: Any
 
     @property
     def bare_leverage(self) -> Array:
@@ -90,7 +91,7 @@ class WeightedFit:
         return self.resolvent.quadratic(self.resolvent.identity) / self.remainder**2
 
     @property
-    def missing(self) -> float:
+    def missing(self) -> Any:
         """``M / n - 1``: how much more fits to n rows vary than the fit to the pool, as a share of the latter."""
         return 1 / self.ratio - 1
 
@@ -134,10 +135,10 @@ class WeightedFit:
             If the residual stays above ten times the tolerance, or the matrix has a negative eigenvalue, which only
             happens for n > M or by rounding.
         """
-        if self.missing == 0:
+        if isinstance(self.ratio, float) and self.ratio == 1:
             return values
         scale, solver = self.weights * self.remainder, "The equation of the errors of a learning curve"
-        advice = _ROUNDING if self.ratio < 1 else _UNRESOLVED.format(rows=self.resolvent.pool.rows)
+        advice = _UNRESOLVED.format(rows=self.resolvent.pool.rows) if self._extrapolates else _ROUNDING
         try:
             solution, residual = conjugate_gradient(
                 lambda v: v - self.missing * rows * self.coupled(rows * v),
@@ -151,6 +152,10 @@ class WeightedFit:
         if not residual <= 10 * tolerance:
             raise NotConverged(solver, residual, tolerance, advice)
         return solution / scale
+
+    @property
+    def _extrapolates(self) -> bool:
+        return isinstance(self.ratio, float) and self.ratio > 1
 
     @cached_property
     def _denominator(self) -> Array:
@@ -203,18 +208,24 @@ class WeightedFit:
         entropy = self.ratio * xp.log(w) + (1 - self.ratio) * xp.log(xp.abs(1 - w))
         return float(xp.sum(entropy)) - self.resolvent.log_determinant
 
-    def newton_step(self) -> Array:
+    def newton_step(self, model: WeightedFit | None = None) -> Array:
         """Return Newton's step of the logarithms of the weights, shape (M,).
+
+        Parameters
+        ----------
+        model : WeightedFit, optional
+            A fit with the same weights of which to take the matrix of that step.
 
         Raises
         ------
         NotDefinite
             If the matrix of that step is not positive definite, which only happens for n > M or by rounding.
         """
-        xp, w, rest, share = self.resolvent.pool.xp, self.weights, self.remainder, 1 - self.ratio
-        gradient = self.ratio - share * w / (1 - w) - (1 - rest)
+        model = self if model is None else model
+        xp, w, rest, share = self.resolvent.pool.xp, self.weights, model.remainder, 1 - self.ratio
+        gradient = self.ratio - share * w / (1 - w) - (1 - self.remainder)
         diagonal = share * w / (1 - w) ** 2 + rest * (1 - rest)
-        sign = 1.0 if share > 0 else -1.0
+        sign = -1.0 if self._extrapolates else 1.0
         free = self.free
         to_cap = (1 - free) * xp.log(self.own_weights / w)
         if float(xp.min(sign * diagonal + (1 - free))) <= 0:
@@ -222,9 +233,9 @@ class WeightedFit:
         metric = free * sign * diagonal + (1 - free)
 
         def product(values: Array) -> Array:
-            return metric * values - sign * free * rest * self.coupled(rest * free * values)
+            return metric * values - sign * free * rest * model.coupled(rest * free * values)
 
-        right = sign * free * (gradient + rest * self.coupled(rest * to_cap)) + to_cap
+        right = sign * free * (gradient + rest * model.coupled(rest * to_cap)) + to_cap
         step, _ = conjugate_gradient(product, right, metric, min(0.1, self.residual))
         return step
 
@@ -349,16 +360,16 @@ class RowErrors:
         return terms, moment, self.fit.resolvent.correlated(terms, moment)
 
     @property
-    def test_error(self) -> float:
-        """Expected squared error on a new row, sum over outputs, weighted mean over rows."""
+    def test_error(self) -> Any:
+        """Expected squared error on a new row, sum over outputs, weighted mean over rows; shape () or (G,)."""
         pool = self.fit.resolvent.pool
-        return float(pool.xp.sum(self.squares)) / pool.total
+        return pool.xp.sum(self.squares, axis=0) / pool.total
 
     @property
-    def training_error(self) -> float:
+    def training_error(self) -> Any:
         """Expected squared error on the rows of the fit: each row divides its own residual by ``1 + V``."""
         pool = self.fit.resolvent.pool
-        return float(pool.xp.sum(self.squares / (1 + self.fit.leverage) ** 2)) / pool.total
+        return pool.xp.sum(self.squares / (1 + self.fit.leverage) ** 2, axis=0) / pool.total
 
 
 def row_errors(fit: WeightedFit) -> RowErrors:
@@ -380,6 +391,6 @@ def row_errors(fit: WeightedFit) -> RowErrors:
     NotConverged
         If the equation is not solved.
     """
-    pool, fitted = fit.resolvent.pool, fit.resolvent.predictions(fit.weights[:, None] * fit.resolvent.pool.targets)
-    residuals = (pool.targets - fitted) / fit.remainder[:, None]
-    return RowErrors(fit, residuals, fit.solved(pool.xp.sum(residuals**2, axis=1)))
+    targets = fit.resolvent.targets
+    residuals = (targets - fit.resolvent.predictions(fit.weights[:, None] * targets)) / fit.remainder[:, None]
+    return RowErrors(fit, residuals, fit.solved(fit.resolvent.pool.xp.sum(residuals**2, axis=1)))

@@ -34,6 +34,16 @@ class Resolvent:
     ridge: float
     weights: Array
 
+    @property
+    def targets(self) -> Array:
+        """Targets of the pool, shape (M, K)."""
+        return self.pool.targets
+
+    @property
+    def mass(self) -> Array:
+        """Sample weights of the pool, shape (M,)."""
+        return self.pool.mass
+
     @cached_property
     def _factor(self) -> Array:
         """Lower triangular factor of the inverse of R."""
@@ -73,6 +83,10 @@ class Resolvent:
         """Return the sum over rows of ``psi psi^T`` times values (M,) of any sign, shape (r, r)."""
         psi = self.whitened
         return sum(psi[part, :].T @ (values[part, None] * psi[part, :]) for part in self.pool.blocks())
+
+    def product(self, first: Array, second: Array) -> Array:
+        """Return the product of two moments."""
+        return first @ second
 
     def quadratic(self, moment: Array) -> Array:
         """Return ``psi^T moment psi`` for all rows, shape (M,)."""

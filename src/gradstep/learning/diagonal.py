@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from gradstep.errors import NotConverged
+from gradstep.errors import NotConverged
 from gradstep.learning.conjugate_gradient import conjugate_gradient
 from gradstep.learning.equations import WeightedFit
 from gradstep.learning.pool import Array, Pool
@@ -111,7 +113,7 @@ class DiagonalResolvent:
         return xp.concat([applied(features[part, :], readout) for part in blocks])
 
 
-def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> tuple[WeightedFit, Array]:
+def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> WeightedFit:
     """Return the weights of G fits without the entries of the resolvent beside its diagonal.
 
     Docs, "Learning curve", equation (F10).
@@ -125,10 +127,13 @@ def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> tuple[WeightedFi
 
     Returns
     -------
-    fits : WeightedFit
+    WeightedFit
         With weights of shape (M, G).
-    residual : array, shape (G,)
-        Largest change of the logarithm of a weight by its own equation: 1e-6 or less, but for rounding.
+
+    Raises
+    ------
+    NotConverged
+        If rounding hides a solution.
     """
     xp = pool.xp
     ratio = xp.clip(samples / pool.rows, None, _LARGEST_RATIO)
@@ -139,10 +144,10 @@ def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> tuple[WeightedFi
     fits = at(ratio + 0 * pool.mass[:, None])
     fits = at(fits.own_weights)
     for _ in range(_NEWTON_STEPS):
-        residual = xp.max(xp.abs(xp.log(fits.own_weights / fits.weights)), axis=0)
-        if bool(xp.all(residual <= _TOLERANCE)):
-            break
+        residual = float(xp.max(xp.abs(xp.log(fits.own_weights / fits.weights))))
+        if residual <= _TOLERANCE:
+            return fits
         step = fits.newton_step()
         length = _LONGEST_STEP / xp.clip(xp.max(xp.abs(step), axis=0), _LONGEST_STEP, None)
         fits = at(xp.minimum(fits.weights * xp.exp(length * step), (1 + fits.weights) / 2))
-    return fits, residual
+    raise NotConverged("The weights of a learning curve", residual, _TOLERANCE, "Use a larger ridge.")

@@ -1,0 +1,198 @@
+"""Errors for many pairs of n and ridge: each solved, or interpolated from those that are."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from array_api_compat import device
+from numpy.typing import NDArray
+
+from gradstep.errors import NotConverged
+from gradstep.host import to_host
+from gradstep.learning.classification import misclassification
+from gradstep.learning.diagonal import diagonal_fits
+from gradstep.learning.equations import RowErrors, row_errors, weighted_fit
+from gradstep.learning.interpolation import refined, spline_weights
+from gradstep.learning.pool import Array, Pool
+from gradstep.learning.standard_error import influence_on_test_error, influence_on_training_error
+
+__all__ = ["Cell", "extrapolated", "interpolated"]
+
+Host = NDArray[np.float64]
+Pair = tuple[float, float]
+
+#: Up to so many pairs with n at most M, each of them is solved.
+_FEW = 12
+#: Tolerance of the interpolation in standard errors.
+_SHARE_OF_STANDARD_ERROR = 0.05
+#: Solved pairs of which the standard errors are solved, too.
+_INFLUENCES = 9
+#: Units of ln n and ln ridge in the distance of two pairs.
+_SCALES = np.array([1.0, 0.5])
+#: Numbers in the columns of all pairs that are treated at once.
+_COLUMNS = 2**17
+
+
+class Cell(NamedTuple):
+    """Estimates of one pair of n and ridge.
+
+    Parameters
+    ----------
+    test, training : float
+    wrong : tuple of float
+        Expected share of wrong classes with its standard error, nan without classes.
+    influences : ndarray, shape (2, M)
+        Of the rows on the test and the training error.
+    capped_share : float
+        Share of rows whose weight is bounded.
+    """
+
+    test: float
+    training: float
+    wrong: tuple[float, float]
+    influences: Host
+    capped_share: float
+
+
+def _cell(errors: RowErrors, classes: bool, with_influences: bool = True) -> Cell:
+    influences = np.zeros((2, 0))
+    if with_influences:
+        influences = np.stack([to_host(influence_on_test_error(errors)), to_host(influence_on_training_error(errors))])
+    wrong = (math.nan, math.nan)
+    if classes:
+        shares, mass = misclassification(errors), to_host(errors.fit.resolvent.pool.mass)
+        mean = float(mass @ shares / mass.sum())
+        wrong = mean, float(np.sqrt(np.square(mass * (shares - mean)).sum()) / mass.sum())
+    return Cell(float(errors.test_error), float(errors.training_error), wrong, influences, errors.fit.capped_share)
+
+
+def extrapolated(
+    pool: Pool, pairs: list[Pair], classes: bool
+) -> tuple[dict[Pair, Cell], dict[Pair, NotConverged]]:
+    """Solve pairs with n > M, for each n from the largest penalty down: each begins with the last weights.
+
+    Parameters
+    ----------
+    pool : Pool
+    pairs : list of (n, ridge)
+    classes : bool
+        Whether the targets are classes.
+
+    Returns
+    -------
+    cells : dict of (n, ridge) to Cell
+    failures : dict of (n, ridge) to NotConverged
+        Pairs without a solution.
+    """
+    cells: dict[Pair, Cell] = {}
+    failures: dict[Pair, NotConverged] = {}
+    before, start = 0.0, None
+    for n, ridge in sorted(set(pairs), key=lambda pair: (pair[0], -pair[1])):
+        try:
+            errors = row_errors(weighted_fit(pool, n, ridge, start if before == n else None))
+            cells[n, ridge] = _cell(errors, classes)
+        except NotConverged as failure:
+            failures[n, ridge] = failure
+            continue
+        before, start = n, errors.fit.weights
+    return cells, failures
+
+
+def interpolated(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cell]:
+    """Solve pairs with n at most M: all of them, or as many as the others can be interpolated from.
+
+    Interpolated are the logarithms of the factors between errors and those of a diagonal resolvent.
+    Docs, "Learning curve", equation (F11).
+
+    Parameters
+    ----------
+    pool : Pool
+    pairs : list of (n, ridge)
+        Different from each other.
+    classes : bool
+        Whether the targets are classes; then all pairs are solved.
+
+    Returns
+    -------
+    dict of (n, ridge) to Cell
+    """
+    every = classes or len(pairs) <= _FEW
+    rough = None if every else _rough(pool, pairs)
+    cells: dict[int, Cell] = {}
+
+    def solved(place: int, with_influences: bool = True) -> RowErrors:
+        start = None if rough is None else rough.weights[:, place]
+        errors = row_errors(weighted_fit(pool, *pairs[place], start))
+        cells[place] = _cell(errors, classes, with_influences)
+        return errors
+
+    if rough is None:
+        for place in range(len(pairs)):
+            solved(place)
+        return {pairs[place]: cell for place, cell in cells.items()}
+
+    def measure(place: int) -> tuple[Host, Host]:
+        squares = to_host(solved(place, len(cells) < _INFLUENCES).squares)
+        deviation = float(np.sqrt(np.square(squares - squares.mean()).sum()) / squares.sum())
+        found = np.array([cells[place].test, cells[place].training])
+        return np.log(found / rough.errors[:, place]), np.full(2, _SHARE_OF_STANDARD_ERROR * deviation)
+
+    places = np.log(np.array(pairs)) * _SCALES
+    factors = refined(places, int(rough.errors[0].argmax()), measure)
+    return _scaled(pairs, places, rough, np.exp(factors.T), cells)
+
+
+class _Rough(NamedTuple):
+    """Weights (M, G), errors (2, G) and influences (2, G, M) of a diagonal resolvent, for G pairs."""
+
+    weights: Array
+    errors: Host
+    influences: Host
+
+
+def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
+    """Return what a diagonal resolvent tells, for as many pairs at once as take little memory; None if it fails."""
+    xp, order = pool.xp, sorted(range(len(pairs)), key=lambda place: pairs[place][::-1])
+    at_once = max(_COLUMNS // pool.rows, int(pool.features.shape[1]) // 32, 4)
+    weights, errors, influences = [], [], []
+    for first in range(0, len(order), at_once):
+        samples, ridges = np.array([pairs[place] for place in order[first : first + at_once]]).T
+        try:
+            found = row_errors(
+                diagonal_fits(pool, *(xp.asarray(v, device=device(pool.features)) for v in (samples, ridges)))
+            )
+        except NotConverged:
+            return None
+        weights.append(found.fit.weights)
+        errors.append([to_host(found.test_error), to_host(found.training_error)])
+        influences.append(
+            [to_host(influence_on_test_error(found)).T, to_host(influence_on_training_error(found)).T]
+        )
+    back = np.argsort(order)
+    places = xp.asarray(back, device=device(pool.features))
+    return _Rough(
+        xp.take(xp.concat(weights, axis=1), places, axis=1),
+        np.concatenate(errors, axis=1)[:, back],
+        np.concatenate(influences, axis=1)[:, back],
+    )
+
+
+def _scaled(
+    pairs: list[Pair], places: Host, rough: _Rough, factors: Host, cells: dict[int, Cell]
+) -> dict[Pair, Cell]:
+    """Return cells of the errors of a diagonal resolvent times factors (2, G), and of its influences times others."""
+    errors = rough.errors * factors
+    nodes = [place for place, cell in cells.items() if cell.influences.size]
+    own = np.stack([cells[node].influences.std(axis=1) for node in nodes], axis=1)
+    deviations = rough.influences.std(axis=2)
+    factor = np.exp(np.log(own / deviations[:, nodes] / factors[:, nodes]) @ spline_weights(places[nodes], places, 1).T)
+    influences = rough.influences * (factors * factor)[:, :, None]
+    for node in nodes:
+        influences[:, node] = cells[node].influences
+    unknown = (math.nan, math.nan)
+    return {
+        pair: Cell(float(errors[0, k]), float(errors[1, k]), unknown, influences[:, k], 0.0)
+        for k, pair in enumerate(pairs)
+    }

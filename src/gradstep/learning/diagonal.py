@@ -12,21 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from gradstep.errors import NotConverged
-from gradstep.errors import NotConverged
 from gradstep.learning.conjugate_gradient import conjugate_gradient
-from gradstep.learning.equations import WeightedFit
 from gradstep.learning.pool import Array, Pool
 
-__all__ = ["DiagonalResolvent", "diagonal_fits"]
-
-#: Largest change of the logarithm of a weight by its own equation, and relative residual of the readouts.
-_TOLERANCE = 1e-6
-_NEWTON_STEPS = 40
-#: Largest change of the logarithm of a weight in one step.
-_LONGEST_STEP = 1.0
-#: Largest number of samples over rows of the pool: for as many samples as rows all weights are one.
-_LARGEST_RATIO = 1 - 1e-9
+__all__ = ["DiagonalResolvent"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +83,11 @@ class DiagonalResolvent:
         """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, G) for each row m, shape (M, G)."""
         return self.quadratic(self.moment(values) if moment is None else moment)
 
-    def predictions(self, targets: Array, moment: Array | None = None) -> Array:
-        """Return ``phi_m^T R sum_k phi_k t_k``, or with R R if there is a moment, for targets (M, K, G)."""
+    def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 1e-6) -> Array:
+        """Return ``phi_m^T R sum_k phi_k t_k``, or with R R if there is a moment, for targets (M, K, G).
+
+        The tolerance is that of the relative residual.
+        """
         xp, blocks, columns = self.pool.xp, list(self.pool.blocks()), tuple(targets.shape[1:])
         features, spectrum = self.pool.features, self.spectrum[:, None, :]
 
@@ -109,45 +101,5 @@ class DiagonalResolvent:
 
         readout = sum(applied(features[part, :].T, targets[part, :, :]) for part in blocks)
         for _ in range(1 if moment is None else 2):
-            readout, _ = conjugate_gradient(gram, readout, spectrum + 0 * readout, _TOLERANCE)
+            readout, _ = conjugate_gradient(gram, readout, spectrum + 0 * readout, tolerance)
         return xp.concat([applied(features[part, :], readout) for part in blocks])
-
-
-def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> WeightedFit:
-    """Return the weights of G fits without the entries of the resolvent beside its diagonal.
-
-    Docs, "Learning curve", equation (F10).
-
-    Parameters
-    ----------
-    pool : Pool
-    samples : array, shape (G,)
-        Numbers of rows n that they stand for, at most those of the pool.
-    ridges : array, shape (G,)
-
-    Returns
-    -------
-    WeightedFit
-        With weights of shape (M, G).
-
-    Raises
-    ------
-    NotConverged
-        If rounding hides a solution.
-    """
-    xp = pool.xp
-    ratio = xp.clip(samples / pool.rows, None, _LARGEST_RATIO)
-
-    def at(weights: Array) -> WeightedFit:
-        return WeightedFit(ratio, weights, DiagonalResolvent(pool, ridges, weights))
-
-    fits = at(ratio + 0 * pool.mass[:, None])
-    fits = at(fits.own_weights)
-    for _ in range(_NEWTON_STEPS):
-        residual = float(xp.max(xp.abs(xp.log(fits.own_weights / fits.weights))))
-        if residual <= _TOLERANCE:
-            return fits
-        step = fits.newton_step()
-        length = _LONGEST_STEP / xp.clip(xp.max(xp.abs(step), axis=0), _LONGEST_STEP, None)
-        fits = at(xp.minimum(fits.weights * xp.exp(length * step), (1 + fits.weights) / 2))
-    raise NotConverged("The weights of a learning curve", residual, _TOLERANCE, "Use a larger ridge.")

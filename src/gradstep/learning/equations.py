@@ -28,10 +28,11 @@ from typing import Any
 
 from gradstep.errors import NotConverged
 from gradstep.learning.conjugate_gradient import NotDefinite, conjugate_gradient
+from gradstep.learning.diagonal import DiagonalResolvent
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.resolvent import Resolvent
 
-__all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "row_errors", "weighted_fit"]
+__all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
 
 #: Largest change of the logarithm of a weight by its own equation that is accepted, and relative residual at which the
 #: equation of the errors counts as solved.
@@ -51,6 +52,10 @@ LARGEST_WEIGHT = 4.0
 _MOST_CAPPED = 0.2
 #: Largest change of the logarithm of a weight in one step.
 _LONGEST_STEP = 3.0
+#: The same for many fits at once, of which none is halved.
+_LONGEST_COMMON_STEP = 1.0
+#: Largest number of samples over rows of the pool of these.
+_LARGEST_RATIO = 1 - 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,22 +213,21 @@ class WeightedFit:
         entropy = self.ratio * xp.log(w) + (1 - self.ratio) * xp.log(xp.abs(1 - w))
         return float(xp.sum(entropy)) - self.resolvent.log_determinant
 
-    def newton_step(self, model: WeightedFit | None = None) -> Array:
+    def newton_step(self, remainder: Array | None = None) -> Array:
         """Return Newton's step of the logarithms of the weights, shape (M,).
 
         Parameters
         ----------
-        model : WeightedFit, optional
-            A fit with the same weights of which to take the matrix of that step.
+        remainder : array, shape (M,), optional
+            Better ones than those of this fit, which then lends the matrix of the step only.
 
         Raises
         ------
         NotDefinite
             If the matrix of that step is not positive definite, which only happens for n > M or by rounding.
         """
-        model = self if model is None else model
-        xp, w, rest, share = self.resolvent.pool.xp, self.weights, model.remainder, 1 - self.ratio
-        gradient = self.ratio - share * w / (1 - w) - (1 - self.remainder)
+        xp, w, rest, share = self.resolvent.pool.xp, self.weights, self.remainder, 1 - self.ratio
+        gradient = self.ratio - share * w / (1 - w) - 1 + (rest if remainder is None else remainder)
         diagonal = share * w / (1 - w) ** 2 + rest * (1 - rest)
         sign = -1.0 if self._extrapolates else 1.0
         free = self.free
@@ -233,9 +237,9 @@ class WeightedFit:
         metric = free * sign * diagonal + (1 - free)
 
         def product(values: Array) -> Array:
-            return metric * values - sign * free * rest * model.coupled(rest * free * values)
+            return metric * values - sign * free * rest * self.coupled(rest * free * values)
 
-        right = sign * free * (gradient + rest * model.coupled(rest * to_cap)) + to_cap
+        right = sign * free * (gradient + rest * self.coupled(rest * to_cap)) + to_cap
         step, _ = conjugate_gradient(product, right, metric, min(0.1, self.residual))
         return step
 
@@ -303,36 +307,83 @@ def _solver(samples: float, ridge: float) -> str:
 
 
 def _improved(fit: WeightedFit, at: Callable[[Array], WeightedFit]) -> WeightedFit | None:
-    """Return a better fit along one of two directions; None if there is none."""
+    """Return a better fit along one of a few directions; None if there is none."""
     xp = fit.resolvent.pool.xp
-    for step in _directions(fit):
+    for step, exact in _directions(fit):
         length = min(1.0, _LONGEST_STEP / max(float(xp.max(xp.abs(step))), _LONGEST_STEP))
-        for _ in range(_HALVINGS):
+        for _ in range(_HALVINGS if exact else 1):
             weights = fit.weights * xp.exp(length * step)
             if bool(xp.all(weights < 1 if fit.ratio < 1 else weights > 1)):
                 following = at(weights)
-                if following.residual < (1 - 0.3 * length) * fit.residual or (
-                    fit.ratio < 1 and following.objective > fit.objective
+                enough = 1 - 0.3 * length if exact else _QUICK
+                if following.residual < enough * fit.residual or (
+                    exact and fit.ratio < 1 and following.objective > fit.objective
                 ):
                     return following
             length /= 2
     return None
 
 
-def _directions(fit: WeightedFit) -> Iterator[Array]:
-    """Yield Newton's step and the plain one, to what each weight's own equation makes of it.
+def _directions(fit: WeightedFit) -> Iterator[tuple[Array, bool]]:
+    """Yield Newton's step, rough and then exact, and the plain one, to what each weight's own equation makes of it.
 
-    Where all leverages are small there is only the plain step: it shortens the distance from the solution by
-    `WeightedFit.contraction` at least, and needs no sums over pairs of rows.
+    With each comes whether it is known to lead upwards. Where all leverages are small there is only the plain step: it shortens
+    the distance from the solution by `WeightedFit.contraction` at least, and needs no sums over pairs of rows. The
+    rough step has the matrix of a diagonal resolvent.
     """
-    xp = fit.resolvent.pool.xp
-    plain = xp.log(fit.own_weights / fit.weights)
+    plain = fit.resolvent.pool.xp.log(fit.own_weights / fit.weights)
     if fit.contraction < _QUICK:
-        yield plain
+        yield plain, True
         return
     with suppress(NotDefinite):
-        yield fit.newton_step()
-    yield plain
+        if fit.ratio < 1:
+            columns = fit.weights[:, None]
+            rough = WeightedFit(fit.ratio, columns, DiagonalResolvent(fit.resolvent.pool, fit.resolvent.ridge, columns))
+            yield rough.newton_step(fit.remainder[:, None])[:, 0], False
+    with suppress(NotDefinite):
+        yield fit.newton_step(), True
+    yield plain, True
+
+
+def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> WeightedFit:
+    """Return the weights of G fits without the entries of the resolvent beside its diagonal.
+
+    Docs, "Learning curve", equation (F10).
+
+    Parameters
+    ----------
+    pool : Pool
+    samples : array, shape (G,)
+        Numbers of rows n that they stand for, at most those of the pool.
+    ridges : array, shape (G,)
+
+    Returns
+    -------
+    WeightedFit
+        With weights of shape (M, G).
+
+    Raises
+    ------
+    NotConverged
+        If rounding hides a solution.
+    """
+    xp = pool.xp
+    # For as many samples as rows all weights are one.
+    ratio = xp.clip(samples / pool.rows, None, _LARGEST_RATIO)
+
+    def at(weights: Array) -> WeightedFit:
+        return WeightedFit(ratio, weights, DiagonalResolvent(pool, ridges, weights))
+
+    fits = at(ratio + 0 * pool.mass[:, None])
+    fits = at(fits.own_weights)
+    for _ in range(_NEWTON_STEPS):
+        residual = float(xp.max(xp.abs(xp.log(fits.own_weights / fits.weights))))
+        if residual <= TOLERANCE:
+            return fits
+        step = fits.newton_step()
+        length = _LONGEST_COMMON_STEP / xp.clip(xp.max(xp.abs(step), axis=0), _LONGEST_COMMON_STEP, None)
+        fits = at(xp.minimum(fits.weights * xp.exp(length * step), (1 + fits.weights) / 2))
+    raise NotConverged("The weights of a learning curve", residual, TOLERANCE, _ROUNDING)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["refined", "spline_weights"]
+__all__ = ["refined"]
 
 Host = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def refined(
     while True:
         nodes = sorted(known)
         values, tolerances = (np.array([known[node][k] for node in nodes]) for k in (0, 1))
-        smooth, plain = (spline_weights(places[nodes], places, order) for order in (3, 1))
+        smooth, plain = (_weights(places[nodes], places, order) for order in (3, 1))
         guess = smooth @ values
         tolerance = np.exp(plain @ np.log(tolerances))
         doubt = (np.abs(guess - plain @ values) / tolerance).max(axis=1)
@@ -65,20 +65,8 @@ def _first(places: Host) -> list[int]:
     return sorted({int(np.square(places - corner).sum(axis=1).argmin()) for corner in lattice})
 
 
-def spline_weights(nodes: Host, places: Host, order: int) -> Host:
-    """Return the weights of values at nodes (J, 2) in a polyharmonic spline at places (G, 2), shape (G, J).
-
-    Parameters
-    ----------
-    nodes : ndarray, shape (J, 2)
-    places : ndarray, shape (G, 2)
-    order : int
-        Power of the distance: with 1 the spline is constant far away, with 3 linear.
-
-    Returns
-    -------
-    ndarray, shape (G, J)
-    """
+def _weights(nodes: Host, places: Host, order: int) -> Host:
+    """Return the weights of values at nodes (J, 2) in a polyharmonic spline at places (G, 2), shape (G, J)."""
 
     def tail(at: Host) -> Host:
         return np.hstack([np.ones((len(at), 1)), at if order > 1 else at[:, :0]])

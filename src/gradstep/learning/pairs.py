@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.host import to_host
 from gradstep.learning.classification import misclassification
-from gradstep.learning.diagonal import diagonal_fits
-from gradstep.learning.equations import RowErrors, row_errors, weighted_fit
-from gradstep.learning.interpolation import refined, spline_weights
+from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors, weighted_fit
+from gradstep.learning.interpolation import refined
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.standard_error import influence_on_test_error, influence_on_training_error
 
@@ -27,8 +26,8 @@ Pair = tuple[float, float]
 _FEW = 12
 #: Tolerance of the interpolation in standard errors.
 _SHARE_OF_STANDARD_ERROR = 0.05
-#: Solved pairs of which the standard errors are solved, too.
-_INFLUENCES = 9
+#: Tolerance of the interpolation of standard errors, as a share of them.
+_OF_STANDARD_ERRORS = 0.05
 #: Units of ln n and ln ridge in the distance of two pairs.
 _SCALES = np.array([1.0, 0.5])
 #: Numbers in the columns of all pairs that are treated at once.
@@ -56,10 +55,8 @@ class Cell(NamedTuple):
     capped_share: float
 
 
-def _cell(errors: RowErrors, classes: bool, with_influences: bool = True) -> Cell:
-    influences = np.zeros((2, 0))
-    if with_influences:
-        influences = np.stack([to_host(influence_on_test_error(errors)), to_host(influence_on_training_error(errors))])
+def _cell(errors: RowErrors, classes: bool) -> Cell:
+    influences = np.stack([to_host(influence_on_test_error(errors)), to_host(influence_on_training_error(errors))])
     wrong = (math.nan, math.nan)
     if classes:
         shares, mass = misclassification(errors), to_host(errors.fit.resolvent.pool.mass)
@@ -122,26 +119,31 @@ def interpolated(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cel
     rough = None if every else _rough(pool, pairs)
     cells: dict[int, Cell] = {}
 
-    def solved(place: int, with_influences: bool = True) -> RowErrors:
+    def solved(place: int) -> Cell:
         start = None if rough is None else rough.weights[:, place]
-        errors = row_errors(weighted_fit(pool, *pairs[place], start))
-        cells[place] = _cell(errors, classes, with_influences)
-        return errors
+        cells[place] = _cell(row_errors(weighted_fit(pool, *pairs[place], start)), classes)
+        return cells[place]
 
     if rough is None:
-        for place in range(len(pairs)):
-            solved(place)
-        return {pairs[place]: cell for place, cell in cells.items()}
+        return {pair: solved(place) for place, pair in enumerate(pairs)}
+    deviations = rough.influences.std(axis=2)
 
     def measure(place: int) -> tuple[Host, Host]:
-        squares = to_host(solved(place, len(cells) < _INFLUENCES).squares)
-        deviation = float(np.sqrt(np.square(squares - squares.mean()).sum()) / squares.sum())
-        found = np.array([cells[place].test, cells[place].training])
-        return np.log(found / rough.errors[:, place]), np.full(2, _SHARE_OF_STANDARD_ERROR * deviation)
+        cell, own = solved(place), cells[place].influences.std(axis=1)
+        errors = np.array([cell.test, cell.training])
+        values = np.log([errors / rough.errors[:, place], own / deviations[:, place]])
+        relative = own / errors / math.sqrt(pool.rows)
+        tolerances = np.array([_SHARE_OF_STANDARD_ERROR * relative, np.full(2, _OF_STANDARD_ERRORS)])
+        return values.ravel(), tolerances.ravel()
 
-    places = np.log(np.array(pairs)) * _SCALES
-    factors = refined(places, int(rough.errors[0].argmax()), measure)
-    return _scaled(pairs, places, rough, np.exp(factors.T), cells)
+    factors = refined(np.log(np.array(pairs)) * _SCALES, int(rough.errors[0].argmax()), measure)
+    errors, influences = np.exp(factors.T).reshape(2, 2, -1)
+    errors, influences = errors * rough.errors, influences[:, :, None] * rough.influences
+    found = {
+        pair: Cell(*errors[:, place].tolist(), (math.nan, math.nan), influences[:, place], 0.0)
+        for place, pair in enumerate(pairs)
+    }
+    return found | {pairs[place]: cell for place, cell in cells.items()}
 
 
 class _Rough(NamedTuple):
@@ -177,22 +179,3 @@ def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
         np.concatenate(errors, axis=1)[:, back],
         np.concatenate(influences, axis=1)[:, back],
     )
-
-
-def _scaled(
-    pairs: list[Pair], places: Host, rough: _Rough, factors: Host, cells: dict[int, Cell]
-) -> dict[Pair, Cell]:
-    """Return cells of the errors of a diagonal resolvent times factors (2, G), and of its influences times others."""
-    errors = rough.errors * factors
-    nodes = [place for place, cell in cells.items() if cell.influences.size]
-    own = np.stack([cells[node].influences.std(axis=1) for node in nodes], axis=1)
-    deviations = rough.influences.std(axis=2)
-    factor = np.exp(np.log(own / deviations[:, nodes] / factors[:, nodes]) @ spline_weights(places[nodes], places, 1).T)
-    influences = rough.influences * (factors * factor)[:, :, None]
-    for node in nodes:
-        influences[:, node] = cells[node].influences
-    unknown = (math.nan, math.nan)
-    return {
-        pair: Cell(float(errors[0, k]), float(errors[1, k]), unknown, influences[:, k], 0.0)
-        for k, pair in enumerate(pairs)
-    }

@@ -111,7 +111,7 @@ class Resolvent:
             return self._pairs @ values
         return self.quadratic(self.moment(values) if moment is None else moment)
 
-    def predictions(self, targets: Array, moment: Array | None = None) -> Array:
+    def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 0.0) -> Array:
         """Return ``psi_m^T sum_k psi_k t_k`` for all rows and each column t of targets (M, K), shape (M, K).
 
         Parameters
@@ -119,6 +119,8 @@ class Resolvent:
         targets : array, shape (M, K)
         moment : array, shape (r, r), optional
             Stands between the two.
+        tolerance : float
+            What is allowed to resolvents that solve for them; this one does not need it.
 
         Returns
         -------

@@ -244,7 +244,9 @@ class WeightedFit:
         return step
 
 
-def weighted_fit(pool: Pool, samples: float, ridge: float, start: Array | None = None) -> WeightedFit:
+def weighted_fit(
+    pool: Pool, samples: float, ridge: float, start: Array | None = None, tolerance: float = TOLERANCE
+) -> WeightedFit:
     """Return the weights of the fit that stands for fits to n rows.
 
     Docs, "Learning curve", equation (F3).
@@ -258,11 +260,12 @@ def weighted_fit(pool: Pool, samples: float, ridge: float, start: Array | None =
         Positive.
     start : array, shape (M,), optional
         Weights to begin with.
+    tolerance : float
+        Largest residual.
 
     Returns
     -------
     WeightedFit
-        Its residual is at most `TOLERANCE`.
 
     Raises
     ------
@@ -280,16 +283,16 @@ def weighted_fit(pool: Pool, samples: float, ridge: float, start: Array | None =
         return at(constant)
     fit = at(constant if start is None else start)
     for _ in range(_NEWTON_STEPS):
-        if fit.residual <= TOLERANCE:
+        if fit.residual <= tolerance:
             return _resolved(fit, samples)
         following = _improved(fit, at)
         if following is None:
             break
         fit = following
-    if fit.residual <= TOLERANCE:
+    if fit.residual <= tolerance:
         return _resolved(fit, samples)
     advice = _ROUNDING if ratio < 1 else _UNRESOLVED.format(rows=pool.rows)
-    raise NotConverged(_solver(samples, ridge), fit.residual, TOLERANCE, advice)
+    raise NotConverged(_solver(samples, ridge), fit.residual, tolerance, advice)
 
 
 def _resolved(fit: WeightedFit, samples: float) -> WeightedFit:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.host import to_host
 from gradstep.learning.classification import misclassification
-from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors, weighted_fit
+from gradstep.learning.equations import TOLERANCE, RowErrors, diagonal_fits, row_errors, weighted_fit
 from gradstep.learning.interpolation import refined
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.standard_error import influence_on_test_error, influence_on_training_error
@@ -28,6 +28,8 @@ _FEW = 12
 _SHARE_OF_STANDARD_ERROR = 0.05
 #: Tolerance of the interpolation of standard errors, as a share of them.
 _OF_STANDARD_ERRORS = 0.05
+#: Largest change of the logarithm of a weight by its own equation, where others are interpolated.
+_TOLERANCE = 1e-5
 #: Units of ln n and ln ridge in the distance of two pairs.
 _SCALES = np.array([1.0, 0.5])
 #: Numbers in the columns of all pairs that are treated at once.
@@ -117,11 +119,12 @@ def interpolated(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cel
     """
     every = classes or len(pairs) <= _FEW
     rough = None if every else _rough(pool, pairs)
+    tolerance = TOLERANCE if rough is None else _TOLERANCE
     cells: dict[int, Cell] = {}
 
     def solved(place: int) -> Cell:
         start = None if rough is None else rough.weights[:, place]
-        cells[place] = _cell(row_errors(weighted_fit(pool, *pairs[place], start)), classes)
+        cells[place] = _cell(row_errors(weighted_fit(pool, *pairs[place], start, tolerance)), classes)
         return cells[place]
 
     if rough is None:

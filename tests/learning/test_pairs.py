@@ -133,3 +133,10 @@ def test_one_axis_alone_is_interpolated(monkeypatch):
     features, targets = rows("random features")
     found, exact, _ = both(features, targets, monkeypatch, n=60, ridge=np.logspace(-1, 2, 25))
     assert np.abs((found.test_error - exact.test_error) / exact.test_standard_error).max() < 0.1
+
+
+def test_targets_of_zeros_have_no_errors():
+    features, _ = rows("random features", 40, 10)
+    found = gs.learning_curve(features, np.zeros(40), n=[10, 20, 30, 40], ridge=[0.1, 1, 10, 100])
+    assert (found.test_error == 0).all()
+    assert (found.training_error == 0).all()

@@ -1,4 +1,4 @@
-r"""Weighted fits for many pairs of n and ridge at once, with a resolvent that is diagonal in the eigenbasis of the pool.
+r"""Weighted fits for many pairs of n and ridge at once: the resolvent is diagonal in the eigenbasis of the pool.
 
 Where all rows have the same weight, the Gram matrix of the weighted fit is diagonal in that basis. Where they have not,
 its other entries are sums of much noise and little else. Without them the equations keep their form, and all that

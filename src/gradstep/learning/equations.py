@@ -192,7 +192,7 @@ class WeightedFit:
     @property
     def contraction(self) -> float:
         """Bound of the factor by which the logarithms of two sets of weights approach each other by their equations."""
-        largest = abs(1 - self.ratio) * float(self.resolvent.pool.xp.max(self.leverage))
+        largest = abs(1 - float(self.ratio)) * float(self.resolvent.pool.xp.max(self.leverage))
         if self.ratio < 1:
             return largest / (1 + largest)
         return largest / (1 - largest) if largest < 1 else math.inf
@@ -211,7 +211,7 @@ class WeightedFit:
         """
         xp, w = self.resolvent.pool.xp, self.weights
         entropy = self.ratio * xp.log(w) + (1 - self.ratio) * xp.log(xp.abs(1 - w))
-        return float(xp.sum(entropy)) - self.resolvent.log_determinant
+        return float(xp.sum(entropy) - self.resolvent.log_determinant)
 
     def newton_step(self, remainder: Array | None = None) -> Array:
         """Return Newton's step of the logarithms of the weights, shape (M,).
@@ -330,9 +330,9 @@ def _improved(fit: WeightedFit, at: Callable[[Array], WeightedFit]) -> WeightedF
 def _directions(fit: WeightedFit) -> Iterator[tuple[Array, bool]]:
     """Yield Newton's step, rough and then exact, and the plain one, to what each weight's own equation makes of it.
 
-    With each comes whether it is known to lead upwards. Where all leverages are small there is only the plain step: it shortens
-    the distance from the solution by `WeightedFit.contraction` at least, and needs no sums over pairs of rows. The
-    rough step has the matrix of a diagonal resolvent.
+    With each comes whether it is known to lead upwards. Where all leverages are small there is only the plain step: it
+    shortens the distance from the solution by `WeightedFit.contraction` at least, and needs no sums over pairs of rows.
+    The rough step has the matrix of a diagonal resolvent.
     """
     plain = fit.resolvent.pool.xp.log(fit.own_weights / fit.weights)
     if fit.contraction < _QUICK:

@@ -19,9 +19,7 @@ _FORESEEN = 3
 _DOUBT = 0.5
 
 
-def refined(
-    places: Host, suspect: int, measure: Callable[[int], tuple[Host, Host]]
-) -> Host:
+def refined(places: Host, suspect: int, measure: Callable[[int], tuple[Host, Host]]) -> Host:
     """Measure functions at as many places as their interpolation needs, and interpolate at the others.
 
     Two interpolations, by splines of a different order, tell where they are least certain by their difference: there
@@ -52,7 +50,7 @@ def refined(
         following = int(doubt.argmax())
         if doubt[following] < 0 or (doubt[following] <= _DOUBT and foreseen >= _FORESEEN):
             guess[nodes] = values
-            return guess
+            return np.asarray(guess)
         known[following] = measure(following)
         missed = np.abs(guess[following] - known[following][0]) / known[following][1]
         foreseen = foreseen + 1 if missed.max() <= 1 else 0

@@ -67,9 +67,7 @@ def _cell(errors: RowErrors, classes: bool) -> Cell:
     return Cell(float(errors.test_error), float(errors.training_error), wrong, influences, errors.fit.capped_share)
 
 
-def extrapolated(
-    pool: Pool, pairs: list[Pair], classes: bool
-) -> tuple[dict[Pair, Cell], dict[Pair, NotConverged]]:
+def extrapolated(pool: Pool, pairs: list[Pair], classes: bool) -> tuple[dict[Pair, Cell], dict[Pair, NotConverged]]:
     """Solve pairs with n > M, for each n from the largest penalty down: each begins with the last weights.
 
     Parameters
@@ -142,9 +140,10 @@ def interpolated(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cel
     factors = refined(np.log(np.array(pairs)) * _SCALES, int(rough.errors[0].argmax()), measure)
     errors, influences = np.exp(factors.T).reshape(2, 2, -1)
     errors, influences = errors * rough.errors, influences[:, :, None] * rough.influences
+    unknown = (math.nan, math.nan)
     found = {
-        pair: Cell(*errors[:, place].tolist(), (math.nan, math.nan), influences[:, place], 0.0)
-        for place, pair in enumerate(pairs)
+        pair: Cell(float(errors[0, k]), float(errors[1, k]), unknown, influences[:, k], 0.0)
+        for k, pair in enumerate(pairs)
     }
     return found | {pairs[place]: cell for place, cell in cells.items()}
 
@@ -158,27 +157,29 @@ class _Rough(NamedTuple):
 
 
 def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
-    """Return what a diagonal resolvent tells, for as many pairs at once as take little memory; None if it fails."""
+    """Return what a diagonal resolvent tells, for as many pairs at once as take little memory; None if nothing."""
     xp, order = pool.xp, sorted(range(len(pairs)), key=lambda place: pairs[place][::-1])
     at_once = max(_COLUMNS // pool.rows, int(pool.features.shape[1]) // 32, 4)
     weights, errors, influences = [], [], []
     for first in range(0, len(order), at_once):
         samples, ridges = np.array([pairs[place] for place in order[first : first + at_once]]).T
         try:
-            found = row_errors(
+            several = row_errors(
                 diagonal_fits(pool, *(xp.asarray(v, device=device(pool.features)) for v in (samples, ridges)))
             )
         except NotConverged:
             return None
-        weights.append(found.fit.weights)
-        errors.append([to_host(found.test_error), to_host(found.training_error)])
+        weights.append(several.fit.weights)
+        errors.append([to_host(several.test_error), to_host(several.training_error)])
         influences.append(
-            [to_host(influence_on_test_error(found)).T, to_host(influence_on_training_error(found)).T]
+            [to_host(influence_on_test_error(several)).T, to_host(influence_on_training_error(several)).T]
         )
     back = np.argsort(order)
     places = xp.asarray(back, device=device(pool.features))
-    return _Rough(
+    found = _Rough(
         xp.take(xp.concat(weights, axis=1), places, axis=1),
         np.concatenate(errors, axis=1)[:, back],
         np.concatenate(influences, axis=1)[:, back],
     )
+    positive = (found.errors > 0).all() and (found.influences.std(axis=2) > 0).all()
+    return found if positive else None

@@ -40,8 +40,8 @@ _LEAST_NORM = 0.1
 _READOUT_RANGE = 5.75
 #: The same where each costs most.
 _VALUE_RANGE = 5.5
-#: Spreads beyond which no finer nodes are taken, of the two rules: neurons of so small a readout are too few.
-_LARGEST_SPREAD, _LARGEST_VALUE_SPREAD = 1e6, 1e2
+#: Spread beyond which no finer nodes are taken: neurons of so small a readout are too few.
+_LARGEST_SPREAD = 1e6
 #: What a readout adds to the norm by its square, times the power 3/2 of its variance given the projection. Below the
 #: first value the projection is enough, and errors are off by about half a per cent at most; above the second the
 #: readout has nodes of its own. Between them both count: predictions must not jump where a search over the step passes
@@ -118,7 +118,7 @@ def _values(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np
 
     Each is as costly as one of a vocabulary; where the equations bend, see `_readout_rule`.
     """
-    bend = 1 / min(max(spread, 0.1), _LARGEST_VALUE_SPREAD)
+    bend = 1 / min(max(spread, 0.1), _LARGEST_SPREAD)
     nodes, weights = trapezoidal_rule(min(0.6, 0.27 * bend) / refine, _VALUE_RANGE, thinning=bend)
     weights = weights / weights.sum()
     return nodes / np.sqrt(weights @ nodes**2), weights

@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 
 import matplotlib as mpl
 import numpy as np
@@ -17,8 +18,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
-from gradstep.notation import to_mathtext
 from gradstep.panels import Field, Guide, Histogram, Image, Line, Mark, Panel, Points
+from gradstep.typesetting import to_mathtext
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 
@@ -41,6 +42,8 @@ _STYLES = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
 #: Luminance that stands out from white and from dark grey by as much.
 _MIDDLE = 0.2
 _COLUMNS = 3
+#: Dots per inch of a picture in a notebook.
+_SCREEN = 110
 #: Least distance between labels beside the axes, as a share of the height of the axes.
 _LINE_HEIGHT = 0.058
 #: Least distance between tick labels on a logarithmic axis, as a share of its length.
@@ -68,6 +71,15 @@ LIGHT = Ink("#22252b", "#d8dbe2")
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
+class Picture(Canvas):
+    """A figure that a notebook shows, though pyplot does not know it."""
+
+    def _repr_png_(self) -> bytes:
+        drawn = BytesIO()
+        self.savefig(drawn, format="png", dpi=_SCREEN, bbox_inches="tight")
+        return drawn.getvalue()
+
+
 def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool = False) -> Canvas:
     """Draw panels as one figure.
 
@@ -85,7 +97,8 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     Returns
     -------
     matplotlib.figure.Figure
-        Not registered with pyplot; transparent background.
+        Not registered with pyplot: it is shown where it is the value of a cell, and saved by ``savefig``. The
+        background is white, or transparent for a dark page.
     """
     ink = DARK if dark else LIGHT
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)
@@ -93,8 +106,7 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
     # Labels beside one panel must not touch the axis of the next.
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
-    canvas = Canvas(figsize=size, layout=layout)
-    canvas.patch.set_alpha(0)
+    canvas = Picture(figsize=size, layout=layout, facecolor="none" if dark else "white")
     every = canvas.subplots(rows, columns, squeeze=False).ravel()
     colours = _colours(panels, ink)
     for axes, panel in zip(every, panels, strict=False):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 
 import matplotlib as mpl
 import numpy as np
@@ -18,25 +18,31 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from scipy.optimize import isotonic_regression
 
 from gradstep.panels import Field, Guide, Histogram, Image, Line, Mark, Panel, Points
+from gradstep.typesetting import to_mathtext
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 
-#: Each regime has one hue in every figure; its curves differ in lightness. All are legible on white and on dark grey.
+#: Each regime has one hue in every figure; its curves differ in lightness. All are legible on white and on dark grey,
+#: and can be told apart by eyes that lack one kind of cone.
 HUES = {
-    "initial": "#7f7f8c",
-    "small": "#2f80d0",
-    "between": "#8a5bd1",
-    "few": "#cb7d1e",
-    "large": "#d6453d",
-    "infinite": "#2a9d6f",
+    "initial": "#8a8b95",
+    "small": "#4c92fd",
+    "between": "#944bb9",
+    "few": "#c18a16",
+    "large": "#cc1a00",
+    "infinite": "#267458",
     # Colours for what is compared within one regime: functions, kernels, norms, parameters.
-    "first kind": "#1490a8",
-    "second kind": "#c2528f",
-    "third kind": "#8f8320",
-    "fourth kind": "#6a6fb0",
+    "first kind": "#26a0c2",
+    "second kind": "#ba125c",
+    "third kind": "#a38f07",
+    "fourth kind": "#5f4ec6",
 }
 _STYLES = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
+#: Luminance that stands out from white and from dark grey by as much.
+_MIDDLE = 0.2
 _COLUMNS = 3
+#: Dots per inch of a picture in a notebook.
+_SCREEN = 110
 #: Least distance between labels beside the axes, as a share of the height of the axes.
 _LINE_HEIGHT = 0.058
 #: Least distance between tick labels on a logarithmic axis, as a share of its length.
@@ -64,6 +70,15 @@ LIGHT = Ink("#22252b", "#d8dbe2")
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
+class Picture(Canvas):
+    """A figure that a notebook shows, though pyplot does not know it."""
+
+    def _repr_png_(self) -> bytes:
+        drawn = BytesIO()
+        self.savefig(drawn, format="png", dpi=_SCREEN, bbox_inches="tight")
+        return drawn.getvalue()
+
+
 def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool = False) -> Canvas:
     """Draw panels as one figure.
 
@@ -81,7 +96,8 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     Returns
     -------
     matplotlib.figure.Figure
-        Not registered with pyplot; transparent background.
+        Not registered with pyplot: it is shown where it is the value of a cell, and saved by ``savefig``. The
+        background is white, or transparent for a dark page.
     """
     ink = DARK if dark else LIGHT
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)
@@ -89,8 +105,7 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
     # Labels beside one panel must not touch the axis of the next.
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
-    canvas = Canvas(figsize=size, layout=layout)
-    canvas.patch.set_alpha(0)
+    canvas = Picture(figsize=size, layout=layout, facecolor="none" if dark else "white")
     every = canvas.subplots(rows, columns, squeeze=False).ravel()
     colours = _colours(panels, ink)
     for axes, panel in zip(every, panels, strict=False):
@@ -98,7 +113,7 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     for axes in every[len(panels) :]:
         axes.set_axis_off()
     if title:
-        canvas.suptitle(title, color=ink.text, x=0.01, ha="left", fontsize=12)
+        canvas.suptitle(to_mathtext(title), color=ink.text, x=0.01, ha="left", fontsize=12)
     if note:
         lines = [line for text in note.splitlines() for line in textwrap.wrap(text, round(15 * size[0]))]
         # A name in the note may hold characters that Matplotlib would read as mathematics.
@@ -118,6 +133,13 @@ def _shade(colour: str, place: float) -> Colour:
     return float(mixed[0]), float(mixed[1]), float(mixed[2])
 
 
+def _luminance(colour: str) -> float:
+    """Return the relative luminance of sRGB, from 0 for black to 1 for white."""
+    rgb = np.array(mpl.colors.to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))
+
+
 def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]:
     """Return a colour for each pair of regime and label, the same in all panels."""
     items: list[Line | Points | Histogram | Mark] = []
@@ -128,8 +150,11 @@ def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]
     for regime in dict.fromkeys(regime for regime, _ in shown):
         labels = [label for label in dict.fromkeys(label for r, label in shown if r == regime) if label]
         for rank, label in enumerate(labels):
-            place = 0.0 if len(labels) == 1 else 0.45 * (rank / (len(labels) - 1) - 0.6)
-            colours[regime, label] = _shade(HUES.get(regime, ink.text), place)
+            hue = HUES.get(regime, ink.text)
+            # Dark hues become lighter and light ones darker, so that all shades are legible on white and on dark grey.
+            lightest = -0.45 if _luminance(hue) < _MIDDLE else -0.15
+            place = 0.0 if len(labels) == 1 else lightest + 0.45 * rank / (len(labels) - 1)
+            colours[regime, label] = _shade(hue, place)
         colours[regime, ""] = _shade(HUES.get(regime, ink.text), 0.0)
     return colours
 
@@ -196,10 +221,10 @@ def _draw_mark(axes: Axes, mark: Mark, colour: Colour, ink: Ink) -> None:
 
 def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
     """Give the axes their names, ticks, grid and spines."""
-    axes.set_xlabel(panel.x_label, color=ink.text)
-    axes.set_ylabel(panel.y_label, color=ink.text)
+    axes.set_xlabel(to_mathtext(panel.x_label), color=ink.text)
+    axes.set_ylabel(to_mathtext(panel.y_label), color=ink.text)
     if panel.title:
-        axes.set_title(panel.title, color=ink.text, loc="left", fontsize=10)
+        axes.set_title(to_mathtext(panel.title), color=ink.text, loc="left", fontsize=10)
     for axis, scale in ((axes.xaxis, panel.x_scale), (axes.yaxis, panel.y_scale)):
         if scale == "log":
             _log_ticks(axis, _TICK_ROOM[axis.axis_name])
@@ -229,7 +254,16 @@ def _draw_image(axes: Axes, image: Image, panel: Panel, ink: Ink) -> None:
             # The member nearest to the middle of its category lies inside it, whatever its shape.
             middle = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
             place = (image.x[columns[middle]], image.y[rows[middle]])
-            axes.annotate(label, place, color=ink.text, fontsize=10, weight="bold", ha="center", va="center", zorder=25)
+            axes.annotate(
+                to_mathtext(label),
+                place,
+                color=ink.text,
+                fontsize=10,
+                weight="bold",
+                ha="center",
+                va="center",
+                zorder=25,
+            )
 
 
 def _draw_field(axes: Axes, field: Field, ink: Ink) -> None:
@@ -308,7 +342,7 @@ def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colou
     order = sorted(places, key=lambda label: places[label])
     for label, height in zip(order, _spread([places[label] for label in order]), strict=True):
         axes.annotate(
-            label,
+            to_mathtext(label),
             (1.0, height),
             xycoords="axes fraction",
             xytext=(6, 0),
@@ -332,7 +366,7 @@ def _label_marks(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour
     named = {mark.label: mark for mark in reversed(panel.marks) if mark.label}
     for row, mark in enumerate(sorted(named.values(), key=lambda mark: mark.x)):
         axes.annotate(
-            mark.label,
+            to_mathtext(mark.label),
             (mark.x, 0.99 - _LINE_HEIGHT * 1.1 * row),
             xycoords=axes.get_xaxis_transform(),
             xytext=(-4, 0),

@@ -16,6 +16,7 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 
 import httpx
+import matplotlib.pyplot as plt
 import numpy as np
 import psutil
 import pytest
@@ -26,7 +27,7 @@ from gradstep.app.server import _together, serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
 from gradstep.app.workers import Ended, TooLong, Workers, _Worker
 from gradstep.errors import InvalidInput
-from gradstep.papers.figure import load_figures
+from gradstep.papers.figure import PAPERS, load_figures
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
 AXIS = {"name": "n", "from": 0.5, "to": 8.0, "count": 5, "scale": "log"}
@@ -127,7 +128,7 @@ def test_a_bad_axis_names_its_field(api, axis, field):
 
 @pytest.mark.parametrize("d", [64, "inf"])
 def test_curves_are_predictions(api, d):
-    found = api.post("/api/curves", json=request(changed(d=d), count=7)).json()
+    found = api.post("/api/curves", json=request(changed(d=d), count=7) | {"without_step": True}).json()
     axis = Axis.parse(AXIS | {"count": 7})
     problems = [problem_of(axis.apply(changed(d=d), place)) for place in axis.places]
     expected = gs.predict_many(problems)
@@ -135,6 +136,8 @@ def test_curves_are_predictions(api, d):
     assert found["curve"]["train_error"] == pytest.approx([p.train_error for p in expected], rel=1e-9)
     assert found["curve"]["x"] == [p.ratio("n") for p in problems]
     assert found["failure"] is None
+    unstepped = gs.predict_many(problem.replace(eta=0.0) for problem in problems)
+    assert found["curve"]["without_step"] == pytest.approx([p.test_error for p in unstepped], rel=1e-8)
     here = gs.predict(problem_of(changed(d=d)))
     assert found["here"]["test_error"] == pytest.approx(here.test_error, rel=1e-12)
     assert found["here"]["caveats"] == [dataclasses.asdict(caveat) for caveat in here.caveats]
@@ -207,13 +210,23 @@ CODES = [
 
 
 @pytest.mark.parametrize(("name", "setting"), CODES)
-def test_code_gives_the_numbers_of_the_page(api, capsys, name, setting):
+def test_code_draws_the_lines_of_the_page(api, monkeypatch, name, setting):
     line = {"name": name, "count": 3} | ({"from": 0.1, "to": 1.0, "scale": "log"} if name == "ridge" else {})
-    code = api.post("/api/code", json={"problems": [setting, setting], "axis": line}).json()["code"]
-    exec(compile(code, "page.py", "exec"), {"__name__": "page"})
-    printed = [float(row.split("test ")[1].split()[0]) for row in capsys.readouterr().out.splitlines()]
-    shown = api.post("/api/curves", json={"problem": setting, "axis": line}).json()["curve"]["test_error"]
-    assert printed == pytest.approx(shown * 2, rel=1e-5)
+    noisy = name in ("n", "width")
+    asked = {"problems": [setting, setting], "axis": line, "active": 1, "noise": "both" if noisy else "neither"}
+    code = api.post("/api/code", json=asked).json()["code"]
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    names = {"__name__": "page"}
+    exec(compile(code, "page.py", "exec"), names)
+    drawn = {line.get_label(): line.get_ydata() for line in names["axes"].lines}
+    plt.close(names["figure"])
+    found = api.post("/api/curves", json={"problem": setting, "axis": line}).json()
+    curve, noise = found["curve"], setting["noise"] ** 2 if noisy else 0.0
+    assert drawn["A test"] == pytest.approx(np.array(curve["test_error"]) + noise, rel=1e-9)
+    assert drawn["B training"] == pytest.approx(curve["train_error" if noisy else "noiseless_train_error"], rel=1e-9)
+    assert drawn["kernel bound"] == pytest.approx([found["here"]["kernel_bound"] + noise] * 2)
+    if name in ("eta", "alpha"):
+        assert drawn["no step"] == pytest.approx([found["here"]["without_step"]] * 3, rel=1e-9)
 
 
 def test_a_readout_law_has_a_bounded_number_of_values(api):
@@ -227,7 +240,7 @@ def test_a_readout_law_has_a_bounded_number_of_values(api):
 
 def test_presets_are_valid_and_of_every_paper():
     found = presets()
-    assert {p["paper"] for p in found} == {"Ba et al. 2022", "Moniri et al. 2024", "Cui et al. 2024"}
+    assert {p["paper"] for p in found} == set(PAPERS.values())
     for preset in found:
         axis = Axis.parse({**preset["axis"], "count": 2})
         assert 1 <= len(preset["shown"]) <= 4
@@ -242,6 +255,20 @@ def test_every_figure_is_a_preset_or_says_where_it_is_drawn():
     told = {figure["command"] for figure in elsewhere(presets())}
     assert told < commands
     assert len(told) + len(presets()) == len(commands)
+
+
+def test_a_fixed_kernel_and_the_penalties_of_theorem_7():
+    by_name = {preset["name"]: preset for preset in presets()}
+    figures = {figure.name: figure for figure in load_figures(["proposition1", "theorem7"])}
+    for n in (0.75, 6.0):
+        settings, added = by_name["proposition1"]["settings"], figures["proposition1"].settings
+        problems = [problem_of(Axis("n", (n,)).apply(s["problem"], n)) for s in settings]
+        assert [p.ridge / p.width for p in problems] == pytest.approx([added["ridge"], added["trained"]["ridge"]])
+        assert [p.n_step for p in problems] == [p.n for p in problems]
+    theorem = figures["theorem7"].at("standard")
+    for curve, shown in zip(theorem.curves, by_name["theorem7"]["settings"], strict=True):
+        expected = theorem.problem(curve, 8.0, theorem.preset["d"])
+        assert problem_of(shown["problem"]).replace(origin=expected.origin) == expected
 
 
 def test_presets_of_learning_curves_are_the_figures_curves():
@@ -464,11 +491,11 @@ def test_bad_bodies_are_refused(api, body, status):
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
-        ("curves", "problem, axis"),
+        ("curves", "problem, axis, without_step"),
         ("learned", "problem"),
         ("spectrum", "problem"),
         ("best", "problem, over"),
-        ("code", "problems, axis"),
+        ("code", "problems, axis, active, noise"),
         ("simulate", "problem, axis, seeds, d"),
     ],
 )

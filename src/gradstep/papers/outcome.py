@@ -77,6 +77,7 @@ class Check:
     Attributes
     ----------
     label : str
+        In words; ``{}`` stands for the value.
     value, bound : float
     passed : bool
     relation : str
@@ -88,6 +89,12 @@ class Check:
     bound: float
     passed: bool
     relation: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in words."""
+        found = f"{self.value:.3g}" if math.isfinite(self.value) else "–"
+        return self.label.replace("{}", found) if "{}" in self.label else f"{self.label}: {found}"
 
     @classmethod
     def at_most(cls, label: str, value: float, bound: float) -> Self:

@@ -147,9 +147,9 @@ class Equivalence(Experiment):
         size = self.preset["sizes"][-1]
         return (
             Check.at_most(f"relative gap after eta = 1 at d = {size}", small, self.preset["gap"]),
-            Check.at_least("standard errors between network and equivalent after eta = √N", gaps[0], resolved),
+            Check.at_least("network and equivalent lie {} standard errors apart after eta = √N", gaps[0], resolved),
             Check.at_least("the same after the last of the repeated steps", gaps[1], resolved),
-            Check.at_least("standard errors of the network then below the bound of Fact 4", crossed, 3.0),
+            Check.at_least("the network then lies {} standard errors below the bound of Fact 4", crossed, 3.0),
         )
 
 

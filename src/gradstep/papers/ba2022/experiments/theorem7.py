@@ -100,5 +100,7 @@ class Theorem7(Curves):
                 f"{name}: limit over Theorem 7 beyond n/d = {start:g}, constant from below", beyond.max(), 1.0
             ),
             Check.at_most(f"{name}: measured risk over it at n/d = {last.place:g}", measured, 1.0),
-            Check.at_least(f"{name}: standard errors of that risk below the bound (3.3)", below(floor, [last]), 5.0),
+            Check.at_least(
+                f"{name}: that risk lies {{}} standard errors below the kernel bound (3.3)", below(floor, [last]), 5.0
+            ),
         ]

@@ -123,7 +123,7 @@ class Phases(Experiment):
             comparisons.append(own.compare(value, values, curve=curve, place=place, **known))
         best = int(np.argmin(theory))
         behind = max(in_standard_errors(measured[best] - v) for k, v in enumerate(measured) if k != best)
-        label = f"{chart['title']}, {place}: {candidates[best]['label']} behind another, in standard errors"
+        label = f"{chart['title']}, {place}: {candidates[best]['label']} lies {{}} standard errors behind another"
         winner = candidates[int(np.argmin(measured.mean(axis=1)))]["regime"]
         check = Check.at_most(label, behind, _BEHIND)
         return Outcome(comparisons=comparisons, checks=[check]), Points([x], [y], None, "", winner)

@@ -154,7 +154,7 @@ def _optimum(name: str, lines: Sequence[Sample], samples: Sequence[Sample]) -> t
         low, middle, high = (_shown(name, centre + sign * where.standard_error) for sign in (-1, 0, 1))
         shown.append((middle, (high - low) / 2))
         better = max(in_standard_errors(errors[1] - errors[k]) for k in (0, 2))
-        label = f"{name}, budget {sample.x:g} d: a neighbour's lead over the optimum, in standard errors"
+        label = f"{name}, budget {sample.x:g} d: a neighbour leads over the optimum by {{}} standard errors"
         checks.append(Check.at_most(label, better, _BETTER))
     middles, spreads = zip(*shown, strict=True)
     optima = Points([sample.x for sample in samples], middles, spreads, name, _REGIMES[name])

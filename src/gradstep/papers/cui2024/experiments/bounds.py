@@ -139,7 +139,7 @@ class Bounds(Experiment):
             Check.at_least("error at the best penalty over (27), smallest", float((best / lower).min()), 1 - _SLACK),
             Check.at_most("least error over the upper bound (28)", least / highest.error, 1 + _SLACK),
             Check.at_least("least error over the lower bound (28)", least / lowest.error, 1 - _SLACK),
-            Check.at_most("drawn at the best penalty: standard errors out of the bracket", max(outside), 3),
+            Check.at_most("drawn at the best penalty: at most {} standard errors out of the bracket", max(outside), 3),
         )
         panel = Panel(
             "bounds on the test error",

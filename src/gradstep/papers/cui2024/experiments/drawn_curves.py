@@ -123,6 +123,6 @@ def falling(experiment: DrawnCurves, comparisons: Sequence[Judged]) -> list[Chec
             for curve in given
         ]
         least = min(total_fall(before, after) for before, after in pairwise(drawn))
-        label = f"{text}: measured fall from one curve to the next, in standard errors, smallest"
+        label = f"{text}: each curve lies below the one before, by {{}} standard errors or more"
         checks.append(Check.at_least(label, least, 2.0))
     return checks

@@ -231,7 +231,7 @@ def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
             _log_ticks(axis, _TICK_ROOM[axis.axis_name])
     axes.tick_params(which="both", colors=ink.text)
     if panel.x_ticks:
-        axes.set_xticks([place for place, _ in panel.x_ticks], [text for _, text in panel.x_ticks])
+        axes.set_xticks([place for place, _ in panel.x_ticks], [to_mathtext(text) for _, text in panel.x_ticks])
     if panel.image is None and panel.field is None:
         axes.grid(color=ink.grid, lw=0.6)
     for side in ("top", "right"):

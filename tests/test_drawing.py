@@ -45,10 +45,12 @@ def test_labels_of_close_lines_and_guides_do_not_overlap():
 
 
 def test_outliers_are_named_beside_their_lines():
-    marks = [Mark(x, name, "large") for x, name in ((2.0, "h1"), (2.02, "h2"))] + [Mark(2.01, "h1", "large", True)]
+    marks = [Mark(x, name, "large") for x, name in ((2.0, "first"), (2.02, "second"))] + [
+        Mark(2.01, "first", "large", True)
+    ]
     bulk = Histogram([0.0, 0.5, 1.0], [1.2, 0.8], "network", "initial")
     (axes,) = drawn(Panel("", "s", "density", histograms=[bulk], marks=marks)).axes
-    names = [text for text in axes.texts if text.get_text() in ("h1", "h2")]
+    names = [text for text in axes.texts if text.get_text() in ("first", "second")]
     assert len(names) == 2
     assert not overlapping(boxes(axes.texts))
     for text, x in zip(names, (2.0, 2.02), strict=True):

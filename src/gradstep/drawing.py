@@ -18,8 +18,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
-from gradstep.notation import to_mathtext
 from gradstep.panels import Field, Guide, Histogram, Image, Line, Mark, Panel, Points
+from gradstep.typesetting import to_mathtext
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 

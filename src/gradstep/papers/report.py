@@ -21,12 +21,12 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from gradstep.drawing import DARK, LIGHT, draw
-from gradstep.notation import to_html
 from gradstep.panels import Table
 from gradstep.papers import data
 from gradstep.papers.figure import PAPERS, FigureResult
 from gradstep.papers.outcome import Check
 from gradstep.problem import CONVENTION
+from gradstep.typesetting import to_html
 from gradstep.versions import versions
 from gradstep.whole_file import replace_file
 

@@ -55,12 +55,14 @@ _PLAIN = {"||": "‖", "<=": "≤", ">=": "≥", "inf": "∞", "sqrt": "√", "-
 
 
 def to_mathtext(text: str) -> str:
-    """Return text in which Matplotlib typesets the formulas.
+    """Return text in which Matplotlib typesets the formulas; text that already has some between dollars is as it was.
 
     Parameters
     ----------
     text : str
     """
+    if text.count("$") > 1:
+        return text
     return _FORMULA.sub(_mathtext, text.replace("$", r"\$"))
 
 

@@ -5,8 +5,8 @@ import re
 import pytest
 from matplotlib.mathtext import MathTextParser
 
-from gradstep.notation import to_html, to_mathtext
 from gradstep.papers.figure import load_figures
+from gradstep.typesetting import to_html, to_mathtext
 
 FORMULAS = [
     ("eta = sqrt N", r"$\eta$ = $\sqrt{N}$", '<i>η</i> = √<span class="root"><i>N</i></span>'),
@@ -39,8 +39,9 @@ def test_words_are_left_alone(text):
 
 
 def test_text_is_escaped():
-    assert to_html("a <b> & c") == "a &lt;b&gt; &amp; c"
+    assert to_html("a <x> & c") == "a &lt;x&gt; &amp; c"
     assert to_mathtext("5 $") == r"5 \$"
+    assert to_mathtext("$n/d$, eta") == "$n/d$, eta"
 
 
 def texts(value):

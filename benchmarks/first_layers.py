@@ -18,7 +18,7 @@ import numpy as np
 import gradstep as gs
 from gradstep.gaussian import MultivariateFunction
 
-SEED, REFITS, SIZES = 0, 256, (150, 300, 600)
+SEED, REFITS, SIZES = 0, 512, (150, 300, 600)
 SHARED: dict[str, Any] = {
     "activation": "tanh", "teacher": "sin", "d": 150, "width": 200, "n_step": 600, "n": 300, "ridge": 1.0,
     "noise": 0.3, "eta": gs.Step(2.0, 0.5),
@@ -42,11 +42,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def refits(network: gs.Network, n: int) -> np.ndarray:
-    """Return test and training errors (REFITS, 2) of fits of one first layer to samples of its own."""
+def refits(network: gs.Network, n: int, first_seed: int) -> np.ndarray:
+    """Return test and training errors (REFITS, 2) of fits of one first layer to samples of their own."""
     fixed = network.with_weights(network.after)
     problem = fixed.problem.replace(n=n)
-    fits = [replace(fixed, problem=problem, seed=seed).fit() for seed in range(1000, 1000 + REFITS)]
+    fits = [replace(fixed, problem=problem, seed=seed).fit() for seed in range(first_seed, first_seed + REFITS)]
     readouts = np.concatenate([fit.readouts for fit in fits], axis=1)
     if isinstance(problem.teacher, MultivariateFunction):
         test = fixed.sampled_risk(readouts, 1 << 18)[0]
@@ -65,7 +65,7 @@ def compared(name: str) -> list[dict[str, Any]]:
     seconds = perf_counter() - start
     rows = []
     for place, n in enumerate(SIZES):
-        errors = refits(network, n)
+        errors = refits(network, n, 1000 * (1 + len(SIZES) * list(CASES).index(name) + place))
         mean, deviation = errors.mean(axis=0), errors.std(axis=0, ddof=1) / math.sqrt(REFITS)
         row: dict[str, Any] = {"layer": name, "n": n, "rows": curve.rows, "seconds": seconds}
         row["predict"] = None if training else gs.predict(problem.replace(n=n)).test_error / mean[0] * 100 - 100

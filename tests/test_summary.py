@@ -46,6 +46,16 @@ def test_every_result_fits_on_a_screen():
         assert str(found).splitlines()[0].split(":")[0] in html
 
 
+def test_figures_are_pictures_in_a_notebook_without_pyplot():
+    assert gs.predict(PROBLEM).plot()._repr_png_().startswith(b"\x89PNG")
+    assert re.findall(r"<td[^>]*>(.*?)</td>", PROBLEM._repr_html_())[:4] == [
+        "activation",
+        "tanh",
+        "teacher",
+        "softplus",
+    ]
+
+
 def test_html_has_the_cells_and_no_markup_of_others():
     html = Summary("a < b", ["c & d"], Table(["head_one"], [["1"], ["<b>"]], frozenset({0}))).html()
     assert "a &lt; b" in html

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 
 import matplotlib as mpl
 import numpy as np
@@ -40,6 +42,8 @@ _STYLES = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
 #: Luminance that stands out from white and from dark grey by as much.
 _MIDDLE = 0.2
 _COLUMNS = 3
+#: Dots per inch of a picture in a notebook.
+_SCREEN = 110
 #: Least distance between labels beside the axes, as a share of the height of the axes.
 _LINE_HEIGHT = 0.058
 #: Least distance between tick labels on a logarithmic axis, as a share of its length.
@@ -67,6 +71,15 @@ LIGHT = Ink("#22252b", "#d8dbe2")
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
+class Picture(Canvas):
+    """A figure that a notebook shows, though pyplot does not know it."""
+
+    def _repr_png_(self) -> bytes:
+        drawn = BytesIO()
+        self.savefig(drawn, format="png", dpi=_SCREEN, bbox_inches="tight")
+        return drawn.getvalue()
+
+
 def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool = False) -> Canvas:
     """Draw panels as one figure.
 
@@ -84,7 +97,8 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     Returns
     -------
     matplotlib.figure.Figure
-        Not registered with pyplot; transparent background.
+        Not registered with pyplot: it is shown where it is the value of a cell, and saved by ``savefig``. The
+        background is white, or transparent for a dark page.
     """
     ink = DARK if dark else LIGHT
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)
@@ -92,8 +106,7 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
     # Labels beside one panel must not touch the axis of the next.
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
-    canvas = Canvas(figsize=size, layout=layout)
-    canvas.patch.set_alpha(0)
+    canvas = Picture(figsize=size, layout=layout, facecolor="none" if dark else "white")
     every = canvas.subplots(rows, columns, squeeze=False).ravel()
     colours = _colours(panels, ink)
     for axes, panel in zip(every, panels, strict=False):
@@ -102,6 +115,11 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
         axes.set_axis_off()
     if title:
         canvas.suptitle(to_mathtext(title), color=ink.text, x=0.01, ha="left", fontsize=12)
+    if note:
+        lines = [line for text in note.splitlines() for line in textwrap.wrap(text, round(15 * size[0]))]
+        # A name in the note may hold characters that Matplotlib would read as mathematics.
+        small = "\n".join(lines).replace("$", r"\$")
+        canvas.supxlabel(small, color=ink.text, alpha=0.75, x=0.01, ha="left", fontsize=8)
     # Laid out once here, not again for every format it is saved in.
     layout.execute(canvas)
     canvas.set_layout_engine("none")

@@ -31,6 +31,8 @@ from gradstep.gaussian import MultivariateFunction, ScalarFunction, function_of,
 from gradstep.reading import parsed_toml, read_toml
 from gradstep.resolution import NOTHING
 from gradstep.sizes import Proportional, Sizes, at_dimension, extent, read_size
+from gradstep.summary import Summary
+from gradstep.text_table import Table
 
 CONVENTION = (
     "canonical: w += (eta/sqrt N) G with G averaged over n_step samples; ridge on the sum of squares over raw "
@@ -823,12 +825,13 @@ class Problem:
     def __str__(self) -> str:
         return self.described()
 
-    def __repr__(self) -> str:
+    def _arguments(self) -> dict[str, str]:
+        """Return the arguments that build the problem again as code, without those that are the default."""
         defaults = {"noise": 0.0, "readout": Readout("gaussian"), "initial_weights": "gaussian", "output_scale": "1/N"}
-        parts = []
-        for f in dataclasses.fields(self):
-            value = getattr(self, f.name)
-            if not f.compare or (f.name in defaults and value == defaults[f.name]):
+        arguments = {}
+        for name in [f.name for f in dataclasses.fields(self) if f.compare]:
+            value = getattr(self, name)
+            if name in defaults and value == defaults[name]:
                 continue
             if isinstance(value, ScalarFunction):
                 value = value.name
@@ -836,11 +839,19 @@ class Problem:
                 value = f"{value.ratio!r}d"
             elif isinstance(value, Readout):
                 value = "constant" if value.values == (1.0,) else dict(zip(value.values, value.weights, strict=True))
-            parts.append(f"{f.name}={value!r}".replace("=inf", "=math.inf"))
+            arguments[name] = "math.inf" if value == math.inf else repr(value)
+        return arguments
+
+    def __repr__(self) -> str:
         # A break between two arguments, not inside one.
-        joined = textwrap.wrap(", ".join(part.replace(" ", "\0") for part in parts), 70, break_long_words=False)
-        indented = ("\n" + 8 * " ").join(joined)
+        parts = ", ".join(f"{name}={text}".replace(" ", "\0") for name, text in self._arguments().items())
+        indented = ("\n" + 8 * " ").join(textwrap.wrap(parts, 70, break_long_words=False))
         return f"Problem({indented})".replace("\0", " ")
+
+    def _repr_html_(self) -> str:
+        shown = self._arguments() | {"eta": str(self.eta)}
+        rows = [[name, text.strip("'")] for name, text in shown.items()]
+        return Summary("Problem", table=Table(["parameter", "value"], rows)).html()
 
 
 def _function(name: str, value: FunctionLike) -> ScalarFunction:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SpectrumOverlay", "density", "histogram", "outlier_marks", "spectrum"]
 
-#: Bars of a histogram.
-_BINS = 50
+#: Most bars of a histogram; values of each, about and at least.
+_BINS, _FEWEST = 50, 8
 #: What has a spectrum, and the matrix whose singular values are shown.
 _MATRIX = {"features": r"$F/\sqrt{n}$", "weights": "$W$"}
 _REGIMES = ("large", "between", "few")
@@ -252,7 +252,8 @@ def density(law: Law, label: str, regime: str, share: float = 1.0) -> list[Line]
 
 def histogram(values: Array, law: Law, label: str, regime: str, share: float = 1.0) -> Histogram:
     """Return the density of singular values up to the edge of a law of eigenvalues, normalised to `share`."""
-    edges = np.linspace(0, 1.02 * np.sqrt(law.edge), _BINS + 1)
+    bins = int(np.clip(values.size // _FEWEST, 10, _BINS))
+    edges = np.linspace(0, 1.02 * np.sqrt(law.edge), bins + 1)
     heights = share * np.histogram(values, edges)[0] / (values.size * np.diff(edges))
     return Histogram(edges.tolist(), heights.tolist(), label, regime)
 

@@ -37,7 +37,7 @@ class Summary:
         """Return the summary as HTML that needs no style sheet."""
         parts = [f"<b>{escape(self.title)}</b>", *(f"<div>{escape(text)}</div>" for text in self.about)]
         if self.table is not None:
-            parts.append(_table(self.table.shortened(_ROWS)))
+            parts.append(_table(self.table.shortened(_ROWS).merged()))
         parts += [f'<div style="opacity:.75">{escape(note)}</div>' for note in self.notes]
         return f'<div style="max-width:60em">{"".join(parts)}</div>'
 

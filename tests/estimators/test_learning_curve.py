@@ -189,13 +189,16 @@ def test_accuracy_is_that_of_refits_without_each_row(classes):
         assert curve.accuracy[1, place] == pytest.approx(right.mean(), rel=1e-12)
     assert (curve.accuracy[0] <= curve.accuracy[1]).all()
     assert np.isnan(curve.accuracy[2]).all()
-    assert "R^2 of the codes" in str(curve)
+    assert "R^2 of the codes" in curve.more_rows()
+    assert "accuracy" in str(curve)
 
 
 def test_text_table_and_figure(stepped):
     curve = stepped[3]
-    text = str(curve)
-    assert f"with twice the 200 rows: R^2 {curve.twice}, from {curve.at(200)} with 200" in text
+    text = curve.more_rows()
+    assert text.startswith(f"with twice the 200 rows: R^2 {curve.twice}, from {curve.at(200)} with 200; ")
+    assert text[:60] in str(curve)
+    assert "<table" in curve._repr_html_()
     assert len(curve.table().rows) == 3
     frame = curve.to_frame()
     assert len(frame) == curve.r2.size

@@ -207,7 +207,7 @@ def _kernels(settings: Settings, preset: Settings) -> _Page:
     shared = {"convention": "ba2022", "d": preset["d"], **base, "psi1": psi1}
 
     def lam(added: float) -> float:
-        return added * float(base["psi2"]) / psi1
+        return added * float(base["psi2"]) / float(psi1)
 
     curves = [
         ("conjugate kernel", {**shared, "eta": 0.0, "lam": lam(settings["ridge"])}),

@@ -588,9 +588,8 @@ def learn(
     output.print_lines(f"{table}: {target} from {X.shape[1]} inputs, {len(y)} rows{some}, {width} neurons")
     output.print_lines("error: squared error on new rows / variance of the target, +- standard error", "")
     output.print_table(scores_table(curves))
-    output.print_lines("", verdict(curves))
     notes = [f"{name}: {note}" for name, curve in curves.items() for note in curve.caveats]
-    output.print_lines(*(["", *notes] if notes else []))
+    output.print_wrapped("", verdict(curves), *(["", *notes] if notes else []))
     if plot is not None:
         output.print_lines(f"figure: {plot}")
 

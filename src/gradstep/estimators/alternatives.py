@@ -100,5 +100,5 @@ def verdict(curves: dict[str, ScoreCurve]) -> str:
     else:
         level = " and ".join(name for name in others if name not in behind)
         lead = f"with these {leader.rows} rows {best} is not clearly better than {level}: its R^2 is {told}"
-    more = leader.summary()
+    more = leader.more_rows()
     return f"{lead}; {more}." if more else f"{lead}."

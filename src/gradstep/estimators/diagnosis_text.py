@@ -81,7 +81,7 @@ def _more_rows(diagnosis: Diagnosis) -> list[str]:
     """Tell the learning curve; a theory beside it only if it is about the network that was fitted."""
     curve = diagnosis.curve
     own = diagnosis.theory is not None and not diagnosis.theory_note
-    lines = [] if curve is None else [f"more rows   {curve.summary()}"]
+    lines = [] if curve is None else [f"more rows   {curve.more_rows()}"]
     return [_theory(diagnosis), *lines] if own or curve is None else lines
 
 

@@ -34,6 +34,7 @@ from gradstep.errors import InvalidInput
 from gradstep.estimators.refits import Levels, Pool
 from gradstep.learning import LearningCurve, learning_curve
 from gradstep.plain import plain
+from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScoreCurve:
+class ScoreCurve(Summarised):
     r"""What a model would score with other numbers of rows, A of them, and other penalties, B of them.
 
     :math:`R^2=1-\text{error}/\text{variance of the targets}`, the mean over outputs, as ``score`` of a regressor
@@ -276,19 +277,17 @@ class ScoreCurve:
 
     def table(self) -> Table:
         """Return a row of text for each n, at its best penalty."""
-        header = ["n", "best ridge", "R^2", "error / variance", "standard error"]
         rows = []
-        for n, ridge, place in zip(self.n, self.best_ridge, self.best, strict=True):
-            score = self.at(int(n))
-            row = [str(n), number(float(ridge), 3), str(score), number(1 - score.value, 3)]
-            row.append(number(score.standard_error, 2))
+        for place, (n, best) in enumerate(zip(self.n, self.best, strict=True)):
+            row = [str(n), number(float(self.best_ridge[place]), 3), str(self.at(int(n)))]
             if self.accuracy is not None:
-                found = float(self.accuracy[self.n == n][0, place])
+                found = float(self.accuracy[place, best])
                 row.append(number(found, 3) if math.isfinite(found) else "-")
             rows.append(row)
+        header = ["n", "best ridge", "R^2 of new rows"]
         return Table([*header, "accuracy"] if self.accuracy is not None else header, rows)
 
-    def summary(self) -> str:
+    def more_rows(self) -> str:
         """Say in one sentence what more rows would bring; empty for a curve that ends with those there are."""
         largest, known = int(self.n.max()), self.n[self.n <= self.rows]
         if largest <= self.rows or not len(known):
@@ -304,12 +303,12 @@ class ScoreCurve:
             f"best ridge {number(float(self.best_ridge[self.n == largest][0]), 3)}"
         )
 
-    def __repr__(self) -> str:
-        kind = "classifier: squared errors of its codes +1 and -1" if self.classes else "regressor"
-        lines = [f"Learning curve of a {kind}, from {self.rows} rows, {self.curve.features - 1} features", ""]
-        lines += self.table().lines()
-        lines += ["", self.summary()] if self.summary() else []
-        return "\n".join([*lines, *(["", *self.caveats] if self.caveats else [])])
+    def summary(self) -> Summary:
+        """Return the scores at the best penalties, and what more rows would bring."""
+        about = ["R^2 is that of the codes +1 and -1 of the classes"] if self.classes else []
+        sentence = self.more_rows()
+        title = f"Learning curve from {self.rows} rows of {self.curve.features - 1} features"
+        return Summary(title, about, self.table(), [*([sentence] if sentence else []), *self.caveats])
 
     @property
     def _reference(self) -> float:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+
+from array_api_compat import array_namespace
 
 from gradstep.learning.pool import Array
 
 __all__ = ["NotDefinite", "conjugate_gradient"]
 
 _STEPS = 1000
+#: Smallest size of a residual that is divided by.
+_NOTHING = 1e-300
 
 
 class NotDefinite(ArithmeticError):  # noqa: N818
@@ -19,14 +22,15 @@ class NotDefinite(ArithmeticError):  # noqa: N818
 def conjugate_gradient(
     product: Callable[[Array], Array], right: Array, diagonal: Array, tolerance: float, *, certified: bool = False
 ) -> tuple[Array, float]:
-    """Solve a system by conjugate gradients, preconditioned by a diagonal.
+    """Solve systems by conjugate gradients, preconditioned by a diagonal.
 
     Parameters
     ----------
     product : callable
-        Product of the matrix with a vector (M,).
-    right : array, shape (M,)
-    diagonal : array, shape (M,)
+        Product of the matrix with a vector (M,); or of G matrices with the columns of (M, G).
+    right : array, shape (M,) or (M, G)
+        One right side, or one for each of G matrices.
+    diagonal : array, shape (M,) or (M, G)
         Positive; the preconditioner is its inverse.
     tolerance : float
         Norm of the residual over that of the right side, both in the metric of the preconditioner, at which to stop.
@@ -35,39 +39,41 @@ def conjugate_gradient(
 
     Returns
     -------
-    solution : array, shape (M,)
+    solution : array, shape (M,) or (M, G)
     residual : float
-        The same relative norm: what is left of the right side, or what the steps have made of it.
+        The same relative norm, the largest over columns: what is left of the right side, or what the steps have made
+        of it.
 
     Raises
     ------
     NotDefinite
-        If the matrix is not positive definite.
+        If a matrix is not positive definite.
     """
+    xp = array_namespace(right)
+
+    def dot(a: Array, b: Array) -> Array:
+        return xp.sum(a * b, axis=0)
+
     solution, rest = 0 * right, right
-    scale = _dot(right, right / diagonal)
-    if scale == 0:
-        return solution, 0.0
     direction = rest / diagonal
-    size = _dot(rest, direction)
+    size = dot(rest, direction)
+    scale = size + _NOTHING
     for _ in range(_STEPS):
-        if size <= tolerance**2 * scale:
+        open_ = size > tolerance**2 * scale
+        if not bool(xp.any(open_)):
             break
         image = product(direction)
-        curvature = _dot(direction, image)
-        if not curvature > 0:
+        curvature = dot(direction, image)
+        if not bool(xp.all((curvature > 0) | ~open_)):
             raise NotDefinite("a matrix that is to be positive definite is not")
-        step = size / curvature
+        step = xp.where(open_, size, 0 * size) / xp.where(open_, curvature, 1 + 0 * size)
         solution = solution + step * direction
         rest = rest - step * image
-        following = _dot(rest, rest / diagonal)
-        direction = rest / diagonal + (following / size) * direction
+        scaled = rest / diagonal
+        following = dot(rest, scaled)
+        direction = scaled + (following / xp.where(open_, size, 1 + 0 * size)) * direction
         size = following
     if certified:
         rest = right - product(solution)
-        size = _dot(rest, rest / diagonal)
-    return solution, math.sqrt(size / scale)
-
-
-def _dot(a: Array, b: Array) -> float:
-    return float(a @ b)
+        size = dot(rest, rest / diagonal)
+    return solution, float(xp.max(size / scale)) ** 0.5

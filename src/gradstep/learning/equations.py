@@ -24,13 +24,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from gradstep.errors import NotConverged
 from gradstep.learning.conjugate_gradient import NotDefinite, conjugate_gradient
+from gradstep.learning.diagonal import DiagonalResolvent
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.resolvent import Resolvent
 
-__all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "row_errors", "weighted_fit"]
+__all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
 
 #: Largest change of the logarithm of a weight by its own equation that is accepted, and relative residual at which the
 #: equation of the errors counts as solved.
@@ -50,24 +52,28 @@ LARGEST_WEIGHT = 4.0
 _MOST_CAPPED = 0.2
 #: Largest change of the logarithm of a weight in one step.
 _LONGEST_STEP = 3.0
+#: The same for many fits at once, of which none is halved.
+_LONGEST_COMMON_STEP = 1.0
+#: Largest number of samples over rows of the pool of these.
+_LARGEST_RATIO = 1 - 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedFit:
-    """A fit to the pool that stands for fits to n rows.
+    """A fit to the pool that stands for fits to n rows; or G of them, each with a column of all that has M rows.
 
     Parameters
     ----------
-    ratio : float
+    ratio : float or array, shape (G,)
         Number of samples over rows of the pool, n / M.
-    weights : array, shape (M,)
-    resolvent : Resolvent
-        Of the fit with these weights.
+    weights : array, shape (M,) or (M, G)
+    resolvent : Resolvent or DiagonalResolvent
+        Of the fit with these weights; the second for G fits.
     """
 
-    ratio: float
+    ratio: Any
     weights: Array
-    resolvent: Resolvent
+    resolvent: Any
 
     @property
     def bare_leverage(self) -> Array:
@@ -90,7 +96,7 @@ class WeightedFit:
         return self.resolvent.quadratic(self.resolvent.identity) / self.remainder**2
 
     @property
-    def missing(self) -> float:
+    def missing(self) -> Any:
         """``M / n - 1``: how much more fits to n rows vary than the fit to the pool, as a share of the latter."""
         return 1 / self.ratio - 1
 
@@ -134,10 +140,10 @@ class WeightedFit:
             If the residual stays above ten times the tolerance, or the matrix has a negative eigenvalue, which only
             happens for n > M or by rounding.
         """
-        if self.missing == 0:
+        if isinstance(self.ratio, float) and self.ratio == 1:
             return values
         scale, solver = self.weights * self.remainder, "The equation of the errors of a learning curve"
-        advice = _ROUNDING if self.ratio < 1 else _UNRESOLVED.format(rows=self.resolvent.pool.rows)
+        advice = _UNRESOLVED.format(rows=self.resolvent.pool.rows) if self._extrapolates else _ROUNDING
         try:
             solution, residual = conjugate_gradient(
                 lambda v: v - self.missing * rows * self.coupled(rows * v),
@@ -151,6 +157,10 @@ class WeightedFit:
         if not residual <= 10 * tolerance:
             raise NotConverged(solver, residual, tolerance, advice)
         return solution / scale
+
+    @property
+    def _extrapolates(self) -> bool:
+        return isinstance(self.ratio, float) and self.ratio > 1
 
     @cached_property
     def _denominator(self) -> Array:
@@ -182,7 +192,7 @@ class WeightedFit:
     @property
     def contraction(self) -> float:
         """Bound of the factor by which the logarithms of two sets of weights approach each other by their equations."""
-        largest = abs(1 - self.ratio) * float(self.resolvent.pool.xp.max(self.leverage))
+        largest = abs(1 - float(self.ratio)) * float(self.resolvent.pool.xp.max(self.leverage))
         if self.ratio < 1:
             return largest / (1 + largest)
         return largest / (1 - largest) if largest < 1 else math.inf
@@ -201,10 +211,15 @@ class WeightedFit:
         """
         xp, w = self.resolvent.pool.xp, self.weights
         entropy = self.ratio * xp.log(w) + (1 - self.ratio) * xp.log(xp.abs(1 - w))
-        return float(xp.sum(entropy)) - self.resolvent.log_determinant
+        return float(xp.sum(entropy) - self.resolvent.log_determinant)
 
-    def newton_step(self) -> Array:
+    def newton_step(self, remainder: Array | None = None) -> Array:
         """Return Newton's step of the logarithms of the weights, shape (M,).
+
+        Parameters
+        ----------
+        remainder : array, shape (M,), optional
+            Better ones than those of this fit, which then lends the matrix of the step only.
 
         Raises
         ------
@@ -212,9 +227,9 @@ class WeightedFit:
             If the matrix of that step is not positive definite, which only happens for n > M or by rounding.
         """
         xp, w, rest, share = self.resolvent.pool.xp, self.weights, self.remainder, 1 - self.ratio
-        gradient = self.ratio - share * w / (1 - w) - (1 - rest)
+        gradient = self.ratio - share * w / (1 - w) - 1 + (rest if remainder is None else remainder)
         diagonal = share * w / (1 - w) ** 2 + rest * (1 - rest)
-        sign = 1.0 if share > 0 else -1.0
+        sign = -1.0 if self._extrapolates else 1.0
         free = self.free
         to_cap = (1 - free) * xp.log(self.own_weights / w)
         if float(xp.min(sign * diagonal + (1 - free))) <= 0:
@@ -229,7 +244,9 @@ class WeightedFit:
         return step
 
 
-def weighted_fit(pool: Pool, samples: float, ridge: float, start: Array | None = None) -> WeightedFit:
+def weighted_fit(
+    pool: Pool, samples: float, ridge: float, start: Array | None = None, tolerance: float = TOLERANCE
+) -> WeightedFit:
     """Return the weights of the fit that stands for fits to n rows.
 
     Docs, "Learning curve", equation (F3).
@@ -243,11 +260,12 @@ def weighted_fit(pool: Pool, samples: float, ridge: float, start: Array | None =
         Positive.
     start : array, shape (M,), optional
         Weights to begin with.
+    tolerance : float
+        Largest residual.
 
     Returns
     -------
     WeightedFit
-        Its residual is at most `TOLERANCE`.
 
     Raises
     ------
@@ -265,16 +283,16 @@ def weighted_fit(pool: Pool, samples: float, ridge: float, start: Array | None =
         return at(constant)
     fit = at(constant if start is None else start)
     for _ in range(_NEWTON_STEPS):
-        if fit.residual <= TOLERANCE:
+        if fit.residual <= tolerance:
             return _resolved(fit, samples)
         following = _improved(fit, at)
         if following is None:
             break
         fit = following
-    if fit.residual <= TOLERANCE:
+    if fit.residual <= tolerance:
         return _resolved(fit, samples)
     advice = _ROUNDING if ratio < 1 else _UNRESOLVED.format(rows=pool.rows)
-    raise NotConverged(_solver(samples, ridge), fit.residual, TOLERANCE, advice)
+    raise NotConverged(_solver(samples, ridge), fit.residual, tolerance, advice)
 
 
 def _resolved(fit: WeightedFit, samples: float) -> WeightedFit:
@@ -292,36 +310,83 @@ def _solver(samples: float, ridge: float) -> str:
 
 
 def _improved(fit: WeightedFit, at: Callable[[Array], WeightedFit]) -> WeightedFit | None:
-    """Return a better fit along one of two directions; None if there is none."""
+    """Return a better fit along one of a few directions; None if there is none."""
     xp = fit.resolvent.pool.xp
-    for step in _directions(fit):
+    for step, exact in _directions(fit):
         length = min(1.0, _LONGEST_STEP / max(float(xp.max(xp.abs(step))), _LONGEST_STEP))
-        for _ in range(_HALVINGS):
+        for _ in range(_HALVINGS if exact else 1):
             weights = fit.weights * xp.exp(length * step)
             if bool(xp.all(weights < 1 if fit.ratio < 1 else weights > 1)):
                 following = at(weights)
-                if following.residual < (1 - 0.3 * length) * fit.residual or (
-                    fit.ratio < 1 and following.objective > fit.objective
+                enough = 1 - 0.3 * length if exact else _QUICK
+                if following.residual < enough * fit.residual or (
+                    exact and fit.ratio < 1 and following.objective > fit.objective
                 ):
                     return following
             length /= 2
     return None
 
 
-def _directions(fit: WeightedFit) -> Iterator[Array]:
-    """Yield Newton's step and the plain one, to what each weight's own equation makes of it.
+def _directions(fit: WeightedFit) -> Iterator[tuple[Array, bool]]:
+    """Yield Newton's step, rough and then exact, and the plain one, to what each weight's own equation makes of it.
 
-    Where all leverages are small there is only the plain step: it shortens the distance from the solution by
-    `WeightedFit.contraction` at least, and needs no sums over pairs of rows.
+    With each comes whether it is known to lead upwards. Where all leverages are small there is only the plain step: it
+    shortens the distance from the solution by `WeightedFit.contraction` at least, and needs no sums over pairs of rows.
+    The rough step has the matrix of a diagonal resolvent.
     """
-    xp = fit.resolvent.pool.xp
-    plain = xp.log(fit.own_weights / fit.weights)
+    plain = fit.resolvent.pool.xp.log(fit.own_weights / fit.weights)
     if fit.contraction < _QUICK:
-        yield plain
+        yield plain, True
         return
     with suppress(NotDefinite):
-        yield fit.newton_step()
-    yield plain
+        if fit.ratio < 1:
+            columns = fit.weights[:, None]
+            rough = WeightedFit(fit.ratio, columns, DiagonalResolvent(fit.resolvent.pool, fit.resolvent.ridge, columns))
+            yield rough.newton_step(fit.remainder[:, None])[:, 0], False
+    with suppress(NotDefinite):
+        yield fit.newton_step(), True
+    yield plain, True
+
+
+def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> WeightedFit:
+    """Return the weights of G fits without the entries of the resolvent beside its diagonal.
+
+    Docs, "Learning curve", equation (F10).
+
+    Parameters
+    ----------
+    pool : Pool
+    samples : array, shape (G,)
+        Numbers of rows n that they stand for, at most those of the pool.
+    ridges : array, shape (G,)
+
+    Returns
+    -------
+    WeightedFit
+        With weights of shape (M, G).
+
+    Raises
+    ------
+    NotConverged
+        If rounding hides a solution.
+    """
+    xp = pool.xp
+    # For as many samples as rows all weights are one.
+    ratio = xp.clip(samples / pool.rows, None, _LARGEST_RATIO)
+
+    def at(weights: Array) -> WeightedFit:
+        return WeightedFit(ratio, weights, DiagonalResolvent(pool, ridges, weights))
+
+    fits = at(ratio + 0 * pool.mass[:, None])
+    fits = at(fits.own_weights)
+    for _ in range(_NEWTON_STEPS):
+        residual = float(xp.max(xp.abs(xp.log(fits.own_weights / fits.weights))))
+        if residual <= TOLERANCE:
+            return fits
+        step = fits.newton_step()
+        length = _LONGEST_COMMON_STEP / xp.clip(xp.max(xp.abs(step), axis=0), _LONGEST_COMMON_STEP, None)
+        fits = at(xp.minimum(fits.weights * xp.exp(length * step), (1 + fits.weights) / 2))
+    raise NotConverged("The weights of a learning curve", residual, TOLERANCE, _ROUNDING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,16 +414,16 @@ class RowErrors:
         return terms, moment, self.fit.resolvent.correlated(terms, moment)
 
     @property
-    def test_error(self) -> float:
-        """Expected squared error on a new row, sum over outputs, weighted mean over rows."""
+    def test_error(self) -> Any:
+        """Expected squared error on a new row, sum over outputs, weighted mean over rows; shape () or (G,)."""
         pool = self.fit.resolvent.pool
-        return float(pool.xp.sum(self.squares)) / pool.total
+        return pool.xp.sum(self.squares, axis=0) / pool.total
 
     @property
-    def training_error(self) -> float:
+    def training_error(self) -> Any:
         """Expected squared error on the rows of the fit: each row divides its own residual by ``1 + V``."""
         pool = self.fit.resolvent.pool
-        return float(pool.xp.sum(self.squares / (1 + self.fit.leverage) ** 2)) / pool.total
+        return pool.xp.sum(self.squares / (1 + self.fit.leverage) ** 2, axis=0) / pool.total
 
 
 def row_errors(fit: WeightedFit) -> RowErrors:
@@ -380,6 +445,6 @@ def row_errors(fit: WeightedFit) -> RowErrors:
     NotConverged
         If the equation is not solved.
     """
-    pool, fitted = fit.resolvent.pool, fit.resolvent.predictions(fit.weights[:, None] * fit.resolvent.pool.targets)
-    residuals = (pool.targets - fitted) / fit.remainder[:, None]
-    return RowErrors(fit, residuals, fit.solved(pool.xp.sum(residuals**2, axis=1)))
+    targets = fit.resolvent.targets
+    residuals = (targets - fit.resolvent.predictions(fit.weights[:, None] * targets)) / fit.remainder[:, None]
+    return RowErrors(fit, residuals, fit.solved(fit.resolvent.pool.xp.sum(residuals**2, axis=1)))

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.errors import NotConverged
 from gradstep.host import to_host
 from gradstep.learning.caveats import caveats_of, copies
-from gradstep.learning.classification import are_classes, misclassification
+from gradstep.learning.classification import are_classes
 from gradstep.learning.curve import LearningCurve
-from gradstep.learning.equations import RowErrors, row_errors, weighted_fit
 from gradstep.learning.given import checked_ridges, checked_rows, checked_sizes, default_ridges
-from gradstep.learning.pool import Array, Pool, pool_of
-from gradstep.learning.standard_error import influence_on_test_error, influence_on_training_error
+from gradstep.learning.pairs import Cell, extrapolated, interpolated
+from gradstep.learning.pool import pool_of
 from gradstep.resolution import NOTHING
 from gradstep.threads import threads_for_products
 
 __all__ = ["learning_curve"]
 
 Host = NDArray[np.float64]
-
-#: Solutions from which the next one is extrapolated.
-_NODES = 3
-#: Largest change of the logarithm of a weight that is extrapolated.
-_FARTHEST = 3.0
 
 
 def learning_curve(
@@ -96,12 +87,20 @@ def learning_curve(
         eigenvalues = to_host(pool.eigenvalues)
         penalties = default_ridges(eigenvalues, width) if ridge is None else ridge
         ridges = checked_ridges(penalties, sizes, rows, float(eigenvalues.max()))
-        solved = _Grid.solve(pool, sizes, ridges, are_classes(given.targets))
-    notes = caveats_of(solved.failures, sizes, rows, copies(given.features), solved.deciding, solved.capped_share)
+        classes = are_classes(given.targets)
+        pairs = [(n, penalty) for n in sizes.tolist() for penalty in ridges.tolist()]
+        within = [pair for pair in dict.fromkeys(pairs) if pair[0] <= rows]
+        cells, failures = extrapolated(pool, [pair for pair in pairs if pair[0] > rows], classes)
+        cells |= interpolated(pool, within, classes)
+    if not cells:
+        raise next(iter(failures.values()))
+    tables, deciding = _tables(cells, pairs, (len(sizes), len(ridges)), classes)
+    capped_share = max(cell.capped_share for cell in cells.values())
+    notes = caveats_of(failures, sizes, rows, copies(given.features), deciding, capped_share)
     return LearningCurve(
         n=sizes.astype(np.int64),
         ridge=ridges,
-        **solved.tables,
+        **tables,
         rows=rows,
         features=width,
         outputs=int(given.targets.shape[1]),
@@ -109,102 +108,30 @@ def learning_curve(
     )
 
 
-class _Cell(NamedTuple):
-    """Estimates of one pair of n and ridge with the influences (M,) of the rows."""
-
-    test: float
-    training: float
-    wrong: tuple[float, float]
-    test_influence: Host
-    training_influence: Host
-    capped_share: float
-
-
-@dataclass(frozen=True)
-class _Grid:
-    """Everything about all pairs of n and ridge, tables of shape (A, B)."""
-
-    tables: dict[str, Any]
-    deciding: float
-    capped_share: float
-    failures: dict[tuple[float, float], NotConverged]
-
-    @classmethod
-    def solve(cls, pool: Pool, sizes: Host, ridges: Host, classes: bool) -> _Grid:
-        """Solve all pairs, for each n from the largest penalty down: each solution begins where the last ones point."""
-        cells: dict[tuple[int, int], _Cell] = {}
-        failures: dict[tuple[float, float], NotConverged] = {}
-        for i, size in enumerate(sizes.tolist()):
-            known: list[tuple[float, Array]] = []
-            for ridge in np.unique(ridges)[::-1].tolist():
-                try:
-                    errors = row_errors(weighted_fit(pool, size, ridge, _start(known, ridge)))
-                    cell = _cell(errors, classes)
-                except NotConverged as failure:
-                    failures[size, ridge] = failure
-                    continue
-                known.append((ridge, errors.fit.weights))
-                cells |= {(i, int(j)): cell for j in np.flatnonzero(ridges == ridge)}
-        if not cells:
-            raise next(iter(failures.values()))
-        return cls(*_tables(cells, (len(sizes), len(ridges)), classes), failures)
-
-
-def _start(known: list[tuple[float, Array]], ridge: float) -> Array | None:
-    """Return weights to begin with: logarithms of the last ones continued as a polynomial in that of the penalty."""
-    nodes = known[-_NODES:]
-    if not nodes:
-        return None
-    guess: Array = 1.0
-    for k, (node, values) in enumerate(nodes):
-        others = [other for i, (other, _) in enumerate(nodes) if i != k]
-        share = math.prod(math.log(ridge / other) / math.log(node / other) for other in others)
-        guess = guess * values**share
-    last, xp = nodes[-1][1], array_namespace(nodes[-1][1])
-    inside = bool(xp.all(guess < 1)) or bool(xp.all(guess > 1))
-    far = float(xp.max(xp.abs(xp.log(guess / last)))) > _FARTHEST
-    return last if far or not inside else guess
-
-
-def _cell(errors: RowErrors, classes: bool) -> _Cell:
-    influences = to_host(influence_on_test_error(errors)), to_host(influence_on_training_error(errors))
-    wrong = (math.nan, math.nan)
-    if classes:
-        shares, mass = misclassification(errors), to_host(errors.fit.resolvent.pool.mass)
-        mean = float(mass @ shares / mass.sum())
-        deviations = mass * (shares - mean)
-        wrong = mean, float(np.sqrt((deviations**2).sum()) / mass.sum())
-    return _Cell(errors.test_error, errors.training_error, wrong, *influences, errors.fit.capped_share)
-
-
 def _tables(
-    cells: dict[tuple[int, int], _Cell], shape: tuple[int, int], classes: bool
-) -> tuple[dict[str, Any], float, float]:
-    """Return tables of everything, nan where a pair has no cell, and what `caveats_of` wants to know."""
+    cells: dict[tuple[float, float], Cell], pairs: list[tuple[float, float]], shape: tuple[int, int], classes: bool
+) -> tuple[dict[str, Any], float]:
+    """Return tables, nan where a pair has no cell, and the least number of rows that a standard error rests on."""
+    places = [place for place, pair in enumerate(pairs) if pair in cells]
+    found = [cells[pairs[place]] for place in places]
 
-    def table(values: list[float]) -> Host:
-        full = np.full(shape, math.nan)
-        for place, value in zip(cells, values, strict=True):
-            full[place] = value
-        return full
+    def table(values: Any) -> Host:
+        full = np.full(len(pairs), math.nan)
+        full[places] = values
+        return full.reshape(shape)
 
-    found = list(cells.values())
-    test = np.stack([cell.test_influence for cell in found])
-    covariance = np.full((*shape, *shape), math.nan)
-    for place, row in zip(cells, test @ test.T / test.shape[1] ** 2, strict=True):
-        covariance[place] = table(row.tolist())
-    squares = test**2
+    test, training = np.stack([cell.influences for cell in found], axis=1)
+    covariance = np.full((len(pairs), len(pairs)), math.nan)
+    covariance[np.ix_(places, places)] = test @ test.T / test.shape[1] ** 2
     # A quarter, since k rows far above the others raise these by as much as all others together lie below the mean.
-    deciding = float((np.abs(test).sum(axis=1) ** 2 / np.maximum(4 * squares.sum(axis=1), NOTHING)).min())
+    deciding = np.abs(test).sum(axis=1) ** 2 / np.maximum(4 * np.square(test).sum(axis=1), NOTHING)
     tables: dict[str, Any] = {
         "test_error": table([cell.test for cell in found]),
-        "test_standard_error": table(np.sqrt((squares).mean(axis=1) / test.shape[1]).tolist()),
-        "test_covariance": covariance,
+        "test_standard_error": table(np.sqrt(np.square(test).mean(axis=1) / test.shape[1])),
+        "test_covariance": covariance.reshape(*shape, *shape),
         "training_error": table([cell.training for cell in found]),
-        "training_standard_error": table(
-            [float(np.sqrt((cell.training_influence**2).mean() / test.shape[1])) for cell in found]
-        ),
+        "training_standard_error": table(np.sqrt(np.square(training).mean(axis=1) / test.shape[1])),
         "classification_error": table([cell.wrong[0] for cell in found]) if classes else None,
         "classification_standard_error": table([cell.wrong[1] for cell in found]) if classes else None,
     }
-    return tables, deciding, max(cell.capped_share for cell in found)
+    return tables, float(deciding.min())

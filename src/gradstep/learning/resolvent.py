@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from array_api_compat import device
+import numpy as np
+from array_api_compat import device, is_numpy_array
+from scipy.linalg import solve_triangular
 
 from gradstep.learning.pool import Array, Pool
 
@@ -34,6 +36,16 @@ class Resolvent:
     ridge: float
     weights: Array
 
+    @property
+    def targets(self) -> Array:
+        """Targets of the pool, shape (M, K)."""
+        return self.pool.targets
+
+    @property
+    def mass(self) -> Array:
+        """Sample weights of the pool, shape (M,)."""
+        return self.pool.mass
+
     @cached_property
     def _factor(self) -> Array:
         """Lower triangular factor of the inverse of R."""
@@ -51,6 +63,9 @@ class Resolvent:
     @cached_property
     def whitened(self) -> Array:
         """Features ``psi`` with ``phi_m^T R phi_k = psi_m^T psi_k``, shape (M, r)."""
+        if is_numpy_array(self._factor):  # half the work of a product with the inverse
+            solved = solve_triangular(self._factor, self.pool.features.T, lower=True, check_finite=False)
+            return np.ascontiguousarray(solved.T)
         return self.pool.features @ self._inverse_factor.T
 
     @property
@@ -73,6 +88,10 @@ class Resolvent:
         """Return the sum over rows of ``psi psi^T`` times values (M,) of any sign, shape (r, r)."""
         psi = self.whitened
         return sum(psi[part, :].T @ (values[part, None] * psi[part, :]) for part in self.pool.blocks())
+
+    def product(self, first: Array, second: Array) -> Array:
+        """Return the product of two moments."""
+        return first @ second
 
     def quadratic(self, moment: Array) -> Array:
         """Return ``psi^T moment psi`` for all rows, shape (M,)."""
@@ -97,7 +116,7 @@ class Resolvent:
             return self._pairs @ values
         return self.quadratic(self.moment(values) if moment is None else moment)
 
-    def predictions(self, targets: Array, moment: Array | None = None) -> Array:
+    def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 0.0) -> Array:
         """Return ``psi_m^T sum_k psi_k t_k`` for all rows and each column t of targets (M, K), shape (M, K).
 
         Parameters
@@ -105,6 +124,8 @@ class Resolvent:
         targets : array, shape (M, K)
         moment : array, shape (r, r), optional
             Stands between the two.
+        tolerance : float
+            What is allowed to resolvents that solve for them; this one does not need it.
 
         Returns
         -------

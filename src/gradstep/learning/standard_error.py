@@ -8,6 +8,8 @@ the equations of the weights and of the errors to p and to the penalty. Docs, "L
 
 from __future__ import annotations
 
+from typing import Any
+
 from gradstep.learning.equations import RowErrors
 from gradstep.learning.pool import Array
 
@@ -42,11 +44,11 @@ def influence_on_training_error(errors: RowErrors, tolerance: float = _TOLERANCE
     return _centred(errors, values, errors.training_error)
 
 
-def _centred(errors: RowErrors, values: Array, mean_error: float) -> Array:
+def _centred(errors: RowErrors, values: Array, mean_error: Any) -> Array:
     """Return influences on a ratio of means over rows: a row of much sample weight moves the denominator, too."""
     pool = errors.fit.resolvent.pool
-    values = values - mean_error * pool.mass
-    return (values - pool.xp.mean(values)) * (pool.rows / pool.total)
+    values = values - mean_error * errors.fit.resolvent.mass
+    return (values - pool.xp.mean(values, axis=0)) * (pool.rows / pool.total)
 
 
 def increment_response(
@@ -87,16 +89,18 @@ def increment_response(
     leverage = -first / rest**2
 
     # Residuals of rows left out: each sum is without the row itself.
-    pulled = resolvent.predictions((change * rest)[:, None] * e) - (change * bare * rest)[:, None] * e
-    shrunk = resolvent.predictions(w[:, None] * resolvent.pool.targets, resolvent.identity) if ridge else 0 * e
+    pulled = (
+        resolvent.predictions((change * rest)[:, None] * e, tolerance=tolerance) - (change * bare * rest)[:, None] * e
+    )
+    shrunk = resolvent.predictions(w[:, None] * resolvent.targets, resolvent.identity, tolerance) if ridge else 0 * e
     residuals = (ridge * shrunk - pulled - (w * first)[:, None] * e) / rest[:, None]
     source = 2 * xp.sum(e * residuals, axis=1)
 
     # What fits to n rows vary more than the fit to the pool.
     source = source + fit.spread(2 * squares * (missing * change / w - population * gain / fit.ratio))
-    if missing:
+    if not isinstance(missing, float) or missing:
         varied, moment, second = errors.variation
-        both = resolvent.quadratic((moved + ridge * resolvent.identity) @ moment)
+        both = resolvent.quadratic(resolvent.product(moved + ridge * resolvent.identity, moment))
         both = both - change * bare * second - varied * bare * every + change * varied * bare**3
         second = second - bare**2 * varied
         source = source - 2 * (both + w / rest * first * second) / rest**2

@@ -60,9 +60,10 @@ def write_section(result: FigureResult, out: Path) -> Section:
     if outcome.panels:
         out.mkdir(parents=True, exist_ok=True)
         behind[f"{name}.csv"] = data.drawn(outcome.panels).encode()
-        drawing = f"<figure>{_inline(draw(outcome.panels), name)}</figure>"
+        inline = draw(outcome.panels)
+        inline.patch.set_alpha(0)
+        drawing = f"<figure>{_inline(inline, name)}</figure>"
         canvas = draw(outcome.panels, title=result.figure.title)
-        canvas.patch.set_alpha(1)
         for kind, undated in _UNDATED.items():
             drawn = io.BytesIO()
             with mpl.rc_context({"svg.hashsalt": name}):

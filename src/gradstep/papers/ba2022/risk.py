@@ -255,8 +255,7 @@ def delta(
     Docs, "Small step", equation (S4).
 
     Parameters are those of :func:`R_1`. The theorem names :math:`\mu_1^*,\mu_1,\mu_2` as the parameters of (C.19).
-    :math:`\delta` also depends on :math:`\mu_2^{*2}+\sigma_\epsilon^2` at finite :math:`\psi_1`, through the norm of
-    the gradient.
+    At finite :math:`\psi_1` it also depends on :math:`\mu_2^{*2}+\sigma_\epsilon^2`, through the norm of the gradient.
     """
     values = coefficients(sigma, sigma_star, centred=centred)
     return small_step(values, eta=eta, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps, N=N).delta

@@ -1,0 +1,142 @@
+"""Many pairs of n and ridge: interpolated between solved ones, against all of them solved."""
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.learning import pairs
+from gradstep.learning.equations import WeightedFit, diagonal_fits, row_errors, weighted_fit
+from gradstep.learning.interpolation import refined
+from gradstep.learning.pool import pool_of
+
+
+def rows(kind, count=150, width=40, seed=0):
+    """Return features and targets: random features, after a step, with heavy tails, with fewer rows than features."""
+    random = np.random.default_rng(seed)
+    weights = random.standard_normal((width, 30)) / 30**0.5
+    inputs = random.standard_normal((count, 30))
+    if kind == "after a step":
+        weights[:, 0] += 2 * random.standard_normal(width)
+    if kind == "heavy tails":
+        inputs *= np.sqrt(4 / random.chisquare(4, count))[:, None]
+    features = np.maximum(inputs @ weights.T, 0.0) if kind == "heavy tails" else np.tanh(inputs @ weights.T)
+    return features, np.sin(2 * inputs[:, 0]) + 0.3 * random.standard_normal(count)
+
+
+def both(features, targets, monkeypatch, **options):
+    """Return the curve, the curve with every pair solved, and how many of the first were solved."""
+    solved, original = [], pairs.weighted_fit
+
+    def counted(*arguments):
+        solved.append(arguments)
+        return original(*arguments)
+
+    monkeypatch.setattr(pairs, "weighted_fit", counted)
+    found = gs.learning_curve(features, targets, **options)
+    count = len(solved)
+    monkeypatch.setattr(pairs, "_FEW", 10**6)
+    return found, gs.learning_curve(features, targets, **options), count
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [("random features", 30), ("after a step", 50), ("heavy tails", 64), ("weighted", 50)]
+)
+def test_interpolated_errors_are_those_of_every_pair(kind, most, monkeypatch):
+    features, targets = rows(kind)
+    weights = np.random.default_rng(1).uniform(0.3, 2.0, len(targets)) if kind == "weighted" else None
+    several = np.column_stack([targets, features[:, 0] + targets**2]) if kind == "weighted" else targets
+    ridges = np.logspace(-3, 1, 8) * np.square(features).sum() / features.shape[1]
+    options = {"n": np.linspace(15, 150, 8).astype(int), "ridge": ridges, "sample_weight": weights}
+    found, exact, solved = both(features, several, monkeypatch, **options)
+    assert solved <= most
+    for name in ("test", "training"):
+        values, errors = getattr(exact, f"{name}_error"), getattr(exact, f"{name}_standard_error")
+        # The tolerance is a twentieth of the standard error, estimated from other pairs.
+        assert np.abs((getattr(found, f"{name}_error") - values) / errors).max() < 0.1
+        np.testing.assert_allclose(getattr(found, f"{name}_standard_error"), errors, rtol=0.15)
+    assert (found.training_error > 0).all()
+
+
+def test_interpolation_goes_with_the_extrapolated_and_the_repeated(monkeypatch):
+    features, targets = rows("random features")
+    ridges = np.array([1.0, 30.0, 3.0, 10.0, 3.0])
+    options = {"n": [180, 30, 150, 60, 90], "ridge": ridges}
+    found, exact, _ = both(features, targets, monkeypatch, **options)
+    np.testing.assert_allclose(found.test_error, exact.test_error, rtol=5e-3)
+    np.testing.assert_array_equal(found.test_error[:, 2], found.test_error[:, 4])
+    np.testing.assert_allclose(found.test_error[0], exact.test_error[0], rtol=1e-6)
+    order = np.argsort(options["n"])
+    backwards = gs.learning_curve(features, targets, n=np.array(options["n"])[order], ridge=ridges[::-1])
+    np.testing.assert_allclose(backwards.test_error[:, ::-1], found.test_error[order], rtol=5e-3)
+
+
+def test_equal_leverages_need_no_more_than_the_diagonal():
+    """Columns of a Hadamard-like design: all rows have one leverage, the weights are equal, the diagonal is all."""
+    signs = np.array([[1.0, 1.0], [1.0, -1.0]])
+    design = signs
+    for _ in range(5):
+        design = np.kron(design, signs)
+    features, targets = design[:, :20], np.random.default_rng(0).standard_normal((64, 2))
+    pool = pool_of(features, targets)
+    samples, ridges = np.array([10.0, 30.0, 64.0]), np.array([1.0, 5.0, 20.0])
+    rough = row_errors(diagonal_fits(pool, samples, ridges))
+    for k, (n, ridge) in enumerate(zip(samples, ridges, strict=True)):
+        errors = row_errors(weighted_fit(pool, n, ridge))
+        np.testing.assert_allclose(rough.fit.weights[:, k], errors.fit.weights, rtol=1e-5)
+        assert rough.test_error[k] == pytest.approx(errors.test_error, rel=1e-5)
+        assert rough.training_error[k] == pytest.approx(errors.training_error, rel=1e-5)
+
+
+def test_diagonal_weights_are_the_maximum_of_their_function():
+    features, targets = rows("heavy tails", 60, 20)
+    pool = pool_of(features, targets[:, None])
+    ratio, ridge = np.array([0.1, 0.6]), np.array([0.5, 0.01])
+    fits = diagonal_fits(pool, 60 * ratio, ridge)
+
+    def objective(weights):
+        entropy = ratio * np.log(weights) + (1 - ratio) * np.log(1 - weights)
+        return entropy.sum(axis=0) - np.log(ridge + (pool.features**2).T @ weights).sum(axis=0)
+
+    assert isinstance(fits, WeightedFit)
+    random = np.random.default_rng(2)
+    for size in (1e-3, 0.1):
+        other = np.minimum(fits.weights * np.exp(size * random.standard_normal(fits.weights.shape)), 1 - 1e-9)
+        assert (objective(other) < objective(fits.weights)).all()
+
+
+def test_a_smooth_function_needs_few_places_and_a_rough_one_all():
+    axis = np.linspace(0, 2, 10)
+    places = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    asked = []
+
+    def measured(function):
+        def measure(place):
+            asked.append(place)
+            return np.array([function(*places[place])]), np.array([0.01])
+
+        return measure
+
+    def smooth(x, y):
+        return np.exp(-x) * (1 + y)
+
+    values = refined(places, 7, measured(smooth))
+    assert 7 in asked
+    assert len(asked) < 60
+    np.testing.assert_allclose(values[:, 0], smooth(*places.T), atol=0.02)
+    asked.clear()
+    noise = np.random.default_rng(0).standard_normal(100)
+    refined(places, 0, lambda place: (asked.append(place), (noise[[place]], np.array([0.01])))[1])
+    assert len(asked) > 90
+
+
+def test_one_axis_alone_is_interpolated(monkeypatch):
+    features, targets = rows("random features")
+    found, exact, _ = both(features, targets, monkeypatch, n=60, ridge=np.logspace(-1, 2, 25))
+    assert np.abs((found.test_error - exact.test_error) / exact.test_standard_error).max() < 0.1
+
+
+def test_targets_of_zeros_have_no_errors():
+    features, _ = rows("random features", 40, 10)
+    found = gs.learning_curve(features, np.zeros(40), n=[10, 20, 30, 40], ridge=[0.1, 1, 10, 100])
+    assert (found.test_error == 0).all()
+    assert (found.training_error == 0).all()

@@ -28,7 +28,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce test test-statistical check package bench hunt docs clean
+.PHONY: help setup reproduce test test-statistical check lint package bench hunt docs clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,13 +46,14 @@ test-statistical: .venv/.stamp-test ## run the slow comparisons with the real ne
 	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) -m "statistical or hypothesis" --hypothesis-profile random \
 	  $(ARGS)
 
-check: .venv/.stamp-dev ## lock file, style, types, docstrings, documentation
+check: lint docs ## lock file, style, types, docstrings, documentation
+
+lint: .venv/.stamp-dev ## the same without the documentation
 	$(UV) lock --check --offline
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict
 	@$(BIN)/python -W ignore -m numpydoc lint $$(find src -name '*.py')
-	@$(MAKE) --no-print-directory docs
 
 # The wheel is built from the source distribution, and installed beside the versions of uv.lock into an environment that
 # knows nothing of this folder.

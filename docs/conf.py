@@ -57,7 +57,8 @@ sphinx_gallery_conf = {
 
 html_theme = "furo"
 html_title = "gradstep"
-html_static_path = ["_static"]
+# The font of the formulas is that of the interactive page.
+html_static_path = ["_static", "../src/gradstep/app/static/stix-two-math.woff2"]
 html_css_files = ["formulas.css", "pictures.css"]
 html_math_renderer = "mathml"
 html_copy_source = False

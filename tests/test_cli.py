@@ -5,9 +5,7 @@ from __future__ import annotations
 import builtins
 import errno
 import io
-import itertools
 import json
-import math
 import os
 import subprocess
 import sys
@@ -18,14 +16,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
 from gradstep.cli import app, output
 from gradstep.cli.grid import build_grid
-from gradstep.cli.ranges import parse_numbers, parse_seeds, parse_step
 from gradstep.comparison import compare
 from gradstep.errors import InvalidInput, NotConverged
+from gradstep.estimators import OneStepRegressor
 from gradstep.gaussian import REGISTERED
 from gradstep.papers.figure import load_figures
 from gradstep.problem import CONVENTION, Problem, Step
@@ -73,74 +73,7 @@ def small_problem(**changes: Any) -> Problem:
     return Problem(**settings | changes)
 
 
-# --- numbers and ranges -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "whole", "values"),
-    [
-        ("3", True, (3,)),
-        ("1e3", True, (1000,)),
-        ("1,2,5", False, (1.0, 2.0, 5.0)),
-        ("500:4000:8", True, tuple(range(500, 4001, 500))),
-        ("4:1:4", True, (4, 3, 2, 1)),
-        ("1:3:9", True, (1, 2, 3)),
-        ("0:1:5", False, (0.0, 0.25, 0.5, 0.75, 1.0)),
-        ("inf", True, (math.inf,)),
-    ],
-)
-def test_numbers(text: str, whole: bool, values: tuple[float, ...]) -> None:
-    read = parse_numbers("n", text, whole=whole)
-    assert read == values
-    if whole:
-        assert all(isinstance(value, int) for value in read if math.isfinite(value))
-
-
-def test_logarithmic_range_has_equal_ratios_and_exact_ends() -> None:
-    values = parse_numbers("ridge", "1e-4:1e2:log7")
-    assert (values[0], values[-1], len(values)) == (1e-4, 1e2, 7)
-    assert [b / a for a, b in itertools.pairwise(values)] == pytest.approx([10.0] * 6, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "nan", "1,nan", "x", "1:2", "1:2:3:4", "1:2:1", "1:2:x", "1:2:-3", "1:2:log", "-1:2:log3", "0:1:log3",
-     "1:1:4", "1:inf:3", "1:2:999999", "1_000", ",".join(map(str, range(10_001)))],
-)  # fmt: skip
-def test_malformed_numbers_are_refused(text: str) -> None:
-    with pytest.raises(InvalidInput):
-        parse_numbers("n", text)
-
-
-@pytest.mark.parametrize(
-    ("text", "coefficients", "exponents"),
-    [
-        ("0.3", (0.3,), (0.0,)),
-        ("N^0.25", (1.0,), (0.25,)),
-        ("N**0.25", (1.0,), (0.25,)),
-        ("1.5*N^0.5", (1.5,), (0.5,)),
-        (" 1.5 N ^ 0.5 ", (1.5,), (0.5,)),
-        ("2N", (2.0,), (1.0,)),
-        ("0:2:3", (0.0, 1.0, 2.0), (0.0,)),
-        ("1,2*N^0:0.5:3", (1.0, 2.0), (0.0, 0.25, 0.5)),
-    ],
-)
-def test_steps(text: str, coefficients: tuple[float, ...], exponents: tuple[float, ...]) -> None:
-    assert parse_step("eta", text) == (coefficients, exponents)
-
-
-@pytest.mark.parametrize("text", ["", "N^", "*N", "N^N", "N^x", "N*2", "__import__('os')", "nan", "1.5*M^0.5", "N^nan"])
-def test_malformed_steps_are_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match=r"eta: got .* N\^0.25"):
-        parse_step("eta", text)
-
-
-def test_seeds() -> None:
-    assert parse_seeds("16") == 16
-    assert parse_seeds("3, 7,11") == (3, 7, 11)
-    for text in ("0", "-1", "1.5", "x", "", "3,3", "1,", "99999999999,1", "4294967296,1"):
-        with pytest.raises(InvalidInput, match="seeds"):
-            parse_seeds(text)
+# --- grids -------------------------------------------------------------------------------------------------------
 
 
 def test_grid_is_the_cartesian_product_in_order() -> None:
@@ -151,7 +84,7 @@ def test_grid_is_the_cartesian_product_in_order() -> None:
 
 
 def test_multiples_of_the_dimension() -> None:
-    finite = build_grid({"d": "64", "width": "0.5,2d", "n": "1:3:3d", "ridge": "0.25d"})
+    finite = build_grid({"d": "64", "width": "0.5d,2d", "n": "1:3:3d", "ridge": "0.25d"})
     assert {(p.width, p.n, p.ridge) for p in finite.problems} == {
         (w, n, 16.0) for w in (32, 128) for n in (64, 128, 192)
     }
@@ -217,7 +150,7 @@ def test_options_on_the_line_override_the_settings_file(tmp_path: Path) -> None:
 def test_plain_output_states_problem_convention_and_numbers() -> None:
     result = run("predict", *SMALL)
     assert result.exit_code == 0
-    assert CONVENTION in result.stdout
+    assert "gradstep convention" in result.stdout
     assert "activation tanh, teacher sin; d = 20, width = 16" in result.stdout
     assert f"{predict(small_problem()).test_error:.6g}" in result.stdout
     assert f"{predict(small_problem(eta=0)).test_error:.6g}" in result.stdout
@@ -266,7 +199,6 @@ def test_simulation_is_that_of_the_library_seed_by_seed() -> None:
         assert found["mean"]["test_error"] == pytest.approx(float(expected.mean("test_error")), rel=1e-9)
     plain = run("simulate", *SMALL, "--seeds", "2")
     assert plain.exit_code == 0
-    assert CONVENTION in plain.stdout
     assert "1/1 problems simulated" in plain.stderr
 
 
@@ -316,7 +248,8 @@ def test_what_cannot_be_predicted_leaves_the_rest_to_be_compared(monkeypatch: py
     monkeypatch.setattr(module, "_solve", failing)
     result = run("compare", *SMALL, "--seeds", "2", "--n", "25,35")
     assert result.exit_code == 3
-    assert "no prediction at 1 of 2, the first: NotConverged: the equations did not converge" in result.stdout
+    words = " ".join(result.stdout.split())
+    assert "no prediction at 1 of 2, the first: NotConverged: the equations did not converge" in words
     assert f"{predict(small_problem(n=35)).test_error:.6g}" in result.stdout
     result = run("compare", *SMALL, "--seeds", "2", "--n", "25,35", "--json")
     assert result.exit_code == 3
@@ -401,7 +334,7 @@ BAD = [
     (["predict", "--d", "inf", "--n", "100"], "n"),
     (["predict", "--ridge", "0"], "ridge"),
     (["predict", "--noise", "-1"], "noise"),
-    (["predict", "--eta", "N^2"], "eta.exponent"),
+    (["predict", "--eta", "N^2"], "eta"),
     (["predict", "--eta", "import os"], "eta"),
     (["predict", "--activation", "nosuch"], "activation (function)"),
     (["predict", "--teacher", "x.__class__"], "teacher (function)"),
@@ -418,7 +351,7 @@ BAD = [
     (["predict", "--settings", "/no/such/file.toml"], "settings"),
     (["predict", "--plot", "figure.gif"], "plot"),
     (["predict", "--plot", "/no/such/folder/figure.png"], "plot"),
-    (["predict", "--n", "1:100:100", "--ridge", "1:2:100", "--plot", "figure.png"], "plot"),
+    (["predict", "--n", "1:9:9", "--ridge", "1:2:9", "--noise", "1:2:9", "--plot", "figure.png"], "plot"),
     (["predict", "--n", "1:1000:1000", "--ridge", "1:2:1000"], "ranges"),
     (["simulate", "--seeds", "0"], "seeds"),
     (["simulate", "--d", "inf"], "d"),
@@ -500,7 +433,7 @@ def test_a_deleted_working_directory_is_one_clear_line(tmp_path: Path, monkeypat
     assert run("predict", *SMALL).exit_code == 0
 
 
-@pytest.mark.parametrize("extra", ["app", "torch", "cluster"])
+@pytest.mark.parametrize("extra", ["app", "torch", "cluster", "estimators,sweeps"])
 def test_a_missing_part_is_told_how_to_install(extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text(SETTINGS)
@@ -508,6 +441,7 @@ def test_a_missing_part_is_told_how_to_install(extra: str, tmp_path: Path, monke
         "app": (["app"], "uvicorn"),
         "torch": (["simulate", *SMALL, "--device", "cpu"], "torch"),
         "cluster": (["sweep", str(settings), "--out", str(tmp_path / "never"), "--cluster", "local"], "distributed"),
+        "estimators,sweeps": (["learn", "table.csv", "--target", "y"], "pandas"),
     }[extra]
     monkeypatch.setitem(sys.modules, missing, None)
     result = run(*command)
@@ -516,9 +450,9 @@ def test_a_missing_part_is_told_how_to_install(extra: str, tmp_path: Path, monke
 
 
 def test_a_multiple_of_the_dimension_that_cannot_be_read_is_shown_as_it_was_given() -> None:
-    line = run("predict", "--width", "0.01d,100d").stderr
-    assert line.startswith("error: width: got '0.01d,100d'; allowed: ")
-    assert line.endswith("with one d at the end for all of it\n")
+    line = run("predict", "--width", "1,0x3d").stderr
+    assert line.startswith("error: width: got '1,0x3d'; allowed: ")
+    assert line.endswith("each may be a multiple of d: 1.5d,2d or 1d:4d:7\n")
 
 
 @pytest.mark.parametrize("text", [b"n = ", b"\xff\xfe", b"problem = 3", b"depth = 3"])
@@ -543,7 +477,7 @@ def test_errors_as_json() -> None:
     assert (error["type"], error["field"], error["value"], error["exit_code"]) == ("InvalidInput", "n", 0, 2)
 
 
-@pytest.mark.parametrize("arguments", [["predict", "--eta", "inf"], ["sweep", "SETTINGS", "--until-se", "nan"]])
+@pytest.mark.parametrize("arguments", [["predict", "--noise", "inf"], ["sweep", "SETTINGS", "--until-se", "nan"]])
 def test_errors_are_strict_json_whatever_was_given(arguments: list[str], tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text(
@@ -836,7 +770,8 @@ def test_a_table_is_whole_on_a_terminal_of_any_width(columns: int, monkeypatch: 
     output.print_table(output.Table(names, rows))
     shown = sys.stdout.getvalue()
     assert "…" not in shown
-    assert all(cell in shown for cell in (*names, *rows[0]))
+    assert all(cell in shown for cell in (*(name.replace("_", " ") for name in names if columns > 80), *rows[0]))
+    assert columns == 200 or max(map(len, shown.splitlines())) <= columns
     assert ("┃" in shown or "│" in shown) == (columns == 200)
 
 
@@ -857,13 +792,17 @@ def test_a_terminal_without_greek_letters_shows_the_list() -> None:
     assert b"fig1" in done.stdout
 
 
-def test_a_list_in_a_settings_file_holds_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "eta",
+    [
+        '"N^0.5,2N^0.5"',
+        '["N^0.5", "2*sqrt(N)"]',
+        "[{coefficient = 1, exponent = 0.5}, {coefficient = 2, exponent = 0.5}]",
+    ],
+)
+def test_a_list_in_a_settings_file_holds_steps_in_any_form(eta: str, tmp_path: Path) -> None:
     path = tmp_path / "problem.toml"
-    path.write_text("[problem]\neta = [{coefficient = 1.0, exponent = 0.5}, {coefficient = 2.0, exponent = 0.5}]\n")
-    result = run("predict", "--settings", str(path))
-    assert result.exit_code == 2
-    assert "1,2N^0.5" in result.stderr
-    path.write_text('[problem]\neta = "1,2N^0.5"\n')
+    path.write_text(f"[problem]\nd = 16\neta = {eta}\n")
     steps = [r["problem"]["eta"] for r in run_json("predict", "--settings", str(path))["predictions"]]
     assert steps == [{"coefficient": c, "exponent": 0.5} for c in (1.0, 2.0)]
 
@@ -877,11 +816,11 @@ def test_sizes_of_a_sweep_may_be_multiples_of_its_dimension(tmp_path: Path) -> N
     path.write_text(text + "[over]\nn = [9, 16]\n[run]\nseeds = 0\n")
     assert run("sweep", str(path), "--out", str(tmp_path / "out")).exit_code == 0
     problem = json.loads((tmp_path / "out" / "sweep.json").read_text())["design"]["base"]
-    assert [problem[name] for name in ("width", "n_step", "ridge")] == [12, 16, 0.8]
+    assert [problem[name] for name in ("width", "n_step", "ridge")] == [{"per_d": r} for r in (1.5, 2.0, 0.1)]
     path.write_text(text + "n = 9\n[over]\nd = [8, 16]\n")
-    result = run("sweep", str(path), "--out", str(tmp_path / "other"))
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: width: got '1.5d'")
+    assert run("sweep", str(path), "--out", str(tmp_path / "other")).exit_code == 0
+    collected = run_json("collect", str(tmp_path / "other"), "--out", str(tmp_path / "other.csv"))
+    assert (collected["sizes"], collected["missing"]) == ({"d": 2}, 0)
 
 
 def test_what_is_too_much_is_named() -> None:
@@ -920,3 +859,88 @@ def test_settings_come_through_an_open_pipe(way: str) -> None:
     os.close(reader)
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["predictions"][0]["problem"]["width"] == 60
+
+
+# --- people's tables ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """Write a table of people with columns of every kind."""
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(random.standard_normal((90, 3)), columns=["height", "weight", "age"])
+    table["speed"] = np.tanh(2 * table["height"]) + 0.3 * random.standard_normal(90)
+    table["kind"] = np.where(table["speed"] > 0, "fast", "slow")
+    table["town"] = "here"
+    table["income"] = table["age"].where(table["age"] > -1)
+    table.to_csv(tmp_path / "people.csv", index=False)
+    table.to_parquet(tmp_path / "people.parquet")
+    return tmp_path / "people.csv"
+
+
+LEFT_OUT = ["--drop", "town", "--drop", "income"]
+
+
+def test_the_curves_of_a_table_are_those_of_the_estimators(people: Path) -> None:
+    figure = people.with_name("picture.svg")
+    options = [*LEFT_OUT, "--drop", "kind", "--width", "16", "--n", "45,90,180"]
+    document = run_json("learn", str(people.with_suffix(".parquet")), "--target", "speed", *options)
+    table = pd.read_csv(people)
+    X, y = table[["height", "weight", "age"]], table["speed"]
+    model = OneStepRegressor(width=16, random_state=0).fit(X, y)
+    curve = model.learning_curve(X, y, n=[45, 90, 180])
+    assert list(document["models"]) == ["one step", "random features", "plain ridge"]
+    np.testing.assert_allclose(document["models"]["one step"]["r2"], curve.r2, rtol=1e-9)
+    assert (document["rows"], document["inputs"], document["classes"]) == (90, 3, False)
+    result = run("learn", str(people), "--target", "speed", *options, "--out", str(figure))
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.splitlines()[0] == f"{people}: speed from 3 inputs, 90 rows, 16 neurons"
+    assert document["verdict"] in " ".join(result.stdout.split())
+    assert "with twice the 90 rows: R^2" in document["verdict"]
+    ElementTree.parse(figure)
+
+
+def test_text_is_taken_for_classes(people: Path) -> None:
+    options = ["--target", "kind", *LEFT_OUT, "--drop", "speed", "--width", "8", "--n", "90,180"]
+    document = run_json("learn", str(people), *options)
+    assert document["classes"]
+    (known, *_), beyond = document["models"]["one step"]["accuracy"]
+    assert 0.5 < known <= 1
+    assert set(beyond) == {None}
+    assert "right" in run("learn", str(people), *options).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--target", "speed"], "table: got \"missing values in 'income'\"; allowed: no missing values"),
+        (["--target", "income"], "table: got \"missing values in 'income'\""),
+        (["--target", "speed", "--drop", "income"], "table: got \"no numbers in 'kind', 'town'\"; allowed: numbers"),
+        (["--target", "pace"], "target: got 'pace'; allowed: one of the columns 'height', 'weight'"),
+        (["--target", "speed", "--drop", "size"], "drop: got 'size'; allowed: one of the columns"),
+        (["--target", "speed", "--drop", "kind", *LEFT_OUT, "--n", "181"], "n: got "),
+        (["--target", "speed", "--drop", "kind", *LEFT_OUT, "--n", "many"], "n: got 'many'; allowed: a number"),
+        (["--target", "speed", "--plot", "picture.txt"], "plot: got 'picture.txt'"),
+        (["--target", "town", "--drop", "kind", "--drop", "income"], "table: got 'OneStepClassifier needs samples of"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_one_line_that_names_the_column(
+    options: list[str], said: str, people: Path
+) -> None:
+    result = run("learn", str(people), *options)
+    assert result.exit_code == 2, result.output
+    line = result.stderr.splitlines()[-1]  # after progress
+    assert line.startswith(f"error: {said}")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("none.csv", None), ("empty.csv", b""), ("bad.parquet", b"no table"), ("table.xlsx", b"")]
+)
+def test_a_file_that_is_no_table_is_told(name: str, content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    result = run("learn", str(tmp_path / name), "--target", "y")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: table: got ")
+    assert len(result.stderr.splitlines()) == 1

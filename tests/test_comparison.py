@@ -146,11 +146,25 @@ def test_text_holds_every_number():
     # Callables cannot be written down, and need not be.
     custom = PROBLEM.replace(teacher=lambda x: np.sin(x))
     several = str(gs.compare([custom, custom.replace(n=50, eta=0.0)], 2)).splitlines()
-    assert several[4].split()[:3] == ["n", "eta", "quantity"]
-    first, second = (line.split() for line in several if " alignment " in line)
-    assert (first[:2], second[:2], second[-1]) == (["30", "4"], ["50", "0"], "-")
+    assert next(line for line in several if "quantity" in line).split()[:3] == ["n", "eta", "quantity"]
+    start = [line.split() for line in several if " test_error " in line]
+    assert [line[:2] for line in start] == [["30", "4"], ["50", "0"]]
+    assert [line.split()[-1] for line in several if " alignment " in line][1] == "-"
+    assert any("the same seeds at all problems" in line for line in several)
     laws = str(gs.compare([PROBLEM, PROBLEM.replace(readout="constant")], 2)).splitlines()
     assert [line.split()[0] for line in laws if " test_error " in line] == ["gaussian", "constant"]
+
+
+def test_what_is_the_same_for_all_problems_has_one_row():
+    found = gs.compare([PROBLEM, PROBLEM.replace(n=50)], 3)
+    rows = found.table().rows
+    assert [row[1] for row in rows if row[0] == "all"] == ["alignment", "spike_strength", "bulk_variance"]
+    assert len(rows) == 2 * 4 + 3
+    assert found["alignment"].z[0] == found["alignment"].z[1]
+    (marked,) = found.table().emphasised
+    worst = found.verdict["worst"]
+    assert rows[marked][1] == worst["quantity"]
+    assert rows[marked][-1] == f"{worst['z']:+.2f}"
 
 
 def test_worst_and_beyond_count_what_they_say():

@@ -58,7 +58,7 @@ def refused(build: Callable[[], object], field: str) -> InvalidInput:
 
 # --- validation -------------------------------------------------------------------------------------------------------
 
-NOT_NUMBERS = (None, True, "2", [2], {"x": 2}, 2 + 0j, np.array([2.0, 3.0]), lambda x: x, math.nan)
+NOT_NUMBERS = (None, True, "two", [2], {"x": 2}, 2 + 0j, np.array([2.0, 3.0]), lambda x: x, math.nan)
 TOO_LARGE = pytest.param(10**400, id="10**400")
 
 
@@ -203,9 +203,36 @@ def test_origin_is_text() -> None:
 
 
 @pytest.mark.parametrize("field", ["width", "n_step", "n", "ridge"])
-def test_proportional_sizes_go_with_an_infinite_dimension_only(field: str) -> None:
+def test_a_multiple_of_the_dimension_is_a_number_where_that_is_finite(field: str) -> None:
     assert "infinite" in refused(lambda: Problem(**LIMIT | {field: FINITE[field]}), field).allowed
-    refused(lambda: Problem(**FINITE | {field: LIMIT[field]}), field)
+    for ratio, text in ((1.5, "1.5d"), (1.5, " 1.5 * d "), (1.0, "d"), (0.25, "d/4")):
+        for form in (text, Proportional(ratio), {"per_d": ratio}):
+            assert getattr(Problem(**FINITE | {field: form}), field) == ratio * FINITE["d"]
+            assert getattr(Problem(**LIMIT | {field: form}), field) == Proportional(ratio)
+    assert getattr(Problem(**FINITE | {field: "7"}), field) == 7
+    assert refused(lambda: Problem(**FINITE | {field: "1.5n"}), field).value == "1.5n"
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("0.3", Step(0.3)),
+        ("N^0.25", Step(1.0, 0.25)),
+        ("N**0.25", Step(1.0, 0.25)),
+        (" 1.5 N ^ 0.5 ", Step(1.5, 0.5)),
+        ("2*sqrt(N)", Step(2.0, 0.5)),
+        ("√N", Step(1.0, 0.5)),
+        ("2N", Step(2.0, 1.0)),
+    ],
+)
+def test_a_step_size_may_be_text(text: str, step: Step) -> None:
+    assert Problem(**FINITE | {"eta": text}).eta == step
+    assert Step.parse(str(step)) == step
+
+
+def test_no_penalty_is_told_what_to_use() -> None:
+    for value in (0, 0.0, "0"):
+        assert "min-norm" in refused(lambda value=value: Problem(**FINITE | {"ridge": value}), "ridge").allowed
 
 
 @pytest.mark.parametrize(
@@ -420,11 +447,18 @@ def test_what_is_not_given_is_said_to_be_missing() -> None:
         Problem.from_dict({"convention": "ba2022", "psi1": 2.0, "lam": 0.1})
 
 
-def test_the_convention_is_printed() -> None:
-    text = str(Problem(**FINITE | {"eta": Step(1.5, 0.25)}))
-    for part in ("tanh", "sin", "d = 32", "width = 24", "n_step = 40", "n = 50", "1.5 N^0.25", "ridge = 0.1", "1/N"):
+def test_what_is_printed_is_short_and_what_is_shown_builds_the_problem_again() -> None:
+    problem = Problem(**FINITE | {"eta": Step(1.5, 0.25)})
+    text = str(problem)
+    for part in ("tanh", "sin", "d = 32", "width = 24", "n_step = 40", "n = 50", "1.5*N^0.25", "ridge = 0.1"):
         assert part in text
-    assert "width = 0.75 d" in str(Problem(**LIMIT))
+    assert "gaussian" not in text
+    assert "d = 32" not in problem.described(["d"])
+    limit = Problem(**LIMIT | {"readout": {-1: 0.5, 1: 0.5}, "output_scale": "1/sqrt(N)"})
+    assert "width = 0.75 d" in str(limit)
+    for each in (problem, limit, Problem(**FINITE | {"readout": "constant", "initial_weights": "sphere"})):
+        assert eval(repr(each), {"Problem": Problem, "Step": Step, "math": math}) == each
+        assert max(map(len, repr(each).splitlines())) <= 80
 
 
 # --- derived ----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from gradstep.theory.spectra.weight_spectrum import weight_spectrum
         lambda given: gs.simulate(given, seeds=1),
         lambda given: gs.compare(given, seeds=2),
         lambda given: gs.compare([given], seeds=2),
+        lambda given: gs.curve([given], over={"n": [20, 30]}),
+        gs.spectrum,
         feature_spectrum,
         weight_spectrum,
         lambda given: convex_prediction(given, loss="logistic", channel="sign"),

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 #: Nobody imports these by name: programs, what they and the library stand on (files, text, memory, threads), the
 #: experiments behind the figures, private modules.
 INTERNAL = re.compile(
-    r"gradstep\.(app|cli|memory|plain|reading|text_table|threads|versions|__main__)\b|\.experiments\b|\._"
+    r"gradstep\.(app|cli|curve_figure|memory|plain|progress|reading|text_table|threads|versions|__main__)\b|\.experiments\b|\._"
 )
 
 

@@ -23,8 +23,9 @@ def mathml(node: nodes.Element, display: str) -> str:
     text = convert(source, display=display)
     if "\\" in text or "<mi>&</mi>" in text:
         logger.warning("formula not understood: %s", source, location=node)
-    # A bar has the spaces of a relation unless told otherwise; norms have none.
-    return re.sub("<mo([^>]*)>(?=&#x0007C;)", r'<mo\1 lspace="0" rspace="0">', text)
+    text = text.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")  # the converter writes \\sim as an accent
+    # A bar and a slash have the spaces of a relation unless told otherwise; norms and fractions have none.
+    return re.sub("<mo([^>]*)>(?=&#x0007C;|&#x0002F;)", r'<mo\1 lspace="0" rspace="0">', text)
 
 
 def visit_math(self: HTML5Translator, node: nodes.math) -> None:

@@ -1,7 +1,7 @@
 """Pictures made while the docs are built: one style, each saved for light and for dark pages.
 
 Scripts and pages draw with plain Matplotlib and say nothing about looks; the style is set here. The colours are those
-of `gradstep.papers.drawing`, one hue a regime, so that a page, a script of the gallery and a figure of a paper agree:
+of `gradstep.drawing`, one hue a regime, so that a page, a script of the gallery and a figure of a paper agree:
 ``C0`` is a large step, ``C1`` a small one, ``C2`` the steps between, ``C3`` no step, ``C4`` and ``C5`` what else is
 compared.
 """
@@ -19,7 +19,7 @@ from matplotlib.artist import Artist
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 
-from gradstep.papers.drawing import DARK, HUES, LIGHT
+from gradstep.drawing import DARK, HUES, LIGHT
 
 #: Ink of light pages to that of dark ones.
 _INK = {to_hex(LIGHT.text): DARK.text, to_hex(LIGHT.grid): DARK.grid}

@@ -34,7 +34,7 @@ axes.legend()
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gradstep.papers.drawing import draw
+from gradstep.drawing import draw
 from gradstep.papers.figure import load_figures, run_figure
 
 (settings,) = load_figures(["weights_spectrum"])
@@ -42,4 +42,4 @@ with TemporaryDirectory() as cache:
     result = run_figure(settings, "quick", cache=Path(cache), workers=1)
 verdict = result.verdict
 print(f"largest |z| {verdict.largest_z:.2f}, criterion met: {verdict.passed}")
-draw(result, title=False)
+draw(result.outcome.panels)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gradstep.citations import citation
     from gradstep.comparison import Comparison, compare
+    from gradstep.curves import Curve, curve
     from gradstep.errors import GradstepError, InvalidInput, NotConverged
     from gradstep.estimators import OneStepClassifier, OneStepFeatures, OneStepRegressor
     from gradstep.gaussian import ScalarFunction, scalar_function
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gradstep.problem import Problem, Readout, Step
     from gradstep.simulation import Measurement, Network, simulate
     from gradstep.sizes import Proportional
+    from gradstep.spectra import SpectrumOverlay, spectrum
     from gradstep.sweeps import sweep
     from gradstep.theory import Prediction, Spread, predict, predict_many, predict_spread
     from gradstep.theory.tuning import Tuned, tune
@@ -37,6 +39,7 @@ __version__ = "0.2.0"
 # Names are imported at first use: SciPy takes most of a second, and `gradstep --help` needs none of it.
 _HOME = {
     "Comparison": "gradstep.comparison",
+    "Curve": "gradstep.curves",
     "GradstepError": "gradstep.errors",
     "InvalidInput": "gradstep.errors",
     "LearningCurve": "gradstep.learning",
@@ -51,23 +54,28 @@ _HOME = {
     "Proportional": "gradstep.sizes",
     "Readout": "gradstep.problem",
     "ScalarFunction": "gradstep.gaussian",
+    "SpectrumOverlay": "gradstep.spectra",
     "Spread": "gradstep.theory",
     "Step": "gradstep.problem",
     "Tuned": "gradstep.theory.tuning",
     "citation": "gradstep.citations",
     "compare": "gradstep.comparison",
+    "curve": "gradstep.curves",
+    "layer_learning_curve": "gradstep.simulation",
     "learning_curve": "gradstep.learning",
     "predict": "gradstep.theory",
     "predict_many": "gradstep.theory",
     "predict_spread": "gradstep.theory",
     "scalar_function": "gradstep.gaussian",
     "simulate": "gradstep.simulation",
+    "spectrum": "gradstep.spectra",
     "sweep": "gradstep.sweeps",
     "tune": "gradstep.theory.tuning",
 }
 
 __all__ = [
     "Comparison",
+    "Curve",
     "GradstepError",
     "InvalidInput",
     "LearningCurve",
@@ -82,18 +90,22 @@ __all__ = [
     "Proportional",
     "Readout",
     "ScalarFunction",
+    "SpectrumOverlay",
     "Spread",
     "Step",
     "Tuned",
     "__version__",
     "citation",
     "compare",
+    "curve",
+    "layer_learning_curve",
     "learning_curve",
     "predict",
     "predict_many",
     "predict_spread",
     "scalar_function",
     "simulate",
+    "spectrum",
     "sweep",
     "tune",
 ]

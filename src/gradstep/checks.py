@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
@@ -31,6 +32,7 @@ __all__ = [
     "nonnegative",
     "one_of",
     "positive",
+    "read_number",
     "real",
     "size",
 ]
@@ -108,6 +110,19 @@ def real(
     if math.isnan(number) or (within is not None and not within(number)):
         raise InvalidInput(field, value, allowed)
     return number
+
+
+def read_number(field: str, text: str, allowed: str = "a number") -> float:
+    """Return the number that a text says: infinity only where it is written inf."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if math.isnan(value) or "_" in text:
+        raise InvalidInput(field, text, allowed)
+    if math.isinf(value) and "inf" not in text.lower():
+        raise InvalidInput(field, text, f"numbers up to {sys.float_info.max:.1e}; infinity is written inf")
+    return value
 
 
 def bounded(field: str, value: object, allowed: str = "", *, positive: bool = False) -> float:

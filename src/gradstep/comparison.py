@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradstep.errors import GradstepError, InvalidInput, missing_extra
-from gradstep.gaussian import ScalarFunction
+from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.overlay import FAR, Overlay
 from gradstep.plain import plain
-from gradstep.problem import CONVENTION, Problem, Readout
+from gradstep.problem import CONVENTION, Problem, Readout, differences
 from gradstep.simulation import Measurement, simulate_many
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
+from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import caveat_lines
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["Comparison", "compare"]
+
+#: What varies by less, relative, is the same.
+_SAME = 1e-9
 
 #: Columns of the table, for each quantity.
 _COLUMNS = ("theory", "mean", "standard_error", "relative_difference", "z")
@@ -30,8 +37,8 @@ _COLUMNS = ("theory", "mean", "standard_error", "relative_difference", "z")
 Places = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Summarised):
     """Predictions and measurements of the same problems.
 
     ``comparison["test_error"]`` is the `gradstep.overlay.Overlay` of a quantity: arrays ``theory``, ``mean``,
@@ -68,8 +75,8 @@ class Comparison:
 
     @cached_property
     def overlays(self) -> Mapping[str, Overlay]:
-        """The overlay of every quantity that theory predicts."""
-        return {name: self._overlay(name) for name in QUANTITIES}
+        """The overlay of every quantity that theory predicts and the networks have."""
+        return {name: self._overlay(name) for name in QUANTITIES if name in self.measurements[0].values}
 
     def _overlay(self, quantity: str) -> Overlay:
         theory = [getattr(each, quantity) if isinstance(each, Prediction) else math.nan for each in self.predictions]
@@ -88,7 +95,7 @@ class Comparison:
         columns = [[np.ravel(getattr(overlay, key)).tolist() for key in _COLUMNS] for overlay in self.overlays.values()]
         rows = (zip(*own, strict=True) for own in columns)
         return tuple(
-            {name: dict(zip(_COLUMNS, cell, strict=True)) for name, cell in zip(QUANTITIES, row, strict=True)}
+            {name: dict(zip(_COLUMNS, cell, strict=True)) for name, cell in zip(self.overlays, row, strict=True)}
             for row in zip(*rows, strict=True)
         )
 
@@ -111,8 +118,7 @@ class Comparison:
     @cached_property
     def varied(self) -> tuple[Mapping[str, Any], ...]:
         """Return the fields in which the problems differ: for each problem its values of those, as numbers or text."""
-        names = [f.name for f in fields(Problem) if f.compare]
-        names = [name for name in names if len({getattr(problem, name) for problem in self.problems}) > 1]
+        names = differences(self.problems)
         return tuple({name: _value(problem, name) for name in names} for problem in self.problems)
 
     def notes(self, places: Places | None = None) -> list[str]:
@@ -132,6 +138,8 @@ class Comparison:
         if failures:
             first = f"{type(failures[0]).__name__}: {failures[0]}"
             lines.append(f"no prediction at {len(failures)} of {len(self.predictions)}, the first: {first}")
+        if len(self.problems) > 1:
+            lines.append("the same seeds at all problems: their z move together, and are not independent")
         return lines + caveat_lines([each for each in self.predictions if isinstance(each, Prediction)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,35 +174,88 @@ class Comparison:
             for name, cell in row.items()
         )
 
-    def table(self, places: Places | None = None) -> Table:
+    def table(self, places: Places | None = None, quantities: Sequence[str] = QUANTITIES) -> Table:
         """Return a row of text for each problem and quantity; the worst z is emphasised.
 
         Parameters
         ----------
         places : sequence of mapping, optional
-            Names and values that identify each problem, with the same names for all; `varied` if not given.
+            Names and values that identify each problem, with the same names for all; `varied` if not given. A quantity
+            that is the same for all problems has one row, for "all".
+        quantities : sequence of str, optional
+            Those that have rows.
         """
         known = self.varied if places is None else places
-        header = [*known[0], "quantity", "theory", "network", "standard error", "difference", "z"]
-        rows = [
-            [*map(_text, where.values()), name, *_cell_texts(cell)]
-            for where, row in zip(known, self.cells, strict=True)
-            for name, cell in row.items()
-        ]
+        quantities = [name for name in quantities if name in self.overlays]
         worst = self.verdict["worst"]
-        marked = {worst["index"] * len(QUANTITIES) + QUANTITIES.index(worst["quantity"])} if worst else ()
-        return Table(header, rows, frozenset(marked))
+        same = [name for name in quantities if len(self.problems) > 1 and self._is_same(name)]
+        keys = [(i, name) for i in range(len(self.problems)) for name in quantities if name not in same]
+        keys += [(0, name) for name in same]
+        rows, marked = [], []
+        for index, name in keys:
+            where = ["all", *[""] * (len(known[0]) - 1)] if name in same else list(map(_text, known[index].values()))
+            rows.append([*where, name, *_cell_texts(self.cells[index][name])])
+            if worst is not None and name == worst["quantity"] and (name in same or index == worst["index"]):
+                marked.append(len(rows) - 1)
+        header = [*known[0], "quantity", "theory", "network", "standard error", "off by", "z"]
+        return Table(header, rows, frozenset(marked), index=len(known[0]) + 1)
 
-    def __str__(self) -> str:
-        which = "" if len(self.problems) == 1 else f"first of {len(self.problems)} problems: "
-        lines = [f"Theory over {len(self.seeds)} networks", f"{which}{self.problems[0]}", f"convention  {CONVENTION}"]
-        return "\n".join([*lines, "", *self.table().lines(), "", *self.notes()])
+    def _is_same(self, quantity: str) -> bool:
+        """Return whether a quantity is the same for all problems, in theory and on the networks."""
+        found = self.overlays[quantity]
+        return all(
+            bool(np.ptp(v) <= _SAME * np.max(np.abs(v))) for v in (found.theory, found.mean, found.standard_error)
+        )
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Draw the networks over theory: for each quantity their ratio, with bars of one standard error.
+
+        Parameters
+        ----------
+        dark : bool, optional
+            Light ink for a dark page.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Of several problems (or penalties) one beside the other.
+        """
+        from gradstep.drawing import draw
+        from gradstep.panels import Guide, Panel, Points
+
+        ticks = tuple((float(place), name.replace("_", "\n")) for place, name in enumerate(self.overlays))
+        points = []
+        for index, (cells, varied) in enumerate(zip(self.cells, self.varied, strict=True)):
+            values = [
+                (cells[name]["mean"], cells[name]["standard_error"], cells[name]["theory"]) for name in self.overlays
+            ]
+            ratios = [
+                (mean / theory, error / abs(theory)) if theory else (math.nan,) * 2 for mean, error, theory in values
+            ]
+            places = [place + 0.5 * (index + 0.5) / len(self.problems) - 0.25 for place in range(len(ratios))]
+            means, errors = zip(*ratios, strict=True)
+            label = ", ".join(f"{name} {_text(value)}" for name, value in varied.items())
+            points.append(Points(places, means, errors, label, "large"))
+        panel = Panel("", "", "network / theory", points=points, guides=[Guide("theory", height=1.0)], x_ticks=ticks)
+        omit = differences(self.problems)
+        note = f"{self.problems[0].described(omit)}\nmean of {len(self.seeds)} networks, bars of one standard error"
+        return draw([panel], note=note, dark=dark)
+
+    def summary(self) -> Summary:
+        """Return the summary that is printed; of more than two problems the test error alone."""
+        several = len(self.problems) > 1
+        about = self.problems[0].described(differences(self.problems))
+        title = f"Theory over {len(self.seeds)} networks" + (f" of {len(self.problems)} problems" if several else "")
+        shown = QUANTITIES if len(self.problems) <= 2 else QUANTITIES[:1]
+        return Summary(title, [about], self.table(quantities=shown), self.notes())
 
 
 def _value(problem: Problem, name: str) -> float | str:
     value = problem.step_size if name == "eta" else getattr(problem, name)
-    if isinstance(value, ScalarFunction | Readout):
-        value = value.name if isinstance(value, ScalarFunction) else value.to_plain()
+    if isinstance(value, Readout):
+        value = value.to_plain()
+    elif isinstance(value, ScalarFunction | MultivariateFunction):
+        value = value.name
     return value if isinstance(value, int | float) else str(value)
 
 
@@ -213,6 +274,7 @@ def compare(
     seeds: int | Sequence[int] = 16,
     *,
     ridge: float | Sequence[float] | None = None,
+    fit: str = "drawn",
     device: str | None = None,
     dtype: str = "float64",
     kernel_tolerance: float = 1e-9,
@@ -228,8 +290,8 @@ def compare(
         How many networks (at least 2), or their seeds; the same for all problems, whose measurements are paired.
     ridge : float or sequence of float, optional
         Penalties to use instead of each problem's own; a whole sequence costs one factorisation.
-    device, dtype, kernel_tolerance
-        As in `gradstep.simulate`.
+    fit, device, dtype, kernel_tolerance
+        As in `gradstep.simulate`. With ``fit="expected"`` the networks' errors have no noise of the fit.
     progress : callable, optional
         Called as ``progress(done, total)`` with numbers of problems measured; of one at work its share counts.
 
@@ -251,7 +313,7 @@ def compare(
     if len(chosen) < 2:
         raise InvalidInput("seeds", seeds, "at least 2: one seed has no standard error")
     found = predict_each(listed, some=True)
-    options = {"device": device, "dtype": dtype, "kernel_tolerance": kernel_tolerance}
+    options = {"fit": fit, "device": device, "dtype": dtype, "kernel_tolerance": kernel_tolerance}
     measured = simulate_many(listed, chosen, progress=progress, **options)
     return Comparison(tuple(listed), tuple(found), tuple(measured), shape)
 

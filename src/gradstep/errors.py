@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 #: Characters of a value that a message shows.
 _SHOWN = 300
+#: How the list of names begins if it is the field itself that is misspelt; letters of the longest word.
+_NAMES, _LONGEST_WORD = ("one of the parameters", "one of the fields"), 40
 #: Reason of what was not given at all.
 MISSING = "missing"
 #: Reason of what an optional part of the package is needed for.
@@ -46,7 +49,20 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
         if self.reason == NOT_INSTALLED:
             return f"{self.field}: needs a part of gradstep that is not installed; run: {self.allowed}"
         reason = f", {self.reason}" if self.reason else ""
-        return f"{self.field}: got {_shown(self.value)}{reason}; allowed: {self.allowed}"
+        return f"{self.field}: got {_shown(self.value)}{reason}{self._meant()}; allowed: {self.allowed}"
+
+    def _meant(self) -> str:
+        """Return a guess at a misspelt word, if one of those that are allowed is close to it."""
+        given = self.field if self.allowed.startswith(_NAMES) else self.value
+        if not isinstance(given, str) or not 3 <= len(given) <= _LONGEST_WORD:
+            return ""
+        from difflib import get_close_matches
+
+        pieces = re.split(r",|;|\bor\b|\band\b", self.allowed)
+        words = [piece.split()[-1].strip("'") for piece in pieces if piece.split()]
+        words += re.findall("'([^']+)'", self.allowed)  # choices of several words
+        close = get_close_matches(given, [word for word in words if word != given], n=1, cutoff=0.7)
+        return f" (did you mean {close[0]}?)" if close else ""
 
 
 def missing_extra(field: str, extra: str) -> InvalidInput:

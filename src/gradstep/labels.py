@@ -16,8 +16,8 @@ from scipy.special import erf, ndtr
 
 from gradstep.checks import one_of, real
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import ScalarFunction, moments, scalar_function
-from gradstep.problem import Problem, check_problem
+from gradstep.gaussian import MultivariateFunction, ScalarFunction, function_of, moments
+from gradstep.problem import Problem, check_problem, link_of
 
 __all__ = ["Channel", "Labels", "labels_of"]
 
@@ -33,15 +33,20 @@ class Labels:
     ----------
     channel : {"real", "sign", "logistic"}
         ``f*(u) + noise``; the sign of that; or class 1 with probability ``1/(1 + exp(-f*(u)))``.
-    mean : ScalarFunction
+    mean : ScalarFunction or MultivariateFunction
         ``E[y | u]``.
     noise : float
         Root mean square of ``y - E[y | u]``.
     """
 
     channel: Channel
-    mean: ScalarFunction
+    mean: ScalarFunction | MultivariateFunction
     noise: float
+
+    @property
+    def link(self) -> ScalarFunction:
+        """`mean` as a function of one direction; raises `InvalidInput` for several."""
+        return link_of(self.mean)
 
     @property
     def binary(self) -> bool:
@@ -53,10 +58,10 @@ class Labels:
 
         Parameters
         ----------
-        u : array
+        u : array, shape (rows,) or (rows, k)
             The teacher's input; of any array library if the labels are real, of NumPy if they are classes.
-        normals : array
-            Independent standard normals, of the same shape.
+        normals : array, shape (rows,)
+            Independent standard normals.
 
         Returns
         -------
@@ -64,6 +69,10 @@ class Labels:
         """
         mean = self.mean(u)
         return np.where(2 * ndtr(normals) < 1 + mean, 1.0, -1.0) if self.binary else mean + self.noise * normals
+
+    def deviation(self, mean: Any) -> Any:
+        """Return the root mean square of the noise given ``E[y | u]``, of the same shape; arrays of NumPy."""
+        return np.sqrt(np.maximum(1 - mean**2, 0.0)) if self.binary else np.full_like(mean, self.noise)
 
 
 def labels_of(problem: Problem, channel: Channel = "real", flip: float = 0.0) -> Labels:
@@ -97,18 +106,21 @@ def labels_of(problem: Problem, channel: Channel = "real", flip: float = 0.0) ->
     if channel == "logistic" and problem.noise:
         raise InvalidInput("noise", problem.noise, "0 with channel='logistic'")
     mean = _class_mean(problem.teacher, channel, problem.noise, 1 - 2 * flip)
-    return Labels(channel, mean, math.sqrt(max(1 - float(moments(mean).second_moment), 0.0)))
+    square = mean.second_moment if isinstance(mean, MultivariateFunction) else float(moments(mean).second_moment)
+    return Labels(channel, mean, math.sqrt(max(1 - square, 0.0)))
 
 
-def _class_mean(teacher: ScalarFunction, channel: Channel, noise: float, contrast: float) -> ScalarFunction:
+def _class_mean(
+    teacher: ScalarFunction | MultivariateFunction, channel: Channel, noise: float, contrast: float
+) -> ScalarFunction | MultivariateFunction:
     """Return ``E[y | u]`` as a formula where the teacher is one."""
-    if teacher.expression is None:
+    if isinstance(teacher, ScalarFunction) and teacher.expression is None:
         return ScalarFunction.from_callable(_ClassMean(teacher, channel, noise, contrast), kinks=teacher.kinks)
     if channel == "logistic":
         text = f"tanh(0.5*({teacher.name}))"
     else:
         text = f"erf({1 / (math.sqrt(2) * noise)!r}*({teacher.name}))" if noise else f"sign({teacher.name})"
-    return scalar_function(text if contrast == 1 else f"{contrast!r}*{text}")
+    return function_of(text if contrast == 1 else f"{contrast!r}*{text}")
 
 
 @dataclass(frozen=True)

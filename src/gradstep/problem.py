@@ -17,25 +17,55 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Mapping
+import re
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from gradstep.checks import LARGEST_NUMBER, bounded, is_infinite, one_of, real, size
+from gradstep.checks import LARGEST_NUMBER, bounded, is_infinite, is_real, one_of, read_number, real, size
 from gradstep.errors import MISSING, InvalidInput
-from gradstep.gaussian import ScalarFunction, moments, scalar_function
+from gradstep.gaussian import MultivariateFunction, ScalarFunction, function_of, moments, scalar_function
 from gradstep.reading import parsed_toml, read_toml
 from gradstep.resolution import NOTHING
-from gradstep.sizes import Proportional, Sizes, at_dimension, extent
+from gradstep.sizes import Proportional, Sizes, at_dimension, extent, read_size
+from gradstep.summary import Summary
+from gradstep.text_table import Table
 
 CONVENTION = (
     "canonical: w += (eta/sqrt N) G with G averaged over n_step samples; ridge on the sum of squares over raw "
     "features; errors are mean squares without 1/2; the test error excludes label noise"
 )
 
+CONVENTION_IN_FULL = """\
+data     x ~ N(0, I_d), labels y = f*(<x, beta*>) + noise * N(0, 1), |beta*| = 1
+network  f(x) = (1/N) sum_i a_i sigma(<w_i, x>), a_i of order one, |w_i| ~ 1
+step     w_i += (eta / sqrt(N)) G_i with
+         G_i = (1/n_step) sum_mu a_i (y_mu - f(x_mu)) sigma'(<w_i, x_mu>) x_mu
+fit      min_b sum_mu (y_mu - sum_i b_i sigma(<w_i, x_mu>))^2 + ridge |b|^2
+         on n fresh samples
+errors   test error E (f_hat - f*)^2, label noise not included; train error:
+         mean square on the labels of the fit; train loss: train error
+         + (ridge/n) |b|^2; no factor 1/2 anywhere"""
+"""What the numbers mean, for people."""
+
+TRANSLATION = {
+    "ba2022": {"eta": "their eta", "ridge": "lambda n"},
+    "moniri2024": {"eta": "their eta = c n^alpha; their network is sqrt(N) times ours", "ridge": "lambda n"},
+    "cui2024": {"eta": "eta_tilde sqrt(N)", "ridge": "lambda N"},
+}
+"""The step size and the penalty of the papers, in this convention."""
+
 FunctionLike = str | Callable[..., Any] | ScalarFunction
+#: A step size as text: a coefficient times a power of the width, 1.5*N^0.5, or its square root, 1.5*sqrt(N).
+_POWER_OF_WIDTH = re.compile(
+    r"(?:(?P<coefficient>[^*N√s]+?)\s*\*?\s*)?"
+    r"(?:(?P<root>sqrt\(\s*N\s*\)|√N)|N(?:\s*(?:\^|\*\*)\s*(?P<exponent>[^N*^]+))?)"
+)
+_STEPS = "a number, or a coefficient times a power of N: '1.5*N^0.5', 'N^0.25', '2*sqrt(N)'"
+
 InitialWeights = Literal["gaussian", "sphere"]
 OutputScale = Literal["1/N", "1/sqrt(N)"]
 
@@ -65,6 +95,47 @@ class Step:
         object.__setattr__(self, "coefficient", bounded("eta.coefficient", self.coefficient))
         exponent = real("eta.exponent", self.exponent, "a number in [0, 1]", lambda value: 0 <= value <= 1)
         object.__setattr__(self, "exponent", exponent)
+
+    @classmethod
+    def parse(cls, value: object) -> Step:
+        """Read a step size in any of its forms.
+
+        Parameters
+        ----------
+        value : float, str, mapping or Step
+            A number; text such as ``"0.3"``, ``"1.5*N^0.5"``, ``"N^0.25"`` or ``"2*sqrt(N)"``, where ``N`` is the
+            width; or ``{"coefficient", "exponent"}``.
+
+        Raises
+        ------
+        InvalidInput
+            On anything else, and as the constructor.
+        """
+        if isinstance(value, Step):
+            return value
+        if isinstance(value, Mapping):
+            if set(value) - {"coefficient", "exponent"} or "coefficient" not in value:
+                raise InvalidInput("eta", dict(value), "a number or {coefficient = ..., exponent = ...}")
+            return cls(**value)
+        if not isinstance(value, str):
+            return cls(bounded("eta", value, "a finite number >= 0, text such as '2*N^0.5', a Step, or a mapping"))
+        power = _POWER_OF_WIDTH.fullmatch(value.strip())
+        if power is None:
+            return cls(read_number("eta", value.strip(), _STEPS))
+        exponent = "0.5" if power["root"] else power["exponent"] or "1"
+        try:
+            return cls(*(read_number("eta", part.strip()) for part in (power["coefficient"] or "1", exponent)))
+        except InvalidInput:
+            raise InvalidInput("eta", value, f"{_STEPS}, the coefficient >= 0 and the exponent in [0, 1]") from None
+
+    def __str__(self) -> str:
+        if not self.exponent:
+            return f"{self.coefficient:.6g}"
+        power = "N" if self.exponent == 1 else f"N^{self.exponent:.6g}"
+        return power if self.coefficient == 1 else f"{self.coefficient:.6g}*{power}"
+
+    def __repr__(self) -> str:
+        return f"Step({self.coefficient!r}{f', exponent={self.exponent!r}' if self.exponent else ''})"
 
     def size(self, width: float) -> float:
         """Return ``coefficient * width**exponent``.
@@ -179,17 +250,6 @@ class Readout:
         return {repr(v): w for v, w in zip(self.values, self.weights, strict=True)}
 
 
-def _step(value: object) -> Step:
-    if isinstance(value, Step):
-        return value
-    if isinstance(value, Mapping):
-        unknown = set(value) - {"coefficient", "exponent"}
-        if unknown or "coefficient" not in value:
-            raise InvalidInput("eta", dict(value), "a number or {coefficient = ..., exponent = ...}")
-        return Step(**value)
-    return Step(bounded("eta", value, "a finite number >= 0, a Step or {coefficient, exponent}"))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A two-layer network, its data, its one gradient step and its ridge fit, in the canonical convention.
@@ -197,19 +257,21 @@ class Problem:
     Parameters
     ----------
     activation, teacher : str, callable or ScalarFunction
-        A registered name, a formula such as ``"tanh(x) + 0.3*x**2"``, or a callable.
+        A registered name, a formula such as ``"tanh(x) + 0.3*x**2"``, or a callable. A teacher may depend on up to four
+        orthogonal directions, ``"x1*x2 + tanh(x1)"``: such a network can be simulated, and theory refuses it.
     d : int or math.inf
         Input dimension, at least 2. With ``math.inf`` (the proportional limit) `width`, `n_step`, `n` and `ridge`
-        are `Proportional`.
-    width : int or Proportional
-        Number of neurons ``N``.
-    n_step : int, math.inf or Proportional
+        are multiples of it.
+    width : int, str or Proportional
+        Number of neurons ``N``. Here, in `n_step`, `n` and `ridge` text may be a multiple of the dimension: ``"1.5d"``
+        is the same as ``Proportional(1.5)``; at a finite `d` sizes are rounded to integers.
+    n_step : int, math.inf, str or Proportional
         Samples of the gradient step; ``math.inf`` is the population gradient (theory only).
-    n : int or Proportional
+    n : int, str or Proportional
         Fresh samples of the ridge fit.
-    eta : float, Step or mapping
-        Step size; a float is a fixed eta, ``Step(c, exponent)`` is ``c * width**exponent``.
-    ridge : float or Proportional
+    eta : float, str, Step or mapping
+        Step size; a float is a fixed eta, ``Step(c, exponent)`` or ``"c*N^exponent"`` is ``c * width**exponent``.
+    ridge : float, str or Proportional
         Penalty on ``|b|^2`` against the SUM of squares over raw features; finite and positive.
     noise : float, optional
         Standard deviation of the label noise.
@@ -230,7 +292,7 @@ class Problem:
     """
 
     activation: ScalarFunction
-    teacher: ScalarFunction
+    teacher: ScalarFunction | MultivariateFunction
     d: int | float
     width: int | Proportional
     n_step: int | float | Proportional
@@ -247,48 +309,56 @@ class Problem:
         self,
         *,
         activation: FunctionLike,
-        teacher: FunctionLike,
-        d: float,
-        width: float | Proportional,
-        n_step: float | Proportional,
-        n: float | Proportional,
-        eta: float | Step | Mapping[str, float],
-        ridge: float | Proportional,
+        teacher: FunctionLike | MultivariateFunction,
+        d: float | str,
+        width: float | str | Proportional,
+        n_step: float | str | Proportional,
+        n: float | str | Proportional,
+        eta: float | str | Step | Mapping[str, float],
+        ridge: float | str | Proportional,
         noise: float = 0.0,
         readout: str | Mapping[Any, float] | Readout = "gaussian",
         initial_weights: str = "gaussian",
         output_scale: str = "1/N",
         origin: str = "canonical",
     ) -> None:
-        infinite = is_infinite(d)
+        dimension, n_step = read_size("d", d), read_size("n_step", n_step)
+        if not is_infinite(dimension):
+            dimension = size("d", dimension, 2)
         values: dict[str, object] = {
             "activation": _varying(_moderate("activation", _function("activation", activation))),
-            "teacher": _moderate("teacher", _function("teacher", teacher)),
-            "d": math.inf if infinite else size("d", d, 2),
-            "width": extent("width", width, infinite),
-            "n_step": math.inf if is_infinite(n_step) else extent("n_step", n_step, infinite),
-            "n": extent("n", n, infinite),
-            "eta": _step(eta),
+            "teacher": _teacher(teacher, dimension),
+            "d": dimension,
+            "width": extent("width", width, dimension),
+            "n_step": math.inf if is_infinite(n_step) else extent("n_step", n_step, dimension),
+            "n": extent("n", n, dimension),
+            "eta": Step.parse(eta),
+            "ridge": _ridge(ridge, dimension),
             "noise": bounded("noise", noise),
             "readout": Readout.parse(readout),
             "initial_weights": initial_weights,
             "output_scale": output_scale,
             "origin": origin,
         }
-        if isinstance(ridge, Mapping) and set(ridge) == {"per_d"}:
-            ridge = Proportional(ridge["per_d"])
-        if infinite != isinstance(ridge, Proportional):
-            allowed = "Proportional(ratio) when d is infinite" if infinite else "a finite number > 0"
-            raise InvalidInput("ridge", ridge, allowed)
-        values["ridge"] = ridge if isinstance(ridge, Proportional) else bounded("ridge", ridge, positive=True)
         one_of("initial_weights", initial_weights, ("gaussian", "sphere"))
         one_of("output_scale", output_scale, ("1/N", "1/sqrt(N)"))
         if not isinstance(origin, str):
             raise InvalidInput("origin", origin, "a string")
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        if not infinite and self.step_size > LARGEST_NUMBER:
+        if not self.is_limit and self.step_size > LARGEST_NUMBER:
             raise InvalidInput("eta", eta, f"a step of at most {LARGEST_NUMBER:g}, after the factor width**exponent")
+
+    @property
+    def link(self) -> ScalarFunction:
+        """The teacher as a function of one direction, which theory needs.
+
+        Raises
+        ------
+        InvalidInput
+            If the teacher depends on several directions.
+        """
+        return link_of(self.teacher)
 
     @property
     def output_factor(self) -> float:
@@ -534,7 +604,7 @@ class Problem:
         for name in required:
             if name not in values:
                 raise InvalidInput(name, None, f"a value (the convention {convention!r} needs one)", MISSING)
-        for name in ("d", "n", "n_step", "psi1_step", "alpha0"):
+        for name in ("d", "n", "psi1_step", "alpha0"):
             if values.get(name) in ("inf", "infinity"):
                 values[name] = math.inf
         return constructor(**values)
@@ -581,7 +651,7 @@ class Problem:
         for name in ("activation", "teacher"):
             function = getattr(self, name)
             try:
-                same = scalar_function(function.name) == function
+                same = function_of(function.name) == function
             except InvalidInput:
                 same = False
             if not same:
@@ -651,12 +721,7 @@ class Problem:
         """
         if not self.is_limit:
             raise InvalidInput("d", self.d, "a problem in the proportional limit (d = inf)")
-        d = size("d", d, 2)
-        width, n_step, n = (
-            value if value == math.inf else max(1, round(at_dimension(value, d)))
-            for value in (self.width, self.n_step, self.n)
-        )
-        return self.replace(d=d, width=width, n_step=n_step, n=n, ridge=at_dimension(self.ridge, d))
+        return self.replace(d=size("d", d, 2))
 
     # --- derived ---------------------------------------------------------------------------------------------------
 
@@ -731,23 +796,62 @@ class Problem:
         one_of("name", name, ("width", "n_step", "n", "ridge"))
         return float(getattr(self.ratios, name))
 
-    def __str__(self) -> str:
+    def described(self, omit: Collection[str] = ()) -> str:
+        """Return the problem in one line: functions, sizes, step and fit, and what is not the default.
+
+        Parameters
+        ----------
+        omit : collection of str, optional
+            Names of fields that are left out, for instance because they vary.
+        """
+
         def show(name: str) -> str:
             value = getattr(self, name)
             if isinstance(value, Proportional):
                 return f"{name} = {value.ratio:g} d"
             return f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
 
-        eta = f"{self.eta.coefficient:g}"
-        if self.eta.exponent:
-            eta += f" N^{self.eta.exponent:g}"
-        sizes = ", ".join(show(name) for name in ("d", "width", "n_step", "n"))
-        readout = self.readout.to_plain()
-        return (
-            f"activation {self.activation.name}, teacher {self.teacher.name}; {sizes}; eta = {eta}, {show('ridge')}, "
-            f"noise = {self.noise:g}, readout {readout}, initial weights {self.initial_weights}, "
-            f"output scale {self.output_scale}"
-        )
+        functions = [f"{name} {getattr(self, name).name}" for name in ("activation", "teacher") if name not in omit]
+        numbers = ("d", "width", "n_step", "n", "eta", "ridge", "noise")
+        parts = [show(name) for name in numbers if name not in omit]
+        if self.readout.kind != "gaussian" and "readout" not in omit:
+            parts.append(f"readout {self.readout.to_plain()}")
+        if self.initial_weights != "gaussian":
+            parts.append(f"initial weights on the {self.initial_weights}")
+        if self.output_scale != "1/N":
+            parts.append(f"output scale {self.output_scale}")
+        return "; ".join(", ".join(each) for each in (functions, parts) if each)
+
+    def __str__(self) -> str:
+        return self.described()
+
+    def _arguments(self) -> dict[str, str]:
+        """Return the arguments that build the problem again as code, without those that are the default."""
+        defaults = {"noise": 0.0, "readout": Readout("gaussian"), "initial_weights": "gaussian", "output_scale": "1/N"}
+        arguments = {}
+        for name in [f.name for f in dataclasses.fields(self) if f.compare]:
+            value = getattr(self, name)
+            if name in defaults and value == defaults[name]:
+                continue
+            if isinstance(value, ScalarFunction):
+                value = value.name
+            elif isinstance(value, Proportional):
+                value = f"{value.ratio!r}d"
+            elif isinstance(value, Readout):
+                value = "constant" if value.values == (1.0,) else dict(zip(value.values, value.weights, strict=True))
+            arguments[name] = "math.inf" if value == math.inf else repr(value)
+        return arguments
+
+    def __repr__(self) -> str:
+        # A break between two arguments, not inside one.
+        parts = ", ".join(f"{name}={text}".replace(" ", "\0") for name, text in self._arguments().items())
+        indented = ("\n" + 8 * " ").join(textwrap.wrap(parts, 70, break_long_words=False))
+        return f"Problem({indented})".replace("\0", " ")
+
+    def _repr_html_(self) -> str:
+        shown = self._arguments() | {"eta": str(self.eta)}
+        rows = [[name, text.strip("'")] for name, text in shown.items()]
+        return Summary("Problem", table=Table(["parameter", "value"], rows)).html()
 
 
 def _function(name: str, value: FunctionLike) -> ScalarFunction:
@@ -755,6 +859,24 @@ def _function(name: str, value: FunctionLike) -> ScalarFunction:
         return scalar_function(value)
     except InvalidInput as error:
         raise InvalidInput(f"{name} ({error.field})", error.value, error.allowed, error.reason) from None
+
+
+def _teacher(value: FunctionLike | MultivariateFunction, d: float) -> ScalarFunction | MultivariateFunction:
+    if not isinstance(value, MultivariateFunction | str):
+        return _moderate("teacher", _function("teacher", value))
+    try:
+        function = function_of(value)
+    except InvalidInput as error:
+        raise InvalidInput(f"teacher ({error.field})", error.value, error.allowed, error.reason) from None
+    if isinstance(function, ScalarFunction):
+        return _moderate("teacher", function)
+    if not function.second_moment <= LARGEST_NUMBER**2:
+        raise InvalidInput(
+            "teacher", function.name, f"a function that is at most {LARGEST_NUMBER:g} in root mean square"
+        )
+    if d < function.inputs:
+        raise InvalidInput("d", d, f"at least {function.inputs}, the number of directions of the teacher")
+    return function
 
 
 @dataclass(frozen=True)
@@ -768,10 +890,27 @@ class _Shifted:
         return self.function(x) - self.shift
 
 
+def link_of(teacher: ScalarFunction | MultivariateFunction) -> ScalarFunction:
+    """Return a teacher of one direction, and refuse one of several in everything that has no answer for it."""
+    if isinstance(teacher, MultivariateFunction):
+        allowed = (
+            "a teacher of one direction, for which there is theory: gradstep.Network(problem, seed).learning_curve() "
+            "and gradstep.simulate(problem, fit='expected') answer for several"
+        )
+        raise InvalidInput("teacher", teacher.name, allowed)
+    return teacher
+
+
 def check_problem(value: object) -> None:
     """Refuse what is no `Problem`, in everything that takes one."""
     if not isinstance(value, Problem):
         raise InvalidInput("problem", value, "a gradstep.Problem")
+
+
+def differences(problems: Iterable[Problem]) -> list[str]:
+    """Return the names of the fields in which problems differ."""
+    listed, names = list(problems), [f.name for f in dataclasses.fields(Problem) if f.compare]
+    return [name for name in names if any(getattr(each, name) != getattr(listed[0], name) for each in listed[1:])]
 
 
 def _moderate(name: str, function: ScalarFunction) -> ScalarFunction:
@@ -820,6 +959,19 @@ def _sizes(d: float, *, width: float, n: float, n_step: float) -> dict[str, Any]
         whole = size("d", d, 2)
         sizes = {"d": whole} | {name: max(1, round(ratio * whole)) for name, ratio in ratios.items()}
     return sizes | ({"n_step": math.inf} if infinite_step else {})
+
+
+def _ridge(value: object, d: float) -> float | Proportional:
+    """Return a penalty as a problem holds it: proportional to `d` if that is infinite, and otherwise a number."""
+    value = read_size("ridge", value)
+    if isinstance(value, Proportional):
+        return value if is_infinite(d) else bounded("ridge", value.ratio * d, positive=True)
+    if is_real(value) and value == 0:
+        allowed = "a number > 0; for the min-norm fit (ridge -> 0) use a small one such as '1e-6d'"
+        raise InvalidInput("ridge", value, allowed)
+    if is_infinite(d):
+        raise InvalidInput("ridge", value, "a multiple of d such as '0.1d' or Proportional(0.1): d is infinite")
+    return bounded("ridge", value, positive=True)
 
 
 def _scaled(penalty: float, size: int | Proportional) -> float | Proportional:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from gradstep.checks import bounded, size
+from gradstep.checks import bounded, is_infinite, read_number, size
 from gradstep.errors import InvalidInput
 
-__all__ = ["Proportional", "Sizes", "at_dimension", "extent"]
+__all__ = ["Proportional", "Sizes", "at_dimension", "extent", "read_size"]
+
+#: A multiple of the dimension as text: 1.5d, 1.5*d, d, d/64.
+_MULTIPLE = re.compile(r"(?P<factor>[^d*/]*?)\s*\*?\s*d\s*(?:/\s*(?P<divisor>[^d*/]+))?")
+_WRITTEN = "a number, or a multiple of d such as '1.5d' or 'd/64'"
 
 _Number = TypeVar("_Number", bound=float, covariant=True)
 
@@ -45,7 +51,7 @@ class Sizes(NamedTuple, Generic[_Number]):
 class Proportional:
     """A size (or penalty) that grows like the input dimension: ``ratio * d``.
 
-    Used with ``d=math.inf``, where only the ratios have a meaning.
+    With ``d=math.inf`` only the ratios have a meaning. Where `d` is finite the size is the nearest integer.
 
     Parameters
     ----------
@@ -69,7 +75,43 @@ def at_dimension(value: float | Proportional, d: float) -> float:
     return value.ratio * d if isinstance(value, Proportional) else float(value)
 
 
-def extent(name: str, value: object, infinite_d: bool) -> int | Proportional:
+def read_size(name: str, value: Any) -> Any:
+    """Return a size or penalty that is given as text as what it says; other values are returned as they are.
+
+    Parameters
+    ----------
+    name : str
+        Name of the parameter, for the message.
+    value : object
+        Text is a number (``"300"``, ``"inf"``) or a multiple of the dimension (``"1.5d"``, ``"d/64"``).
+
+    Returns
+    -------
+    float, Proportional or object
+
+    Raises
+    ------
+    InvalidInput
+        On text that is neither.
+    """
+    if isinstance(value, Mapping) and set(value) == {"per_d"}:
+        return Proportional(value["per_d"])
+    if not isinstance(value, str):
+        return value
+    multiple = _MULTIPLE.fullmatch(value.strip())
+    if multiple is None:
+        return read_number(name, value.strip(), _WRITTEN)
+    try:
+        factor, divisor = (float(multiple[part] or 1) for part in ("factor", "divisor"))
+        ratio = factor / divisor
+    except (ValueError, ZeroDivisionError):
+        ratio = math.nan
+    if not 0 < ratio < math.inf:
+        raise InvalidInput(name, value, _WRITTEN)
+    return Proportional(ratio)
+
+
+def extent(name: str, value: object, d: float) -> int | Proportional:
     """Return a size as a problem holds it: proportional to `d` if that is infinite, and otherwise an integer.
 
     Raises
@@ -77,12 +119,9 @@ def extent(name: str, value: object, infinite_d: bool) -> int | Proportional:
     InvalidInput
         On a size of the other kind, and on what is none.
     """
-    if isinstance(value, Mapping) and set(value) == {"per_d"}:
-        value = Proportional(value["per_d"])
-    if infinite_d:
-        if not isinstance(value, Proportional):
-            raise InvalidInput(name, value, "Proportional(ratio) when d is infinite")
-        return value
+    value = read_size(name, value)
     if isinstance(value, Proportional):
-        raise InvalidInput(name, value, "an integer >= 1 when d is finite (use Problem.at_dimension)")
+        return value if is_infinite(d) else size(name, max(1, round(value.ratio * d)))
+    if is_infinite(d):
+        raise InvalidInput(name, value, "a multiple of d such as '1.5d' or Proportional(1.5): d is infinite")
     return size(name, value)

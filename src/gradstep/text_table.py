@@ -3,38 +3,107 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["Table", "number"]
+
+#: Between two columns; a header that is not broken.
+_GAP, _SHORT = 2, 5
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text; the rows in `emphasised` stand out."""
+    """Cells as text; the rows in `emphasised` stand out, the first `index` columns say what a row is about."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     emphasised: frozenset[int] = frozenset()
+    index: int = 0
 
     @property
     def widths(self) -> list[int]:
-        """Characters of each column."""
+        """Characters of each column, its header in one line."""
         return [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
 
     @property
     def numeric(self) -> list[bool]:
         """Whether each column holds numbers, which stand to the right: a dash alone is a missing one."""
-        columns = zip(*self.rows, strict=True)
+        columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.header)
         return [any(cell[:1].isdigit() or (cell[:1] in "+-." and len(cell) > 1) for cell in own) for own in columns]
 
-    def lines(self) -> list[str]:
-        """Return aligned columns under one header line."""
-        pads = [str.rjust if right else str.ljust for right in self.numeric]
+    def shortened(self, most: int) -> Table:
+        """Return the table with some rows from its middle left out, if it has more than `most`."""
+        if len(self.rows) <= most:
+            return self
+        first = most // 2
+        last = len(self.rows) - (most - first - 1)
+        dots = ["…"] + [""] * (len(self.header) - 1)
+        kept = {i: i for i in range(first)} | {i: i - last + first + 1 for i in range(last, len(self.rows))}
+        marked = frozenset(kept[i] for i in self.emphasised if i in kept)
+        return replace(self, rows=[*self.rows[:first], dots, *self.rows[last:]], emphasised=marked)
+
+    def merged(self) -> Table:
+        """Return the table with a column of the index blank where it repeats the row above."""
+        rows, before = [], [""] * self.index
+        for row in self.rows:
+            same = [all(row[j] == before[j] for j in range(i + 1)) for i in range(self.index)]
+            rows.append(["" if same[i] else cell for i, cell in enumerate(row[: self.index])] + list(row[self.index :]))
+            before = list(row[: self.index])
+        return replace(self, rows=rows)
+
+    def lines(self, width: int | None = None) -> list[str]:
+        """Return aligned columns under their header.
+
+        Parameters
+        ----------
+        width : int, optional
+            Characters of a line. Headers that do not fit are broken between words, and columns that do not fit stand in
+            a block of their own below, each with the index.
+        """
+        table = replace(self.merged(), header=[name.replace("_", " ") for name in self.header])
+        if width is None or sum(table.widths) + _GAP * (len(table.header) - 1) <= width:
+            return table._block([[name] for name in table.header], range(len(table.header)))
+        heads = [[word for word in re.split(r"(?<=[ /])", name) if word] for name in table.header]
+        cells = [max((len(row[i]) for row in table.rows), default=0) for i in range(len(heads))]
+        heads = [_filled(words, max(cell, _SHORT)) for words, cell in zip(heads, cells, strict=True)]
+        widths = [max(cell, *map(len, words)) for cell, words in zip(cells, heads, strict=True)]
+        index = list(range(self.index))
+        found: list[str] = []
+        block = list(index)
+        for column in range(self.index, len(heads)):
+            # Words at the end may go on beyond the width: a terminal continues them below.
+            words = column == len(heads) - 1 and not self.numeric[column]
+            if not words and len(block) > len(index) and sum(widths[i] + _GAP for i in (*block, column)) - _GAP > width:
+                found += [*table._block(heads, block), ""]
+                block = list(index)
+            block.append(column)
+        return found + table._block(heads, block)
+
+    def _block(self, heads: Sequence[Sequence[str]], columns: Sequence[int]) -> list[str]:
+        """Return some of the columns; headers of several lines stand at the bottom of the highest."""
+        height = max(len(heads[i]) for i in columns)
+        top = [[([""] * (height - len(heads[i])) + list(heads[i]))[line] for i in columns] for line in range(height)]
+        rows = [*top, *([row[i] for i in columns] for row in self.rows)]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(columns))]
+        pads = [str.rjust if self.numeric[i] else str.ljust for i in columns]
+        gap = " " * _GAP
         return [
-            "  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, self.widths, strict=True)).rstrip()
-            for row in (self.header, *self.rows)
+            gap.join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)).rstrip()
+            for row in rows
         ]
+
+
+def _filled(words: Sequence[str], width: int) -> list[str]:
+    """Return words as lines of at most this width, as far as the words allow."""
+    lines: list[str] = []
+    for word in words:
+        if lines and len((lines[-1] + word).rstrip()) <= width:
+            lines[-1] += word
+        else:
+            lines.append(word)
+    return [line.rstrip() for line in lines]
 
 
 def number(value: float, digits: int = 6) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import signal
 import subprocess
@@ -10,11 +11,12 @@ import time
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
 
+import numpy as np
 import pytest
 
 import gradstep as gs
 from gradstep.app.settings import DEFAULT, problem_of
-from gradstep.papers.drawing import HUES
+from gradstep.drawing import HUES
 
 STUDIES = re.compile(r"/api/(best|spectrum)$")
 #: The machine may be busy.
@@ -126,6 +128,11 @@ def test_first_sight(watched):
     assert "below the kernel bound" in page.inner_text("#regime-verdict")
     assert watched.shown() == pytest.approx(error_at(DEFAULT), rel=1e-3)
     traces = watched.traces()
+    assert traces["no step"]["y"][-1] == pytest.approx(
+        error_at(changed(n={"per_d": 10}, eta={"coefficient": 0})), rel=1e-9
+    )
+    assert "no step" in page.inner_text("#errors")
+    assert "N = 384 neurons" in page.inner_text(".model")
     assert len(traces["test"]["x"]) == len(traces["training"]["x"]) == 60
     assert traces["this setting"]["x"] == [3]
     assert "kernel bound" in page.inner_text("#errors")
@@ -188,6 +195,31 @@ def test_sliders_by_keyboard_with_names_for_screen_readers(watched):
     )
     assert nameless == []
     assert page.locator("#errors").get_attribute("aria-label").startswith("Test and training error against")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_slider_stays_where_it_is_while_it_is_dragged(browser, server, width):
+    watched = Page(browser, server, viewport={"width": width, "height": 844})
+    page = watched.open(FAST)
+    slider = page.locator("#ridge")
+    slider.evaluate("(s) => s.scrollIntoView({ block: 'end' })")
+    box = slider.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    places = []
+    for share in (0.3, 0.6, 0.9):
+        page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+        watched.settled()
+        # What is not predicted, and what is found at rest, do not move it either.
+        page.evaluate("""() => { document.getElementById('error-noise').textContent = 'wrong '.repeat(60);
+            document.getElementById('hint-c').hidden = !document.getElementById('hint-c').hidden;
+            document.getElementById('regime-text').textContent += ' more words'.repeat(80); }""")
+        places.append(slider.bounding_box())
+        assert slider.evaluate("(s) => s.value / s.max") == pytest.approx(share, abs=0.06)
+    page.mouse.up()
+    for place in places:
+        assert place == pytest.approx(box, abs=0.1)
+    watched.close()
 
 
 def test_choices(watched):
@@ -278,6 +310,13 @@ def test_formula_errors_are_shown_at_the_field(watched):
     watched.write("teacher", "exp(x**2)")
     assert "finite" in page.inner_text("#error-teacher")
     watched.write("teacher", "H1")
+    # In the words of the page, not in those of the interface behind it.
+    watched.write("ridge-value", "0")
+    assert page.inner_text("#error-ridge") == "Allowed: a number > 0 from 1e-12 to 1e12"
+    watched.write("ridge-value", "0.2")
+    watched.write("d-value", "1")
+    assert page.inner_text("#error-d") == "Allowed: an integer from 2 to 1000000, or the proportional limit"
+    watched.write("d-value", "256")
     watched.write("width-value", "-3")
     assert "ratio" in page.inner_text("#error-width")
     watched.write("width-value", "wide")
@@ -385,11 +424,29 @@ def test_simulation_with_progress_and_cancel(watched):
         "document.querySelector('#errors').data.filter(t => t.name === 'A network').map(t => [...t.error_y.array])"
     )
     assert all(len(bar) == 3 and min(bar) > 0 for bar in bars)
-    # A setting that has not been simulated has no points; back at it they are there again.
+    # At another setting the points are grey and can be drawn again; back at theirs they are as before.
+    points = watched.traces()["A network"]
     watched.write("noise-value", "0.4")
     assert "A network" not in watched.traces()
+    assert watched.traces()["A network, before"] == {**points, "name": "A network, before"}
+    assert page.inner_text("#run") == "Simulate again"
+    assert "grey points" in page.inner_text("#simulation-status")
+    assert "A.points" not in page.evaluate("(document.querySelector('#share').click(), location.hash)")
     watched.write("noise-value", "0.1")
-    assert "A network" in watched.traces()
+    assert watched.traces()["A network"] == points
+    assert page.inner_text("#run") == "Simulate"
+    # They are in the link, and with the noise in both errors each is higher by its variance.
+    address = page.evaluate("(document.querySelector('#share').click(), location.hash)")
+    page.evaluate("location.hash = ''")
+    watched.until("document.querySelector('#errors').data.every(t => !t.name.startsWith('A network'))")
+    page.evaluate("to => { location.hash = to + '&noise=both'; }", address)
+    watched.until("document.querySelector('#errors').data.some(t => t.name === 'A network')")
+    watched.settled()
+    assert watched.traces()["A network"]["y"] == pytest.approx(np.array(points["y"]) + 0.01, rel=1e-3)
+    assert watched.shown() == pytest.approx(error_at(changed(d=24)) + 0.01, rel=1e-3)
+    page.select_option("#noise-in", "neither")
+    watched.settled()
+    assert watched.shown() == pytest.approx(error_at(changed(d=24)), rel=1e-3)
     watched.write("d-value", "200000")
     page.click("#run")
     watched.until("document.querySelector('#error-simulate').textContent.includes('smaller sizes')")
@@ -454,17 +511,28 @@ def test_downloads(watched, tmp_path):
     assert drawing.getroot().tag.endswith("svg")
     words = "".join(drawing.getroot().itertext())
     assert "kernel bound" in words
-    assert "Test error (solid), training error (dotted)" in words
+    assert "Test error (solid), training error (dotted), both without label noise." in words
+    # It says what it is of, without the page.
+    assert (
+        "A: tanh network, sin teacher, label noise 0.1; d = 24, N = 36, n₀ = 192, n on the axis, Λ = 4.8, η = 2 √N;"
+        in words
+    )
+    assert "B: tanh network, sin teacher, label noise 0.1; d = 24, N = 72," in words
+    assert f"gradstep {gs.__version__}" in words
 
     page.click("#downloads summary")
     page.click("[data-download=py]")
     page.wait_for_selector("#code[open]")
     script = download("py", "#code-save")
     page.click("#code-close")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    printed = [line.split() for line in done.stdout.splitlines()]
-    assert [line[0] for line in printed] == ["A"] * 60 + ["B"] * 60
-    assert [float(line[3]) for line in printed] == pytest.approx(shown["A test"]["y"] + shown["B test"]["y"], rel=1e-5)
+    read = "import json, runpy, sys; lines = runpy.run_path(sys.argv[1])['axes'].lines; "
+    read += "print(json.dumps({line.get_label(): list(line.get_ydata()) for line in lines}))"
+    environment = {**os.environ, "MPLBACKEND": "agg"}
+    command = [sys.executable, "-c", read, script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    drawn = json.loads(done.stdout)
+    for name in ("A test", "B test", "A training", "no step"):
+        assert drawn[name] == pytest.approx(shown[name]["y"], rel=1e-9), name
 
 
 def test_best_of_both(watched):

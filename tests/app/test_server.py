@@ -12,10 +12,11 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 
 import httpx
+import matplotlib.pyplot as plt
 import numpy as np
 import psutil
 import pytest
@@ -26,7 +27,7 @@ from gradstep.app.server import _together, serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
 from gradstep.app.workers import Ended, TooLong, Workers, _Worker
 from gradstep.errors import InvalidInput
-from gradstep.papers.figure import load_figures
+from gradstep.papers.figure import PAPERS, load_figures
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
 AXIS = {"name": "n", "from": 0.5, "to": 8.0, "count": 5, "scale": "log"}
@@ -127,7 +128,7 @@ def test_a_bad_axis_names_its_field(api, axis, field):
 
 @pytest.mark.parametrize("d", [64, "inf"])
 def test_curves_are_predictions(api, d):
-    found = api.post("/api/curves", json=request(changed(d=d), count=7)).json()
+    found = api.post("/api/curves", json=request(changed(d=d), count=7) | {"without_step": True}).json()
     axis = Axis.parse(AXIS | {"count": 7})
     problems = [problem_of(axis.apply(changed(d=d), place)) for place in axis.places]
     expected = gs.predict_many(problems)
@@ -135,6 +136,8 @@ def test_curves_are_predictions(api, d):
     assert found["curve"]["train_error"] == pytest.approx([p.train_error for p in expected], rel=1e-9)
     assert found["curve"]["x"] == [p.ratio("n") for p in problems]
     assert found["failure"] is None
+    unstepped = gs.predict_many(problem.replace(eta=0.0) for problem in problems)
+    assert found["curve"]["without_step"] == pytest.approx([p.test_error for p in unstepped], rel=1e-8)
     here = gs.predict(problem_of(changed(d=d)))
     assert found["here"]["test_error"] == pytest.approx(here.test_error, rel=1e-12)
     assert found["here"]["caveats"] == [dataclasses.asdict(caveat) for caveat in here.caveats]
@@ -207,13 +210,23 @@ CODES = [
 
 
 @pytest.mark.parametrize(("name", "setting"), CODES)
-def test_code_gives_the_numbers_of_the_page(api, capsys, name, setting):
+def test_code_draws_the_lines_of_the_page(api, monkeypatch, name, setting):
     line = {"name": name, "count": 3} | ({"from": 0.1, "to": 1.0, "scale": "log"} if name == "ridge" else {})
-    code = api.post("/api/code", json={"problems": [setting, setting], "axis": line}).json()["code"]
-    exec(compile(code, "page.py", "exec"), {"__name__": "page"})
-    printed = [float(row.split("test ")[1].split()[0]) for row in capsys.readouterr().out.splitlines()]
-    shown = api.post("/api/curves", json={"problem": setting, "axis": line}).json()["curve"]["test_error"]
-    assert printed == pytest.approx(shown * 2, rel=1e-5)
+    noisy = name in ("n", "width")
+    asked = {"problems": [setting, setting], "axis": line, "active": 1, "noise": "both" if noisy else "neither"}
+    code = api.post("/api/code", json=asked).json()["code"]
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    names = {"__name__": "page"}
+    exec(compile(code, "page.py", "exec"), names)
+    drawn = {line.get_label(): line.get_ydata() for line in names["axes"].lines}
+    plt.close(names["figure"])
+    found = api.post("/api/curves", json={"problem": setting, "axis": line}).json()
+    curve, noise = found["curve"], setting["noise"] ** 2 if noisy else 0.0
+    assert drawn["A test"] == pytest.approx(np.array(curve["test_error"]) + noise, rel=1e-9)
+    assert drawn["B training"] == pytest.approx(curve["train_error" if noisy else "noiseless_train_error"], rel=1e-9)
+    assert drawn["kernel bound"] == pytest.approx([found["here"]["kernel_bound"] + noise] * 2)
+    if name in ("eta", "alpha"):
+        assert drawn["no step"] == pytest.approx([found["here"]["without_step"]] * 3, rel=1e-9)
 
 
 def test_a_readout_law_has_a_bounded_number_of_values(api):
@@ -227,7 +240,7 @@ def test_a_readout_law_has_a_bounded_number_of_values(api):
 
 def test_presets_are_valid_and_of_every_paper():
     found = presets()
-    assert {p["paper"] for p in found} == {"Ba et al. 2022", "Moniri et al. 2024", "Cui et al. 2024"}
+    assert {p["paper"] for p in found} == set(PAPERS.values())
     for preset in found:
         axis = Axis.parse({**preset["axis"], "count": 2})
         assert 1 <= len(preset["shown"]) <= 4
@@ -242,6 +255,20 @@ def test_every_figure_is_a_preset_or_says_where_it_is_drawn():
     told = {figure["command"] for figure in elsewhere(presets())}
     assert told < commands
     assert len(told) + len(presets()) == len(commands)
+
+
+def test_a_fixed_kernel_and_the_penalties_of_theorem_7():
+    by_name = {preset["name"]: preset for preset in presets()}
+    figures = {figure.name: figure for figure in load_figures(["proposition1", "theorem7"])}
+    for n in (0.75, 6.0):
+        settings, added = by_name["proposition1"]["settings"], figures["proposition1"].settings
+        problems = [problem_of(Axis("n", (n,)).apply(s["problem"], n)) for s in settings]
+        assert [p.ridge / p.width for p in problems] == pytest.approx([added["ridge"], added["trained"]["ridge"]])
+        assert [p.n_step for p in problems] == [p.n for p in problems]
+    theorem = figures["theorem7"].at("standard")
+    for curve, shown in zip(theorem.curves, by_name["theorem7"]["settings"], strict=True):
+        expected = theorem.problem(curve, 8.0, theorem.preset["d"])
+        assert problem_of(shown["problem"]).replace(origin=expected.origin) == expected
 
 
 def test_presets_of_learning_curves_are_the_figures_curves():
@@ -464,11 +491,11 @@ def test_bad_bodies_are_refused(api, body, status):
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
-        ("curves", "problem, axis"),
+        ("curves", "problem, axis, without_step"),
         ("learned", "problem"),
         ("spectrum", "problem"),
         ("best", "problem, over"),
-        ("code", "problems, axis"),
+        ("code", "problems, axis, active, noise"),
         ("simulate", "problem, axis, seeds, d"),
     ],
 )
@@ -538,6 +565,25 @@ def test_ctrl_c_says_what_has_ended(presses):
     assert (serving.returncode, said) == (130, "interrupted; the page is no longer served\n")
 
 
+def used_by_children(pid):
+    """Return the processor time that the children of a process have used."""
+    return sum(sum(child.cpu_times()[:2]) for child in psutil.Process(pid).children(recursive=True))
+
+
+@contextmanager
+def set_to_work(serving, address):
+    """Wait until what the body asks for is being computed, and all that was sent has been read."""
+    before, change = 0.0, 1.0
+    while change > 0.02 or before < 0.3:  # its processes start
+        time.sleep(0.3)
+        now = used_by_children(serving.pid)
+        before, change = now, now - before
+    yield
+    while used_by_children(serving.pid) < before + 0.1:
+        time.sleep(0.02)
+    assert httpx.get(address).status_code == 200
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 @pytest.mark.parametrize(
     ("path", "body"),
@@ -555,14 +601,14 @@ def test_ctrl_c_ends_what_is_under_way(path, body):
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hearing
     ) as serving:
-        port = int(re.search(r":(\d+)/", serving.stdout.readline())[1])
-        with socket.create_connection(("127.0.0.1", port)) as asking:
+        address = re.search(r"http://[^/]*:(\d+)/", serving.stdout.readline())
+        with socket.create_connection(("127.0.0.1", int(address[1]))) as asking:
             sent = json.dumps(body).encode() if path else b"{"
-            head = (
-                f"POST /api/{path or 'best'} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
-            )
-            asking.sendall(head.encode() + f"content-length: {max(len(sent), 5)}\r\n\r\n".encode() + sent)
-            time.sleep(4)
+            head = f"POST /api/{path or 'best'} HTTP/1.1\r\nhost: {address[0][7:-1]}\r\n"
+            head += f"content-type: application/json\r\ncontent-length: {max(len(sent), 5)}\r\n\r\n"
+            with set_to_work(serving, address[0]) if path else nullcontext():
+                asking.sendall(head.encode() + sent)
+            assert httpx.get(address[0]).status_code == 200
             os.killpg(serving.pid, signal.SIGINT)
             _, said = serving.communicate(timeout=60)
     assert serving.returncode == 130
@@ -581,8 +627,11 @@ def test_ctrl_c_refuses_what_waits():
         address = re.search(r"http://\S+/", serving.stdout.readline())[0]
         bodies = [{"problem": changed(d=1000 + k, activation="relu"), "over": ["ridge", "eta"]} for k in range(3)]
         with ThreadPoolExecutor(3) as threads:
-            asked = [threads.submit(httpx.post, f"{address}api/best", json=body, timeout=60) for body in bodies]
-            time.sleep(4)
+            with set_to_work(serving, address):
+                asked = [threads.submit(httpx.post, f"{address}api/best", json=body, timeout=60) for body in bodies]
+            while len([c for c in psutil.Process(serving.pid).net_connections() if c.status == "ESTABLISHED"]) < 3:
+                time.sleep(0.02)
+            time.sleep(0.3)  # from a connection to its request
             os.killpg(serving.pid, signal.SIGINT)
             answers = [found.result() for found in asked]
         _, said = serving.communicate(timeout=60)

@@ -68,7 +68,7 @@ def test_pure_noise_has_no_gain():
 def test_text_and_figure(known):
     diagnosis = known[-1]
     text = str(diagnosis)
-    for word in ("gain", "direction", "spectrum", "theory", "larger step", "more width"):
+    for word in ("gain", "direction", "spectrum", "theory", "more rows", "larger step", "more width"):
         assert word in text
     figure = diagnosis.plot()
     assert isinstance(figure, Figure)
@@ -94,7 +94,7 @@ def test_awkward_tables():
         diagnosis = gs.OneStepRegressor(width=8, random_state=0).fit(X, y).diagnose(X, y)
         assert np.isfinite(diagnosis.gain)
         assert diagnosis.theory is None
-        assert "no theory" in str(diagnosis) or np.ptp(y) == 0
+        assert "no theory" in diagnosis.theory_note or np.ptp(y) == 0
         diagnosis.plot()
 
 
@@ -163,7 +163,11 @@ def test_the_theory_of_another_network_is_named(known):
     X, y, _, diagnosis = known
     assert "plain network" not in str(diagnosis)
     usual = gs.OneStepRegressor(width=32, offset=0.0, damping=math.inf, random_state=0).fit(X, X[:, 0] + 0 * y)
-    line = lines_of(usual.diagnose(X, X[:, 0]))["theory"]
+    found = usual.diagnose(X, X[:, 0])
+    assert found.theory_note == "of a plain network (fresh rows for the readout)"
+    assert "plain network" not in str(found)  # the learning curve stands in its place
+    assert "more rows   with twice the 800 rows: R^2 " in str(found)
+    line = lines_of(replace(found, curve=None))["theory"]
     assert "theory      of a plain network (fresh rows for the readout), not of the one fitted: " in line
 
 
@@ -261,7 +265,9 @@ def test_no_theory_for_other_inputs(kind, reason):
     y = np.tanh(X[:, 0] + X[:, 1]) + 0.2 * random.standard_normal(600)
     diagnosis = gs.OneStepRegressor(64, **THEIRS, random_state=0).fit(X, y).diagnose(X, y)
     assert diagnosis.theory is None
-    assert f"no theory: it is for {reason} columns" in str(diagnosis)
+    assert diagnosis.theory_note.startswith(f"no theory: it is for {reason} columns")
+    assert "no theory" not in str(diagnosis)
+    assert "with twice the" in str(diagnosis)
 
 
 def test_no_theory_for_whitened_inputs():

@@ -1,9 +1,13 @@
 """What several files share: the quick preset of every figure, measured once, and large steps that several try."""
 
+import dataclasses
 import os
+import pickle
+from functools import cache
 
 import numpy as np
 import pytest
+from locket import lock_file
 
 from gradstep.papers.ba2022 import Coefficients
 from gradstep.papers.figure import load_figures
@@ -33,34 +37,68 @@ def common_case(request: pytest.FixtureRequest) -> tuple[str, str, float, float,
     return request.param
 
 
-@pytest.fixture(scope="session")
-def measured(tmp_path_factory):
-    """Return a function: a figure by name, and the results of its quick preset."""
-    folder = tmp_path_factory.getbasetemp()
-    # The folders of parallel test processes lie in one of this run.
-    store = Store((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "figures")
-    kept = {}
+#: Figures whose theory is slow: places on their lines. What is judged is compared at the points, which every line has.
+SPARSE = {
+    "convex_classes": {"line": 3},
+    "convex_robust": {"line": 3},
+    "convex_sparse": {"line": 3},
+    "feature_spectrum": {"grid": 3},
+    "fig3a": {"line": 15},
+    "fig3b": {"line": 15},
+    "fig8_features": {"line": 15},
+    "fig8_spectrum": {"grid": 3},
+    "phase_diagram": {"columns": 4, "rows": 3},
+    "staircase": {"grid": 15},
+    "tuned_curves": {"lines": 3},
+    "weights_spectrum": {"grid": 5},
+    "weights_spectrum_m1": {"grid": 3},
+}
 
+
+def kept_by_all_processes(folder, name, make):
+    """Return what `make` returns, which one of the parallel test processes calls and the others wait for."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.pickle"
+    with lock_file(str(folder / f"{name}.lock")):
+        if not path.exists():
+            path.write_bytes(pickle.dumps(make()))
+    return pickle.loads(path.read_bytes())
+
+
+@pytest.fixture(scope="session")
+def figures_folder(tmp_path_factory):
+    """Return a folder of this run: those of parallel test processes lie in one."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "figures"
+
+
+@pytest.fixture(scope="session")
+def measured(figures_folder):
+    """Return a function: a figure by name, and the results of its quick preset."""
+
+    @cache
     def of(name):
-        if name not in kept:
-            (figure,) = load_figures([name])
-            found = dict(execute(figure.tasks("quick"), store, workers=1))
-            kept[name] = figure, [found[place] for place in range(len(found))]
-        return kept[name]
+        (figure,) = load_figures([name])
+        preset = {**figure.presets["quick"], **SPARSE.get(name, {})}
+        figure = dataclasses.replace(figure, presets={"quick": preset})
+
+        def run():
+            found = dict(execute(figure.tasks("quick"), Store(figures_folder / "store"), workers=1))
+            return [found[place] for place in range(len(found))]
+
+        return figure, kept_by_all_processes(figures_folder, f"{name}-measured", run)
 
     return of
 
 
 @pytest.fixture(scope="session")
-def quick(measured):
+def quick(measured, figures_folder):
     """Return a function: the finished quick preset of a figure by name."""
-    kept = {}
 
+    @cache
     def of(name):
-        if name not in kept:
-            figure, results = measured(name)
-            kept[name] = figure.assemble("quick", results)
-        return kept[name]
+        figure, results = measured(name)
+        return kept_by_all_processes(figures_folder, name, lambda: figure.assemble("quick", results))
 
     return of
 

@@ -46,7 +46,7 @@ def test_measured_gradient_of_an_uncentred_teacher() -> None:
 
 def test_threshold() -> None:
     """erf, psi1 = 5, psi2 = 2: a singular value leaves the bulk exactly above the threshold."""
-    threshold = float(ba2022.threshold("erf", "erf", psi1=5, psi2=2, sigma_eps=0.1))
+    threshold = float(ba2022.outlier("erf", "erf", eta=0, psi1=5, psi2=2, sigma_eps=0.1).threshold)
     overlap = ba2022.outlier(
         "erf", "erf", eta=[threshold * 0.999, threshold * 1.001], psi1=5, psi2=2, sigma_eps=0.1
     ).teacher_overlap

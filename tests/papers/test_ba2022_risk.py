@@ -378,7 +378,6 @@ def test_a_step_refuses_jumps(activation: str) -> None:
         lambda: delta_large_width(values, eta=1.0, psi1=2.0, psi2=1.5),
         lambda: delta_large_step(values, **sizes),
         lambda: ba2022.outlier(activation, "sin", eta=1.0, psi1=2.0, psi2=1.5),
-        lambda: ba2022.threshold(activation, "sin", psi1=2.0, psi2=1.5),
     ]
     for step in steps:
         with pytest.raises(InvalidInput, match=r"sigma: .*without jumps"):

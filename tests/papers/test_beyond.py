@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from gradstep.drawing import draw
 from gradstep.papers.beyond.experiments import phases, tuned
-from gradstep.papers.drawing import draw
 from gradstep.papers.figure import load_figures
 
 
@@ -30,15 +30,15 @@ def test_lowest_of_a_scan_is_that_of_its_parabola():
     assert phases._lowest(np.exp(u)) == np.exp(-3)
 
 
-def test_is_drawn_in_light_and_dark(finished, tmp_path):
-    figure, results = finished
-    result = figure.assemble("quick", results)
+@pytest.mark.parametrize("name", ["phase_diagram", "tuned_curves"])
+def test_is_drawn_in_light_and_dark(name, quick, tmp_path):
+    result = quick(name)
     for dark in (False, True):
-        canvas = draw(result, dark=dark)
+        canvas = draw(result.outcome.panels, dark=dark)
         canvas.savefig(tmp_path / "figure.png")
         assert len(canvas.axes) >= 3
-    if figure.name == "phase_diagram":
-        names = {text.get_text() for axes in draw(result).axes for text in axes.texts}
+    if name == "phase_diagram":
+        names = {text.get_text() for axes in draw(result.outcome.panels).axes for text in axes.texts}
         assert names <= {"initial", "small step", "large step", "constant", "vocabulary", "Gaussian"}
         assert len(names) >= 3
 
@@ -60,7 +60,7 @@ def test_a_network_that_disagrees_fails(finished):
 
 def test_a_winner_that_is_behind_on_the_network_fails():
     (figure,) = load_figures(["phase_diagram"])
-    preset = {**figure.presets["quick"], "points": [[], [[0.5, 1.0]], []]}
+    preset = {**figure.presets["quick"], "points": [[], [[0.5, 1.0]], []], "columns": 1, "rows": 1}
     figure = dataclasses.replace(figure, presets={"quick": preset})
     results = [phases.measure(task.parameters, task.seed) for task in figure.tasks("quick")]
     assert figure.assemble("quick", results).outcome.checks[0].passed

@@ -1,6 +1,10 @@
 """The figures: settings, verdicts, and the report."""
 
+import base64
+import csv
 import dataclasses
+import io
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -9,16 +13,16 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from gradstep.drawing import LIGHT
 from gradstep.errors import InvalidInput
 from gradstep.overlay import Overlay
+from gradstep.panels import Panel
 from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import below, in_standard_errors, power_law, total_fall
-from gradstep.papers.drawing import LIGHT
 from gradstep.papers.experiment import Curves
 from gradstep.papers.experiments import learning_curves
 from gradstep.papers.figure import PAPERS, load_figures, run_figure, run_figures
 from gradstep.papers.outcome import Check, Judged, Outcome, Verdict, median_bound
-from gradstep.papers.panels import Panel
 from gradstep.papers.places import Place, Sample, point_seeds
 from gradstep.papers.report import _measured, write_report, write_section
 
@@ -31,7 +35,7 @@ def tiny(name="fig3b"):
     figure = FIGURES[name]
     settings = {**figure.settings, "curves": figure.settings["curves"][:2]}
     return dataclasses.replace(
-        figure, settings=settings, presets={"quick": {"d": 40, "points": [1.0, 2.0], "seeds": 3, "seed": 7}}
+        figure, settings=settings, presets={"quick": {"d": 40, "points": [1.0, 2.0], "line": 5, "seeds": 3, "seed": 7}}
     )
 
 
@@ -325,6 +329,32 @@ def test_report_is_one_file_that_needs_nothing_else(tmp_path):
     assert text.index("<table>") < text.index(f"<h2>{PAPERS['ba2022']}")
     for kind in ("png", "svg", "pdf"):
         assert (path.parent / f"fig3b.{kind}").stat().st_size > 5000
+    # What is behind the figure is a part of the file: its command, its data and its PDF.
+    assert "gradstep reproduce --preset quick --figure fig3b" in text
+    behind = dict(re.findall(r'download="([^"]+)" href="data:[a-z/]+;base64,([^"]+)"', text))
+    assert base64.b64decode(behind["fig3b.pdf"]) == (path.parent / "fig3b.pdf").read_bytes()
+    rows = list(csv.DictReader(io.StringIO(base64.b64decode(behind["fig3b.csv"]).decode())))
+    points = [row for row in rows if row["kind"] == "points" and row["panel"] == "1"]
+    means = [mean for drawn in result.outcome.panels[0].points for mean in drawn.mean]
+    assert [float(row["y"]) for row in points] == pytest.approx(means, rel=1e-5)
+    found = list(csv.DictReader(io.StringIO(base64.b64decode(behind["fig3b_comparisons.csv"]).decode())))
+    assert [float(row["z"]) for row in found] == pytest.approx([c.z for c in result.outcome.comparisons], rel=1e-5)
+    assert "Figure 3b" in text
+
+
+@pytest.mark.parametrize(
+    ("check", "sentence"),
+    [
+        (
+            Check.at_least("erf: the last risk lies {} standard errors below the bound", 37.04, 2),
+            "lies 37 standard errors",
+        ),
+        (Check.at_most("largest residual", 1.25e-12, 1e-10), "largest residual: 1.25e-12"),
+        (Check.at_most("{} standard errors", math.nan, 1), "– standard errors"),
+    ],
+)
+def test_checks_are_sentences(check, sentence):
+    assert sentence in check.sentence
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from gradstep.simulation.instance import initial_readout, initial_weights, step_
 from gradstep.simulation.population import population_risk
 from gradstep.simulation.ridge import dual, fit_ridge, primal
 from gradstep.simulation.step import gradient, measure_spike
+from gradstep.simulation.training import OPTIMISERS
 
 STRICT = Backend(array_api_strict)
 NUMPY = backend(None, "float64")
@@ -30,6 +31,20 @@ def test_gradient_and_spike() -> None:
         results.append((to_host(step.rows), spike.strength, spike.alignment, spike.bulk_variance))
     np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(results[0][1:], results[1][1:], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMISERS))
+def test_optimisers(name: str) -> None:
+    rows, metric = np.random.default_rng(0).standard_normal((12, 9)), np.diag(np.arange(1.0, 10))
+    found = []
+    for engine in (NUMPY, STRICT):
+        memory, directions = None, []
+        for scale in (1.0, -2.0):
+            moment = engine.data(metric)
+            direction, memory = OPTIMISERS[name]().direction(scale * engine.data(rows), lambda m=moment: m, memory)
+            directions.append(to_host(direction))
+        found.append(directions)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 
 
 @pytest.mark.parametrize(("rows", "width"), [(30, 12), (12, 30)])

@@ -264,13 +264,20 @@ def test_a_full_disk_is_one_clear_error_and_the_rest_is_intact(settings, undistu
         finish(settings, folder, undisturbed)
 
 
+@pytest.fixture(scope="module")
+def predicted(settings, tmp_path_factory):
+    """Return the folder of a sweep without networks."""
+    folder = tmp_path_factory.mktemp("predicted")
+    run_here("sweep", settings, "--out", folder, "--seeds", 0, "--workers", 1)
+    return folder
+
+
 @pytest.mark.parametrize(("ending", "size"), [(".nc", "12k"), (".csv", "4k"), (".parquet", "4k")])
-def test_a_full_disk_leaves_an_older_dataset_alone(settings, tmp_path, ending, size):
-    run_here("sweep", settings, "--out", tmp_path / "results", "--seeds", 0, "--workers", 1)
+def test_a_full_disk_leaves_an_older_dataset_alone(predicted, tmp_path, ending, size):
     with mounted(tmp_path / "small", f"size={size}") as folder:
         path = folder / f"results{ending}"
         path.write_text("older")
-        collected = start("collect", tmp_path / "results", "--out", path)
+        collected = start("collect", predicted, "--out", path)
         _, said = collected.communicate(timeout=60)
         assert collected.returncode == 2
         assert said.startswith("error: out: got ")

@@ -91,10 +91,10 @@ def test_a_failing_point_leaves_the_others_their_seeds_on_demand(tmp_path, monke
 
     monkeypatch.setattr(measure, "simulate", fails_at_thirty)
     with pytest.warns(RuntimeWarning, match="4 results failed"):
-        dataset = gs.sweep(PROBLEM, {"n": [30, 50, 300]}, seeds=4, until_se=0.02, workers=1)
+        dataset = gs.sweep(PROBLEM, {"n": [30, 50, 300]}, seeds=4, until_se=0.05, workers=1)
     relative = (dataset.test_error_standard_error / dataset.test_error_mean).values
     assert math.isnan(relative[0])
-    assert (relative[1:] <= 0.02).all()
+    assert (relative[1:] <= 0.05).all()
     assert dataset.seeds_done.values[0] == 0
     assert dataset.seeds_done.values.max() > 4
 
@@ -443,8 +443,9 @@ def test_an_address_without_a_scheduler_is_one_clear_line(address, tmp_path):
         Cluster(address)
 
 
-def test_a_cluster_gives_the_loggers_of_its_library_their_levels_back():
+def test_a_cluster_gives_the_loggers_of_its_library_their_levels_back(monkeypatch):
     pytest.importorskip("distributed")
+    monkeypatch.setattr("gradstep.sweeps.executors._CONNECT", 0.5)
     logger = logging.getLogger("distributed.comm")
     before = logger.level
     try:

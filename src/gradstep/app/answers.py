@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from gradstep.app.code import code_of
-from gradstep.app.regimes import describe
+from gradstep.app.label_noise import noiseless_training_error
+from gradstep.app.regimes import describe, without_step
 from gradstep.app.settings import Axis, coefficient_in, penalty_in, problem_of
+from gradstep.checks import flag, integer, one_of
 from gradstep.errors import GradstepError, InvalidInput
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.cui2024 import best_linear
+from gradstep.problem import Problem
 from gradstep.theory import Prediction, predict, predict_each
 from gradstep.theory.prediction import QUANTITIES
 from gradstep.theory.spectra.feature_spectrum import Outlier, feature_spectrum
@@ -45,18 +48,30 @@ def _axis(request: Mapping[str, Any]) -> Axis:
 def curve_part(request: Mapping[str, Any], part: int, parts: int) -> dict[str, Any]:
     """Predict every `parts`-th place of an axis, from the `part`-th on; a place without an answer is None.
 
-    ``failure`` is the first error.
+    ``failure`` is the first error. If the request asks for it, ``without_step`` has the test errors of the network that
+    takes no step.
     """
     setting, axis = _setting(request), _axis(request)
     settings = [axis.apply(setting, place) for place in axis.places[part::parts]]
     problems = [problem_of(s) for s in settings]
+    unstepped = flag("without_step", request.get("without_step", False))
     found = predict_each(problems)
     return {
         "x": [axis.place(s, p) for s, p in zip(settings, problems, strict=True)],
         "test_error": [p.test_error if isinstance(p, Prediction) else None for p in found],
         "train_error": [p.train_error if isinstance(p, Prediction) else None for p in found],
+        "noiseless_train_error": [_noiseless(p) if isinstance(p, Prediction) else None for p in found],
+        "without_step": _unstepped_errors(problems) if unstepped else [None] * len(problems),
         "failure": next((p for p in found if isinstance(p, GradstepError)), None),
     }
+
+
+def _unstepped_errors(problems: Sequence[Problem]) -> list[float | None]:
+    """Return the test error of each problem without a step, on which the step's samples have no influence."""
+    unstepped = [problem.replace(eta=0.0, n_step=problems[0].n_step) for problem in problems]
+    distinct = list(dict.fromkeys(unstepped))
+    found = dict(zip(distinct, predict_each(distinct), strict=True))
+    return [p.test_error if isinstance(p := found[problem], Prediction) else None for problem in unstepped]
 
 
 def here(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,17 +79,19 @@ def here(request: Mapping[str, Any]) -> dict[str, Any]:
     setting, axis = _setting(request), _axis(request)
     problem = problem_of(setting)
     prediction = predict(problem)
+    before = without_step(problem)
     return {
         "x": _finite(axis.place(setting, problem)),
         **{name: _finite(getattr(prediction, name)) for name in QUANTITIES},
+        "noiseless_train_error": _noiseless(prediction),
+        "without_step": None if before is None else before.test_error,
         "method": prediction.method,
         "caveats": [asdict(caveat) for caveat in prediction.caveats],
         "residual": _finite(prediction.residual),
-        "kernel_bound": kernel_lower_bound(problem.teacher),
-        "best_linear": best_linear(problem.teacher),
-        "regime": asdict(describe(prediction)),
+        "kernel_bound": kernel_lower_bound(problem.link),
+        "best_linear": best_linear(problem.link),
+        "regime": asdict(describe(prediction, before)),
         "problem": problem.to_dict(),
-        "description": str(problem),
     }
 
 
@@ -144,14 +161,20 @@ def best(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def code(request: Mapping[str, Any]) -> dict[str, str]:
-    """Return Python code that computes the same curves."""
+    """Return Python code that draws the same curves."""
     settings = request.get("problems")
     if not isinstance(settings, list) or not 1 <= len(settings) <= 4:
         raise InvalidInput("problems", None, "a list of one to four problems")
     for setting in settings:
         problem_of(_setting({"problem": setting}))
     axis = _axis(request)
-    return {"code": code_of(settings, axis, request["axis"].get("scale"))}
+    active = integer("active", request.get("active", 0), 0, len(settings) - 1)
+    noisy = one_of("noise", request.get("noise", "neither"), ("neither", "both")) == "both"
+    return {"code": code_of(settings, axis, request["axis"].get("scale"), active=active, noisy=noisy)}
+
+
+def _noiseless(found: Prediction) -> float:
+    return noiseless_training_error(found.problem, found.train_error, found.degrees_of_freedom)
 
 
 def _finite(value: float) -> float | str:

@@ -19,19 +19,43 @@ _VARIABLES = {
     "alpha": "exponent",
     "ridge": "penalty",
 }
-_LAST = """
+_PICTURE = """
+figure, axes = plt.subplots(layout="constrained")
 for name, problem in {{{names}}}.items():
-    predictions = gs.predict_many([problem(place) for place in places])
-    for place, prediction in zip(places, predictions):
-        print(f"{{name}}  {{place:10.4g}}  test {{prediction.test_error:.6g}}  train {{prediction.train_error:.6g}}")
-
-# The real network at one place, eight draws of it (finite sizes only):
-# print(gs.simulate({first}(places[0]), seeds=8))
+    problems = [problem(place) for place in places]
+    predictions = gs.predict_many(problems)
+    test = np.array([p.test_error for p in predictions])
+    train = np.array([p.train_error for p in predictions])
+    noise = np.array([p.noise**2 for p in problems])  # variance of the label noise
+{convention}
+    (line,) = axes.plot(places, test, label=f"{{name}}test")
+    axes.plot(places, train, ":", color=line.get_color(), label=f"{{name}}training")
+    # The real network at some of the places, eight draws of it (finite sizes only):
+    # for place in places[::10]:
+    #     found = gs.simulate(problem(place), seeds=8)
+    #     mean, error = found.mean("test_error"), found.standard_error("test_error")
+    #     axes.errorbar(place, mean{plus_noise}, error, fmt="o", color=line.get_color())
+{without}axes.axhline(kernel_lower_bound({teacher}){plus_floor}, color="gray", linestyle="--", label="kernel bound")
+axes.set(xscale="{scale}", yscale="log", xlabel="{label}", ylabel="{what}")
+axes.legend()
+plt.show()
 """
+_WITHOUT_STEP = """unstepped = gs.predict_many([problem_{mine}(place).replace(eta=0.0) for place in places])
+axes.plot(places, [p.test_error{plus} for p in unstepped], color="gray", label="no step")
+"""
+_NOISELESS = """\
+    # The training error against the teacher itself, from the one on noisy labels.
+    freedom = np.array([p.degrees_of_freedom for p in predictions])
+    samples = np.array([p.{samples} for p in problems])
+    train -= noise * (1 - 2 * freedom / samples)"""
+_NOISY = """\
+    test += noise"""
 
 
-def code_of(settings: Sequence[Mapping[str, Any]], axis: Axis, scale: object) -> str:
-    """Return a script that predicts every setting along the axis.
+def code_of(
+    settings: Sequence[Mapping[str, Any]], axis: Axis, scale: object, *, active: int = 0, noisy: bool = False
+) -> str:
+    """Return a script that draws what the page draws.
 
     Parameters
     ----------
@@ -40,36 +64,66 @@ def code_of(settings: Sequence[Mapping[str, Any]], axis: Axis, scale: object) ->
     axis : Axis
     scale : {"linear", "log", None}
         Of the axis; None for the axis' own.
+    active : int
+        Place of the setting at hand: the lines without a step and of the kernel bound are its own.
+    noisy : bool
+        Whether both errors contain the label noise, or neither.
     """
     label = AXES[axis.name]["label"]
-    space = "geomspace" if (scale or AXES[axis.name]["scale"]) == "log" else "linspace"
+    scale = scale or AXES[axis.name]["scale"]
+    space = "geomspace" if scale == "log" else "linspace"
     functions = [_function("abcd"[k], setting, axis.name) for k, setting in enumerate(settings)]
     letters = "abcd"[: len(settings)]
-    names = ", ".join(f'"{letter.upper()}": problem_{letter}' for letter in letters)
+    several = len(settings) > 1
+    names = ", ".join(f'"{letter.upper() + " " if several else ""}": problem_{letter}' for letter in letters)
+    mine = settings[active]
+    noise = f" + {mine['noise']!r} ** 2" if noisy and mine.get("noise") else ""
+    picture = _PICTURE.format(
+        names=names,
+        convention=_NOISY if noisy else _NOISELESS.format(samples='ratio("n")' if _infinite(settings[0]) else "n"),
+        plus_noise=" + problem(place).noise**2" if noisy else "",
+        without=_WITHOUT_STEP.format(mine=letters[active], plus=noise) if _steps(mine) else "",
+        teacher=repr(mine["teacher"]),
+        plus_floor=noise,
+        scale=scale,
+        label=label,
+        what="error, with the label noise" if noisy else "error, without label noise",
+    )
     return "\n".join(
         [
             f'"""Test and training error against {label}: what the page of gradstep {__version__} shows."""',
             "",
             "import math",
             "",
+            "import matplotlib.pyplot as plt",
             "import numpy as np",
             "",
             "import gradstep as gs",
+            "from gradstep.papers.ba2022 import kernel_lower_bound",
             "",
             f"places = np.{space}({axis.places[0]!r}, {axis.places[-1]!r}, {len(axis.places)})  # {label}",
             "",
             "",
             "\n\n\n".join(functions),
             "",
-            _LAST.format(names=names, first="problem_a"),
+            picture,
         ]
     )
+
+
+def _infinite(setting: Mapping[str, Any]) -> bool:
+    return setting["d"] in ("inf", "infinity", math.inf)
+
+
+def _steps(setting: Mapping[str, Any]) -> bool:
+    given = setting["eta"]
+    return bool(given["coefficient"] if isinstance(given, Mapping) else given)
 
 
 def _function(letter: str, setting: Mapping[str, Any], name: str) -> str:
     """Return the function from a place on the axis to the problem."""
     variable = _VARIABLES[name]
-    infinite = setting["d"] in ("inf", "infinity", math.inf)
+    infinite = _infinite(setting)
 
     def per_d(size: str) -> str:
         value = setting[size]

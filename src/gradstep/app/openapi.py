@@ -88,11 +88,13 @@ _ERROR = _object({"error": _WHY}, ["error"])
 _CURVE = _object(
     {
         "curve": _object(
-            {"x": _NUMBERS, "test_error": _NUMBERS, "train_error": _NUMBERS}, ["x", "test_error", "train_error"]
+            dict.fromkeys(("x", "test_error", "train_error", "noiseless_train_error", "without_step"), _NUMBERS),
+            ["x", "test_error", "train_error"],
         ),
         "here": _object(
             {
                 "test_error": _NULLABLE,
+                "without_step": _NULLABLE,
                 "kernel_bound": _NUMBER,
                 "regime": {"type": "object"},
                 "caveats": {
@@ -154,7 +156,9 @@ DOCUMENT: Mapping[str, Any] = {
             }
         },
         "/api/curves": _post(
-            "Errors along an axis, and what is known at the setting.", _object(_LINE, list(_LINE), closed=True), _CURVE
+            "Errors along an axis, and what is known at the setting.",
+            _object({**_LINE, "without_step": {"type": "boolean"}}, list(_LINE), closed=True),
+            _CURVE,
         ),
         "/api/learned": _post(
             "The learned function along the spike.",
@@ -175,11 +179,13 @@ DOCUMENT: Mapping[str, Any] = {
             _object({"test_error": _NUMBER, "values": {"type": "object"}}, ["test_error", "values"]),
         ),
         "/api/code": _post(
-            "Python code that gives the same.",
+            "Python code that draws the same.",
             _object(
                 {
                     "problems": {"type": "array", "items": _REFERENCE, "minItems": 1, "maxItems": 4},
                     "axis": _LINE["axis"],
+                    "active": {"type": "integer", "minimum": 0, "maximum": 3},
+                    "noise": {"enum": ["neither", "both"]},
                 },
                 ["problems", "axis"],
                 closed=True,

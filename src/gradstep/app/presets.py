@@ -32,13 +32,17 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _Page:
-    """A figure on the page: its axis, the range of the axis, and labels and parameters of its curves."""
+    """A figure on the page: its axis, the range of the axis, and labels and parameters of its curves.
+
+    ``per_width`` says that the penalty is one for each neuron, whatever the paper's own unit.
+    """
 
     axis: str
     curves: Sequence[tuple[str, Settings]]
     span: Settings = field(default_factory=dict)
     note: str = ""
     shows: str = "errors"
+    per_width: bool = False
 
 
 def presets() -> list[dict[str, Any]]:
@@ -48,8 +52,9 @@ def presets() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``paper``, ``title``, ``stated`` and ``ours`` (whose settings they are), ``note``
-        (what differs from the figure), ``axis``, ``shows`` (``errors``, ``learned`` or ``spectrum``), ``settings``,
-        one a curve with a ``label`` each, and ``shown``, the places in it of the one to four to begin with.
+        (what differs from the figure), ``axis``, ``shows`` (``errors``, ``learned``, ``spectrum`` or ``numbers``),
+        ``settings``, one a curve with a ``label`` each, and ``shown``, the places in it of the one to four to begin
+        with.
     """
     found = []
     for figure in load_figures():
@@ -62,12 +67,13 @@ def presets() -> list[dict[str, Any]]:
 
 
 def elsewhere(found: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return ``paper``, ``title`` and ``command`` of the figures that are not among the presets found."""
+    """Return ``paper``, ``title``, ``summary`` and ``command`` of the figures that are not among the presets found."""
     known = {preset["name"] for preset in found}
     return [
         {
             "paper": PAPERS[figure.paper],
             "title": figure.title,
+            "summary": figure.summary,
             "command": f"gradstep reproduce --paper {figure.paper} --figure {figure.name}",
         }
         for figure in load_figures()
@@ -79,15 +85,15 @@ def _made(page: _Page) -> dict[str, Any]:
     """Return a preset; of more curves than the page compares, evenly chosen ones are shown first."""
     shown = sorted({round(k) for k in np.linspace(0, len(page.curves) - 1, _MOST)})
     span = {key: page.span.get(key, AXES[page.axis][key]) for key in ("from", "to", "scale")}
-    settings = [{"label": label, "problem": _setting(given)} for label, given in page.curves]
+    settings = [{"label": label, "problem": _setting(given, page.per_width)} for label, given in page.curves]
     axis = {"name": page.axis, **span}
     return {"axis": axis, "settings": settings, "shown": shown, "shows": page.shows, "note": page.note}
 
 
-def _setting(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _setting(parameters: Mapping[str, Any], per_width: bool = False) -> dict[str, Any]:
     """Return the page's form of a problem in a paper's parameters, with what that paper ties together tied."""
     problem = Problem.from_dict(parameters)
-    convention = parameters["convention"]
+    convention = parameters.get("convention")
     forms: dict[str, Any] = {}
     if convention == "cui2024":
         forms["ridge"] = {"per_width": float(parameters["lam"])}
@@ -98,6 +104,8 @@ def _setting(parameters: Mapping[str, Any]) -> dict[str, Any]:
     if convention == "moniri2024":
         step = {"coefficient": float(parameters.get("c", 1.0)), "exponent": float(parameters["alpha"]), "of": "n"}
         forms["eta"] = step
+    if per_width:
+        forms["ridge"] = {"per_width": problem.ratio("ridge") / problem.ratio("width")}
     return setting_of(problem, **forms)
 
 
@@ -179,6 +187,64 @@ def _feature_spectra(settings: Settings, preset: Settings) -> _Page:
     return _Page("n", curves, shows="spectrum")
 
 
+def _statistics(settings: Settings, preset: Settings) -> _Page:
+    axis, middle = settings["axis"], float(np.median(preset["points"]))
+    shared = {"convention": "cui2024", "d": preset["d"], "alpha": 3.0, "beta": 1.0, "lam": 0.1, "alpha0": middle}
+    curves = []
+    for curve in settings["curves"]:
+        values = dict(curve["parameters"])
+        values["noise"] = values.pop("sigma_eps")
+        curves.append((curve["label"], {**shared, **values}))
+    note = (
+        "Spike, bulk and alignment of the setting are in the strip of numbers; the samples of its fit are chosen here."
+    )
+    return _Page("n_step", curves, {key: axis[key] for key in ("from", "to", "scale")}, note, shows="numbers")
+
+
+def _kernels(settings: Settings, preset: Settings) -> _Page:
+    """What is added to the kernel matrix is the penalty for each neuron."""
+    psi1, trained, base = settings["psi1"], settings["trained"], settings["base"]
+    shared = {"convention": "ba2022", "d": preset["d"], **base, "psi1": psi1}
+
+    def lam(added: float) -> float:
+        return added * float(base["psi2"]) / float(psi1)
+
+    curves = [
+        ("conjugate kernel", {**shared, "eta": 0.0, "lam": lam(settings["ridge"])}),
+        (trained["label"], {**shared, "eta": trained["eta"], "lam": lam(trained["ridge"])}),
+    ]
+    note = "The kernel of the network before and after its step; the other kernels are those of no network."
+    return _Page("n", curves, note=note, per_width=True)
+
+
+def _theorem7(settings: Settings, preset: Settings) -> _Page:
+    base, psi1, d = settings["base"], float(np.median(preset["points"])), preset["d"]
+    lam = round(base["psi2"] * d) * float(round(psi1 * d)) ** -settings["penalty_exponent"]
+    step = Step(settings["eta_bar"], exponent=0.5)
+    shared = {"convention": "ba2022", "d": d, **base, "psi1": psi1, "eta": step, "lam": lam}
+    curves = [(curve["label"], {**shared, **curve["parameters"]}) for curve in settings["curves"]]
+    span = {"from": min(preset["points"]), "to": 256.0, "scale": "log"}
+    return _Page("n", curves, span, f"With the penalty that the figure has at n/d = {psi1:g}, in its unit, at every n.")
+
+
+def _universality(settings: Settings, preset: Settings) -> _Page:
+    shared = {"convention": "moniri2024", **settings["base"], "alpha": max(preset["points"])}
+    curves = [(f"n = {n}", {**shared, "n": n}) for n in preset["sizes"]]
+    return _Page("alpha", curves, {"from": 0.0, "to": 0.4, "scale": "linear"}, "The network, without its equivalents.")
+
+
+def _tuned(settings: Settings, preset: Settings) -> _Page:
+    d, sizes = preset["d"], {name: round(ratio * preset["d"]) for name, ratio in settings["per_d"].items()}
+    curves = [
+        (f"budget {budget:g} d", {**settings["base"], **sizes, "d": d, "n_step": samples, "n": samples})
+        for budget in preset["budgets"]
+        for samples in [round(budget * d / 2)]
+    ]
+    return _Page(
+        "ridge", curves, note="The stars, on the curve and on the sliders, are the points of the figure's lines."
+    )
+
+
 _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
     "learning_curves": _learning_curves,
     "drawn_curves": _drawn_curves,
@@ -189,4 +255,9 @@ _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
     "improvement": _improvement,
     "equivalence": _equivalence,
     "feature_spectra": _feature_spectra,
+    "spike_statistics": _statistics,
+    "kernel_ridge": _kernels,
+    "theorem7": _theorem7,
+    "universality": _universality,
+    "tuned": _tuned,
 }

@@ -1,6 +1,6 @@
 """Words for what the step does to a problem, chosen by the numbers of its prediction.
 
-The keys are those of the colours in `gradstep.papers.drawing`.
+The keys are those of the colours in `gradstep.drawing`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradstep.resolution import NOTHING
 from gradstep.theory import Prediction, predict
 from gradstep.theory.equivalent.tables import LARGE_DIMENSION
 
-__all__ = ["Regime", "describe"]
+__all__ = ["Regime", "describe", "without_step"]
 
 #: Samples of the step per dimension that are few: by the noise of their gradient neurons differ from each other.
 _FEW = 2.0
@@ -83,21 +83,27 @@ class _Step:
     taught: float | None
 
 
-def describe(prediction: Prediction) -> Regime:
+def without_step(problem: Problem) -> Prediction | None:
+    """Return the prediction for the network that takes no step; None if there is no step, or no such prediction."""
+    return _known(problem.replace(eta=0.0)) if problem.eta.coefficient else None
+
+
+def describe(prediction: Prediction, before: Prediction | None) -> Regime:
     """Describe a problem from its prediction: what the step does, and whether that pays.
 
     Parameters
     ----------
     prediction : Prediction
+    before : Prediction or None
+        As `without_step` returns it.
 
     Returns
     -------
     Regime
     """
     problem = prediction.problem
-    teacher, activation = moments(problem.teacher), moments(problem.activation)
+    teacher, activation = moments(problem.link), moments(problem.activation)
     size = _known(problem.at_dimension(int(LARGE_DIMENSION))) if problem.is_limit else prediction
-    before = _known(problem.replace(eta=0.0)) if problem.eta.coefficient else None
     error = prediction.test_error
     bound = teacher.nonlinear_second_moment if _is_nonlinear(teacher) else 0.0
     change = error / before.test_error - 1 if before is not None and before.test_error > 0 else None
@@ -127,7 +133,7 @@ def _step_of(prediction: Prediction) -> _Step:
     width = problem.real_sizes().width
     common = strength / math.sqrt(width) if math.isfinite(strength) else math.nan
     moved = math.hypot(common, math.sqrt(max(prediction.bulk_variance - 1, 0.0)))
-    teacher, curve = moments(problem.teacher), prediction.curve
+    teacher, curve = moments(problem.link), prediction.curve
     power = teacher.second_moment - teacher.mean**2
     learned = taught = None
     if power > _ROUNDING * teacher.second_moment:

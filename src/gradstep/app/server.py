@@ -51,6 +51,8 @@ _LARGEST_BODY = 32 * 1024
 #: Processes for what follows a slider, at most.
 _MOST_THEORY = 4
 _SIMULATIONS = 2
+#: Lists of a curve.
+_CURVE = ("x", "test_error", "train_error", "noiseless_train_error", "without_step")
 #: Optima and spectra kept.
 _KEPT = 100
 #: Seconds that an answer may take: one part of a curve, one optimum or spectrum, one simulated network.
@@ -258,9 +260,9 @@ class _Service:
     def routes(self) -> list[BaseRoute]:
         """Return the addresses with what answers them."""
         posts: Mapping[str, tuple[Answer, Sequence[str]]] = {
-            "curves": (self._curves, ("problem", "axis")),
+            "curves": (self._curves, ("problem", "axis", "without_step")),
             "learned": (partial(self._theory.ask, "answers:learned"), ("problem",)),
-            "code": (partial(self._theory.ask, "answers:code"), ("problems", "axis")),
+            "code": (partial(self._theory.ask, "answers:code"), ("problems", "axis", "active", "noise")),
             "spectrum": (partial(self._study, "spectrum"), ("problem",)),
             "best": (partial(self._study, "best"), ("problem", "over")),
         }
@@ -279,7 +281,7 @@ class _Service:
         parts = len(self._theory)
         asked = [self._theory.ask("answers:curve_part", request, part, parts) for part in range(parts)]
         now, *found = await _together(self._theory.ask("answers:here", request), *asked)
-        curve = {name: _interleaved([part[name] for part in found]) for name in ("x", "test_error", "train_error")}
+        curve = {name: _interleaved([part[name] for part in found]) for name in _CURVE}
         failure = next((part["failure"] for part in found if part["failure"]), None)
         if failure and all(value is None for value in curve["test_error"]):
             raise failure

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gradstep.app.label_noise import noiseless_training_error
 from gradstep.app.settings import Axis, problem_of
 from gradstep.checks import integer
 from gradstep.errors import InvalidInput
@@ -23,7 +24,8 @@ _MOST_PLACES = 40
 _MOST_SEEDS = 100
 #: Floating-point operations of one network (some ten seconds), and of all of them (some hours).
 _MOST_OPERATIONS, _MOST_IN_ALL = 4e11, 1e15
-_QUANTITIES = ("test_error", "train_error")
+_QUANTITIES = ("test_error", "train_error", "noiseless_train_error")
+_MEASURED = ("test_error", "train_error", "degrees_of_freedom")
 
 
 def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterator[dict[str, Any]]:
@@ -88,8 +90,10 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
             return
         touched = range(len(problems)) if design.path else [points.pop(index)]
         for column, place in enumerate(touched):
-            for name in _QUANTITIES:
-                values[place][name].append(float(result[name][column]))
+            test, train, freedom = (float(result[name][column]) for name in _MEASURED)
+            found = test, train, noiseless_training_error(problems[place], train, freedom)
+            for name, value in zip(_QUANTITIES, found, strict=True):
+                values[place][name].append(value)
             yield {"kind": "place", "place": place, "done": done, "of": total, **_summary(values[place])}
     z = Overlay.of(theory, [place["test_error"] for place in values], axis=-1).z
     yield {"kind": "end", "z": plain(z.tolist())}

@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,12 +17,13 @@ import typer
 from typer.core import TyperGroup
 
 from gradstep.cli.failure import INVALID_INPUT, NOT_CONVERGED, fail, interrupted, report_error
-from gradstep.cli.grid import Grid, build_grid, read_pairs, read_settings
-from gradstep.cli.ranges import parse_seeds
+from gradstep.cli.grid import build_grid, read_pairs, read_settings
 from gradstep.errors import GradstepError, InvalidInput
 
 if TYPE_CHECKING:
-    from gradstep.theory import Spread
+    from gradstep.grid import Grid
+    from gradstep.text_table import Table
+    from gradstep.theory import Prediction, Spread
 
 _NETWORK = "Network and data"
 _STEP = "Step and fit"
@@ -37,11 +38,13 @@ _CONVENTION = (
     "error without label noise."
 )
 _RANGES = (
-    "Every number may be a list 1,2,5, a range 500:4000:12 (12 values) or 1e-4:1e2:log7 (7 values, even in the "
-    "logarithm); several make a grid. Sizes and the penalty may be multiples of d: 1.5d, 1:4:7d."
+    "Everything may be a list: relu,tanh or 0,1,N^0.5; numbers also a range, 500:4000:12 (12 values) or 1e-4:1e2:log7 "
+    "(7 values, even in the logarithm). Several make a grid. Sizes and the penalty may be multiples of d: 1.5d, d/64, "
+    "0.5d:4d:8."
 )
 
 _NOTES = f"{_RANGES} {_CONVENTION}"
+_ON_REQUEST = "What the numbers mean: gradstep convention"
 #: A spread is known to leading order.
 _SPREAD_DIGITS = 3
 
@@ -167,7 +170,8 @@ def _problem_options(
         typer.Option(help="Samples of the gradient step; inf is the population gradient (4d).", rich_help_panel=_STEP),
     ] = None,
     eta: Annotated[
-        str | None, typer.Option(help="Step size: a number, or 1.5*N^0.5, N^0:0.5:6 (N^0.5).", rich_help_panel=_STEP)
+        str | None,
+        typer.Option(help="Step size: a number, 1.5*N^0.5, sqrt(N), or 0,1,N^0.5 (N^0.5).", rich_help_panel=_STEP),
     ] = None,
     n: Annotated[str | None, typer.Option(help="Fresh samples of the ridge fit (3d).", rich_help_panel=_STEP)] = None,
     ridge: Annotated[
@@ -201,7 +205,9 @@ def _problem_options(
 def _takes_problem(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a problem in place of its first parameter, a `Grid`."""
     shared = inspect.signature(_problem_options, eval_str=True).parameters
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    # The class itself would bring NumPy, which the help does without.
+    known = inspect.signature(command, eval_str=True, locals={"Grid": object})
+    own = list(known.parameters.values())[1:]
 
     def run(**values: Any) -> None:
         problem = {name: values.pop(name) for name in shared}
@@ -231,18 +237,22 @@ _Dtype = Annotated[str, typer.Option(help="float64 or float32.", rich_help_panel
 
 def _document(command: str, grid: Grid, **content: Any) -> dict[str, Any]:
     from gradstep.cli.output import versions
+    from gradstep.grid import plain_value
     from gradstep.problem import CONVENTION
 
-    axes = {axis.name: list(axis.values) for axis in grid.axes}
+    axes = {axis.name: list(map(plain_value, axis.values)) for axis in grid.axes}
     return {"command": command, "convention": CONVENTION, "versions": versions(), "axes": axes, **content}
 
 
 def _print_heading(grid: Grid) -> None:
-    from gradstep.cli.output import print_lines
-    from gradstep.problem import CONVENTION
+    """Print what all problems have in common."""
+    from gradstep.cli.output import print_wrapped
+    from gradstep.problem import differences
 
-    which = "problem" if len(grid.problems) == 1 else f"first of {len(grid.problems)} problems"
-    print_lines(f"{which}: {grid.problems[0]}", f"convention: {CONVENTION}", "")
+    count = len(grid.problems)
+    omit = differences(grid.problems) if count > 1 else ()
+    over = f"{count} problems over {' and '.join(grid.heads)}: " if count > 1 else ""
+    print_wrapped(over + grid.problems[0].described(omit), "")
 
 
 @app.command(
@@ -262,16 +272,15 @@ def predict(
 ) -> None:
     """Predict errors, alignment and spike from theory, in milliseconds."""
     from gradstep.cli import output, plots
-    from gradstep.cli.compute import predict_grid, spread_grid
-    from gradstep.theory import QUANTITIES, predict
-    from gradstep.theory.caveats import caveat_lines
+    from gradstep.cli.compute import lines_of, predict_grid, spread_grid
+    from gradstep.curves import Curve
 
-    plots.check_plot_path(plot)
-    plots.check_drawable(plot, grid)
+    plots.check_plot_path(plot, grid)
     predictions = predict_grid(grid)
+    curve = Curve(grid, tuple(predictions))
     spreads = spread_grid(grid) if spread else []
     if plot is not None:
-        plots.save(plots.draw_predictions(grid, predictions), plot)
+        plots.save(lines_of(curve).plot() if grid.axes else predictions[0].plot(), plot)
     if json_:
         results = [
             {"coordinates": grid.coordinates(index), **prediction.to_dict()}
@@ -282,34 +291,30 @@ def predict(
         output.print_json(_document("predict", grid, predictions=results))
         return
     _print_heading(grid)
-    if len(predictions) > 1:
-        header = [*(axis.name for axis in grid.axes), *QUANTITIES]
-        rows = [
-            [*map(output.number, point), *(output.number(getattr(prediction, name)) for name in QUANTITIES)]
-            for point, prediction in zip(grid.points, predictions, strict=True)
-        ]
-    elif grid.problems[0].eta.coefficient > 0:
-        before = predict(grid.problems[0].replace(eta=0.0))
-        header = ["quantity", "without the step", "after the step"]
-        rows = [
-            [name, output.number(getattr(before, name)), output.number(getattr(predictions[0], name))]
-            for name in QUANTITIES
-        ]
-    else:
-        header = ["quantity", "no step"]
-        rows = [[name, output.number(getattr(predictions[0], name))] for name in QUANTITIES]
-    if spreads:
-        header, rows = _with_spreads(header, rows, spreads)
-    output.print_table(output.Table(header, rows))
+    table = curve.table() if grid.axes else _before_and_after(predictions[0])
+    output.print_table(_with_spreads(table, spreads) if spreads else table)
     methods = ", ".join(dict.fromkeys(prediction.method for prediction in predictions))
     worst = max(prediction.residual for prediction in predictions)
-    output.print_lines("", f"method: {methods}; largest residual of the equations {worst:.1e}")
-    output.print_lines(*caveat_lines(predictions))
+    method = f"method: {methods}; largest residual of the equations {worst:.1e}"
+    output.print_wrapped("", *curve.notes(), method, _ON_REQUEST)
     if plot is not None:
         output.print_lines(f"figure: {plot}")
 
 
-def _with_spreads(header: list[str], rows: list[list[str]], spreads: list[Spread]) -> tuple[list[str], list[list[str]]]:
+def _before_and_after(after: Prediction) -> Table:
+    """Return a table of one prediction beside that without the step."""
+    from gradstep.cli import output
+    from gradstep.theory import QUANTITIES, predict
+
+    if after.problem.eta.coefficient == 0:
+        columns = {"no step": after}
+    else:
+        columns = {"without the step": predict(after.problem.replace(eta=0.0)), "after the step": after}
+    rows = [[name, *(output.number(getattr(each, name)) for each in columns.values())] for name in QUANTITIES]
+    return output.Table(["quantity", *columns], rows)
+
+
+def _with_spreads(table: Table, spreads: list[Spread]) -> Table:
     """Return a table of predictions with the standard deviations over draws: as columns, or in the rows of errors."""
     from gradstep.cli import output
 
@@ -319,8 +324,11 @@ def _with_spreads(header: list[str], rows: list[list[str]], spreads: list[Spread
         cells = [[output.number(getattr(spread, name), _SPREAD_DIGITS) for name in of] for spread in spreads]
     else:
         heads = ["spread"]
-        cells = [[output.number(getattr(spreads[0], row[0]), _SPREAD_DIGITS) if row[0] in of else ""] for row in rows]
-    return header + heads, [row + cell for row, cell in zip(rows, cells, strict=True)]
+        cells = [
+            [output.number(getattr(spreads[0], row[0]), _SPREAD_DIGITS) if row[0] in of else ""] for row in table.rows
+        ]
+    rows = [[*row, *cell] for row, cell in zip(table.rows, cells, strict=True)]
+    return replace(table, header=[*table.header, *heads], rows=rows)
 
 
 @app.command(
@@ -331,22 +339,32 @@ def _with_spreads(header: list[str], rows: list[list[str]], spreads: list[Spread
 @_takes_problem
 def simulate(
     grid: Grid,
-    seeds: _Seeds = "8",
+    seeds: _Seeds = "16",
     device: _Device = None,
     dtype: _Dtype = "float64",
     test_samples: Annotated[
         int, typer.Option(min=0, help="Also test on that many fresh inputs.", rich_help_panel=_SIMULATION)
     ] = 0,
+    fit: Annotated[
+        str, typer.Option(help="'drawn', or 'expected': errors averaged over fits.", rich_help_panel=_SIMULATION)
+    ] = "drawn",
     json_: _Json = False,
 ) -> None:
     """Measure the same quantities on the real network: draw it, take the step, fit, and test exactly."""
     from gradstep.cli import output
     from gradstep.cli.compute import simulating
+    from gradstep.ranges import parse_seeds
     from gradstep.simulation import simulate_many
 
     with simulating(grid, device) as report:
         measurements = simulate_many(
-            grid.problems, parse_seeds(seeds), device=device, dtype=dtype, test_samples=test_samples, progress=report
+            grid.problems,
+            parse_seeds(seeds),
+            fit=fit,
+            device=device,
+            dtype=dtype,
+            test_samples=test_samples,
+            progress=report,
         )
     if json_:
         results = [
@@ -365,18 +383,13 @@ def simulate(
         return
     _print_heading(grid)
     rows = [
-        [
-            *map(output.number, point),
-            name,
-            output.number(float(measurement.mean(name))),
-            output.number(float(measurement.standard_error(name)), 2),
-        ]
-        for point, measurement in zip(grid.points, measurements, strict=True)
-        for name in measurement.values
+        [*cells, name, output.number(float(found.mean(name))), output.number(float(found.standard_error(name)), 2)]
+        for cells, found in zip(grid.cells, measurements, strict=True)
+        for name in found.values
     ]
-    header = [*(axis.name for axis in grid.axes), "quantity", "mean", "standard error"]
-    output.print_table(output.Table(header, rows))
-    output.print_lines("", f"seeds: {_seed_text(measurements[0].seeds)}")
+    header = [*grid.heads, "quantity", "mean", "standard error"]
+    output.print_table(output.Table(header, rows, index=len(grid.heads)))
+    output.print_wrapped("", f"seeds: {_seed_text(measurements[0].seeds)}", _ON_REQUEST)
 
 
 @app.command(
@@ -399,29 +412,81 @@ def compare(
     Where some of several problems have no prediction, the others are shown all the same, and the exit code is 3.
     """
     from gradstep.cli import output, plots
-    from gradstep.cli.compute import simulating
+    from gradstep.cli.compute import lines_of, simulating
     from gradstep.comparison import compare
+    from gradstep.curves import Curve
+    from gradstep.ranges import parse_seeds
 
-    plots.check_plot_path(plot)
-    plots.check_drawable(plot, grid)
+    plots.check_plot_path(plot, grid)
     with simulating(grid, device) as report:
         comparison = compare(grid.problems, parse_seeds(seeds), device=device, dtype=dtype, progress=report)
-    places = [grid.coordinates(index) for index in range(len(grid.problems))]
+    comparison = replace(comparison, shape=grid.shape)
     if plot is not None:
-        plots.save(plots.draw_comparison(grid, comparison), plot)
+        curve = Curve(grid, comparison.predictions, comparison)
+        plots.save(lines_of(curve).plot() if grid.axes else comparison.plot(), plot)
     if json_:
         content = comparison.to_dict()
-        for place, case in zip(places, content["comparisons"], strict=True):
-            case["coordinates"] = place
+        for index, case in enumerate(content["comparisons"]):
+            case["coordinates"] = grid.coordinates(index)
         output.print_json(_document("compare", grid, **content))
     else:
+        places = grid.places()
         _print_heading(grid)
         output.print_table(comparison.table(places))
-        output.print_lines("", f"seeds: {_seed_text(comparison.seeds)}", *comparison.notes(places))
+        output.print_wrapped("", f"seeds: {_seed_text(comparison.seeds)}", *comparison.notes(places), _ON_REQUEST)
         if plot is not None:
             output.print_lines(f"figure: {plot}")
     if comparison.failures:
         raise typer.Exit(NOT_CONVERGED)
+
+
+@app.command(
+    epilog="Examples: [bold]gradstep spectrum --plot features.png[/bold] · "
+    "[bold]gradstep spectrum --of weights --eta 2*N^0.5 --seeds 8[/bold]. " + _NOTES
+)
+@_takes_problem
+def spectrum(
+    grid: Grid,
+    of: Annotated[str, typer.Option(help="features (of the fit's samples) or weights (of the first layer).")] = (
+        "features"
+    ),
+    seeds: Annotated[
+        str, typer.Option(help="How many networks to measure, or their seeds; 0: theory only.", show_default=True)
+    ] = "4",
+    plot: _Plot = None,
+    json_: _Json = False,
+) -> None:
+    """Predict the singular values after the step, their bulk and outliers, and measure them."""
+    from gradstep.cli import output, plots
+    from gradstep.ranges import parse_seeds
+    from gradstep.spectra import spectrum
+
+    plots.check_plot_path(plot)
+    if len(grid.problems) > 1:
+        raise InvalidInput(grid.axes[0].name, grid.axes[0].texts, "one value: a spectrum is of one problem")
+    found = spectrum(grid.problems[0], 0 if seeds.strip() == "0" else parse_seeds(seeds), of=of)
+    if plot is not None:
+        plots.save(found.plot(), plot)
+    if json_:
+        output.print_json({"command": "spectrum", "versions": output.versions(), **found.to_dict()})
+        return
+    output.print_lines(str(found))
+    if plot is not None:
+        output.print_lines(f"figure: {plot}")
+
+
+@app.command()
+def convention(json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Say what the numbers mean: network, step, fit and errors, and how the papers' parameters translate."""
+    from gradstep.cli import output
+    from gradstep.problem import CONVENTION, CONVENTION_IN_FULL, TRANSLATION
+
+    if json_:
+        output.print_json({"command": "convention", "convention": CONVENTION, "papers": TRANSLATION})
+        return
+    output.print_lines(CONVENTION_IN_FULL, "")
+    rows = [[paper, *(own[name] for name in ("eta", "ridge"))] for paper, own in TRANSLATION.items()]
+    output.print_table(output.Table(["paper", "eta here", "ridge here"], rows))
 
 
 @app.command(
@@ -468,6 +533,65 @@ def tune(
         return
     _print_heading(grid)
     print_tuned(grid, tuned)
+
+
+@app.command(
+    epilog="Examples: [bold]gradstep learn houses.csv --target price[/bold] · "
+    "[bold]gradstep learn houses.parquet --target price --drop id --plot houses.png[/bold]. "
+    "Errors are mean squares on new rows over the variance of the target, 1 - R^2, with the standard error for another "
+    "table of this size. Beyond the rows there are they are an extrapolation."
+)
+def learn(
+    table: Annotated[Path, typer.Argument(help="Your data: .csv with a line of names, or .parquet.")],
+    target: Annotated[str, typer.Option(help="Column to predict; text is taken for classes.")],
+    drop: Annotated[list[str] | None, typer.Option(help="Leave this column out; repeatable.")] = None,
+    classes: Annotated[bool, typer.Option("--classes", help="The numbers of the target are classes.")] = False,
+    width: Annotated[int, typer.Option(min=1, max=4096, help="Neurons.")] = 512,
+    n: Annotated[str | None, typer.Option(help="Numbers of rows: 100,200 or 50:800:5; at most twice yours.")] = None,
+    max_rows: Annotated[int, typer.Option(min=10, help="Rows that are looked at, at most.")] = 2048,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the drawn neurons.")] = 0,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", "--out", metavar="FILE", help="Draw a figure: .png, .pdf or .svg."),
+    ] = None,
+    json_: _Json = False,
+) -> None:
+    """Say what more rows of your table would bring: one step, random features and plain ridge regression.
+
+    Each of the three curves is measured on all of your rows, from a tenth of
+    them to twice as many, at the best penalty for each number. No row is
+    scored by features that know its target.
+    """
+    from gradstep.cli import output, plots
+    from gradstep.cli.learn import learn_table, read_table, scores_table, target_of
+    from gradstep.ranges import values_of
+
+    plots.check_plot_path(plot)
+    sizes = None if n is None else list(values_of("n", n))
+    X, y = target_of(read_table(table), target, drop or [])
+    classes = classes or y.dtype.kind not in "iuf"
+    curves = learn_table(X, y, classes=classes, width=width, seed=seed, n=sizes, max_rows=max_rows)
+    from gradstep.estimators.alternatives import verdict
+
+    if plot is not None:
+        from gradstep.estimators.score_figure import draw_scores
+
+        plots.save(draw_scores(curves), plot)
+    if json_:
+        models = {name: curve.to_dict() for name, curve in curves.items()}
+        content = {"table": str(table), "target": target, "rows": len(y), "inputs": X.shape[1], "width": width}
+        found = {"classes": classes, "models": models, "verdict": verdict(curves)}
+        output.print_json({"command": "learn", "versions": output.versions(), **content, **found})
+        return
+    used = next(iter(curves.values())).rows
+    some = f", {used} of them looked at" if used < len(y) else ""
+    output.print_lines(f"{table}: {target} from {X.shape[1]} inputs, {len(y)} rows{some}, {width} neurons")
+    output.print_lines("error: squared error on new rows / variance of the target, +- standard error", "")
+    output.print_table(scores_table(curves))
+    notes = [f"{name}: {note}" for name, curve in curves.items() for note in curve.caveats]
+    output.print_wrapped("", verdict(curves), *(["", *notes] if notes else []))
+    if plot is not None:
+        output.print_lines(f"figure: {plot}")
 
 
 @app.command(

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gradstep.cli.grid import Grid
-from gradstep.cli.output import progress
 from gradstep.errors import InvalidInput, within_range
 from gradstep.memory import check_fits
+from gradstep.progress import progress
 
 if TYPE_CHECKING:
+    from gradstep.curves import Curve
+    from gradstep.grid import Grid
     from gradstep.sizes import Sizes
     from gradstep.theory import Prediction, Spread
 
@@ -43,6 +44,14 @@ def predict_grid(grid: Grid) -> list[Prediction]:
                 predictions += predict_many(grid.problems[start : start + _BATCH])
                 report(len(predictions), total, "")
         return predictions
+
+
+def lines_of(curve: Curve) -> Curve:
+    """Return a curve with the theory between its places, for a figure."""
+    from gradstep.curves import with_lines
+
+    with _in_range("prediction"), progress("problems predicted for the figure") as report:
+        return with_lines(curve, report)
 
 
 def spread_grid(grid: Grid) -> list[Spread]:

@@ -17,10 +17,10 @@ import typer
 from gradstep.cli import output
 from gradstep.cli.failure import interrupted
 from gradstep.cli.failure import report as report_failure
-from gradstep.cli.grid import is_per_d, multiple_of_d, read_toml
-from gradstep.cli.ranges import parse_numbers, parse_step
+from gradstep.cli.grid import read_toml
 from gradstep.cli.termination import terminable
 from gradstep.errors import InvalidInput
+from gradstep.ranges import values_of
 
 if TYPE_CHECKING:
     from gradstep.sweeps import Design, State
@@ -29,7 +29,6 @@ FAILED = 3
 
 #: Keys of the ``[run]`` table.
 _RUN = ("seeds", "first_seed", "paired", "theory", "device", "dtype")
-_WHOLE = ("d", "width", "n_step", "n")
 #: Seconds of the past that the rate and the time left are estimated from.
 _WINDOW = 60.0
 
@@ -61,36 +60,26 @@ def read_design(path: Path, changes: Mapping[str, Any]) -> Design:
     for name in tables["run"]:
         if name not in _RUN:
             raise InvalidInput("run", name, ", ".join(_RUN))
-    over = {name: _axis(name, values) for name, values in tables["over"].items()}
+    over = {name: _range(name, values) for name, values in tables["over"].items()}
     for group in tables["zipped"]:
         if not isinstance(group, dict):
             raise InvalidInput("zipped", group, "tables: [[zipped]], then one line a parameter")
-    zipped = [{name: _axis(name, values) for name, values in group.items()} for group in tables["zipped"]]
+    zipped = [{name: _range(name, values) for name, values in group.items()} for group in tables["zipped"]]
     given = {name: value for name, value in changes.items() if value is not None}
-    problem = {name: _value(name, value, tables) for name, value in tables["problem"].items()}
+    problem = {name: _value(name, value) for name, value in tables["problem"].items()}
     return design_of(problem, over, zipped=zipped, **{**tables["run"], **given})
 
 
-def _axis(name: str, values: Any) -> Any:
-    """Return the values of an axis; text is a range, where numbers are meant."""
-    if not isinstance(values, str):
-        return values
-    if name in ("eta", "eta_tilde") and "N" in values:
-        steps = parse_step(name, values)
-        return [{"coefficient": c, "exponent": e} for c in steps.coefficients for e in steps.exponents]
-    return list(parse_numbers(name, values, whole=name in _WHOLE))
+def _range(name: str, values: Any) -> Any:
+    """Return the values of an axis; text is a list or a range."""
+    return list(values_of(name, values)) if isinstance(values, str) else values
 
 
-def _value(name: str, value: Any, tables: Mapping[str, Any]) -> Any:
-    """Return a value that all points share; a step size may be text, and a size a multiple of the dimension."""
-    if is_per_d(name, value):
-        ratios = parse_numbers(name, value[:-1], whole=False)
-        if len(ratios) != 1 or any("d" in table for table in (tables["over"], *tables["zipped"])):
-            raise InvalidInput(name, value, "one multiple of a d under [problem]; with a swept d give the sizes")
-        return multiple_of_d(name, ratios[0], tables["problem"].get("d"))
-    if name not in ("eta", "eta_tilde") or not isinstance(value, str):
+def _value(name: str, value: Any) -> Any:
+    """Return a value that all points share; text may be a step size or a multiple of the dimension."""
+    if not isinstance(value, str):
         return value
-    values = _axis(name, value)
+    values = values_of(name, value)
     if len(values) != 1:
         raise InvalidInput(name, value, "one value under [problem]; ranges are for [over]")
     return values[0]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gradstep.cli import output
 from gradstep.cli.compute import naming_the_size
-from gradstep.cli.grid import Grid, read_pairs
+from gradstep.cli.grid import read_pairs
 from gradstep.cli.output import number
 from gradstep.errors import InvalidInput
 from gradstep.theory.caveats import caveat_lines
 
 if TYPE_CHECKING:
+    from gradstep.grid import Grid
     from gradstep.theory.tuning import Tuned
 
 #: Parameter to the axes of a grid whose values it would overwrite, in every convention.
@@ -44,7 +45,7 @@ def tune_grid(grid: Grid, over: str, bounds: Sequence[str]) -> list[Tuned]:
     names = [name.strip() for name in over.split(",")]
     for axis in grid.axes:
         if axis.name in [own for name in names for own in _AXES.get(name, ())]:
-            raise InvalidInput(axis.name, list(axis.values), "one value, or none: it is tuned")
+            raise InvalidInput(axis.name, axis.texts, "one value, or none: it is tuned")
     within = {name: _bounds(name, text) for name, text in read_pairs(bounds, "bounds", "ridge=0.1:10").items()}
     total = len(grid.problems)
     tuned = []
@@ -70,45 +71,26 @@ def print_tuned(grid: Grid, tuned: Sequence[Tuned]) -> None:
         _print_one(tuned[0])
         return
     names = [parameter.name for parameter in tuned[0].parameters]
-    header = [*(axis.name for axis in grid.axes), *(f"best {_label(n)}" for n in names), "test error", "as given"]
+    header = [*grid.heads, *(f"best {_label(n)}" for n in names), "test error", "as given"]
     rows = [
         [
-            *map(number, point),
+            *cells,
             *(number(p.value) + ("*" if p.at_bound else "") for p in best.parameters),
             number(best.prediction.test_error),
             number(best.before.test_error),
         ]
-        for point, best in zip(grid.points, tuned, strict=True)
+        for cells, best in zip(grid.cells, tuned, strict=True)
     ]
-    output.print_table(output.Table(header, rows))
+    output.print_table(output.Table(header, rows, index=len(grid.heads)))
     notes = dict.fromkeys(p.meaning for best in tuned for p in best.parameters if p.at_bound)
-    output.print_lines("", *(f"* {note}" for note in notes), *_footer(tuned))
+    output.print_wrapped("", *(f"* {note}" for note in notes), *_footer(tuned))
 
 
 def _print_one(best: Tuned) -> None:
-    header = ["parameter", "best", "within 1 %", "errors 5 % lower, higher", "slope", "uncertainty"]
-    if any(p.name == "split" for p in best.parameters):
-        header[3] = "errors of its neighbours"
-    rows = [
-        [
-            _label(p.name),
-            number(p.value),
-            f"{p.near[0]:.4g} to {p.near[1]:.4g}",
-            ", ".join(number(error, 8) for error in p.neighbour_errors),
-            f"{p.slope:.0e}",
-            "-" if p.at_bound else f"{p.uncertainty:.0e}",
-        ]
-        for p in best.parameters
-    ]
-    output.print_table(output.Table(header, rows))
-    notes = [f"on a bound: {p.meaning}" for p in best.parameters if p.at_bound]
-    notes += [f"another minimum: {_values(values)}, test error {error:.6g}" for values, error in best.others]
+    output.print_table(best.table())
     before, after = best.before.test_error, best.prediction.test_error
-    output.print_lines("", f"test error: {after:.6g}, from {before:.6g} as given", *notes, *_footer([best]))
-
-
-def _values(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{_label(name)} = {value:.4g}" for name, value in values.items())
+    method = f"method: {best.prediction.method}; {best.evaluations} predictions"
+    output.print_wrapped("", f"test error: {after:.6g}, from {before:.6g} as given", *best.notes(), method)
 
 
 def _label(name: str) -> str:

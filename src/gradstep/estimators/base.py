@@ -307,9 +307,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         total = float(table.weights[training.step_rows].sum())
         return layer.gradient(settings.backend, blocks) / total
 
-    def _sample(self, training: Training) -> Sample:
-        """Gather rows on which steps are compared."""
-        rows = training.sampled(CHOICE_ROWS)
+    def _sample(self, training: Training, count: int | None = None) -> Sample:
+        """Gather rows on which steps are compared, about so many."""
+        rows = training.sampled(CHOICE_ROWS if count is None else count)
         z, index = training.table.gathered(rows)
         hashes, y, weights = training.hashes[index], training.table.targets[index], training.table.weights[index]
         step_rows = fit_rows = np.ones(len(index), dtype=bool)

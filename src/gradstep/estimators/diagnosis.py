@@ -16,6 +16,7 @@ from gradstep.estimators.index import QUARTERS, correlation, find_index, implied
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import HOST, Metric, measure
+from gradstep.estimators.score_curve import ScoreCurve
 from gradstep.estimators.step_choice import NO_STEP, SCALES, Move, Sample, StepErrors, gradient_on, score_steps
 from gradstep.problem import Problem, Readout
 from gradstep.theory import Prediction, predict_many
@@ -126,6 +127,9 @@ class Diagnosis:
         normal scores of the projections (the increasing map that makes them Gaussian, as the index of the theory is).
     bins : Bins
         The same combination of the targets and of the fitted network's outputs along the index.
+    curve : ScoreCurve or None
+        What the fitted model would score with the rows of the readout that were looked at, and with twice as many. None
+        where the table does not tell.
     theory : Theory or None
         For the combination. None where `theory_note` says why there is none: too few rows, columns that are no
         isotropic Gaussian ones, or errors measured here that are not those of the theory.
@@ -158,6 +162,7 @@ class Diagnosis:
     combination: Host
     link: Link
     bins: Bins
+    curve: ScoreCurve | None
     theory: Theory | None
     theory_note: str
 
@@ -198,6 +203,8 @@ class Fitted:
         Whether the inputs were made uncorrelated.
     outputs : ndarray, shape (n, k)
         Outputs of the fitted network on the sample, standardised like its targets.
+    curve : ScoreCurve or None
+        With the rows looked at and with twice as many.
     redraw : callable
         ``redraw(width)`` draws another first layer like the initial one.
     """
@@ -215,6 +222,7 @@ class Fitted:
     split: bool
     whitened: bool
     outputs: Host
+    curve: ScoreCurve | None
     redraw: Callable[[int], FirstLayer]
 
 
@@ -309,6 +317,7 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         combination=combination,
         link=link,
         bins=binned(kappa, target / size, fitted.outputs[fit] @ combination / size, w),
+        curve=fitted.curve,
         theory=theory,
         theory_note=note,
     )

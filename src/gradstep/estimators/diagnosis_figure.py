@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_diagnosis"]
 
-_GREY, _BLUE, _RED, _INK = "#7f7f8c", "#2f80d0", "#d6453d", "#22252b"
+_GREY, _BLUE, _RED, _INK = "#8a8b95", "#4c92fd", "#cc1a00", "#22252b"
 
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Figure:

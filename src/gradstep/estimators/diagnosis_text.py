@@ -60,7 +60,7 @@ def describe(diagnosis: Diagnosis) -> str:
         f"fitted networks vary most, and known to an alignment of {diagnosis.index_alignment:.3f}",
         f"spectrum    {diagnosis.spectrum.outliers} outlier(s) above a step on shuffled targets; leading share "
         f"{diagnosis.spectrum.initial[0]:.3f} -> {diagnosis.spectrum.stepped[0]:.3f}",
-        _theory(diagnosis),
+        *_more_rows(diagnosis),
         f"larger step {step}, {width} neurons: {_verdict(diagnosis, diagnosis.larger, diagnosis.larger_error)}",
         f"more width  {width} -> {2 * width} neurons{f' (at most {width} are doubled)' if less else ''}: "
         f"{_verdict(diagnosis, diagnosis.wider, diagnosis.wider_error)}",
@@ -75,6 +75,14 @@ def _seen(diagnosis: Diagnosis) -> str:
         return f"{diagnosis.rows - fit} rows"
     parts = min(FOLDS, len(np.unique(diagnosis.steps.groups)))
     return f"{parts - 1}/{parts} of the rows"
+
+
+def _more_rows(diagnosis: Diagnosis) -> list[str]:
+    """Tell the learning curve; a theory beside it only if it is about the network that was fitted."""
+    curve = diagnosis.curve
+    own = diagnosis.theory is not None and not diagnosis.theory_note
+    lines = [] if curve is None else [f"more rows   {curve.more_rows()}"]
+    return [_theory(diagnosis), *lines] if own or curve is None else lines
 
 
 def _theory(diagnosis: Diagnosis) -> str:

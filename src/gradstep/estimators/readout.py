@@ -6,17 +6,28 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_classifier  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils import check_random_state  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.validation import check_consistent_length, check_is_fitted  # type: ignore[import-untyped, unused-ignore]
 
-from gradstep.estimators.base import OneStep, Settings
+from gradstep.checks import integer
+from gradstep.errors import GradstepError
+from gradstep.estimators.base import OneStep, Settings, Training
 from gradstep.estimators.diagnosis import Diagnosis, Fitted, diagnose
 from gradstep.estimators.layer import FirstLayer, draw
+from gradstep.estimators.metric import measure
+from gradstep.estimators.refits import Model
+from gradstep.estimators.score_curve import ScoreCurve, score_curve
+from gradstep.estimators.step_choice import Move
 from gradstep.simulation.ridge import OutOfRange
 
 __all__ = ["OneStepReadout"]
 
 Host = NDArray[np.float64]
+
+#: Rows of the learning curve of a diagnosis at most, and its penalties relative to that of the fit.
+_SHORT_ROWS = 1024
+_SHORT_PATH = np.array([0.2, 1.0, 5.0])
 
 
 class OneStepReadout(OneStep):
@@ -68,6 +79,89 @@ class OneStepReadout(OneStep):
         self.coef_ = (coefficients * scale).T
         self.intercept_ = centre + intercept * scale
 
+    def learning_curve(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        n: ArrayLike | None = None,
+        ridge: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        max_rows: int = 2048,
+    ) -> ScoreCurve:
+        """Estimate what this model would score on new rows with fewer and with more rows, and with other penalties.
+
+        The first layer is the one of these rows: the curve is about the readout, fitted to n of them. It is measured
+        on features that do not know the row's target. With `sample_split` these are the rows that the step has not
+        used. Without it, the step is taken again without each tenth of the rows, for the features of that tenth. So
+        the table of the fit may be given, and usually should be.
+
+        Parameters
+        ----------
+        X : array-like, shape (M, d)
+        y : array-like
+            Targets or labels, as in `fit`.
+        n : array-like of int, optional
+            Numbers of rows for the readout, at most twice those there are (with `sample_split`: that are left for it);
+            by default eight from a tenth to twice of them.
+        ridge : array-like of float, optional
+            Penalties; by default five, from a twentieth of that of the fit to twenty times as much.
+        sample_weight : array-like, shape (M,), optional
+        max_rows : int
+            Rows on which the curve rests, at most. Time and the largest n grow with them.
+
+        Returns
+        -------
+        ScoreCurve
+            ``print`` shows a table and what twice the rows would bring, ``.plot()`` a figure.
+
+        Raises
+        ------
+        InvalidInput
+            On fewer than ten rows, targets that do not vary, and as `gradstep.learning_curve`.
+        NotConverged
+            If no pair of n and penalty has an estimate.
+        """
+        most = integer("max_rows", max_rows, 10)
+        read = self._read(X, y, sample_weight)
+        with self._threads(most, self._layer.width), self._in_range():
+            model = self._model(read, most)
+            return score_curve(model.pool(), model.levels, self.ridge_, n=n, ridge=ridge)
+
+    def _short_curve(self, read: tuple[Settings, Training, Host, Host]) -> ScoreCurve | None:
+        """Return a curve of two sizes and few penalties; None where there is no estimate."""
+        model = self._model(read, _SHORT_ROWS)
+        rows = int(model.sample.fit_rows.sum())
+        try:
+            pool = model.pool()
+            return score_curve(pool, model.levels, self.ridge_, n=[rows, 2 * rows], ridge=self.ridge_ * _SHORT_PATH)
+        except (GradstepError, OutOfRange):
+            return None
+
+    def _model(self, read: tuple[Settings, Training, Host, Host], most: int) -> Model:
+        """Return this model with about so many rows of a table."""
+        settings, training, centre, scale = read
+        sample = self._sample(training, most)
+        metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
+        classes = is_classifier(self)
+        targets = np.sign(sample.y * scale + centre) if classes else sample.y
+        chosen = self.step_errors_.chosen if self.step_errors_ is not None else None
+        move = chosen or Move(self.step_scale_, self.damping_)
+        eta = self.eta_ if chosen is None and self.eta_ > 0 else None
+        layers = self._initial, self._layer
+        return Model(*layers, sample, targets, classes, metric, move, eta, settings.n_steps, training.unit)
+
+    def _read(self, X: Any, y: Any, sample_weight: Any) -> tuple[Settings, Training, Host, Host]:
+        """Check a table against that of the fit, and standardise it as that was."""
+        check_is_fitted(self)
+        settings = self._settings(self.ridge)
+        X = self._inputs(X, reset=False)
+        targets = self._target_matrix(y)
+        check_consistent_length(X, targets)
+        if targets.shape[1] != self._initial.readout.shape[1]:
+            raise ValueError(f"y has {targets.shape[1]} outputs; the fit had {self._initial.readout.shape[1]}.")
+        return settings, *self._table(X, targets, sample_weight, settings, self.standardisation_)
+
     def diagnose(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Diagnosis:
         """Say what the step did on a table of data, and whether a larger step or more neurons would pay.
 
@@ -87,14 +181,7 @@ class OneStepReadout(OneStep):
         Diagnosis
             ``print`` shows it as text, ``.plot()`` as a figure.
         """
-        check_is_fitted(self)
-        settings = self._settings(self.ridge)
-        X = self._inputs(X, reset=False)
-        targets = self._target_matrix(y)
-        check_consistent_length(X, targets)
-        if targets.shape[1] != self._initial.readout.shape[1]:
-            raise ValueError(f"y has {targets.shape[1]} outputs; the fit had {self._initial.readout.shape[1]}.")
-        training, centre, scale = self._table(X, targets, sample_weight, settings, self.standardisation_)
+        settings, training, centre, scale = self._read(X, y, sample_weight)
         sample = self._sample(training)
         random = check_random_state(self.random_state)
         initial = self._initial
@@ -121,6 +208,7 @@ class OneStepReadout(OneStep):
                 split=settings.split > 0,
                 whitened=settings.whiten,
                 outputs=(outputs - centre) / np.where(scale > 0, scale, 1.0),
+                curve=self._short_curve((settings, training, centre, scale)),
                 redraw=redraw,
             )
             return diagnose(fitted, sample, random)

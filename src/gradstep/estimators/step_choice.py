@@ -46,6 +46,7 @@ __all__ = [
     "gradient_on",
     "score_steps",
     "standard_error",
+    "stepped_on",
 ]
 
 Host = NDArray[np.float64]
@@ -272,7 +273,7 @@ def score_steps(layer: FirstLayer, sample: Sample, metric: Metric, moves: Sequen
             return np.asarray(scores.squares[scores.best]), PenaltyPath(scores.penalties, scores.errors, scores.errors)
         unseen, seen = [], []
         for k, ((rows, scored), gradient) in enumerate(zip(folds, gradients, strict=True)):
-            stepped = _stepped(layer, gradient, sample, rows, metric, move, n_steps)
+            stepped = stepped_on(layer, gradient, sample, rows, metric, move, n_steps)
             # The next fold, if there is one that the step has seen: so every row is scored once in either way.
             _, met = folds[(k + 1) % len(folds)]
             both = _scores(stepped, sample, scored | met)
@@ -305,7 +306,7 @@ def gradient_on(layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_], *, m
     return layer.gradient(HOST, [(sample.z[rows], sample.y[rows], w)]) / (total or 1.0)
 
 
-def _stepped(
+def stepped_on(
     layer: FirstLayer,
     gradient: Host,
     sample: Sample,
@@ -313,9 +314,12 @@ def _stepped(
     metric: Metric,
     move: Move,
     n_steps: int,
+    eta: float | None = None,
 ) -> FirstLayer:
+    """Return the layer after steps on some rows, of which `gradient` is the first; `eta` takes the place of a scale."""
     change = metric.damped(gradient, move.damping)
-    eta = eta_of(move, layer, change, metric, n_steps)
+    if eta is None:
+        eta = eta_of(move, layer, change, metric, n_steps)
     for number in range(n_steps):
         if number:
             change = metric.damped(gradient_on(layer, sample, rows), move.damping)
@@ -355,7 +359,7 @@ def fit_on(
     """
     if move.scale > 0:
         seen = sample.step_rows & rows
-        layer = _stepped(layer, gradient_on(layer, sample, seen), sample, seen, metric, move, n_steps)
+        layer = stepped_on(layer, gradient_on(layer, sample, seen), sample, seen, metric, move, n_steps)
     place = np.flatnonzero(sample.fit_rows & rows)
 
     def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:

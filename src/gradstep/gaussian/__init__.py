@@ -3,6 +3,7 @@
 from gradstep.gaussian.functions import REGISTERED, ScalarFunction, scalar_function
 from gradstep.gaussian.hermite import hermite_coefficients
 from gradstep.gaussian.moments import Moments, is_continuous, moments
+from gradstep.gaussian.multivariate import MultivariateFunction, function_of
 from gradstep.gaussian.quadrature import Estimate, expectation, gaussian_rule, hermite_rule, trapezoidal_rule
 from gradstep.gaussian.smoothing import Smoothed, hermite_smoothed, hermite_values, smoothed
 
@@ -10,9 +11,11 @@ __all__ = [
     "REGISTERED",
     "Estimate",
     "Moments",
+    "MultivariateFunction",
     "ScalarFunction",
     "Smoothed",
     "expectation",
+    "function_of",
     "gaussian_rule",
     "hermite_coefficients",
     "hermite_rule",

@@ -32,6 +32,7 @@ __all__ = [
     "refuse",
     "size",
     "text",
+    "variables",
 ]
 
 _ALLOWED = (
@@ -50,7 +51,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """The argument x."""
+    """The argument x, or one of several, x1, x2, ..., whose places are counted from one."""
+
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +178,8 @@ def text(expression: Expression) -> str:
     match expression:
         case Constant(value):
             return _number(value)
-        case Variable():
-            return "x"
+        case Variable(place):
+            return f"x{place}" if place else "x"
         case Apply(name, argument):
             return f"{name}({text(argument)})"
         case Power(base, exponent):
@@ -234,6 +237,19 @@ def size(expression: Expression) -> int:
             return 1 + sum(size(part) for part in parts)
 
 
+def variables(expression: Expression) -> frozenset[int]:
+    """Return the places of the variables of an expression."""
+    match expression:
+        case Constant():
+            return frozenset()
+        case Variable(place):
+            return frozenset({place})
+        case Apply(argument=inner) | Power(base=inner):
+            return variables(inner)
+        case Product(parts) | Sum(parts):
+            return frozenset().union(*map(variables, parts))
+
+
 def _integer_power(exponent: int) -> Callable[[Any], Any]:
     def raised(x: Any) -> Any:
         result, square, remaining = None, x, exponent
@@ -249,7 +265,7 @@ def _integer_power(exponent: int) -> Callable[[Any], Any]:
 
 
 def compile_expression(expression: Expression) -> Callable[[Any], Any]:
-    """Return a function that evaluates the expression on an array-API array."""
+    """Return a function that evaluates the expression on an array-API array; several variables are on its last axis."""
     if isinstance(expression, Constant):
         value = expression.value
         return lambda x: array_namespace(x).full_like(x, value)
@@ -260,12 +276,12 @@ def _compile(expression: Expression) -> Callable[[Any], Any]:
     match expression:
         case Constant(value):
             return lambda x: value
-        case Variable():
-            return lambda x: x
+        case Variable(place):
+            return (lambda x: x[..., place - 1]) if place else (lambda x: x)
         case Apply(name, argument, derivative):
             elementary = ELEMENTARY[name]
             kernel = elementary.derivative if derivative else elementary.value
-            if isinstance(argument, Variable):
+            if argument == VARIABLE:
                 return kernel
             inner = _compile(argument)
             return lambda x: kernel(inner(x))

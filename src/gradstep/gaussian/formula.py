@@ -17,6 +17,7 @@ from gradstep.gaussian.expression import (
     VARIABLE,
     Constant,
     Expression,
+    Variable,
     add,
     apply,
     differentiate,
@@ -32,11 +33,16 @@ __all__ = ["parse"]
 MAXIMUM_LENGTH = 1000
 MAXIMUM_NODES = 400
 MAXIMUM_DEPTH = 40
+#: Variables of a function of several.
+MAXIMUM_INPUTS = 4
 #: Most nodes of a derivative. That of a product has one term for each factor, which holds all the other factors.
 MAXIMUM_DERIVATIVE_NODES = 10_000
 
 #: The filters of warnings belong to all threads: two that put back what each has found would leave the wrong one.
 _warnings = threading.Lock()
+
+
+_INPUTS = tuple(f"x{place}" for place in range(1, MAXIMUM_INPUTS + 1))
 
 
 def _family(operator: ast.operator) -> str | None:
@@ -47,8 +53,9 @@ def _family(operator: ast.operator) -> str | None:
 
 
 class _Parser:
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, several: bool) -> None:
         self.source = source
+        self.several = several
         self.nodes = 0
 
     def token(self, node: ast.AST) -> str:
@@ -92,10 +99,15 @@ class _Parser:
                 raise refuse(self.token(node), "not part of the formula language")
 
     def _name(self, node: ast.expr, name: str) -> Expression:
-        if name == "x":
-            return VARIABLE
         if name in ("pi", "e"):
             return Constant(math.pi if name == "pi" else math.e)
+        if self.several:
+            if name not in _INPUTS:
+                known = ", ".join(_INPUTS)
+                raise refuse(self.token(node), f"not one of {known}, beside which functions need an argument")
+            return Variable(_INPUTS.index(name) + 1)
+        if name == "x":
+            return VARIABLE
         name = ALIASES.get(name, name)
         if name == "linear":
             return VARIABLE
@@ -160,13 +172,15 @@ class _Parser:
         return add(first, multiply(Constant(-1.0), apply("relu", difference)))
 
 
-def parse(source: str) -> Expression:
+def parse(source: str, *, several: bool = False) -> Expression:
     """Translate a formula into an expression tree; nothing is executed.
 
     Parameters
     ----------
     source : str
         For instance ``"tanh(x) + 0.3*x**2"``. A function's name alone stands for that function of x.
+    several : bool
+        Whether the variables are ``x1``, ..., ``x4`` in place of ``x``, as in ``"x1*x2 + tanh(x1)"``.
 
     Returns
     -------
@@ -189,7 +203,7 @@ def parse(source: str) -> Expression:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         token = getattr(error, "text", None) or stripped
         raise refuse(token.strip()[:80], f"not a formula ({getattr(error, 'msg', type(error).__name__)})") from None
-    expression = _Parser(stripped).translate(tree.body)
+    expression = _Parser(stripped, several).translate(tree.body)
     if (degree(expression) or 0) > MAXIMUM_DEGREE:
         raise refuse(stripped, f"a polynomial of a degree above {MAXIMUM_DEGREE}")
     if size(differentiate(expression)) > MAXIMUM_DERIVATIVE_NODES:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["LearningCurve"]
 
 _CONVENTION = "sum over rows of (y - phi.b)^2 + ridge |b|^2, no intercept; errors are means over rows of (y - phi.b)^2"
+_WITHOUT_NOISE = ", that of the test without the variance of the label noise"
 
 Host = NDArray[np.float64]
 
@@ -39,7 +40,7 @@ class LearningCurve:
     ridge : ndarray, shape (B,)
         Penalties.
     test_error : ndarray, shape (A, B)
-        Expected squared error on a new row with its noise, sum over outputs.
+        Expected squared error on a new row with its noise, sum over outputs. Less `noise_variance` where that is known.
     test_standard_error : ndarray, shape (A, B)
         Standard error of that estimate: how much it would differ from pool to pool.
     test_covariance : ndarray, shape (A, B, A, B)
@@ -57,6 +58,8 @@ class LearningCurve:
         Size of the pool.
     caveats : tuple of str
         What to know before relying on the numbers.
+    noise_variance : float
+        Variance of the label noise that `test_error` leaves out. It is zero for rows whose noise is not known.
     """
 
     n: NDArray[np.int64]
@@ -72,12 +75,18 @@ class LearningCurve:
     features: int
     outputs: int
     caveats: tuple[str, ...] = ()
+    noise_variance: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
+
+    @property
+    def convention(self) -> str:
+        """The fit and the errors in one line."""
+        return _CONVENTION + (_WITHOUT_NOISE if self.noise_variance else "")
 
     @property
     def best(self) -> NDArray[np.intp]:
@@ -158,7 +167,7 @@ class LearningCurve:
         for field in fields(self):
             value = getattr(self, field.name)
             shown[field.name] = value.tolist() if isinstance(value, np.ndarray) else value
-        found: dict[str, Any] = plain({**shown, "convention": _CONVENTION})
+        found: dict[str, Any] = plain({**shown, "convention": self.convention})
         return found
 
     def to_frame(self) -> Any:
@@ -220,7 +229,7 @@ class LearningCurve:
         size = f"{self.rows} rows of {self.features} features"
         lines = [
             f"Learning curve of ridge regression from {size}, {outputs}, {penalties}",
-            f"convention  {_CONVENTION}",
+            f"convention  {self.convention}",
             "",
             *self.table().lines(),
         ]

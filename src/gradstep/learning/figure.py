@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_learning_curve"]
 
-_GREY, _BLUE, _RED = "#7f7f8c", "#2f80d0", "#d6453d"
+_GREY, _BLUE, _RED = "#8a8b95", "#4c92fd", "#cc1a00"
 #: Numbers of samples of which the right panel draws the errors against the penalty.
 _SHOWN = 5
 

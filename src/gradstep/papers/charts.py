@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.panels import Line, Panel, Points, Style, Table
 from gradstep.papers.outcome import Judged, Outcome, points_of
-from gradstep.papers.panels import Line, Panel, Points, Style, Table
 from gradstep.papers.places import Sample, Settings
 
 __all__ = ["Curve", "Theory", "charts", "grid_of", "measured_points", "table_of"]

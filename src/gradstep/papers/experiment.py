@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gradstep.panels import Guide, Panel, Scale, Style
 from gradstep.papers.charts import Curve, Theory, charts, grid_of, table_of
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Guide, Panel, Scale, Style
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 
 __all__ = ["Curves", "Experiment"]

@@ -63,6 +63,8 @@ class Figure:
         The settings that the paper states, and those that are chosen here.
     experiment : str
         Name of its module.
+    item : str
+        The paper's own name for it, such as its figure's number; empty if the paper has none.
     headline : bool
         Whether the figure belongs to the short report.
     settings : mapping
@@ -82,6 +84,7 @@ class Figure:
     stated: str
     ours: str
     experiment: str
+    item: str
     headline: bool
     settings: Mapping[str, Any]
     presets: Mapping[str, Mapping[str, Any]]
@@ -173,9 +176,8 @@ def _shipped() -> Iterator[Figure]:
                     key: values.pop(key)
                     for key in ("row", "title", "summary", "stated", "ours", "experiment", "presets", "criterion")
                 }
-                headline = values.pop("headline", False)
-                name = entry.name.removesuffix(".toml")
-                yield Figure(name=name, paper=paper, headline=headline, settings=values, **own)
+                own |= {"item": values.pop("item", ""), "headline": values.pop("headline", False)}
+                yield Figure(name=entry.name.removesuffix(".toml"), paper=paper, settings=values, **own)
 
 
 def run_figure(

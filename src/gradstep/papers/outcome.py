@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
 from gradstep.overlay import FAR, Overlay, mean_and_error
-from gradstep.papers.panels import Panel, Points, Table
+from gradstep.panels import Panel, Points, Table
 
 __all__ = ["Check", "Judged", "Outcome", "Verdict", "median_bound", "points_of"]
 
@@ -77,6 +77,7 @@ class Check:
     Attributes
     ----------
     label : str
+        In words; ``{}`` stands for the value.
     value, bound : float
     passed : bool
     relation : str
@@ -88,6 +89,12 @@ class Check:
     bound: float
     passed: bool
     relation: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in words."""
+        found = f"{self.value:.3g}" if math.isfinite(self.value) else "–"
+        return self.label.replace("{}", found) if "{}" in self.label else f"{self.label}: {found}"
 
     @classmethod
     def at_most(cls, label: str, value: float, bound: float) -> Self:
@@ -194,7 +201,9 @@ def median_bound(samples: int) -> float:
         3.3 for one, 1.8 for seven, 1.2 for thirty.
     """
     half = samples // 2 + 1
-    return float(stats.halfnorm.ppf(stats.beta.ppf(0.999, half, half)))
+    # The median of `samples` shares between 0 and 1 has a beta law; scipy.stats takes a second to load.
+    share = special.betaincinv(half, half, 0.999)
+    return float(special.ndtri((1 + share) / 2))
 
 
 def points_of(comparisons: Sequence[Judged], label: str, regime: str) -> Points:

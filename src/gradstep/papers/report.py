@@ -1,7 +1,11 @@
-"""The report of a run: one HTML file that needs nothing else, and each figure as PNG, SVG and PDF beside it."""
+"""The report of a run: one HTML file that needs nothing else, and each figure as PNG, SVG, PDF and CSV beside it.
+
+The file is sent and kept alone, so that what stands behind a figure, its PDF and its data, is a part of it.
+"""
 
 from __future__ import annotations
 
+import base64
 import io
 import math
 import platform
@@ -16,10 +20,14 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from gradstep.papers.drawing import DARK, LIGHT, draw
+from gradstep.drawing import DARK, LIGHT, draw
+from gradstep.notation import to_html
+from gradstep.panels import Table
+from gradstep.papers import data
 from gradstep.papers.figure import PAPERS, FigureResult
-from gradstep.papers.panels import Table
+from gradstep.papers.outcome import Check
 from gradstep.problem import CONVENTION
+from gradstep.typesetting import to_html
 from gradstep.versions import versions
 from gradstep.whole_file import replace_file
 
@@ -46,18 +54,45 @@ def write_section(result: FigureResult, out: Path) -> Section:
     out : Path
         Directory, made if missing.
     """
-    drawing = ""
-    if result.outcome.panels:
+    drawing, name, outcome = "", result.figure.name, result.outcome
+    behind: dict[str, bytes] = {}
+    if outcome.comparisons:
+        behind[f"{name}_comparisons.csv"] = data.compared(outcome.comparisons).encode()
+    if outcome.panels:
         out.mkdir(parents=True, exist_ok=True)
-        drawing = f"<figure>{_inline(draw(result, title=False), result.figure.name)}</figure>"
-        canvas = draw(result)
-        canvas.patch.set_alpha(1)
+        behind[f"{name}.csv"] = data.drawn(outcome.panels).encode()
+        inline = draw(outcome.panels)
+        inline.patch.set_alpha(0)
+        drawing = f"<figure>{_inline(inline, name)}</figure>"
+        canvas = draw(outcome.panels, title=result.figure.title)
         for kind, undated in _UNDATED.items():
             drawn = io.BytesIO()
-            with mpl.rc_context({"svg.hashsalt": result.figure.name}):
+            with mpl.rc_context({"svg.hashsalt": name}):
                 canvas.savefig(drawn, dpi=160, format=kind, metadata=undated)
-            replace_file(out / f"{result.figure.name}.{kind}", drawn.getbuffer())
-    return Section(result, _section(result, drawing))
+            replace_file(out / f"{name}.{kind}", drawn.getbuffer())
+            if kind == "pdf":
+                behind[f"{name}.pdf"] = drawn.getvalue()
+    for file, content in behind.items():
+        if file.endswith("csv"):
+            out.mkdir(parents=True, exist_ok=True)
+            replace_file(out / file, content)
+    return Section(result, _section(result, drawing, behind))
+
+
+_KINDS = {"_comparisons.csv": "Comparisons, CSV", ".csv": "Picture, CSV", ".pdf": "Picture, PDF"}
+
+
+def _behind(result: FigureResult, files: Mapping[str, bytes]) -> str:
+    """Return the command that draws a figure, and its files as a part of the page."""
+    links = ""
+    for file, content in files.items():
+        kind = next(text for end, text in _KINDS.items() if file.endswith(end))
+        address = (
+            f"data:{'text/csv' if 'csv' in file else 'application/pdf'};base64,{base64.b64encode(content).decode()}"
+        )
+        links += f'<a download="{escape(file)}" href="{address}">{kind}</a>'
+    command = f"gradstep reproduce --preset {result.preset} --figure {result.figure.name}"
+    return f'<p class="behind"><code>{escape(command)}</code>{links}</p>'
 
 
 def _inline(canvas: Canvas, name: str) -> str:
@@ -93,17 +128,34 @@ def _coverage(results: Sequence[FigureResult]) -> str:
     for r in results:
         if r.figure.paper != paper:
             paper = r.figure.paper
-            rows += f'<tr><th class="paper" colspan="7">{escape(PAPERS[paper])}</th></tr>'
+            rows += f'<tr><th class="paper" colspan="8">{escape(PAPERS[paper])}</th></tr>'
         rows += (
-            f'<tr><td>{escape(r.figure.row)}</td><td class="text"><a href="#{escape(r.figure.name)}">'
-            f"{escape(r.figure.title)}</a></td><td>{len(r.outcome.comparisons)}</td>"
-            f"<td>{_number(r.verdict.largest_z)}</td><td>{_number(r.verdict.median_z)}</td>"
-            f"<td>{_checks_passed(r)}</td>{_verdict(r.verdict.passed)}</tr>"
+            f'<tr><td>{escape(r.figure.row)}</td><td class="text item">{to_html(r.figure.item)}</td>'
+            f'<td class="text"><a href="#{escape(r.figure.name)}">{to_html(r.figure.title)}</a></td>'
+            f"<td>{len(r.outcome.comparisons)}</td><td>{_number(r.verdict.largest_z)}</td>"
+            f"<td>{_number(r.verdict.median_z)}</td><td>{_checks_passed(r)}</td>{_verdict(r.verdict.passed)}</tr>"
         )
     return (
-        '<div class="wide"><table><tr><th>row</th><th class="text">figure</th><th>points</th><th>largest |z|</th>'
+        '<div class="wide"><table><tr><th>row</th><th class="text">in the paper</th><th class="text">figure</th>'
+        "<th>points</th><th>largest |z|</th>"
         f"<th>median |z|</th><th>checks</th><th>verdict</th></tr>{rows}</table></div>"
     )
+
+
+def _sidebar(results: Sequence[FigureResult]) -> str:
+    """Return a list of all figures; one that fails is marked."""
+    listed, paper = "", ""
+    for r in results:
+        if r.figure.paper != paper:
+            paper = r.figure.paper
+            listed += f"<b>{escape(PAPERS[paper])}</b>"
+        failed = "" if r.verdict.passed else ' <span class="fail">fails</span>'
+        name = to_html(r.figure.item or r.figure.title)
+        listed += (
+            f'<a href="#{escape(r.figure.name)}" title="{escape(r.figure.title)}"><span>{escape(r.figure.row)}</span> '
+            f"{name}{failed}</a>"
+        )
+    return listed
 
 
 def _checks_passed(result: FigureResult) -> str:
@@ -112,7 +164,7 @@ def _checks_passed(result: FigureResult) -> str:
 
 
 def _place(value: float | str) -> str:
-    return escape(value) if isinstance(value, str) else f"{value:g}"
+    return to_html(value) if isinstance(value, str) else f"{value:g}"
 
 
 def _measured(mean: float, error: float) -> str:
@@ -129,7 +181,7 @@ def _points(result: FigureResult) -> str:
     if not compared:
         return ""
     rows = "".join(
-        f'<tr><td class="text">{escape(c.curve)}</td><td class="text">{escape(c.quantity)}</td>'
+        f'<tr><td class="text">{to_html(c.curve)}</td><td class="text">{to_html(c.quantity)}</td>'
         f"<td>{_place(c.place)}</td>"
         f"<td>{c.theory:.5g}</td><td>{_measured(c.mean, c.standard_error)}</td><td>{c.seeds}</td>"
         f"<td>{f'{100 * c.relative_difference:+.1f} %' if c.theory else '–'}</td>"
@@ -138,7 +190,7 @@ def _points(result: FigureResult) -> str:
         for c in compared
     )
     reasons = dict.fromkeys(c.reason for c in compared if c.reason)
-    why = "".join(f'<p class="note">Allowance: {escape(reason)}.</p>' for reason in reasons)
+    why = "".join(f'<p class="note">Allowance: {to_html(reason)}.</p>' for reason in reasons)
     return (
         f'<details><summary>All {len(compared)} comparisons</summary><div class="wide"><table><tr>'
         '<th class="text">curve</th><th class="text">quantity</th><th>at</th><th>theory</th><th>measured</th>'
@@ -151,20 +203,26 @@ def _checks(result: FigureResult) -> str:
     if not result.outcome.checks:
         return ""
     rows = "".join(
-        f'<tr><td class="text">{escape(c.label)}</td><td>{_number(c.value, ".4g")}</td>'
-        f"<td>{c.relation} {_number(c.bound, '.4g')}</td>{_verdict(c.passed)}</tr>"
+        f'<tr><td class="text">{to_html(c.sentence)}</td><td>{_required(c)}</td>{_verdict(c.passed)}</tr>'
         for c in result.outcome.checks
     )
-    return f'<table><tr><th class="text">check</th><th>found</th><th>bound</th><th>verdict</th></tr>{rows}</table>'
+    return f'<table><tr><th class="text">checked</th><th>required</th><th>verdict</th></tr>{rows}</table>'
+
+
+def _required(check: Check) -> str:
+    words = {"≤": "at most ", "≥": "at least "}.get(check.relation, check.relation)
+    return f"{words}{_number(check.bound, '.3g')}" if words or check.label.endswith("above") else "–"
 
 
 def _table(table: Table) -> str:
-    header = "".join(f"<th>{escape(cell)}</th>" for cell in table.header)
-    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    header = "".join(f"<th>{to_html(cell)}</th>" for cell in table.header)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{to_html(cell.replace('+-', '±'))}</td>" for cell in row) + "</tr>" for row in table.rows
+    )
     return f'<div class="wide"><table><tr>{header}</tr>{rows}</table></div>'
 
 
-def _section(result: FigureResult, drawing: str) -> str:
+def _section(result: FigureResult, drawing: str, behind: Mapping[str, bytes]) -> str:
     figure, outcome, verdict = result.figure, result.outcome, result.verdict
     chosen = figure.presets[result.preset]
     bounds = ", ".join(f"{name.replace('_', ' ')} at most {bound:.3g}" for name, bound in verdict.bounds.items())
@@ -176,11 +234,13 @@ def _section(result: FigureResult, drawing: str) -> str:
     said = {"The paper states": figure.stated, "Ours": figure.ours, "Here": sizes}
     if outcome.comparisons:
         said |= {"Criterion on |z|": bounds, "Found": found}
-    terms = "".join(f"<dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in said.items())
+    terms = "".join(f"<dt>{escape(term)}</dt><dd>{to_html(text)}</dd>" for term, text in said.items())
+    item = f'<span class="item">{escape(PAPERS[figure.paper])}, {to_html(figure.item)}</span>' if figure.item else ""
     return (
-        f'<h3 id="{escape(figure.name)}">{escape(figure.row)}. {escape(figure.title)}</h3>'
-        f"<p>{escape(figure.summary)}</p>{drawing}{_table(outcome.table) if outcome.table else ''}"
-        f'<p class="note">{escape(outcome.notes)}</p><dl>{terms}</dl>{_checks(result)}{_points(result)}'
+        f'<section id="{escape(figure.name)}"><h3>{escape(figure.row)}. {to_html(figure.title)}{item}</h3>'
+        f"<p>{to_html(figure.summary)}</p>{drawing}{_table(outcome.table) if outcome.table else ''}"
+        f"{_behind(result, behind)}"
+        f'<p class="note">{to_html(outcome.notes)}</p><dl>{terms}</dl>{_checks(result)}{_points(result)}</section>'
     )
 
 
@@ -228,7 +288,8 @@ def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: f
         comparisons=z.size,
         within=within,
         coverage=_coverage(results),
-        convention=escape(CONVENTION),
+        sidebar=_sidebar(results),
+        convention=to_html(CONVENTION),
         body=body,
     )
     path = out / "report.html"

@@ -33,7 +33,7 @@ def simulate_many(
         Called as ``progress(done, total)`` with numbers of problems. Of a problem that is being simulated the fraction
         that is done is counted.
     **options
-        ``device``, ``dtype``, ``test_samples`` and ``kernel_tolerance`` of `gradstep.simulate`.
+        ``fit``, ``device``, ``dtype``, ``test_samples`` and ``kernel_tolerance`` of `gradstep.simulate`.
 
     Returns
     -------

@@ -5,16 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
+from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.problem import InitialWeights, Readout
 from gradstep.simulation.streams import Purpose, generator, normal_blocks
 
 TEACHER_AXIS = 0
 """The teacher's direction is the first coordinate axis: inputs and weights are rotation invariant."""
+
+
+def teacher_input(teacher: ScalarFunction | MultivariateFunction, x: Any) -> Any:
+    """Return what a teacher sees of inputs (rows, d): their first coordinate (rows,), or the first k (rows, k)."""
+    return x[:, TEACHER_AXIS] if isinstance(teacher, ScalarFunction) else x[:, : teacher.inputs]
 
 
 def initial_weights(seed: int, width: int, d: int, law: InitialWeights) -> NDArray[np.float64]:
@@ -86,6 +93,13 @@ def apportioned(weights: tuple[float, ...], total: int) -> NDArray[np.intp]:
     return counts
 
 
+def random_basis(seed: int, d: int) -> NDArray[np.float64]:
+    """Draw an orthogonal matrix (d, d) from the Haar measure: coordinates in which no direction is special."""
+    normals = np.concatenate(list(normal_blocks(seed, Purpose.BASIS, d, d)))
+    basis, triangle = np.linalg.qr(normals)
+    return np.asarray(basis * np.sign(np.diagonal(triangle)))
+
+
 @dataclass(frozen=True)
 class Sample:
     """Fresh inputs and label noise, which are drawn again, block by block, each time they are used.
@@ -98,6 +112,8 @@ class Sample:
         Streams of the inputs and of the noise; `noise` is None for a sample without labels.
     rows, d : int
         Sample size and input dimension.
+    turn : int
+        Which of the samples of this purpose.
     """
 
     seed: int
@@ -105,22 +121,23 @@ class Sample:
     noise: Purpose | None
     rows: int
     d: int
+    turn: int = 0
 
     def blocks(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         """Yield (rows, d) inputs with their (rows,) standard normal noise."""
-        inputs = normal_blocks(self.seed, self.inputs, self.rows, self.d)
+        inputs = normal_blocks(self.seed, self.inputs, self.rows, self.d, self.turn)
         if self.noise is None:
             for x in inputs:
                 yield x, np.zeros(x.shape[0])
             return
-        noise = normal_blocks(self.seed, self.noise, self.rows, 1)
+        noise = normal_blocks(self.seed, self.noise, self.rows, 1, self.turn)
         for x, e in zip(inputs, noise, strict=True):
             yield x, e[:, 0]
 
 
-def step_sample(seed: int, rows: int, d: int) -> Sample:
-    """Return the sample of the gradient step."""
-    return Sample(seed, Purpose.STEP_INPUTS, Purpose.STEP_NOISE, rows, d)
+def step_sample(seed: int, rows: int, d: int, turn: int = 0) -> Sample:
+    """Return the sample of the gradient step, or of the step after as many others as `turn` says."""
+    return Sample(seed, Purpose.STEP_INPUTS, Purpose.STEP_NOISE, rows, d, turn)
 
 
 def fit_sample(seed: int, rows: int, d: int) -> Sample:
@@ -131,3 +148,8 @@ def fit_sample(seed: int, rows: int, d: int) -> Sample:
 def check_sample(seed: int, rows: int, d: int) -> Sample:
     """Return the fresh sample on which the population risk is checked."""
     return Sample(seed, Purpose.TEST_INPUTS, None, rows, d)
+
+
+def pool_sample(seed: int, rows: int, d: int, turn: int = 0) -> Sample:
+    """Return one of the fresh samples from which the expected errors of fits are computed."""
+    return Sample(seed, Purpose.POOL_INPUTS, None, rows, d, turn)

@@ -9,6 +9,7 @@ h)``, and without an intercept the first term of the leverage is missing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from gradstep.simulation.backend import to_host
 from gradstep.simulation.ridge import Host, IndexedBlocks, Ridge, double, like
 
-__all__ = ["PATH", "SCORED_ROWS", "Copies", "Scores", "copies_of", "leave_one_out", "penalty_path"]
+__all__ = ["PATH", "SCORED_ROWS", "Copies", "Scores", "copies_of", "leave_one_out", "left_out", "penalty_path"]
 
 PATH: Host = np.logspace(-7, 3, 31)
 """Penalties tried, relative to the mean eigenvalue of the scatter matrix."""
@@ -115,18 +116,30 @@ def leave_one_out(
     -------
     Scores
     """
-    inverse = 1 / (ridge.eigenvalues[:, None] + penalties)
-    k = ridge.projected.shape[1]
     pieces, places = [], []
+    for index, outputs in left_out(ridge, blocks, copies, penalties):
+        pieces.append(((targets[index, :, None] - outputs) ** 2).mean(axis=1))
+        places.append(index)
+    return Scores(penalties, np.concatenate(pieces).T, weights[np.concatenate(places)])
+
+
+def left_out(
+    ridge: Ridge, blocks: IndexedBlocks, copies: Copies, penalties: Host
+) -> Iterator[tuple[NDArray[np.intp], Host]]:
+    """Yield places of rows with the outputs for them of fits to all other rows, shape (rows, k, P).
+
+    Parameters
+    ----------
+    ridge, blocks, copies, penalties
+        As for `leave_one_out`.
+    """
+    inverse = 1 / (ridge.eigenvalues[:, None] + penalties)
     for features, index in blocks():
         place = to_host((double(features) - like(ridge.vectors, ridge.mean)) @ ridge.vectors)
         bare = place**2 @ (ridge.leverage_scale[:, None] * inverse)
         leverage = np.minimum(copies.weight[index][:, None] * (1 / ridge.total + bare), 1 - 1e-12)
-        squares = np.zeros(leverage.shape)
-        for output in range(k):
-            fitted = ridge.target_mean[output] + place @ (ridge.projected[:, output, None] * inverse)
-            without = (fitted - leverage * copies.mean[index, output, None]) / (1 - leverage)
-            squares += (targets[index, output, None] - without) ** 2 / k
-        pieces.append(squares)
-        places.append(index)
-    return Scores(penalties, np.concatenate(pieces).T, weights[np.concatenate(places)])
+        outputs = np.empty((len(index), ridge.projected.shape[1], len(penalties)))
+        for k in range(outputs.shape[1]):
+            fitted = ridge.target_mean[k] + place @ (ridge.projected[:, k, None] * inverse)
+            outputs[:, k] = (fitted - leverage * copies.mean[index, k, None]) / (1 - leverage)
+        yield index, outputs

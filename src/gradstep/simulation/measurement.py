@@ -14,21 +14,27 @@ from gradstep.errors import InvalidInput
 from gradstep.overlay import mean_and_error
 from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem
+from gradstep.summary import Summarised, Summary
+from gradstep.text_table import Table, number
+
+#: Quantities of a path of penalties that are printed.
+_OF_A_PATH = ("test_error", "train_error", "degrees_of_freedom")
 
 
-@dataclass(frozen=True, eq=False)
-class Measurement:
+@dataclass(frozen=True, eq=False, repr=False)
+class Measurement(Summarised):
     """Numbers measured on the real network, one per seed.
 
     Quantities (per seed; those of the fit also per penalty when a path of penalties was asked for):
 
     ``test_error``
-        ``E (f_hat - f*)^2``, exact given the weights and the readout; label noise not included.
+        ``E (f_hat - f*)^2``, exact given the weights and the readout; label noise not included. With
+        ``fit="expected"`` also its mean over samples of the fit, as the training error then is.
     ``train_error``
         ``(1/n) sum_mu (y_mu - f_hat(x_mu))^2`` on the sample of the fit.
-    ``train_loss``
+    ``train_loss``, only of drawn fits
         ``train_error + (ridge / n) |b|^2``.
-    ``degrees_of_freedom``
+    ``degrees_of_freedom``, only of drawn fits
         Trace of the hat matrix of the ridge fit, in [0, min(n, width)].
     ``alignment``
         ``<g, beta*> / |g|`` with ``g = X^T (y - f(X)) / n_step``; nan for a zero step.
@@ -39,6 +45,8 @@ class Measurement:
         Mean over neurons of ``|w_i - <w_i, v> v|^2 d / (d - 1)`` with ``v = g / |g|``.
     ``test_error_bound``
         Bound on the error that the truncated population kernel makes in ``test_error``; rounding not included.
+    ``test_error_deviation``
+        Only with ``fit="expected"``, in place of the bound: the standard error of the expected test error.
     ``sampled_test_error``, ``sampled_test_error_deviation``
         Only with ``test_samples``: the test error on fresh inputs, and the standard error of that average.
 
@@ -129,11 +137,22 @@ class Measurement:
             "versions": dict(self.versions),
         }
 
-    def __str__(self) -> str:
-        many = "penalties" if isinstance(self.ridge, tuple) else "penalty"
-        lines = [f"Measurement over {len(self.seeds)} seeds, {many} {self.ridge}", str(self.problem)]
-        for name in self.values:
-            mean, error = np.atleast_1d(self.mean(name)), np.atleast_1d(self.standard_error(name))
-            pairs = ", ".join(f"{m:.6g} +- {e:.2g}" for m, e in zip(mean, error, strict=True))
-            lines.append(f"  {name}: {pairs}")
-        return "\n".join([*lines, f"  convention: {self.convention}"])
+    def summary(self) -> Summary:
+        """Return the summary that is printed: every quantity, or at each penalty those of the fit."""
+        count = f"{len(self.seeds)} networks" if len(self.seeds) > 1 else "1 network"
+        if not isinstance(self.ridge, tuple):
+            rows = [
+                [name.replace("_", " "), number(float(self.mean(name))), number(float(self.standard_error(name)), 2)]
+                for name in self.values
+            ]
+            table = Table(["quantity", "mean", "standard error"], rows)
+            return Summary(f"Measurement of {count}", [str(self.problem)], table)
+        path = [name for name, value in self.values.items() if value.ndim == 2 and name in _OF_A_PATH]
+        columns = [[number(float(ridge)) for ridge in self.ridge]]
+        for name in path:
+            columns.append([number(float(mean)) for mean in self.mean(name)])
+            columns.append([number(float(error), 2) for error in self.standard_error(name)])
+        header = ["ridge", *(head for name in path for head in (name.replace("_", " "), "+-"))]
+        title = f"Measurement of {count} at {len(self.ridge)} penalties"
+        about = [self.problem.described(["ridge"])]
+        return Summary(title, about, Table(header, list(zip(*columns, strict=True)), index=1))

@@ -14,21 +14,25 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.checks import LARGEST_NUMBER, flag, one_of
 from gradstep.convex import Loss, Penalty
-from gradstep.errors import InvalidInput, within_range
+from gradstep.errors import InvalidInput, NotConverged, within_range
+from gradstep.gaussian import MultivariateFunction
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.labels import Labels, labels_of
+from gradstep.learning import LearningCurve
 from gradstep.problem import Problem
 from gradstep.readout import readout_polynomials
 from gradstep.simulation.arguments import chosen_seed, count, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import Array, Backend, Precision, backend, to_host
 from gradstep.simulation.convex_fit import ConvexFit, fit_convex
+from gradstep.simulation.expected_errors import sampled_risk
 from gradstep.simulation.instance import (
     TEACHER_AXIS,
     Sample,
@@ -36,8 +40,11 @@ from gradstep.simulation.instance import (
     fit_sample,
     initial_readout,
     initial_weights,
+    random_basis,
     step_sample,
+    teacher_input,
 )
+from gradstep.simulation.layer_curve import Layer
 from gradstep.simulation.leave_one_out import Copies, leave_one_out
 from gradstep.simulation.population import PopulationRisk, population_risk
 from gradstep.simulation.ridge import RidgePath, factorise, fit_ridge
@@ -51,11 +58,14 @@ from gradstep.simulation.spectra import (
     weight_spectrum,
 )
 from gradstep.simulation.step import Gradient, Spike, gradient, measure_spike
+from gradstep.simulation.training import optimiser_of
 from gradstep.sizes import Sizes
 
 __all__ = ["Network"]
 
 _DEGREE = 4
+#: Rows on which a risk is measured that has no closed form.
+_TEST_ROWS = 1 << 17
 
 
 def _silent() -> None:
@@ -85,6 +95,8 @@ class Network:
         First layer before the step, in place of the one that is drawn.
     readout : array, shape (N,), optional
         Readout that the step uses, in place of the one that is drawn.
+    trained : array, shape (N, d), optional
+        First layer after training, in place of the problem's one step; `train` gives it.
     labels : Labels, optional
         Law of the labels of both samples; by default the problem's teacher and noise. Classes need NumPy.
     device : str, optional
@@ -102,8 +114,8 @@ class Network:
 
     Notes
     -----
-    A second step on the same samples starts where the first one ends, ``dataclasses.replace(network,
-    before=network.after)``; `replace` keeps the first layer, the readout and the labels, whatever else it changes.
+    `train` takes several steps. ``dataclasses.replace`` keeps the first layers, the readout and the labels, whatever
+    else it changes.
 
     Examples
     --------
@@ -132,6 +144,7 @@ class Network:
     _: KW_ONLY
     before: Array = field(default=None, repr=False)
     readout: Array = field(default=None, repr=False)
+    trained: Array = field(default=None, repr=False)
     labels: Labels = field(default=cast(Labels, None), repr=False)
     device: str | None = None
     dtype: str = "float64"
@@ -145,7 +158,10 @@ class Network:
             raise InvalidInput("device", self.device, "None with labels that are classes")
         before = initial_weights(seed, width, d, problem.initial_weights) if self.before is None else self.before
         readout = initial_readout(seed, width, problem.readout) if self.readout is None else self.readout
-        for name, given, shape in (("before", before, (width, d)), ("readout", readout, (width,))):
+        arrays = [("before", before, (width, d)), ("readout", readout, (width,))]
+        if self.trained is not None:
+            arrays.append(("trained", self.trained, (width, d)))
+        for name, given, shape in arrays:
             array, xp = self._shaped(name, given, shape), self._engine.xp
             if not xp.all(xp.isfinite(array)):
                 raise InvalidInput(name, "inf or nan", "finite numbers")
@@ -162,27 +178,132 @@ class Network:
     def gradient(self) -> Gradient:
         """The averaged gradient of the loss at initialisation, with the network's own output in the residual."""
         with self._under_way():
-            return gradient(
-                self._engine,
-                self.problem.activation,
-                self._labelled(step_sample(self.seed, self._sizes.n_step, self._sizes.d)),
-                self._data(self.before),
-                self._data(self.readout),
-                output_factor=self.problem.output_factor,
-            )
+            return self._gradient_of(self.before, step_sample(self.seed, self._sizes.n_step, self._sizes.d))
 
     @cached_property
     def after(self) -> Array:
-        """First layer after the step, shape (N, d); without a step it is the initial one."""
+        """First layer after the step, or after training, shape (N, d); without a step it is the initial one."""
+        if self.trained is not None:
+            return self.trained
         if self.problem.step_size == 0:
             return self.before
-        return self.before + (self.problem.step_size / math.sqrt(self._sizes.width)) * self.gradient.rows
+        return self.before + self._rate * self.gradient.rows
 
     @cached_property
     def spike(self) -> Spike:
-        """The part of the step along the direction that all neurons share, and the variance of the other part."""
+        """The part of the step along the direction that all neurons share, and the variance of the other part.
+
+        After training this direction is that of the changes of the rows, summed with the readout as weights.
+        """
         taken = self.problem.step_size > 0
-        return measure_spike(self.before, self.after, self.readout, self.gradient.linear if taken else None)
+        teacher = self.labels.mean
+        axes = teacher.inputs if isinstance(teacher, MultivariateFunction) else 1
+        return measure_spike(self.before, self.after, self.readout, self._shared if taken else None, axes)
+
+    def train(
+        self,
+        steps: int = 1,
+        *,
+        fresh: bool = True,
+        optimiser: str = "gradient",
+        basis: str = "random",
+        progress: Callable[[int, int], None] | None = None,
+        **options: float,
+    ) -> Network:
+        r"""Return the network after several full-batch gradient steps of the first layer.
+
+        Training starts from `before`, whatever the network has been through, and the readout stays that of
+        initialisation. Each step has the size of the problem, :math:`w_i\leftarrow w_i+(\eta/\sqrt N)D_i`, and the
+        present network's own output in its residual. One plain step is that of the problem, bit by bit, and the first
+        samples of longer training are those of shorter.
+
+        Docs, "Several steps", equation (M1).
+
+        Parameters
+        ----------
+        steps : int
+            How many, at least one.
+        fresh : bool
+            Whether each step has ``n_step`` samples of its own, or all have those of the first.
+        optimiser : {"gradient", "damped", "sign", "adam", "spectral"}
+            What is made of the gradient; see :mod:`gradstep.simulation.training`. The last three do not depend on the
+            length of the gradient: a step moves each neuron by ``eta / sqrt(N)`` in root mean square.
+        basis : {"random", "teacher"}
+            Coordinates in which "sign" and "adam" work, which are not invariant under rotations: random ones, in which
+            the teacher's direction is like any other, or those of which the first is the teacher's.
+        progress : callable, optional
+            Called as ``progress(done, steps)`` after each step.
+        **options : float
+            ``damping`` of "damped" (1 by default); ``beta1``, ``beta2`` and ``epsilon`` of "adam".
+
+        Returns
+        -------
+        Network
+            With the same `before` and the first layer after training as `trained` and `after`.
+
+        Raises
+        ------
+        InvalidInput
+            On options that are unknown or out of range.
+        NotConverged
+            If the weights leave the range of double precision.
+
+        Examples
+        --------
+        >>> import gradstep as gs
+        >>> problem = gs.Problem(
+        ...     activation="tanh",
+        ...     teacher="H3",
+        ...     d=20,
+        ...     width=30,
+        ...     n_step=400,
+        ...     n=300,
+        ...     eta=gs.Step(2.0, exponent=0.5),
+        ...     ridge=1.0,
+        ... )
+        >>> network = gs.Network(problem, seed=0)
+        >>> bool((network.train(1).after == network.after).all())
+        True
+        >>> three = network.train(3, fresh=False)
+        >>> muon = network.train(3, optimiser="spectral")
+        """
+        count("steps", steps, 1)
+        flag("fresh", fresh)
+        one_of("basis", basis, ("random", "teacher"))
+        rule, memory, weights = optimiser_of(optimiser, options), None, self.before
+        turned = rule.by_coordinate and basis == "random"
+        turn = self._engine.double(random_basis(self.seed, self._sizes.d)) if turned else None
+        for step in range(steps):
+            sample = step_sample(self.seed, self._sizes.n_step, self._sizes.d, step if fresh else 0)
+            with self._under_way():
+                found = self._gradient_of(weights, sample) if step else self.gradient
+                rows = found.rows if turn is None else found.rows @ turn
+                direction, memory = rule.direction(rows, partial(self._second_moment, sample), memory)
+                weights = weights + self._rate * (direction if turn is None else direction @ turn.T)
+            if not self._engine.xp.all(self._engine.xp.abs(weights) <= LARGEST_NUMBER):
+                advice = "The training diverges: take smaller steps, or fewer."
+                raise NotConverged("Training", math.inf, LARGEST_NUMBER, advice, f"left all bounds in step {step + 1}")
+            if progress is not None:
+                progress(step + 1, steps)
+        return replace(self, trained=weights)
+
+    def _gradient_of(self, weights: Array, sample: Sample) -> Gradient:
+        return gradient(
+            self._engine,
+            self.problem.activation,
+            self._labelled(sample),
+            self._data(weights),
+            self._data(self.readout),
+            output_factor=self.problem.output_factor,
+        )
+
+    def _second_moment(self, sample: Sample) -> Array:
+        """Return ``X^T X / rows`` of a sample, shape (d, d)."""
+        total = self._engine.zeros((sample.d, sample.d))
+        for inputs, _ in sample.blocks():
+            x = self._engine.double(inputs)
+            total += x.T @ x
+        return total / sample.rows
 
     @property
     def initial(self) -> Network:
@@ -196,7 +317,7 @@ class Network:
         ----------
         weights : array, shape (N, d)
         """
-        return replace(self, problem=self.problem.replace(eta=0.0), before=weights)
+        return replace(self, problem=self.problem.replace(eta=0.0), before=weights, trained=None)
 
     # --- samples and features --------------------------------------------------------------------------------------
 
@@ -328,6 +449,8 @@ class Network:
     def risk(self, readouts: Array, *, along: Array | None = None, tolerance: float = 1e-9) -> PopulationRisk:
         """Return the test error of readouts: the exact expectation over inputs given the weights.
 
+        For a teacher of several directions it is a mean over 131,072 fresh inputs, and the bound is its standard error.
+
         Parameters
         ----------
         readouts : array, shape (N, P) or (N,)
@@ -354,19 +477,23 @@ class Network:
         columns = self._shaped("readouts", readouts, (width,) if np.ndim(readouts) == 1 else (width, None))
         if not 0 < tolerance < math.inf:
             raise InvalidInput("tolerance", tolerance, "a finite number > 0")
+        shape, mean = tuple(columns.shape[1:]), self.labels.mean
+        columns = columns[:, None] if columns.ndim == 1 else columns
+        if isinstance(mean, MultivariateFunction):
+            error, deviation = self.sampled_risk(columns, _TEST_ROWS)
+            return PopulationRisk(error.reshape(shape), deviation.reshape(shape))
         axis = self._engine.zeros((d,))
         axis[TEACHER_AXIS] = 1.0
         with self._under_way():
             found = population_risk(
                 self.problem.activation,
-                self.labels.mean,
+                mean,
                 self._engine.double(self._weights),
                 axis,
                 self.spike.direction if along is None else self._shaped("along", along, (d,)),
-                columns[:, None] if columns.ndim == 1 else columns,
+                columns,
                 tolerance=tolerance,
             )
-        shape = tuple(columns.shape[1:])
         return PopulationRisk(found.test_error.reshape(shape), found.error_bound.reshape(shape))
 
     def test_error(
@@ -402,15 +529,70 @@ class Network:
         -------
         mean, standard_error : ndarray, shape (P,)
         """
-        sample = check_sample(self.seed, rows, self._sizes.d)
-        square_sum, fourth_sum = np.zeros(readouts.shape[1]), np.zeros(readouts.shape[1])
         with self._under_way():
-            for features, targets in self._design(sample):
-                squares = to_host((features @ readouts - targets[:, None]) ** 2)
-                square_sum += squares.sum(axis=0)
-                fourth_sum += (squares**2).sum(axis=0)
-        mean = square_sum / rows
-        return mean, np.sqrt(np.maximum(fourth_sum / rows - mean**2, 0.0) / rows)
+            found = sampled_risk(self._design(check_sample(self.seed, rows, self._sizes.d)), readouts)
+        return found.errors, np.sqrt(np.maximum(np.diagonal(found.covariance), 0.0))
+
+    def learning_curve(
+        self,
+        n: int | Sequence[int] | None = None,
+        ridge: float | Sequence[float] | None = None,
+        *,
+        tolerance: float = 0.003,
+        pool: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> LearningCurve:
+        """Return expected errors of ridge fits on this first layer: means over draws of the samples of the fit.
+
+        Pools of fresh rows are drawn and :func:`gradstep.learning_curve` computes the errors on each, until their
+        scatter is small. The curve estimates what the mean of `fit` and `risk` over very many samples of the fit would
+        be.
+
+        Docs, "Several steps", equation (M6).
+
+        Parameters
+        ----------
+        n : int or sequence of int, optional
+            Numbers of samples of the fit, by default that of the problem.
+        ridge : float or sequence of float, optional
+            Penalties, by default that of the problem.
+        tolerance : float
+            Largest standard error that is accepted, relative to the test error. Where 128 pools are not enough the
+            curve has a caveat.
+        pool : int, optional
+            Rows of all pools together, in place of a tolerance.
+        progress : callable, optional
+            Called as ``progress(done, total)`` after each pool; the total is an estimate.
+
+        Returns
+        -------
+        LearningCurve
+            ``test_error`` is ``E (f_hat - f*)^2`` without the label noise, as everywhere in a simulation;
+            ``training_error`` is the mean square on the fit's own labels, with their noise. Standard errors say what is
+            left of the scatter of the pools, and not how layers of other seeds differ.
+
+        Raises
+        ------
+        InvalidInput
+            On options out of range.
+        NotConverged
+            As :func:`gradstep.learning_curve`.
+
+        Examples
+        --------
+        >>> import gradstep as gs
+        >>> problem = gs.Problem(
+        ...     activation="tanh", teacher="H3", d=15, width=20, n_step=200, n=150, eta=gs.Step(2.0, 0.5), ridge=1.0
+        ... )
+        >>> network = gs.Network(problem, seed=0)
+        >>> curves = [network.train(steps, fresh=False).learning_curve([75, 150], pool=4000) for steps in (1, 2)]
+        >>> curves[0].test_error.shape
+        (2, 1)
+        """
+        problem, ridge = self.problem, penalties_of(self.problem, ridge)[0]
+        layer = Layer(to_host(self.after), None, problem.activation, self.labels, None, self.seed)
+        n = self._sizes.n if n is None else n
+        return layer.learning_curve(n, ridge, tolerance=tolerance, pool=pool, progress=progress)
 
     # --- spectra ---------------------------------------------------------------------------------------------------
 
@@ -437,7 +619,10 @@ class Network:
         with self._under_way():
             features = to_host(self.features(inputs)) / math.sqrt(self._sizes.n)
             inputs, before, readout = to_host(inputs), to_host(self.before), to_host(self.readout)
-            direction = unit(spike_direction(self.problem, before, readout, to_host(self.gradient.linear)))
+            shared = to_host(self._shared)
+            if self.trained is None:
+                shared = spike_direction(self.problem, before, readout, shared)
+            direction = unit(shared)
             return feature_spectrum(
                 features,
                 along=unit(hermite_values(inputs @ direction, _DEGREE)),
@@ -465,7 +650,7 @@ class Network:
             If `leading` is negative or not an integer.
         """
         leading = count("leading", leading)
-        arrays = (to_host(own) for own in (self.before, self.after, self.readout, self.gradient.linear))
+        arrays = (to_host(own) for own in (self.before, self.after, self.readout, self._shared))
         with self._under_way():
             return weight_spectrum(*arrays, leading=leading)
 
@@ -478,6 +663,16 @@ class Network:
     @cached_property
     def _engine(self) -> Backend:
         return backend(self.device, self.dtype)
+
+    @property
+    def _rate(self) -> float:
+        """``eta / sqrt(N)``."""
+        return self.problem.step_size / math.sqrt(self._sizes.width)
+
+    @property
+    def _shared(self) -> Array:
+        """The direction that all rows of the step share, of any length."""
+        return self.gradient.linear if self.trained is None else self.readout @ (self.after - self.before)
 
     @cached_property
     def _weights(self) -> Array:
@@ -509,7 +704,7 @@ class Network:
         """Yield blocks of inputs and labels; without noise those are what is to be learned."""
         for inputs, normals in sample.blocks():
             x = self._engine.data(inputs)
-            u = x[:, TEACHER_AXIS]
+            u = teacher_input(self.labels.mean, x)
             yield x, self.labels.mean(u) if sample.noise is None else self.labels.draw(u, self._engine.data(normals))
             self.after_block()
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gradstep.checks import real
+from gradstep.checks import one_of, real
+from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
 from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import backend
@@ -20,12 +21,16 @@ from gradstep.versions import versions
 
 Progress = Callable[[int, int], None]
 
+#: Standard error of an expected test error, and the parts in which progress to it is told.
+_EXPECTED, _PARTS = 0.01, 20
+
 
 def simulate(
     problem: Problem,
     seeds: int | Sequence[int] = 16,
     *,
     ridge: float | Sequence[float] | None = None,
+    fit: str = "drawn",
     device: str | None = None,
     dtype: str = "float64",
     test_samples: int = 0,
@@ -33,6 +38,9 @@ def simulate(
     progress: Progress | None = None,
 ) -> Measurement:
     """Measure the network itself: random weights, one full gradient step, ridge fit on fresh samples.
+
+    With ``fit="expected"`` the first layer is drawn and stepped as ever, and the errors are their means over all
+    samples of the fit (:meth:`gradstep.Network.learning_curve`), so that they scatter less from seed to seed.
 
     Nothing is approximated: the gradient is the one of the actual loss (the network's own output is part of the
     residual), and the test error is the exact expectation over inputs given the weights.
@@ -47,6 +55,9 @@ def simulate(
         (see `gradstep.simulation.streams`).
     ridge : float or sequence of float, optional
         Penalties to use instead of ``problem.ridge``; a whole sequence costs one factorisation.
+    fit : {"drawn", "expected"}
+        Whether the readout is fitted to samples that are drawn, or errors are expectations over them, with a standard
+        error of one per cent.
     device : str, optional
         None for NumPy; ``"cpu"``, ``"cuda"`` or ``"cuda:k"`` for PyTorch.
     dtype : {"float64", "float32"}
@@ -62,7 +73,7 @@ def simulate(
     -------
     Measurement
         Every seed's values; shapes (seeds,), and (seeds, penalties) for the quantities of the fit when `ridge` is a
-        sequence.
+        sequence. Without a drawn fit there are no ``train_loss`` and ``degrees_of_freedom``.
 
     Raises
     ------
@@ -75,21 +86,27 @@ def simulate(
     chosen = chosen_seeds(seeds)
     penalties, is_path = penalties_of(problem, ridge)
     fresh = count("test_samples", test_samples)
+    one_of("fit", fit, ("drawn", "expected"))
+    if fit == "expected" and fresh:
+        raise InvalidInput("test_samples", fresh, "0 with fit='expected', where there is no one readout to test")
     real("kernel_tolerance", kernel_tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
     backend(device, dtype)
     step_blocks = block_count(sizes.n_step) if problem.step_size > 0 else 0
-    total = len(chosen) * (step_blocks + block_count(sizes.n) + block_count(fresh) + 1)
-    done = 0
+    blocks = step_blocks + (_PARTS if fit == "expected" else block_count(sizes.n) + block_count(fresh) + 1)
+    total, done = len(chosen) * blocks, 0
 
-    def advance() -> None:
+    def advance(parts: int = 1) -> None:
         nonlocal done
-        done = min(done + 1, total)  # a second pass over the data is not announced
+        done = min(done + parts, total)  # a second pass over the data is not announced
         if progress is not None:
             progress(done, total)
 
     with threads_of(problem):
         draw = partial(Network, problem, device=device, dtype=dtype, after_block=advance)
-        each = [_measured(draw(seed), penalties, fresh, kernel_tolerance) for seed in chosen]
+        if fit == "expected":
+            each = [_expected(draw(seed), penalties, advance) for seed in chosen]
+        else:
+            each = [_measured(draw(seed), penalties, fresh, kernel_tolerance) for seed in chosen]
     values = {}
     for name in each[0]:
         stacked = np.stack([np.asarray(seed[name], dtype=float) for seed in each])
@@ -101,6 +118,25 @@ def simulate(
         values=values,
         versions=versions() if device is None else versions("torch"),
     )
+
+
+def _expected(network: Network, penalties: tuple[float, ...], advance: Callable[[int], None]) -> dict[str, Any]:
+    spike, reached = network.spike, 0
+
+    def share(done: int, pools: int) -> None:
+        nonlocal reached
+        before, reached = reached, max(reached, _PARTS * done // pools)  # the number of pools is an estimate
+        advance(reached - before)
+
+    curve = network.learning_curve(ridge=penalties, tolerance=_EXPECTED, progress=share)
+    return {
+        "test_error": curve.test_error[0],
+        "train_error": curve.training_error[0],
+        "alignment": spike.alignment,
+        "spike_strength": spike.strength,
+        "bulk_variance": spike.bulk_variance,
+        "test_error_deviation": curve.test_standard_error[0],
+    }
 
 
 def _measured(

@@ -86,7 +86,8 @@ class Spike:
     direction : array, shape (d,)
         Unit vector ``v = g / |g|``; the teacher's direction when no step is taken.
     alignment : float
-        ``<v, beta*>``; nan when no step is taken.
+        ``<v, beta*>``; nan when no step is taken. For a teacher of several directions, the length of the projection of
+        ``v`` on their span.
     strength : float
         Operator norm ``|s| |a|`` of the rank-one part ``s a v^T`` of the change of the weights, where ``s`` is the
         least-squares coefficient of ``a_i`` in ``<change_i, v>``. Theory: ``(eta / sqrt N) |E sigma'| |g| |a|``.
@@ -100,7 +101,7 @@ class Spike:
     bulk_variance: float
 
 
-def measure_spike(before: Array, after: Array, readout: Array, linear: Array | None) -> Spike:
+def measure_spike(before: Array, after: Array, readout: Array, linear: Array | None, axes: int = 1) -> Spike:
     """Measure the spike that the step adds to the rows, and the variance of the rows orthogonal to it.
 
     Parameters
@@ -111,6 +112,8 @@ def measure_spike(before: Array, after: Array, readout: Array, linear: Array | N
         Readout at initialisation, in double precision.
     linear : array, shape (d,), or None
         `Gradient.linear`; None when no step was taken.
+    axes : int
+        Number of directions of the teacher, which are the first coordinate axes.
 
     Returns
     -------
@@ -124,7 +127,8 @@ def measure_spike(before: Array, after: Array, readout: Array, linear: Array | N
         alignment, strength = math.nan, 0.0
     else:
         direction = linear / (linear @ linear) ** 0.5
-        alignment = float(direction[TEACHER_AXIS])
+        seen = direction[TEACHER_AXIS : TEACHER_AXIS + axes]
+        alignment = float(seen[0]) if axes == 1 else float(seen @ seen) ** 0.5
         projections = (after - before) @ direction
         # |s| |a| with s = <a, projections> / |a|^2
         strength = abs(float(readout @ projections)) / float(readout @ readout) ** 0.5

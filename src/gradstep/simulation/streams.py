@@ -32,19 +32,23 @@ class Purpose(IntEnum):
     FIT_INPUTS = 4
     FIT_NOISE = 5
     TEST_INPUTS = 6
+    POOL_INPUTS = 7
+    POOL_SIGNS = 8
+    BASIS = 9
 
 
-def generator(seed: int, purpose: Purpose, block: int = 0) -> np.random.Generator:
-    """Return the generator of one block of one purpose of one seed."""
-    sequence = np.random.SeedSequence(_ENTROPY, spawn_key=(seed, int(purpose), block))
+def generator(seed: int, purpose: Purpose, block: int = 0, turn: int = 0) -> np.random.Generator:
+    """Return the generator of one block of one purpose of one seed; turns count the samples of the same purpose."""
+    key = (seed, int(purpose), block)
+    sequence = np.random.SeedSequence(_ENTROPY, spawn_key=(*key, turn) if turn else key)
     return np.random.Generator(np.random.PCG64(sequence))
 
 
-def normal_blocks(seed: int, purpose: Purpose, rows: int, columns: int) -> Iterator[NDArray[np.float64]]:
+def normal_blocks(seed: int, purpose: Purpose, rows: int, columns: int, turn: int = 0) -> Iterator[NDArray[np.float64]]:
     """Yield a (rows, columns) matrix of independent standard normals, at most `BLOCK_ROWS` rows at a time."""
     for block, start in enumerate(range(0, rows, BLOCK_ROWS)):
         count = min(BLOCK_ROWS, rows - start)
-        yield generator(seed, purpose, block).standard_normal((count, columns))
+        yield generator(seed, purpose, block, turn).standard_normal((count, columns))
 
 
 def block_count(rows: int) -> int:

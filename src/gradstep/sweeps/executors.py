@@ -27,6 +27,8 @@ _ATTEMPTS = 3
 _AHEAD = 2
 #: Seconds between looks at whether the scheduler is still there.
 _HEARTBEAT = 2.0
+#: Seconds in which a scheduler has to answer.
+_CONNECT = 10.0
 
 Finished = list[tuple[int, "Result | Failure"]]
 
@@ -182,7 +184,7 @@ def _count(workers: int | None) -> int:
 async def _reach(library: Any, address: str) -> None:
     """Connect to a scheduler once, or raise OSError or ValueError."""
     security = library.Security().get_connection_args("client")
-    connection = await library.comm.connect(address, timeout=10, **security)
+    connection = await library.comm.connect(address, timeout=_CONNECT, **security)
     await connection.close()
 
 
@@ -238,7 +240,7 @@ class Cluster:
                 # have a loop of their own in this one.
                 with ThreadPoolExecutor(1) as thread:
                     thread.submit(asyncio.run, _reach(distributed, address)).result()
-            self._client = distributed.Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
+            self._client = distributed.Client(address, timeout=_CONNECT, set_as_default=False)  # type: ignore[no-untyped-call]
         except BaseException as error:
             self._leave()
             if not isinstance(error, (OSError, ValueError, TypeError)):  # the last where TLS is not configured

@@ -17,5 +17,5 @@ def check_refine(refine: object) -> None:
 
 def check_labels(problem: Problem) -> None:
     """Raise `InvalidInput` if all labels are zero: nothing is learned, and nothing fluctuates."""
-    if problem.noise == 0 and moments(problem.teacher).second_moment == 0:
-        raise InvalidInput("teacher", problem.teacher.name, "one that is not zero everywhere, or label noise")
+    if problem.noise == 0 and moments(problem.link).second_moment == 0:
+        raise InvalidInput("teacher", problem.link.name, "one that is not zero everywhere, or label noise")

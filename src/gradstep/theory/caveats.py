@@ -188,7 +188,7 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
           an initial output of order one.
     """
     d, width, *_ = problem.real_sizes()
-    activation, teacher, power = moments(problem.activation), moments(problem.teacher), problem.readout.second_moment
+    activation, teacher, power = moments(problem.activation), moments(problem.link), problem.readout.second_moment
     varying = activation.second_moment - activation.mean**2
     per_sample = 0.0 if problem.n_step == math.inf else 1 / problem.ratio("n_step")
     offset = step.residual_offset

@@ -313,7 +313,7 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
     bulk_variance = float(shares @ (stretched + own_norm)) + literal.bulk * problem.readout.second_moment
     kappa, target = features.kappa, features.teacher_mean
     if step.influence < 1:
-        target = _seen(problem.teacher, step.alignment, kappa, odd=kappa[0] > 0)
+        target = _seen(problem.link, step.alignment, kappa, odd=kappa[0] > 0)
     if kappa[0] > 0:
         # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
         kappa, target = _mirrored(kappa), _mirrored(target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -12,10 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.gaussian import gaussian_rule
 from gradstep.problem import CONVENTION, Problem
+from gradstep.summary import Summarised, Summary
+from gradstep.text_table import Table, number
 from gradstep.theory.caveats import Caveat
+from gradstep.theory.references import reference_lines
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from matplotlib.figure import Figure
 
 __all__ = ["QUANTITIES", "Curve", "Prediction", "mean_curve", "mean_of"]
 
@@ -33,6 +38,10 @@ QUANTITIES = (
 )
 
 
+#: Largest projection that is drawn: beyond it one input in 16,000 falls.
+_DRAWN = 4.0
+
+
 @dataclass(frozen=True, eq=False)
 class Curve:
     """The prediction as a function of the input's projection on the spike direction.
@@ -42,18 +51,34 @@ class Curve:
     kappa : ndarray, shape (nodes,)
         Projection ``<x, v>``, increasing. (With an initial output of order one ``v`` is along the common part of the
         rows after the step; for large steps that is the gradient. In a mean over draws each has a ``v`` of its own.)
-    learned : ndarray, shape (nodes,)
-        Mean of the trained network's output given kappa.
+    values, slopes : ndarray, shape (nodes,)
+        `learned` and `slope` before the turn.
     target : ndarray, shape (nodes,)
         Mean of the teacher given kappa.
-    slope : ndarray, shape (nodes,)
-        Slope of the output, given kappa, along what of the teacher's direction is orthogonal to the spike.
+    turn : tuple of float
+        Overlaps of the direction of kappa with that of the values, and with what of the teacher's is orthogonal to it.
     """
 
     kappa: NDArray[np.float64]
-    learned: NDArray[np.float64]
+    values: NDArray[np.float64]
     target: NDArray[np.float64]
-    slope: NDArray[np.float64]
+    slopes: NDArray[np.float64]
+    turn: tuple[float, float] = (1.0, 0.0)
+
+    @property
+    def learned(self) -> NDArray[np.float64]:
+        """Mean of the trained network's output given kappa, shape (nodes,)."""
+        return self._turned[0]
+
+    @property
+    def slope(self) -> NDArray[np.float64]:
+        """Slope of the output, given kappa, along what of the teacher's direction is orthogonal to the spike."""
+        return self._turned[1]
+
+    @cached_property
+    def _turned(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        # Only when it is asked for: interpolation takes longer to load than a prediction takes.
+        return (self.values, self.slopes) if self.turn[1] == 0 else self._seen_along(self.kappa, *self.turn)
 
     def along_teacher(self, t: ArrayLike, alignment: float) -> NDArray[np.float64]:
         """Return the mean of the trained network's output given the projection on the teacher's direction.
@@ -69,7 +94,16 @@ class Curve:
         -------
         ndarray
         """
-        return self._seen_along(np.asarray(t, dtype=np.float64), alignment, math.sqrt(max(1 - alignment**2, 0.0)))[0]
+        sine = math.sqrt(max(1 - alignment**2, 0.0))
+        found = Curve(self.kappa, self.learned, self.target, self.slope)
+        return found._seen_along(np.asarray(t, dtype=np.float64), alignment, sine)[0]
+
+    def smooth(self, values: NDArray[np.float64], kappa: ArrayLike) -> NDArray[np.float64]:
+        """Return values at the nodes as a smooth function at any projections: a cubic spline, constant beyond."""
+        from scipy.interpolate import CubicSpline  # takes half of the time that every start takes
+
+        nodes = self.kappa
+        return np.asarray(CubicSpline(nodes, values)(np.clip(np.asarray(kappa, dtype=float), nodes[0], nodes[-1])))
 
     def turned(self, target: NDArray[np.float64], cosine: float, sine: float) -> Curve:
         """Return the curve along another direction in the plane of the spike and the teacher.
@@ -86,8 +120,7 @@ class Curve:
         Curve
             At the same nodes.
         """
-        learned, slope = self._seen_along(self.kappa, cosine, sine)
-        return Curve(self.kappa, learned, target, slope)
+        return Curve(self.kappa, self.learned, target, self.slope, (cosine, sine))
 
     def _seen_along(
         self, t: NDArray[np.float64], cosine: float, sine: float
@@ -97,13 +130,13 @@ class Curve:
         along = t[..., None]
         # x has the components kappa along the spike and the rest, orthogonal to it, in the plane of the two directions.
         kappa, rest = cosine * along + sine * z, sine * along - cosine * z
-        mean, slope = (mean_curve([(1.0, self.kappa, values)], kappa) for values in (self.learned, self.slope))
+        mean, slope = (mean_curve([(1.0, self.kappa, values)], kappa) for values in (self.values, self.slopes))
         output = mean + slope * rest
         return np.asarray(output @ weight), np.asarray(output @ (-z * weight))
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Prediction(Summarised):
     """Deterministic prediction for one problem: means over draws, where draws differ in the limit too.
 
     Attributes
@@ -155,21 +188,58 @@ class Prediction:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, with the convention spelled out."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "curve", "caveats")}
-        values["curve"] = {f.name: getattr(self.curve, f.name).tolist() for f in fields(Curve)}
+        values["curve"] = {name: getattr(self.curve, name).tolist() for name in ("kappa", "learned", "target", "slope")}
         values["caveats"] = [asdict(caveat) for caveat in self.caveats]
         return {"convention": CONVENTION, "problem": self.problem.to_dict(), **values}
 
-    def __str__(self) -> str:
-        lines = [f"{name:>20}  {getattr(self, name):.6g}" for name in QUANTITIES]
-        return "\n".join(
-            [
-                f"Prediction ({self.method}, residual {self.residual:.1e} after {self.iterations} Newton steps)",
-                str(self.problem),
-                f"convention  {CONVENTION}",
-                *lines,
-                *(f"caveat      {caveat}" for caveat in self.caveats),
-            ]
-        )
+    def learned(self, kappa: ArrayLike) -> NDArray[np.float64]:
+        """Return the mean of the trained network's output given the projection of the input on the spike direction.
+
+        Parameters
+        ----------
+        kappa : array_like
+            Projections; any, and of any shape.
+
+        Returns
+        -------
+        ndarray
+            A smooth function through the values of `curve`, right to about 1e-5 of its size between them, and constant
+            beyond the last of them, where one input in 1e13 falls.
+        """
+        return self.curve.smooth(self.curve.learned, kappa)
+
+    def plot(self, *, dark: bool = False) -> Figure:
+        """Draw the learned function along the spike over the mean of the teacher there.
+
+        Parameters
+        ----------
+        dark : bool, optional
+            Light ink for a dark page.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from gradstep.drawing import draw
+        from gradstep.panels import Line, Panel
+
+        kappa = np.linspace(-_DRAWN, _DRAWN, 241)
+        lines = [
+            Line.of(kappa, self.learned(kappa), "network", "initial" if self.problem.eta.coefficient == 0 else "large"),
+            Line.of(kappa, self.curve.smooth(self.curve.target, kappa), "teacher", "first kind", "dashed"),
+        ]
+        label = r"projection of the input on the spike, $\kappa$"
+        found = f"test error {self.test_error:.4g}, alignment {self.alignment:.3f}"
+        notes = [str(self.problem), found, *(f"caveat: {caveat}" for caveat in self.caveats)]
+        return draw([Panel("", label, "mean output", lines=lines)], note="\n".join(notes), dark=dark)
+
+    def summary(self) -> Summary:
+        """Return the summary that is printed."""
+        rows = [[name.replace("_", " "), number(getattr(self, name))] for name in QUANTITIES]
+        solved = f"residual {self.residual:.1e} after {self.iterations} Newton steps"
+        notes = [*reference_lines([self]), *(f"caveat: {caveat}" for caveat in self.caveats)]
+        title = f"Prediction ({self.method}, {solved})"
+        return Summary(title, [str(self.problem)], Table(["quantity", "theory"], rows), notes)
 
 
 def mean_of(parts: Sequence[tuple[float, _Solution]], means: Iterable[str], largest: Iterable[str]) -> _Solution:

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, check_problem
+from gradstep.summary import Summarised, Summary
+from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_labels
 from gradstep.theory.equivalent.features import ConditionalFeatures
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance, square_variance
@@ -49,8 +51,8 @@ _TOLERANCE = 0.02
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Spread:
+@dataclass(frozen=True, repr=False)
+class Spread(Summarised):
     """Standard deviations.
 
     Attributes
@@ -66,6 +68,17 @@ class Spread:
     test_error: float
     train_error: float
     squared_error: float
+
+    def summary(self) -> Summary:
+        """Return the summary that is printed."""
+        of = {
+            "test_error": "test error of a network",
+            "train_error": "training error of a network",
+            "squared_error": "squared error of one network at one input",
+        }
+        rows = [[text, number(getattr(self, name), 3)] for name, text in of.items()]
+        table = Table(["of the", "standard deviation"], rows)
+        return Summary("Spread of single networks around their prediction", table=table)
 
 
 @one_thread()
@@ -116,7 +129,7 @@ def predict_spread(problem: Problem) -> Spread:
     weight = np.array(shares)
     # The variance of the means given the constant adds to the mean of the variances.
     total = weight @ variances + weight @ (errors - weight @ errors) ** 2
-    size = max(float(weight @ errors[:, 0]), _VANISHING * moments(problem.teacher).second_moment)
+    size = max(float(weight @ errors[:, 0]), _VANISHING * moments(problem.link).second_moment)
     advice = "Use larger sizes, or an activation that grows more slowly."
     if (least := float(np.nanmin(total)) / size**2) < -_ROUNDING:
         reason = f"is {least:.3g} times the square of the error: small deviations say nothing"
@@ -150,7 +163,7 @@ def _of_network(problem: Problem, network: SteppedNetwork) -> tuple[Array, Array
     fits = _solve(problem, step, tables, ridge * np.array([1, 1, 1 + _RIDGE_CHANGE]), np.array([0, change, 0]))
     _check_derivatives(problem, tables.features, fits, change)
 
-    draw = SharedDraw(tables, problem.teacher, step.alignment, problem.noise, d - 1, width, samples)
+    draw = SharedDraw(tables, problem.link, step.alignment, problem.noise, d - 1, width, samples)
     covariance, error = loss_covariance(draw, fits)
     derivatives = np.array([[-1 / change, 1 / change, 0], [1 + 1 / _RIDGE_CHANGE, 0, -1 / _RIDGE_CHANGE]]) / samples
     variance = np.diagonal(derivatives @ covariance @ derivatives.T)

@@ -18,11 +18,15 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.problem import CONVENTION, Problem, Step, check_problem
 from gradstep.sizes import Proportional
+from gradstep.summary import Summarised, Summary
+from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_labels
+from gradstep.theory.caveats import caveat_lines
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.minimise import Axis, Bound, Minimum, minimise
 from gradstep.theory.predict import predict, predict_many
 from gradstep.theory.prediction import Prediction
+from gradstep.theory.references import reference_lines
 from gradstep.theory.step.statistics import step_statistics
 from gradstep.threads import one_thread
 
@@ -55,6 +59,8 @@ _NEAR = 0.01
 #: Slope on a bound beyond which the bound is not the limit that it stands for.
 _STILL_FALLING = 0.01
 _OVER = "one or more of 'ridge', 'eta', 'split', each once"
+#: Discretisation errors that are worth a word.
+_VISIBLE = 1e-6
 _UNITS = {"ridge": "ridge", "eta": "eta", "split": "n_step"}
 _AT_BOUND = {
     ("ridge", "lower"): "ridge -> 0: as little as possible",
@@ -116,8 +122,8 @@ class TunedParameter:
         return _AT_BOUND[self.name, self.at_bound]
 
 
-@dataclass(frozen=True, eq=False)
-class Tuned:
+@dataclass(frozen=True, eq=False, repr=False)
+class Tuned(Summarised):
     """The best problem found and why it is the best.
 
     Attributes
@@ -181,24 +187,40 @@ class Tuned:
             "evaluations": self.evaluations,
         }
 
-    def __str__(self) -> str:
-        lines = [
-            f"Tuned {' and '.join(p.name for p in self.parameters)} ({self.prediction.method}): test error "
-            f"{self.prediction.test_error:.6g}, from {self.before.test_error:.6g} as given",
-            str(self.problem),
+    def table(self) -> Table:
+        """Return a row of text for each parameter: its best value, and the certificate of the minimum."""
+        header = ["parameter", "best", "within 1 %", "errors 5 % lower, higher", "slope", "uncertainty"]
+        if any(p.name == "split" for p in self.parameters):
+            header[3] = "errors of its neighbours"
+        rows = [
+            [
+                _UNITS[p.name],
+                number(p.value),
+                f"{p.near[0]:.4g} to {p.near[1]:.4g}",
+                ", ".join(number(error, 8) for error in p.neighbour_errors),
+                f"{p.slope:.0e}",
+                "-" if p.at_bound else f"{p.uncertainty:.0e}",
+            ]
+            for p in self.parameters
         ]
-        for p in self.parameters:
-            place = p.meaning or f"slope {p.slope:.0e}, relative uncertainty {p.uncertainty:.0e}"
-            near = f"within 1% from {p.near[0]:.4g} to {p.near[1]:.4g}"
-            lines.append(f"{_UNITS[p.name]:>8} = {p.value:.6g}  ({place}; {near})")
-        lines += [
-            "other minimum: "
-            + ", ".join(f"{_UNITS[name]} = {value:.4g}" for name, value in values.items())
-            + f", test error {error:.6g}"
-            for values, error in self.others
-        ]
-        lines += [f"caveat: {caveat}" for caveat in self.prediction.caveats]
-        return "\n".join(lines)
+        return Table(header, rows, index=1)
+
+    def notes(self) -> list[str]:
+        """Return lines about the bounds that were reached, other minima, and what the theory leaves out."""
+        lines = [f"on a bound: {p.meaning}" for p in self.parameters if p.at_bound]
+        for values, error in self.others:
+            place = ", ".join(f"{_UNITS[name]} = {value:.4g}" for name, value in values.items())
+            lines.append(f"another minimum: {place}, test error {error:.6g}")
+        if self.discretisation > _VISIBLE:
+            lines.append(f"relative discretisation error of the theory: {self.discretisation:.0e}")
+        return [*lines, *reference_lines([self.prediction]), *caveat_lines([self.prediction])]
+
+    def summary(self) -> Summary:
+        """Return the summary that is printed."""
+        before, after = self.before.test_error, self.prediction.test_error
+        title = f"Tuned {' and '.join(p.name for p in self.parameters)}: test error {after:.6g}, from {before:.6g}"
+        method = f"method: {self.prediction.method}; {self.evaluations} predictions"
+        return Summary(title, [str(self.problem)], self.table(), [*self.notes(), method])
 
 
 def tune(

@@ -73,6 +73,16 @@ export function nameOf(field) {
   return SLIDERS[id]?.label ?? (id && id !== "axis" && id !== "simulate" ? id[0].toUpperCase() + id.slice(1).replace("_", " ") : field);
 }
 
+/** What the server allows, in the words of the page: fields have forms there that nobody types here. */
+const FORMS = [
+  [/, as \{per_d\}, \{per_n\} or \{per_width\}/g, ""],
+  [/\{per_d: ([^}]*)\}/g, "$1"],
+  [/'inf' for the proportional limit/g, "the proportional limit"],
+  [/numeric values as keys, for instance .*|'gaussian', 'constant' or a mapping.*/g, "values with weights, such as -1:0.5, 1:0.5"],
+  [/a number >= 0, or \{coefficient, exponent, of\}/g, "a number >= 0"],
+];
+export const plainly = (text) => FORMS.reduce((words, [form, said]) => words.replace(form, said), text).replaceAll(">=", "≥");
+
 function sliderRow(name) {
   const { label, symbol } = SLIDERS[name];
   return `<div class="control" data-name="${name}">
@@ -80,7 +90,7 @@ function sliderRow(name) {
     <input id="${name}-value" class="value" inputmode="decimal" aria-describedby="error-${name}">
     <div class="track"><input id="${name}" type="range" min="0" max="${STEPS}" step="1" aria-describedby="error-${name}">
       <span class="best" id="best-${name}" hidden></span></div>
-    <button type="button" class="hint" id="hint-${name}" hidden></button>
+    <button type="button" class="hint" id="hint-${name}" hidden>Best</button>
     <p class="error" id="error-${name}" role="alert"></p>
   </div>`;
 }
@@ -102,8 +112,10 @@ function group(title, ...rows) {
 
 /** Builds the form and reports changes. */
 export class Controls {
-  constructor(form, facts, changed) {
+  /** @param hold called with true when a slider is pressed, and with false when it is let go */
+  constructor(form, facts, hold, changed) {
     this.form = form;
+    this.hold = hold;
     this.changed = changed;
     form.innerHTML = [
       `<datalist id="functions">${facts.functions.map((f) => `<option value="${f}">`).join("")}</datalist>`,
@@ -155,6 +167,11 @@ export class Controls {
 
   #listen() {
     this.#help();
+    let dragged = false;
+    this.form.addEventListener("pointerdown", ({ target }) => target.type === "range" && this.hold((dragged = true)));
+    for (const end of ["pointerup", "pointercancel"]) {
+      document.addEventListener(end, () => dragged && this.hold((dragged = false)), true);
+    }
     const change = (how, id) => {
       const before = this.problem;
       this.problem = structuredClone(before);
@@ -163,7 +180,7 @@ export class Controls {
       this.changed(this.problem);
     };
     for (const [name, { scale, set }] of Object.entries(SLIDERS)) {
-      this.byId(name).addEventListener("input", (event) => change((p) => set(p, scale.at(Number(event.target.value))), null));
+      this.byId(name).addEventListener("input", (event) => change((p) => set(p, scale.at(Number(event.target.value))), name));
       const field = this.byId(`${name}-value`);
       field.addEventListener("change", () => {
         const text = field.value.trim();
@@ -200,7 +217,7 @@ export class Controls {
     this.form.addEventListener("submit", (event) => event.preventDefault());
   }
 
-  /** Show a setting; the field that is being typed in is left alone. */
+  /** Show a setting; the field that is being typed in and the slider that is being dragged are left alone. */
   show(problem, typing = null) {
     this.problem = problem;
     for (const [name, { label, symbol, scale, get }] of Object.entries(SLIDERS)) {
@@ -210,7 +227,7 @@ export class Controls {
       const range = this.byId(name);
       const fixed = !Number.isFinite(value) || (name === "n_step" && problem.n_step === "n");
       range.disabled = this.byId(`${name}-value`).disabled = fixed;
-      if (Number.isFinite(value)) range.value = scale.of(value);
+      if (Number.isFinite(value) && typing !== name) range.value = scale.of(value);
       this.byId(`${name}-value`).value = written(value, name === "d" ? 6 : 4);
       range.setAttribute("aria-valuetext", `${written(value)}`);
       for (const field of [range, this.byId(`${name}-value`)]) field.setAttribute("aria-label", `${label} ${symbol}${unitOf}`);

@@ -31,29 +31,52 @@ export function csv(curves, axisName) {
   return [header, ...rows].map((row) => row.map(quoted).join(",")).join("\n") + "\n";
 }
 
-export function json(curves, state, facts) {
+/** @param shown {axis, label_noise} */
+export function json(curves, shown, facts) {
   const settings = curves.map(({ letter, label, problem, curve, here, points }) => ({
     setting: letter, label, problem, resolved: here.problem, here, curve, simulation: points ?? null,
   }));
   return JSON.stringify(
-    { gradstep: facts.version, convention: facts.convention, address: location.href, axis: state.axis, settings },
+    { gradstep: facts.version, convention: facts.convention, address: location.href, ...shown, settings },
     null, 1,
   );
 }
 
-const KEY = "Test error (solid), training error (dotted); mean ± standard error of real networks (points), where simulated.";
+/** Lines of at most so many characters. */
+function wrapped(text, width) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    if (lines.at(-1).length + word.length > width) lines.push("");
+    lines.push(`${lines.pop()} ${word}`.trim());
+  }
+  return lines;
+}
 
-/** The figure on paper: light colours, with a title that says what it shows. */
-export async function figure(format, { traces, layout }, title, colours) {
+const safe = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+
+/**
+ * The figure on paper: light colours, a title that says what it shows, and all its parameters below it.
+ *
+ * @param notes {key, parameters}: what the marks are, and lines of parameters
+ */
+export async function figure(format, { traces, layout }, title, notes, colours) {
+  const key = wrapped(notes.key, 125).map(safe);
+  const lines = notes.parameters.flatMap((line) => wrapped(line, 148)).map(safe);
+  const below = 62 + 15 * lines.length;
+  const size = { width: 900, height: 440 + below + 16 * key.length };
   const paper = {
-    ...layout, paper_bgcolor: "#fff", plot_bgcolor: "#fff", width: 900, height: 560,
+    ...layout, ...size, paper_bgcolor: "#fff", plot_bgcolor: "#fff",
     title: {
-      text: title, x: 0.02, xanchor: "left", font: { size: 16, color: colours.ink },
-      subtitle: { text: KEY, font: { size: 12, color: colours.soft } },
+      text: safe(title), x: 0.02, xanchor: "left", y: 1, yref: "container", yanchor: "top", pad: { t: 14 }, font: { size: 16, color: colours.ink },
+      subtitle: { text: key.join("<br>"), font: { size: 12, color: colours.soft } },
     },
-    margin: { ...layout.margin, l: 70, t: 76, b: 60 },
+    annotations: [...layout.annotations, {
+      xref: "paper", yref: "paper", x: 0, y: 0, yshift: -54, xshift: -56, xanchor: "left", yanchor: "top", align: "left", showarrow: false,
+      text: lines.join("<br>"), font: { size: 11, color: colours.soft },
+    }],
+    margin: { ...layout.margin, l: 70, t: 58 + 16 * key.length, b: below },
   };
-  const address = await Plotly.toImage({ data: traces, layout: paper }, { format, width: 900, height: 560, scale: format === "png" ? 2 : 1 });
+  const address = await Plotly.toImage({ data: traces, layout: paper }, { format, ...size, scale: format === "png" ? 2 : 1 });
   return (await fetchless(address));
 }
 

@@ -91,14 +91,15 @@ function reach(end, width) {
   return { left: [0, width], center: [0.5 - width / 2, 0.5 + width / 2], right: [1 - width, 1] }[end];
 }
 
-/** Where a label at a horizontal line is farthest from all curves: which part of the line, and over or under it. */
-function calmest(level, width, lines) {
+/** Where a label at a line is farthest from all others: which part of the line, over or under it, and how high. */
+function calmest([u, v], width, lines) {
   const spots = ["right", "left", "center"].flatMap((end) => [1, -1].map((side) => {
     const [from, to] = reach(end, width);
-    const height = level + 0.035 * side;
-    const distances = lines.flatMap(([u, v]) => v.filter((_, k) => u[k] >= from && u[k] <= to).map((w) => Math.abs(w - height)));
+    const within = ([across, up]) => up.filter((w, k) => across[k] >= from && across[k] <= to && Number.isFinite(w));
+    const height = (side > 0 ? Math.max : Math.min)(...within([u, v])) + 0.035 * side;
+    const distances = lines.flatMap((line) => within(line).map((w) => Math.abs(w - height)));
     // Beyond a tenth of the height nothing is gained.
-    return { end, side, room: height < 0.03 || height > 0.97 ? -1 : Math.min(0.1, ...distances) };
+    return { end, side, height, room: !(height > 0.03 && height < 0.97) ? -1 : Math.min(0.1, ...distances) };
   }));
   return spots.reduce((best, spot) => (spot.room > best.room ? spot : best));
 }
@@ -120,9 +121,9 @@ function logAxis(low, high) {
  *
  * @param curves one a setting: {letter, label, colour, curve, here, active, points}
  * @param width of the plot in pixels, for its labels
- * @param named whether the guides have labels at their lines
+ * @param named whether guides and the line without a step have labels at their lines
  */
-export function errors({ curves, axis, axisLabel, guides, best, width, named }, colours) {
+export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, named: labelled }, colours) {
   const traces = [];
   const positive = (values) => values.map((v) => (v > 0 ? v : null));
   // A place between two without an answer is on no line: it has a marker.
@@ -130,6 +131,14 @@ export function errors({ curves, axis, axisLabel, guides, best, width, named }, 
     const size = values.map((v, k) => (v > 0 && !(values[k - 1] > 0) && !(values[k + 1] > 0) ? 7 : 0));
     return size.some(Boolean) ? { mode: "lines+markers", marker: { size, opacity: 1, ...marker } } : { mode: "lines" };
   };
+  const unstepped = curves.find((c) => c.active)?.curve.without_step;
+  if (unstepped) {
+    const { x } = curves.find((c) => c.active).curve;
+    traces.push({
+      x, y: positive(unstepped), name: "no step", ...drawn(unstepped, { color: colours.initial }),
+      line: { color: colours.initial, width: 2 }, hovertemplate: "no step %{y:.4g}<extra></extra>",
+    });
+  }
   for (const { letter, colour, curve, active } of curves) {
     const name = curves.length > 1 ? `${letter} ` : "";
     traces.push({
@@ -142,16 +151,19 @@ export function errors({ curves, axis, axisLabel, guides, best, width, named }, 
       line: { color: colour, width: active ? 3.2 : 2.2 }, hovertemplate: `${name}test %{y:.4g} at %{x:.4g}<extra></extra>`,
     });
   }
-  for (const { letter, colour, points } of curves) {
+  for (const { letter, colour: own, points } of curves) {
     if (!points) continue;
-    const shown = points.places.map((place, k) => ({ ...place, x: points.x[k] })).filter((place) => place.test_error);
+    const colour = points.old ? fade(colours.soft, 0.55) : own;
+    const rim = points.old ? colour : colours.ink;
+    const inside = ({ x, test_error: test }) => test && x >= axis.from * 0.95 && x <= axis.to * 1.05;
+    const shown = points.places.map((place, k) => ({ ...place, x: points.x[k] })).filter(inside);
     for (const [quantity, symbol, size] of [["train_error", "circle-open", 6], ["test_error", "circle", 9]]) {
       traces.push({
-        x: shown.map((p) => p.x), y: shown.map((p) => p[quantity].mean), mode: "markers", name: `${letter} network`,
+        x: shown.map((p) => p.x), y: shown.map((p) => p[quantity].mean), mode: "markers", name: `${letter} network${points.old ? ", before" : ""}`,
         error_y: { type: "data", array: shown.map((p) => p[quantity].standard_error ?? 0), color: colour, thickness: 1.6, width: 4 },
-        marker: { color: colour, size, symbol, line: { color: symbol === "circle" ? colours.ink : colour, width: symbol === "circle" ? 0.8 : 1.4 } },
+        marker: { color: colour, size, symbol, line: { color: symbol === "circle" ? rim : colour, width: symbol === "circle" ? 0.8 : 1.4 } },
         customdata: shown.map((p) => p.seeds),
-        hovertemplate: `network %{y:.4g} at %{x:.4g}, %{customdata} drawn<extra></extra>`,
+        hovertemplate: `network %{y:.4g} at %{x:.4g}, %{customdata} drawn${points.old ? ", at the setting before" : ""}<extra></extra>`,
       });
     }
   }
@@ -181,15 +193,25 @@ export function errors({ curves, axis, axisLabel, guides, best, width, named }, 
   const across = axis.scale === "log" ? (x) => Math.log(x / axis.from) / Math.log(axis.to / axis.from) : (x) => (x - axis.from) / (axis.to - axis.from);
   const lines = curves.flatMap(({ curve }) => [curve.test_error, curve.train_error].map((values) => [curve.x.map(across), values.map(share)]));
   if (mine?.here && Number.isFinite(mine.here.x)) lines.push([[across(mine.here.x)], [share(mine.here.test_error)]]);
-  for (const g of named ? guides.filter((g) => g.y > low) : []) {
+  for (const { points } of curves) {
+    const seen = (points?.places ?? []).flatMap((place, k) => (place.test_error ? [[points.x[k], place]] : []));
+    for (const name of ["test_error", "train_error"]) lines.push([seen.map(([x]) => across(x)), seen.map(([, place]) => share(place[name].mean))]);
+  }
+  // What has its name at its line: the guides, and the network without a step.
+  const level = (y) => [[0, 0.25, 0.5, 0.75, 1], Array(5).fill(share(y))];
+  const named = (labelled ? guides.filter((g) => g.y > low) : []).map((g) => ({ label: width < 420 ? g.short : g.label, line: level(g.y), colour: colours.soft }));
+  if (unstepped && labelled) {
+    named.push({ label: "no step", line: [mine.curve.x.map(across), unstepped.map((v) => (v > 0 ? share(v) : NaN))], colour: colours.soft });
+  }
+  lines.push(...named.map(({ line }) => line));
+  for (const { label, line, colour } of named) {
     const size = width < 420 ? 11 : 12;
-    const label = width < 420 ? g.short : g.label;
     const room = (0.56 * size * label.length) / width;
-    const { end, side } = calmest(share(g.y), room, lines);
-    lines.push([reach(end, room), [1, 1].map(() => share(g.y) + 0.035 * side)]);
+    const { end, side, height } = calmest(line, room, lines.filter((other) => other !== line));
+    lines.push([[reach(end, room)[0], ...[0.25, 0.5, 0.75].map((t) => reach(end, room)[0] + t * room), reach(end, room)[1]], Array(5).fill(height)]);
     annotations.push({
-      xref: "paper", x: { left: 0.01, center: 0.5, right: 0.99 }[end], y: Math.log10(g.y), text: label, showarrow: false, xanchor: end,
-      yanchor: side > 0 ? "bottom" : "top", font: { color: colours.soft, size }, yshift: 2 * side, bgcolor: fade(colours.card, 0.75), borderpad: 1,
+      xref: "paper", x: { left: 0.01, center: 0.5, right: 0.99 }[end], text: label, showarrow: false, xanchor: end, yanchor: "middle",
+      y: Math.log10(low) + height * Math.log10(high / low), font: { color: colour, size }, bgcolor: fade(colours.card, 0.75), borderpad: 1,
     });
   }
   if (mine?.here && Number.isFinite(mine.here.x)) {
@@ -214,7 +236,7 @@ export function errors({ curves, axis, axisLabel, guides, best, width, named }, 
   const layout = look(colours, {
     margin: { l: 58, r: curves.length > 1 ? 30 : 18, t: 12, b: 48 },
     xaxis: axisLook(colours, { ...x, title: { text: axisLabel, standoff: 8 } }),
-    yaxis: axisLook(colours, { ...logAxis(low, high), range: [Math.log10(low), Math.log10(high)], title: { text: "error", standoff: 6 } }),
+    yaxis: axisLook(colours, { ...logAxis(low, high), range: [Math.log10(low), Math.log10(high)], title: { text: yLabel, standoff: 6 } }),
     shapes, annotations,
   });
   return { traces, layout };

@@ -1,8 +1,9 @@
 // The page: state in, figures out.
 
-import { Controls, controlOf, nameOf, written } from "./controls.js";
+import { Controls, controlOf, nameOf, plainly, written } from "./controls.js";
 import * as downloads from "./downloads.js";
 import * as figures from "./figures.js";
+import * as model from "./model.js";
 import { Latest, Unreachable, follow, get, post } from "./requests.js";
 import { LETTERS, UNITS, copy, decode, differences, encode, fieldText, initial, keyOf, span, unread } from "./state.js";
 
@@ -20,7 +21,8 @@ const facts = await get("start").catch((error) => {
   say("regime-text", error.message);
   throw error;
 });
-let state = read(location.hash.slice(1));
+let state = null;
+state = read(location.hash.slice(1));
 let colours = figures.palette();
 
 function stateOf(preset) {
@@ -29,6 +31,7 @@ function stateOf(preset) {
     slots: preset.shown.map((k) => ({ label: preset.settings[k].label, problem: copy(preset.settings[k].problem) })),
     active: preset.shows === "spectrum" ? 0 : preset.shown.length - 1,
     preset: preset.name,
+    noise: state?.noise ?? "neither",
   };
 }
 
@@ -50,7 +53,7 @@ class Memory extends Map {
     return value;
   }
 }
-const known = { curves: new Memory(), learned: new Memory(), spectrum: new Memory(), best: new Memory(), points: new Memory() };
+const known = { curves: new Memory(), learned: new Memory(), spectrum: new Memory(), best: new Memory(), points: new Memory(), unstepped: new Memory() };
 
 const mine = () => state.slots[state.active];
 const axisRequest = () => ({ ...state.axis, count: POINTS });
@@ -63,8 +66,10 @@ const pointsKey = (problem) => {
   else if (name === "alpha") elsewhere.eta.exponent = null;
   else if (name === "ridge") elsewhere.ridge = Object.keys(problem.ridge);
   else elsewhere[name] = null;
-  return keyOf([elsewhere, state.axis]);
+  return keyOf([elsewhere, name]);
 };
+/** The network without a step is that of every step: the same key for all of them. */
+const unsteppedKey = (problem) => keyOf([{ ...problem, eta: null, n_step: problem.n_step === "n" ? "n" : null }, state.axis]);
 
 // --- words ---------------------------------------------------------------------------------------------------------
 
@@ -91,28 +96,75 @@ function toast(text) {
   toastTimer = setTimeout(() => byId("toast").classList.remove("shown"), Math.max(2500, 60 * text.length));
 }
 
-const QUANTITIES = {
-  test_error: ["Test error", "E (f̂ − f*)², without label noise"],
-  train_error: ["Training error", "mean square on the noisy labels of the fit"],
+const noisy = () => state.noise === "both";
+/** What label noise adds to the error of every function. */
+const added = ({ noise }) => (noisy() ? Number(noise) ** 2 : 0);
+
+const quantities = () => ({
+  test_error: ["Test error", noisy() ? "E (f̂ − y)², with label noise" : "E (f̂ − f*)², without label noise"],
+  train_error: ["Training error", noisy() ? "mean square on the noisy labels of the fit" : "the same mean square on the samples of the fit"],
   alignment: ["Alignment", "cosine of the spike with the teacher's direction"],
   spike_strength: ["Spike", "operator norm of what the step adds along it"],
   bulk_variance: ["Bulk", "mean square of a weight row off the spike, 1 at first"],
   degrees_of_freedom: ["Degrees of freedom", "of the ridge fit; per d in the limit"],
-};
+});
 
 /** An error in words, with the page's name for the field. */
 const told = ({ field, allowed, reason, message }) => brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : message);
 
 // --- drawing -------------------------------------------------------------------------------------------------------
 
+/** Errors as they are shown: both with the label noise, or neither. */
+function curveShown({ x, ...lists }, problem, unstepped) {
+  const plus = (values) => values?.map((v) => (v === null ? null : v + added(problem))) ?? null;
+  return {
+    x, test_error: plus(lists.test_error), without_step: plus(unstepped),
+    train_error: noisy() ? lists.train_error : lists.noiseless_train_error,
+  };
+}
+
+function hereShown(here, problem) {
+  const plus = Object.fromEntries(["test_error", "without_step", "kernel_bound", "best_linear"].map((name) =>
+    [name, here[name] === null ? null : here[name] + added(problem)]));
+  return { ...here, ...plus, train_error: noisy() ? here.train_error : here.noiseless_train_error };
+}
+
+function placeShown(place, problem) {
+  if (!place.test_error) return place;
+  const test = { ...place.test_error, mean: place.test_error.mean + added(problem) };
+  return { ...place, test_error: test, train_error: noisy() ? place.train_error : place.noiseless_train_error };
+}
+
+/** The simulated points of a setting, or, grey, those of the setting before it. */
+function pointsOf(slot) {
+  const key = pointsKey(slot.problem);
+  if (known.points.has(key)) slot.simulated = { key, axis: state.axis.name };
+  if (slot.simulated?.axis !== state.axis.name) return null;
+  const found = known.points.get(slot.simulated.key);
+  return found ? { ...found, old: slot.simulated.key !== key, problem: slot.problem } : null;
+}
+
 /** The settings whose curves are known, with their colours. */
 function shownCurves() {
-  const found = state.slots.map((slot, k) => ({ k, ...known.curves.get(curveKey(slot.problem)) })).filter((c) => c.curve);
+  const found = state.slots.map((slot, k) => ({ k, slot, ...known.curves.get(curveKey(slot.problem)) })).filter((c) => c.curve);
   const tints = figures.coloursOf(found.map((c) => c.here.regime.key), colours);
-  return found.map((c, j) => ({
-    ...c, letter: LETTERS[c.k], label: labelOf(c.k), problem: state.slots[c.k].problem, colour: tints[j],
-    active: c.k === state.active, points: known.points.get(pointsKey(state.slots[c.k].problem)),
-  }));
+  return found.map(({ k, slot, curve, here, failure }, j) => {
+    const { problem } = slot;
+    const points = pointsOf(slot);
+    const active = k === state.active;
+    return {
+      k, failure, problem, active, letter: LETTERS[k], label: labelOf(k), colour: tints[j], here: hereShown(here, problem),
+      curve: curveShown(curve, problem, active ? unsteppedOf(problem, curve, here) : null),
+      points: points && { ...points, places: points.places.map((place) => placeShown(place, problem)) },
+    };
+  });
+}
+
+/** The test error without a step along the axis; null if the setting has no step itself. */
+function unsteppedOf(problem, { x }, { without_step: level }) {
+  if (!problem.eta.coefficient) return null;
+  if (["eta", "alpha", "n_step"].includes(state.axis.name)) return x.map(() => level);
+  return known.unstepped.get(unsteppedKey(problem)) ?? null;
 }
 
 function guidesOf({ kernel_bound: kernel, best_linear: linear }) {
@@ -136,12 +188,12 @@ function bestOnAxis() {
   const over = { ridge: "ridge", eta: "eta" }[state.axis.name];
   const found = over && known.best.get(keyOf([mine().problem, over]));
   if (!found || !(found.values[over] >= state.axis.from && found.values[over] <= state.axis.to)) return null;
-  return { x: found.values[over], y: found.test_error };
+  return { x: found.values[over], y: found.test_error + added(mine().problem) };
 }
 
 function errorsFigure(curves, ink = colours, onPaper = false) {
   const active = curves.find((c) => c.active) ?? curves[0];
-  const shows = { curves, axis: state.axis, axisLabel: axisLabel(), guides: guidesOf(active.here), best: bestOnAxis() };
+  const shows = { curves, axis: state.axis, axisLabel: axisLabel(), yLabel: noisy() ? "error, with label noise" : "error", guides: guidesOf(active.here), best: bestOnAxis() };
   return figures.errors({ ...shows, width: onPaper ? 820 : byId("errors").clientWidth - 76, named: onPaper || curves.length === 1 }, ink);
 }
 
@@ -152,7 +204,9 @@ function showKey(curves) {
     ["dots", "training", true],
     ["dot", "this setting", curves.some((c) => c.active)],
     ["star", "best on this axis", bestOnAxis()],
-    ["points", "real network, ± standard error", curves.some((c) => c.points)],
+    ["points", "real network, ± standard error", curves.some((c) => c.points && !c.points.old)],
+    ["points old", "of the setting before", curves.some((c) => c.points?.old)],
+    ["grey", "no step", curves.length > 1 && curves.some((c) => c.curve.without_step)],
     // Among several curves there is no room at the lines themselves.
     ...(curves.length > 1 ? guidesOf((curves.find((c) => c.active) ?? curves[0]).here) : []).map((g) => [g.dash === "dash" ? "dash" : "fine", g.label, true]),
   ];
@@ -195,14 +249,24 @@ async function drawErrors() {
   byId("errors").setAttribute("aria-label",
     `Test and training error against ${axisLabel()}. At ${written(here.x)}: test error ${written(here.test_error)}, training error ` +
     `${written(here.train_error)}; kernel bound ${written(here.kernel_bound)}. The data is below.`);
-  byId("numbers").innerHTML = Object.entries(QUANTITIES)
+  byId("numbers").innerHTML = Object.entries(quantities())
     .map(([name, [title, meaning]]) => `<div><dt>${title} <small>${meaning}</small></dt><dd>${written(here[name], 4)}</dd></div>`).join("");
-  say("method", `${here.description}. Method: ${here.method}, residual ${written(here.residual, 2)}.`);
+  model.show(document.querySelector(".model"), here.problem);
+  say("method", `Method: ${here.method}, residual ${written(here.residual, 2)}.`);
   const missing = active.curve.test_error.filter((v) => v === null).length;
   byId("failure").classList.toggle("partial", true);
   say("failure", active.failure ? `No prediction at ${missing} of ${POINTS} places. ${told(active.failure)}` : "");
   showChips(curves);
+  showAgain(curves);
   fillErrorsData(curves);
+}
+
+/** Points of another setting are not of this one: the button draws them again. */
+function showAgain(curves) {
+  const old = curves.some((c) => c.points?.old);
+  say("run", old ? "Simulate again" : "Simulate");
+  if (!simulation && old) say("simulation-status", "The grey points are of the setting before.");
+  else if (!simulation && byId("simulation-status").textContent.startsWith("The grey")) say("simulation-status", "");
 }
 
 function drawLearned() {
@@ -320,7 +384,10 @@ function showChips(curves = shownCurves()) {
 // --- asking --------------------------------------------------------------------------------------------------------
 
 /** The first sentence of what is allowed. */
-const brief = (text) => (text.length > 160 && text.includes(";") ? text.slice(0, text.indexOf(";")) : text);
+const brief = (given) => {
+  const text = plainly(given);
+  return text.length > 160 && text.includes(";") ? text.slice(0, text.indexOf(";")) : text;
+};
 
 /** What a field says of its value. */
 const atField = ({ reason, allowed, message }) => brief(reason || (allowed ? `Allowed: ${allowed}` : message));
@@ -350,6 +417,17 @@ function refused(error) {
 /** Whether the last request for the setting's curve was refused. */
 let failed = false;
 
+/** Ask for the curve of a setting, and with that at hand for the one without a step, unless they are known. */
+async function ask(k, signal) {
+  const { problem } = state.slots[k];
+  const [key, unstepped, { name }] = [curveKey(problem), unsteppedKey(problem), state.axis];
+  const both = k === state.active && problem.eta.coefficient && !["eta", "alpha", "n_step"].includes(name) && !known.unstepped.has(unstepped);
+  if (known.curves.has(key) && !both) return;
+  const found = await post("curves", { problem, axis: axisRequest(), without_step: Boolean(both) }, signal);
+  known.curves.keep(key, found);
+  if (both) known.unstepped.keep(unstepped, found.curve.without_step);
+}
+
 const curvesRequest = new Latest(
   async (signal) => {
     failed = false;
@@ -360,9 +438,8 @@ const curvesRequest = new Latest(
     for (const k of order) {
       const { problem } = state.slots[k] ?? {};
       if (!problem) continue;
-      const key = curveKey(problem);
       try {
-        if (!known.curves.has(key)) known.curves.keep(key, await post("curves", { problem, axis: axisRequest() }, signal));
+        await ask(k, signal);
       } catch (error) {
         // Only the setting at hand has fields to say it at.
         if (k === state.active || error.name === "AbortError" || error instanceof Unreachable) {
@@ -425,7 +502,7 @@ function showBest() {
     else {
       const meaning = found.meanings[over];
       const value = meaning ? meaning : `Best ${written(found.values[over])}`;
-      controls.mark(control, found.values[over], `${value} → error ${written(found.test_error)}`);
+      controls.mark(control, found.values[over], `${value} → error ${written(found.test_error + added(mine().problem))}`);
     }
   }
 }
@@ -445,7 +522,7 @@ function changed() {
   clearTimeout(noted);
   noted = setTimeout(remember, 200);
   // What it says is about the setting before.
-  if (!simulation) say("simulation-status", "");
+  if (!simulation && !byId("simulation-status").textContent.startsWith("The grey")) say("simulation-status", "");
   showChips();
   showAxis();
   showPreset();
@@ -472,7 +549,10 @@ function study() {
 
 let ownHash = location.hash.slice(1);
 function remember() {
-  ownHash = encode(state, facts);
+  ownHash = encode(state, facts, (k) => {
+    const points = pointsOf(state.slots[k]);
+    return points && !points.old ? points : null;
+  });
   history.replaceState(null, "", `#${ownHash}`);
 }
 
@@ -484,6 +564,8 @@ addEventListener("hashchange", () => {
 function adopt(next) {
   simulation?.abort();
   state = next;
+  for (const { problem, points } of state.slots) if (points) known.points.keep(pointsKey(problem), points);
+  byId("noise-in").value = state.noise;
   controls.clear();
   controls.show(mine().problem);
   byId("preset").value = state.preset;
@@ -492,7 +574,16 @@ function adopt(next) {
 
 // --- controls ------------------------------------------------------------------------------------------------------
 
-const controls = new Controls(byId("controls"), facts, (problem) => {
+/** Nothing above a slider changes its height while the slider is dragged, so that the slider stays under the pointer. */
+function hold(on) {
+  const narrow = matchMedia("(max-width: 720px)").matches;
+  for (const part of document.querySelectorAll(`.controls .error${narrow ? ", #regime, #preset-note, .bar, #key, #failure" : ""}`)) {
+    part.style.height = on ? `${part.getBoundingClientRect().height}px` : "";
+    part.style.overflow = on ? "hidden" : "";
+  }
+}
+
+const controls = new Controls(byId("controls"), facts, hold, (problem) => {
   mine().problem = problem;
   mine().label = "";
   changed();
@@ -521,6 +612,11 @@ function showAxis() {
   byId("at-d").hidden = mine().problem.d !== "inf";
 }
 
+byId("noise-in").addEventListener("change", ({ target }) => {
+  state.noise = target.value;
+  changed();
+});
+
 byId("reset").addEventListener("click", () => adopt(initial(facts)));
 
 byId("best-both").addEventListener("click", async ({ currentTarget: button }) => {
@@ -539,7 +635,7 @@ byId("best-both").addEventListener("click", async ({ currentTarget: button }) =>
     mine().label = "";
     controls.show(next);
     changed();
-    toast(`Test error ${written(found.before)} → ${written(found.test_error)}`);
+    toast(`Test error ${written(found.before + added(next))} → ${written(found.test_error + added(next))}`);
   } catch (error) {
     controls.fail("best", brief(error.message));
   } finally {
@@ -568,14 +664,17 @@ byId("preset").addEventListener("change", ({ target }) => {
 });
 
 /** A figure that the page cannot draw: where it is drawn. */
-function pointTo({ paper, title, command }) {
+function pointTo({ paper, title, summary, command }) {
   state.preset = "";
   byId("preset-note").hidden = false;
   byId("preset-note").dataset.shows = "elsewhere";
+  const copier = element("button", { type: "button", className: "link", textContent: "Copy" });
+  copier.addEventListener("click", () => copyText(command, "Command copied."));
   byId("preset-note").replaceChildren(
     element("b", { textContent: `${paper}: ${title}. ` }),
-    "This figure is not made of curves of a problem, and the page cannot draw it. In a terminal: ",
-    element("code", { textContent: command }),
+    `${summary} This figure is not made of curves of one network, and the page cannot draw it. In a terminal: `,
+    element("code", { textContent: command }), " ",
+    copier,
   );
 }
 
@@ -635,8 +734,8 @@ byId("simulate").addEventListener("submit", async (event) => {
           found = { x: message.x, theory: message.theory, d: message.d, places: message.x.map(() => ({})) };
           known.points.keep(key, found);
         } else if (message.kind === "place") {
-          const { place, seeds: count, test_error, train_error } = message;
-          found.places[place] = { seeds: count, test_error, train_error };
+          const { place, seeds: count, test_error, train_error, noiseless_train_error } = message;
+          found.places[place] = { seeds: count, test_error, train_error, noiseless_train_error };
           bar.value = (k + message.done / message.of) / slots.length;
           const whose = slots.length > 1 ? ` of ${letter}` : "";
           say("simulation-status", `${message.done} of ${message.of} networks${whose}${problem.d === "inf" ? ` at d = ${found.d}` : ""}`);
@@ -648,6 +747,7 @@ byId("simulate").addEventListener("submit", async (event) => {
       }
     }
     say("simulation-status", agreement(scores, slots.length > 1));
+    remember();
   } catch (error) {
     if (error.name === "AbortError") say("simulation-status", "Cancelled.");
     else {
@@ -692,6 +792,18 @@ const title = () => {
   return state.slots.length > 1 ? state.slots.map((_, k) => `${LETTERS[k]}: ${labelOf(k)}`).join("   ") : `${activation} student, ${teacher} teacher`;
 };
 
+/** What stands below a picture that leaves the page: all parameters, and what its marks are. */
+function notes(curves) {
+  const networks = new Set(curves.flatMap(({ points }) => (points && !points.old ? points.places.map((place) => place.seeds) : [])));
+  const points = networks.size ? ` Points: mean ± standard error of ${[...networks].filter(Boolean).join(" or ")} real networks each.` : "";
+  const grey = curves.some((c) => c.curve.without_step) ? ` Grey: ${curves.length > 1 ? `setting ${LETTERS[state.active]} ` : ""}without the step.` : "";
+  return {
+    key: `Test error (solid), training error (dotted), ${noisy() ? "both with" : "both without"} label noise.${grey}${points}`,
+    parameters: curves.map(({ letter, here }) =>
+      `${curves.length > 1 ? `${letter}: ` : ""}${model.parameters(here.problem, state.axis.name)}.`).concat(`gradstep ${facts.version}`),
+  };
+}
+
 /** Figures for paper are in the light colours whatever the page's are. */
 function onPaper() {
   const root = document.createElement("div");
@@ -709,19 +821,21 @@ function onPaper() {
 async function download(kind) {
   const curves = shownCurves();
   if (kind === "csv") downloads.save("gradstep.csv", downloads.csv(curves, state.axis.name), "text/csv");
-  else if (kind === "json") downloads.save("gradstep.json", downloads.json(curves, state, facts), "application/json");
+  else if (kind === "json") downloads.save("gradstep.json", downloads.json(curves, { axis: state.axis, label_noise: state.noise }, facts), "application/json");
   else if (kind === "py") await showCode();
   else {
     const [figure, light] = onPaper();
-    downloads.save(`gradstep.${kind}`, await downloads.figure(kind, figure, title(), light));
+    downloads.save(`gradstep.${kind}`, await downloads.figure(kind, figure, title(), notes(curves), light));
   }
 }
 
 async function showCode() {
-  const { code } = await post("code", { problems: state.slots.map((slot) => slot.problem), axis: axisRequest() });
+  const { code } = await post("code", { problems: state.slots.map((slot) => slot.problem), axis: axisRequest(), active: state.active, noise: state.noise });
   byId("code").querySelector("code").textContent = code;
   byId("code").showModal();
 }
+for (const id of ["help", "help-too"]) byId(id).addEventListener("click", () => byId("guide").showModal());
+byId("guide-close").addEventListener("click", () => byId("guide").close());
 byId("code-close").addEventListener("click", () => byId("code").close());
 byId("code-save").addEventListener("click", () => downloads.save("gradstep_page.py", byId("code").querySelector("code").textContent, "text/x-python"));
 byId("code-copy").addEventListener("click", () => copyText(byId("code").querySelector("code").textContent, "Code copied."));

@@ -71,6 +71,7 @@ export function initial(facts) {
     slots: [{ problem: copy(facts.default), label: "" }],
     active: 0,
     preset: "",
+    noise: "neither",
   };
 }
 
@@ -79,8 +80,33 @@ export function span(facts, name) {
   return { from, to, scale };
 }
 
-/** The state as the fragment of an address. */
-export function encode(state, facts) {
+/** What is measured at a place, in the order in which an address has it. */
+const MEASURED = ["test_error", "train_error", "noiseless_train_error"];
+
+/** Simulated points as text: the dimension, then for each place its x, networks, and means with standard errors. */
+function pointsText({ d, x, places }) {
+  const short = (value) => String(Number(Number(value ?? 0).toPrecision(4))).replace("e+", "e");
+  const rows = places.flatMap((place, k) => (place.test_error
+    ? [[x[k], place.seeds, ...MEASURED.flatMap((name) => [place[name].mean, place[name].standard_error])].map(short).join("*")] : []));
+  return [d, ...rows].join("_");
+}
+
+function pointsValue(text) {
+  const [d, ...rows] = text.split("_").map((row) => row.split("*").map((part) => (part === "" ? NaN : Number(part))));
+  if (d.length !== 1 || !rows.length || rows.length > 40 || [d, ...rows].flat().some((v) => !Number.isFinite(v))) return null;
+  if (rows.some((row) => row.length !== 2 + 2 * MEASURED.length)) return null;
+  const places = rows.map(([, seeds, ...values]) => ({
+    seeds, ...Object.fromEntries(MEASURED.map((name, k) => [name, { mean: values[2 * k], standard_error: values[2 * k + 1] }])),
+  }));
+  return { d: d[0], x: rows.map(([x]) => x), places };
+}
+
+/**
+ * The state as the fragment of an address.
+ *
+ * @param pointsOf the simulated points of a setting, by its place; null if there are none
+ */
+export function encode(state, facts, pointsOf = () => null) {
   const out = new URLSearchParams();
   if (state.preset) out.set("figure", state.preset);
   out.set("axis", state.axis.name);
@@ -88,6 +114,7 @@ export function encode(state, facts) {
   for (const part of ["from", "to", "scale"]) {
     if (state.axis[part] !== usual[part]) out.set(part, state.axis[part]);
   }
+  if (state.noise === "both") out.set("noise", "both");
   if (state.active) out.set("active", LETTERS[state.active]);
   state.slots.forEach(({ problem, label }, k) => {
     const letter = LETTERS[k];
@@ -96,6 +123,8 @@ export function encode(state, facts) {
       const written = field.get(problem);
       if (written !== field.get(facts.default)) out.set(`${letter}.${name}`, written);
     }
+    const points = pointsOf(k);
+    if (points) out.set(`${letter}.points`, pointsText(points));
   });
   return out.toString();
 }
@@ -120,9 +149,10 @@ export function decode(fragment, facts) {
     for (const [field, { set }] of Object.entries(FIELDS)) {
       if (given.has(`${letter}.${field}`)) set(problem, given.get(`${letter}.${field}`));
     }
-    return { problem, label: given.get(letter) ?? "" };
+    return { problem, label: given.get(letter) ?? "", points: pointsValue(given.get(`${letter}.points`) ?? "") };
   });
   state.active = Math.min(Math.max(0, LETTERS.indexOf(given.get("active"))), state.slots.length - 1);
+  state.noise = given.get("noise") === "both" ? "both" : "neither";
   state.preset = facts.presets.some((p) => p.name === given.get("figure")) ? given.get("figure") : "";
   return state;
 }
@@ -136,10 +166,12 @@ export function unread(fragment, facts) {
     to: isNumber,
     scale: (value) => ["log", "linear"].includes(value),
     active: (value) => LETTERS.includes(value),
+    noise: (value) => ["neither", "both"].includes(value),
   };
   const given = new URLSearchParams(fragment);
   const known = ([key, value]) => {
     const [letter, field, ...more] = key.split(".");
+    if (LETTERS.includes(letter) && field === "points") return pointsValue(value) !== null;
     if (LETTERS.includes(letter)) return !more.length && (field === undefined || Object.hasOwn(FIELDS, field));
     if (["from", "to", "scale"].includes(key) && !given.has("axis")) return false;
     return Object.hasOwn(readable, key) && readable[key](value);

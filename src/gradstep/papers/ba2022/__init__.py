@@ -12,7 +12,6 @@ from gradstep.papers.ba2022.gradient import (
     error_bound,
     first_gradient,
     norms,
-    published_first_gradient,
     rank_one,
 )
 from gradstep.papers.ba2022.initialisation import RandomFeatures, random_features
@@ -37,7 +36,7 @@ from gradstep.papers.ba2022.risk import (
     kernel_lower_bound,
     small_step,
 )
-from gradstep.papers.ba2022.spike import Outlier, outlier, theta, threshold
+from gradstep.papers.ba2022.spike import Outlier, outlier, theta
 from gradstep.papers.ba2022.student import TauStar, constructed_readout, constructed_risk, student_risk, tau_star
 
 __all__ = [
@@ -71,7 +70,6 @@ __all__ = [
     "norms",
     "outlier",
     "penalty_window",
-    "published_first_gradient",
     "random_features",
     "rank_one",
     "risk_bound",
@@ -81,5 +79,4 @@ __all__ = [
     "tangent_kernel",
     "tau_star",
     "theta",
-    "threshold",
 ]

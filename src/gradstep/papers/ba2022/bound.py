@@ -82,7 +82,7 @@ def penalty_window(n: int, N: int, epsilon: float) -> tuple[float, float]:
 
 
 def beats_kernels(sigma: str | ScalarFunction, sigma_star: str | ScalarFunction) -> bool:
-    r"""Whether :math:`10\tau^*\le\|P_{>1}f^*\|^2`, the sufficient condition after Theorem 7.
+    r"""Return whether :math:`10\tau^*\le\|P_{>1}f^*\|^2`, the sufficient condition after Theorem 7.
 
     Parameters
     ----------

@@ -116,7 +116,7 @@ def equivalent_risk(problem: Problem, weights: Array, readouts: Array) -> Array:
 
     plus the square of the teacher's mean, of which the linear features have none.
     """
-    student, target = moments(problem.activation), moments(problem.teacher)
+    student, target = moments(problem.activation), moments(problem.link)
     linear = student.linear * (weights.T @ readouts)
     linear[TEACHER_AXIS] -= target.linear
     unlearned = target.nonlinear_second_moment + target.mean**2

@@ -16,7 +16,7 @@ from gradstep.gaussian.moments import moments
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.spike import theta
 
-__all__ = ["Norms", "error_bound", "first_gradient", "norms", "published_first_gradient", "rank_one"]
+__all__ = ["Norms", "error_bound", "first_gradient", "norms", "rank_one"]
 
 Array = NDArray[np.float64]
 
@@ -26,6 +26,9 @@ TRACY_WIDOM_MEAN = -1.2065335745820
 
 def first_gradient(W0: Array, W1: Array, eta: float) -> Array:
     r"""Gradient :math:`G_0=(W_1-W_0)/(\eta\sqrt N)` of (2.1).
+
+    Proposition 2 prints :math:`n` in the place of :math:`\eta`, which contradicts (2.1) and the statement itself, whose
+    :math:`A` is close to the gradient as it is here.
 
     Parameters
     ----------
@@ -44,25 +47,6 @@ def first_gradient(W0: Array, W1: Array, eta: float) -> Array:
         On a learning rate that is not positive.
     """
     return np.asarray((W1 - W0) / (positive("eta", eta) * np.sqrt(W0.shape[1])))
-
-
-def published_first_gradient(W0: Array, W1: Array, n: int) -> Array:
-    r"""The definition :math:`G_0=(W_1-W_0)/(n\sqrt N)` that Proposition 2 prints.
-
-    It contradicts (2.1) and the statement itself, whose :math:`A` is close to :func:`first_gradient`: the factor is
-    :math:`1/(\eta\sqrt N)`.
-
-    Parameters
-    ----------
-    W0, W1 : ndarray, shape (d, N)
-    n : int
-        Number of samples.
-
-    Returns
-    -------
-    ndarray, shape (d, N)
-    """
-    return np.asarray((W1 - W0) / (n * np.sqrt(W0.shape[1])))
 
 
 def rank_one(X: Array, y: Array, a: Array, mu1: float) -> Array:

@@ -96,7 +96,7 @@ def tangent_kernel(sigma: str | ScalarFunction) -> LinearEquivalent:
 
 
 def kernel_ridge_penalty(lam: ArrayLike, n: ArrayLike, *, published: bool = False) -> Array:
-    r"""What the estimator (3.2) adds to the kernel matrix.
+    r"""Penalty that the estimator (3.2) adds to the diagonal of the kernel matrix.
 
     The minimiser of the objective of (3.2) is :math:`k(x,X)^\top(K+n\lambda I)^{-1}y`. The paper writes
     :math:`(K+\lambda I)^{-1}`, which belongs to a sum of squares instead of their mean.

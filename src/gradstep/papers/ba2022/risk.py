@@ -232,14 +232,7 @@ def R_1(
 ) -> Array:
     r"""Prediction risk :math:`\mathcal R_1(\lambda)=\mathcal R_0(\lambda)-\delta` after one step, Theorem 5.
 
-    Parameters
-    ----------
-    sigma, sigma_star
-        As in :func:`R_0`.
-    eta, lam, psi1, psi2, sigma_eps, N
-        As in :func:`small_step`.
-    centred
-        As in :func:`R_0`.
+    Parameters are those of :func:`R_0`, with the ``eta`` and the ``N`` of :func:`small_step`.
     """
     values = coefficients(sigma, sigma_star, centred=centred)
     return small_step(values, eta=eta, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps, N=N).test_error
@@ -261,15 +254,8 @@ def delta(
 
     Docs, "Small step", equation (S4).
 
-    Parameters
-    ----------
-    sigma, sigma_star, eta, lam, psi1, psi2, sigma_eps, N, centred
-        As in :func:`R_1`.
-
-    Notes
-    -----
-    The theorem names :math:`\mu_1^*,\mu_1,\mu_2` as the parameters of (C.19). :math:`\delta` also depends on
-    :math:`\mu_2^{*2}+\sigma_\epsilon^2` at finite :math:`\psi_1`, through the norm of the gradient.
+    Parameters are those of :func:`R_1`. The theorem names :math:`\mu_1^*,\mu_1,\mu_2` as the parameters of (C.19).
+    At finite :math:`\psi_1` it also depends on :math:`\mu_2^{*2}+\sigma_\epsilon^2`, through the norm of the gradient.
     """
     values = coefficients(sigma, sigma_star, centred=centred)
     return small_step(values, eta=eta, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps, N=N).delta
@@ -280,11 +266,6 @@ def delta_large_sample(values: Coefficients, *, eta: ArrayLike, lam: ArrayLike, 
 
     The effective ridge becomes the penalty and the gradient the teacher's direction, so that the noise drops out.
     Increasing in :math:`\eta` (large sample regime, after Theorem 5).
-
-    Parameters
-    ----------
-    values, eta, lam, psi2
-        See the module.
     """
     psi2, lam, eta = positive("psi2", psi2), positive("lam", lam), values.check_step(eta)
     mu1_squared, mu1_star = np.square(values.mu1), values.mu1_star
@@ -299,12 +280,7 @@ def delta_large_width(values: Coefficients, *, eta: ArrayLike, psi1: ArrayLike, 
     r"""Leading order of :math:`\delta\to0` as :math:`\psi_2\to\infty`, of order :math:`1/\psi_2`.
 
     At fixed :math:`\lambda` a wide network is ridgeless, so that the penalty and the noise drop out (large width
-    regime, after Theorem 5).
-
-    Parameters
-    ----------
-    values, eta, psi1, psi2
-        See the module; ``mu2_squared`` is positive.
+    regime, after Theorem 5). The activation must not be linear.
     """
     psi1, eta = positive("psi1", psi1), values.check_step(eta)
     mu1_squared, mu2_squared = np.square(values.mu1), positive("mu2_squared", values.mu2_squared)
@@ -330,11 +306,7 @@ def delta_large_step(
 
     The gradient's direction is then fitted at no cost. It is also the test error's gain for
     :math:`\eta=N^\alpha`, :math:`0<\alpha<1/4` (Moniri et al. 2024), a step that is large and learns no nonlinearity.
-
-    Parameters
-    ----------
-    values, lam, psi1, psi2, sigma_eps, psi1_step
-        As in :func:`small_step`.
+    Parameters are those of :func:`small_step`.
     """
     values.check_step()
     initial = random_features(values, lam=lam, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps)

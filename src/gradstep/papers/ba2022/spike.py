@@ -15,7 +15,7 @@ from gradstep.gaussian.functions import ScalarFunction
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import rotated_neuron, theta_squared
 
-__all__ = ["Outlier", "outlier", "spiked_law", "theta", "threshold"]
+__all__ = ["Outlier", "outlier", "spiked_law", "theta"]
 
 Array = NDArray[np.float64]
 
@@ -140,27 +140,3 @@ def outlier(
     values.check_step()
     theta2 = theta_squared(values, psi1, sigma_eps)
     return spiked_law(eta=eta, psi2=psi2, mu1=values.mu1, mu1_star=values.mu1_star, theta2=theta2, N=N)
-
-
-def threshold(
-    sigma: str | ScalarFunction,
-    sigma_star: str | ScalarFunction,
-    *,
-    psi1: ArrayLike,
-    psi2: ArrayLike,
-    sigma_eps: ArrayLike = 0.0,
-    centred: bool = True,
-) -> Array:
-    r"""Learning rate :math:`\eta_c=\psi_2^{1/4}/(|\mu_1|\theta)` above which :math:`W_1` has an outlier.
-
-    Parameters
-    ----------
-    sigma, sigma_star, psi1, psi2, sigma_eps, centred
-        As in :func:`outlier`.
-
-    Raises
-    ------
-    InvalidInput
-        As in :func:`outlier`.
-    """
-    return outlier(sigma, sigma_star, eta=0.0, psi1=psi1, psi2=psi2, sigma_eps=sigma_eps, centred=centred).threshold

@@ -50,17 +50,8 @@ def biased_statistics(
 ) -> SummaryStatistics:
     r"""Result 3.3 for :math:`\sigma(\langle w_i,x\rangle+b)` with a given bias: (131) in place of (15).
 
-    Parameters
-    ----------
-    sigma, sigma_star, r, c, gamma, b
-        As in :func:`~gradstep.papers.cui2024.equivalent_features`.
-    alpha, lam, beta, sigma_eps : array_like
-        As in :func:`~gradstep.papers.cui2024.summary_statistics`; they broadcast with ``b``.
-
-    Raises
-    ------
-    NotConverged
-        If the equations are not solved.
+    Parameters are those of :func:`~gradstep.papers.cui2024.equivalent_features` (functions, spike and bias) and of
+    :func:`~gradstep.papers.cui2024.summary_statistics`, whose error is raised; they broadcast with ``b``.
     """
     features = equivalent_features(sigma, sigma_star, r=r, c=c, gamma=gamma, b=b, folded=True)
     return solve(features, alpha=alpha, lam=lam, beta=beta, sigma_eps=sigma_eps)
@@ -106,12 +97,7 @@ def trained_bias(
     sigma, sigma_star, r, c, gamma, alpha, lam, beta, sigma_eps
         As in :func:`biased_statistics`.
     largest : float
-        Biases of absolute value up to this are searched.
-
-    Raises
-    ------
-    InvalidInput
-        If ``largest`` is not positive.
+        Biases of absolute value up to this, which is positive, are searched.
 
     Notes
     -----

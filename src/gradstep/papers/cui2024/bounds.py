@@ -68,10 +68,7 @@ def upper_bound(
 
     Docs, "Bounds", equation (O1).
 
-    Parameters
-    ----------
-    sigma, sigma_star, r, c, gamma
-        As in :func:`~gradstep.papers.cui2024.equivalent_features`.
+    Parameters are those of :func:`~gradstep.papers.cui2024.equivalent_features`.
 
     Returns
     -------
@@ -101,10 +98,7 @@ def lower_bound(
 
     Docs, "Bounds", equation (O2).
 
-    Parameters
-    ----------
-    sigma, sigma_star, r, c, gamma, b
-        As in :func:`~gradstep.papers.cui2024.equivalent_features`.
+    Parameters are those of :func:`~gradstep.papers.cui2024.equivalent_features`.
 
     Returns
     -------

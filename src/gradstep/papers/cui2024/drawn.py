@@ -241,7 +241,7 @@ def sampled_error(
     test_error, train_error : float
     """
     network = network_of(layer, sigma, sigma_star, **samples)
-    activation, teacher = network.problem.activation, network.problem.teacher
+    activation, teacher = network.problem.activation, network.problem.link
     inputs, labels = network.fit_data()
     path = fit_rows(activation(inputs @ layer.weights.T + biases), labels, [network.problem.sizes.ridge])
     x = np.random.default_rng([_EXTRA, network.seed]).standard_normal((test_samples, inputs.shape[1]))

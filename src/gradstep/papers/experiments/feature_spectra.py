@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Guide, Line, Panel, Points
 from gradstep.papers.experiment import Array
-from gradstep.papers.experiments.spectra import Spectra, density, histogram, integrals, outlier_marks, placed
+from gradstep.papers.experiments.spectra import Spectra, integrals, placed
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Guide, Line, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import Network
+from gradstep.spectra import density, histogram, outlier_marks
 from gradstep.theory.spectra.feature_spectrum import Spectrum, feature_spectrum
 
 __all__ = ["FeatureSpectra", "measure"]

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Guide, Panel, Style
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.charts import Theory
 from gradstep.papers.cui2024 import best_linear
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.experiments.paired_gains import claim_checks, gain_comparisons, gain_panel
 from gradstep.papers.outcome import Outcome
-from gradstep.papers.panels import Guide, Panel, Style
 from gradstep.papers.places import Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import simulate

@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.panels import Line, Panel
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.claims import below, in_standard_errors
 from gradstep.papers.outcome import Check, Judged, points_of
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Settings
 
 __all__ = ["claim_checks", "gain_comparisons", "gain_panel"]
@@ -95,21 +95,31 @@ def claim_checks(settings: Settings, errors: Sequence[Judged], measured: Measure
     checks = []
     for curve in claims.get("above", ()):
         most = below(floor, by_curve[curve])
-        checks.append(Check.at_most(f"{curve}: standard errors of a risk below the kernel bound", most, RESOLVED))
+        checks.append(
+            Check.at_most(
+                f"{curve}: no risk lies below the kernel bound by more than chance (at most by {{}} standard errors)",
+                most,
+                RESOLVED,
+            )
+        )
     if "below" in claims:
         curve, own = claims["below"], by_curve[claims["below"]]
         margin = below(floor, own[-1:])
-        checks.append(Check.at_least(f"{curve}: standard errors of the last risk below the bound", margin, RESOLVED))
+        checks.append(
+            Check.at_least(f"{curve}: the last risk lies {{}} standard errors below the kernel bound", margin, RESOLVED)
+        )
         if "rate_from" in claims:
             start = next(c for c in own if float(c.place) >= claims["rate_from"])
             growth, error = _growth(start, own[-1])
-            label = f"{curve}: standard errors by which risk times n/d grows from n/d = {start.place:g} on"
+            label = f"{curve}: from n/d = {start.place:g} on, risk times n/d grows by {{}} standard errors"
             checks.append(Check.at_most(label, growth / error, RESOLVED))
     if claims.get("order", False):
         pairs = zip(list(by_curve)[:-1], list(by_curve)[1:], strict=True)
         steps = [measured[a, x] - measured[b, x] for a, b in pairs for x in dict.fromkeys(x for _, x in measured)]
         least = min(map(in_standard_errors, steps))
-        checks.append(Check.at_least("standard errors of what a larger step gains on the same networks", least, 0.0))
+        checks.append(
+            Check.at_least("a larger step gains more on the same networks, by {} standard errors or more", least, 0.0)
+        )
     if claims.get("wane", False):
         before, *after = (np.array([c.mean for c in own]) for own in by_curve.values())
         growth = max(float(((before - own)[1:] / (before - own)[:-1]).max()) for own in after)

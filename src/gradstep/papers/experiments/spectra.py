@@ -9,24 +9,17 @@ import numpy as np
 
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check
-from gradstep.papers.panels import Histogram, Line, Mark
 from gradstep.problem import Problem
 from gradstep.theory.spectra.stieltjes import Law
 
 __all__ = [
     "Spectra",
-    "density",
     "displaced",
-    "histogram",
     "integrals",
-    "outlier_marks",
     "placed",
 ]
 
 Found = TypeVar("Found")
-
-BINS = 50
-"""Bars of a histogram."""
 
 
 class Spectra(Experiment):
@@ -66,38 +59,6 @@ def integrals(laws: Iterable[Law], where: str = "") -> Check:
     """Check that the densities of laws integrate to one."""
     lost = max(abs(law.atom + law.weight.sum() - 1) for law in laws)
     return Check.at_most(f"distance of the integral of the density from one{where}", float(lost), 1e-6)
-
-
-def histogram(values: Array, law: Law, label: str, regime: str, share: float = 1.0) -> Histogram:
-    """Return the density of singular values up to the edge of a law of eigenvalues, normalised to `share`."""
-    edges = np.linspace(0, 1.02 * np.sqrt(law.edge), BINS + 1)
-    heights = share * np.histogram(values, edges)[0] / (values.size * np.diff(edges))
-    return Histogram(edges.tolist(), heights.tolist(), label, regime)
-
-
-def outlier_marks(predicted: float, measured: Array, label: str, regime: str) -> list[Mark]:
-    """Mark a predicted place, and the mean of those measured."""
-    return [Mark(predicted, label, regime), Mark(float(measured.mean()), label, regime, measured=True)]
-
-
-def density(law: Law, label: str, regime: str, share: float = 1.0) -> list[Line]:
-    """Return the density of the singular values, with one line for each band; the first line has the label.
-
-    Parameters
-    ----------
-    law : Law
-        Law of the eigenvalues.
-    label, regime : str
-    share : float
-        What the density is normalised to where zeros are not counted.
-    """
-    lines = []
-    for place, band in enumerate(law.bands):
-        inside = 2 * np.sqrt(band.eigenvalue) * band.density / share
-        lower = float(inside[0]) if band.lower == 0 else 0.0  # at zero the density is finite
-        s = np.sqrt([band.lower, *band.eigenvalue, band.upper])
-        lines.append(Line(s.tolist(), [lower, *inside.tolist(), 0.0], "" if place else label, regime))
-    return lines
 
 
 def displaced(law: Law, eigenvalues: Array) -> float:

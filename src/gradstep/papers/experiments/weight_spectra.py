@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 
 from gradstep.gaussian import moments
+from gradstep.panels import Line, Panel
 from gradstep.papers.charts import Curve, charts, measured_points
 from gradstep.papers.claims import power_law
 from gradstep.papers.experiment import Array
-from gradstep.papers.experiments.spectra import Spectra, density, histogram, integrals, outlier_marks, placed
+from gradstep.papers.experiments.spectra import Spectra, integrals, placed
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
+from gradstep.spectra import density, histogram, outlier_marks
 from gradstep.theory.spectra.weight_spectrum import WeightSpectrum, weight_spectrum
 from gradstep.theory.step.statistics import step_statistics
 

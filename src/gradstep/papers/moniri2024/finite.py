@@ -147,9 +147,9 @@ def _check(problem: Problem) -> None:
         raise InvalidInput("readout", problem.readout.to_plain(), "'gaussian'")
     if problem.eta.exponent >= 0.5 and problem.step_size > 0:
         raise InvalidInput("alpha", problem.eta.exponent, "a number in [0, 1/2)")
-    teacher = moments(problem.teacher)
+    teacher = moments(problem.link)
     if abs(teacher.mean) > 1e-9 * math.sqrt(teacher.second_moment):
-        raise InvalidInput("teacher", problem.teacher.name, "a teacher of mean zero")
+        raise InvalidInput("teacher", problem.link.name, "a teacher of mean zero")
 
 
 def _mean_errors(problem: Problem, dressed: bool, order: int) -> Array:
@@ -163,7 +163,7 @@ def _mean_errors(problem: Problem, dressed: bool, order: int) -> Array:
 def _errors(problem: Problem, step: StepStatistics, dressed: bool, order: int) -> tuple[float, float, float, float]:
     d, N, _, n, ridge = problem.real_sizes()
     sizes = {"phi": d / n, "psi": d / N, "lam": ridge / n}
-    bulk = problem.activation, problem.teacher, problem.noise
+    bulk = problem.activation, problem.link, problem.noise
     before = limiting_traces(problem.activation, **sizes)
     initial, initial_slope = (float(v) for v in loss_over_lambda(*bulk, before))
     L_tr_0, L_te_0 = sizes["lam"] * initial, -initial_slope / float(before.t) ** 2
@@ -222,7 +222,7 @@ def _spikes(
     d = float(problem.d)
     c_2 = moments(problem.activation).quadratic / math.sqrt(2)
     gamma, across = step.alignment, math.sqrt(max(1 - step.alignment**2, 0.0))
-    target = hermite_coefficients(problem.teacher, order)  # c_star,p sqrt(p!)
+    target = hermite_coefficients(problem.link, order)  # c_star,p sqrt(p!)
     size = order + 1
     C = np.zeros((size + 3, size + 4))
     C[:size, :size] = smooth.table

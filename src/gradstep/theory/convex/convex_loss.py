@@ -352,7 +352,7 @@ def _unpack(vector: Array, like: _State, unit: float) -> _State:
 
 def _solve(network: SteppedNetwork, labels: Labels, loss: Loss, penalty: Penalty) -> tuple[_State, float, int]:
     """Iterate the sweep with Anderson's acceleration; return the state, its residual and the number of sweeps."""
-    unit = math.sqrt(float(smoothed(labels.mean, 0.0, 1.0).second_moment) + labels.noise**2)
+    unit = math.sqrt(float(smoothed(labels.link, 0.0, 1.0).second_moment) + labels.noise**2)
     ones, groups = np.ones_like(network.tables.features.kappa), len(network.tables.groups.weight)
     output = OutputLaw(
         network.tables.features.kappa, 0 * ones, 0 * ones, unit**2 * ones, ones, network.step.resolved.alignment

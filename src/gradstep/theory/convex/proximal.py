@@ -192,11 +192,11 @@ def _classes(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
     rest = np.sqrt(law.variance)[:, None, None] / spread
     across = math.sqrt(max(1 - law.alignment**2, 0.0))
     # The chance of a class turns over the width of t given the output, or over that of the teacher where it is smooth.
-    own = 0.0 if labels.mean.kinks else 0.5 * labels.mean.pole_distance / max(across, 1e-12)
+    own = 0.0 if labels.link.kinks else 0.5 * labels.link.pole_distance / max(across, 1e-12)
     turns = _PANEL * np.hypot(rest, own) * spread / np.maximum(np.abs(slope), 1e-12)
     z, weight = _rule((ends - centre) / spread, min(loss.function.width / float(spread.max()), float(turns.min())))
     known = slope / spread * sign * z
-    chance, slope = _chance(labels.mean, law.alignment * law.kappa, across, known, rest)
+    chance, slope = _chance(labels.link, law.alignment * law.kappa, across, known, rest)
     return _Samples(
         argument=centre + spread * z,
         sign=sign,
@@ -238,7 +238,7 @@ def _chance(mean: ScalarFunction, centre: Array, across: float, known: Array, re
 
 def _reals(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
     """Nodes (kappa, t, residual): given t the residual is Gaussian, noise and output together."""
-    teacher = labels.mean
+    teacher = labels.link
     across = math.sqrt(max(1 - law.alignment**2, 0.0))
     centre = law.alignment * law.kappa[:, None]
     kinks = np.array([kink for kink in teacher.kinks if abs(kink) < 2 * _RANGE and across > 0])

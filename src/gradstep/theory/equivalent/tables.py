@@ -255,7 +255,7 @@ def tables_of(
         groups = regrouped(groups)
     dimension = length_dimension(problem.activation, rows, sizes.d)
     features = conditional_features(
-        problem.activation, problem.teacher, groups, step.alignment, refine, dimension, whole_line=whole_line
+        problem.activation, problem.link, groups, step.alignment, refine, dimension, whole_line=whole_line
     )
     return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine))
 

@@ -30,6 +30,8 @@ from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian.hermite import hermite_values
 from gradstep.problem import Problem, Readout, check_problem
 from gradstep.readout import readout_polynomials
+from gradstep.summary import Summarised, Summary
+from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_refine
 from gradstep.theory.equivalent.stacks import scaled_factors
 from gradstep.theory.equivalent.tables import stepped_network
@@ -109,8 +111,8 @@ class Outlier:
         return int(np.argmax(self.neuron_overlap))
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, repr=False)
+class Spectrum(Summarised):
     """Spectrum of the feature covariance.
 
     Attributes
@@ -132,6 +134,13 @@ class Spectrum:
     outliers: tuple[Outlier, ...]
     alignment: float
     sample_outlier: float | None = None
+
+    def summary(self) -> Summary:
+        """Return the summary that is printed."""
+        rows = [["edge of the bulk", number(self.bulk.edge)]]
+        for rank, outlier in enumerate(self.outliers, 1):
+            rows.append([f"outlier {rank}, along h{outlier.sample_degree}", number(outlier.eigenvalue)])
+        return Summary("Spectrum of the feature covariance", table=Table(["eigenvalue", "theory"], rows))
 
 
 class _Factors(NamedTuple):
@@ -493,14 +502,12 @@ def _sample_outlier(
     if problem.n_step == np.inf or step.bulk == 0:
         return None
     count = problem.real_sizes().n_step
-    sample = largest_residual(
-        problem.teacher, step.residual_offset, step.residual_noise, equations.dimension + 1, count
-    )
+    sample = largest_residual(problem.link, step.residual_offset, step.residual_noise, equations.dimension + 1, count)
     scale = problem.readout.second_moment
     a, a_square = groups.readout * np.sqrt(scale), groups.readout_square * scale
     mean = 1 + 2 * step.drift * a + (step.drift**2 + step.bulk) * a_square
     # The linear part of the bulk, and the rest (see `gradstep.theory.neurons.bulk`).
-    residual = residual_law(problem.teacher, step.residual_offset, step.residual_noise)
+    residual = residual_law(problem.link, step.residual_offset, step.residual_noise)
     linear = step.curvature**2 * (equations.dimension + 1) / count * residual.square
     stretch = step.curvature * sample.weight
     along = 1 + 2 * stretch * a + (stretch**2 + (step.bulk - linear) * sample.squared_weight) * a_square

@@ -39,6 +39,8 @@ from scipy.optimize import brentq
 from gradstep.errors import NotConverged, within_range
 from gradstep.gaussian import gaussian_rule, hermite_rule, moments
 from gradstep.problem import Problem
+from gradstep.summary import Summarised, Summary
+from gradstep.text_table import Table, number
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.models import RowLaw
 from gradstep.theory.spectra.feature_spectrum import check_finite
@@ -80,13 +82,22 @@ class WeightOutlier:
     readout_overlap: float
 
 
-@dataclass(frozen=True)
-class WeightSpectrum:
+@dataclass(frozen=True, repr=False)
+class WeightSpectrum(Summarised):
     """Spectrum of ``W^T W``, a d x d matrix, before and after the step; `outlier` is None below the threshold."""
 
     before: Law
     after: Law
     outlier: WeightOutlier | None
+
+    def summary(self) -> Summary:
+        """Return the summary that is printed."""
+        rows = [
+            [f"edge of the bulk {when} the step", number(math.sqrt(law.edge))]
+            for when, law in (("before", self.before), ("after", self.after))
+        ]
+        rows.append(["outlier", "none" if self.outlier is None else number(self.outlier.singular_value)])
+        return Summary("Spectrum of the first layer", table=Table(["singular value", "theory"], rows))
 
 
 class _Residuals(NamedTuple):
@@ -351,14 +362,14 @@ def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
 
     An initial output of order one is Gaussian noise in it, of which ``mu_1 <b, x>`` is a part.
     """
-    projection, weight = gaussian_rule(problem.teacher.kinks, resolution=1.0, order=8)
+    projection, weight = gaussian_rule(problem.link.kinks, resolution=1.0, order=8)
     noise, noise_weight, known = np.zeros(1), np.ones(1), 0.0
     if step.residual_noise > 0:
         noise, noise_weight = hermite_rule(_NOISE_NODES)
         if problem.output_scale == "1/sqrt(N)":
             own = moments(problem.activation).linear * math.sqrt(problem.readout.second_moment)
             known = -own / math.sqrt(step.residual_noise)
-    residual = np.asarray(problem.teacher(projection))[:, None] - step.residual_offset
+    residual = np.asarray(problem.link(projection))[:, None] - step.residual_offset
     residual = (residual + math.sqrt(step.residual_noise) * noise).ravel()
     weights = (weight[:, None] * noise_weight).ravel()
     projections = np.stack([np.repeat(projection, len(noise)), np.tile(known * noise, len(projection))])

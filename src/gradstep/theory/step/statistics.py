@@ -267,7 +267,7 @@ def step_statistics(
     Cui et al. 2024, Result 3.1 (constant readout); Ba et al. 2022, Proposition 2; row norms and the case of an
     initial output of order one: this project.
     """
-    activation, teacher, readout = moments(problem.activation), moments(problem.teacher), problem.readout
+    activation, teacher, readout = moments(problem.activation), moments(problem.link), problem.readout
     output = _initial_output(problem, d, width, constant, own_output=own_output)
     noise_variance = problem.noise**2 + output.variance
     residual_mean = teacher.mean - output.mean
@@ -298,8 +298,8 @@ def step_statistics(
     # Labels that the network has already leave no gradient.
     if step_size == 0 or residual_square == 0:
         return limits
-    law = residual_law(problem.teacher, output.mean, noise_variance)
-    from_noise = law.residual - (np.asarray(problem.teacher(law.projection)) - output.mean)
+    law = residual_law(problem.link, output.mean, noise_variance)
+    from_noise = law.residual - (np.asarray(problem.link(law.projection)) - output.mean)
     own = -activation.linear * math.sqrt(readout.second_moment) if correlated else 0.0
     samples = StepSamples(law, phi0, teacher.linear, from_noise, noise_variance, own)
     curvature = e * derivative_slope(problem.activation)

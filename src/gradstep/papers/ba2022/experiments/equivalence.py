@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gradstep.panels import Line, Panel, Points
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.equivalence import R_GE, equivalent_features, equivalent_risk
 from gradstep.papers.ba2022.risk import R_1, kernel_lower_bound
@@ -24,7 +25,6 @@ from gradstep.papers.charts import measured_points
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Line, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
@@ -48,7 +48,7 @@ def measure(parameters: Settings, seed: int) -> dict[str, list[float]]:
     settings = dict(parameters)
     steps = settings.pop("after")
     problem = Problem.from_dict({"convention": "ba2022", **settings})
-    values = coefficients(problem.activation, problem.teacher)
+    values = coefficients(problem.activation, problem.link)
     network = Network(problem, seed)
     inputs, labels = network.fit_data()
     teacher = np.eye(1, inputs.shape[1], TEACHER_AXIS)[0]
@@ -147,9 +147,9 @@ class Equivalence(Experiment):
         size = self.preset["sizes"][-1]
         return (
             Check.at_most(f"relative gap after eta = 1 at d = {size}", small, self.preset["gap"]),
-            Check.at_least("standard errors between network and equivalent after eta = √N", gaps[0], resolved),
+            Check.at_least("network and equivalent lie {} standard errors apart after eta = √N", gaps[0], resolved),
             Check.at_least("the same after the last of the repeated steps", gaps[1], resolved),
-            Check.at_least("standard errors of the network then below the bound of Fact 4", crossed, 3.0),
+            Check.at_least("the network then lies {} standard errors below the bound of Fact 4", crossed, 3.0),
         )
 
 

@@ -19,12 +19,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from gradstep.gaussian import hermite_coefficients, moments, scalar_function
+from gradstep.panels import Line, Panel, Points, Table
 from gradstep.papers.ba2022.bound import beats_kernels
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import student_risk, tau_star
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Line, Panel, Points, Table
 from gradstep.papers.places import Place, Sample, Settings
 
 __all__ = ["Goodness", "hermite_risk", "measure"]

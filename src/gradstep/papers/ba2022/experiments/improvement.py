@@ -20,6 +20,7 @@ from functools import partial
 
 import numpy as np
 
+from gradstep.panels import Line, Panel
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import (
     R_0,
@@ -32,7 +33,6 @@ from gradstep.papers.ba2022.risk import (
 from gradstep.papers.charts import Curve, charts
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gradstep.panels import Line, Panel
 from gradstep.papers.ba2022 import kernels
 from gradstep.papers.ba2022.coefficients import coefficients
 from gradstep.papers.ba2022.risk import R_0, kernel_lower_bound
@@ -27,7 +28,6 @@ from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import below
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
@@ -152,10 +152,15 @@ class KernelRidge(Experiment):
             ]
             found += charts(curves, grid, {"risk": Panel(title, axis, "prediction risk", "log", "log", lines)})
         trained = self._trained(samples[-1].item(0))
-        text = "standard errors of a fixed kernel's risk"
         checks = (
-            Check.at_most(f"{text} below the bound (3.3)", below(floor, found.comparisons), 3.0),
-            Check.at_least("the same of the conjugate kernel after a large step", below(floor, [trained]), 3.0),
+            Check.at_most(
+                "no fixed kernel lies below the bound (3.3) by more than chance (at most by {} standard errors)",
+                below(floor, found.comparisons),
+                3.0,
+            ),
+            Check.at_least(
+                "the conjugate kernel after a large step lies {} standard errors below it", below(floor, [trained]), 3.0
+            ),
         )
         return found + Outcome(comparisons=[trained], checks=checks)
 

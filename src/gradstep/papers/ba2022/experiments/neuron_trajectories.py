@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from gradstep.gaussian import scalar_function
+from gradstep.panels import Line, Panel, Points
 from gradstep.papers.ba2022.trajectories import stable_rate, train
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Line, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Readout
 from gradstep.simulation.instance import fit_sample, initial_readout, initial_weights

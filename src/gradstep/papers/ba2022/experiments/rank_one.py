@@ -15,12 +15,12 @@ from functools import partial
 import numpy as np
 
 from gradstep.gaussian import moments
+from gradstep.panels import Line, Panel, Points, Style
 from gradstep.papers.ba2022 import gradient
 from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import power_law
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Line, Panel, Points, Style
 from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import Network

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradstep.gaussian import moments
+from gradstep.panels import Line, Panel
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import constructed_readout, constructed_risk, tau_star
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.outcome import Check, Outcome, points_of
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Sample, Settings, on_curve
 from gradstep.problem import Problem, Step
 from gradstep.simulation import Network
@@ -33,9 +33,9 @@ def measure(parameters: Settings, seed: int) -> dict[str, float]:
     problem = Problem.ba2022(eta=Step(eta_bar, exponent=0.5), **settings)
     network = Network(problem, seed)
     readout = network.readout
-    student, target = moments(problem.activation), moments(problem.teacher)
+    student, target = moments(problem.activation), moments(problem.link)
     slopes = eta_bar * student.derivative_mean * target.linear * readout
-    kappa = tau_star(problem.activation, problem.teacher).kappa
+    kappa = tau_star(problem.activation, problem.link).kappa
     chosen = constructed_readout(slopes, kappa, tolerance=window * abs(kappa))
     direction = (network.after - network.before).T @ readout
     direction /= np.linalg.norm(direction)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Line, Panel
 from gradstep.papers.ba2022.bound import beats_kernels, risk_bound, smallest_constant
 from gradstep.papers.ba2022.risk import kernel_lower_bound
 from gradstep.papers.ba2022.student import tau_star
@@ -27,7 +28,6 @@ from gradstep.papers.claims import below, power_law
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.experiments.learning_curves import measure
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Sample, Settings
 from gradstep.problem import Problem, Step
 from gradstep.theory import predict_many
@@ -100,5 +100,7 @@ class Theorem7(Curves):
                 f"{name}: limit over Theorem 7 beyond n/d = {start:g}, constant from below", beyond.max(), 1.0
             ),
             Check.at_most(f"{name}: measured risk over it at n/d = {last.place:g}", measured, 1.0),
-            Check.at_least(f"{name}: standard errors of that risk below the bound (3.3)", below(floor, [last]), 5.0),
+            Check.at_least(
+                f"{name}: that risk lies {{}} standard errors below the kernel bound (3.3)", below(floor, [last]), 5.0
+            ),
         ]

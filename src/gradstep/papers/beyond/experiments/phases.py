@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.panels import Image, Panel, Points
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Image, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings, on_curve, point_seeds
 from gradstep.problem import Problem
 from gradstep.simulation import simulate
@@ -123,7 +123,7 @@ class Phases(Experiment):
             comparisons.append(own.compare(value, values, curve=curve, place=place, **known))
         best = int(np.argmin(theory))
         behind = max(in_standard_errors(measured[best] - v) for k, v in enumerate(measured) if k != best)
-        label = f"{chart['title']}, {place}: {candidates[best]['label']} behind another, in standard errors"
+        label = f"{chart['title']}, {place}: {candidates[best]['label']} lies {{}} standard errors behind another"
         winner = candidates[int(np.argmin(measured.mean(axis=1)))]["regime"]
         check = Check.at_most(label, behind, _BEHIND)
         return Outcome(comparisons=comparisons, checks=[check]), Points([x], [y], None, "", winner)

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Line, Panel, Points, Scale
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Judged, Outcome, points_of
-from gradstep.papers.panels import Line, Panel, Points, Scale
 from gradstep.papers.places import Place, Sample, Settings, on_curve, point_seeds
 from gradstep.problem import Problem, Step
 from gradstep.simulation import simulate
@@ -154,7 +154,7 @@ def _optimum(name: str, lines: Sequence[Sample], samples: Sequence[Sample]) -> t
         low, middle, high = (_shown(name, centre + sign * where.standard_error) for sign in (-1, 0, 1))
         shown.append((middle, (high - low) / 2))
         better = max(in_standard_errors(errors[1] - errors[k]) for k in (0, 2))
-        label = f"{name}, budget {sample.x:g} d: a neighbour's lead over the optimum, in standard errors"
+        label = f"{name}, budget {sample.x:g} d: a neighbour leads over the optimum by {{}} standard errors"
         checks.append(Check.at_most(label, better, _BETTER))
     middles, spreads = zip(*shown, strict=True)
     optima = Points([sample.x for sample in samples], middles, spreads, name, _REGIMES[name])

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 
 from scipy.optimize import minimize_scalar
 
+from gradstep.panels import Mark
 from gradstep.papers.cui2024.bias import biased_lower_bound, biased_statistics, trained_bias
 from gradstep.papers.cui2024.bounds import lower_bound
 from gradstep.papers.cui2024.drawn import fit, network_of
 from gradstep.papers.cui2024.experiments.measured import extrapolated, layer_of, samples_of
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Mark
 from gradstep.papers.places import Place, Sample, Settings
 
 __all__ = ["Bias", "measure"]

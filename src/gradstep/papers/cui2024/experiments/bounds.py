@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gradstep.gaussian import scalar_function
+from gradstep.panels import Line, Mark, Panel
 from gradstep.papers.charts import grid_of
 from gradstep.papers.cui2024.bounds import best_penalty, best_step, lower_bound, realised_functions, upper_bound
 from gradstep.papers.cui2024.drawn import fit
@@ -30,7 +31,6 @@ from gradstep.papers.cui2024.experiments.measured import extrapolated, layer_of,
 from gradstep.papers.cui2024.spiked import equivalent_srf
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.outcome import Check, Judged, Outcome, points_of
-from gradstep.papers.panels import Line, Mark, Panel
 from gradstep.papers.places import Place, Sample, Settings
 
 __all__ = ["Bounds", "measure"]
@@ -139,7 +139,7 @@ class Bounds(Experiment):
             Check.at_least("error at the best penalty over (27), smallest", float((best / lower).min()), 1 - _SLACK),
             Check.at_most("least error over the upper bound (28)", least / highest.error, 1 + _SLACK),
             Check.at_least("least error over the lower bound (28)", least / lowest.error, 1 - _SLACK),
-            Check.at_most("drawn at the best penalty: standard errors out of the bracket", max(outside), 3),
+            Check.at_most("drawn at the best penalty: at most {} standard errors out of the bracket", max(outside), 3),
         )
         panel = Panel(
             "bounds on the test error",

@@ -6,8 +6,7 @@ base : activation, teacher, alpha, beta, lam, sigma_eps (0 where absent), and ei
     ``eta_per_d`` in place of eta_tilde is a learning rate that does not grow with the width: eta_tilde = eta_per_d /
     beta.
 curves : ``models``, what is drawn: ``srf`` (the spiked random features model), ``equivalent`` (the equivalent
-    features), ``network`` (the real one). Where curves have several, each model has
-    its panels.
+    features), ``network`` (the real one). Where curves have several, each model has its panels.
 best_linear : true draws the error of the best linear estimator.
 falling : true judges that each curve lies below the one before it and has a weaker spike, in theory and as measured.
 """
@@ -21,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gradstep.panels import Guide
 from gradstep.papers.claims import total_fall
 from gradstep.papers.cui2024 import best_linear
 from gradstep.papers.cui2024.drawn import equivalent_fit, fit
@@ -36,7 +36,6 @@ from gradstep.papers.cui2024.experiments.measured import (
 from gradstep.papers.cui2024.spiked import equivalent_features
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Guide
 from gradstep.papers.places import Settings
 from gradstep.theory import predict_many
 
@@ -124,6 +123,6 @@ def falling(experiment: DrawnCurves, comparisons: Sequence[Judged]) -> list[Chec
             for curve in given
         ]
         least = min(total_fall(before, after) for before, after in pairwise(drawn))
-        label = f"{text}: measured fall from one curve to the next, in standard errors, smallest"
+        label = f"{text}: each curve lies below the one before, by {{}} standard errors or more"
         checks.append(Check.at_least(label, least, 2.0))
     return checks

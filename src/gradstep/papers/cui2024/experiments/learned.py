@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gradstep.gaussian import ScalarFunction, scalar_function, smoothed
+from gradstep.panels import Line, Panel, Style
 from gradstep.papers.charts import Theory
 from gradstep.papers.cui2024.drawn import FirstLayer, network_of
 from gradstep.papers.cui2024.errors import learned_along_target, learned_function, summary_statistics
 from gradstep.papers.cui2024.experiments.measured import extrapolated, layer_of, samples_of, with_models
 from gradstep.papers.experiment import Array, Curves
-from gradstep.papers.panels import Line, Panel, Style
 from gradstep.papers.places import Settings
 from gradstep.problem import Problem
 from gradstep.simulation.instance import TEACHER_AXIS

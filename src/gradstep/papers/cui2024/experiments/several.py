@@ -15,12 +15,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from gradstep.panels import Style
 from gradstep.papers.charts import Theory
 from gradstep.papers.cui2024.drawn import sampled_error, spiked_layer
 from gradstep.papers.cui2024.experiments.measured import samples_of
 from gradstep.papers.cui2024.groups import NeuronGroups, group_statistics
 from gradstep.papers.experiment import Array, Curves
-from gradstep.papers.panels import Style
 from gradstep.papers.places import Settings
 from gradstep.problem import Readout
 from gradstep.simulation.instance import initial_readout

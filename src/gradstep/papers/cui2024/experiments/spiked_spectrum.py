@@ -15,15 +15,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gradstep.panels import Guide, Line, Panel, Points
 from gradstep.papers.charts import Curve
 from gradstep.papers.cui2024.drawn import feature_eigenvalues
 from gradstep.papers.cui2024.experiments.measured import layer_of
 from gradstep.papers.cui2024.spectrum import outlier, spectral_law
 from gradstep.papers.experiment import Array, Curves
-from gradstep.papers.experiments.spectra import density, histogram, integrals
+from gradstep.papers.experiments.spectra import integrals
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Guide, Line, Panel, Points
 from gradstep.papers.places import Sample, Settings
+from gradstep.spectra import density, histogram
 from gradstep.theory.spectra.stieltjes import Law
 
 __all__ = ["SpikedSpectrum", "measure"]

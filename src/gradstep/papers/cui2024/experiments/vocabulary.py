@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gradstep.panels import Guide, Style, Table
 from gradstep.papers.charts import Theory
 from gradstep.papers.claims import total_fall
 from gradstep.papers.cui2024.bounds import best_linear
@@ -31,7 +32,6 @@ from gradstep.papers.cui2024.groups import (
 )
 from gradstep.papers.experiment import Array, Curves
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Guide, Style, Table
 from gradstep.papers.places import Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation.instance import initial_readout
@@ -138,7 +138,7 @@ class Vocabulary(Curves):
             ratio = max(float((after / before).max()) for before, after in pairwise(limits))
             checks.append(Check.at_most(f"limit, {title}: error over that of the readout before", ratio, 1.0))
             ends = ([c for c in found.comparisons if c.curve == own[k]["called"]] for k in (0, -1))
-            text = f"{title}: measured fall from the fewest values to the most, in standard errors"
+            text = f"{title}: the most values lie {{}} standard errors below the fewest"
             checks.append(Check.at_least(text, total_fall(*ends), 2.0))
         return checks
 

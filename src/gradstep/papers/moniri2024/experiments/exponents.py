@@ -1,10 +1,9 @@
 """Training loss and test error against the exponent of the step size: staircase, finite n, real networks.
 
 No two points share networks, and each network is measured before and after the step on the same samples, so that gains
-are paired. The
-theory at finite n leaves out terms of relative order 1/d (see `gradstep.papers.moniri2024.finite`), which are larger
-than the standard errors. So what is judged is the difference between network and theory at two sizes, extrapolated to
-where terms of order 1/d are gone.
+are paired. The theory at finite n leaves out terms of relative order 1/d (see `gradstep.papers.moniri2024.finite`),
+which are larger than the standard errors. So what is judged is the difference between network and theory at two sizes,
+extrapolated to where terms of order 1/d are gone.
 
 Settings
 --------
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from gradstep.overlay import Overlay
+from gradstep.panels import Line, Panel, Points
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.experiments.limits import arguments, limit
 from gradstep.papers.moniri2024.finite import FiniteErrors, finite_errors
@@ -33,7 +33,6 @@ from gradstep.papers.moniri2024.gains import PUBLISHED
 from gradstep.papers.moniri2024.resolvent import L_te_0, L_tr_0
 from gradstep.papers.moniri2024.staircase import degree, windows
 from gradstep.papers.outcome import Check, Judged, Outcome
-from gradstep.papers.panels import Line, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import Network

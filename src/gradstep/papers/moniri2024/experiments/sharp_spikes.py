@@ -30,6 +30,7 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 
 from gradstep.overlay import Overlay
+from gradstep.panels import Line, Panel, Points, Table
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.experiments.limits import arguments, limit
 from gradstep.papers.moniri2024.gains import PUBLISHED, Delta_by_matrix
@@ -37,7 +38,6 @@ from gradstep.papers.moniri2024.hermite import coefficients, smoothed_powers
 from gradstep.papers.moniri2024.published import published_Delta, published_Lambda_1, published_Lambda_2
 from gradstep.papers.moniri2024.staircase import windows
 from gradstep.papers.outcome import Check, Outcome, points_of
-from gradstep.papers.panels import Line, Panel, Points, Table
 from gradstep.papers.places import Place, Sample, Settings, point_seeds
 from gradstep.problem import Problem
 from gradstep.simulation import Network

@@ -24,6 +24,7 @@ import numpy as np
 
 from gradstep.gaussian import hermite_values, moments
 from gradstep.overlay import Overlay
+from gradstep.panels import Line, Panel
 from gradstep.papers.charts import Curve, charts
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.experiments.limits import arguments
@@ -31,7 +32,6 @@ from gradstep.papers.moniri2024.finite import spike_coefficients
 from gradstep.papers.moniri2024.gains import PUBLISHED, Delta, direction
 from gradstep.papers.moniri2024.staircase import windows
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Line, Panel
 from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import Network

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import svds
 
+from gradstep.panels import Panel, Points
 from gradstep.papers.charts import Curve, charts
 from gradstep.papers.claims import power_law
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.features import Spikes, spike_sizes, spikes
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Panel, Points
 from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network

@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from gradstep.overlay import Overlay
+from gradstep.panels import Guide, Line, Panel, Points
 from gradstep.papers.experiment import Array, Experiment
 from gradstep.papers.moniri2024.experiments.spiked_features import gradient_rest, terms_of
 from gradstep.papers.moniri2024.features import gaussian_equivalent
 from gradstep.papers.outcome import Check, Outcome
-from gradstep.papers.panels import Guide, Line, Panel, Points
 from gradstep.papers.places import Place, Sample, Settings
 from gradstep.problem import Problem
 from gradstep.simulation import Network

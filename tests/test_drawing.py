@@ -2,17 +2,15 @@
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
-from gradstep.papers.drawing import _spread, draw
-from gradstep.papers.figure import FigureResult, load_figures
-from gradstep.papers.outcome import Outcome
-from gradstep.papers.panels import Guide, Histogram, Line, Mark, Panel, Points
-
-FIGURE = load_figures(["fig1"])[0]
+from gradstep.drawing import HUES, _spread, draw
+from gradstep.panels import Guide, Histogram, Line, Mark, Panel, Points
+from gradstep.papers.figure import load_figures
 
 
 def drawn(*panels, dark=False):
-    canvas = draw(FigureResult(FIGURE, "quick", Outcome(panels, ()), None), dark=dark)
+    canvas = draw(panels, dark=dark)
     canvas.draw_without_rendering()
     return canvas
 
@@ -47,10 +45,10 @@ def test_labels_of_close_lines_and_guides_do_not_overlap():
 
 
 def test_outliers_are_named_beside_their_lines():
-    marks = [Mark(x, name, "large") for x, name in ((2.0, "h1"), (2.02, "h2"))] + [Mark(2.01, "h1", "large", True)]
+    marks = [Mark(x, name, "large") for x, name in ((2.0, "first"), (2.02, "second"))] + [Mark(2.01, "first", "large", True)]
     bulk = Histogram([0.0, 0.5, 1.0], [1.2, 0.8], "network", "initial")
     (axes,) = drawn(Panel("", "s", "density", histograms=[bulk], marks=marks)).axes
-    names = [text for text in axes.texts if text.get_text() in ("h1", "h2")]
+    names = [text for text in axes.texts if text.get_text() in ("first", "second")]
     assert len(names) == 2
     assert not overlapping(boxes(axes.texts))
     for text, x in zip(names, (2.0, 2.02), strict=True):
@@ -93,3 +91,34 @@ def test_dark_and_light_differ_in_ink_alone():
     ]
     assert colours[0]["a"] == colours[1]["a"]
     assert colours[0]["bound"] != colours[1]["bound"]
+
+
+#: What an eye without one kind of cone makes of linear RGB (Machado, Oliveira and Fernandes 2009, full severity).
+WITHOUT_A_CONE = {
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}
+TO_CONES = [
+    [0.4122214708, 0.5363325363, 0.0514459929],
+    [0.2119034982, 0.6806995451, 0.1073969566],
+    [0.0883024619, 0.2817188376, 0.6299787005],
+]
+TO_OKLAB = [
+    [0.2104542553, 0.7936177850, -0.0040720468],
+    [1.9779984951, -2.4285922050, 0.4505937099],
+    [0.0259040371, 0.7827717662, -0.8086757660],
+]
+
+
+@pytest.mark.parametrize("vision", ["all cones", *WITHOUT_A_CONE])
+@pytest.mark.parametrize("kinds", [False, True])
+def test_hues_are_told_apart_by_colour_blind_eyes(vision, kinds):
+    hues = [HUES[name] for name in HUES if name.endswith("kind") == kinds]
+    rgb = np.array([to_rgb(hue) for hue in hues])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(linear @ np.array(WITHOUT_A_CONE.get(vision, np.eye(3))).T, 0, 1)
+    oklab = np.cbrt(seen @ np.array(TO_CONES).T) @ np.array(TO_OKLAB).T
+    apart = np.linalg.norm(oklab[:, None] - oklab, axis=-1)[~np.eye(len(hues), dtype=bool)]
+    # Two hundredths can just be seen side by side.
+    assert apart.min() > 0.1

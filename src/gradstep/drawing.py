@@ -1,44 +1,57 @@
-"""Draw a figure: theory as lines, the real network as points with error bars, labels at the lines."""
+"""Draw panels: theory as lines, the real network as points with error bars, labels at the lines."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
-from gradstep.papers.figure import FigureResult
-from gradstep.papers.panels import Guide, Histogram, Image, Line, Mark, Panel, Points
+from gradstep.panels import Field, Guide, Histogram, Image, Line, Mark, Panel, Points
+from gradstep.typesetting import to_mathtext
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 
-#: Each regime has one hue in every figure; its curves differ in lightness. All are legible on white and on dark grey.
+#: Each regime has one hue in every figure; its curves differ in lightness. All are legible on white and on dark grey,
+#: and can be told apart by eyes that lack one kind of cone.
 HUES = {
-    "initial": "#7f7f8c",
-    "small": "#2f80d0",
-    "between": "#8a5bd1",
-    "few": "#cb7d1e",
-    "large": "#d6453d",
-    "infinite": "#2a9d6f",
+    "initial": "#8a8b95",
+    "small": "#4c92fd",
+    "between": "#944bb9",
+    "few": "#c18a16",
+    "large": "#cc1a00",
+    "infinite": "#267458",
     # Colours for what is compared within one regime: functions, kernels, norms, parameters.
-    "first kind": "#1490a8",
-    "second kind": "#c2528f",
-    "third kind": "#8f8320",
-    "fourth kind": "#6a6fb0",
+    "first kind": "#26a0c2",
+    "second kind": "#ba125c",
+    "third kind": "#a38f07",
+    "fourth kind": "#5f4ec6",
 }
 _STYLES = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
+#: Luminance that stands out from white and from dark grey by as much.
+_MIDDLE = 0.2
 _COLUMNS = 3
+#: Dots per inch of a picture in a notebook.
+_SCREEN = 110
 #: Least distance between labels beside the axes, as a share of the height of the axes.
 _LINE_HEIGHT = 0.058
 #: Least distance between tick labels on a logarithmic axis, as a share of its length.
 _TICK_ROOM = {"x": 0.085, "y": 0.05}
+
+#: Values over a plane that differ by more than this factor have logarithmic colours.
+_WIDE_FIELD = 8.0
+#: Most that logarithmic colours tell apart: what is smaller has one colour.
+_DECADES = 1e4
 
 Colour = tuple[float, float, float]
 
@@ -57,31 +70,42 @@ LIGHT = Ink("#22252b", "#d8dbe2")
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
-def draw(result: FigureResult, *, dark: bool = False, title: bool = True) -> Canvas:
-    """Draw a figure.
+class Picture(Canvas):
+    """A figure that a notebook shows, though pyplot does not know it."""
+
+    def _repr_png_(self) -> bytes:
+        drawn = BytesIO()
+        self.savefig(drawn, format="png", dpi=_SCREEN, bbox_inches="tight")
+        return drawn.getvalue()
+
+
+def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool = False) -> Canvas:
+    """Draw panels as one figure.
 
     Parameters
     ----------
-    result : FigureResult
-        With at least one panel.
+    panels : sequence of Panel
+        At least one.
+    title : str, optional
+        Title above them.
+    note : str, optional
+        Lines of small print below them.
     dark : bool, optional
         Light ink for a dark page.
-    title : bool, optional
-        Whether to write the figure's title above it.
 
     Returns
     -------
     matplotlib.figure.Figure
-        Not registered with pyplot; transparent background.
+        Not registered with pyplot: it is shown where it is the value of a cell, and saved by ``savefig``. The
+        background is white, or transparent for a dark page.
     """
-    ink, panels = DARK if dark else LIGHT, result.outcome.panels
+    ink = DARK if dark else LIGHT
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)
     rows = -(-len(panels) // columns)
     size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
     # Labels beside one panel must not touch the axis of the next.
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
-    canvas = Canvas(figsize=size, layout=layout)
-    canvas.patch.set_alpha(0)
+    canvas = Picture(figsize=size, layout=layout, facecolor="none" if dark else "white")
     every = canvas.subplots(rows, columns, squeeze=False).ravel()
     colours = _colours(panels, ink)
     for axes, panel in zip(every, panels, strict=False):
@@ -89,7 +113,12 @@ def draw(result: FigureResult, *, dark: bool = False, title: bool = True) -> Can
     for axes in every[len(panels) :]:
         axes.set_axis_off()
     if title:
-        canvas.suptitle(result.figure.title, color=ink.text, x=0.01, ha="left", fontsize=12)
+        canvas.suptitle(to_mathtext(title), color=ink.text, x=0.01, ha="left", fontsize=12)
+    if note:
+        lines = [line for text in note.splitlines() for line in textwrap.wrap(text, round(15 * size[0]))]
+        # A name in the note may hold characters that Matplotlib would read as mathematics.
+        small = "\n".join(lines).replace("$", r"\$")
+        canvas.supxlabel(small, color=ink.text, alpha=0.75, x=0.01, ha="left", fontsize=8)
     # Laid out once here, not again for every format it is saved in.
     layout.execute(canvas)
     canvas.set_layout_engine("none")
@@ -104,6 +133,13 @@ def _shade(colour: str, place: float) -> Colour:
     return float(mixed[0]), float(mixed[1]), float(mixed[2])
 
 
+def _luminance(colour: str) -> float:
+    """Return the relative luminance of sRGB, from 0 for black to 1 for white."""
+    rgb = np.array(mpl.colors.to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ (0.2126, 0.7152, 0.0722))
+
+
 def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]:
     """Return a colour for each pair of regime and label, the same in all panels."""
     items: list[Line | Points | Histogram | Mark] = []
@@ -114,18 +150,22 @@ def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]
     for regime in dict.fromkeys(regime for regime, _ in shown):
         labels = [label for label in dict.fromkeys(label for r, label in shown if r == regime) if label]
         for rank, label in enumerate(labels):
-            place = 0.0 if len(labels) == 1 else 0.45 * (rank / (len(labels) - 1) - 0.6)
-            colours[regime, label] = _shade(HUES.get(regime, ink.text), place)
+            hue = HUES.get(regime, ink.text)
+            # Dark hues become lighter and light ones darker, so that all shades are legible on white and on dark grey.
+            lightest = -0.45 if _luminance(hue) < _MIDDLE else -0.15
+            place = 0.0 if len(labels) == 1 else lightest + 0.45 * rank / (len(labels) - 1)
+            colours[regime, label] = _shade(hue, place)
         colours[regime, ""] = _shade(HUES.get(regime, ink.text), 0.0)
     return colours
 
 
 def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
     axes.patch.set_alpha(0)
-    axes.set_xscale(panel.x_scale)
-    axes.set_yscale(panel.y_scale)
+    axes.set(xscale=panel.x_scale, yscale=panel.y_scale, xmargin=0.02, ymargin=0.08)
     if panel.image is not None:
         _draw_image(axes, panel.image, panel, ink)
+    if panel.field is not None:
+        _draw_field(axes, panel.field, ink)
     for histogram in panel.histograms:
         colour = colours[histogram.regime, histogram.label]
         axes.stairs(histogram.density, histogram.edges, fill=True, color=(*colour, 0.28), zorder=1)
@@ -135,10 +175,10 @@ def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour]
         _draw_mark(axes, mark, colours[mark.regime, mark.label], ink)
     if panel.span is not None:
         axes.set(xlim=panel.span, ylim=panel.span, aspect="equal")
-    elif panel.image is None:
-        _limits(axes, panel)
     for guide in panel.guides:
         _draw_guide(axes, guide, ink)
+    if panel.image is None and panel.field is None and panel.span is None:
+        axes.autoscale_view()
     _label_curves(axes, panel, colours, ink)
     _label_marks(axes, panel, colours)
     _dress(axes, panel, ink)
@@ -181,15 +221,17 @@ def _draw_mark(axes: Axes, mark: Mark, colour: Colour, ink: Ink) -> None:
 
 def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
     """Give the axes their names, ticks, grid and spines."""
-    axes.set_xlabel(panel.x_label, color=ink.text)
-    axes.set_ylabel(panel.y_label, color=ink.text)
+    axes.set_xlabel(to_mathtext(panel.x_label), color=ink.text)
+    axes.set_ylabel(to_mathtext(panel.y_label), color=ink.text)
     if panel.title:
-        axes.set_title(panel.title, color=ink.text, loc="left", fontsize=10)
+        axes.set_title(to_mathtext(panel.title), color=ink.text, loc="left", fontsize=10)
     for axis, scale in ((axes.xaxis, panel.x_scale), (axes.yaxis, panel.y_scale)):
         if scale == "log":
             _log_ticks(axis, _TICK_ROOM[axis.axis_name])
     axes.tick_params(which="both", colors=ink.text)
-    if panel.image is None:
+    if panel.x_ticks:
+        axes.set_xticks([place for place, _ in panel.x_ticks], [text for _, text in panel.x_ticks])
+    if panel.image is None and panel.field is None:
         axes.grid(color=ink.grid, lw=0.6)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -212,7 +254,42 @@ def _draw_image(axes: Axes, image: Image, panel: Panel, ink: Ink) -> None:
             # The member nearest to the middle of its category lies inside it, whatever its shape.
             middle = np.argmin((rows - rows.mean()) ** 2 + (columns - columns.mean()) ** 2)
             place = (image.x[columns[middle]], image.y[rows[middle]])
-            axes.annotate(label, place, color=ink.text, fontsize=10, weight="bold", ha="center", va="center", zorder=25)
+            axes.annotate(
+                to_mathtext(label),
+                place,
+                color=ink.text,
+                fontsize=10,
+                weight="bold",
+                ha="center",
+                va="center",
+                zorder=25,
+            )
+
+
+def _draw_field(axes: Axes, field: Field, ink: Ink) -> None:
+    """Fill the plane with colours and draw contours with their heights."""
+    shown = np.ma.masked_invalid(field.values)
+    low, high = float(shown.min()), float(shown.max())
+    wide = low > 0 and high > _WIDE_FIELD * low
+    low = max(low, high / _DECADES) if wide else low
+    subs = (1, 1.5, 2, 3, 4, 6, 8) if high < 50 * low else (1, 2, 5)
+    locator = LogLocator(subs=subs, numticks=99) if wide else MaxNLocator(nbins=12, min_n_ticks=5)
+    levels = np.asarray(locator.tick_values(low, high))
+    levels = levels[max(np.searchsorted(levels, low, "right") - 1, 0) : np.searchsorted(levels, high) + 1]
+    norm = LogNorm() if wide else None
+    filled = axes.contourf(
+        field.x, field.y, shown, levels=levels, norm=norm, cmap="viridis", extend="min" if wide else "neither", zorder=0
+    )
+    lines = axes.contour(field.x, field.y, shown, levels=levels[1:-1], colors="white", linewidths=0.6, zorder=1)
+    axes.clabel(lines, levels[1:-1:2], fmt="%g", fontsize=8)
+    if field.measured is not None:
+        x, y = np.meshgrid(field.measured_x, field.measured_y)
+        colours = filled.cmap(filled.norm(np.ravel(field.measured)))
+        axes.scatter(x.ravel(), y.ravel(), c=colours, s=34, edgecolors="white", lw=1.1, zorder=20)
+    bar = axes.figure.colorbar(filled, ax=axes, pad=0.02, aspect=30, ticks=levels, format="%g")
+    bar.ax.minorticks_off()
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=ink.text)
 
 
 def _edges(places: np.ndarray, scale: str) -> np.ndarray:
@@ -237,39 +314,12 @@ def _log_ticks(axis: mpl.axis.Axis, room: float) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _limits(axes: Axes, panel: Panel) -> None:
-    """Fit the axes to what is shown."""
-    x = [np.asarray(line.x, dtype=float) for line in panel.lines]
-    x += [np.asarray(p.x, dtype=float) for p in panel.points]
-    x += [np.asarray(h.edges, dtype=float) for h in panel.histograms] + [np.array([m.x]) for m in panel.marks]
-    y = [np.asarray(line.y, dtype=float) for line in panel.lines]
-    for p in panel.points:
-        error = np.zeros(len(p.mean)) if p.error is None else np.nan_to_num(np.asarray(p.error, dtype=float))
-        y += [np.asarray(p.mean, dtype=float) - error, np.asarray(p.mean, dtype=float) + error]
-    y += [np.asarray(h.density, dtype=float) for h in panel.histograms]
-    y += [np.array([g.height]) for g in panel.guides if g.height is not None]
-    for values, scale, change, wide in (
-        (x, panel.x_scale, axes.set_xlim, 0.02),
-        (y, panel.y_scale, axes.set_ylim, 0.08),
-    ):
-        shown = np.concatenate(values) if values else np.array([0.0, 1.0])
-        shown = shown[np.isfinite(shown) & ((shown > 0) | (scale != "log"))]
-        if not shown.size or shown.min() == shown.max():
-            continue
-        low, high = float(shown.min()), float(shown.max())
-        if scale == "log":
-            room = (high / low) ** wide
-            change(low / room, high * room)
-        else:
-            room = wide * (high - low)
-            change(0.0 if panel.histograms and change == axes.set_ylim else low - room, high + room)
-
-
 def _draw_guide(axes: Axes, guide: Guide, ink: Ink) -> None:
+    """Draw a level, for which the axes make room, or a curve, for which they do not."""
     if guide.height is not None:
         axes.axhline(guide.height, color=ink.text, lw=1, ls=(0, (6, 3)))
     else:
-        axes.plot(guide.x, guide.y, color=ink.text, lw=0.8, ls=":")
+        axes.add_artist(Line2D(guide.x, guide.y, color=ink.text, lw=0.8, ls=":", transform=axes.transData))
 
 
 def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
@@ -292,7 +342,7 @@ def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colou
     order = sorted(places, key=lambda label: places[label])
     for label, height in zip(order, _spread([places[label] for label in order]), strict=True):
         axes.annotate(
-            label,
+            to_mathtext(label),
             (1.0, height),
             xycoords="axes fraction",
             xytext=(6, 0),
@@ -316,7 +366,7 @@ def _label_marks(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour
     named = {mark.label: mark for mark in reversed(panel.marks) if mark.label}
     for row, mark in enumerate(sorted(named.values(), key=lambda mark: mark.x)):
         axes.annotate(
-            mark.label,
+            to_mathtext(mark.label),
             (mark.x, 0.99 - _LINE_HEIGHT * 1.1 * row),
             xycoords=axes.get_xaxis_transform(),
             xytext=(-4, 0),

@@ -1,17 +1,17 @@
-"""The panels of a figure as plain values, which `gradstep.papers.drawing` draws."""
+"""The panels of a figure as plain values, which `gradstep.drawing` draws."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gradstep.overlay import mean_and_error
 
-__all__ = ["Guide", "Histogram", "Image", "Line", "Mark", "Panel", "Points", "Table"]
+__all__ = ["Field", "Guide", "Histogram", "Image", "Line", "Mark", "Panel", "Points", "Table"]
 
 Scale = Literal["linear", "log"]
 Style = Literal["solid", "dashed", "dotted"]
@@ -19,7 +19,7 @@ Style = Literal["solid", "dashed", "dotted"]
 
 @dataclass(frozen=True)
 class Line:
-    """A computed curve; `regime` is a key of the colours in `gradstep.papers.drawing`; an empty label is not drawn."""
+    """A computed curve; `regime` is a key of the colours in `gradstep.drawing`; an empty label is not drawn."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -94,6 +94,29 @@ class Image:
     labels: Sequence[tuple[str, str]]
 
 
+class Field(NamedTuple):
+    """A quantity over a plane, drawn as colours with contours; measured values are circles filled with their colour.
+
+    Attributes
+    ----------
+    x, y : ndarray, shape (columns,) and (rows,)
+        Increasing or decreasing places.
+    values : ndarray, shape (rows, columns)
+        nan where there is none.
+    label : str
+    measured_x, measured_y, measured : ndarray, optional
+        Places and values of shape (rows, columns) that were measured.
+    """
+
+    x: Any
+    y: Any
+    values: Any
+    label: str
+    measured_x: Any = None
+    measured_y: Any = None
+    measured: Any = None
+
+
 @dataclass(frozen=True)
 class Guide:
     """A reference: a horizontal line at `height`, or the curve (x, y) when x is given."""
@@ -106,7 +129,7 @@ class Guide:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes; with `span` both axes show this range, in equal units."""
+    """One pair of axes; with `span` both show this range, in equal units; `x_ticks` are places with words."""
 
     title: str
     x_label: str
@@ -119,7 +142,9 @@ class Panel:
     marks: Sequence[Mark] = ()
     guides: Sequence[Guide] = ()
     image: Image | None = None
+    field: Field | None = None
     span: tuple[float, float] | None = None
+    x_ticks: Sequence[tuple[float, str]] = ()
 
 
 @dataclass(frozen=True)

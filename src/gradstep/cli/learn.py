@@ -1,0 +1,153 @@
+"""Learning curves of people's tables from the command line: the table, three models, one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradstep.cli import output
+from gradstep.cli.output import number
+from gradstep.errors import InvalidInput, missing_extra
+
+if TYPE_CHECKING:
+    from gradstep.estimators.score_curve import ScoreCurve
+
+__all__ = ["learn_table", "read_table", "scores_table", "target_of"]
+
+_READERS = {".csv": "read_csv", ".parquet": "read_parquet"}
+_PARTS = {"sklearn": "estimators", "pandas": "sweeps", "pyarrow": "sweeps"}
+#: Columns that an error names.
+_NAMED = 8
+
+
+def read_table(path: Path) -> Any:
+    """Read a table of data.
+
+    Parameters
+    ----------
+    path : Path
+        CSV with a line of names, or Parquet.
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Raises
+    ------
+    InvalidInput
+        If a part of the package is missing, or the file cannot be read.
+    """
+    if any(find_spec(name) is None for name in _PARTS):
+        raise missing_extra("learn", ",".join(sorted(set(_PARTS.values()))))
+    import pandas as pd  # type: ignore[import-untyped]
+
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InvalidInput("table", str(path), f"a file whose name ends in {' or '.join(_READERS)}")
+    try:
+        return getattr(pd, reader)(path)
+    except (OSError, ValueError) as error:  # pandas and pyarrow raise kinds of these on what they cannot parse
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidInput("table", str(path), f"a table that can be read ({reason})") from None
+
+
+def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
+    """Return the inputs and the target of a table.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+    target : str
+        Name of its column.
+    drop : sequence of str
+        Columns that are neither.
+
+    Returns
+    -------
+    X : pandas.DataFrame
+    y : pandas.Series
+
+    Raises
+    ------
+    InvalidInput
+        On names that no column has, and on columns without numbers or with missing values.
+    """
+    from gradstep.estimators.table import columns_without_numbers
+
+    frame = frame.rename(columns=str)
+    for field, name in (("target", target), *(("drop", name) for name in drop)):
+        if name not in frame.columns:
+            raise InvalidInput(field, name, f"one of the columns {_names(list(frame.columns))}")
+    if len(set(frame.columns)) < len(frame.columns):
+        raise InvalidInput("table", _names(sorted(frame.columns)), "columns with different names")
+    X, y = frame.drop(columns=[target, *drop]), frame[target]
+    if X.shape[1] == 0:
+        raise InvalidInput("table", target, "a table with other columns than the target")
+    missing = [name for name in frame.columns if name not in drop and frame[name].isna().any()]
+    if missing:
+        allowed = "no missing values: fill them or remove the rows"
+        if missing[0] != target:
+            allowed += f", or leave the column out with --drop '{missing[0]}'"
+        raise InvalidInput("table", f"missing values in {_names(missing)}", allowed)
+    wrong = columns_without_numbers(X)
+    if wrong:
+        allowed = (
+            "numbers: make a column of zeros and ones of each category, for example with pandas.get_dummies, or leave "
+            f"the column out with --drop '{wrong[0]}'"
+        )
+        raise InvalidInput("table", f"no numbers in {_names(wrong)}", allowed)
+    return X, y
+
+
+def _names(columns: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, columns[:_NAMED]))
+    return shown if len(columns) <= _NAMED else f"{shown} and {len(columns) - _NAMED} more"
+
+
+def learn_table(
+    X: Any, y: Any, *, classes: bool, width: int, seed: int, n: Sequence[float] | None, max_rows: int
+) -> dict[str, ScoreCurve]:
+    """Estimate the curves of one step, random features and plain ridge, with progress on standard error.
+
+    Raises
+    ------
+    InvalidInput
+        On what the estimators refuse.
+    NotConverged
+        As `gradstep.learning_curve`.
+    """
+    from gradstep.estimators.alternatives import compared_curves
+
+    try:
+        with output.progress("models") as report:
+            return compared_curves(
+                X,
+                y.to_numpy(),
+                classes=classes,
+                width=width,
+                random_state=seed,
+                n=n,
+                max_rows=max_rows,
+                progress=report,
+            )
+    except InvalidInput:
+        raise
+    except ValueError as error:  # of scikit-learn's checks
+        raise InvalidInput("table", str(error), "a table that the estimators can fit") from None
+
+
+def scores_table(curves: Mapping[str, ScoreCurve]) -> output.Table:
+    """Return a row for each number of rows: error over variance, with its standard error, and best penalty."""
+    first = next(iter(curves.values()))
+    header, rows = ["n"], [[str(n)] for n in first.n]
+    for name, curve in curves.items():
+        header += [f"{name}: error", "ridge"] + (["right"] if curve.accuracy is not None else [])
+        for place, (row, n, best) in enumerate(zip(rows, curve.n, curve.best, strict=True)):
+            score = curve.at(int(n))
+            error = type(score)(1 - score.value, score.standard_error)
+            row += [str(error), number(float(curve.best_ridge[place]), 3)]
+            if curve.accuracy is not None:
+                row.append(number(float(curve.accuracy[place, best]), 3) if n <= curve.rows else "-")
+    return output.Table(header, rows)

@@ -1,0 +1,233 @@
+"""The figure of a curve or a map: panels with theory as lines or colours, and networks as points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.checks import one_of
+from gradstep.drawing import draw
+from gradstep.errors import InvalidInput
+from gradstep.panels import Field, Guide, Line, Panel, Points
+from gradstep.problem import Problem, Step
+from gradstep.theory import QUANTITIES, Prediction, predict_each
+from gradstep.theory.caveats import largest_caveats
+from gradstep.theory.references import REFERENCES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from gradstep.curves import Curve
+    from gradstep.grid import Axis, Grid
+    from gradstep.panels import Scale
+
+__all__ = ["DRAWN", "check_drawable", "draw_curve"]
+
+#: Quantities that are drawn if they vary and nothing else is asked for.
+DRAWN = ("test_error", "train_error", "alignment")
+#: Most curves that can be told apart.
+_MOST = 12
+#: Colours of curves that are not told apart by their step.
+_HUES = ("large", "small", "few", "infinite", "between", "first kind", "second kind", "third kind", "fourth kind")
+#: Errors that differ by more than this factor are drawn on a logarithmic axis.
+_WIDE = 30.0
+_NO_STEP = "no step"
+#: Half the length of the dash that stands for theory above a name.
+_DASH = 0.25
+#: Quantities that there are without a step too.
+_WITHOUT = ("test_error", "train_error", "train_loss", "degrees_of_freedom")
+
+Array = NDArray[np.float64]
+
+
+def check_drawable(grid: Grid) -> None:
+    """Raise `InvalidInput` if a figure cannot show as many curves."""
+    count = len(grid.problems) // len(grid.axes[grid.across].values) if grid.axes else 1
+    if count > _MOST and not grid.is_map:
+        axes = " x ".join(axis.name for index, axis in enumerate(grid.axes) if index != grid.across)
+        raise InvalidInput("plot", f"{count} curves ({axes})", f"at most {_MOST} curves, or two numbers for a map")
+
+
+def draw_curve(
+    curve: Curve, quantities: str | Sequence[str] | None, references: str | Sequence[str], *, dark: bool
+) -> Figure:
+    """Draw a curve; see `gradstep.curves.Curve.plot`.
+
+    Raises
+    ------
+    InvalidInput
+        On an unknown quantity or reference, and on more curves than a figure can show.
+    """
+    check_drawable(curve.grid)
+    named = [quantities] if isinstance(quantities, str) else quantities
+    if named is None:
+        named = [name for name in DRAWN[: 1 if curve.grid.is_map else None] if curve.varies(name)] or ["test_error"]
+    for name in named:
+        one_of("quantity", name, QUANTITIES)
+    wanted = [references] if isinstance(references, str) else references
+    for name in wanted:
+        one_of("reference", name, (_NO_STEP, *REFERENCES))
+    panels = [_map(curve, name) if curve.grid.is_map else _curves(curve, name, wanted) for name in named]
+    return draw(panels, note=_note(curve), dark=dark)
+
+
+def _note(curve: Curve) -> str:
+    """Return what the figure is about: what is shared, what was measured, and what may be off."""
+    parts = [curve.shared]
+    if curve.comparison is not None:
+        shown = "circles" if curve.grid.is_map else "points"
+        count = len(curve.comparison.seeds)
+        bars = "" if curve.grid.is_map else ", bars of one standard error"
+        parts.append(f"{shown}: mean of {count} networks{bars}; the same seeds at all places, which move together")
+    known = [each for each in curve.predictions if isinstance(each, Prediction)]
+    caveats = largest_caveats(caveat for each in known for caveat in each.caveats)
+    if caveats:
+        words = [f"{caveat.name} (about {100 * caveat.size:.0f} %)" for caveat in caveats[:2]]
+        parts.append(f"theory may be off at some places: {', '.join(words)}")
+    return "\n".join(parts)
+
+
+def _curves(curve: Curve, quantity: str, references: Sequence[str]) -> Panel:
+    """Return the panel of one quantity, a curve for each combination of the axes but one."""
+    axis = curve.axes[curve.grid.across]
+    others = [each for index, each in enumerate(curve.axes) if index != curve.grid.across]
+    combinations = list(product(*(each.values for each in others)))
+    labels = [", ".join(a.legend(v) for a, v in zip(others, values, strict=True)) for values in combinations]
+    first = np.moveaxis(np.arange(len(curve.problems)).reshape(curve.grid.shape), curve.grid.across, -1)
+    places = first.reshape(len(combinations), -1)
+    regimes = _regimes([curve.problems[row[-1]] for row in places], [each.name for each in others])
+    if labels == [""] and _NO_STEP in references and quantity in _WITHOUT:
+        labels = ["after the step"]
+    styled = list(zip(labels, regimes, strict=True))
+    lines = _lines(curve, quantity, styled)
+    points = _points(curve, quantity, styled, places)
+    if quantity == "test_error" or "label noise" in references:
+        more, guides = _references(curve, quantity, references)
+    else:
+        more, guides = [], []
+    shown = np.concatenate([np.asarray(line.y, dtype=float) for line in [*lines, *more]] or [np.ones(1)])
+    shown = shown[np.isfinite(shown)]
+    wide = shown.size and shown.min() > 0 and shown.max() > _WIDE * shown.min()
+    ticks = () if axis.numbers is not None else tuple((float(i), axis.legend(v)) for i, v in enumerate(axis.values))
+    return Panel(
+        "",
+        axis.label,
+        quantity.replace("_", " "),
+        x_scale=_scale(axis),
+        y_scale="log" if wide and quantity != "alignment" else "linear",
+        lines=[*lines, *more],
+        points=points,
+        guides=guides,
+        x_ticks=ticks,
+    )
+
+
+def _along(curve: Curve, values: NDArray[Any]) -> Array:
+    """Return values of a grid with the horizontal axis last, one row a curve."""
+    return np.moveaxis(np.asarray(values, dtype=float).reshape(curve.grid.shape), curve.grid.across, -1).reshape(
+        -1, curve.grid.shape[curve.grid.across]
+    )
+
+
+def _numbers(curve: Curve) -> Array:
+    axis = curve.axes[curve.grid.across]
+    return np.asarray(axis.numbers if axis.numbers is not None else range(len(axis.values)), dtype=float)
+
+
+def _lines(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]]) -> list[Line]:
+    dense = curve.dense or curve
+    x, theory = _numbers(dense), _along(dense, dense[quantity].theory)
+    if dense.axes[dense.grid.across].numbers is None:
+        # Names have no order: nothing connects them.
+        return [
+            Line.of([place - _DASH, place + _DASH], value, "" if place else label, regime)
+            for values, (label, regime) in zip(theory, styled, strict=True)
+            for place, value in zip(x, values, strict=True)
+        ]
+    order = np.argsort(x)
+    return [
+        Line.of(x[order], values[order], label, regime) for values, (label, regime) in zip(theory, styled, strict=True)
+    ]
+
+
+def _points(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]], places: NDArray[np.intp]) -> list[Points]:
+    if curve.comparison is None:
+        return []
+    overlay, x = curve[quantity], _numbers(curve)
+    means, errors = _along(curve, overlay.mean), _along(curve, overlay.standard_error)
+    return [
+        Points(x.tolist(), means[row].tolist(), errors[row].tolist(), label, regime)
+        for row, (label, regime) in enumerate(styled)
+        if np.isfinite(means[row]).any()
+    ]
+
+
+def _references(curve: Curve, quantity: str, wanted: Sequence[str]) -> tuple[list[Line], list[Guide]]:
+    """Return what a figure compares with: without the step another curve, otherwise dashed lines."""
+    dense = curve.dense or curve
+    x = _numbers(dense)
+    order = np.argsort(x)
+    rows = np.moveaxis(np.arange(len(dense.problems)).reshape(dense.grid.shape), dense.grid.across, -1).reshape(
+        -1, len(x)
+    )
+    lines, guides = [], []
+    for name in wanted:
+        if name == _NO_STEP:
+            if quantity not in _WITHOUT:
+                continue
+            problems = [[dense.problems[i].replace(eta=0.0) for i in row] for row in rows]
+            distinct = {tuple(each): None for each in problems}
+            for each in distinct:
+                found = [p.test_error if isinstance(p, Prediction) else np.nan for p in predict_each(each)]
+                label = _NO_STEP if len(distinct) == 1 else ""
+                lines.append(Line.of(x[order], np.asarray(found)[order], label, "initial"))
+            continue
+        values = {tuple(REFERENCES[name](dense.problems[i]) for i in row): None for row in rows}
+        for each in values:
+            height = each[0] if len(set(each)) == 1 else None
+            if height is not None:
+                guides.append(Guide(name, height=height))
+            else:
+                guides.append(Guide(name, x=x[order].tolist(), y=np.asarray(each)[order].tolist()))
+    return lines, guides
+
+
+def _regimes(problems: Sequence[Problem], names: Sequence[str]) -> list[str]:
+    """Return the colour of each curve: by the size of its step if that is what differs."""
+    if "eta" in names or (names == ["problem"] and len({problem.eta for problem in problems}) > 1):
+        return [_regime(problem.eta) for problem in problems]
+    if not names:
+        return [_regime(problems[0].eta)]
+    return [_HUES[index % len(_HUES)] for index in range(len(problems))]
+
+
+def _regime(step: Step) -> str:
+    if step.coefficient == 0:
+        return "initial"
+    if step.exponent >= 0.5:
+        return "large"
+    return "between" if step.exponent > 0 else "small"
+
+
+def _map(curve: Curve, quantity: str) -> Panel:
+    """Return the panel of one quantity over two axes."""
+    dense = curve.dense or curve
+    across, up = curve.grid.across, 1 - curve.grid.across
+    x, y = (np.asarray(dense.axes[i].numbers, dtype=float) for i in (across, up))
+    theory = dense[quantity].theory
+    own = [np.asarray(curve.axes[i].numbers, dtype=float) for i in (across, up)]
+    mean = np.asarray(curve[quantity].mean)
+    measured = () if curve.comparison is None else (*own, mean if across == 1 else mean.T)
+    called = quantity.replace("_", " ")
+    x_scale, y_scale = (_scale(curve.axes[i]) for i in (across, up))
+    labels = curve.axes[across].label, curve.axes[up].label
+    field = Field(x, y, theory if across == 1 else theory.T, called, *measured)
+    return Panel(called, labels[0], labels[1], x_scale, y_scale, field=field)
+
+
+def _scale(axis: Axis) -> Scale:
+    return "log" if axis.is_logarithmic else "linear"

@@ -1,0 +1,374 @@
+"""Curves and maps: theory along one or two parameters, and the real network at some places on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.checks import flag, is_integer
+from gradstep.errors import GradstepError, InvalidInput, missing_extra
+from gradstep.grid import Axis, Grid, plain_value
+from gradstep.overlay import Overlay
+from gradstep.problem import CONVENTION, Problem, check_problem, differences
+from gradstep.progress import Report
+from gradstep.progress import progress as show_progress
+from gradstep.summary import Summarised, Summary
+from gradstep.text_table import Table, number
+from gradstep.theory import QUANTITIES, Prediction, predict_each
+from gradstep.theory.caveats import caveat_lines
+from gradstep.theory.references import reference_lines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from gradstep.comparison import Comparison
+
+__all__ = ["Curve", "curve"]
+
+#: Problems predicted between two reports of progress.
+_BATCH = 64
+#: Places of a map along each of its axes.
+_MAP = 41
+#: Theory that differs by less, relative, does not vary.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Curve(Summarised):
+    """Theory at every combination of the values of some parameters, and measurements of the network there.
+
+    ``curve["test_error"]`` is the `gradstep.overlay.Overlay` of a quantity: arrays ``theory``, ``mean``,
+    ``standard_error`` and ``z`` with one dimension for each axis. Without networks all but the theory are nan.
+
+    Attributes
+    ----------
+    grid : Grid
+        The axes and the problems.
+    predictions : tuple of Prediction or GradstepError
+        One for each problem, the last axis fastest; where theory has no prediction, the error that says why.
+    comparison : Comparison or None
+        Theory over the networks at the same problems.
+    dense : Curve or None
+        Theory at many more places, for the lines of a figure.
+    """
+
+    grid: Grid
+    predictions: tuple[Prediction | GradstepError, ...]
+    comparison: Comparison | None = None
+    dense: Curve | None = field(default=None)
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The parameters that vary, with their values."""
+        return self.grid.axes
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems, the last axis fastest."""
+        return self.grid.problems
+
+    def __getitem__(self, quantity: str) -> Overlay:
+        """Return the overlay of a quantity."""
+        if quantity not in QUANTITIES:
+            raise InvalidInput("quantity", quantity, f"one of {', '.join(QUANTITIES)}")
+        if self.comparison is not None:
+            return self.comparison[quantity]
+        nan = np.full(self.grid.shape, math.nan)
+        return Overlay(self._theory(quantity), nan, nan, np.zeros(self.grid.shape, dtype=int))
+
+    def _theory(self, quantity: str) -> NDArray[np.float64]:
+        values = [getattr(each, quantity) if isinstance(each, Prediction) else math.nan for each in self.predictions]
+        return np.reshape(values, self.grid.shape)
+
+    @cached_property
+    def varying(self) -> tuple[str, ...]:
+        """Names of the quantities that differ between the problems in theory."""
+        return tuple(name for name in QUANTITIES if not _is_constant(self._theory(name)))
+
+    def varies(self, quantity: str) -> bool:
+        """Return whether a quantity varies along the horizontal axis of a figure.
+
+        Parameters
+        ----------
+        quantity : str
+        """
+        along = np.moveaxis(self._theory(quantity), self.grid.across, -1)
+        return not all(_is_constant(each) for each in along.reshape(-1, along.shape[-1]))
+
+    @property
+    def shared(self) -> str:
+        """What all problems have in common, in one line."""
+        omit = set(differences(self.problems)) if len(self.problems) > 1 else set()
+        return self.problems[0].described(omit)
+
+    def plot(
+        self, quantities: str | Sequence[str] | None = None, *, references: str | Sequence[str] = (), dark: bool = False
+    ) -> Figure:
+        """Draw theory as lines and the networks as points with bars of one standard error, or a map with contours.
+
+        Parameters
+        ----------
+        quantities : str or sequence of str, optional
+            One panel each; the test error, the training error and the alignment, as far as they vary, if not given.
+        references : str or sequence of str, optional
+            Lines to compare with: ``"no step"``, ``"kernel lower bound"``, ``"best linear error"``, ``"label noise"``.
+        dark : bool, optional
+            Light ink for a dark page.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        InvalidInput
+            On an unknown quantity or reference, and on more curves than a figure can show.
+        """
+        from gradstep.curve_figure import draw_curve
+
+        return draw_curve(self, quantities, references, dark=dark)
+
+    def to_frame(self) -> Any:
+        """Return a pandas table with a row for each problem and quantity.
+
+        Raises
+        ------
+        InvalidInput
+            If pandas is not installed.
+        """
+        if find_spec("pandas") is None:
+            raise missing_extra("to_frame", "sweeps")
+        from pandas import DataFrame  # type: ignore[import-untyped]
+
+        columns = ("theory", "mean", "standard_error", "relative_difference", "z", "seeds")
+        values = {(name, key): np.ravel(getattr(self[name], key)) for name in QUANTITIES for key in columns}
+        return DataFrame(
+            {**self._place(index), "quantity": name, **{key: values[name, key][index] for key in columns}}
+            for index in range(len(self.problems))
+            for name in QUANTITIES
+        )
+
+    def _place(self, index: int) -> dict[str, Any]:
+        values = self.grid.points[index]
+        return {axis.head: plain_value(value) for axis, value in zip(self.axes, values, strict=True)}
+
+    def to_xarray(self) -> Any:
+        """Return a labelled dataset: of each quantity ``q`` the variables ``q_theory``, ``q_mean``, ...
+
+        Raises
+        ------
+        InvalidInput
+            If xarray is not installed.
+        """
+        if find_spec("xarray") is None:
+            raise missing_extra("to_xarray", "sweeps")
+        import xarray
+
+        names = [axis.head for axis in self.axes]
+        keys = ("theory",) if self.comparison is None else ("theory", "mean", "standard_error", "z")
+        variables = {f"{q}_{key}": (names, np.asarray(getattr(self[q], key))) for q in QUANTITIES for key in keys}
+        places = {axis.head: list(map(plain_value, axis.values)) for axis in self.axes}
+        return xarray.Dataset(variables, places, {"convention": CONVENTION, "problem": self.shared})
+
+    def table(self, quantities: Sequence[str] = QUANTITIES) -> Table:
+        """Return a row of text for each problem: theory and network of the test error, or without networks theory.
+
+        Parameters
+        ----------
+        quantities : sequence of str, optional
+            Quantities of theory that have a column without networks, as far as they vary.
+        """
+        head = self.grid.heads
+        if self.comparison is None:
+            shown = [name for name in quantities if name in self.varying] or ["test_error"]
+            columns = [np.ravel(self._theory(name)) for name in shown]
+            rows = [
+                [*cells, *(number(float(column[index])) for column in columns)]
+                for index, cells in enumerate(self.grid.cells)
+            ]
+            return Table([*head, *shown], rows, index=len(head))
+        rows = []
+        for cells, found in zip(self.grid.cells, self.comparison.cells, strict=True):
+            cell = found["test_error"]
+            numbers = [number(cell["theory"]), number(cell["mean"]), number(cell["standard_error"], 2)]
+            z = "-" if math.isnan(cell["z"]) else f"{cell['z']:+.2f}"
+            rows.append([*cells, *numbers, z])
+        return Table([*head, "test error", "network", "standard error", "z"], rows, index=len(head))
+
+    def notes(self) -> list[str]:
+        """Return lines that say what does not vary, how far the networks are, and what the theory leaves out."""
+        known = [each for each in self.predictions if isinstance(each, Prediction)]
+        constant = [name for name in QUANTITIES if name not in self.varying]
+        lines = []
+        if self.comparison is None and constant and self.axes:
+            same = ", ".join(f"{name.replace('_', ' ')} {number(getattr(known[0], name))}" for name in constant)
+            lines = [f"the same at all: {same}"]
+        if self.comparison is not None:
+            return lines + self.comparison.notes(self.grid.places())
+        failures = [each for each in self.predictions if isinstance(each, GradstepError)]
+        lines += [f"no prediction at {len(failures)}, the first: {failure}" for failure in failures[:1]]
+        return [*lines, *reference_lines(known), *caveat_lines(known)]
+
+    def summary(self) -> Summary:
+        """Return the summary that is printed."""
+        kind = "Map" if self.grid.is_map else "Curve"
+        over = " and ".join(axis.head for axis in self.axes)
+        count = 0 if self.comparison is None else len(self.comparison.seeds)
+        networks = f", theory over {count} networks each" if count else ", theory"
+        title = f"{kind} over {over}: {len(self.problems)} problems{networks}"
+        return Summary(title, [self.shared], self.table(("test_error", "train_error", "alignment")), self.notes())
+
+
+def _is_constant(values: NDArray[np.float64]) -> bool:
+    known = values[np.isfinite(values)]
+    return bool(known.size == 0 or np.ptp(known) <= _SAME * np.abs(known).max())
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """The problem of a list with some fields replaced, as a function that can be pickled."""
+
+    problems: Mapping[str, Problem]
+
+    def __call__(self, values: Mapping[str, Any]) -> Problem:
+        changes = dict(values)
+        return self.problems[changes.pop("problem", "")].replace(**changes)
+
+
+def curve(
+    problem: Problem | Iterable[Problem] | Mapping[str, Problem],
+    over: Mapping[str, Any],
+    seeds: int | Sequence[int] = 0,
+    *,
+    device: str | None = None,
+    dtype: str = "float64",
+    progress: bool = True,
+) -> Curve:
+    """Predict along one or two parameters, and measure the network itself at the same places if asked to.
+
+    Parameters
+    ----------
+    problem : Problem, iterable of Problem, or mapping of str to Problem
+        Several problems make several curves; the keys of a mapping are their labels.
+    over : mapping
+        Name of a field of `Problem` to its values: a list, or text as on the command line: ``{"n": "0.5d:4d:12"}``,
+        ``{"ridge": "1e-3:1e3:log13"}``, ``{"eta": [0, 1, "N^0.5"]}``. With two of them every combination is a problem.
+    seeds : int or sequence of int, optional
+        How many networks to measure at each place (at least 2), or their seeds, the same at all places; none if 0.
+    device, dtype
+        As in `gradstep.simulate`.
+    progress : bool, optional
+        Whether to show a bar on a terminal or in a notebook.
+
+    Returns
+    -------
+    Curve
+        To print, to plot, to index by quantity, or to turn into a table or a dataset.
+
+    Raises
+    ------
+    InvalidInput
+        On unknown fields and values out of range, before any work.
+    NotConverged
+        Where nothing has a prediction. Where only some have none, an error stands in place of a prediction.
+
+    Examples
+    --------
+    >>> import gradstep as gs
+    >>> problem = gs.Problem(
+    ...     activation="tanh", teacher="sin", d=64, width="1.5d", n_step="4d", n="3d", eta="N^0.5", ridge="d/64"
+    ... )
+    >>> found = gs.curve(problem, over={"n": "1d:4d:4", "eta": [0, "N^0.5"]})
+    >>> found["test_error"].theory.shape
+    (4, 2)
+    """
+    from gradstep.comparison import compare  # here: predictions alone need no simulation
+
+    problems = _labelled(problem)
+    flag("progress", progress)
+    if not isinstance(over, Mapping) or not over:
+        raise InvalidInput("over", over, "a mapping of a field to its values, such as {'n': '0.5d:4d:12'}")
+    axes = [Axis.of(name, given) for name, given in over.items()]
+    if len(problems) > 1:
+        axes.append(Axis("problem", tuple(problems)))
+    grid = Grid(tuple(axes), _Replaced(problems if len(problems) > 1 else {"": next(iter(problems.values()))}))
+    _ = grid.problems  # all are checked before any work
+    with _bar(progress, "problems predicted") as report:
+        if is_integer(seeds) and seeds == 0:
+            found = Curve(grid, tuple(_predicted(grid, report, some=True)))
+        else:
+            with _bar(progress, "problems simulated") as simulated:
+                compared = compare(
+                    grid.problems,
+                    seeds,
+                    device=device,
+                    dtype=dtype,
+                    progress=lambda done, total: simulated(done, total, ""),
+                )
+            found = Curve(grid, compared.predictions, replace(compared, shape=grid.shape))
+        return with_lines(found, report)
+
+
+def with_lines(found: Curve, report: Report | None = None) -> Curve:
+    """Return a curve with the theory between its places, for the lines and contours of a figure.
+
+    Parameters
+    ----------
+    found : Curve
+    report : callable, optional
+        Called with the number of problems predicted, that of all, and a note.
+    """
+    x = found.axes[found.grid.across]
+    if x.numbers is None or len(x.values) == 1:
+        return found
+    grid = found.grid.dense({axis.name: _MAP for axis in found.axes} if found.grid.is_map else {x.name: None})
+    if grid.shape == found.grid.shape:
+        return found
+    predicted = tuple(_predicted(grid, report or (lambda *_: None)))
+    return replace(found, dense=Curve(grid, predicted))
+
+
+def _predicted(grid: Grid, report: Report, *, some: bool = False) -> list[Prediction | GradstepError]:
+    """Return predictions, or the errors in place of them, batch by batch."""
+    found: list[Prediction | GradstepError] = []
+    for start in range(0, len(grid.problems), _BATCH):
+        found += predict_each(grid.problems[start : start + _BATCH])
+        report(len(found), len(grid.problems), "")
+    if some and not any(isinstance(each, Prediction) for each in found):
+        raise next(each for each in found if isinstance(each, GradstepError))
+    return found
+
+
+def _bar(wanted: bool, unit: str) -> AbstractContextManager[Report]:
+    """Return a bar where one is wanted."""
+    return show_progress(unit, lines=False) if wanted else nullcontext(lambda *_: None)
+
+
+def _labelled(problem: Problem | Iterable[Problem] | Mapping[str, Problem]) -> dict[str, Problem]:
+    """Return problems by their labels: of a list, what they differ in."""
+    if isinstance(problem, Mapping):
+        listed = {str(label): each for label, each in problem.items()}
+    elif isinstance(problem, Iterable) and not isinstance(problem, str):
+        several = list(problem)
+        for each in several:
+            check_problem(each)
+        differ = differences(several)
+        labels = [", ".join(Axis(name, ()).said(getattr(each, name)) for name in differ) for each in several]
+        listed = dict(zip(labels, several, strict=True))
+        if len(listed) != len(several):
+            raise InvalidInput("problem", f"{len(several)} problems", "problems that differ")
+    else:
+        listed = {"": problem}
+    for each in listed.values():
+        check_problem(each)
+    if not listed:
+        raise InvalidInput("problem", problem, "at least one gradstep.Problem")
+    return listed

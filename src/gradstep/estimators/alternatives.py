@@ -1,0 +1,104 @@
+"""Learning curves of one step, of random features and of plain ridge regression, on the same rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gradstep.estimators.classifier import OneStepClassifier
+from gradstep.estimators.refits import Levels, left_out_errors
+from gradstep.estimators.regressor import OneStepRegressor
+from gradstep.estimators.score_curve import ScoreCurve, score_curve
+from gradstep.estimators.step_choice import CLEARLY
+
+__all__ = ["MODELS", "compared_curves", "verdict"]
+
+MODELS = ("one step", "random features", "plain ridge")
+"""The models, from the most to the least that they learn."""
+
+
+def compared_curves(
+    X: Any,
+    y: Any,
+    *,
+    classes: bool = False,
+    width: int = 512,
+    random_state: int = 0,
+    n: ArrayLike | None = None,
+    max_rows: int = 2048,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> dict[str, ScoreCurve]:
+    """Estimate the learning curves of all `MODELS`.
+
+    Parameters
+    ----------
+    X : array-like, shape (M, d)
+    y : array-like, shape (M,)
+        Numbers, or labels of classes.
+    classes : bool
+        Whether `y` holds classes.
+    width : int
+        Neurons of the first two models.
+    random_state : int
+        Seed of their first layer.
+    n, max_rows
+        As for `OneStepRegressor.learning_curve`.
+    progress : callable, optional
+        Called with the number of curves done, that of all, and what is done.
+
+    Returns
+    -------
+    dict of str to ScoreCurve
+
+    Raises
+    ------
+    InvalidInput, NotConverged
+        As `OneStepRegressor.learning_curve`.
+    ValueError
+        As `OneStepRegressor.fit`.
+    """
+    kind: Any = OneStepClassifier if classes else OneStepRegressor
+    curves = {}
+    report = progress or (lambda done, total, label: None)
+    for place, (name, eta) in enumerate(zip(MODELS, ("auto", 0.0), strict=False)):
+        report(place, len(MODELS), name)
+        model = kind(width, eta=eta, random_state=random_state).fit(X, y)
+        curves[name] = model.learning_curve(X, y, n, max_rows=max_rows)
+    report(len(MODELS) - 1, len(MODELS), MODELS[-1])
+    inputs = (rows := model._model(model._read(X, y, None), max_rows)).inputs()
+    every = np.ones(len(inputs.targets), dtype=bool)
+    chosen = rows.metric.damping * float(inputs.weights.sum())
+    curves[MODELS[-1]] = score_curve(
+        inputs, lambda penalties: Levels(1.0, left_out_errors(inputs, every, penalties), None), chosen, n=n
+    )
+    report(len(MODELS), len(MODELS), "models")
+    return curves
+
+
+def verdict(curves: dict[str, ScoreCurve]) -> str:
+    """Say in one sentence which model is the best with these rows, and what twice the rows would bring it.
+
+    Parameters
+    ----------
+    curves : dict of str to ScoreCurve
+        As `compared_curves` returns it.
+
+    Returns
+    -------
+    str
+    """
+    best = max(curves, key=lambda name: -float(curves[name].weights @ curves[name].squares))
+    leader, others = curves[best], [name for name in curves if name != best]
+    gains = {name: leader.gain(curves[name]) for name in others}
+    behind = [name for name, gain in gains.items() if gain.value > CLEARLY * gain.standard_error]
+    told = ", ".join(f"{gain} above {name}" for name, gain in gains.items())
+    if len(behind) == len(others):
+        lead = f"with these {leader.rows} rows {best} is clearly the best, with R^2 {told}"
+    else:
+        level = " and ".join(name for name in others if name not in behind)
+        lead = f"with these {leader.rows} rows {best} is not clearly better than {level}: its R^2 is {told}"
+    more = leader.more_rows()
+    return f"{lead}; {more}." if more else f"{lead}."

@@ -1,0 +1,114 @@
+r"""One step of several optimisers on correlated inputs: what each learns, and the errors of the fits after it.
+
+Inputs are :math:`x\sim N(0,C)` with eigenvalues :math:`c_j\propto j^{-\alpha}` of mean one. The teacher is a function
+of :math:`\langle x,\beta\rangle`, which has variance one, in a random direction. Every optimiser shifts the
+pre-activations by the same root mean square.
+
+Settings
+--------
+base : activation, teacher, noise; ``width``, ``n_step``, ``n`` and ``ridge`` divided by d; ``step``, the root mean
+    square of the shift of a pre-activation.
+optimisers : label, regime, ``optimiser`` and its ``options``.
+lost : least alignment that the plain step loses from the first exponent to the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import scalar_function
+from gradstep.learning import learning_curve
+from gradstep.panels import Panel, Scale
+from gradstep.papers.charts import measured_points
+from gradstep.papers.claims import in_standard_errors
+from gradstep.papers.experiment import Experiment
+from gradstep.papers.outcome import Check, Outcome
+from gradstep.papers.places import Place, Sample, Settings, on_curve
+from gradstep.simulation.training import optimiser_of
+
+__all__ = ["Optimisers", "measure"]
+
+Array = NDArray[np.float64]
+
+
+def measure(parameters: Settings, seed: int) -> dict[str, Any]:
+    """Take one step; return the alignment in the metric of the inputs, and the expected error of fits."""
+    random, d = np.random.default_rng(seed), int(parameters["d"])
+    activation, teacher = scalar_function(parameters["activation"]), scalar_function(parameters["teacher"])
+    root = np.sqrt(_eigenvalues(d, float(parameters["exponent"])))
+    beta = root * random.standard_normal(d)  # of the whitened inputs
+    beta /= np.linalg.norm(beta)
+    weights = random.standard_normal((round(parameters["width"] * d), d)) / np.sqrt(d)
+    readout = random.standard_normal(len(weights))
+
+    def labelled(rows: int) -> tuple[Array, Array]:
+        whitened = random.standard_normal((rows, d))
+        noise = parameters["noise"] * random.standard_normal(rows)
+        return whitened * root, np.asarray(teacher(whitened @ beta)) + noise
+
+    inputs, labels = labelled(round(parameters["n_step"] * d))
+    before = inputs @ weights.T
+    residual = labels - np.asarray(activation(before)) @ readout / len(weights)
+    gradient = (np.asarray(activation.derivative(before)) * residual[:, None] * readout).T @ inputs / len(inputs)
+    rule = optimiser_of(parameters["optimiser"], parameters["options"])
+    direction, _ = rule.direction(gradient, lambda: inputs.T @ inputs / len(inputs), None)
+    shared = root * (readout @ direction)
+    change = direction * (parameters["step"] / np.sqrt(((direction * root) ** 2).sum(axis=1).mean()))
+    pool, targets = labelled(round(parameters["pool"] * d))
+    curve = learning_curve(
+        np.asarray(activation(pool @ (weights + change).T)),
+        targets,
+        n=round(parameters["n"] * d),
+        ridge=parameters["ridge"] * d,
+    )
+    cosine = float(shared @ beta / np.linalg.norm(shared))
+    return {"alignment": abs(cosine), "test_error": float(curve.test_error[0, 0]) - parameters["noise"] ** 2}
+
+
+def _eigenvalues(d: int, exponent: float) -> Array:
+    """Return eigenvalues that fall like a power, of mean one."""
+    values = np.arange(1.0, d + 1) ** -exponent
+    return np.asarray(values / values.mean())
+
+
+class Optimisers(Experiment):
+    """Alignment and error of every optimiser against the exponent of the eigenvalues."""
+
+    def places(self) -> Iterator[Place]:
+        """Yield every optimiser at every exponent, on the same samples."""
+        sizes = {name: self.preset[name] for name in ("d", "pool")}
+        for rule in self.settings["optimisers"]:
+            for exponent in map(float, self.preset["points"]):
+                own = {"optimiser": rule["optimiser"], "options": rule.get("options", {}), "exponent": exponent}
+                parameters = {**self.settings["base"], **sizes, **own}
+                yield Place(measure, parameters, rule["label"], exponent, ("samples", exponent))
+
+    def outcome(self, samples: Sequence[Sample]) -> Outcome:
+        """Draw both quantities, and check that damping is worth most where the inputs vary most."""
+        panels = []
+        for name, words in {"alignment": "alignment with the teacher", "test_error": "expected test error"}.items():
+            points = [
+                measured_points(on_curve(samples, rule["label"]), name, rule["label"], rule["regime"])
+                for rule in self.settings["optimisers"]
+            ]
+            scale: Scale = "log" if name == "test_error" else "linear"
+            panels.append(Panel("", "exponent of the eigenvalues", words, y_scale=scale, points=points))
+        return Outcome(panels, checks=list(self._claims(samples)))
+
+    def _claims(self, samples: Sequence[Sample]) -> Iterator[Check]:
+        plain, damped = (
+            on_curve(samples, next(rule["label"] for rule in self.settings["optimisers"] if rule["optimiser"] == name))
+            for name in ("gradient", "damped")
+        )
+        last = damped[-1]["alignment"] - plain[-1]["alignment"]
+        yield Check.at_least(
+            "damped ahead of plain at the largest exponent, in standard errors", in_standard_errors(last), 4.0
+        )
+        fallen = plain[0]["alignment"].mean() - plain[-1]["alignment"].mean()
+        yield Check.at_least("alignment that the plain step loses", fallen, self.settings["lost"])
+        gained = in_standard_errors(plain[-1]["test_error"] - damped[-1]["test_error"])
+        yield Check.at_least("error of plain above damped at the largest exponent, in standard errors", gained, 3.0)

@@ -1,0 +1,249 @@
+"""Learning curves of the estimators against refits: of each row left out, of the whole estimator on fresh rows."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from sklearn.linear_model import Ridge
+
+import gradstep as gs
+from gradstep.errors import InvalidInput
+from gradstep.estimators.alternatives import MODELS, compared_curves, verdict
+from gradstep.estimators.refits import Levels, Pool, left_out_errors
+from gradstep.estimators.score_curve import Score, score_curve
+from gradstep.simulation.leave_one_out import copies_of
+
+
+def table(seed, rows, inputs=10, noise=0.4, function=lambda x: np.tanh(2 * x[:, 0])):
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((rows, inputs))
+    return X, function(X) + noise * random.standard_normal(rows)
+
+
+@pytest.fixture(scope="module")
+def stepped():
+    """Return a table, a model with a large step, and its learning curve."""
+    X, y = table(0, 200)
+    model = gs.OneStepRegressor(width=64, random_state=0).fit(X, y)
+    return X, y, model, model.learning_curve(X, y, n=[100, 200, 400])
+
+
+def test_without_a_step_it_is_leave_one_out_with_an_intercept():
+    """Refits without each row, by scikit-learn, on features of which the intercept is not penalised."""
+    X, y = table(1, 30, inputs=4)
+    y = y + 3.0
+    model = gs.OneStepRegressor(width=12, eta=0, random_state=0).fit(X, y)
+    curve = model.learning_curve(X, y, n=[30], ridge=[0.3, 30.0])
+    standard = model.standardisation_(X)
+    features = np.maximum(standard @ model.weights_.T + model.offsets_, 0)
+    for place, ridge in enumerate(curve.ridge):
+        left_out = []
+        for row in range(30):
+            others = np.arange(30) != row
+            fit = Ridge(ridge).fit(features[others], y[others])
+            left_out.append((fit.predict(features[[row]])[0] - y[row]) ** 2)
+        # The variance is the error with a penalty that is large, not infinite.
+        assert curve.r2[0, place] == pytest.approx(1 - np.mean(left_out) / np.var(y), rel=1e-6)
+
+
+@pytest.mark.parametrize("factor", [0.4, 2.0])
+def test_other_sizes_are_those_of_refits_with_an_intercept(factor):
+    """Plain ridge regression, many pools: what the estimates are off on average is within their scatter."""
+    random = np.random.default_rng(2)
+    beta, rows, ridge = random.standard_normal(8) / 8**0.5, 60, 20.0
+    n = round(factor * rows)
+
+    def drawn(count):
+        z = random.standard_normal((count, 8))
+        return z, (z @ beta + 0.7 * random.standard_normal(count))[:, None]
+
+    errors = []
+    for _ in range(300):
+        z, y = drawn(n)
+        fit = Ridge(ridge).fit(z, y)
+        # The inputs are isotropic: the error of new rows is known.
+        errors.append(np.sum((fit.coef_.ravel() - beta) ** 2) + fit.intercept_.item() ** 2 + 0.49)
+    found = []
+    for _ in range(40):
+        z, y = drawn(rows)
+        weights, every = np.ones(rows), np.ones(rows, bool)
+        pool = Pool(z, y, weights, copies_of(np.arange(rows, dtype=np.uint64), y, weights), False)
+
+        def levels(penalties, pool=pool, every=every):
+            return Levels(1.0, left_out_errors(pool, every, penalties), None)
+
+        curve = score_curve(pool, levels, ridge, n=[n], ridge=[ridge])
+        found.append(curve.curve.test_error[0, 0])
+    scatter = math.hypot(np.std(found, ddof=1) / 40**0.5, np.std(errors, ddof=1) / 300**0.5)
+    assert abs(np.mean(found) - np.mean(errors)) < 3 * scatter
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_row_is_scored_by_networks_that_have_not_used_its_target(split):
+    """Squared errors with three targets of one row tell the output for it: it is the same for all of them."""
+    X, y = table(3, 60)
+    model = gs.OneStepRegressor(width=16, eta=8.0, sample_split=split, random_state=0).fit(X, y)
+    rows = model._model(model._read(X, y, None), 100)
+    place = int(np.flatnonzero(rows.sample.fit_rows)[7])
+    penalties, squares = np.array([1.0, 10.0]), []
+    for value in (-1.0, 0.0, 1.0):
+        targets = rows.targets.copy()
+        targets[place] = value
+        fit = np.flatnonzero(rows.sample.fit_rows) == place
+        found = replace(rows, targets=targets, sample=replace(rows.sample, y=targets)).levels(penalties)
+        squares.append([found.most.squares[fit][0], found.half.squares[fit][0]])
+        if split:  # a half of the step's rows at a time; these are averages
+            squares[-1].pop()
+    low, middle, high = np.array(squares)
+    outputs = (low - high) / 4
+    np.testing.assert_allclose(outputs**2, middle, rtol=1e-9)
+    seen = replace(rows, move=rows.move._replace(scale=0.0), initial=rows.stepped)
+    assert seen.levels(penalties).half is None
+
+
+def test_the_whole_estimator_with_these_rows_and_with_twice_as_many(stepped):
+    """Refits choose their step and penalty, and are tested on fresh rows."""
+    _, _, model, curve = stepped
+    fresh, truth = table(99, 20000)
+    assert model.step_scale_ > 1  # a large step
+    for n in (100, 200, 400):
+        scores = []
+        for seed in range(10):
+            X, y = table(1000 + seed, n)
+            scores.append(gs.OneStepRegressor(width=64, random_state=seed).fit(X, y).score(fresh, truth))
+        score = curve.at(n)
+        assert abs(score.value - np.mean(scores)) < 3 * math.hypot(score.standard_error, np.std(scores) / 10**0.5)
+    assert curve.twice == curve.at(400)
+    change = curve.change(200, 400)
+    assert change.value == pytest.approx(curve.at(400).value - curve.at(200).value)
+    assert change.standard_error < curve.at(200).standard_error
+
+
+def test_the_fits_own_features_would_promise_too_much():
+    """On noise a step writes targets into the features of its rows: only rows that it has not seen tell."""
+    X, y = table(4, 150, inputs=40, function=lambda x: 0 * x[:, 0])
+    model = gs.OneStepRegressor(width=48, eta=40.0, random_state=0).fit(X, y)
+    rows = model._model(model._read(X, y, None), 200)
+    curve = model.learning_curve(X, y, n=[150], ridge=[1.0, 10.0, 100.0, 1e4])
+    every = np.ones(150, bool)
+    seen = 1 - left_out_errors(rows.pool(), every, curve.ridge).squares.mean(axis=0)
+    assert seen.max() > 0.2
+    assert curve.r2.max() < 3 * curve.at(150).standard_error
+    assert curve.r2.max() < 0.05
+
+
+def test_rows_set_aside_for_the_step(stepped):
+    X, y, _, _ = stepped
+    model = gs.OneStepRegressor(width=32, sample_split=0.4, random_state=0).fit(X, y)
+    curve = model.learning_curve(X, y)
+    assert curve.rows == model.fit_samples_ < len(X)
+    assert (
+        curve.n.tolist() == np.unique(np.round(np.array([0.1, 0.2, 0.35, 0.5, 0.7, 1, 1.4, 2]) * curve.rows)).tolist()
+    )
+    assert len(curve.ridge) == 5
+    assert model.ridge_ == pytest.approx(curve.ridge[2])
+
+
+def test_a_part_of_many_rows_is_enough():
+    X, y = table(5, 1000)
+    model = gs.OneStepRegressor(width=32, random_state=0).fit(X, y)
+    whole, part = model.learning_curve(X, y, n=[300]), model.learning_curve(X, y, n=[300], max_rows=300)
+    assert (whole.rows, part.rows) == (1000, 300)
+    one, other = whole.at(300), part.at(300)
+    assert abs(one.value - other.value) < 3 * other.standard_error
+    assert one.standard_error < other.standard_error
+
+
+def test_rows_of_weight_zero_and_the_order_of_rows_do_not_matter(stepped):
+    X, y, model, curve = stepped
+    order = np.random.default_rng(0).permutation(200)
+    again = model.learning_curve(X[order], y[order], n=[100, 200, 400])
+    np.testing.assert_allclose(again.r2, curve.r2, rtol=1e-7)
+    more = np.concatenate([X, X + 1]), np.concatenate([y, y * 1e6])
+    weights = np.repeat([1.0, 0.0], 200)
+    weighted = model.learning_curve(*more, n=[100, 200, 400], sample_weight=weights)
+    np.testing.assert_allclose(weighted.r2, curve.r2, rtol=1e-7)
+    # Weights count against the penalty.
+    double = model.learning_curve(X, y, n=[200], ridge=2 * curve.ridge, sample_weight=np.full(200, 2.0))
+    np.testing.assert_allclose(double.r2[0], curve.r2[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_accuracy_is_that_of_refits_without_each_row(classes):
+    X, y = table(6, 40, inputs=5)
+    labels = np.array(["a", "b", "c"])[np.digitize(y, [0.0] if classes == 2 else [-0.5, 0.5])]
+    model = gs.OneStepClassifier(width=12, eta=0, random_state=0).fit(X, labels)
+    curve = model.learning_curve(X, labels, n=[20, 40, 80], ridge=[1.0, 10.0])
+    features = np.maximum(model.standardisation_(X) @ model.weights_.T + model.offsets_, 0)
+    codes = np.where(labels[:, None] == (model.classes_[1:] if classes == 2 else model.classes_), 1.0, -1.0)
+    for place, ridge in enumerate(curve.ridge):
+        outputs = np.empty_like(codes)
+        for row in range(40):
+            others = np.arange(40) != row
+            outputs[row] = Ridge(ridge).fit(features[others], codes[others]).predict(features[[row]])
+        r2 = 1 - ((outputs - codes) ** 2).sum() / ((codes - codes.mean(axis=0)) ** 2).sum()
+        assert curve.r2[1, place] == pytest.approx(r2, rel=1e-6)
+        right = (outputs > 0) == (codes > 0) if classes == 2 else outputs.argmax(1) == codes.argmax(1)
+        assert curve.accuracy[1, place] == pytest.approx(right.mean(), rel=1e-12)
+    assert (curve.accuracy[0] <= curve.accuracy[1]).all()
+    assert np.isnan(curve.accuracy[2]).all()
+    assert "R^2 of the codes" in curve.more_rows()
+    assert "accuracy" in str(curve)
+
+
+def test_text_table_and_figure(stepped):
+    curve = stepped[3]
+    text = curve.more_rows()
+    assert text.startswith(f"with twice the 200 rows: R^2 {curve.twice}, from {curve.at(200)} with 200; ")
+    assert text[:60] in str(curve)
+    assert "<table" in curve._repr_html_()
+    assert len(curve.table().rows) == 3
+    frame = curve.to_frame()
+    assert len(frame) == curve.r2.size
+    np.testing.assert_allclose(frame["r2"], curve.r2.ravel())
+    assert curve.to_dict()["r2"] == curve.r2.tolist()
+    figure = curve.plot()
+    assert isinstance(figure, Figure)
+    assert [len(axes.lines) > 0 for axes in figure.axes] == [True, True]
+    assert str(Score(0.7123, 0.0134)) == "0.71 +- 0.01"
+    assert str(Score(0.7123, 0.00134)) == "0.712 +- 0.001"
+    assert str(Score(math.nan, math.nan)) == "unknown"
+
+
+def test_bad_questions(stepped):
+    X, y, model, curve = stepped
+    with pytest.raises(InvalidInput, match="2 times the 200 rows"):
+        model.learning_curve(X, y, n=[401])
+    with pytest.raises(InvalidInput, match="at least 10 rows"):
+        model.learning_curve(X[:5], y[:5])
+    with pytest.raises(InvalidInput, match="do not vary"):
+        model.learning_curve(X, np.ones(200))
+    with pytest.raises(InvalidInput, match="ridge: got"):
+        model.learning_curve(X, y, ridge=-1.0)
+    with pytest.raises(InvalidInput, match="max_rows"):
+        model.learning_curve(X, y, max_rows=3)
+    with pytest.raises(InvalidInput, match=r"one of the numbers of rows of the curve, \[100, 200, 400\]"):
+        curve.at(123)
+    with pytest.raises(InvalidInput, match="the same 200 rows"):
+        curve.gain(model.learning_curve(X[:50], y[:50], n=[50]))
+    with pytest.raises(ValueError, match="not fitted"):
+        gs.OneStepRegressor().learning_curve(X, y)
+
+
+def test_the_models_of_the_command_line():
+    """A function of one projection: the step is ahead of both others, by refits as by the curves."""
+    X, y = table(7, 300, inputs=20, noise=0.2)
+    steps = []
+    curves = compared_curves(X, y, width=48, n=[300, 600], progress=lambda *said: steps.append(said))
+    assert tuple(curves) == MODELS
+    assert steps[-1][:2] == (3, 3)
+    text = verdict(curves)
+    assert text.startswith("with these 300 rows one step is clearly the best, with R^2 ")
+    assert f"with twice the 300 rows: R^2 {curves['one step'].twice}" in text
+    gain = curves["one step"].gain(curves["random features"])
+    assert gain.value > 3 * gain.standard_error > 0
+    fresh, truth = table(8, 5000, inputs=20, noise=0.2)
+    real = [gs.OneStepRegressor(48, eta=eta, random_state=0).fit(X, y).score(fresh, truth) for eta in ("auto", 0)]
+    assert gain.value == pytest.approx(real[0] - real[1], abs=4 * gain.standard_error)

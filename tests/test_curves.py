@@ -1,0 +1,180 @@
+"""`gradstep.curve`: its numbers are those of predict and simulate, and its figures show them."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.curves import Curve
+from gradstep.errors import InvalidInput
+from gradstep.gaussian import moments
+from gradstep.grid import Axis
+from gradstep.theory import QUANTITIES
+
+PROBLEM = gs.Problem(
+    activation="tanh", teacher="sin", d=20, width=16, n_step=40, n=30, eta="N^0.5", ridge=0.5, noise=0.1
+)
+
+
+@pytest.fixture(scope="module")
+def measured() -> Curve:
+    return gs.curve(PROBLEM, over={"n": "1d:3d:3", "eta": [0, "N^0.5"]}, seeds=(3, 5, 8))
+
+
+def points_of(axes):
+    return [container.lines[0].get_xydata() for container in axes.containers]
+
+
+def test_numbers_are_those_of_predict_and_simulate(measured):
+    assert [axis.head for axis in measured.axes] == ["n/d", "eta/N^0.5"]
+    for i, n in enumerate((20, 40, 60)):
+        for j, eta in enumerate((0.0, gs.Step(1.0, 0.5))):
+            problem = PROBLEM.replace(n=n, eta=eta)
+            assert measured.problems[2 * i + j] == problem
+            network = gs.simulate(problem, (3, 5, 8))
+            for name in ("test_error", "degrees_of_freedom"):
+                assert measured[name].theory[i, j] == pytest.approx(getattr(gs.predict(problem), name), rel=1e-9)
+                assert measured[name].mean[i, j] == pytest.approx(float(network.mean(name)), rel=1e-9)
+                error = float(network.standard_error(name))
+                assert measured[name].standard_error[i, j] == pytest.approx(error, rel=1e-6)
+    with pytest.raises(InvalidInput, match="quantity"):
+        measured["tset_error"]
+
+
+def test_the_line_passes_through_the_theory_at_the_places_and_is_dense(measured):
+    dense = measured.dense
+    assert dense.axes[1] == measured.axes[1]
+    x, own = dense.axes[0].numbers, measured.axes[0].numbers
+    assert len(x) > 40
+    assert list(x) == sorted(x)
+    for place, theory in zip(own, measured["test_error"].theory, strict=True):
+        np.testing.assert_allclose(dense["test_error"].theory[x.index(place)], theory, rtol=1e-9)
+
+
+def test_the_figure_shows_the_numbers(measured):
+    panel, *_ = measured.plot("test_error", references=("kernel lower bound", "label noise")).axes
+    assert panel.get_xlabel() == "samples of the fit, $n/d$"
+    for j, points in enumerate(points_of(panel)):
+        np.testing.assert_allclose(points, np.c_[[1, 2, 3], measured["test_error"].mean[:, j]])
+    heights = {float(line.get_ydata()[0]) for line in panel.lines if len(set(line.get_ydata())) == 1}
+    assert {PROBLEM.noise**2, moments(PROBLEM.teacher).nonlinear_second_moment} <= heights
+    words = {text.get_text() for text in panel.texts}
+    assert {"no step", r"$\eta = \sqrt{N}$", "kernel lower bound", "label noise"} == words
+    with pytest.raises(InvalidInput, match=r"reference: .*did you mean kernel lower bound"):
+        measured.plot(references="kernel bound")
+
+
+def test_without_the_step_is_another_curve():
+    found = gs.curve(PROBLEM, over={"n": [20, 40]})
+    panel = found.plot("test_error", references="no step").axes[0]
+    without = next(line for line in panel.lines if line.get_color() != panel.lines[0].get_color())
+    assert without.get_ydata()[-1] == pytest.approx(gs.predict(PROBLEM.replace(n=40, eta=0)).test_error, rel=1e-9)
+    assert {text.get_text() for text in panel.texts} == {"no step", "after the step"}
+
+
+def test_quantities_that_do_not_vary_have_no_panel_and_are_told_once():
+    found = gs.curve(PROBLEM, over={"n": [20, 40]})
+    assert len(found.plot().axes) == 2
+    assert "alignment" not in found.varying
+    lines = str(found).splitlines()
+    assert sum("alignment" in line for line in lines) == 1
+    assert len(gs.curve(PROBLEM, over={"n_step": [20, 40]}).plot().axes) == 3
+
+
+def test_problems_are_curves_with_labels():
+    listed = gs.curve([PROBLEM, PROBLEM.replace(activation="relu", ridge=2)], over={"n": [20, 40]})
+    assert listed.axes[1].values == ("tanh, ridge 0.5", "relu, ridge 2")
+    assert listed.problems[-1] == PROBLEM.replace(activation="relu", ridge=2, n=40)
+    named = gs.curve({"one": PROBLEM, "two": PROBLEM.replace(ridge=2)}, over={"n": [20, 40]})
+    assert {text.get_text() for text in named.plot("test_error").axes[0].texts} == {"one", "two"}
+    assert named["test_error"].theory[1, 1] == pytest.approx(gs.predict(PROBLEM.replace(ridge=2, n=40)).test_error)
+
+
+def test_values_without_a_scale_are_places_side_by_side():
+    found = gs.curve(PROBLEM, over={"eta": [0, 1, "N^0.5"]})
+    assert found.dense is None
+    panel = found.plot("test_error").axes[0]
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["no step", r"$\eta = 1$", r"$\eta = \sqrt{N}$"]
+
+
+def test_two_parameters_with_many_numbers_are_a_map(monkeypatch):
+    monkeypatch.setattr("gradstep.curves._MAP", 13)
+    found = gs.curve(PROBLEM, over={"n": "1d:3d:9", "ridge": "1e-1:1e2:log9"})
+    panel, bar = found.plot().axes
+    assert panel.get_xscale() == "log" or panel.get_yscale() == "log"
+    assert panel.get_title(loc="left") == "test error"
+    assert min(found.dense.grid.shape) >= 13
+    assert bar.get_ylim()[0] <= np.nanmin(found["test_error"].theory)
+    assert len(gs.curve(PROBLEM, over={"n": "1d:3d:9", "ridge": [0.1, 1.0]}).plot("test_error").axes) == 1
+    with pytest.raises(InvalidInput, match="at most 12 curves"):
+        gs.curve(PROBLEM, over={"n": [20, 40], "teacher": ["sin", "erf"], "ridge": "1:8:8", "noise": "0:1:4"}).plot()
+
+
+def test_tables_and_datasets_hold_every_number(measured):
+    table, data = measured.to_frame(), measured.to_xarray()
+    assert len(table) == 6 * len(QUANTITIES)
+    row = table[(table["n/d"] == 2) & (table["eta/N^0.5"] == "N^0.5") & (table.quantity == "train_error")].iloc[0]
+    assert (row["theory"], row["z"]) == (measured["train_error"].theory[1, 1], measured["train_error"].z[1, 1])
+    np.testing.assert_array_equal(data["test_error_mean"], measured["test_error"].mean)
+    assert data["test_error_theory"].dims == ("n/d", "eta/N^0.5")
+    assert set(gs.curve(PROBLEM, over={"n": [20, 40]}).to_xarray().data_vars) == {f"{q}_theory" for q in QUANTITIES}
+
+
+def test_what_is_printed_fits_on_a_screen(measured):
+    for found in (measured, gs.curve(PROBLEM, over={"n": "20:60:30", "ridge": [0.1, 1, 10]})):
+        lines = str(found).splitlines()
+        assert len(lines) <= 25
+        assert max(map(len, lines)) <= 80
+        assert repr(found) == str(found)
+        assert "<table" in found._repr_html_()
+
+
+def test_a_curve_travels(measured):
+    again = pickle.loads(pickle.dumps(measured))
+    np.testing.assert_array_equal(again["test_error"].z, measured["test_error"].z)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"over": {}}, "over"),
+        ({"over": [1]}, "over"),
+        ({"over": {"nn": [1]}}, "nn"),
+        ({"over": {"n": "1d:x:3"}}, "n"),
+        ({"over": {"n": []}}, "n"),
+        ({"over": {"n": [20, 0]}}, "n"),
+        ({"over": {"n": [20]}, "seeds": 1}, "seeds"),
+        ({"over": {"n": [20]}, "progress": 3}, "progress"),
+        ({"over": {"n": "1:400:400", "ridge": "1:400:400"}}, "ranges"),
+        ({"problem": [], "over": {"n": [20]}}, "problem"),
+        ({"problem": [PROBLEM, PROBLEM], "over": {"n": [20]}}, "problem"),
+        ({"problem": "tanh", "over": {"n": [20]}}, "problem"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(arguments, field, monkeypatch):
+    monkeypatch.setattr("gradstep.curves.predict_each", lambda *_: pytest.fail("predicted"))
+    with pytest.raises(InvalidInput) as caught:
+        gs.curve(**{"problem": PROBLEM, **arguments})
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "head", "numbers", "label"),
+    [
+        ("n", [30, 40], "n", (30, 40), "samples of the fit, $n$"),
+        ("n", "1d,2d", "n/d", (1, 2), "samples of the fit, $n/d$"),
+        ("eta", "0:2:3*N^0.5", "eta/N^0.5", (0, 1, 2), r"step size, $\eta/\sqrt{N}$"),
+        ("eta", "0,2N^0.25", "eta/N^0.25", (0, 2), r"step size, $\eta/N^{0.25}$"),
+        ("eta", "0,1,N^0.5", "eta", None, r"step size, $\eta$"),
+        ("eta", "N^0:0.5:3", "eta", (0, 0.25, 0.5), r"exponent of the step size, $\log_N(\eta)$"),
+        ("activation", "relu,tanh", "activation", None, "activation"),
+    ],
+)
+def test_an_axis_says_its_unit(name, given, head, numbers, label):
+    axis = Axis.of(name, given)
+    assert (axis.head, axis.numbers, axis.label) == (head, numbers, label)
+    if numbers is not None:
+        assert [Axis(name, (*axis.values, axis.at(place))).numbers[-1] for place in numbers] == list(numbers)

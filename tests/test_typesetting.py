@@ -1,0 +1,64 @@
+"""Formulas in plain text become those of Matplotlib and of a page, each symbol in one form."""
+
+import re
+
+import pytest
+from matplotlib.mathtext import MathTextParser
+
+from gradstep.notation import to_html, to_mathtext
+from gradstep.papers.figure import load_figures
+<<<<<<<< HEAD:tests/test_mathtext.py
+========
+from gradstep.typesetting import to_html, to_mathtext
+>>>>>>>> page:tests/test_typesetting.py
+
+FORMULAS = [
+    ("eta = sqrt N", r"$\eta$ = $\sqrt{N}$", '<i>η</i> = √<span class="root"><i>N</i></span>'),
+    ("η = √N", r"$\eta$ = $\sqrt{N}$", '<i>η</i> = √<span class="root"><i>N</i></span>'),
+    ("eta = N^alpha", r"$\eta$ = $N^{\alpha}$", "<i>η</i> = <i>N</i><sup>α</sup>"),
+    ("alpha0 = inf", r"$\alpha_{0}$ = ∞", "<i>α</i><sub>0</sub> = ∞"),
+    ("lam = 1e-4, sigma_eps = 0.25", r"$\lambda$ = $10^{-4}$, $\sigma_{\epsilon}$ = 0.25", None),
+    ("n^((α-1/2)k+1)", r"$n^{(\alpha -1/2)k+1}$", "<i>n</i><sup>(α−1/2)k+1</sup>"),
+    ("||G0 - A|| / ||G0||", "‖$G_{0}$ − A‖ / ‖$G_{0}$‖", "‖<i>G</i><sub>0</sub> − A‖ / ‖<i>G</i><sub>0</sub>‖"),
+    ("||W0||_F", r"‖$W_{0}$$\Vert_{F}$", "‖<i>W</i><sub>0</sub>‖<sub>F</sub>"),
+    ("samples n0/d, from -1/2", "samples $n_0/d$, from −1/2", None),
+    ("eta_tilde, F_l", r"$\tilde\eta$, $F_{l}$", "<i>η̃</i>, <i>F</i><sub><i>l</i></sub>"),
+    ("R1 <= 10 tau*", r"$R_{1}$ ≤ 10 $\tau^{*}$", "<i>R</i><sub>1</sub> ≤ 10 <i>τ</i><sup>*</sup>"),
+]
+
+
+@pytest.mark.parametrize(("text", "mathtext", "html"), FORMULAS)
+def test_forms(text, mathtext, html):
+    assert to_mathtext(text) == mathtext
+    assert html is None or to_html(text) == html
+
+
+@pytest.mark.parametrize(
+    "text", ["beta is a name", "a theta, meta data, the beta-function", "5 runs at d/w", "$5 & <b>"]
+)
+def test_words_are_left_alone(text):
+    plain = text.replace("beta", "").replace("$", "")
+    assert not re.search("<i>|[$]", to_html(plain))
+    assert "$" not in to_mathtext(plain)
+
+
+def test_text_is_escaped():
+    assert to_html("a <x> & c") == "a &lt;x&gt; &amp; c"
+    assert to_mathtext("5 $") == r"5 \$"
+    assert to_mathtext("$n/d$, eta") == "$n/d$, eta"
+
+
+def texts(value):
+    """Yield all words of the settings of a figure."""
+    if isinstance(value, str):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from texts(part)
+
+
+@pytest.mark.parametrize("figure", load_figures(), ids=lambda figure: figure.name)
+def test_matplotlib_understands_every_word_of_a_figure(figure):
+    parser = MathTextParser("path")
+    for text in [figure.title, figure.summary, figure.stated, figure.ours, *texts(dict(figure.settings))]:
+        parser.parse(to_mathtext(text))
+        assert to_html(text).count("<i>") == to_html(text).count("</i>")

@@ -45,7 +45,9 @@ def test_labels_of_close_lines_and_guides_do_not_overlap():
 
 
 def test_outliers_are_named_beside_their_lines():
-    marks = [Mark(x, name, "large") for x, name in ((2.0, "first"), (2.02, "second"))] + [Mark(2.01, "first", "large", True)]
+    marks = [Mark(x, name, "large") for x, name in ((2.0, "first"), (2.02, "second"))] + [
+        Mark(2.01, "first", "large", True)
+    ]
     bulk = Histogram([0.0, 0.5, 1.0], [1.2, 0.8], "network", "initial")
     (axes,) = drawn(Panel("", "s", "density", histograms=[bulk], marks=marks)).axes
     names = [text for text in axes.texts if text.get_text() in ("first", "second")]

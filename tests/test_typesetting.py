@@ -5,12 +5,8 @@ import re
 import pytest
 from matplotlib.mathtext import MathTextParser
 
-from gradstep.notation import to_html, to_mathtext
 from gradstep.papers.figure import load_figures
-<<<<<<<< HEAD:tests/test_mathtext.py
-========
 from gradstep.typesetting import to_html, to_mathtext
->>>>>>>> page:tests/test_typesetting.py
 
 FORMULAS = [
     ("eta = sqrt N", r"$\eta$ = $\sqrt{N}$", '<i>η</i> = √<span class="root"><i>N</i></span>'),

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from benchmarks.hunt.climb import climb
 from benchmarks.hunt.measure import ERRORS, Search
-from benchmarks.hunt.settings import DIMENSION, PENALTIES, Setting, design, is_found
+from benchmarks.hunt.settings import DIMENSION, PENALTIES, SEEDS, Setting, design, is_found
 from benchmarks.hunt.table import falls, is_off, measured_row, measured_rows, read, with_theory, write
 
 STAGES = ("measure", "search", "larger", "report")
 #: Sizes at which what is off is measured again, with the most networks there: the next size for those deviations only
 #: that are not known to fall by then.
-LARGER = ((2 * DIMENSION, 32), (4 * DIMENSION, 16), (8 * DIMENSION, 16))
+LARGER = ((2 * DIMENSION, 32), (4 * DIMENSION, 32), (8 * DIMENSION, 32), (16 * DIMENSION, 16))
 #: The most networks of a setting that the local search has found.
 FOUND = 64
 
@@ -40,7 +40,9 @@ def main() -> None:
     parser.add_argument("--only", choices=STAGES)
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--networks", type=int, default=512, help="at most so many for a setting (default: 512)")
+    parser.add_argument(
+        "--networks", type=int, default=SEEDS, help="at most so many for a setting (default: all of its seeds)"
+    )
     parser.add_argument(
         "--precision", type=float, default=0.01, help="wanted relative standard error of test errors (default: 0.01)"
     )

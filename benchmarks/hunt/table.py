@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +33,8 @@ __all__ = [
 
 #: A setting is off where some error is, by more than this share of the network's and this many standard errors.
 OFF, SIGMA = 0.02, FAR_Z
+#: Whether a deviation falls is decided where one answer fits better by so many squares of standard errors.
+DECIDED = 4.0
 #: A setting is known precisely where the standard errors of its test errors are at most this share of them.
 PRECISE = 0.01
 #: For its caveats a test error is far off beyond the first, and right within the second.
@@ -115,15 +118,25 @@ def is_off(row: Mapping[str, Any]) -> bool:
 
 
 def _sizes(row: Mapping[str, Any], larger: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Return the deviation of a row's worst error and penalty at each size, in per cent."""
+    """Return the deviation of a row's worst error and penalty at each size, in per cent.
+
+    The scatter of a handful of networks can be far smaller than that of the law they are drawn from, most of all where
+    that law is skewed. So a standard error at a larger size is at least what the scatter of the many networks at the
+    design's dimension amounts to, which falls like `d^(-1/2)`, or faster.
+    """
     worst = row["worst"]
     place = PENALTIES.index(worst["penalty"])
     found = [{"d": row["d"], "percent": worst["percent"], "percent_error": worst["percent_error"]}]
     for other in sorted((r for r in larger if r["name"] == row["name"] and "theory" in r), key=lambda r: int(r["d"])):
         predicted, mean, error = (other[key][worst["of"]][place] for key in ("theory", "mean", "error"))
         size = float(size_of_errors(other["problem"], np.array(mean)))
-        percent = {"percent": 100 * (predicted - mean) / size, "percent_error": 100 * error / size}
-        found.append({"d": other["d"], **{key: round(value, 2) for key, value in percent.items()}})
+        share = row["networks"] * row["d"] / (other["networks"] * other["d"])
+        percent = {
+            "percent": 100 * (predicted - mean) / size,
+            "percent_error": max(100 * error / size, worst["percent_error"] * math.sqrt(share)),
+        }
+        if math.isfinite(percent["percent"]):  # theory may refuse a size
+            found.append({"d": other["d"], **{key: round(value, 2) for key, value in percent.items()}})
     return found
 
 
@@ -151,6 +164,7 @@ def summary(rows: Sequence[Row], larger: Sequence[Row]) -> dict[str, Any]:
         "fallen": sum(r["falls"] is True for r in again),
         "open": sum(r["falls"] is None for r in again),
         "kinds": dict(Counter(kind_of(r) for r in off).most_common()),
+        "explanations": dict(Counter(explanation(r) for r in off).most_common()),
     }
 
 
@@ -180,7 +194,9 @@ def _caveats(rows: Sequence[Row]) -> dict[str, Any]:
 def falls(row: Mapping[str, Any], larger: Sequence[Mapping[str, Any]]) -> bool | None:
     """Whether the worst deviation of a row is known to fall with the size; None where that is open.
 
-    It falls if it is at most two thirds at the largest size, or within `OFF` there.
+    It falls if it is within `OFF` at the largest size, its standard error included, or if a deviation that falls like
+    `d^(-1/2)` or `1/d` fits those of all sizes better than one that stays, and it does not if one that stays fits
+    better: in both cases if the sums of squares, in standard errors, differ by more than four.
 
     Parameters
     ----------
@@ -194,17 +210,32 @@ def falls(row: Mapping[str, Any], larger: Sequence[Mapping[str, Any]]) -> bool |
 
 
 def _falls(sizes: Sequence[Mapping[str, Any]]) -> bool | None:
-    last = abs(sizes[-1]["percent"])
-    bound = max(2 * abs(sizes[0]["percent"]) / 3, 100 * OFF)
-    if abs(last - bound) <= sizes[-1]["percent_error"]:
-        return None
-    return bool(last < bound)
+    d, percent, error = (np.array([size[key] for size in sizes]) for key in ("d", "percent", "percent_error"))
+    if abs(percent[-1]) + error[-1] <= 100 * OFF:
+        return True
+
+    def misfit(exponent: float) -> float:
+        """Return the sum of squares that is left by the best multiple of a power of the size."""
+        wanted, law = percent / error, (d[0] / d) ** exponent / error
+        return float(np.sum((wanted - law * (wanted @ law) / (law @ law)) ** 2))
+
+    gain = misfit(0.0) - min(misfit(0.5), misfit(1.0))
+    return None if abs(gain) <= DECIDED else gain > 0
 
 
 def kind_of(row: Row) -> str:
     """Return why a row is off: the largest caveat of its worst deviation, or which error it is that has none."""
     caveats: list[str] = row["caveats"][PENALTIES.index(row["worst"]["penalty"])]
     return caveats[0] if caveats else row["worst"]["of"].replace("_", " ")
+
+
+def explanation(row: Row) -> str:
+    """Return what is known of why a row is off: its deviation falls, or theory is exact in the limit, or neither is."""
+    if row["falls"] is True:
+        return "finite size: falls"
+    if not row["problem"]["eta"]["coefficient"]:
+        return "finite size: no step, for which the equations are exact in the limit"
+    return "not smaller where last measured" if row["falls"] is False else "within the errors of falling and of staying"
 
 
 def off_table(table: Mapping[str, Any]) -> str:
@@ -214,8 +245,8 @@ def off_table(table: Mapping[str, Any]) -> str:
     """
     lines = [
         "| activation | teacher | readout | $N$, $n_{step}$, $n$ over $d$ | step | other | error, ridge | theory "
-        "| network | off, per cent | at larger sizes | caveats |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| network | off, per cent | at larger sizes | caveats | explanation |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in filter(is_off, table["rows"]):
         if is_found(row["name"]) and row["falls"] is not False:
@@ -240,6 +271,7 @@ def off_table(table: Mapping[str, Any]) -> str:
             f"{worst['percent']:+.1f} ± {worst['percent_error']:.1f}",
             "; ".join(sizes) or "–",
             "; ".join(row["caveats"][PENALTIES.index(worst["penalty"])]) or "–",
+            explanation(row),
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.optimize import brentq
 
 import gradstep as gs
 from gradstep.gaussian import moments
@@ -23,7 +24,7 @@ from gradstep.theory.equivalent.tables import sizes_of, stepped_networks
 from gradstep.theory.neurons.groups import resolved_share
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
-from gradstep.theory.step.own_output import common_share
+from gradstep.theory.step.own_output import common_share, output_constants
 from gradstep.theory.step.statistics import step_statistics
 
 Array = np.ndarray
@@ -375,12 +376,22 @@ def test_at_small_dimensions_too(activation: str) -> None:
 @pytest.mark.parametrize("output_scale", ["1/N", "1/sqrt(N)"])
 @pytest.mark.parametrize("teacher", ["max({x}, 0)", "{x}**2 - 1", "-0.1*{x} + sin(3*{x})"])
 def test_where_a_step_begins_to_be_felt(teacher: str, output_scale: str) -> None:
+    """Nothing jumps where the step begins to count nor where it counts wholly, nor on the way."""
     small = {"d": 20, "width": 40, "n": 50, "n_step": 60, "ridge": 2.0, "output_scale": output_scale}
     random = {**RANDOM[0], **small, "activation": "log(1 + exp({x}))", "teacher": teacher, "readout": "gaussian"}
-    hair = 1e-9
-    for eta in 10 ** np.linspace(-5, -1.5, 30):
-        here, beside = (errors(gs.predict(problem_of(random, eta=float(step)))) for step in (eta, eta + hair))
-        assert_allclose(beside, here, rtol=1e-6, err_msg=f"{eta}")
+
+    def problem(eta):
+        return problem_of(random, eta=float(eta))
+
+    def influence(eta):
+        # Each constant of the initial output has edges of its own: those of the middle one, which counts most.
+        constants = output_constants(problem(eta))
+        return step_statistics(problem(eta), 20.0, 40.0, 60.0, constants[len(constants) // 2][1]).influence
+
+    steps = [*_edges(influence, 1e-4, 3.0), (3e-3, 3e-3 + 1e-9)]
+    for below, above in steps:
+        one, other = (errors(found) for found in gs.predict_many([problem(below), problem(above)]))
+        assert_allclose(other, one, rtol=1e-6, err_msg=f"{below}")
 
 
 def _edges(share, low, high):
@@ -429,6 +440,30 @@ def test_no_jump_where_one_description_gives_way_to_another(share, changes, low,
     middle = problem(float(np.sqrt(edges[0][1] * edges[1][0])))
     (_, first), (_, second) = stepped_networks(middle)
     assert first.tables.groups.weight.shape != second.tables.groups.weight.shape or first.step != second.step
+
+
+def test_no_jump_of_a_spectrum():
+    def problem(size):
+        return gs.Problem(
+            activation="sign(x)-0.3*x", teacher="sin", readout="constant", output_scale="1/sqrt(N)", d=200, width=600,
+            n_step=4000, n=1500, eta=float(size), ridge=0.1, noise=0.1,
+        )  # fmt: skip
+
+    middle = brentq(lambda size: _common_share(problem(size)) - 0.5, 6.0, 8.0, xtol=1e-12)
+    alone = [network.step.alignment for _, network in stepped_networks(problem(middle))]
+    assert abs(alone[0] - alone[1]) > 0.4
+    below, above = (feature_spectrum(problem(middle * (1 + change))) for change in (-1e-9, 1e-9))
+    assert below.alignment == pytest.approx(above.alignment, rel=1e-6)
+    assert below.alignment == pytest.approx(np.mean(alone), rel=1e-6)
+    for read in (
+        lambda found: found.bulk.edge,
+        lambda found: found.bulk.bands[0].lower,
+        lambda found: found.bulk.cumulative(np.linspace(0.1, 2.5, 9)),
+        lambda found: [outlier.eigenvalue for outlier in found.outliers],
+        lambda found: found.outliers[0].sample_overlap[1],
+        lambda found: found.outliers[0].neuron_overlap[0],
+    ):
+        assert_allclose(read(below), read(above), rtol=1e-6)
 
 
 def test_no_jump_of_a_fit_whose_penalty_needs_finer_groups():

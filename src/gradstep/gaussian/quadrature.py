@@ -41,7 +41,7 @@ _START = (
 )
 _ORDER = 20
 #: Scale beyond which the nodes of the trapezoidal rule thin out, as a rule.
-_THINNING = 4.0
+THINNING = 4.0
 _SMALLEST_PANEL = 1e-14
 
 
@@ -117,7 +117,7 @@ def gaussian_rule(
 
 
 def trapezoidal_rule(
-    step: float, half_range: float, *, thinning: float = _THINNING
+    step: float, half_range: float, *, thinning: float = THINNING
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a trapezoidal rule for expectations under N(0, 1) of functions that are smooth on the scale of a step.
 

@@ -394,20 +394,35 @@ def _through_exponentials(
     return kernel(values)
 
 
-def _widest_step(order: int) -> float:
-    y = _WIDEST_SHIFT
-    return 2 * math.pi * y / (_DIGITS + 0.5 * y * y + 2 * y * math.sqrt(order))
-
-
-def _trapezoid_level(strip: float, s: Array, order: int) -> NDArray[np.int64]:
-    """Return the number of divisions (by the fourth root of 2) of the widest step that every scale needs.
+def trapezoidal_step(strip: ArrayLike, order: int = 1) -> Array:
+    """Return the widest step of a trapezoidal rule over a standard normal whose relative error is below 1e-13.
 
     The error of step h is exp(-2 pi y / h) times the integrand's size on the line Im z = y, for any y inside the
     strip; the Gaussian contributes exp(y^2 / 2) and h_k at most exp(2 y sqrt k).
+
+    Parameters
+    ----------
+    strip : array_like
+        Distance of the integrand's nearest pole from the real axis.
+    order : int, optional
+        Degree of the Hermite polynomial beside it.
+
+    Returns
+    -------
+    ndarray
     """
+    y = np.minimum(strip, _WIDEST_SHIFT)
+    return np.asarray(2 * math.pi * y / (_DIGITS + 0.5 * y * y + 2 * y * math.sqrt(order)))
+
+
+def _widest_step(order: int) -> float:
+    return float(trapezoidal_step(math.inf, order))
+
+
+def _trapezoid_level(strip: float, s: Array, order: int) -> NDArray[np.int64]:
+    """Return the number of divisions (by the fourth root of 2) of the widest step that every scale needs."""
     with np.errstate(divide="ignore"):
-        y = np.minimum(strip / s, _WIDEST_SHIFT)
-    step = 2 * math.pi * y / (_DIGITS + 0.5 * y * y + 2 * y * math.sqrt(order))
+        step = trapezoidal_step(strip / s, order)
     return np.maximum(np.ceil(4 * np.log2(_widest_step(order) / step) - 1e-9), 0).astype(np.int64)
 
 

@@ -21,7 +21,6 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from gradstep.drawing import DARK, LIGHT, draw
-from gradstep.notation import to_html
 from gradstep.panels import Table
 from gradstep.papers import data
 from gradstep.papers.figure import PAPERS, FigureResult

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import gradstep as gs
+import gradstep.theory.equivalent.leverage as leverage_module
 from gradstep.errors import NotConverged
 from gradstep.theory.equivalent.leverage import (
     LeverageEquations,
     LeverageTable,
+    couplings,
     evaluate,
     inner,
     linearised,
@@ -41,6 +43,23 @@ def test_first_guess_is_exact_for_one_neuron_and_one_input():
     point, steps = solve_leverage(equations)
     assert point.residual.max() <= 1e-10
     assert steps <= 2
+
+
+@pytest.mark.parametrize("turn", [1.0, np.exp(0.3j)])
+def test_many_nodes_are_coupled_by_products_of_slopes(turn, monkeypatch):
+    """Also at a complex penalty, where the matrices are symmetric and not Hermitian."""
+    equations = random_equations(2, 3, 7, 4, 5, ridge=turn)
+    point = evaluate(equations, np.random.default_rng(1).normal(0, 1, (2, 10)) * turn)
+    expected = couplings(equations.table, point)
+    monkeypatch.setattr(leverage_module, "_AT_ONCE", 0)
+    np.testing.assert_allclose(couplings(equations.table, point), expected, rtol=1e-12, atol=1e-14)
+    # A square of each class, averaged.
+    root = np.sqrt(point.density[:, None] * equations.table.profile)
+    matrix = root[..., None] * point.inverse * root[..., None, :]
+    forms = np.einsum("bgk,bjgh,bhl->bjkl", equations.table.slope, matrix, equations.table.slope)
+    np.testing.assert_allclose(
+        expected[:, :7, :7], np.einsum("bj,bjkl->bkl", equations.table.share, forms**2), rtol=1e-10, atol=1e-13
+    )
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu", "softplus"])

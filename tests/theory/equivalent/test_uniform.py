@@ -511,13 +511,14 @@ def test_models_and_problems_of_a_wrong_type_are_named() -> None:
     assert gs.predict(BASE, refine=np.int64(2)).test_error == gs.predict(BASE, refine=2).test_error
 
 
+@pytest.mark.parametrize("count", [5, pytest.param(12, marks=pytest.mark.statistical)])
 @pytest.mark.parametrize("kind", ["constant", "gaussian", {1: 0.5, -2: 0.5}])
 @pytest.mark.parametrize("activation", ["tanh", "relu", "x + x**2", "cos"])
-def test_what_is_far_out_of_range_is_an_error_of_ours_or_a_number(activation, kind):
+def test_what_is_far_out_of_range_is_an_error_of_ours_or_a_number(activation, kind, count):
     # Warnings are errors in the tests; sizes, penalties and steps are drawn with a fixed seed.
     draw = np.random.default_rng(7).choice
     told = 0
-    for _ in range(12):
+    for _ in range(count):
         d, width, n, n_step = (int(draw([2, 3, 1000, 10**6, 10**18])) for _ in range(4))
         try:
             found = gs.predict(

@@ -12,10 +12,9 @@ from gradstep.gaussian import scalar_function
 from gradstep.theory.neurons import bulk as bulk_module
 from gradstep.theory.neurons.bulk import bulk_law
 from gradstep.theory.neurons.groups import neuron_groups
-from gradstep.theory.step.residual import residual_law
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import step_statistics
-from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame
+from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame, residual_law
 
 OFFSET, NOISE = 0.3, 0.04
 #: Linear part of an output that the residual holds, in a direction of its own.
@@ -238,7 +237,7 @@ def test_the_two_bases_give_way_to_each_other_without_a_jump(readout):
         found = gs.predict(base.replace(activation=f"tanh(x) + {part!r}*(x**2 - 1)"))
         return np.array([found.test_error, found.train_error])
 
-    parts = np.geomspace(1e-4, 0.5, 60).tolist()
+    parts = np.geomspace(1e-4, 0.5, 24).tolist()
     path = np.array([errors(part) for part in parts])
     # A jump is as large between points that are a billionth apart: bisect where the path bends most.
     bends = np.abs(np.diff(np.log(path), n=2, axis=0)).max(axis=1)

@@ -94,6 +94,11 @@ def test_readout_values_do_not_matter_without_a_step(readout):
             "activation": "abs(x-0.5)-abs(x+0.5)", "teacher": "1e6*x", "d": 317308, "width": 205907, "n_step": 3899579,
             "n": 126155, "noise": 1.0, "eta": 1.0, "ridge": 2031.0,
         },
+        # The same of neurons that the projection does not tell apart.
+        {
+            "activation": "abs(x-0.5)-abs(x+0.5)", "teacher": "1e6*x", "d": 317308, "width": 300000, "n_step": 600000,
+            "n": 500000, "eta": 1.0, "ridge": 1000.0,
+        },
         {"activation": "tanh", "teacher": "sin", "eta": gs.Step(7.0, exponent=0.5), "ridge": 30.0, "noise": 0.1},
     ],
 )  # fmt: skip

@@ -276,7 +276,7 @@ def test_a_prediction_is_the_mean_over_constants():
     assert off.sum() < 0.1 * np.exp(-(found.curve.kappa**2) / 2).sum()
 
 
-@pytest.mark.parametrize("activation", ["relu", "softplus(x) + 2"])
+@pytest.mark.parametrize("activation", ["relu", pytest.param("softplus(x) + 2", marks=pytest.mark.statistical)])
 def test_more_constants_change_little_and_other_problems_of_a_batch_nothing(activation):
     problem = CONSTANT.replace(activation=activation, d=100, width=150, n_step=200, n=300, ridge=1.0)
     alone = gs.predict(problem).test_error

@@ -9,9 +9,9 @@ import pytest
 
 import gradstep as gs
 from gradstep.gaussian import gaussian_rule, moments, scalar_function
-from gradstep.theory.step.residual import residual_law
 from gradstep.theory.step.row_fluctuations import RowFluctuations, row_fluctuations
 from gradstep.theory.step.samples import StepSamples
+from gradstep.theory.step.weighted_samples import residual_law
 
 #: Derivatives with every pair of coefficients of degree zero to four, residuals with every moment up to the third.
 ACTIVATIONS = (

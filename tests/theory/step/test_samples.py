@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gradstep.gaussian import moments, scalar_function
-from gradstep.theory.step.residual import residual_law
 from gradstep.theory.step.samples import StepSamples
+from gradstep.theory.step.weighted_samples import residual_law
 
 NAMES = ("norm", "form_along", "form_square", "gain", "squares_along", "squares_off", "form_with_squares")
 NAMES += ("output_along_random", "output_off_random")

@@ -66,11 +66,11 @@ Array = NDArray[np.float64]
 TOLERANCE = 1e-9
 """Largest residual of the equations that is ever returned."""
 
-_GOAL = 1e-11
-_MAXIMUM_SWEEPS = 200
-_MEMORY = 8
-_LARGEST_MOVE = 2.0
-_GROWTH = 10.0
+#: Residual at which the sweeps end at once, and the most of them.
+_GOAL, _MAXIMUM_SWEEPS = 1e-11, 200
+#: Anderson's method: sweeps that it remembers, its longest step, and the growth of the residual that makes it go back.
+_MEMORY, _LARGEST_MOVE, _GROWTH = 8, 2.0, 10.0
+#: Nodes of a row's projection for a penalty other than a ridge.
 _PROJECTION_NODES = 9
 #: Smallest curvature of the loss's envelope relative to the largest: below it a sample does not pull.
 _LEAST_CURVATURE = 1e-12

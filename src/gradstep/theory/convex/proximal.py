@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gradstep.convex import Loss, Penalty
 from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.gaussian.panels import legendre_rule
+from gradstep.gaussian.smoothing import trapezoidal_step
 from gradstep.labels import Labels
 from gradstep.resolution import NOTHING
 
@@ -27,19 +28,11 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# Rules for averages over a standard normal, where everything is smooth good to about 1e-12.
-_RANGE = 7.5
-_STEP = 0.45
-_PANEL = 1.875
-_ORDER = 8
-_MOST_PANELS = 400
-_NODES_AT_ONCE = 8
-# The rule for the chance of a class: digits, height in the complex plane and reach in standard deviations, most points
-# on either side.
-_DIGITS = 32.0
-_WIDEST_SHIFT = 8.0
-_TAIL = 8.8
-_MOST_COMMON = 4000
+# Rules for averages over a standard normal, where everything is smooth good to about 1e-12: their range, the step of
+# the trapezoidal one, the width, order and largest number of the panels of the other; nodes of kappa taken together.
+_RANGE, _STEP, _PANEL, _ORDER, _MOST_PANELS, _NODES_AT_ONCE = 7.5, 0.45, 1.875, 8, 400, 8
+# The rule for the chance of a class: reach in standard deviations, most points on either side.
+_TAIL, _MOST_COMMON = 8.8, 4000
 
 
 @dataclass(frozen=True)
@@ -219,8 +212,7 @@ def _chance(mean: ScalarFunction, centre: Array, across: float, known: Array, re
     rest : ndarray, shape (nodes, 1, 1)
     """
     scale = np.maximum(across * rest[:, 0], NOTHING)
-    shift = np.minimum(mean.pole_distance / scale, _WIDEST_SHIFT)
-    step = 2 * math.pi * shift / (_DIGITS + 0.5 * shift**2 + 2 * shift) * rest[:, 0]
+    step = trapezoidal_step(mean.pole_distance / scale) * rest[:, 0]
     reach = np.abs(known).max(axis=(1, 2))[:, None] + _TAIL * rest[:, 0]
     count = float(np.ceil(reach / np.maximum(step, NOTHING)).max())
     if mean.kinks or not count <= _MOST_COMMON:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import ScalarFunction, Smoothed, gaussian_rule, smoothed, structure, trapezoidal_rule
+from gradstep.gaussian.quadrature import THINNING
 from gradstep.theory.models import RowLaw
 from gradstep.theory.neurons.groups import Groups
 
@@ -82,8 +83,6 @@ _RANGE_OF_DEGREE, _LARGEST_RANGE = 0.3, 20.0
 _MIXED_STEP, _ALIKE_STEP = 0.6, 0.5
 #: Width of the average over a teacher below which the smaller step is taken for either: a cubic teacher needs it.
 _SEEN = 0.1
-#: Scale beyond which the nodes thin out where neurons have all slopes.
-_THINNING = 4.0
 #: Share of the readout's power in groups so steep that they need no resolution of their own (a Gaussian law's tail).
 _UNRESOLVED = 0.05
 #: Numbers in the largest table, and nodes that are kept and groups (each pair of them has numbers too). Steps of any
@@ -146,7 +145,8 @@ def kappa_rule(
     # Before the nodes are made: an estimate that is too small by a few units at most.
     _check_resolution(_RANGE / step, groups, activation)
     if kink_step >= 0.6 * step:
-        thinning = np.inf if alike else _THINNING
+        # Nodes thin out far from zero where neurons have all slopes.
+        thinning = np.inf if alike else THINNING
         degree = None if teacher.expression is None else structure.degree(teacher.expression)
         reach = min(_RANGE + _RANGE_OF_DEGREE * max((degree or 0) - 3, 0), _LARGEST_RANGE)
         nodes, weights = trapezoidal_rule(min(step, kink_step) / refine, reach, thinning=thinning)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ __all__ = [
     "LeverageEquations",
     "LeverageTable",
     "Linearised",
+    "SymmetricPairs",
     "couplings",
     "evaluate",
     "inner",
@@ -45,6 +46,7 @@ __all__ = [
 
 #: Largest residual of a solution, relative.
 TOLERANCE = 1e-10
+#: Steps of Newton's method, of the equations and of their first guess.
 _MAX_STEPS = 60
 #: How many times smaller a residual is asked for, at most, where the state is off by more than it.
 _MARGIN = 10
@@ -63,10 +65,13 @@ _WORTH_FACTORS = 40
 #: Dimensions of the slopes over groups, below which matrices of their size are cheaper; singular value of one that
 #: counts, over the largest.
 _FEW, _DIMENSION = 0.6, 1e-13
+#: Numbers in the matrices of all classes together, beyond which a way without them is taken.
+_AT_ONCE = 2**20
 #: Unknowns from which OpenBLAS takes threads.
 _THREADED = 100
 
-Array = NDArray[np.float64]
+#: Real for a fit; complex for a spectrum, which is that of a fit at a complex penalty.
+Array = NDArray[Any]
 
 
 class _Average(NamedTuple):
@@ -272,6 +277,8 @@ class Leverage(NamedTuple):
 def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False) -> Leverage:
     """Evaluate both sides of the equations at ``state``, the logarithms of ``V`` and then of ``R``.
 
+    A spectrum evaluates them at a complex penalty and state (`gradstep.theory.spectra.feature_spectrum`).
+
     With `stable`, matrices come from a singular value decomposition of the square root of ``D^1/2 V1 D^1/2``: three
     times slower, and needed only where that matrix is so large that its inverse would lose all digits (features of
     low rank almost without ridge).
@@ -300,7 +307,7 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     load = np.matvec(gain, sample_weight)
     next_resolvent = density / (equations.ridge[:, None] * density + load)
     following = np.concatenate([next_leverage, next_resolvent], axis=1)
-    gap = np.log(following) - state
+    gap = np.log(following / values)
     residual = _largest(gap)
     return Leverage(
         leverage, resolvent, remaining, sample_weight, linear_gain, density, columns, inverse, dressed, variance, load,
@@ -342,6 +349,10 @@ def undamped(table: LeverageTable, root: Array, sample_weight: Array, linear_gai
     if table.factors is None:
         return inverses(inner(linear_gain, root))
     groups, (left, right) = root.shape[2], table.factors
+    if np.iscomplexobj(root):
+        weighed, gain = root[..., None] * left[:, None], ((right * sample_weight[:, None]) @ right.mT)[:, None]
+        damping = np.linalg.inv(identity(gain.shape[-1]) + gain @ (weighed.mT @ weighed))
+        return np.asarray(identity(groups) - weighed @ (damping @ gain) @ weighed.mT)
     # V1 is F F^T for F with as many columns as the slopes have dimensions.
     triangle = np.asarray(np.linalg.qr((right * np.sqrt(sample_weight)[:, None]).mT, mode="r"))
     weighed = root[..., None] * (left @ triangle.mT)[:, None]
@@ -453,6 +464,49 @@ class Linearised(NamedTuple):
         return Linearised(*(values[index] for values in self))
 
 
+class SymmetricPairs(NamedTuple):
+    """Products of two components of a vector, in terms of which the squares of bilinear forms are bilinear forms.
+
+    With `of`, ``(u @ matrix @ v)^2`` is ``of(u) @ square(matrix) @ of(v)``.
+    """
+
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    double: Array
+
+    @classmethod
+    def among(cls, count: int) -> SymmetricPairs:
+        """Return the pairs of a number of components."""
+        first, second = np.triu_indices(count)
+        return cls(first, second, np.where(first == second, 1.0, math.sqrt(2.0)))
+
+    def of(self, vectors: Array) -> Array:
+        """Return the products for vectors of shape (..., components, columns)."""
+        return np.asarray(vectors[..., self.first, :] * vectors[..., self.second, :] * self.double[:, None])
+
+    def square(self, matrices: Array) -> Array:
+        """Return the matrices of the squares, for matrices of shape (..., components, components)."""
+        first, second = self.first[:, None], self.second[:, None]
+        both = matrices[..., first, self.first] * matrices[..., second, self.second]
+        both += matrices[..., first, self.second] * matrices[..., second, self.first]
+        return np.asarray(both / 2 * self.double[:, None] * self.double)
+
+
+def _mean_square(table: LeverageTable, point: Leverage) -> Array:
+    """Return how the leverages raise each other: squares, averaged over the classes."""
+    batch, groups, nodes = point.variance.shape
+    classes = table.profile.shape[1]
+    if batch * classes * nodes**2 <= _AT_ONCE or groups >= 2 * classes:
+        pairs = point.columns.mT @ point.dressed
+        # In place: new memory costs more.
+        return table.mixed(np.square(pairs, out=pairs))
+    # Many nodes and few groups: the squares of all classes are one form in the products of two slopes.
+    products, root = SymmetricPairs.among(groups), np.sqrt(point.density[:, None] * table.profile)
+    form = table.mixed(products.square(root[..., None] * point.inverse * root[..., None, :]))
+    slopes = products.of(table.slope)
+    return np.asarray(slopes.mT @ form @ slopes)
+
+
 def couplings(table: LeverageTable, point: Leverage) -> Array:
     """Return how leverages and resolvents raise each other, shape (batch, nodes + groups, nodes + groups).
 
@@ -461,10 +515,8 @@ def couplings(table: LeverageTable, point: Leverage) -> Array:
     Docs, "Uniform equivalent", equation (E16).
     """
     batch, groups, nodes = point.variance.shape
-    # Averages of squares over the classes (squared in place: new memory costs more).
-    pairs = point.columns.mT @ point.dressed
-    matrix = np.empty((batch, nodes + groups, nodes + groups))
-    matrix[:, :nodes, :nodes] = table.mixed(np.square(pairs, out=pairs))
+    matrix = np.empty((batch, nodes + groups, nodes + groups), dtype=point.following.dtype)
+    matrix[:, :nodes, :nodes] = _mean_square(table, point)
     source = table.mixed(np.square(point.dressed)) + point.variance
     matrix[:, :nodes, nodes:] = source.mT
     matrix[:, nodes:, :nodes] = source

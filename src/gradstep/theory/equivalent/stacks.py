@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,8 @@ _WORTH_A_CALL = 16
 #: Least scale of a row or column of a table, or of all: zeros have it, and are divided by it.
 _LEAST_SCALE = 1e-200
 
-Array = NDArray[np.float64]
+#: Real for a fit; complex for a spectrum, which is that of a fit at a complex penalty.
+Array = NDArray[Any]
 
 
 @lru_cache(maxsize=64)
@@ -54,7 +56,7 @@ def solved(matrices: Array, right: Array) -> Array:
 
 
 def solved_definite(matrices: Array, right: Array) -> Array:
-    """Return the solutions of linear equations with positive definite matrices.
+    """Return the solutions of linear equations with positive definite matrices, or symmetric complex ones.
 
     Parameters
     ----------
@@ -70,12 +72,12 @@ def solved_definite(matrices: Array, right: Array) -> Array:
     numpy.linalg.LinAlgError
         If a matrix is not positive definite. (In a batch, what is not singular may pass.)
     """
-    if len(matrices) > 1:
+    if len(matrices) > 1 or np.iscomplexobj(matrices):
         # NumPy has only the factors of a general matrix, whose pivots different scales of rows would mislead.
         scale = 1 / np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))[..., None]
         scaled = matrices * scale
         scaled *= scale.mT
-        return np.asarray(scale * np.linalg.solve(scaled, scale * right), dtype=np.float64)
+        return np.asarray(scale * np.linalg.solve(scaled, scale * right))
     # LAPACK reads columns: the transpose of a symmetric matrix saves a copy.
     _, solution, info = dposv(matrices[0].T, right[0])
     if info > 0:
@@ -126,8 +128,8 @@ def inverses(matrices: Array) -> Array:
     """
     size = matrices.shape[-1]
     stack = matrices.reshape(-1, size, size)
-    if size < _WORTH_A_CALL and len(stack) > 1:
-        return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
+    if np.iscomplexobj(matrices) or (size < _WORTH_A_CALL and len(stack) > 1):
+        return np.asarray(np.linalg.inv(matrices))
     # NumPy has only the factors of a general matrix: three times the work.
     found = np.empty_like(stack)
     for index, matrix in enumerate(stack):

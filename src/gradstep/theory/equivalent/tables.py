@@ -21,7 +21,7 @@ from gradstep.theory.equivalent.leverage import LeverageTable
 from gradstep.theory.models import BulkModel, RowLaw
 from gradstep.theory.neurons.bulk import Bulk, bulk_law
 from gradstep.theory.neurons.groups import Groups, neuron_groups, resolved_share
-from gradstep.theory.step.own_output import common_share, independent_rows
+from gradstep.theory.step.own_output import common_share, given_own_output
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "Tables",
     "sizes_of",
     "stacked",
-    "stepped_network",
     "stepped_networks",
     "tables_of",
 ]
@@ -121,9 +120,9 @@ class SteppedNetwork:
         The same step for rows that are independent of each other, see `gradstep.theory.step.own_output`.
     shrinkage : float
         Factor of the rows along the readout at initialisation.
-    along_common : bool or None
+    along_common : bool
         Whether the spike is along the common part of the rows, see `gradstep.theory.step.own_output.MeanRow`.
-    resolve : bool or None
+    resolve : bool
         Whether a Gaussian readout has nodes of its own, see `gradstep.theory.neurons.groups.neuron_groups`.
     tables : Tables
         With features resolved along the direction of ``step.resolved``.
@@ -133,8 +132,8 @@ class SteppedNetwork:
     gradient_step: StepStatistics
     step: StepStatistics
     shrinkage: float
-    along_common: bool | None
-    resolve: bool | None
+    along_common: bool
+    resolve: bool
     tables: Tables
 
 
@@ -179,13 +178,16 @@ def stepped_networks(
     InvalidInput, NotConverged
         As `gradstep.predict`.
     """
-    sizes, gradient_step = _gradient_step(problem, rows, constant)
+    sizes = sizes_of(problem)
+    gradient_step = step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=rows == "network")
     common = common_share(problem, gradient_step, sizes.width)
     found = []
     for weight, along_common in ((1 - common, False), (common, True)):
         if weight == 0:
             continue
-        step, shrinkage = independent_rows(problem, gradient_step, sizes.width, rows, along_common)
+        step = given_own_output(problem, gradient_step, sizes.width, along_common)
+        # The spiked random features model has no such factor, but for an output of order one.
+        shrinkage = step.readout_shrinkage if rows == "network" or step is not gradient_step else 1.0
         share = resolved_share(step.resolved, problem.readout, sizes.d, rows)
         for part, resolve in ((1 - share, False), (share, True)):
             if part > 0:
@@ -196,43 +198,6 @@ def stepped_networks(
                 network = SteppedNetwork(sizes, gradient_step, step, shrinkage, along_common, resolve, tables)
                 found.append((weight * part, network))
     return tuple(found)
-
-
-def stepped_network(
-    problem: Problem, rows: RowLaw = "network", bulk: BulkModel = "structured", refine: int = 1, *, fold: bool = True
-) -> SteppedNetwork:
-    """Return the one description of a network that stands for the mean over `stepped_networks`.
-
-    Where a Gaussian readout begins to need nodes of its own, a share of its neurons has them. A spectrum is no mean
-    over descriptions, and takes this one.
-
-    Parameters
-    ----------
-    problem, rows, bulk, refine, fold
-        As in `stepped_networks`.
-
-    Returns
-    -------
-    SteppedNetwork
-
-    Raises
-    ------
-    InvalidInput, NotConverged
-        As `gradstep.predict`.
-    """
-    sizes, gradient_step = _gradient_step(problem, rows)
-    step, shrinkage = independent_rows(problem, gradient_step, sizes.width, rows)
-    tables = tables_of(problem, step.resolved, sizes, rows, bulk, refine, fold=fold)
-    return SteppedNetwork(sizes, gradient_step, step, shrinkage, None, None, tables)
-
-
-def _gradient_step(
-    problem: Problem, rows: RowLaw, constant: float | None = None
-) -> tuple[Sizes[float], StepStatistics]:
-    """Return the sizes of a problem, and its step with the spike along the gradient."""
-    sizes = sizes_of(problem)
-    own_output = rows == "network"
-    return sizes, step_statistics(problem, sizes.d, sizes.width, sizes.n_step, constant, own_output=own_output)
 
 
 def tables_of(

@@ -8,14 +8,14 @@ of ``c`` add the function ``d g0 / d c`` to those that the network can form (Cui
 Both depend on the readout. A Gaussian readout is almost determined by the projection if the spike is strong, and
 changes only the spike if the step is weak. If a strong step has hardly any spike, for instance because ``E[sigma'] =
 0``, the readout determines the norm, but neither the projection nor the norm determines the readout. It then has
-quadrature nodes of its own. Between these cases a share of the neurons is described in either way.
+quadrature nodes of its own. Between these cases results are means over both descriptions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -40,12 +40,12 @@ _LEAST_NORM = 0.1
 _READOUT_RANGE = 5.75
 #: The same where each costs most.
 _VALUE_RANGE = 5.5
-#: Spreads beyond which no finer nodes are taken, of the two rules: neurons of so small a readout are too few.
-_LARGEST_SPREAD, _LARGEST_VALUE_SPREAD = 1e6, 1e2
+#: Spread beyond which no finer nodes are taken: neurons of so small a readout are too few.
+_LARGEST_SPREAD = 1e6
 #: What a readout adds to the norm by its square, times the power 3/2 of its variance given the projection. Below the
 #: first value the projection is enough, and errors are off by about half a per cent at most; above the second the
-#: readout has nodes of its own. Between them a growing share of the neurons has: predictions must not jump where a
-#: search over the step passes by.
+#: readout has nodes of its own. Between them both count: predictions must not jump where a search over the step passes
+#: by.
 _NORM_BY_READOUT = (0.0035, 0.007)
 #: Stands for an infinite variance.
 UNRESOLVED = 1e8
@@ -118,7 +118,7 @@ def _values(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np
 
     Each is as costly as one of a vocabulary; where the equations bend, see `_readout_rule`.
     """
-    bend = 1 / min(max(spread, 0.1), _LARGEST_VALUE_SPREAD)
+    bend = 1 / min(max(spread, 0.1), _LARGEST_SPREAD)
     nodes, weights = trapezoidal_rule(min(0.6, 0.27 * bend) / refine, _VALUE_RANGE, thinning=bend)
     weights = weights / weights.sum()
     return nodes / np.sqrt(weights @ nodes**2), weights
@@ -152,7 +152,7 @@ def neuron_groups(
     refine : int
         Multiplies the number of nodes for a Gaussian readout.
     resolve : bool, optional
-        Whether a Gaussian readout has nodes of its own. By default a share of the neurons has (`resolved_share`).
+        Whether a Gaussian readout has nodes of its own; by default where its `resolved_share` is above a half.
 
     Returns
     -------
@@ -168,18 +168,16 @@ def neuron_groups(
     if readout.kind == "vocabulary":
         values = np.asarray(readout.values), np.asarray(readout.weights)
         return _groups_of_values(step, values, d, odd=odd, rows=rows, scale=readout.second_moment)
-    share = resolved_share(step, readout, d, rows) if resolve is None else float(resolve)
-    parts = []
-    if share < 1:
-        parts.append((1 - share, _groups_of_projections(step, d, odd=odd, rows=rows, refine=refine)))
-    if share > 0:
-        values = _values(abs(step.whole_drift) + math.sqrt(step.bulk), refine)
-        parts.append((share, _groups_of_values(step, values, d, odd=odd, rows=rows)))
-    return _mixture(parts)
+    if resolve is None:
+        resolve = resolved_share(step, readout, d, rows) > 0.5
+    if not resolve:
+        return _groups_of_projections(step, d, odd=odd, rows=rows, refine=refine)
+    values = _values(abs(step.whole_drift) + math.sqrt(step.bulk), refine)
+    return _groups_of_values(step, values, d, odd=odd, rows=rows)
 
 
 def resolved_share(step: StepStatistics, readout: Readout, d: float, rows: RowLaw) -> float:
-    """Return the share of the neurons that have nodes in the readout of their own: all of a vocabulary's.
+    """Return the weight of the description whose readout has nodes of its own: one for a vocabulary.
 
     For a Gaussian readout it grows from zero to one with the contribution of the squared readout to the norm.
     """
@@ -196,15 +194,6 @@ def _typical_spread(step: StepStatistics, d: float, rows: RowLaw) -> float:
     # The bulk's own variance along v matters only where the spike is large: it is taken at the part of E a^2 that the
     # spike explains.
     return float(_projection_variance(step, d, rows, 0.0, total_spike**2 / (total_spike**2 + 1 / d)))
-
-
-def _mixture(parts: Sequence[tuple[float, Groups]]) -> Groups:
-    """Return the groups of neurons of which given shares are described by given groups."""
-    if len(parts) == 1:
-        return parts[0][1]
-    weight = np.concatenate([share * groups.weight for share, groups in parts])
-    rest = (np.concatenate([getattr(groups, f.name) for _, groups in parts]) for f in fields(Groups)[1:])
-    return Groups(weight, *rest)
 
 
 def _projection_variance(step: StepStatistics, d: float, rows: RowLaw, a: _Values, a_square: _Values) -> Array:

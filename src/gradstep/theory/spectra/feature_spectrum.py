@@ -2,7 +2,7 @@ r"""Spectrum of the feature covariance :math:`F^\top F/n` after a step of any si
 
 At ridge :math:`-zn` the leverage equations (see `gradstep.theory.equivalent.leverage`) give the Stieltjes transform
 
-.. math:: \frac1N\mathrm{tr}\Big(\frac{F^\top F}n-z\Big)^{-1}=\frac nN\sum_g v_g,\qquad v_g=\frac{N_g}{A_g}.
+.. math:: \frac1N\mathrm{tr}\Big(\frac{F^\top F}n-z\Big)^{-1}=\frac nN\sum_g v_g,\qquad v_g=N_gR_g.
 
 The mean features, functions of :math:`\kappa=\langle x,v\rangle` times functions of a neuron's group, make a low-rank
 part. Summed over the neurons of groups :math:`g,h`, the resolvent is :math:`Q^{-1}` with
@@ -17,7 +17,8 @@ transform is that of Cui et al. 2024, appendix F, for a constant readout; the re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -33,8 +34,9 @@ from gradstep.readout import readout_polynomials
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_refine
-from gradstep.theory.equivalent.stacks import scaled_factors
-from gradstep.theory.equivalent.tables import stepped_network
+from gradstep.theory.equivalent.leverage import LeverageEquations, LeverageTable, SymmetricPairs, evaluate, linearised
+from gradstep.theory.equivalent.stacks import scaled_factors, solved_definite
+from gradstep.theory.equivalent.tables import SteppedNetwork, stepped_networks
 from gradstep.theory.models import RowLaw
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.spectra.stieltjes import (
@@ -45,12 +47,12 @@ from gradstep.theory.spectra.stieltjes import (
     Point,
     around,
     averaged_tail,
-    find_law,
-    newton_step,
+    first_law,
+    mean_law,
     start,
 )
-from gradstep.theory.step.residual import largest_residual, residual_law
 from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.step.weighted_samples import largest_residual, residual_law
 from gradstep.threads import one_thread
 
 __all__ = ["FeatureEquations", "Outlier", "Spectrum", "check_finite", "feature_spectrum", "outliers_above"]
@@ -65,6 +67,8 @@ _DEGREE = 4
 _TAILS = ((5e-3, 1e-3), (1e-2, 4e-3), (2e-2, 1.2e-2))
 #: Where nothing is an eigenvalue, over a bound of the bulk.
 _FAR = 16.0
+#: Step along the imaginary axis that stands for a derivative: nothing is lost in it, however small it is.
+_IMAGINARY = 1e-20
 #: How many times fewer factors than unknowns are worth it; singular value that counts, over the largest.
 _WORTH_FACTORS, _DIMENSION = 3, 1e-14
 #: Least singular value of a table that has factors, over the largest.
@@ -150,21 +154,12 @@ class _Factors(NamedTuple):
     right: Array
     by_group: Array
     by_node: Array
-    first: NDArray[np.intp]
-    second: NDArray[np.intp]
-    double: Array
-
-    def square(self, matrix: NDArray[Any]) -> NDArray[Any]:
-        """Return the matrix that turns products of right factors into squares of ``u @ matrix @ v``."""
-        first, second = self.first[:, None], self.second[:, None]
-        kept = matrix[first, first.T] * matrix[second, second.T]
-        swapped = matrix[first, second.T] * matrix[second, first.T]
-        return np.asarray((kept + swapped) / 2 * self.double[:, None] * self.double)
+    pairs: SymmetricPairs
 
     def diagonal(self, matrix: NDArray[Any]) -> NDArray[Any]:
         """Return the vector that turns products of factors into ``u @ matrix @ u``."""
-        both = matrix[self.first, self.second] + matrix[self.second, self.first]
-        return np.asarray(both / 2 * self.double)
+        first, second, double = self.pairs
+        return np.asarray((matrix[first, second] + matrix[second, first]) / 2 * double)
 
 
 def _product(table: Array) -> tuple[Array, Array] | None:
@@ -252,46 +247,68 @@ class FeatureEquations:
         spread = 1 + np.sqrt(self.width / self.samples)
         return float(4 * largest * (spread * (1 + np.sqrt(self.width / self.dimension))) ** 2)
 
-    @cached_property
-    def orientation(self) -> Array:
-        """``V`` maps the upper half-plane to itself, ``A`` to the lower one."""
-        return np.concatenate([np.ones(len(self.weight)), -np.ones(len(self.neurons))])
-
     def start(self, z: complex) -> ComplexArray:
-        """Return the logarithms of ``V`` and ``A`` for a large ``z``."""
-        inverse = np.full(len(self.neurons), -z * self.samples)
-        leverage = (self.neurons / inverse) @ (self.slope**2 + self.variance)
-        return np.log(np.concatenate([leverage, inverse]).astype(np.complex128))
+        """Return the logarithms of ``V`` and ``R`` for a large ``z``."""
+        resolvent = np.full(len(self.neurons), -1 / (z * self.samples))
+        leverage = (self.neurons * resolvent) @ (self.slope**2 + self.variance)
+        return np.log(np.concatenate([leverage, resolvent]).astype(np.complex128))
 
-    def linearise(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return the gap, the Newton matrix and the drift in z."""
-        g1, g2, groups, nodes = self.slope, self.variance, *self.slope.shape
-        values = np.exp(state)
-        leverage, inverse = values[:nodes], values[nodes:]
-        sample_weight = self.samples * self.weight / (1 + leverage)
-        density = self.neurons / (self.dimension * inverse)
-        # (I + V1 D)^-1 g1, through the matrix of the groups or of the nodes, whichever are fewer.
-        if groups < nodes:
-            dressed = np.linalg.solve(np.eye(groups) + ((g1 * sample_weight) @ g1.T) * density, g1)
-        else:
-            inner = np.eye(nodes) + (g1.T @ (density[:, None] * g1)) * sample_weight
-            dressed = np.linalg.solve(inner, g1.T).T
-        weighted = dressed * sample_weight
-        psi = weighted @ g1.T
-        next_inverse = -z * self.samples + g2 @ sample_weight + np.einsum("gk,gk->g", weighted, g1)
-        next_leverage = self.dimension * (density @ (g1 * dressed + g2))
-        gap = np.log(np.concatenate([next_leverage, next_inverse]) / values)
+    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return the gap, Newton's step and the tangent in z: from factors of the tables if these have few."""
+        equations = LeverageEquations(
+            self._table, *(np.array([size]) for size in (self.width, self.dimension, self.samples, -z * self.samples))
+        )
+        if self._factors is not None:
+            return self._newton_of_factors(self._factors, equations, state)
+        point = evaluate(equations, state[None])
+        matrix, into, out = linearised(equations, point)
+        right = into[..., None] * self._right_sides(point.gap, point.following)
+        step, tangent = (out[..., None] * solved_definite(matrix, right))[0].T
+        return point.gap[0], step, tangent
 
-        response = sample_weight * leverage / (1 + leverage)
-        source = dressed**2 + g2
-        coupling = (g1.T * density) @ dressed
-        matrix = np.eye(len(state), dtype=np.complex128)
-        matrix[:nodes, :nodes] -= self.dimension * coupling**2 * response / next_leverage[:, None]
-        matrix[:nodes, nodes:] += (self.neurons / inverse * source.T) / next_leverage[:, None]
-        matrix[nodes:, :nodes] += source * response / next_inverse[:, None]
-        matrix[nodes:, nodes:] -= psi**2 * density / next_inverse[:, None]
-        drift = np.concatenate([np.zeros(nodes), -self.samples / next_inverse])
-        return gap, matrix, drift
+    @cached_property
+    def _table(self) -> LeverageTable:
+        columns = (self.slope, self.variance, self.weight, self.neurons / self.width)
+        return LeverageTable(*(column[None] for column in columns))
+
+    def _right_sides(self, gap: ComplexArray, following: ComplexArray) -> ComplexArray:
+        """Return the gap, and how z moves the right-hand sides, of which only those of the resolvents contain it."""
+        drift = self.samples * following
+        drift[..., : len(self.weight)] = 0
+        return np.stack([gap, drift], axis=-1)
+
+    def _newton_of_factors(
+        self, factors: _Factors, equations: LeverageEquations, state: ComplexArray
+    ) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return what `newton` does: the matrix is a diagonal one less a product of few dimensions."""
+        left, right, by_group, by_node, pairs = factors
+        nodes, squares = len(self.weight), len(pairs.first)
+        leverage, resolvent = np.split(np.exp(state), [nodes])
+        sample_weight, density = equations.sampling[0] / (1 + leverage), equations.per_direction[0] * resolvent
+        gain, product = (right * sample_weight) @ right.T, (left.T * density) @ left
+        damping = np.linalg.inv(np.eye(len(gain)) + gain @ product)
+        coupling, psi = product @ damping, damping @ gain
+        raised = np.concatenate([factors.diagonal(coupling), density @ by_group[:, squares:]]) @ by_node
+        added = by_group @ np.concatenate([factors.diagonal(psi), by_node[squares:] @ sample_weight])
+        following = np.concatenate([self.dimension * raised, 1 / (equations.ridge + added)])
+        gap = np.log(following / np.exp(state))
+
+        into = np.concatenate([raised, density / following[nodes:]])
+        out = np.concatenate([(1 + leverage) / (sample_weight * leverage), np.ones_like(resolvent)])
+        size, one = len(by_node), np.eye(len(by_node))
+        core = np.zeros((2 * size, 2 * size), dtype=np.complex128)
+        core[:size, size:], core[size:, :size] = one, one
+        of_nodes, of_groups, source = slice(squares), slice(size, size + squares), pairs.square(damping)
+        core[of_nodes, of_nodes], core[of_groups, of_groups] = pairs.square(coupling), pairs.square(psi)
+        core[of_nodes, of_groups], core[of_groups, of_nodes] = source.T, source
+        rows = np.zeros((2 * size, len(state)), dtype=np.complex128)
+        rows[:size, :nodes], rows[size:, nodes:] = by_node, by_group.T * density
+        # Woodbury's formula.
+        alone = self._right_sides(gap, following) / out[:, None]
+        spread = rows / (into * out)
+        missing = np.linalg.solve(np.eye(2 * size) - core @ (spread @ rows.T), core @ (rows @ alone))
+        step, tangent = (out[:, None] * (alone + spread.T @ missing)).T
+        return gap, step, tangent
 
     @cached_property
     def _factors(self) -> _Factors | None:
@@ -301,83 +318,19 @@ class FeatureEquations:
             return None
         (left, right), (own, of_nodes) = slope, variance
         # Squares of products of the slopes are products of these.
-        dimensions = left.shape[1]
-        first, second = np.triu_indices(dimensions)
-        double = np.where(first == second, 1.0, np.sqrt(2.0))
-        factors = _Factors(
-            left,
-            right,
-            np.concatenate([left[:, first] * left[:, second] * double, own], axis=1),
-            np.concatenate([right[first] * right[second] * double[:, None], of_nodes]),
-            first,
-            second,
-            double,
+        pairs = SymmetricPairs.among(left.shape[1])
+        by_group, by_node = (
+            np.concatenate([pairs.of(left.T).T, own], axis=1),
+            np.concatenate([pairs.of(right), of_nodes]),
         )
+        factors = _Factors(left, right, by_group, by_node, pairs)
         return factors if _WORTH_FACTORS * len(factors.by_node) < sum(self.slope.shape) else None
-
-    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return the gap, Newton's step and the tangent in z: as from `linearise`, from the factors if there are."""
-        if (factors := self._factors) is None:
-            return newton_step(*self.linearise(z, state))
-        left, right, by_group, by_node, *_ = factors
-        groups, nodes = self.slope.shape
-        squares = len(factors.first)
-        values = np.exp(state)
-        leverage, inverse = values[:nodes], values[nodes:]
-        sample_weight = self.samples * self.weight / (1 + leverage)
-        density = self.neurons / (self.dimension * inverse)
-        gain, density_product = (right * sample_weight) @ right.T, (left.T * density) @ left
-        damping = np.linalg.inv(np.eye(len(gain)) + gain @ density_product)
-        coupling, psi = (factors.square(matrix) for matrix in (density_product @ damping, damping @ gain))
-        # Diagonals of products of the slopes, as sums over the products' own products.
-        of_nodes, of_groups = (factors.diagonal(matrix) for matrix in (density_product @ damping, damping @ gain))
-        own_group, own_node = by_group[:, squares:], by_node[squares:]
-        next_inverse = -z * self.samples + by_group[:, :squares] @ of_groups + own_group @ (own_node @ sample_weight)
-        next_leverage = self.dimension * (of_nodes @ by_node[:squares] + (density @ own_group) @ own_node)
-        gap = np.log(np.concatenate([next_leverage, next_inverse]) / values)
-
-        # The matrix is the identity less left @ core @ right, with few columns and rows.
-        size = len(by_node)
-        core = np.zeros((2 * size, 2 * size), dtype=np.complex128)
-        core[:squares, :squares] = self.dimension * coupling
-        core[size : size + squares, size : size + squares] = psi
-        source = np.eye(size, dtype=np.complex128)
-        source[:squares, :squares] = factors.square(damping)
-        core[:size, size:], core[size:, :size] = -self.dimension * source.T, -source
-        left_node, left_group = (by_node / next_leverage).T, by_group / next_inverse[:, None]
-        right_node = by_node * (sample_weight * leverage / (1 + leverage))
-        right_group = by_group.T * density
-        right_sides = np.zeros((nodes + groups, 2), dtype=np.complex128)
-        right_sides[:, 0], right_sides[nodes:, 1] = gap, -self.samples / next_inverse
-        projected = np.concatenate([right_node @ right_sides[:nodes], right_group @ right_sides[nodes:]])
-        turned = np.zeros_like(core)
-        turned[:, :size] = core[:, :size] @ (right_node @ left_node)
-        turned[:, size:] = core[:, size:] @ (right_group @ left_group)
-        added = np.linalg.solve(np.eye(2 * size) - turned, core @ projected)
-        right_sides[:nodes] += left_node @ added[:size]
-        right_sides[nodes:] += left_group @ added[size:]
-        return gap, right_sides[:, 0], right_sides[:, 1]
 
     def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
         """Return the Stieltjes transform and its derivative."""
         nodes = len(self.weight)
-        terms = self.samples / self.width * self.neurons * np.exp(-state[nodes:])
-        return complex(terms.sum()), complex(-(terms * tangent[nodes:]).sum())
-
-    def _missing(self, point: Point) -> tuple[float, float]:
-        """Return the bulk that is missing along the readout, over ``A`` there, and its derivative in z."""
-        if self.direction is None or self.removed == 0:
-            return 0.0, 0.0
-        nodes, along = len(self.weight), np.square(self.direction)
-        values, tangent = np.exp(point.state).real, point.tangent.real
-        sample_weight = self.samples * self.weight / (1 + values[:nodes])
-        change = -sample_weight * values[:nodes] / (1 + values[:nodes]) * tangent[:nodes]
-        variance = along @ self.variance
-        inverse, d_inverse = along @ values[nodes:], along @ (values[nodes:] * tangent[nodes:])
-        lost = inverse + point.z.real * self.samples - variance @ sample_weight
-        d_lost = d_inverse + self.samples - variance @ change
-        slope = (d_lost - lost * d_inverse / inverse) / inverse
-        return float(self.removed * lost / inverse), float(self.removed * slope)
+        terms = self.samples / self.width * self.neurons * np.exp(state[nodes:])
+        return complex(terms.sum()), complex((terms * tangent[nodes:]).sum())
 
     @cached_property
     def _readout(self) -> Array:
@@ -385,24 +338,47 @@ class FeatureEquations:
         along = np.zeros(len(self.neurons)) if self.direction is None else np.sqrt(self.resolved_share) * self.direction
         return np.append(along, np.sqrt(max(1 - self.resolved_share, 0.0)))
 
-    def _root(self, point: Point) -> Array:
+    @cached_property
+    def _along(self) -> Array:
+        """Weights of the groups along the readout, or equal ones."""
+        count = len(self.neurons)
+        return np.full(count, 1 / count) if self.direction is None else np.square(self.direction)
+
+    def unknowns(self, point: Point) -> tuple[Array, Array]:
+        """Return ``V`` and ``R`` at a real point outside the bulk."""
+        leverage, resolvent = np.split(np.exp(point.state).real, [len(self.weight)])
+        return leverage, resolvent
+
+    def _root(self, resolvent: NDArray[Any]) -> NDArray[Any]:
         """Return ``|v|^1/2``; the last entry is that of an average neuron along the readout."""
-        inverse = np.exp(point.state[len(self.weight) :]).real
-        average = inverse.mean() if self.direction is None else np.square(self.direction) @ inverse
-        sizes = np.append(self.neurons, self.width), np.append(inverse, average)
-        return np.asarray(np.sqrt(np.maximum(-sizes[0] / sizes[1], 0.0)))
+        v = -np.append(self.neurons * resolvent, self.width / (self._along @ (1 / resolvent)))
+        return np.asarray(np.sqrt(np.where(v.real > 0, v, 0)))
+
+    def _strengths(
+        self, z: complex, leverage: NDArray[Any], resolvent: NDArray[Any]
+    ) -> tuple[NDArray[Any], complex | float]:
+        """Return `rows` and `missing`: `rows` times its transpose, and what the missing bulk adds along the readout.
+
+        The sum is ``|v|^1/2 G0 |v|^1/2`` with that bulk, an analytic function of its arguments.
+        """
+        sample_weight = self.samples * self.weight / (1 + leverage)
+        half_weight = np.sqrt(np.where(sample_weight.real > 0, sample_weight, 0))
+        rows = self._root(resolvent)[:-1, None] * self.shared * self.at_shared(half_weight)
+        if self.direction is None or self.removed == 0:
+            return rows, 0.0
+        inverse = self._along @ (1 / resolvent)
+        return rows, self.removed * (
+            inverse + z * self.samples - (self._along @ self.variance) @ sample_weight
+        ) / inverse
 
     def spikes(self, point: Point) -> tuple[Array, Array]:
         """Return vectors over the groups and what they do not resolve of the readout, and strengths above the bulk.
 
         These are eigenvectors of ``|v|^1/2 G0 |v|^1/2``, with what the missing bulk adds along the readout. There ``V``
-        is in (-1, 0) and every ``A`` negative, except where a band too light to be found lies higher still: what makes
+        is in (-1, 0) and every ``R`` negative, except where a band too light to be found lies higher still: what makes
         it is left out. ``det Q = 0`` where a strength is one, and ``|v|^1/2`` times the vector is then its null vector.
         """
-        root, leverage = self._root(point), np.exp(point.state[: len(self.weight)]).real
-        half_weight = np.sqrt(np.maximum(self.samples * self.weight / (1 + leverage), 0.0))
-        rows = root[:-1, None] * self.shared * self.at_shared(half_weight)
-        missing, _ = self._missing(point)
+        rows, missing = self._strengths(point.z.real, *self.unknowns(point))
         if missing == 0:
             # Singular vectors keep the digits of weak spikes.
             left, singular, _ = np.linalg.svd(rows, full_matrices=False)
@@ -413,20 +389,15 @@ class FeatureEquations:
 
     def null_vector(self, point: Point, vector: Array) -> Array:
         """Return the null vector of ``Q`` that belongs to one of the `spikes` of strength one."""
-        return self._root(point) * vector
+        return np.asarray(self._root(self.unknowns(point)[1]) * vector)
 
     def slope_of_strength(self, point: Point, vector: Array) -> float:
-        """Return the derivative in z of the strength of one of the `spikes`."""
-        nodes = len(self.weight)
-        values, tangent = np.exp(point.state).real, point.tangent.real
-        null = self.null_vector(point, vector)[:-1]
-        along, turned = null @ self.shared, (null * tangent[nodes:]) @ self.shared
-        sample_weight = self.samples * self.weight / (1 + values[:nodes])
-        response = sample_weight * values[:nodes] / (1 + values[:nodes])
-        _, d_missing = self._missing(point)
-        by_nodes = self.at_shared(response * tangent[:nodes]) @ np.square(along)
-        by_weight = turned @ (self.at_shared(sample_weight) * along)
-        return float(d_missing * (self._readout @ vector) ** 2 - by_nodes - by_weight)
+        """Return the derivative in z of the strength of one of the `spikes`, from a step along the imaginary axis."""
+        step = _IMAGINARY * point.z.real
+        beside = np.split(np.exp(point.state).real * (1 + 1j * step * point.tangent.real), [len(self.weight)])
+        rows, missing = self._strengths(point.z.real + 1j * step, *beside)
+        strength = np.square(vector[:-1] @ rows).sum() + missing * (self._readout @ vector) ** 2
+        return float(strength.imag / step)
 
 
 @one_thread()
@@ -466,7 +437,29 @@ def feature_spectrum(problem: Problem, *, rows: RowLaw = "network", refine: int 
     check_refine(refine)
     check_finite(problem, rows)
     # Folding would lose which value of a vocabulary a group has.
-    network = stepped_network(problem, rows, "isotropic", refine, fold=problem.readout.kind == "gaussian")
+    networks = stepped_networks(problem, rows, "isotropic", refine, fold=problem.readout.kind == "gaussian")
+    return _mean([(share, _spectrum(problem, rows, network)) for share, network in networks])
+
+
+def _mean(parts: Sequence[tuple[float, Spectrum]]) -> Spectrum:
+    """Return the mean over descriptions of a network; outliers that the weightiest has not are left out."""
+    _, first = max(parts, key=lambda part: part[0])
+    if len(parts) == 1:
+        return first
+    outliers = []
+    for rank, outlier in enumerate(first.outliers):
+        ranked = [(share, part.outliers[rank]) for share, part in parts if rank < len(part.outliers)]
+        whole = sum(share for share, _ in ranked)
+        names = [f.name for f in fields(Outlier)]
+        outliers.append(replace(outlier, **{n: sum(s * getattr(o, n) for s, o in ranked) / whole for n in names}))
+    bulk, alignment = mean_law([(share, part.bulk) for share, part in parts]), sum(s * p.alignment for s, p in parts)
+    samples = [(share, part.sample_outlier) for share, part in parts if part.sample_outlier is not None]
+    sample = first.sample_outlier and sum(s * x for s, x in samples) / sum(s for s, _ in samples)
+    return Spectrum(bulk, tuple(outliers), alignment, sample)
+
+
+def _spectrum(problem: Problem, rows: RowLaw, network: SteppedNetwork) -> Spectrum:
+    """Return the spectrum of one description of a network."""
     sizes, step, groups, features = network.sizes, network.step.resolved, network.tables.groups, network.tables.features
     share, direction = groups.readout_direction
     equations = FeatureEquations(
@@ -515,9 +508,8 @@ def _sample_outlier(
     far = start(equations, complex(_FAR * equations.top * max(1.0, float(profile.max()))))
 
     def excess(log_x: float) -> float:
-        values = np.exp(around(equations, far, float(np.exp(log_x))).state).real
-        leverage, inverse = np.split(values, [len(equations.weight)])
-        density = np.maximum(-equations.neurons * profile / (equations.dimension * inverse), 0.0)
+        leverage, resolvent = equations.unknowns(around(equations, far, float(np.exp(log_x))))
+        density = np.maximum(-equations.neurons * profile * resolvent / equations.dimension, 0.0)
         sample_weight = np.maximum(equations.samples * equations.weight / (1 + leverage), 0.0)
         rows = np.sqrt(density)[:, None] * equations.slope * np.sqrt(sample_weight)
         return float(np.linalg.norm(rows, ord=2)) ** 2 - 1
@@ -538,19 +530,15 @@ def check_finite(problem: Problem, rows: RowLaw) -> None:
 
 def _law(equations: FeatureEquations, group_weight: Array) -> tuple[FeatureEquations, Law]:
     """Return the law, and the equations that it was found with."""
-    try:
-        return equations, find_law(equations, COARSE[:1])
-    except NotConverged as error:
-        failure = error
-    for shares in _TAILS:
-        # g0 keeps the whole law of the readout, which outliers need.
-        slope, variance = _without_tails(equations, group_weight, shares)
-        rounded = replace(equations, slope=slope, variance=variance)
-        try:
-            return rounded, find_law(rounded, FINE if shares == _TAILS[-1] else FINE[:1])
-        except NotConverged as error:
-            failure = error
-    raise failure
+
+    def rounded() -> Iterator[tuple[FeatureEquations, Sequence[float]]]:
+        yield equations, COARSE[:1]
+        for shares in _TAILS:
+            # g0 keeps the whole law of the readout, which outliers need.
+            slope, variance = _without_tails(equations, group_weight, shares)
+            yield replace(equations, slope=slope, variance=variance), FINE if shares == _TAILS[-1] else FINE[:1]
+
+    return first_law(rounded())
 
 
 def _without_tails(
@@ -640,8 +628,7 @@ def _outlier(
 
     Docs, "Spectra", equation (Z3).
     """
-    nodes = len(equations.weight)
-    values = np.exp(point.state).real
+    leverage, _ = equations.unknowns(point)
     x = point.z.real
     # Null vector of Q, and the residue of its inverse.
     vector = equations.spikes(point)[0][:, rank]
@@ -650,7 +637,7 @@ def _outlier(
     hermite = hermite_values(equations.kappa, _DEGREE)
     if equations.kappa[0] > 0:
         hermite[::2] = 0  # an odd activation: only half of the line is kept, and the vector is odd
-    by_sample = (hermite * equations.weight / (1 + values[:nodes])) @ (equations.mean.T @ null[:-1])
+    by_sample = (hermite * equations.weight / (1 + leverage)) @ (equations.mean.T @ null[:-1])
     sample = scale / x * by_sample**2
     by_neuron = polynomials @ null[:-1]
     if gaussian:

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.gaussian.panels import legendre_rule
 
 __all__ = [
     "COARSE",
@@ -28,28 +29,26 @@ __all__ = [
     "Band",
     "Equations",
     "Law",
-    "NewtonEquations",
     "Point",
     "advance",
     "around",
     "averaged_tail",
     "find_law",
-    "newton_step",
+    "first_law",
+    "mean_law",
     "start",
 ]
 
 Array = NDArray[np.float64]
 ComplexArray = NDArray[np.complex128]
 
-_STEP_TOLERANCE = 1e-9
-#: Relative distance from an edge within which it is found.
-_EDGE_TOLERANCE = 1e-9
+#: Change of a logarithm below which Newton's method has arrived, and the relative distance at which an edge has.
+_STEP_TOLERANCE = _EDGE_TOLERANCE = 1e-9
 #: Share of the bound of a spectrum below which a density without an edge is taken to go on to zero.
 _HARD = 1e-12
-_NEWTON_STEPS = 14
-_LARGEST_JUMP = 1.5
-_SMALLEST_STEP = 1e-11
-_MOST_STEPS = 300
+#: Newton's steps at a point of a path, and the change of a logarithm beyond which it has met another solution; the
+#: smallest step along the path, relative to its end, and the most of them.
+_NEWTON_STEPS, _LARGEST_JUMP, _SMALLEST_STEP, _MOST_STEPS = 14, 1.5, 1e-11, 300
 #: Next to an edge Im m is the root of the distance; what is below this is rounding, beyond the edge.
 _SMALLEST_IMAGINARY = 1e-8
 #: Distances of neighbours, in log x, of a search for bands.
@@ -65,11 +64,11 @@ _FINER_STRIDES = 3
 #: Terms of a panel's series, of which the last ones must be below a share of the mean density: a first share that tells
 #: whether mass is missing, and the last one. Panels of the least width are not halved.
 _TERMS, _LAST_TERMS, _ROUGH, _TAIL, _NARROWEST = 16, 2, 1e-3, 3e-6, 1e-6
-#: Mass that a rough search may miss.
-_ROUGH_MASS = 1e-3
-_MASS_TOLERANCE = 1e-6
+#: Mass that a rough search may miss, and that a search may.
+_ROUGH_MASS, _MASS_TOLERANCE = 1e-3, 1e-6
+#: Height of the way around light bands, over the eigenvalue that it leads to.
 _DETOUR = 0.1
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_TERMS)
+_NODES, _WEIGHTS = legendre_rule(_TERMS)
 _TO_SERIES = (np.polynomial.legendre.legvander(_NODES, _TERMS - 1) * (np.arange(_TERMS) + 0.5)).T * _WEIGHTS
 #: Longest step towards an edge, relative to the spacing of the search.
 _LONGEST_STRIDE = 4
@@ -77,7 +76,7 @@ _ADVICE = "Make the step smaller, or the matrix less nearly square."
 
 
 class Equations(Protocol):
-    """A fixed point ``u = log R(exp(u), z)`` in the logarithms of its unknowns."""
+    """A fixed point ``u = log R(exp(u), z)`` in the logarithms of unknowns that map the upper half-plane to itself."""
 
     @property
     def top(self) -> float:
@@ -91,26 +90,17 @@ class Equations(Protocol):
     def hard_edge(self) -> bool:
         """Tell whether the support reaches zero, with a density like ``x**-1/2``."""
 
-    @property
-    def orientation(self) -> Array:
-        """Return 1 for each unknown that maps the upper half-plane to itself, -1 if to the lower one."""
-
     def start(self, z: complex) -> ComplexArray:
         """Return the logarithms of the unknowns to leading order in ``1/z``."""
 
-    def linearise(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return ``log R - u``, the matrix ``1 - d log R / du`` and ``d log R / dz``."""
+    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return ``log R - u``, Newton's step, and ``du/dz`` of the solution."""
 
     def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
         """Return the Stieltjes transform ``m = int rho(dx) / (x - z)`` and ``dm/dz``."""
 
 
-@runtime_checkable
-class NewtonEquations(Equations, Protocol):
-    """Equations that have a faster way to Newton's step than their matrix."""
-
-    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return ``log R - u``, Newton's step and ``du/dz``: the matrix divides the first and the drift."""
+_Kind = TypeVar("_Kind", bound=Equations)
 
 
 class Point(NamedTuple):
@@ -154,6 +144,13 @@ class Band:
     def mass(self) -> float:
         """Share of the eigenvalues in this band."""
         return float(self.weight.sum())
+
+    def angle_density(self, angle: Array) -> Array:
+        """Return the density of the angle."""
+        panel = np.clip(np.searchsorted(self.ends, angle, side="right") - 1, 0, len(self.series) - 1)
+        place = 2 * (angle - self.ends[panel]) / np.diff(self.ends)[panel] - 1
+        values = np.polynomial.legendre.legvander(place, self.series.shape[1] - 1)
+        return np.asarray((values * self.series[panel]).sum(axis=-1))
 
     def cumulative(self, x: ArrayLike) -> Array:
         """Return the share of the eigenvalues that lie in this band and below `x`."""
@@ -321,10 +318,7 @@ def _newton(equations: Equations, z: complex, state: ComplexArray, before: Compl
     for _ in range(_NEWTON_STEPS):
         try:
             with np.errstate(all="ignore"):
-                if isinstance(equations, NewtonEquations):
-                    gap, step, tangent = equations.newton(z, state)
-                else:
-                    gap, step, tangent = newton_step(*equations.linearise(z, state))
+                gap, step, tangent = equations.newton(z, state)
             if not np.isfinite(gap).all():
                 return None
         except np.linalg.LinAlgError:
@@ -334,21 +328,10 @@ def _newton(equations: Equations, z: complex, state: ComplexArray, before: Compl
         if not np.abs(state - before).max() < _LARGEST_JUMP:
             return None
         if size < _STEP_TOLERANCE:
-            turned = equations.orientation * state.imag
-            if turned.min() < -1e-7 or turned.max() > np.pi + 1e-7:
+            if state.imag.min() < -1e-7 or state.imag.max() > np.pi + 1e-7:
                 return None
             return Point(z, state, tangent, float(np.abs(gap).max()))
     return None
-
-
-def newton_step(
-    gap: ComplexArray, matrix: ComplexArray, drift: ComplexArray
-) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-    """Return the gap, Newton's step and the tangent from what `Equations.linearise` returns."""
-    if not np.isfinite(gap).all():
-        return gap, gap, gap
-    step, tangent = np.linalg.solve(matrix, np.stack([gap, drift], axis=1)).T
-    return gap, step, tangent
 
 
 def averaged_tail(weight: Array, size: Array, values: Array, share: float) -> Array:
@@ -404,6 +387,22 @@ def find_law(equations: Equations, spacings: Sequence[float] = COARSE) -> Law:
             bands = [panels.band() for panels in reversed(found)]
             return Law(tuple(bands), 1 - equations.mass, max(band.residual for band in bands))
         failure = NotConverged("the integral of the spectral density", missing, _MASS_TOLERANCE, _ADVICE)
+    raise failure
+
+
+def first_law(attempts: Iterable[tuple[_Kind, Sequence[float]]]) -> tuple[_Kind, Law]:
+    """Return the first equations of which `find_law` finds the law at the given spacings, and that law.
+
+    Raises
+    ------
+    NotConverged
+        That of the last attempt.
+    """
+    for equations, spacings in attempts:
+        try:
+            return equations, find_law(equations, spacings)
+        except NotConverged as error:
+            failure = error
     raise failure
 
 
@@ -602,20 +601,49 @@ class _Panels:
 
     def band(self) -> Band:
         """Return what was found."""
-        nodes, lasts = [], [panel.end for panel in self.panels]
-        for panel in self.panels:
-            angles = (panel.start + panel.end) / 2 + (panel.end - panel.start) / 2 * _NODES
-            weight = (panel.end - panel.start) / 2 * _WEIGHTS * panel.density
-            nodes.append(np.stack([self._frame.eigenvalue(angles), panel.density / self._frame.slope(angles), weight]))
-        eigenvalue, density, weight = np.concatenate(nodes, axis=1)[:, ::-1]
         residual = max(point.residual for panel in self.panels for point in panel.points)
-        return Band(
-            self._frame.lower,
-            self._frame.upper,
-            eigenvalue,
-            density,
-            weight,
-            np.array([0.0, *lasts]),
-            np.stack([panel.series for panel in self.panels]),
-            residual,
-        )
+        ends = np.array([0.0, *(panel.end for panel in self.panels)])
+        return _band_of(self._frame, ends, np.stack([panel.density for panel in self.panels]), residual)
+
+
+def _band_of(frame: _Frame, ends: Array, density: Array, residual: float) -> Band:
+    """Return the band whose density of the angle is known at the nodes of panels, shape (panels, nodes)."""
+    half, middle = np.diff(ends)[:, None] / 2, (ends[1:] + ends[:-1])[:, None] / 2
+    angles = middle + half * _NODES
+    values = np.stack([frame.eigenvalue(angles), density / frame.slope(angles), half * _WEIGHTS * density])
+    eigenvalue, of_eigenvalue, weight = values.reshape(3, -1)[:, ::-1]
+    return Band(frame.lower, frame.upper, eigenvalue, of_eigenvalue, weight, ends, density @ _TO_SERIES.T, residual)
+
+
+def mean_law(parts: Sequence[tuple[float, Law]]) -> Law:
+    """Return the mean of laws that are nearly alike: of their edges, and of the densities between these.
+
+    A law with another number of bands than that of the largest weight is left out.
+
+    Parameters
+    ----------
+    parts : sequence of (float, Law)
+        Weight of each.
+
+    Returns
+    -------
+    Law
+    """
+    _, first = max(parts, key=lambda part: part[0])
+    alike = [(share, law) for share, law in parts if len(law.bands) == len(first.bands)]
+    if len(alike) == 1:
+        return first
+    weight = np.array([share for share, _ in alike]) / sum(share for share, _ in alike)
+    bands = [_mean_band(weight, bands) for bands in zip(*(law.bands for _, law in alike), strict=True)]
+    return Law(tuple(bands), first.atom, max(law.residual for _, law in alike))
+
+
+def _mean_band(weight: Array, bands: Sequence[Band]) -> Band:
+    """Return the mean of bands at equal angles, on the panels of all."""
+    upper = float(np.exp(weight @ np.log([band.upper for band in bands])))
+    # All or none of them reach zero: that follows from the sizes.
+    lower = float(np.exp(weight @ np.log([band.lower for band in bands]))) if bands[0].lower > 0 else 0.0
+    ends = np.unique(np.concatenate([band.ends for band in bands]))
+    angles = (ends[1:] + ends[:-1])[:, None] / 2 + np.diff(ends)[:, None] / 2 * _NODES
+    density = sum(share * band.angle_density(angles) for share, band in zip(weight, bands, strict=True))
+    return _band_of(_Frame(lower, upper), ends, np.asarray(density), max(band.residual for band in bands))

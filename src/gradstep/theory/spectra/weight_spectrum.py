@@ -29,6 +29,7 @@ This project; for a small step it is the spiked Marchenko-Pastur law of Ba et al
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from gradstep.errors import NotConverged, within_range
+from gradstep.errors import within_range
 from gradstep.gaussian import gaussian_rule, hermite_rule, moments
 from gradstep.problem import Problem
 from gradstep.summary import Summarised, Summary
@@ -44,7 +45,18 @@ from gradstep.text_table import Table, number
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.models import RowLaw
 from gradstep.theory.spectra.feature_spectrum import check_finite
-from gradstep.theory.spectra.stieltjes import EDGE_MARGIN, FINE, Law, advance, around, averaged_tail, find_law, start
+from gradstep.theory.spectra.stieltjes import (
+    COARSE,
+    EDGE_MARGIN,
+    FINE,
+    Law,
+    advance,
+    around,
+    averaged_tail,
+    find_law,
+    first_law,
+    start,
+)
 from gradstep.theory.step.own_output import MeanRow
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
 from gradstep.threads import one_thread
@@ -188,11 +200,6 @@ class WeightEquations:
         direction = float(self.samples.omega.max()) * (1 + math.sqrt(self.step_ratio)) ** 2
         return 4 * float((self.initial + self.added * direction).max()) * (1 + math.sqrt(self.aspect)) ** 2
 
-    @property
-    def orientation(self) -> Array:
-        """Both unknowns map the upper half-plane to itself."""
-        return np.ones(2)
-
     def start(self, z: complex) -> ComplexArray:
         """Return the logarithms of both unknowns for a large ``z``."""
         return np.full(2, np.log(-1 / z + 0j))
@@ -210,8 +217,8 @@ class WeightEquations:
         change = -phi * complex(self.samples.weight @ quotient**2)
         return r, pq, slope, mean, change * r[0], change * pq[1]
 
-    def linearise(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
-        """Return the gap, the Newton matrix and the drift in z."""
+    def newton(self, z: complex, state: ComplexArray) -> tuple[ComplexArray, ComplexArray, ComplexArray]:
+        """Return the gap, Newton's step and the tangent in z."""
         r, (p, q), slope, mean, mean_q, mean_r = self._sums(state)
         inverse = p - z + q * mean
         gap = np.log(np.array([1 / inverse, mean / inverse]) / r)
@@ -219,7 +226,8 @@ class WeightEquations:
         d_inverse = slope[0] + slope[1] * mean + q * d_mean
         first = -d_inverse / inverse
         matrix = np.eye(2) - np.stack([first, first + d_mean / mean]) * r
-        return gap, matrix, np.full(2, 1 / inverse)
+        step, tangent = np.linalg.solve(matrix, np.stack([gap, np.full(2, 1 / inverse)], axis=1)).T
+        return gap, step, tangent
 
     def transform(self, state: ComplexArray, tangent: ComplexArray) -> tuple[complex, complex]:
         """Return the Stieltjes transform of ``W^T W`` and its derivative."""
@@ -318,20 +326,16 @@ def weight_spectrum(problem: Problem, *, rows: RowLaw = "network") -> WeightSpec
 
 def _law(equations: WeightEquations) -> tuple[WeightEquations, Law]:
     """Return the law, and the equations that it was found with."""
-    try:
-        return equations, find_law(equations)
-    except NotConverged as error:
-        failure = error
     rows, samples = np.stack([equations.initial, equations.added], axis=1), equations.samples
-    for share in _TAILS:
-        initial, added = averaged_tail(equations.weight, rows.sum(axis=1), rows, share).T
-        omega = averaged_tail(samples.weight, samples.omega, samples.omega, share)
-        rounded = replace(equations, initial=initial, added=added, samples=samples._replace(omega=omega))
-        try:
-            return rounded, find_law(rounded, FINE)
-        except NotConverged as error:
-            failure = error
-    raise failure
+
+    def rounded() -> Iterator[tuple[WeightEquations, Sequence[float]]]:
+        yield equations, COARSE
+        for share in _TAILS:
+            initial, added = averaged_tail(equations.weight, rows.sum(axis=1), rows, share).T
+            omega = averaged_tail(samples.weight, samples.omega, samples.omega, share)
+            yield replace(equations, initial=initial, added=added, samples=samples._replace(omega=omega)), FINE
+
+    return first_law(rounded())
 
 
 def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:

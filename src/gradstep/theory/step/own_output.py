@@ -51,11 +51,10 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
-from gradstep.theory.models import RowLaw
 from gradstep.theory.step.statistics import CommonRow, StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 
-__all__ = ["MeanRow", "common_share", "given_own_output", "independent_rows", "output_constants"]
+__all__ = ["MeanRow", "common_share", "given_own_output", "output_constants"]
 
 Array = NDArray[np.float64]
 
@@ -125,17 +124,7 @@ def _gaussian_rule_in_asinh(
 
 
 def mean_stretch(problem: Problem, step: StepStatistics) -> float:
-    """Return the factor of the mean row: the mean of those of all rows, weighted by the squares of the readouts.
-
-    Parameters
-    ----------
-    problem : Problem
-    step : StepStatistics
-
-    Returns
-    -------
-    float
-    """
+    """Return the factor of the mean row: the mean of those of all rows, weighted by the squares of the readouts."""
     values, shares = readout_values(problem.readout)
     square = shares * values**2
     return float(square @ step.stretch(values, values**2) / square.sum())
@@ -147,17 +136,6 @@ def common_share(problem: Problem, literal: StepStatistics, width: float) -> flo
     It is zero or one, but where a step about takes back an initial output of order one, or about doubles it.
     """
     return 0.0 if problem.output_scale == "1/N" else MeanRow.of(problem, literal, width).common_share
-
-
-def independent_rows(
-    problem: Problem, literal: StepStatistics, width: float, rows: RowLaw, along_common: bool | None = None
-) -> tuple[StepStatistics, float]:
-    """Return the step for independent rows, and the factor of their bulk along the readout at initialisation.
-
-    The spiked random features model has no such factor, but for an output of order one.
-    """
-    step = given_own_output(problem, literal, width, along_common)
-    return step, step.readout_shrinkage if rows == "network" or step is not literal else 1.0
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.theory.step.residual import Residual
-from gradstep.theory.step.weighted_samples import WeightedSamples
+from gradstep.theory.step.weighted_samples import Residual, WeightedSamples
 
 __all__ = ["StepSamples"]
 

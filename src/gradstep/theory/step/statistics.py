@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.problem import Problem, Readout
-from gradstep.theory.step.residual import residual_law
 from gradstep.theory.step.row_fluctuations import (
     RowFluctuations,
     derivative_slope,
@@ -35,6 +34,7 @@ from gradstep.theory.step.row_fluctuations import (
 )
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.transitions import smooth_rise
+from gradstep.theory.step.weighted_samples import residual_law
 
 __all__ = ["CommonRow", "StepStatistics", "readout_values", "step_statistics"]
 

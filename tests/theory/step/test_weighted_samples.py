@@ -3,7 +3,7 @@
 import pytest
 
 from gradstep.gaussian import moments, scalar_function
-from gradstep.theory.step.residual import residual_law
+from gradstep.theory.step.weighted_samples import residual_law
 
 
 @pytest.mark.parametrize("teacher", ["tanh", "relu", "sin(10*x)", "tanh(20*x)", "tanh(500*x)", "H6", "H12", "cos(3*x)"])

@@ -180,7 +180,12 @@ def main() -> None:
         held, known = (sum(row[f"times_{factor}"][key] for row in rows) for key in ("held", "known"))
         settings[f"held_{factor}"] = 100 * held / known
     kept = _rounded({"settings": settings, "summary": rows, "tables": entries})
-    path.write_text(json.dumps(kept, indent=1) + "\n")
+    # A line for each table.
+    parts = [f'"settings": {json.dumps(kept["settings"])}']
+    for key in ("summary", "tables"):
+        entries_of = ",\n".join(json.dumps(entry) for entry in kept[key])
+        parts.append(f'"{key}": [\n{entries_of}\n]')
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
 
 if __name__ == "__main__":

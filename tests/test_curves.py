@@ -62,7 +62,7 @@ def test_the_figure_shows_the_numbers(measured):
     heights = {float(line.get_ydata()[0]) for line in panel.lines if len(set(line.get_ydata())) == 1}
     assert {PROBLEM.noise**2, moments(PROBLEM.teacher).nonlinear_second_moment} <= heights
     words = {text.get_text() for text in panel.texts}
-    assert {"no step", r"$\eta = \sqrt{N}$", "kernel lower bound", "label noise"} == words
+    assert {"no step", r"$\eta$ = $\sqrt{N}$", "kernel lower bound", "label noise"} == words
     with pytest.raises(InvalidInput, match=r"reference: .*did you mean kernel lower bound"):
         measured.plot(references="kernel bound")
 
@@ -97,7 +97,7 @@ def test_values_without_a_scale_are_places_side_by_side():
     found = gs.curve(PROBLEM, over={"eta": [0, 1, "N^0.5"]})
     assert found.dense is None
     panel = found.plot("test_error").axes[0]
-    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["no step", r"$\eta = 1$", r"$\eta = \sqrt{N}$"]
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["no step", r"$\eta$ = 1", r"$\eta$ = $\sqrt{N}$"]
 
 
 def test_two_parameters_with_many_numbers_are_a_map(monkeypatch):
@@ -164,12 +164,12 @@ def test_bad_input_is_refused_before_any_work(arguments, field, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "given", "head", "numbers", "label"),
     [
-        ("n", [30, 40], "n", (30, 40), "samples of the fit, $n$"),
-        ("n", "1d,2d", "n/d", (1, 2), "samples of the fit, $n/d$"),
-        ("eta", "0:2:3*N^0.5", "eta/N^0.5", (0, 1, 2), r"step size, $\eta/\sqrt{N}$"),
-        ("eta", "0,2N^0.25", "eta/N^0.25", (0, 2), r"step size, $\eta/N^{0.25}$"),
-        ("eta", "0,1,N^0.5", "eta", None, r"step size, $\eta$"),
-        ("eta", "N^0:0.5:3", "eta", (0, 0.25, 0.5), r"exponent of the step size, $\log_N(\eta)$"),
+        ("n", [30, 40], "n", (30, 40), "samples of the fit, n"),
+        ("n", "1d,2d", "n/d", (1, 2), "samples of the fit, n/d"),
+        ("eta", "0:2:3*N^0.5", "eta/N^0.5", (0, 1, 2), "step size, η/√N"),
+        ("eta", "0,2N^0.25", "eta/N^0.25", (0, 2), "step size, η/N^0.25"),
+        ("eta", "0,1,N^0.5", "eta", None, "step size, η"),
+        ("eta", "N^0:0.5:3", "eta", (0, 0.25, 0.5), "exponent of the step size, η = N^α"),
         ("activation", "relu,tanh", "activation", None, "activation"),
     ],
 )

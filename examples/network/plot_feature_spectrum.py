@@ -69,7 +69,7 @@ for rank, (outlier, colour) in enumerate(
         mec="#22252b",
     )
 axes.set(xlabel="singular value of F / √n", ylabel="density", xscale="log")
-axes.legend()
+axes.legend(loc="upper left", bbox_to_anchor=(0.64, 1))
 
 # %%
 # The functions of the outliers

@@ -29,14 +29,13 @@ problem = gs.Problem(
     noise=0.1,
 )
 
+kappa = np.linspace(-3, 3, 200)
 figure, axes = plt.subplots()
 for coefficient, colour in ((0.0, "C3"), (1.0, "C1"), (3.0, "C2"), (9.0, "C0")):
     prediction = gs.predict(problem.replace(eta=gs.Step(coefficient, 0.5)))
-    curve = prediction.curve
-    seen = np.abs(curve.kappa) < 3
     axes.plot(
-        curve.kappa[seen],
-        curve.learned[seen],
+        kappa,
+        prediction.learned(kappa),
         colour,
         label=f"η = {coefficient:g}√N",
     )
@@ -44,6 +43,8 @@ for coefficient, colour in ((0.0, "C3"), (1.0, "C1"), (3.0, "C2"), (9.0, "C0")):
     print(
         f"η = {coefficient:g}√N: test error {error:.4f}, alignment {alignment:.3f}"
     )
+curve = prediction.curve
+seen = np.abs(curve.kappa) < 3
 axes.plot(
     curve.kappa[seen],
     curve.target[seen],
@@ -53,4 +54,4 @@ axes.plot(
     label="teacher, seen from the spike",
 )
 axes.set(xlabel="projection κ of the input on the spike", ylabel="mean output")
-axes.legend()
+axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)

@@ -71,7 +71,7 @@ LIGHT = Ink("#22252b", "#d8dbe2")
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
-class Picture(Canvas):
+class _Picture(Canvas):
     """A figure that a notebook shows, though pyplot does not know it."""
 
     def _repr_png_(self) -> bytes:
@@ -106,7 +106,7 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
     # Labels beside one panel must not touch the axis of the next.
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
-    canvas = Picture(figsize=size, layout=layout, facecolor="none" if dark else "white")
+    canvas = _Picture(figsize=size, layout=layout, facecolor="none" if dark else "white")
     every = canvas.subplots(rows, columns, squeeze=False).ravel()
     colours = _colours(panels, ink)
     for axes, panel in zip(every, panels, strict=False):
@@ -231,7 +231,7 @@ def _dress(axes: Axes, panel: Panel, ink: Ink) -> None:
             _log_ticks(axis, _TICK_ROOM[axis.axis_name])
     axes.tick_params(which="both", colors=ink.text)
     if panel.x_ticks:
-        axes.set_xticks([place for place, _ in panel.x_ticks], [text for _, text in panel.x_ticks])
+        axes.set_xticks([place for place, _ in panel.x_ticks], [to_mathtext(text) for _, text in panel.x_ticks])
     if panel.image is None and panel.field is None:
         axes.grid(color=ink.grid, lw=0.6)
     for side in ("top", "right"):

@@ -29,11 +29,11 @@ MOST_CURVES = 8
 _CALLED = {
     "d": ("input dimension", "d"),
     "width": ("neurons", "N"),
-    "n_step": ("samples of the step", "n_0"),
+    "n_step": ("samples of the step", "n0"),
     "n": ("samples of the fit", "n"),
-    "eta": ("step size", r"\eta"),
-    "ridge": ("penalty", r"\Lambda"),
-    "noise": ("label noise", r"\sigma_\epsilon"),
+    "eta": ("step size", "η"),
+    "ridge": ("penalty", "Λ"),
+    "noise": ("label noise", "sigma_eps"),
 }
 _WHOLE = ("d", "width", "n_step", "n")
 #: Parameters of which a prediction costs next to nothing once there is one.
@@ -155,13 +155,9 @@ class Axis:
         called, symbol = _CALLED.get(self.name, (self.name.replace("_", " "), ""))
         unit = self.unit
         if unit == "N^":
-            coefficient = Step.parse(self.values[0]).coefficient
-            factor = "" if coefficient == 1 else rf"{coefficient:g}\,"
-            return rf"exponent of the {called}, $\log_N({symbol}{f'/{factor}' if factor else ''})$"
-        if not symbol:
-            return called
-        over = {"": "", "d": "/d", "N^0.5": r"/\sqrt{N}"}.get(unit, f"/{unit.replace('^', '^{')}" + "}")
-        return rf"{called}, ${symbol}{over}$"
+            return f"exponent of the {called}, {symbol} = {_symbols(Step.parse(self.values[0]), 'α')}"
+        over = {"": "", "d": "/d", "N^0.5": "/√N"}.get(unit, f"/{unit}")
+        return f"{called}, {symbol}{over}" if symbol else called
 
     def legend(self, value: Any) -> str:
         """Return one value for the label of a curve."""
@@ -169,7 +165,7 @@ class Axis:
             return "no step"
         _, symbol = _CALLED.get(self.name, ("", ""))
         if symbol:
-            return rf"${symbol} = {_symbols(value)}$"
+            return f"{symbol} = {_symbols(value)}"
         return self.said(value).replace("_", " ")
 
     def said(self, value: Any) -> str:
@@ -257,14 +253,16 @@ def plain_value(value: Any) -> Any:
     return value if is_real(value) else _written(value)
 
 
-def _symbols(value: Any) -> str:
-    """Return a number, a multiple of the dimension or a step size as mathematics."""
+def _symbols(value: Any, exponent: str = "") -> str:
+    """Return a number, a multiple of the dimension or a step size as a short formula."""
     if isinstance(value, Proportional):
         return f"{value.ratio:.4g}d".removeprefix("1d") or "d"
-    if isinstance(value, Step) and value.exponent:
-        factor = "" if value.coefficient == 1 else rf"{value.coefficient:.4g}\,"
-        return factor + (r"\sqrt{N}" if value.exponent == 0.5 else f"N^{{{value.exponent:.4g}}}")
-    return f"{value.coefficient:.4g}" if isinstance(value, Step) else f"{value:.4g}"
+    if not isinstance(value, Step):
+        return f"{value:.4g}"
+    if not (value.exponent or exponent):
+        return f"{value.coefficient:.4g}"
+    power = "√N" if value.exponent == 0.5 and not exponent else f"N^{exponent or f'{value.exponent:.4g}'}"
+    return power if value.coefficient == 1 else f"{value.coefficient:.4g} {power}"
 
 
 def _written(value: Any) -> str:

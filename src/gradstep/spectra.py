@@ -30,7 +30,7 @@ __all__ = ["SpectrumOverlay", "density", "histogram", "outlier_marks", "spectrum
 #: Most bars of a histogram; values of each, about and at least.
 _BINS, _FEWEST = 50, 8
 #: What has a spectrum, and the matrix whose singular values are shown.
-_MATRIX = {"features": r"$F/\sqrt{n}$", "weights": "$W$"}
+_MATRIX = {"features": "F/√n", "weights": "W"}
 _REGIMES = ("large", "between", "few")
 
 Array = NDArray[np.float64]
@@ -70,7 +70,7 @@ class SpectrumOverlay(Summarised):
     def outliers(self) -> tuple[tuple[float, str], ...]:
         """Singular values that theory has above the bulk, the largest first, with what their vectors are closest to."""
         if isinstance(self.theory, Spectrum):
-            return tuple((each.singular_value, rf"$h_{each.sample_degree}(\kappa)$") for each in self.theory.outliers)
+            return tuple((each.singular_value, f"h{each.sample_degree}(κ)") for each in self.theory.outliers)
         found = self.theory.outlier
         return () if found is None else ((found.singular_value, "outlier"),)
 
@@ -150,7 +150,7 @@ class SpectrumOverlay(Summarised):
         overlay = self.overlay
         rows = [["edge of the bulk", number(float(np.sqrt(self.bulk.edge))), "", "", ""]]
         for rank, (value, label) in enumerate(self.outliers):
-            name = f"outlier {rank + 1}" + (f", along h{label[3]}" if self.of == "features" else "")
+            name = f"outlier {rank + 1}" + (f", along {label[:2]}" if self.of == "features" else "")
             cells = ["", "", ""]
             if len(self.seeds):
                 cells = [

@@ -140,3 +140,13 @@ def test_targets_of_zeros_have_no_errors():
     found = gs.learning_curve(features, np.zeros(40), n=[10, 20, 30, 40], ridge=[0.1, 1, 10, 100])
     assert (found.test_error == 0).all()
     assert (found.training_error == 0).all()
+
+
+def test_interpolation_on_other_array_libraries():
+    xp = pytest.importorskip("array_api_strict")
+    features, targets = rows("random features", 60, 12)
+    options = {"n": [10, 20, 30, 60], "ridge": [0.3, 1.0, 3.0, 10.0]}
+    ours = gs.learning_curve(features, targets, **options)
+    theirs = gs.learning_curve(xp.asarray(features), xp.asarray(targets), **options)
+    np.testing.assert_allclose(theirs.test_error, ours.test_error, rtol=1e-5)
+    np.testing.assert_allclose(theirs.test_covariance, ours.test_covariance, rtol=1e-3)

@@ -48,6 +48,7 @@ SPARSE = {
     "fig8_features": {"line": 15},
     "fig8_spectrum": {"grid": 3},
     "phase_diagram": {"columns": 4, "rows": 3},
+    "several_steps": {"line": 3},
     "staircase": {"grid": 15},
     "tuned_curves": {"lines": 3},
     "weights_spectrum": {"grid": 5},

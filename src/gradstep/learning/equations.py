@@ -446,5 +446,5 @@ def row_errors(fit: WeightedFit) -> RowErrors:
         If the equation is not solved.
     """
     targets = fit.resolvent.targets
-    residuals = (targets - fit.resolvent.predictions(fit.weights[:, None] * targets)) / fit.remainder[:, None]
+    residuals = (targets - fit.resolvent.predictions(fit.weights[:, None, ...] * targets)) / fit.remainder[:, None, ...]
     return RowErrors(fit, residuals, fit.solved(fit.resolvent.pool.xp.sum(residuals**2, axis=1)))

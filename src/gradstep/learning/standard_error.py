@@ -90,10 +90,13 @@ def increment_response(
 
     # Residuals of rows left out: each sum is without the row itself.
     pulled = (
-        resolvent.predictions((change * rest)[:, None] * e, tolerance=tolerance) - (change * bare * rest)[:, None] * e
+        resolvent.predictions((change * rest)[:, None, ...] * e, tolerance=tolerance)
+        - (change * bare * rest)[:, None, ...] * e
     )
-    shrunk = resolvent.predictions(w[:, None] * resolvent.targets, resolvent.identity, tolerance) if ridge else 0 * e
-    residuals = (ridge * shrunk - pulled - (w * first)[:, None] * e) / rest[:, None]
+    shrunk = (
+        resolvent.predictions(w[:, None, ...] * resolvent.targets, resolvent.identity, tolerance) if ridge else 0 * e
+    )
+    residuals = (ridge * shrunk - pulled - (w * first)[:, None, ...] * e) / rest[:, None, ...]
     source = 2 * xp.sum(e * residuals, axis=1)
 
     # What fits to n rows vary more than the fit to the pool.

@@ -228,7 +228,7 @@ class Prediction(Summarised):
             Line.of(kappa, self.learned(kappa), "network", "initial" if self.problem.eta.coefficient == 0 else "large"),
             Line.of(kappa, self.curve.smooth(self.curve.target, kappa), "teacher", "first kind", "dashed"),
         ]
-        label = r"projection of the input on the spike, $\kappa$"
+        label = "projection of the input on the spike, κ"
         found = f"test error {self.test_error:.4g}, alignment {self.alignment:.3f}"
         notes = [str(self.problem), found, *(f"caveat: {caveat}" for caveat in self.caveats)]
         return draw([Panel("", label, "mean output", lines=lines)], note="\n".join(notes), dark=dark)

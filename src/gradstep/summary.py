@@ -12,7 +12,7 @@ from gradstep.text_table import Table
 __all__ = ["Summarised", "Summary"]
 
 #: Characters of a line, and rows of a table that are shown.
-COLUMNS, _ROWS = 80, 13
+COLUMNS, _ROWS = 80, 14
 _STYLE = "border-collapse:collapse;font-variant-numeric:tabular-nums"
 
 

@@ -14,7 +14,7 @@ import gradstep as gs
 import gradstep.theory.spectra.feature_spectrum as feature_spectrum_module
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments, scalar_function
-from gradstep.papers.ba2022 import outlier, threshold
+from gradstep.papers.ba2022 import outlier
 from gradstep.papers.outcome import Judged
 from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import neuron_groups
@@ -550,7 +550,7 @@ def test_small_step_is_the_spiked_law_of_ba(eta: float) -> None:
     case = gs.Problem.ba2022(activation="erf", teacher="erf", d=d, lam=1e-3, eta=eta, **settings)
     found = weight_spectrum(case).outlier
     limit = outlier("erf", "erf", eta=eta, **settings)
-    if eta < threshold("erf", "erf", **settings):
+    if eta < outlier("erf", "erf", eta=0.0, **settings).threshold:
         assert found is None
         return
     assert found is not None

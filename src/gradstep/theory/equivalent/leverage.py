@@ -71,7 +71,6 @@ _AT_ONCE = 2**20
 _THREADED = 100
 
 #: Real for a fit; complex for a spectrum, which is that of a fit at a complex penalty.
-Array = NDArray[Any]
 
 
 class _Average(NamedTuple):
@@ -81,10 +80,10 @@ class _Average(NamedTuple):
     and averaged over both, a number for each member.
     """
 
-    common: Array
-    rest: Array
-    mean_common: Array
-    mean_rest: Array
+    common: NDArray[Any]
+    rest: NDArray[Any]
+    mean_common: NDArray[Any]
+    mean_rest: NDArray[Any]
     linear: list[float]
     nonlinear: list[float]
 
@@ -107,12 +106,12 @@ class LeverageTable:
         ``u_gj``, of mean one over the classes (default: one).
     """
 
-    slope: Array
-    variance: Array
-    weight: Array
-    fraction: Array
-    share: Array = field(default_factory=lambda: np.ones((1, 1)))
-    profile: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
+    slope: NDArray[Any]
+    variance: NDArray[Any]
+    weight: NDArray[Any]
+    fraction: NDArray[Any]
+    share: NDArray[Any] = field(default_factory=lambda: np.ones((1, 1)))
+    profile: NDArray[Any] = field(default_factory=lambda: np.ones((1, 1, 1)))
 
     def __post_init__(self) -> None:
         if self.variance.min() < _SMALLEST:
@@ -138,7 +137,7 @@ class LeverageTable:
         return _Average(common, rest, mean_common, mean_rest, linear.tolist(), nonlinear.tolist())
 
     @cached_property
-    def factors(self) -> tuple[Array, Array] | None:
+    def factors(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """Slopes of many groups as a product, if they have few dimensions to rounding (polynomials have few).
 
         The factors have shapes (1 or batch, groups, dimensions) and (1 or batch, dimensions, nodes). Each slope is
@@ -151,7 +150,7 @@ class LeverageTable:
         left, right, _ = scaled_factors(self.slope, _DIMENSION)
         return None if left.shape[2] > _FEW * groups else (left, right)
 
-    def mixed(self, values: Array) -> Array:
+    def mixed(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the mean over the directions of values of shape (batch, classes, rows, columns)."""
         batch, classes, rows, columns = values.shape
         if classes == 1:
@@ -186,14 +185,14 @@ class LeverageEquations:
     """
 
     table: LeverageTable
-    width: Array
-    directions: Array
-    samples: Array
-    ridge: Array
-    population: Array | None = None
-    neurons: Array = field(init=False)
-    per_direction: Array = field(init=False)
-    sampling: Array = field(init=False)
+    width: NDArray[Any]
+    directions: NDArray[Any]
+    samples: NDArray[Any]
+    ridge: NDArray[Any]
+    population: NDArray[Any] | None = None
+    neurons: NDArray[Any] = field(init=False)
+    per_direction: NDArray[Any] = field(init=False)
+    sampling: NDArray[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         neurons = self.width[:, None] * self.table.fraction
@@ -201,7 +200,7 @@ class LeverageEquations:
         object.__setattr__(self, "per_direction", neurons / self.directions[:, None])
         object.__setattr__(self, "sampling", self.samples[:, None] * self.table.weight)
 
-    def weighed(self, remaining: Array) -> Array:
+    def weighed(self, remaining: NDArray[Any]) -> NDArray[Any]:
         """Return ``n w (remaining + population)``, shape (batch, nodes), for ``remaining = 1 / (1 + V)``."""
         return self.sampling * (remaining if self.population is None else remaining + self.population[:, None])
 
@@ -249,23 +248,23 @@ class Leverage(NamedTuple):
         Largest absolute gap.
     """
 
-    leverage: Array
-    resolvent: Array
-    remaining: Array
-    sample_weight: Array
-    linear_gain: Array
-    density: Array
-    columns: Array
-    inverse: Array
-    dressed: Array
-    variance: Array
-    load: Array
-    following: Array
-    gap: Array
-    residual: Array
+    leverage: NDArray[Any]
+    resolvent: NDArray[Any]
+    remaining: NDArray[Any]
+    sample_weight: NDArray[Any]
+    linear_gain: NDArray[Any]
+    density: NDArray[Any]
+    columns: NDArray[Any]
+    inverse: NDArray[Any]
+    dressed: NDArray[Any]
+    variance: NDArray[Any]
+    load: NDArray[Any]
+    following: NDArray[Any]
+    gap: NDArray[Any]
+    residual: NDArray[Any]
 
     @property
-    def inverse_resolvent(self) -> Array:
+    def inverse_resolvent(self) -> NDArray[Any]:
         """``A_g = 1 / R_g``, the effective ridge of a neuron."""
         return 1 / self.resolvent
 
@@ -274,7 +273,7 @@ class Leverage(NamedTuple):
         return Leverage(*(values[index] for values in self))
 
 
-def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False) -> Leverage:
+def evaluate(equations: LeverageEquations, state: NDArray[Any], *, stable: bool = False) -> Leverage:
     """Evaluate both sides of the equations at ``state``, the logarithms of ``V`` and then of ``R``.
 
     A spectrum evaluates them at a complex penalty and state (`gradstep.theory.spectra.feature_spectrum`).
@@ -315,12 +314,12 @@ def evaluate(equations: LeverageEquations, state: Array, *, stable: bool = False
     )  # fmt: skip
 
 
-def _largest(values: Array) -> Array:
+def _largest(values: NDArray[Any]) -> NDArray[Any]:
     """Return the largest absolute value of each row (without the overhead of the method of arrays)."""
     return np.asarray(np.maximum.reduce(np.abs(values), axis=1))
 
 
-def inner(linear_gain: Array, root: Array) -> Array:
+def inner(linear_gain: NDArray[Any], root: NDArray[Any]) -> NDArray[Any]:
     """Return ``I + D^1/2 V1 D^1/2`` for diagonal ``D^1/2`` of shape (batch, classes, groups).
 
     It is symmetric and at least the identity: its inverse is safe however small the groups are.
@@ -330,7 +329,9 @@ def inner(linear_gain: Array, root: Array) -> Array:
     return matrix
 
 
-def undamped(table: LeverageTable, root: Array, sample_weight: Array, linear_gain: Array) -> Array:
+def undamped(
+    table: LeverageTable, root: NDArray[Any], sample_weight: NDArray[Any], linear_gain: NDArray[Any]
+) -> NDArray[Any]:
     """Return the inverse of `inner`: what is left of a group's rows when the fit has taken up theirs along the slopes.
 
     Parameters
@@ -361,7 +362,7 @@ def undamped(table: LeverageTable, root: Array, sample_weight: Array, linear_gai
     return np.asarray(identity(groups) - weighed @ inverses(matrices) @ weighed.mT)
 
 
-def _stably_dressed(columns: Array, sample_weight: Array) -> tuple[Array, Array]:
+def _stably_dressed(columns: NDArray[Any], sample_weight: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return what `evaluate` inverts, and its product with the columns, from their singular vectors when weighed."""
     half_weight = np.sqrt(sample_weight)[:, None, None, :]
     weighed = columns * half_weight
@@ -376,7 +377,7 @@ def _stably_dressed(columns: Array, sample_weight: Array) -> tuple[Array, Array]
     return inverse, left @ (coefficients / damping)
 
 
-def _guess(equations: LeverageEquations) -> Array:
+def _guess(equations: LeverageEquations) -> NDArray[Any]:
     """Return a state near the solution: that of one average neuron, spread over the nodes and then over the groups."""
     average, ridge = equations.table.average, equations.ridge
     count = len(ridge) // len(average.linear)
@@ -455,9 +456,9 @@ class Linearised(NamedTuple):
     into, out : ndarray, shape (batch, nodes + groups)
     """
 
-    matrix: Array
-    into: Array
-    out: Array
+    matrix: NDArray[Any]
+    into: NDArray[Any]
+    out: NDArray[Any]
 
     def take(self, index: NDArray[np.bool_]) -> Linearised:
         """Return the equations of some members of the batch."""
@@ -472,7 +473,7 @@ class SymmetricPairs(NamedTuple):
 
     first: NDArray[np.intp]
     second: NDArray[np.intp]
-    double: Array
+    double: NDArray[Any]
 
     @classmethod
     def among(cls, count: int) -> SymmetricPairs:
@@ -480,11 +481,11 @@ class SymmetricPairs(NamedTuple):
         first, second = np.triu_indices(count)
         return cls(first, second, np.where(first == second, 1.0, math.sqrt(2.0)))
 
-    def of(self, vectors: Array) -> Array:
+    def of(self, vectors: NDArray[Any]) -> NDArray[Any]:
         """Return the products for vectors of shape (..., components, columns)."""
         return np.asarray(vectors[..., self.first, :] * vectors[..., self.second, :] * self.double[:, None])
 
-    def square(self, matrices: Array) -> Array:
+    def square(self, matrices: NDArray[Any]) -> NDArray[Any]:
         """Return the matrices of the squares, for matrices of shape (..., components, components)."""
         first, second = self.first[:, None], self.second[:, None]
         both = matrices[..., first, self.first] * matrices[..., second, self.second]
@@ -492,7 +493,7 @@ class SymmetricPairs(NamedTuple):
         return np.asarray(both / 2 * self.double[:, None] * self.double)
 
 
-def _mean_square(table: LeverageTable, point: Leverage) -> Array:
+def _mean_square(table: LeverageTable, point: Leverage) -> NDArray[Any]:
     """Return how the leverages raise each other: squares, averaged over the classes."""
     batch, groups, nodes = point.variance.shape
     classes = table.profile.shape[1]
@@ -507,7 +508,7 @@ def _mean_square(table: LeverageTable, point: Leverage) -> Array:
     return np.asarray(slopes.mT @ form @ slopes)
 
 
-def couplings(table: LeverageTable, point: Leverage) -> Array:
+def couplings(table: LeverageTable, point: Leverage) -> NDArray[Any]:
     """Return how leverages and resolvents raise each other, shape (batch, nodes + groups, nodes + groups).
 
     The matrix is symmetric and has no negative entries.
@@ -541,7 +542,7 @@ def linearised(equations: LeverageEquations, point: Leverage) -> Linearised:
     return Linearised(matrix, into, out)
 
 
-def response(matrix: Array, sources: Array, nodes: int) -> Array:
+def response(matrix: NDArray[Any], sources: NDArray[Any], nodes: int) -> NDArray[Any]:
     """Return the solution of linear equations with the matrix of `Linearised`, shape (batch, nodes + groups)."""
     right = sources[..., None]
     if matrix.shape[1] < _THREADED:
@@ -640,7 +641,7 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
     raise NotConverged(_NAME, worst, tolerance, _ADVICE)
 
 
-def _renewed(near: Linearised, equations: LeverageEquations, point: Leverage, last: Array) -> Linearised:
+def _renewed(near: Linearised, equations: LeverageEquations, point: Leverage, last: NDArray[Any]) -> Linearised:
     """Return the equations near a point: those of the step before for members that need no others.
 
     With the derivatives of the last step a residual falls about as much as in that step, to its square over the `last`

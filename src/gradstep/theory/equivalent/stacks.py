@@ -17,18 +17,17 @@ _WORTH_A_CALL = 16
 _LEAST_SCALE = 1e-200
 
 #: Real for a fit; complex for a spectrum, which is that of a fit at a complex penalty.
-Array = NDArray[Any]
 
 
 @lru_cache(maxsize=64)
-def identity(size: int) -> Array:
+def identity(size: int) -> NDArray[Any]:
     """Return a shared, read-only identity matrix."""
     matrix = np.eye(size)
     matrix.flags.writeable = False
     return matrix
 
 
-def solved(matrices: Array, right: Array) -> Array:
+def solved(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """Return the solutions of linear equations.
 
     Parameters
@@ -55,7 +54,7 @@ def solved(matrices: Array, right: Array) -> Array:
     return np.asarray(solution.reshape(right.shape), dtype=np.float64)
 
 
-def solved_definite(matrices: Array, right: Array) -> Array:
+def solved_definite(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """Return the solutions of linear equations with positive definite matrices, or symmetric complex ones.
 
     Parameters
@@ -85,7 +84,7 @@ def solved_definite(matrices: Array, right: Array) -> Array:
     return np.asarray(solution, dtype=np.float64)[None]
 
 
-def cholesky(matrices: Array) -> Array:
+def cholesky(matrices: NDArray[Any]) -> NDArray[Any]:
     """Return the lower triangular factors of positive definite matrices.
 
     Parameters
@@ -109,7 +108,7 @@ def cholesky(matrices: Array) -> Array:
     return np.asarray(factor, dtype=np.float64)[None]
 
 
-def inverses(matrices: Array) -> Array:
+def inverses(matrices: NDArray[Any]) -> NDArray[Any]:
     """Return the inverses of positive definite matrices.
 
     Parameters
@@ -141,7 +140,7 @@ def inverses(matrices: Array) -> Array:
     return found.reshape(matrices.shape)
 
 
-def least_squares(matrices: Array, values: Array) -> Array:
+def least_squares(matrices: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     """Return the minima of ``|matrix x - values|^2`` for matrices of full rank.
 
     Parameters
@@ -169,7 +168,7 @@ def least_squares(matrices: Array, values: Array) -> Array:
     return np.asarray(solution[:unknowns], dtype=np.float64)[None]
 
 
-def scaled_factors(tables: Array, dimension: float) -> tuple[Array, Array, float]:
+def scaled_factors(tables: NDArray[Any], dimension: float) -> tuple[NDArray[Any], NDArray[Any], float]:
     """Return tables as products of few dimensions, each entry right to rounding relative to its row and column.
 
     Parameters

@@ -71,6 +71,7 @@ _AT_ONCE = 2**20
 _THREADED = 100
 
 #: Real for a fit; complex for a spectrum, which is that of a fit at a complex penalty.
+_Array = NDArray[Any]
 
 
 class _Average(NamedTuple):
@@ -80,10 +81,10 @@ class _Average(NamedTuple):
     and averaged over both, a number for each member.
     """
 
-    common: NDArray[Any]
-    rest: NDArray[Any]
-    mean_common: NDArray[Any]
-    mean_rest: NDArray[Any]
+    common: _Array
+    rest: _Array
+    mean_common: _Array
+    mean_rest: _Array
     linear: list[float]
     nonlinear: list[float]
 
@@ -106,12 +107,12 @@ class LeverageTable:
         ``u_gj``, of mean one over the classes (default: one).
     """
 
-    slope: NDArray[Any]
-    variance: NDArray[Any]
-    weight: NDArray[Any]
-    fraction: NDArray[Any]
-    share: NDArray[Any] = field(default_factory=lambda: np.ones((1, 1)))
-    profile: NDArray[Any] = field(default_factory=lambda: np.ones((1, 1, 1)))
+    slope: _Array
+    variance: _Array
+    weight: _Array
+    fraction: _Array
+    share: _Array = field(default_factory=lambda: np.ones((1, 1)))
+    profile: _Array = field(default_factory=lambda: np.ones((1, 1, 1)))
 
     def __post_init__(self) -> None:
         if self.variance.min() < _SMALLEST:
@@ -137,7 +138,7 @@ class LeverageTable:
         return _Average(common, rest, mean_common, mean_rest, linear.tolist(), nonlinear.tolist())
 
     @cached_property
-    def factors(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    def factors(self) -> tuple[_Array, _Array] | None:
         """Slopes of many groups as a product, if they have few dimensions to rounding (polynomials have few).
 
         The factors have shapes (1 or batch, groups, dimensions) and (1 or batch, dimensions, nodes). Each slope is
@@ -150,7 +151,7 @@ class LeverageTable:
         left, right, _ = scaled_factors(self.slope, _DIMENSION)
         return None if left.shape[2] > _FEW * groups else (left, right)
 
-    def mixed(self, values: NDArray[Any]) -> NDArray[Any]:
+    def mixed(self, values: _Array) -> _Array:
         """Return the mean over the directions of values of shape (batch, classes, rows, columns)."""
         batch, classes, rows, columns = values.shape
         if classes == 1:
@@ -185,14 +186,14 @@ class LeverageEquations:
     """
 
     table: LeverageTable
-    width: NDArray[Any]
-    directions: NDArray[Any]
-    samples: NDArray[Any]
-    ridge: NDArray[Any]
-    population: NDArray[Any] | None = None
-    neurons: NDArray[Any] = field(init=False)
-    per_direction: NDArray[Any] = field(init=False)
-    sampling: NDArray[Any] = field(init=False)
+    width: _Array
+    directions: _Array
+    samples: _Array
+    ridge: _Array
+    population: _Array | None = None
+    neurons: _Array = field(init=False)
+    per_direction: _Array = field(init=False)
+    sampling: _Array = field(init=False)
 
     def __post_init__(self) -> None:
         neurons = self.width[:, None] * self.table.fraction
@@ -200,7 +201,7 @@ class LeverageEquations:
         object.__setattr__(self, "per_direction", neurons / self.directions[:, None])
         object.__setattr__(self, "sampling", self.samples[:, None] * self.table.weight)
 
-    def weighed(self, remaining: NDArray[Any]) -> NDArray[Any]:
+    def weighed(self, remaining: _Array) -> _Array:
         """Return ``n w (remaining + population)``, shape (batch, nodes), for ``remaining = 1 / (1 + V)``."""
         return self.sampling * (remaining if self.population is None else remaining + self.population[:, None])
 
@@ -248,23 +249,23 @@ class Leverage(NamedTuple):
         Largest absolute gap.
     """
 
-    leverage: NDArray[Any]
-    resolvent: NDArray[Any]
-    remaining: NDArray[Any]
-    sample_weight: NDArray[Any]
-    linear_gain: NDArray[Any]
-    density: NDArray[Any]
-    columns: NDArray[Any]
-    inverse: NDArray[Any]
-    dressed: NDArray[Any]
-    variance: NDArray[Any]
-    load: NDArray[Any]
-    following: NDArray[Any]
-    gap: NDArray[Any]
-    residual: NDArray[Any]
+    leverage: _Array
+    resolvent: _Array
+    remaining: _Array
+    sample_weight: _Array
+    linear_gain: _Array
+    density: _Array
+    columns: _Array
+    inverse: _Array
+    dressed: _Array
+    variance: _Array
+    load: _Array
+    following: _Array
+    gap: _Array
+    residual: _Array
 
     @property
-    def inverse_resolvent(self) -> NDArray[Any]:
+    def inverse_resolvent(self) -> _Array:
         """``A_g = 1 / R_g``, the effective ridge of a neuron."""
         return 1 / self.resolvent
 
@@ -273,7 +274,7 @@ class Leverage(NamedTuple):
         return Leverage(*(values[index] for values in self))
 
 
-def evaluate(equations: LeverageEquations, state: NDArray[Any], *, stable: bool = False) -> Leverage:
+def evaluate(equations: LeverageEquations, state: _Array, *, stable: bool = False) -> Leverage:
     """Evaluate both sides of the equations at ``state``, the logarithms of ``V`` and then of ``R``.
 
     A spectrum evaluates them at a complex penalty and state (`gradstep.theory.spectra.feature_spectrum`).
@@ -314,12 +315,12 @@ def evaluate(equations: LeverageEquations, state: NDArray[Any], *, stable: bool 
     )  # fmt: skip
 
 
-def _largest(values: NDArray[Any]) -> NDArray[Any]:
+def _largest(values: _Array) -> _Array:
     """Return the largest absolute value of each row (without the overhead of the method of arrays)."""
     return np.asarray(np.maximum.reduce(np.abs(values), axis=1))
 
 
-def inner(linear_gain: NDArray[Any], root: NDArray[Any]) -> NDArray[Any]:
+def inner(linear_gain: _Array, root: _Array) -> _Array:
     """Return ``I + D^1/2 V1 D^1/2`` for diagonal ``D^1/2`` of shape (batch, classes, groups).
 
     It is symmetric and at least the identity: its inverse is safe however small the groups are.
@@ -329,9 +330,7 @@ def inner(linear_gain: NDArray[Any], root: NDArray[Any]) -> NDArray[Any]:
     return matrix
 
 
-def undamped(
-    table: LeverageTable, root: NDArray[Any], sample_weight: NDArray[Any], linear_gain: NDArray[Any]
-) -> NDArray[Any]:
+def undamped(table: LeverageTable, root: _Array, sample_weight: _Array, linear_gain: _Array) -> _Array:
     """Return the inverse of `inner`: what is left of a group's rows when the fit has taken up theirs along the slopes.
 
     Parameters
@@ -362,7 +361,7 @@ def undamped(
     return np.asarray(identity(groups) - weighed @ inverses(matrices) @ weighed.mT)
 
 
-def _stably_dressed(columns: NDArray[Any], sample_weight: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _stably_dressed(columns: _Array, sample_weight: _Array) -> tuple[_Array, _Array]:
     """Return what `evaluate` inverts, and its product with the columns, from their singular vectors when weighed."""
     half_weight = np.sqrt(sample_weight)[:, None, None, :]
     weighed = columns * half_weight
@@ -377,7 +376,7 @@ def _stably_dressed(columns: NDArray[Any], sample_weight: NDArray[Any]) -> tuple
     return inverse, left @ (coefficients / damping)
 
 
-def _guess(equations: LeverageEquations) -> NDArray[Any]:
+def _guess(equations: LeverageEquations) -> _Array:
     """Return a state near the solution: that of one average neuron, spread over the nodes and then over the groups."""
     average, ridge = equations.table.average, equations.ridge
     count = len(ridge) // len(average.linear)
@@ -456,9 +455,9 @@ class Linearised(NamedTuple):
     into, out : ndarray, shape (batch, nodes + groups)
     """
 
-    matrix: NDArray[Any]
-    into: NDArray[Any]
-    out: NDArray[Any]
+    matrix: _Array
+    into: _Array
+    out: _Array
 
     def take(self, index: NDArray[np.bool_]) -> Linearised:
         """Return the equations of some members of the batch."""
@@ -473,7 +472,7 @@ class SymmetricPairs(NamedTuple):
 
     first: NDArray[np.intp]
     second: NDArray[np.intp]
-    double: NDArray[Any]
+    double: _Array
 
     @classmethod
     def among(cls, count: int) -> SymmetricPairs:
@@ -481,11 +480,11 @@ class SymmetricPairs(NamedTuple):
         first, second = np.triu_indices(count)
         return cls(first, second, np.where(first == second, 1.0, math.sqrt(2.0)))
 
-    def of(self, vectors: NDArray[Any]) -> NDArray[Any]:
+    def of(self, vectors: _Array) -> _Array:
         """Return the products for vectors of shape (..., components, columns)."""
         return np.asarray(vectors[..., self.first, :] * vectors[..., self.second, :] * self.double[:, None])
 
-    def square(self, matrices: NDArray[Any]) -> NDArray[Any]:
+    def square(self, matrices: _Array) -> _Array:
         """Return the matrices of the squares, for matrices of shape (..., components, components)."""
         first, second = self.first[:, None], self.second[:, None]
         both = matrices[..., first, self.first] * matrices[..., second, self.second]
@@ -493,7 +492,7 @@ class SymmetricPairs(NamedTuple):
         return np.asarray(both / 2 * self.double[:, None] * self.double)
 
 
-def _mean_square(table: LeverageTable, point: Leverage) -> NDArray[Any]:
+def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
     """Return how the leverages raise each other: squares, averaged over the classes."""
     batch, groups, nodes = point.variance.shape
     classes = table.profile.shape[1]
@@ -508,7 +507,7 @@ def _mean_square(table: LeverageTable, point: Leverage) -> NDArray[Any]:
     return np.asarray(slopes.mT @ form @ slopes)
 
 
-def couplings(table: LeverageTable, point: Leverage) -> NDArray[Any]:
+def couplings(table: LeverageTable, point: Leverage) -> _Array:
     """Return how leverages and resolvents raise each other, shape (batch, nodes + groups, nodes + groups).
 
     The matrix is symmetric and has no negative entries.
@@ -542,7 +541,7 @@ def linearised(equations: LeverageEquations, point: Leverage) -> Linearised:
     return Linearised(matrix, into, out)
 
 
-def response(matrix: NDArray[Any], sources: NDArray[Any], nodes: int) -> NDArray[Any]:
+def response(matrix: _Array, sources: _Array, nodes: int) -> _Array:
     """Return the solution of linear equations with the matrix of `Linearised`, shape (batch, nodes + groups)."""
     right = sources[..., None]
     if matrix.shape[1] < _THREADED:
@@ -641,7 +640,7 @@ def _newton(equations: LeverageEquations, tolerance: float, *, stable: bool) -> 
     raise NotConverged(_NAME, worst, tolerance, _ADVICE)
 
 
-def _renewed(near: Linearised, equations: LeverageEquations, point: Leverage, last: NDArray[Any]) -> Linearised:
+def _renewed(near: Linearised, equations: LeverageEquations, point: Leverage, last: _Array) -> Linearised:
     """Return the equations near a point: those of the step before for members that need no others.
 
     With the derivatives of the last step a residual falls about as much as in that step, to its square over the `last`

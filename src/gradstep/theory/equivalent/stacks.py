@@ -17,17 +17,18 @@ _WORTH_A_CALL = 16
 _LEAST_SCALE = 1e-200
 
 #: Real for a fit; complex for a spectrum, which is that of a fit at a complex penalty.
+_Array = NDArray[Any]
 
 
 @lru_cache(maxsize=64)
-def identity(size: int) -> NDArray[Any]:
+def identity(size: int) -> _Array:
     """Return a shared, read-only identity matrix."""
     matrix = np.eye(size)
     matrix.flags.writeable = False
     return matrix
 
 
-def solved(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+def solved(matrices: _Array, right: _Array) -> _Array:
     """Return the solutions of linear equations.
 
     Parameters
@@ -54,7 +55,7 @@ def solved(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(solution.reshape(right.shape), dtype=np.float64)
 
 
-def solved_definite(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+def solved_definite(matrices: _Array, right: _Array) -> _Array:
     """Return the solutions of linear equations with positive definite matrices, or symmetric complex ones.
 
     Parameters
@@ -84,7 +85,7 @@ def solved_definite(matrices: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]
     return np.asarray(solution, dtype=np.float64)[None]
 
 
-def cholesky(matrices: NDArray[Any]) -> NDArray[Any]:
+def cholesky(matrices: _Array) -> _Array:
     """Return the lower triangular factors of positive definite matrices.
 
     Parameters
@@ -108,7 +109,7 @@ def cholesky(matrices: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(factor, dtype=np.float64)[None]
 
 
-def inverses(matrices: NDArray[Any]) -> NDArray[Any]:
+def inverses(matrices: _Array) -> _Array:
     """Return the inverses of positive definite matrices.
 
     Parameters
@@ -140,7 +141,7 @@ def inverses(matrices: NDArray[Any]) -> NDArray[Any]:
     return found.reshape(matrices.shape)
 
 
-def least_squares(matrices: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+def least_squares(matrices: _Array, values: _Array) -> _Array:
     """Return the minima of ``|matrix x - values|^2`` for matrices of full rank.
 
     Parameters
@@ -168,7 +169,7 @@ def least_squares(matrices: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(solution[:unknowns], dtype=np.float64)[None]
 
 
-def scaled_factors(tables: NDArray[Any], dimension: float) -> tuple[NDArray[Any], NDArray[Any], float]:
+def scaled_factors(tables: _Array, dimension: float) -> tuple[_Array, _Array, float]:
     """Return tables as products of few dimensions, each entry right to rounding relative to its row and column.
 
     Parameters

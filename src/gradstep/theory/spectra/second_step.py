@@ -19,7 +19,7 @@ outliers after steps :math:`N^{\alpha_1}` and :math:`N^{\alpha_2}` grows as Moni
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import ScalarFunction, gaussian_rule, smoothed
+from gradstep.gaussian import gaussian_rule, smoothed
 from gradstep.problem import Problem, Step
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.spectra.feature_spectrum import check_finite
+from gradstep.theory.step.fresh_steps import derivative_of
 from gradstep.theory.step.statistics import step_statistics
 
 __all__ = ["SecondOutlier", "SecondStep", "second_step"]
@@ -175,7 +176,7 @@ def second_step(problem: Problem, eta: float | Step | None = None) -> SecondStep
     nodes, node_weight = gaussian_rule(problem.link.kinks, resolution=0.5, order=8)
     shift, scale = first.spike * a[:, None] * nodes, np.sqrt(known)[:, None]
     features = smoothed(problem.activation, shift, scale)
-    slopes = smoothed(_derivative(problem.activation), shift, scale)
+    slopes = smoothed(derivative_of(problem.activation), shift, scale)
     output = (weight * a) @ features.mean
 
     # The residual, given the projection on the spike and that on the teacher's other part.
@@ -199,8 +200,3 @@ def second_step(problem: Problem, eta: float | Step | None = None) -> SecondStep
     spread = np.maximum(slopes.second_moment - slopes.mean**2, 0.0) @ (node_weight * square)
     variance = known * stretch**2 + (e * a) ** 2 * phi * spread
     return SecondStep(a, weight, rows, variance, width, width / d)
-
-
-def _derivative(function: ScalarFunction) -> ScalarFunction:
-    """Return the derivative as a function of its own, with the kinks and the strip of analyticity of the function."""
-    return replace(function, name=f"derivative of {function.name}", value=function.slope, expression=None, parity=None)

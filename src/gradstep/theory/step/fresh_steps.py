@@ -19,7 +19,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, gaussian_rule, smoothed
 from gradstep.problem import Problem
 
-__all__ = ["FreshStep", "fresh_steps"]
+__all__ = ["FreshStep", "derivative_of", "fresh_steps"]
 
 #: Of the rules for the projection and for the rest of the teacher's input.
 _PANEL, _NODES = 0.5, 8
@@ -45,7 +45,8 @@ class FreshStep:
 
 
 @lru_cache(maxsize=64)
-def _derivative(activation: ScalarFunction) -> ScalarFunction:
+def derivative_of(activation: ScalarFunction) -> ScalarFunction:
+    """Return the derivative as a function of its own, to which jumps contribute nothing."""
     return ScalarFunction.from_callable(activation.derivative, kinks=activation.kinks)
 
 
@@ -129,7 +130,7 @@ def _step(
     argument = a * length * kappa
     mean, slopes = (
         smoothed(problem.activation, argument, scale),
-        smoothed(_derivative(problem.activation), argument, scale),
+        smoothed(derivative_of(problem.activation), argument, scale),
     )
     D, S, bend = slopes.mean, slopes.second_moment, slopes.slope / scale
     r = np.asarray(link(gamma * kappa + rho * t)) - a * mean.mean

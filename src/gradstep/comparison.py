@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "compare"]
 
-#: What varies by less, relative, is the same.
+#: Relative variation below which a quantity is called the same for all problems: rounding of its computation.
 _SAME = 1e-9
 
 #: Columns of the table, for each quantity.

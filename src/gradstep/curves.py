@@ -105,7 +105,7 @@ class Curve(Summarised):
 
     @property
     def shared(self) -> str:
-        """What all problems have in common, in one line."""
+        """Values that all problems have in common, in one line."""
         omit = set(differences(self.problems)) if len(self.problems) > 1 else set()
         return self.problems[0].described(omit)
 

@@ -63,7 +63,7 @@ class Axis:
 
     @cached_property
     def unit(self) -> str:
-        """What the numbers are multiples of: ``"d"``, a power of ``N``, or nothing.
+        """Unit of the numbers: ``"d"``, a power of ``N``, or nothing.
 
         It is ``"N^"`` where the exponent of a step size varies, which then is the number on the axis.
         """

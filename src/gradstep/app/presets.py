@@ -202,7 +202,7 @@ def _statistics(settings: Settings, preset: Settings) -> _Page:
 
 
 def _kernels(settings: Settings, preset: Settings) -> _Page:
-    """What is added to the kernel matrix is the penalty for each neuron."""
+    """Kernel ridge regression as networks: the number added to the kernel matrix is the penalty for each neuron."""
     psi1, trained, base = settings["psi1"], settings["trained"], settings["base"]
     shared = {"convention": "ba2022", "d": preset["d"], **base, "psi1": psi1}
 

@@ -15,7 +15,7 @@ __all__ = ["caveats_of", "copies"]
 
 #: Effective number of rows behind a standard error below which there is a caveat.
 _FEW_DECIDING = 10
-#: The same as a share of the pool. Gaussian residuals have twice that share.
+#: Share of the pool below which that number has a caveat. Gaussian residuals have twice this share.
 _SMALL_SHARE = 0.06
 #: Rows of a pool below which there is a caveat.
 _FEW_ROWS = 50

@@ -20,7 +20,7 @@ __all__ = ["DiagonalResolvent"]
 
 @dataclass(frozen=True, eq=False)
 class DiagonalResolvent:
-    """What `gradstep.learning.resolvent.Resolvent` is, for G fits, without the entries beside the diagonal.
+    """The diagonal of the resolvents of G fits, with the methods of `gradstep.learning.resolvent.Resolvent`.
 
     Predictions are those of the whole resolvent: only sums over pairs of rows are simplified.
 

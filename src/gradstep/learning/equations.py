@@ -52,7 +52,7 @@ LARGEST_WEIGHT = 4.0
 _MOST_CAPPED = 0.2
 #: Largest change of the logarithm of a weight in one step.
 _LONGEST_STEP = 3.0
-#: The same for many fits at once, of which none is halved.
+#: Longest step of Newton's method for many fits at once, whose steps are not halved one by one.
 _LONGEST_COMMON_STEP = 1.0
 #: Largest number of samples over rows of the pool of these.
 _LARGEST_RATIO = 1 - 1e-9

@@ -99,7 +99,7 @@ def increment_response(
     residuals = (ridge * shrunk - pulled - (w * first)[:, None, ...] * e) / rest[:, None, ...]
     source = 2 * xp.sum(e * residuals, axis=1)
 
-    # What fits to n rows vary more than the fit to the pool.
+    # Fits to n rows vary more than the fit to the pool.
     source = source + fit.spread(2 * squares * (missing * change / w - population * gain / fit.ratio))
     if not isinstance(missing, float) or missing:
         varied, moment, second = errors.variation

@@ -18,7 +18,7 @@ from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem, Readout, differences
 from gradstep.simulation import Measurement, simulate_many
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
-from gradstep.summary import Summarised, Summary
+from gradstep.summary import ROWS, Summarised, Summary
 from gradstep.text_table import Table, number
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import caveat_lines
@@ -247,7 +247,9 @@ class Comparison(Summarised):
         about = self.problems[0].described(differences(self.problems))
         title = f"Theory over {len(self.seeds)} networks" + (f" of {len(self.problems)} problems" if several else "")
         shown = QUANTITIES if len(self.problems) <= 2 else QUANTITIES[:1]
-        return Summary(title, [about], self.table(quantities=shown), self.notes())
+        # Two problems show all of their rows: the test error of the second is in the middle of the table.
+        rows = max(ROWS, 2 * len(self.overlays)) if len(self.problems) <= 2 else ROWS
+        return Summary(title, [about], self.table(quantities=shown), self.notes(), rows)
 
 
 def _value(problem: Problem, name: str) -> float | str:

@@ -12,23 +12,24 @@ from gradstep.text_table import Table
 __all__ = ["Summarised", "Summary"]
 
 #: Characters of a line, and rows of a table that are shown.
-COLUMNS, _ROWS = 80, 14
+COLUMNS, ROWS = 80, 13
 _STYLE = "border-collapse:collapse;font-variant-numeric:tabular-nums"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A title, what it is about, a table, and notes below it."""
+    """A title, what it is about, a table, and notes; of a table with more than `rows` rows the middle is left out."""
 
     title: str
     about: Sequence[str] = ()
     table: Table | None = None
     notes: Sequence[str] = ()
+    rows: int = ROWS
 
     def __str__(self) -> str:
         parts = [[line for text in (self.title, *self.about) for line in wrapped(text)]]
         if self.table is not None:
-            parts.append(self.table.shortened(_ROWS).lines(COLUMNS))
+            parts.append(self.table.shortened(self.rows).lines(COLUMNS))
         if self.notes:
             parts.append([line for note in self.notes for line in wrapped(note)])
         return "\n\n".join("\n".join(part) for part in parts)
@@ -37,7 +38,7 @@ class Summary:
         """Return the summary as HTML that needs no style sheet."""
         parts = [f"<b>{escape(self.title)}</b>", *(f"<div>{escape(text)}</div>" for text in self.about)]
         if self.table is not None:
-            parts.append(_table(self.table.shortened(_ROWS).merged()))
+            parts.append(_table(self.table.shortened(self.rows).merged()))
         parts += [f'<div style="opacity:.75">{escape(note)}</div>' for note in self.notes]
         return f'<div style="max-width:60em">{"".join(parts)}</div>'
 

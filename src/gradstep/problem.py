@@ -49,7 +49,7 @@ fit      min_b sum_mu (y_mu - sum_i b_i sigma(<w_i, x_mu>))^2 + ridge |b|^2
 errors   test error E (f_hat - f*)^2, label noise not included; train error:
          mean square on the labels of the fit; train loss: train error
          + (ridge/n) |b|^2; no factor 1/2 anywhere"""
-"""What the numbers mean, for people."""
+"""The scaling of the numbers in a result, as it is printed."""
 
 TRANSLATION = {
     "ba2022": {"eta": "their eta", "ridge": "lambda n"},

@@ -29,7 +29,7 @@ __all__ = ["SpectrumOverlay", "density", "histogram", "outlier_marks", "spectrum
 
 #: Most bars of a histogram; values of each, about and at least.
 _BINS, _FEWEST = 50, 8
-#: What has a spectrum, and the matrix whose singular values are shown.
+#: The spectra by name, each with the matrix whose singular values are shown.
 _MATRIX = {"features": "F/√n", "weights": "W"}
 _REGIMES = ("large", "between", "few")
 

@@ -1,4 +1,4 @@
-"""What a figure shows, and what it compares, as CSV."""
+"""The curves, points and comparisons of a figure as CSV."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Check:
 
     @property
     def sentence(self) -> str:
-        """What was found, in words."""
+        """The result of the check in words."""
         found = f"{self.value:.3g}" if math.isfinite(self.value) else "–"
         return self.label.replace("{}", found) if "{}" in self.label else f"{self.label}: {found}"
 

@@ -159,6 +159,11 @@ def second_step(problem: Problem, eta: float | Step | None = None) -> SecondStep
     ------
     InvalidInput
         For infinite sizes, a Gaussian readout (whose bulk has no edge) and the output scale ``"1/sqrt(N)"``.
+
+    Notes
+    -----
+    If activation and teacher both have an even part, the gradient also stretches the rows along the teacher. This may
+    push further singular values out of a network's bulk, which are not predicted.
     """
     check_finite(problem, "network")
     if problem.readout.kind == "gaussian":
@@ -195,7 +200,7 @@ def second_step(problem: Problem, eta: float | Step | None = None) -> SecondStep
     rest = vectors * np.sqrt(np.maximum(values, 0.0))
     rows = np.column_stack([gamma * spike + rho * teacher, rho * spike - gamma * teacher, rest])
 
-    # What is left of single neurons.
+    # The variance with which single neurons deviate from these means.
     stretch = 1 + e * a * ((slopes.slope / scale) @ (node_weight * mean))
     spread = np.maximum(slopes.second_moment - slopes.mean**2, 0.0) @ (node_weight * square)
     variance = known * stretch**2 + (e * a) ** 2 * phi * spread

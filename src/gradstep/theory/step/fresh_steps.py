@@ -21,7 +21,7 @@ from gradstep.problem import Problem
 
 __all__ = ["FreshStep", "derivative_of", "fresh_steps"]
 
-#: Of the rules for the projection and for the rest of the teacher's input.
+#: Panel width and nodes of the quadrature over the projection, and over the rest of the teacher's input.
 _PANEL, _NODES = 0.5, 8
 
 

@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -22,6 +23,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import gradstep as gs
+import gradstep.app
 from gradstep.app.answers import code, curve_part
 from gradstep.app.presets import elsewhere, presets
 from gradstep.app.server import _together, serve
@@ -271,6 +273,9 @@ def test_every_figure_is_a_preset_or_says_where_it_is_drawn():
     told = {figure["command"] for figure in elsewhere(presets())}
     assert told < commands
     assert len(told) + len(presets()) == len(commands)
+    # The others have a picture: `python -m benchmarks.thumbnails` makes them from a report.
+    pictures = {path.stem for path in (Path(gradstep.app.__file__).parent / "static" / "figures").glob("*.webp")}
+    assert pictures == {figure["name"] for figure in elsewhere(presets())}
 
 
 def test_a_fixed_kernel_and_the_penalties_of_theorem_7():

@@ -62,7 +62,7 @@ const OPTIONS = {
 export function trainingText({ steps, fresh, optimiser }) {
   const rule = OPTIMISERS[optimiser];
   if (steps === 1) return `one step of ${rule}`;
-  return `${steps} steps of ${rule}, ${fresh ? "fresh samples in each" : "the same samples in all"}`;
+  return `${steps} steps of ${rule} (${fresh ? "fresh samples in each" : "the same samples in all"})`;
 }
 const OPTIMISERS = {
   gradient: "plain gradient descent", damped: "damped gradient descent", sign: "sign descent", adam: "Adam", spectral: "spectral descent (Muon)",

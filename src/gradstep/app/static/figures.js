@@ -263,7 +263,8 @@ export function learned(curves, colours) {
     }),
   ];
   const ys = traces.flatMap((t) => t.y);
-  const [low, high] = [Math.min(...ys), Math.max(...ys)];
+  // What is zero up to rounding is drawn as zero.
+  const [low, high] = ys.every((y) => Math.abs(y) < 1e-6) ? [-1, 1] : [Math.min(...ys), Math.max(...ys)];
   const room = 0.08 * (high - low || 1);
   const layout = look(colours, {
     xaxis: axisLook(colours, { range: [-reach, reach], title: { text: "projection κ on the spike", standoff: 6 }, dtick: 1 }),

@@ -511,7 +511,7 @@ function showBest() {
     if (!found) controls.mark(control, null);
     else {
       const meaning = found.meanings[over];
-      const value = meaning ? meaning : `Best ${written(found.values[over])}`;
+      const value = meaning ? meaning.replaceAll("->", "→").replace(/^eta\b/, "η") : `Best ${written(found.values[over])}`;
       controls.mark(control, found.values[over], `${value} → error ${written(found.test_error + added(mine().problem))}`);
     }
   }
@@ -674,7 +674,7 @@ byId("preset").addEventListener("change", ({ target }) => {
 });
 
 /** A figure that the page cannot draw: where it is drawn. */
-function pointTo({ paper, title, summary, command }) {
+function pointTo({ name, paper, title, summary, command }) {
   state.preset = "";
   byId("preset-note").hidden = false;
   byId("preset-note").dataset.shows = "elsewhere";
@@ -682,10 +682,12 @@ function pointTo({ paper, title, summary, command }) {
   copier.addEventListener("click", () => copyText(command, "Command copied."));
   byId("preset-note").replaceChildren(
     element("b", { textContent: `${paper}: ${title}. ` }),
-    `${summary} This figure is not made of curves of one network, and the page cannot draw it. In a terminal: `,
+    `${summary} The page cannot compute this figure; a terminal does: `,
     element("code", { textContent: command }), " ",
     copier,
+    element("img", { src: `/static/figures/${name}.webp`, alt: `${title}, as the command draws it`, className: "figure" }),
   );
+  byId("preset-note").scrollIntoView({ block: "nearest" });
 }
 
 function showPreset() {

@@ -51,5 +51,6 @@ export function show(card, problem, training) {
       (beyondTheory({ training }) ? `; the points are of ${trainingText(training)}` : ""),
     fit: `n = ${n} fresh samples; Λ = ${Λ}`,
   };
-  for (const [name, text] of Object.entries(words)) card.querySelector(`[data-of=${name}]`).textContent = text;
+  const short = (text) => text.replace(/\d+\.\d{5,}/g, (number) => written(number, 4));
+  for (const [name, text] of Object.entries(words)) card.querySelector(`[data-of=${name}]`).textContent = short(text);
 }

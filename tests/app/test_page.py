@@ -486,9 +486,14 @@ def test_where_theory_ends_the_network_is_drawn(watched):
     watched.settled()
     assert page.locator("#beyond:visible").count() == 0
     assert "A network" not in watched.traces()
+    page.evaluate("location.hash = ''")
+    watched.until(
+        "document.querySelector('#steps').value === '1' && document.querySelector('#d-value').value === '256'"
+    )
     page.evaluate("to => { location.hash = to; }", address)
     watched.until("document.querySelector('#errors').data.some(t => t.name === 'A network')")
     assert watched.traces()["A network"]["y"] == pytest.approx(points["y"], rel=1e-3)
+    watched.settled()
     watched.write("steps", "0")
     assert page.inner_text("#error-steps") == "a whole number from 1 to 20"
     watched.write("steps", "3")

@@ -201,20 +201,22 @@ def test_best_ridge_in_the_unit_of_the_setting(api):
     assert api.post("/api/best", json={"problem": setting, "over": ["noise"]}).status_code == 422
 
 
+#: One group of neurons: predicted in a fifth of the time of the Gaussian readout.
+fast = partial(changed, readout="constant")
 _OF_N = {"coefficient": 1.0, "exponent": 0.3, "of": "n"}
 CODES = [
-    ("n", changed(d=40)),
-    ("n", changed(d="inf", n_step="n", ridge={"per_n": 0.1})),
-    ("n", changed(d=40, ridge={"per_n": 0.1}, eta=_OF_N)),
-    ("width", changed(d="inf", ridge={"per_width": 0.1})),
-    ("n_step", changed(d=40, ridge={"per_n": 0.1})),
-    ("eta", changed(d=40, eta=_OF_N, n_step="inf")),
-    ("eta", changed(d=40)),
-    ("alpha", changed(d=40, readout={"-1": 0.5, "1": 0.5})),
-    ("alpha", changed(d=40, eta={**_OF_N, "exponent": 0.0})),
-    ("ridge", changed(d="inf", ridge={"per_n": 0.1})),
-    ("ridge", changed(d=40)),
-    ("ridge", changed(d=40, ridge=3.0)),
+    ("n", fast(d=40)),
+    ("n", fast(d="inf", n_step="n", ridge={"per_n": 0.1})),
+    ("n", fast(d=40, ridge={"per_n": 0.1}, eta=_OF_N)),
+    ("width", fast(d="inf", ridge={"per_width": 0.1})),
+    ("n_step", fast(d=40, ridge={"per_n": 0.1})),
+    ("eta", fast(d=40, eta=_OF_N, n_step="inf")),
+    ("eta", fast(d=40)),
+    ("alpha", fast(d=40, readout={"-1": 0.5, "1": 0.5})),
+    ("alpha", fast(d=40, eta={**_OF_N, "exponent": 0.0})),
+    ("ridge", fast(d="inf", ridge={"per_n": 0.1})),
+    ("ridge", fast(d=40)),
+    ("ridge", fast(d=40, ridge=3.0)),
 ]
 
 
@@ -222,7 +224,7 @@ CODES = [
 def test_code_has_the_numbers_of_the_page(tmp_path, monkeypatch, name, setting):
     axis = {"name": name, "count": 3} | ({"from": 0.1, "to": 1.0, "scale": "log"} if name == "ridge" else {})
     monkeypatch.chdir(tmp_path)
-    for several in ([setting], [changed(d=24), setting]):
+    for several in ([setting], [fast(d=24), setting]):
         asked = {"problems": several, "axis": axis, "active": 0}
         if several != [setting]:  # the file is a picture, once
             monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)
@@ -239,7 +241,7 @@ def test_code_has_the_numbers_of_the_page(tmp_path, monkeypatch, name, setting):
 def test_code_draws_networks_where_theory_ends(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     training = {"steps": 2, "fresh": False, "optimiser": "sign"}
-    setting = changed(d=20, training=training)
+    setting = fast(d=20, training=training)
     names = {}
     exec(compile(code({"problems": [setting], "axis": AXIS})["code"], "page.py", "exec"), names)
     network = gs.Network(names["few"].problems[-1], 7).train(2, fresh=False, optimiser="sign")

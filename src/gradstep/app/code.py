@@ -191,9 +191,9 @@ class _Code:
         given, exponent, of = _step(self.setting)
         coefficient = "c" if self.varied == "eta" else repr(given)
         power = "alpha" if self.varied == "alpha" else repr(exponent)
-        if of == "n" and power != "0.0":
+        if of == "n" and power not in ("0", "0.0"):
             coefficient += f" * ({self.number('n')} / {self.number('width')}) ** {power}"
-        return f"gs.Step({coefficient}, exponent={power})"
+        return coefficient if power in ("0", "0.0") else f"gs.Step({coefficient}, exponent={power})"
 
     def ridge(self) -> str:
         value, unit = _penalty(self.setting)

@@ -223,7 +223,8 @@ export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, n
     });
   }
   if (curves.length > 1) {
-    const ends = curves.map((c) => c.curve.test_error.findLast((v) => v > 0) ?? low);
+    const drawnLast = ({ beyond, points }) => (beyond && points && !points.old ? points.places.at(-1)?.test_error?.mean : null);
+    const ends = curves.map((c) => drawnLast(c) ?? c.curve.test_error.findLast((v) => v > 0) ?? low);
     spread(ends.map(share), 0.06).forEach((place, k) =>
       annotations.push({
         xref: "paper", yref: "paper", x: 1.008, y: place, text: `<b>${curves[k].letter}</b>`, showarrow: false,

@@ -119,7 +119,7 @@ def test_more_curves_than_have_labels_have_a_scale_of_colours():
     panel, bar = gs.curve(PROBLEM, over=over).plot("test_error").axes
     labels = [tick.get_text() for tick in bar.get_yticklabels()]
     assert (len(labels), labels[0]) == (9, r"$\Lambda$ = 0.1, $\sigma_{\epsilon}$ = 0")
-    assert panel.texts == []
+    assert len(panel.texts) == 0
     assert len({line.get_color() for line in panel.lines}) == 9
 
 

@@ -51,7 +51,7 @@ _LINE_HEIGHT = 0.058
 _TICK_ROOM = {"x": 0.085, "y": 0.05}
 
 #: Values over a plane that differ by more than this factor have logarithmic colours.
-_WIDE_FIELD = 8.0
+_WIDE_FIELD = 4.0
 #: Most that logarithmic colours tell apart: what is smaller has one colour.
 _DECADES = 1e4
 

@@ -14,6 +14,7 @@ from scipy.special import ndtri
 from gradstep.checks import real
 from gradstep.errors import InvalidInput, missing_extra
 from gradstep.plain import plain
+from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ _WITHOUT_NOISE = ", that of the test without the variance of the label noise"
 Host = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class LearningCurve:
+@dataclass(frozen=True, eq=False, repr=False)
+class LearningCurve(Summarised):
     """Expected errors of ridge regression for A numbers of samples and B penalties, as `learning_curve` returns them.
 
     All arrays are read-only. Errors are nan where there is no estimate, which a caveat explains.
@@ -223,17 +224,13 @@ class LearningCurve:
             rows.append(row)
         return Table([*header, "wrong classes"] if classes else header, rows)
 
-    def __str__(self) -> str:
+    def summary(self) -> Summary:
+        """Return the summary that is printed."""
         outputs = "one output" if self.outputs == 1 else f"{self.outputs} outputs"
         penalties = "one penalty" if len(self.ridge) == 1 else f"{len(self.ridge)} penalties"
         size = f"{self.rows} rows of {self.features} features"
-        lines = [
-            f"Learning curve of ridge regression from {size}, {outputs}, {penalties}",
-            f"convention  {self.convention}",
-            "",
-            *self.table().lines(),
-        ]
-        return "\n".join([*lines, *self._more_rows(), *(["", *self.caveats] if self.caveats else [])])
+        title = f"Learning curve of ridge regression from {size}, {outputs}, {penalties}"
+        return Summary(title, [f"convention: {self.convention}"], self.table(), [*self._more_rows(), *self.caveats])
 
     def _more_rows(self) -> list[str]:
         """Say what the largest number of samples brings, where the curve reaches beyond the pool."""
@@ -244,4 +241,4 @@ class LearningCurve:
         difference, error = self.change(reference, largest)
         if math.isnan(difference):
             return []
-        return ["", f"from n = {reference} to {largest}: the test error changes by {difference:+.3g} +- {error:.2g}"]
+        return [f"from n = {reference} to {largest}: the test error changes by {difference:+.3g} +- {error:.2g}"]

@@ -26,7 +26,10 @@ problem = gs.Problem(
     noise=0.1,
 )
 curve = gs.curve(
-    problem, over={"n": "0.5d:12d:log7", "eta": [0, "3*N^0.5"]}, seeds=8, progress=False
+    problem,
+    over={"n": "0.5d:12d:log7", "eta": [0, "3*N^0.5"]},
+    seeds=8,
+    progress=False,
 )
 curve.plot("test_error", references="best linear error")
 

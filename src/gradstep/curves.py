@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.checks import flag, is_integer
-from gradstep.errors import GradstepError, InvalidInput, missing_extra
+from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.grid import Axis, Grid, plain_value
 from gradstep.overlay import Overlay
 from gradstep.problem import CONVENTION, Problem, check_problem, differences
@@ -147,13 +146,9 @@ class Curve(Summarised):
         InvalidInput
             If pandas is not installed.
         """
-        if find_spec("pandas") is None:
-            raise missing_extra("to_frame", "sweeps")
-        from pandas import DataFrame  # type: ignore[import-untyped]
-
         columns = ("theory", "mean", "standard_error", "relative_difference", "z", "seeds")
         values = {(name, key): np.ravel(getattr(self[name], key)) for name in QUANTITIES for key in columns}
-        return DataFrame(
+        return optional_module("pandas", "to_frame", "sweeps").DataFrame(
             {**self._place(index), "quantity": name, **{key: values[name, key][index] for key in columns}}
             for index in range(len(self.problems))
             for name in QUANTITIES
@@ -171,10 +166,7 @@ class Curve(Summarised):
         InvalidInput
             If xarray is not installed.
         """
-        if find_spec("xarray") is None:
-            raise missing_extra("to_xarray", "sweeps")
-        import xarray
-
+        xarray = optional_module("xarray", "to_xarray", "sweeps")
         names = [axis.head for axis in self.axes]
         keys = ("theory",) if self.comparison is None else ("theory", "mean", "standard_error", "z")
         variables = {f"{q}_{key}": (names, np.asarray(getattr(self[q], key))) for q in QUANTITIES for key in keys}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from gradstep.checks import real
-from gradstep.errors import InvalidInput, missing_extra
+from gradstep.errors import InvalidInput, optional_module
 from gradstep.plain import plain
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
@@ -179,10 +178,6 @@ class LearningCurve(Summarised):
         InvalidInput
             If pandas is not installed.
         """
-        if find_spec("pandas") is None:
-            raise missing_extra("to_frame", "sweeps")
-        from pandas import DataFrame  # type: ignore[import-untyped]
-
         shape = self.test_error.shape
         low, high = self.interval()
         columns = {
@@ -197,7 +192,9 @@ class LearningCurve(Summarised):
             "classification_error": self.classification_error,
             "classification_standard_error": self.classification_standard_error,
         }
-        return DataFrame({name: np.ravel(values) for name, values in columns.items() if values is not None})
+        return optional_module("pandas", "to_frame", "sweeps").DataFrame(
+            {name: np.ravel(values) for name, values in columns.items() if values is not None}
+        )
 
     def plot(self) -> Figure:
         """Draw the test and training error against the number of samples, and against the penalty.

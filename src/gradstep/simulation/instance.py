@@ -14,6 +14,7 @@ from gradstep.errors import InvalidInput
 from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.problem import InitialWeights, Readout
 from gradstep.simulation.streams import Purpose, generator, normal_blocks
+from gradstep.sizes import apportioned
 
 TEACHER_AXIS = 0
 """The teacher's direction is the first coordinate axis: inputs and weights are rotation invariant."""
@@ -82,15 +83,6 @@ def initial_readout(seed: int, width: int, law: Readout) -> NDArray[np.float64]:
         reason = f"all of whose {width} neurons get the value 0"
         raise InvalidInput("readout", str(law), "a network so wide that at least one neuron gets a rare value", reason)
     return generator(seed, Purpose.READOUT).permutation(values)
-
-
-def apportioned(weights: tuple[float, ...], total: int) -> NDArray[np.intp]:
-    """Round ``weights * total`` to integers that sum to `total`, by largest remainders."""
-    shares = np.asarray(weights) * total
-    counts = np.floor(shares + 1e-9).astype(np.intp)  # 0.1 * 30 must give 3, not 2
-    missing = total - int(counts.sum())
-    counts[np.argsort(counts - shares, kind="stable")[:missing]] += 1
-    return counts
 
 
 def random_basis(seed: int, d: int) -> NDArray[np.float64]:

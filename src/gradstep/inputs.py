@@ -137,17 +137,16 @@ class Inputs:
             for name, power in zip(("exponent", "teacher_exponent"), powers, strict=True):
                 if power >= 1:
                     raise InvalidInput(name, power, "a number < 1, or the number of directions d")
-            bounds = list(pairwise(k / classes for k in range(classes + 1)))
-            sums = [[high ** (1 - power) - low ** (1 - power) for low, high in bounds] for power in powers]
+            edges = list(pairwise(k / classes for k in range(classes + 1)))
+            sums = [[high ** (1 - power) - low ** (1 - power) for low, high in edges] for power in powers]
+            sizes = [1] * classes
         else:
             count = integer("d", d, 2, _MOST_DIRECTIONS)
-            ends = (min(max(k, round(count ** (k / classes))), count) for k in range(1, classes + 1))
-            bounds = list(pairwise(sorted({0, *ends})))
-            sums = [
-                [math.fsum(j**-power for j in range(low + 1, high + 1)) for low, high in bounds] for power in powers
-            ]
+            ends = {min(max(k, round(count ** (k / classes))), count) for k in range(1, classes + 1)} | {0}
+            ranks = [range(low + 1, high + 1) for low, high in pairwise(sorted(ends))]
+            sums = [[math.fsum(j**-power for j in members) for members in ranks] for power in powers]
+            sizes = [len(members) for members in ranks]
             arguments.append(f"d={count}")
-        sizes = [high - low for low, high in bounds]
         made = cls([total / size for total, size in zip(sums[0], sizes, strict=True)], sizes, sums[1])
         return made._called("power_law", *arguments, *([] if classes == _CLASSES else [f"classes={classes}"]))
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradstep.checks import integer, is_integer, is_real
 from gradstep.errors import InvalidInput
-from gradstep.problem import Problem, check_isotropic, check_problem
+from gradstep.problem import Problem, check_problem
 from gradstep.simulation.streams import BLOCK_ROWS
 from gradstep.sizes import Sizes
 from gradstep.threads import threads_for_products
@@ -22,7 +22,6 @@ __all__ = ["chosen_seed", "chosen_seeds", "count", "finite_sizes", "penalties_of
 def finite_sizes(problem: Problem) -> Sizes[int]:
     """Return the sizes of a problem, or raise `InvalidInput` if it is not a problem or a size is infinite."""
     check_problem(problem)
-    check_isotropic(problem)  # the network does not draw other inputs yet
     return problem.sizes
 
 

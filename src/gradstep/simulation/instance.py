@@ -5,24 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.problem import InitialWeights, Readout
 from gradstep.simulation.streams import Purpose, generator, normal_blocks
 from gradstep.sizes import apportioned
 
 TEACHER_AXIS = 0
-"""The teacher's direction is the first coordinate axis: inputs and weights are rotation invariant."""
-
-
-def teacher_input(teacher: ScalarFunction | MultivariateFunction, x: Any) -> Any:
-    """Return what a teacher sees of inputs (rows, d): their first coordinate (rows,), or the first k (rows, k)."""
-    return x[:, TEACHER_AXIS] if isinstance(teacher, ScalarFunction) else x[:, : teacher.inputs]
+"""The teacher's direction is the first coordinate axis of isotropic inputs, which rotations leave as they are."""
 
 
 def initial_weights(seed: int, width: int, d: int, law: InitialWeights) -> NDArray[np.float64]:
@@ -94,7 +87,7 @@ def random_basis(seed: int, d: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Sample:
-    """Fresh inputs and label noise, which are drawn again, block by block, each time they are used.
+    """Fresh standard normals and label noise, which are drawn again, block by block, each time they are used.
 
     Parameters
     ----------
@@ -116,7 +109,7 @@ class Sample:
     turn: int = 0
 
     def blocks(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Yield (rows, d) inputs with their (rows,) standard normal noise."""
+        """Yield (rows, d) inputs, whitened, with their (rows,) standard normal noise."""
         inputs = normal_blocks(self.seed, self.inputs, self.rows, self.d, self.turn)
         if self.noise is None:
             for x in inputs:

@@ -288,9 +288,9 @@ class Network:
         count("steps", steps, 1)
         flag("fresh", fresh)
         one_of("basis", basis, ("random", "teacher"))
-        if optimiser is None:
-            optimiser, options = "damped", {"damping": self.problem.damping} | options
-        rule, memory, weights = optimiser_of(optimiser, options), None, self.before
+        own = optimiser is None and not options
+        rule = Damped(self.problem.damping) if own else optimiser_of(optimiser or "gradient", options)
+        memory, weights = None, self.before
         turned = rule.by_coordinate and basis == "random"
         turn = self._engine.double(random_basis(self.seed, self._sizes.d)) if turned else None
         for step in range(steps):

@@ -156,7 +156,8 @@ def main() -> None:
     end, store = time.monotonic() + 60 * options.minutes, Store(options.folder)
     store.prepare()
     rows = [row for row in read(options.table)["rows"] if not is_found(row["name"])]
-    rows.sort(key=lambda row: not row["is_off"])
+    # The cheapest first: what is left when the time is over are the widest.
+    rows.sort(key=lambda row: row["problem"]["width"] ** 2 * max(4 * row["problem"]["width"], row["problem"]["n"]))
     done = []
     for row in rows:
         parameters = {"problem": row["problem"], "ridge": [factor * row["problem"]["ridge"] for factor in PENALTIES]}

@@ -25,8 +25,8 @@ _CONTEXT = get_context("spawn")  # a fork inherits BLAS threads in an unusable s
 _START_LIMIT = 120.0
 
 
-#: Seconds that a process has to finish the answer to a request that is gone. A new process takes about as long to start,
-#: so that most answers to a slider that has moved on are worth waiting for.
+#: Seconds that a process has to finish the answer to a request that is gone. A new process takes as long to start:
+#: most answers to a slider that has moved on are worth waiting for.
 _GRACE = 1.5
 
 

@@ -18,7 +18,14 @@ _SIZES = ("n", "width", "n_step")
 #: What an axis other than a size is called where problems are functions of it.
 _VARIABLES = {"eta": "c", "alpha": "alpha", "ridge": "penalty"}
 #: What is not said of a problem if it is this.
-_USUAL = {"noise": 0, "readout": "gaussian", "initial_weights": "gaussian", "output_scale": "1/N"}
+_USUAL = {
+    "noise": 0,
+    "readout": "gaussian",
+    "initial_weights": "gaussian",
+    "output_scale": "1/N",
+    "inputs": None,
+    "damping": "inf",
+}
 #: Dimension of the networks that stand for infinite ones, their number at each place, and the number of places.
 _DRAWN_DIMENSION, _NETWORKS, _PLACES = 200, 8, 8
 _NOISE = {

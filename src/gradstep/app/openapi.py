@@ -74,6 +74,8 @@ _PROBLEM = {
                 },
                 closed=True,
             ),
+            "inputs": {"anyOf": [{"type": "string"}, {"type": "object"}]},
+            "damping": {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "inf"}]},
         },
         ["activation", "teacher", "d", "width", "n", "n_step", "eta", "ridge"],
         closed=True,

@@ -24,6 +24,8 @@ def mathml(node: nodes.Element, display: str) -> str:
     if "\\" in text or "<mi>&</mi>" in text:
         logger.warning("formula not understood: %s", source, location=node)
     text = text.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")  # the converter writes \\sim as an accent
+    # Chromium lowers a bracket of a given size that has an exponent, unless it stands in a group of its own.
+    text = re.sub(r"(<m(?:sub|sup|subsup)>)(<mo [^>]*minsize[^>]*>[^<]*</mo>)", r"\1<mrow>\2</mrow>", text)
     # A bar and a slash have the spaces of a relation unless told otherwise; norms and fractions have none.
     return re.sub("<mo([^>]*)>(?=&#x0007C;|&#x0002F;)", r'<mo\1 lspace="0" rspace="0">', text)
 

@@ -1,4 +1,4 @@
-"""Processes started by this one: how many pay, deaf to Ctrl-C from their first instant, ended with their parent."""
+"""Processes that this one starts: how many are worthwhile, how Ctrl-C spares them, and that they end with it."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def test_accuracy_is_what_was_asked_for_or_there_is_a_caveat(monkeypatch: pytest
     monkeypatch.setattr(module, "_MOST_POOLS", 9)
     rough = gs.Network(BASE, 0).learning_curve(60, tolerance=1e-4)
     assert "rows were not enough" in rough.caveats[0]
-    assert "without the variance of the label noise" in str(rough)
+    assert "without the variance of the label noise" in " ".join(str(rough).split())
     few = gs.Network(BASE, 0).learning_curve(10, pool=2000)
     assert [note for note in few.caveats if "biased" in note]
 

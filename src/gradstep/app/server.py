@@ -223,7 +223,7 @@ def _endpoint(answer: Answer, fields: Sequence[str]) -> Callable[[Request], Awai
         try:
             return _Reply(await _unless_gone(request, answer(await _body(request, fields))))
         except ClientDisconnect:
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)  # its sender has gone
         except Exception as error:
             return _error_reply(error)
 
@@ -385,7 +385,7 @@ async def _plotly(request: Request) -> Response:
 
 
 class _Announcing(uvicorn.Server):
-    """Says so once the page can be reached, and ends what is at work when it is to end."""
+    """A server that announces when the page can be reached, and ends running work before it shuts down."""
 
     def __init__(self, app: Starlette, ready: Callable[[], None]) -> None:
         config = uvicorn.Config(

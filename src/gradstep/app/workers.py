@@ -1,4 +1,4 @@
-"""Processes that compute for the server: the event loop stays free, and what nobody waits for any more is ended."""
+"""Worker processes of the server. The event loop only passes messages, and work for a request that is gone is ended."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _CONTEXT = get_context("spawn")  # a fork inherits BLAS threads in an unusable s
 _START_LIMIT = 120.0
 
 
-#: Seconds for an answer that nobody waits for any more: a new process costs about as much, so that what a moving slider
-#: leaves behind is mostly worth waiting for.
+#: Seconds that a process has to finish the answer to a request that is gone. A new process takes as long to start:
+#: most answers to a slider that has moved on are worth waiting for.
 _GRACE = 1.5
 
 
@@ -108,7 +108,7 @@ class _Worker:
         self.kill()
 
     def kill(self) -> None:
-        """End the process at once; whoever waits for it hears of it."""
+        """End the process at once. A caller that waits for its answer gets `Gone`."""
         if self._process is not None:
             self._process.kill()
 
@@ -261,7 +261,7 @@ class Workers:
 
     def _threaded(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
         answer = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
-        # Seen, though nobody may wait for it any more when the server ends.
+        # An error is looked at even if no caller is left, so that asyncio does not report it when the server ends.
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         return answer
 

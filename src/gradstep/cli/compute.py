@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Problems predicted between two reports of progress.
 _BATCH = 256
-#: Floating-point operations of one seed that nobody waits for: a month of a fast processor.
+#: Floating-point operations of one seed that would take a fast processor a month: more are refused.
 _MOST_OPERATIONS = 1e18
 #: The size that a paper's parameters may leave out, which means its limit.
 _SIZE = {"ba2022": "d", "moniri2024": "n", "cui2024": "d"}

@@ -24,7 +24,7 @@ _NOISE = 1e-9
 # Values this far below those nearer the origin need no relative accuracy (Gaussian tails).
 _NEGLIGIBLE = 1e-30
 _NARROWEST = 1e-11
-# A panel this narrow, away from known kinks, is there because of a kink or jump that nobody declared.
+# A panel this narrow, away from known kinks, is there because of a kink or jump that was not declared.
 _SINGULAR_WIDTH = 1e-5
 _APART = 2e-4
 _MAXIMUM_PANELS = 4000

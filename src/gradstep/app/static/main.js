@@ -559,15 +559,18 @@ function study() {
 
 let ownHash = location.hash.slice(1);
 function remember() {
-  ownHash = encode(state, facts, (k) => {
+  if (location.hash.slice(1) !== ownHash) return; // another address was typed, and is about to be read
+  const fragment = encode(state, facts, (k) => {
     const points = pointsOf(state.slots[k]);
     return points && !points.old ? points : null;
   });
-  history.replaceState(null, "", `#${ownHash}`);
+  history.replaceState(null, "", `#${fragment}`);
+  ownHash = location.hash.slice(1); // as the browser writes it
 }
 
 addEventListener("hashchange", () => {
   if (location.hash.slice(1) === ownHash) return;
+  ownHash = location.hash.slice(1);
   adopt(read(location.hash.slice(1)));
 });
 

@@ -296,8 +296,8 @@ def compare(
     ridge : float or sequence of float, optional
         Penalties to use instead of each problem's own; a whole sequence costs one factorisation.
     fit, rows, replacement, device, dtype, kernel_tolerance
-        As in `gradstep.simulate`. With ``fit="expected"`` the networks' errors have no noise of the fit. With the `rows`
-        of a table theory is that of Gaussian inputs of the problems' law.
+        As in `gradstep.simulate`. With ``fit="expected"`` the networks' errors have no noise of the fit. With `rows` of
+        a table theory is that of Gaussian inputs of the problems' law.
     progress : callable, optional
         Called as ``progress(done, total)`` with numbers of problems measured; of one at work its share counts.
 

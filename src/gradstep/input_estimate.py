@@ -192,8 +192,12 @@ def _table(X: ArrayLike, y: ArrayLike | None) -> tuple[Array, Array | None]:
 def _spectrum(x: Array) -> _Spectrum:
     """Solve the first equation of the module for rows (n, d)."""
     n, d = x.shape
-    _, singular, vectors = np.linalg.svd(x, full_matrices=False)
-    found = singular**2 / n
+    if n < d:
+        _, singular, vectors = np.linalg.svd(x, full_matrices=False)
+        found = singular**2 / n
+    else:
+        found, vectors = np.linalg.eigh(x.T @ x / n)
+        found, vectors = np.maximum(found[::-1], 0.0), vectors.T[::-1]
     sample = np.zeros(d)
     sample[: len(found)] = found
     largest, above = found[0], found[found > _ROUNDING * found[0]]

@@ -289,7 +289,9 @@ class Inputs:
         """
         needed = [int(part > 0) for part in self.teacher]
         if sum(needed) > d:
-            raise InvalidInput("d", d, f"at least {sum(needed)}, the number of classes that the teacher lies in")
+            raise InvalidInput(
+                "d", d, f"at least {sum(needed)}, the number of classes that the teacher lies in, or fewer classes"
+            )
         found = apportioned(self.share, d)
         for place, least in enumerate(needed):
             if found[place] < least:

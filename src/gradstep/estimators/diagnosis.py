@@ -17,7 +17,8 @@ from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import HOST, Metric, measure
 from gradstep.estimators.score_curve import ScoreCurve
-from gradstep.estimators.step_choice import NO_STEP, SCALES, Move, Sample, StepErrors, gradient_on, score_steps
+from gradstep.estimators.moves import NO_STEP, Move, Sample, gradient_on, redrawn_on
+from gradstep.estimators.step_choice import SCALES, StepErrors, score_steps
 from gradstep.problem import Problem, Readout
 from gradstep.theory import Prediction, predict_many
 
@@ -92,20 +93,25 @@ class Diagnosis:
     rows, inputs, width : int
         Rows looked at, inputs that vary (one, if none does), neurons.
     eta, damping, step_scale, ridge : float
-        As fitted; `step_scale` is the change of the pre-activations relative to what they were.
+        As fitted; `step_scale` is the change of the pre-activations by gradient steps, relative to what they were.
+    rounds : int
+        Rounds that drew the first layer again; zero after a gradient step.
+    taken : Move
+        The move of the fit as one of those compared in `steps`.
     steps : StepErrors
-        Leave-one-out errors of steps of several scales and this damping, on `compared_width` neurons; no row is scored
-        with a step that has seen it.
+        Leave-one-out errors of steps of several scales and this damping, and of rounds where the fit took them, on
+        `compared_width` neurons; no row is scored with a step that has seen it.
     compared_width : int
     gain, gain_error : float
         How much the step lowers the leave-one-out error of the initial features, with its standard error over rows.
     larger, larger_error : float
-        How much twice the step would lower it further (the smallest step of the grid, where none was taken).
+        How much twice the step, or twice the rounds, would lower it further (the smallest step of the grid, where
+        nothing was taken).
     wider, wider_error : float
         How much twice `compared_width` would lower it further.
     halves : float
         Correlation between the projections of the inputs on the leading directions of two steps, each on one half of
-        its rows; the mean over three ways to halve them.
+        its rows; the mean over three ways to halve them. After rounds, that of the fitted networks' directions.
     alignment : float
         The correlation ``sqrt(2 halves / (1 + halves))`` that it implies between the projection on the direction of a
         step on all of its rows and that of a step on infinitely many (Spearman and Brown).
@@ -142,6 +148,8 @@ class Diagnosis:
     width: int
     eta: float
     damping: float
+    rounds: int
+    taken: Move
     step_scale: float
     ridge: float
     steps: StepErrors
@@ -191,7 +199,7 @@ class Fitted:
     ----------
     initial, stepped : FirstLayer
     eta, damping, ridge : float
-    n_steps : int
+    n_steps, rounds : int
     law : Readout
     varying : int
         Inputs that vary.
@@ -199,8 +207,6 @@ class Fitted:
         Rows of the step and of the ridge fit.
     split : bool
         Whether these are different rows.
-    whitened : bool
-        Whether the inputs were made uncorrelated.
     outputs : ndarray, shape (n, k)
         Outputs of the fitted network on the sample, standardised like its targets.
     curve : ScoreCurve or None
@@ -215,12 +221,12 @@ class Fitted:
     damping: float
     ridge: float
     n_steps: int
+    rounds: int
     law: Readout
     varying: int
     n_step: int
     n_fit: int
     split: bool
-    whitened: bool
     outputs: Host
     curve: ScoreCurve | None
     redraw: Callable[[int], FirstLayer]
@@ -248,7 +254,6 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     def step_on(rows: NDArray[np.bool_], mean: bool = True) -> Host:
         return metric.damped(gradient_on(layer, sample, rows, mean=mean), fitted.damping)
 
-    change = fitted.stepped.weights - layer.weights
     everything = step_on(step)
     scale = fitted.n_steps * fitted.eta / math.sqrt(layer.width)
     scale = scale * metric.movement(layer.weights, everything) if scale > 0 else 0.0  # a movement may be infinite
@@ -259,6 +264,9 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     following = Move(2 * scale if scale else SCALES[0], fitted.damping)
     scales = sorted({*SCALES, following.scale, scale} - {0.0})
     moves = [NO_STEP, *(Move(size, fitted.damping) for size in scales)]
+    if fitted.rounds:
+        taken, following = (Move(0.0, math.inf, number * fitted.rounds) for number in (1, 2))
+        moves += [taken, following]
     steps = score_steps(narrow, sample, metric, moves, fitted.n_steps)
     doubled = score_steps(wide, sample, metric, [taken], fitted.n_steps)
     gain, larger, wider = steps.gain(taken), steps.gain(following, over=taken), doubled.gain_over(steps, taken)
@@ -274,10 +282,13 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
 
     path = steps.paths[steps.moves.index(taken)]
     penalty = float(path.penalties[np.argmin(path.unseen)]) if path is not None else 1.0
+    change = fitted.stepped.weights - layer.weights if fitted.eta else everything
     combination = _combination(layer.readout, metric.leading(change if np.any(change) else everything)[1])
     target = y @ combination
     draws = narrow, wide.beyond(narrow.width)
     index = find_index(draws, sample, metric, taken, fitted.n_steps, penalty, target)
+    if fitted.rounds:
+        halves = index.halves
     y, w, target = y[fit], w[fit], target[fit]
     kappa = normal_scores(index.projections[fit], w)
     size = math.sqrt(_variances(target[:, None], w)[0]) or 1.0
@@ -286,7 +297,7 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     varies = variance > _ROUNDING
     unexplained = sum(fit_link(kappa, output, w).noise ** 2 for output in y.T)
     error = y.shape[1] * steps.errors[steps.moves.index(taken)]
-    theory, note = _theory(fitted, link, index.blur, broken_by_columns(sample, fitted.varying, fitted.whitened))
+    theory, note = _theory(fitted, link, index.blur, broken_by_columns(sample, fitted.varying))
     if theory is not None:
         squares = (target - index.outputs[fit] @ combination) ** 2 / size**2
         if broken := broken_by_errors(theory.unexplained[1], squares, w, sample.copies.group[fit]):
@@ -297,6 +308,8 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         width=layer.width,
         eta=fitted.eta,
         damping=fitted.damping,
+        rounds=fitted.rounds,
+        taken=taken,
         step_scale=scale,
         ridge=fitted.ridge,
         steps=steps,
@@ -343,6 +356,8 @@ def _spectrum(fitted: Fitted, sample: Sample, metric: Metric, random: np.random.
     for _ in range(fitted.n_steps if fitted.eta else 0):
         gradient = metric.damped(gradient_on(layer, shuffled, np.ones(len(order), dtype=bool)), fitted.damping)
         layer = layer.moved(gradient, fitted.eta, metric)
+    if fitted.rounds:
+        layer = redrawn_on(layer, shuffled, np.ones(len(order), dtype=bool), metric, fitted.rounds)
     shares = []
     for which in (fitted.initial, fitted.stepped, layer):
         features = which.narrowed(width).features(HOST, sample.z)
@@ -374,6 +389,8 @@ def _theory(fitted: Fitted, link: Link, alignment: float, broken: str) -> tuple[
         notes.append("no offsets")
     if math.isfinite(fitted.damping):
         notes.append("no damping")
+    if fitted.rounds:
+        return None, "no theory: it is for one step, and here the first layer was drawn again along several directions"
     if fitted.n_steps > 1:
         notes.append(f"one step of {fitted.n_steps} times the size")
     if not fitted.split:

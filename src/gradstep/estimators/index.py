@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.metric import HOST, Metric
-from gradstep.estimators.step_choice import Move, Sample, fit_on
+from gradstep.estimators.moves import Move, Sample, average_gradients, fit_on
 from gradstep.simulation.ridge import OutOfRange
 
-__all__ = ["QUARTERS", "Index", "average_gradients", "correlation", "find_index", "implied_alignment"]
+__all__ = ["QUARTERS", "Index", "correlation", "find_index", "implied_alignment"]
 
 Host = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -43,6 +43,9 @@ class Index:
         Projections of every row. Rows of the fit are projected on the direction of a network that has not used them.
     outputs : ndarray, shape (n, k)
         Those of the same networks: every row of the fit by one that has not seen it.
+    halves : float
+        Correlation between the projections on the directions of networks fitted to halves of the rows, chance
+        subtracted.
     alignment : float
         The correlation between the projection on `direction` and that of a network fitted to infinitely many rows, as
         implied by the agreement of networks fitted to halves of the rows.
@@ -53,29 +56,9 @@ class Index:
     direction: Host
     projections: Host
     outputs: Host
+    halves: float
     alignment: float
     blur: float
-
-
-def average_gradients(layer: FirstLayer, coefficients: Host, z: Host, weights: Host) -> Host:
-    """Return a matrix R with ``R^T R`` equal to the average gradient outer product of a network over some rows.
-
-    Parameters
-    ----------
-    layer : FirstLayer
-    coefficients : ndarray, shape (N, k)
-        Coefficients of the readout; the outer products are added over its outputs.
-    z : ndarray, shape (n, d)
-    weights : ndarray, shape (n,)
-
-    Returns
-    -------
-    ndarray, shape (n k, d)
-        Rows in the order of the inputs, the outputs of one input together.
-    """
-    slopes = layer.slopes(z) * np.sqrt(weights / weights.sum())[:, None]
-    gradients = [(slopes * column) @ layer.weights for column in coefficients.T]
-    return np.stack(gradients, axis=1).reshape(-1, z.shape[1])
 
 
 def find_index(
@@ -151,7 +134,7 @@ def find_index(
             projections[left_out] = np.copysign(1.0, correlation(away, reference, sample.weights)) * away[left_out]
             outputs[left_out] = held_out[left_out]
     blur = implied_alignment(halves, 1 - 1 / QUARTERS)
-    return Index(direction, projections, outputs, implied_alignment(halves), blur)
+    return Index(direction, projections, outputs, halves, implied_alignment(halves), blur)
 
 
 def implied_alignment(halves: float, share: float = 1.0) -> float:

@@ -66,9 +66,12 @@ class RidgeSpline(BaseEstimator):
         """Fit both."""
         self.ridge_ = RidgeCV(np.logspace(-3, 4, 15)).fit(X, y)
         projection = self.ridge_.predict(X)
-        places, inverse = np.unique(projection, return_inverse=True)
+        edges = np.quantile(projection, np.linspace(0, 1, 101))
+        places, inverse = np.unique(edges[np.searchsorted(edges, projection).clip(0, 100)], return_inverse=True)
         counts = np.bincount(inverse)
-        means = np.bincount(inverse, y) / counts
+        places, means = (np.bincount(inverse, values) / counts for values in (projection, y))
+        keep = np.append(True, np.diff(places) > 1e-6 * np.ptp(places))
+        places, means, counts = places[keep], means[keep], counts[keep]
         self.curve_ = make_smoothing_spline(places, means, counts) if len(places) > 5 else (lambda values: values)
         self.ends_ = places[[0, -1]]
         return self
@@ -212,7 +215,7 @@ def prepare(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series, str] | None:
             rows = rows.sample(ROWS, random_state=0)
         inputs, target = rows.drop(columns=[name]), rows[name]
         text = [label for label in inputs if inputs[label].dtype.kind not in "fiu"]
-        inputs = inputs.astype({label: object for label in text})
+        inputs = inputs.astype(dict.fromkeys(text, object))
         inputs[text] = (
             inputs[text].where(inputs[text].notna(), None).map(lambda value: None if value is None else str(value))
         )
@@ -321,7 +324,7 @@ def compared(result: dict[str, Any], other: str) -> tuple[int, bool]:
 
 def each(results: list[dict[str, Any]]) -> str:
     """Return the errors on every table, the losses of the default to the best other method first."""
-    names = [name for name in results[0]["methods"]]
+    names = list(results[0]["methods"])
     names += [name for result in results for name in result["methods"] if name not in names]
     names = list(dict.fromkeys(names))
 

@@ -25,6 +25,7 @@ from gradstep.estimators.columns import Columns, check_dense
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.memory import check_memory
 from gradstep.estimators.metric import Metric, measure
+from gradstep.estimators.moves import NO_STEP, REDRAW_ROWS, Move, Sample, eta_of, redrawn_on
 from gradstep.estimators.parameters import (
     checked_activation,
     checked_backend,
@@ -34,7 +35,6 @@ from gradstep.estimators.parameters import (
     checked_split,
     checked_steps,
 )
-from gradstep.estimators.moves import NO_STEP, REDRAW_ROWS, Move, Sample, eta_of, redrawn_on
 from gradstep.estimators.step_choice import (
     CHOICE_ROWS,
     CHOICE_WIDTH,

@@ -6,16 +6,15 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin  # type: ignore[import-untyped, unused-ignore]
-from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ignore]
-    check_consistent_length,
-    _check_sample_weight,
-    column_or_1d,
-)
-from sklearn.utils.class_weight import compute_sample_weight  # type: ignore[import-untyped, unused-ignore]
-
 from scipy.optimize import minimize_scalar
 from scipy.special import log_expit, log_softmax
+from sklearn.base import ClassifierMixin  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.class_weight import compute_sample_weight  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ignore]
+    _check_sample_weight,
+    check_consistent_length,
+    column_or_1d,
+)
 
 from gradstep.estimators.base import LeftOutRows
 from gradstep.estimators.readout import OneStepReadout

@@ -14,10 +14,11 @@ from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors
 from gradstep.estimators.index import QUARTERS, correlation, find_index, implied_alignment
 from gradstep.estimators.layer import FirstLayer
+from gradstep.estimators.learned import Learned
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import HOST, Metric, measure
-from gradstep.estimators.score_curve import ScoreCurve
 from gradstep.estimators.moves import NO_STEP, Move, Sample, gradient_on, redrawn_on
+from gradstep.estimators.score_curve import ScoreCurve
 from gradstep.estimators.step_choice import SCALES, StepErrors, score_steps
 from gradstep.problem import Problem, Readout
 from gradstep.theory import Prediction, predict_many
@@ -133,6 +134,10 @@ class Diagnosis:
         normal scores of the projections (the increasing map that makes them Gaussian, as the index of the theory is).
     bins : Bins
         The same combination of the targets and of the fitted network's outputs along the index.
+    learned : Learned
+        Directions and columns along which the fitted network varies.
+    importance_errors : ndarray, shape (columns of the table,)
+        Standard errors of ``learned.importances``, from refits without each quarter of the rows (jackknife).
     curve : ScoreCurve or None
         What the fitted model would score with the rows of the readout that were looked at, and with twice as many. None
         where the table does not tell.
@@ -170,6 +175,8 @@ class Diagnosis:
     combination: Host
     link: Link
     bins: Bins
+    learned: Learned
+    importance_errors: Host
     curve: ScoreCurve | None
     theory: Theory | None
     theory_note: str
@@ -209,6 +216,7 @@ class Fitted:
         Whether these are different rows.
     outputs : ndarray, shape (n, k)
         Outputs of the fitted network on the sample, standardised like its targets.
+    learned : Learned
     curve : ScoreCurve or None
         With the rows looked at and with twice as many.
     redraw : callable
@@ -228,6 +236,7 @@ class Fitted:
     n_fit: int
     split: bool
     outputs: Host
+    learned: Learned
     curve: ScoreCurve | None
     redraw: Callable[[int], FirstLayer]
 
@@ -330,10 +339,18 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         combination=combination,
         link=link,
         bins=binned(kappa, target / size, fitted.outputs[fit] @ combination / size, w),
+        learned=fitted.learned,
+        importance_errors=_jackknife(index.variations, fitted.learned),
         curve=fitted.curve,
         theory=theory,
         theory_note=note,
     )
+
+
+def _jackknife(variations: Host, learned: Learned) -> Host:
+    """Return standard errors of the importances from those of fits without one part of the rows each."""
+    shares = np.array([replace(learned, variation=variation).importances for variation in variations])
+    return np.asarray(np.sqrt((len(shares) - 1) * np.var(shares, axis=0)))
 
 
 def _combination(readout: Host, side: Host) -> Host:

@@ -53,7 +53,9 @@ def describe(diagnosis: Diagnosis) -> str:
         f"errors      of {width} neurons drawn anew{fitted}, after a step on {_seen(diagnosis)}; no row is scored by "
         "a fit that has seen it",
         f"gain        leave-one-out error of {width} neurons {steps.errors[0]:.4f} -> "
-        f"{steps.errors[steps.moves.index(diagnosis.taken)]:.4f} ({_verdict(diagnosis, diagnosis.gain, diagnosis.gain_error)})",
+        f"{steps.errors[steps.moves.index(diagnosis.taken)]:.4f} "
+        f"({_verdict(diagnosis, diagnosis.gain, diagnosis.gain_error)})",
+        f"learned     {_learned(diagnosis)}",
         f"direction   {'networks' if diagnosis.rounds else 'steps'} on two halves of the rows agree to "
         f"{diagnosis.halves:.3f}; alignment with that on infinitely many rows {diagnosis.alignment:.3f}",
         f"one index   {function} of one direction alone explain{'s' if one else ''} {_share(diagnosis.single_index)} "
@@ -62,11 +64,20 @@ def describe(diagnosis: Diagnosis) -> str:
         f"spectrum    {diagnosis.spectrum.outliers} outlier(s) above a step on shuffled targets; leading share "
         f"{diagnosis.spectrum.initial[0]:.3f} -> {diagnosis.spectrum.stepped[0]:.3f}",
         *_more_rows(diagnosis),
-        f"{'more rounds' if diagnosis.rounds else 'larger step'} {step}, {width} neurons: {_verdict(diagnosis, diagnosis.larger, diagnosis.larger_error)}",
+        f"{'more rounds' if diagnosis.rounds else 'larger step'} {step}, {width} neurons: "
+        f"{_verdict(diagnosis, diagnosis.larger, diagnosis.larger_error)}",
         f"more width  {width} -> {2 * width} neurons{f' (at most {width} are doubled)' if less else ''}: "
         f"{_verdict(diagnosis, diagnosis.wider, diagnosis.wider_error)}",
     ]
     return "\n".join(lines)
+
+
+def _learned(diagnosis: Diagnosis) -> str:
+    learned, errors = diagnosis.learned, diagnosis.importance_errors
+    shares = (
+        f"{name} {part:.0%} +- {errors[learned.columns.index(name)]:.0%}" for name, part in learned.leading_columns(4)
+    )
+    return f"{learned.headline} ({learned.effective:.1f} effective); columns {', '.join(shares) or 'none'}"
 
 
 def _move(diagnosis: Diagnosis) -> str:

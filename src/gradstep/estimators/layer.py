@@ -72,7 +72,7 @@ class FirstLayer:
         return replace(self, weights=weights, offsets=self.offsets * growth)
 
     def redrawn(self, gradients: Host, metric: Metric) -> Self:
-        """Return the layer with rows ``w_i M^{1/2}``, where ``M`` is ``R^T R`` of trace one with a little of the identity.
+        """Return the layer with rows ``w_i M^{1/2}``: ``M`` is ``R^T R`` of trace one with a little of the identity.
 
         Rows that were drawn from ``N(0, I)`` are then drawn from ``N(0, M)``, up to a factor that keeps the root mean
         square of all pre-activations. The identity keeps a share of every direction, so that none is lost for good.

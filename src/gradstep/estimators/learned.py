@@ -83,22 +83,32 @@ class Learned:
     @property
     def importances(self) -> Host:
         """Part of the mean squared gradient along each column of the table, one-hot columns and gaps together."""
-        return np.bincount(self.source, self.variation, minlength=len(self.columns))
+        sums = np.zeros(len(self.columns))
+        np.add.at(sums, self.source, self.variation)
+        return sums
 
     def __repr__(self) -> str:
         if not len(self.shares):
             return "nothing: the network is constant"
         number = round(self.effective)
-        head = "one direction" if number <= 1 else f"about {number} directions"
-        leading = self.directions[0] ** 2
-        if number <= 1 and leading.max() > _ONE_COLUMN:
-            head += f", column {self.names[int(leading.argmax())]}"
-        lines = [f"{head} ({self.effective:.2f} effective)"]
+        lines = [f"{self.headline} ({self.effective:.2f} effective)"]
         for place, share in enumerate(self.shares):
             if share > _WORTH and place < max(number, 1) + 1:
                 lines.append(f"direction {place}  {share:6.1%}  {self.described(place)}")
         lines.append("columns      " + ", ".join(f"{name} {part:.1%}" for name, part in self.leading_columns()))
         return "\n".join(lines)
+
+    @property
+    def headline(self) -> str:
+        """How many directions, in words, and the column if there is only one."""
+        if not len(self.shares):
+            return "no direction"
+        number, leading = round(self.effective), self.directions[0] ** 2
+        if number > 1:
+            return f"about {number} directions"
+        return f"one direction, column {self.names[int(leading.argmax())]}" * bool(leading.max() > _ONE_COLUMN) or (
+            "one direction"
+        )
 
     def described(self, place: int) -> str:
         """Return one of the directions as a sum of its leading columns."""

@@ -19,9 +19,9 @@ from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.learned import Learned, LearnedLink
 from gradstep.estimators.link import binned, fit_link, normal_scores
 from gradstep.estimators.metric import measure
+from gradstep.estimators.moves import Move, average_gradients
 from gradstep.estimators.refits import Model
 from gradstep.estimators.score_curve import ScoreCurve, score_curve
-from gradstep.estimators.moves import Move, average_gradients
 from gradstep.simulation.ridge import OutOfRange
 
 __all__ = ["OneStepReadout"]
@@ -281,6 +281,7 @@ class OneStepReadout(OneStep):
                 n_fit=self.fit_samples_,
                 split=settings.split > 0,
                 outputs=(outputs - centre) / np.where(scale > 0, scale, 1.0),
+                learned=self.learned_,
                 curve=self._short_curve((settings, training, centre, scale)),
                 redraw=redraw,
             )

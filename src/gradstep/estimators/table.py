@@ -211,14 +211,16 @@ def standardisation(
             break
         mean, deviation = moments(low, high)
     size = np.where(constant, 0.0, half_range)
-    bounds = np.full(d, -np.inf), np.full(d, np.inf)
+    bounds: tuple[Array, ...] = np.full(d, -np.inf), np.full(d, np.inf)
     if clip:
         bounds = tuple(
             np.where(constant, end, middle + size * near) for end, near in zip(bounds, (low, high), strict=True)
         )
     scale = half_range * np.where(constant, 1.0, deviation)
     gaps = np.flatnonzero((missing > 0) & (present > 0))
-    return Standardisation(middle + size * mean, scale, *bounds, gaps, missing[gaps] / weights.sum()), hashes
+    return Standardisation(
+        middle + size * mean, scale, bounds[0], bounds[1], gaps, missing[gaps] / weights.sum()
+    ), hashes
 
 
 def _weighted(block: Array, weights: Array) -> tuple[Array, Array]:

@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from benchmarks import estimator_data
-from scipy.interpolate import make_smoothing_spline
 from scipy.spatial.distance import cdist
 from scipy.stats import rankdata, studentized_range
 from sklearn.base import BaseEstimator, clone
@@ -49,7 +48,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 from sklearn.svm import SVC, SVR
 from threadpoolctl import threadpool_limits
 
@@ -60,25 +59,21 @@ OURS = ("several directions", "one step", "random features")
 
 
 class RidgeSpline(BaseEstimator):
-    """Ridge regression, and a smoothing spline of its predictions: one direction, found linearly."""
+    """Ridge regression, and a spline of its predictions: one direction, found linearly."""
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> RidgeSpline:
         """Fit both."""
-        self.ridge_ = RidgeCV(np.logspace(-3, 4, 15)).fit(X, y)
-        projection = self.ridge_.predict(X)
-        edges = np.quantile(projection, np.linspace(0, 1, 101))
-        places, inverse = np.unique(edges[np.searchsorted(edges, projection).clip(0, 100)], return_inverse=True)
-        counts = np.bincount(inverse)
-        places, means = (np.bincount(inverse, values) / counts for values in (projection, y))
-        keep = np.append(True, np.diff(places) > 1e-6 * np.ptp(places))
-        places, means, counts = places[keep], means[keep], counts[keep]
-        self.curve_ = make_smoothing_spline(places, means, counts) if len(places) > 5 else (lambda values: values)
-        self.ends_ = places[[0, -1]]
+        alphas = np.logspace(-3, 4, 15)
+        self.ridge_ = RidgeCV(alphas).fit(X, y)
+        self.curve_ = make_pipeline(StandardScaler(), SplineTransformer(8), RidgeCV(alphas)).fit(self._projection(X), y)
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Predict, with the ends of the spline beyond the data."""
-        return np.asarray(self.curve_(np.clip(self.ridge_.predict(X), *self.ends_)))
+        return np.asarray(self.curve_.predict(self._projection(X)))
+
+    def _projection(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.ridge_.predict(X))[:, None]
 
 
 class RecursiveFeatureMachine(BaseEstimator):
@@ -278,8 +273,32 @@ def run(path: Path, *, aside: bool) -> None:
             found.append(compare(name, X, y, kind))
             lines = ",\n".join(json.dumps(result, ensure_ascii=False) for result in found)
             path.write_text(f"[{lines}]\n", encoding="utf-8")
+            summary_path = path.with_name(f"{path.stem}_summary.json")
+            summary_path.write_text(json.dumps(summary(found), indent=1) + "\n", encoding="utf-8")
             errors = {label: round(float(np.mean(entry["error"])), 3) for label, entry in found[-1]["methods"].items()}
             print(name, len(y), X.shape[1], errors, file=sys.stderr, flush=True)
+
+
+def summary(results: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the numbers that the documentation quotes: coverage in per cent, log losses, and against no step."""
+    kinds = {
+        kind: [result for result in results if result["kind"] == kind] for kind in ("regression", "classification")
+    }
+    held = [100 * np.mean(result["methods"][OURS[0]]["coverage"]) for result in kinds["regression"]]
+    numbers = {
+        "tables": len(results),
+        "coverage": np.mean(held),
+        "coverage_spread": np.std(held, ddof=1) if len(held) > 1 else math.nan,
+    }
+    for key, name in (("log_loss", OURS[0]), ("log_loss_linear", "linear"), ("log_loss_forest", "random forest")):
+        losses = [np.mean(result["methods"][name]["log_loss"]) for result in kinds["classification"]]
+        numbers[key] = np.median(losses) if losses else math.nan
+    signs = [compared(result, "random features") for result in results]
+    numbers["worse_than_no_step"] = sum(sign == -1 and clear for sign, clear in signs)
+    numbers["better_than_no_step"] = sum(sign == 1 and clear for sign, clear in signs)
+    numbers["with_rounds"] = sum(np.mean(result["methods"][OURS[0]]["rounds"]) > 0 for result in results)
+    numbers["fit"] = np.median([np.mean(result["methods"][OURS[0]]["fit"]) for result in results])
+    return {key: float(value) for key, value in numbers.items()}
 
 
 def ranks(results: list[dict[str, Any]]) -> str:

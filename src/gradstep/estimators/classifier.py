@@ -33,11 +33,12 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
 
     Parameters
     ----------
-    width, activation, eta, damping, ridge, readout, n_steps, offset, sample_split, random_state, dtype, device
+    width, activation, eta, damping, ridge, readout, n_steps, offset, sample_split
         See `OneStepFeatures` and `OneStepRegressor`.
-
     class_weight : None, "balanced" or {label: weight}
         Factors of the weights of all rows of a class; ``"balanced"`` gives every class the same total weight.
+    random_state, dtype, device
+        See `OneStepFeatures`.
 
     Attributes
     ----------

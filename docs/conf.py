@@ -25,6 +25,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_gallery.gen_gallery",
+    "pictures",
 ]
 # The gallery's tables of times load scripts from elsewhere, and nobody needs them.
 exclude_patterns = ["_build", "sg_execution_times.rst", "**/sg_execution_times.rst"]

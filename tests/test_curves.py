@@ -109,8 +109,28 @@ def test_two_parameters_with_many_numbers_are_a_map(monkeypatch):
     assert min(found.dense.grid.shape) >= 13
     assert bar.get_ylim()[0] <= np.nanmin(found["test_error"].theory)
     assert len(gs.curve(PROBLEM, over={"n": "1d:3d:9", "ridge": [0.1, 1.0]}).plot("test_error").axes) == 1
+    monkeypatch.setattr("gradstep.curve_figure._MOST", 12)
     with pytest.raises(InvalidInput, match="at most 12 curves"):
         gs.curve(PROBLEM, over={"n": [20, 40], "teacher": ["sin", "erf"], "ridge": "1:8:8", "noise": "0:1:4"}).plot()
+
+
+def test_more_curves_than_have_labels_have_a_scale_of_colours():
+    over = {"n": [20, 40, 80, 160], "ridge": [0.1, 1.0, 10.0], "noise": [0.0, 0.3, 1.0]}
+    panel, bar = gs.curve(PROBLEM, over=over).plot("test_error").axes
+    labels = [tick.get_text() for tick in bar.get_yticklabels()]
+    assert (len(labels), labels[0]) == (9, r"$\Lambda$ = 0.1, $\sigma_{\epsilon}$ = 0")
+    assert len(panel.texts) == 0
+    assert len({line.get_color() for line in panel.lines}) == 9
+
+
+def test_a_function_makes_problems_of_what_varies_together():
+    found = gs.curve(lambda n: PROBLEM.replace(n=n, n_step=n), over={"n": "1d:4d:4"})
+    assert [p.n_step for p in found.problems] == [p.n for p in found.problems]
+    assert [p.n for p in found.dense.problems] == sorted(p.n_step for p in found.dense.problems)
+    two = gs.curve({"tied": lambda n: PROBLEM.replace(n=n, n_step=n), "apart": PROBLEM}, over={"n": "1d:4d:4"})
+    assert two["test_error"].theory[:, 0] == pytest.approx(found["test_error"].theory)
+    with pytest.raises(InvalidInput, match="problem"):
+        gs.curve(lambda n: n, over={"n": [20, 40]})
 
 
 def test_tables_and_datasets_hold_every_number(measured):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import matplotlib as mpl
@@ -18,6 +19,7 @@ from matplotlib import pyplot as plt
 from matplotlib.artist import Artist
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
+from sphinx.application import Sphinx
 
 from gradstep.drawing import DARK, HUES, LIGHT
 
@@ -28,6 +30,7 @@ STYLE: dict[str, Any] = {
     "axes.axisbelow": True,
     "axes.edgecolor": LIGHT.text,
     "axes.facecolor": "none",
+    "axes.formatter.min_exponent": 4,  # 0.01, 1 and 300 rather than powers of ten
     "axes.grid": True,
     "axes.labelcolor": LIGHT.text,
     "axes.prop_cycle": cycler(color=[HUES[k] for k in ("large", "small", "between", "initial", "infinite", "few")]),
@@ -107,7 +110,10 @@ def scrape(block: object, block_vars: Mapping[str, Any], gallery_conf: Mapping[s
     # The gallery keeps the value of a block's last expression under this name.
     figures = drawn(names.get("___"))
     for figure in figures:
-        light, dark = save(figure, Path(next(block_vars["image_path_iterator"])).with_suffix(".svg"))
+        path = Path(next(block_vars["image_path_iterator"])).with_suffix(".svg")
+        if len(figure.axes) > 1 and path.stem.endswith("_001"):
+            _save_first_panel(figure, path.with_name(path.name.replace("_001", "_panel")))
+        light, dark = save(figure, path)
         for path, when in ((light, "only-light"), (dark, "only-dark")):
             place = "/" + path.relative_to(gallery_conf["src_dir"]).as_posix()
             lines += [f".. container:: {frame(figure)}", "", f"   .. image:: {place}"]
@@ -116,6 +122,26 @@ def scrape(block: object, block_vars: Mapping[str, Any], gallery_conf: Mapping[s
     if figures:
         names["___"] = None
     return "\n".join(lines)
+
+
+def _save_first_panel(figure: Figure, path: Path) -> None:
+    """Write the first panel of several by itself: at the size of a thumbnail all of them cannot be read."""
+    figure.canvas.draw()
+    box = figure.axes[0].get_tightbbox().padded(6).transformed(figure.dpi_scale_trans.inverted())
+    with mpl.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "path"}):
+        figure.savefig(path, format="svg", bbox_inches=box, metadata={"Date": None, "Creator": None})
+
+
+def use_first_panels(app: Sphinx) -> None:
+    """Put first panels in the place of the thumbnails that the gallery has made of whole figures."""
+    for panel in Path(app.srcdir, "gallery").glob("*/images/*_panel.svg"):
+        copyfile(panel, panel.parent / "thumb" / panel.name.replace("_panel", "_thumb"))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Have the thumbnails replaced once the gallery is there."""
+    app.connect("builder-inited", use_first_panels, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def reset(gallery_conf: Mapping[str, Any], script: str) -> None:

@@ -10,9 +10,6 @@ then confirms the minimum.
 # A certificate
 # -------------
 
-import matplotlib.pyplot as plt
-import numpy as np
-
 import gradstep as gs
 
 problem = gs.Problem(
@@ -32,35 +29,15 @@ print(best)
 # %%
 # Around the optimum
 # ------------------
-# All penalties are measured on the same networks, with one factorisation for each network.
+# All penalties are measured on the same networks, with one factorisation for each network. The diamond is the optimum.
 
-figure, axes = plt.subplots()
-ridges = np.geomspace(0.05, 500, 40)
-for coefficient, colour in ((0.0, "C3"), (1.0, "C1"), (best["eta"].value, "C0")):
-    stepped = problem.replace(eta=gs.Step(float(coefficient), 0.5))
-    curve = gs.predict_many(stepped.replace(ridge=float(ridge)) for ridge in ridges)
-    axes.loglog(
-        ridges,
-        [p.test_error for p in curve],
-        colour,
-        label=f"η = {coefficient:.3g}√N" if coefficient else "no step",
-    )
-    path = gs.simulate(stepped, seeds=8, ridge=ridges[::6].tolist())
-    axes.errorbar(
-        ridges[::6],
-        path.mean("test_error"),
-        path.standard_error("test_error"),
-        fmt="o",
-        color=colour,
-    )
-axes.plot(
-    best["ridge"].value,
-    best.prediction.test_error,
-    "D",
-    color="C0",
-    mec="#22252b",
-    ms=9,
-    label="gs.tune",
+curve = gs.curve(
+    problem,
+    over={"ridge": "0.05:500:log9", "eta": [0, "N^0.5", best.problem.eta]},
+    seeds=8,
+    progress=False,
 )
-axes.set(xlabel="ridge", ylabel="test error")
-axes.legend()
+figure = curve.plot("test_error")
+place = best["ridge"].value, best.prediction.test_error
+figure.axes[0].plot(*place, "D", color="C0", mec="#22252b", ms=9, zorder=30)
+figure

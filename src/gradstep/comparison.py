@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradstep.errors import GradstepError, InvalidInput, missing_extra
+from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.overlay import FAR, Overlay
 from gradstep.plain import plain
@@ -164,11 +163,7 @@ class Comparison(Summarised):
         InvalidInput
             If pandas is not installed.
         """
-        if find_spec("pandas") is None:
-            raise missing_extra("to_frame", "sweeps")
-        from pandas import DataFrame  # type: ignore[import-untyped]
-
-        return DataFrame(
+        return optional_module("pandas", "to_frame", "sweeps").DataFrame(
             {**where, "quantity": name, **cell, "seeds": len(self.seeds)}
             for where, row in zip(self.varied, self.cells, strict=True)
             for name, cell in row.items()

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from gradstep.checks import one_of
 from gradstep.drawing import draw
 from gradstep.errors import InvalidInput
-from gradstep.panels import Field, Guide, Line, Panel, Points
+from gradstep.grid import MOST_CURVES
+from gradstep.panels import SCALE, Field, Guide, Line, Panel, Points
 from gradstep.problem import Problem, Step
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import largest_caveats
@@ -29,8 +30,8 @@ __all__ = ["DRAWN", "check_drawable", "draw_curve"]
 
 #: Quantities that are drawn if they vary and nothing else is asked for.
 DRAWN = ("test_error", "train_error", "alignment")
-#: Most curves that can be told apart.
-_MOST = 12
+#: Most curves on a scale of colours.
+_MOST = 60
 #: Colours of curves that are not told apart by their step.
 _HUES = ("large", "small", "few", "infinite", "between", "first kind", "second kind", "third kind", "fourth kind")
 #: Errors that differ by more than this factor are drawn on a logarithmic axis.
@@ -197,7 +198,9 @@ def _references(curve: Curve, quantity: str, wanted: Sequence[str]) -> tuple[lis
 
 
 def _regimes(problems: Sequence[Problem], names: Sequence[str]) -> list[str]:
-    """Return the colour of each curve: by the size of its step if that is what differs."""
+    """Return the colour of each curve: by the size of its step if that is what differs, of many on a scale."""
+    if len(problems) > MOST_CURVES:
+        return [SCALE] * len(problems)
     if "eta" in names or (names == ["problem"] and len({problem.eta for problem in problems}) > 1):
         return [_regime(problem.eta) for problem in problems]
     if not names:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.checks import flag, is_integer
-from gradstep.errors import GradstepError, InvalidInput, missing_extra
+from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.grid import Axis, Grid, plain_value
 from gradstep.overlay import Overlay
 from gradstep.problem import CONVENTION, Problem, check_problem, differences
@@ -39,6 +38,9 @@ _BATCH = 64
 _MAP = 41
 #: Theory that differs by less, relative, does not vary.
 _SAME = 1e-9
+
+#: A problem, or a function of the values along the axes that returns one.
+_Given = Problem | Callable[..., Problem]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,13 +146,9 @@ class Curve(Summarised):
         InvalidInput
             If pandas is not installed.
         """
-        if find_spec("pandas") is None:
-            raise missing_extra("to_frame", "sweeps")
-        from pandas import DataFrame  # type: ignore[import-untyped]
-
         columns = ("theory", "mean", "standard_error", "relative_difference", "z", "seeds")
         values = {(name, key): np.ravel(getattr(self[name], key)) for name in QUANTITIES for key in columns}
-        return DataFrame(
+        return optional_module("pandas", "to_frame", "sweeps").DataFrame(
             {**self._place(index), "quantity": name, **{key: values[name, key][index] for key in columns}}
             for index in range(len(self.problems))
             for name in QUANTITIES
@@ -168,10 +166,7 @@ class Curve(Summarised):
         InvalidInput
             If xarray is not installed.
         """
-        if find_spec("xarray") is None:
-            raise missing_extra("to_xarray", "sweeps")
-        import xarray
-
+        xarray = optional_module("xarray", "to_xarray", "sweeps")
         names = [axis.head for axis in self.axes]
         keys = ("theory",) if self.comparison is None else ("theory", "mean", "standard_error", "z")
         variables = {f"{q}_{key}": (names, np.asarray(getattr(self[q], key))) for q in QUANTITIES for key in keys}
@@ -234,17 +229,22 @@ def _is_constant(values: NDArray[np.float64]) -> bool:
 
 @dataclass(frozen=True)
 class _Replaced:
-    """The problem of a list with some fields replaced, as a function that can be pickled."""
+    """The problem of a list with some fields replaced, or what a function returns; it can be pickled as these can."""
 
-    problems: Mapping[str, Problem]
+    problems: Mapping[str, _Given]
 
     def __call__(self, values: Mapping[str, Any]) -> Problem:
         changes = dict(values)
-        return self.problems[changes.pop("problem", "")].replace(**changes)
+        base = self.problems[changes.pop("problem", "")]
+        if isinstance(base, Problem):
+            return base.replace(**changes)
+        made = base(**changes)
+        check_problem(made)
+        return made
 
 
 def curve(
-    problem: Problem | Iterable[Problem] | Mapping[str, Problem],
+    problem: _Given | Iterable[Problem] | Mapping[str, _Given],
     over: Mapping[str, Any],
     seeds: int | Sequence[int] = 0,
     *,
@@ -257,10 +257,12 @@ def curve(
     Parameters
     ----------
     problem : Problem, iterable of Problem, or mapping of str to Problem
-        Several problems make several curves; the keys of a mapping are their labels.
+        Several problems make several curves; the keys of a mapping are their labels. Where several fields vary
+        together, a function of the values in place of a problem: ``lambda n: problem.replace(n=n, n_step=n)``.
     over : mapping
-        Name of a field of `Problem` to its values: a list, or text as on the command line: ``{"n": "0.5d:4d:12"}``,
-        ``{"ridge": "1e-3:1e3:log13"}``, ``{"eta": [0, 1, "N^0.5"]}``. With two of them every combination is a problem.
+        Name of a field of `Problem` (or of an argument of that function) to its values: a list, or text as on the
+        command line: ``{"n": "0.5d:4d:12"}``, ``{"ridge": "1e-3:1e3:log13"}``, ``{"eta": [0, 1, "N^0.5"]}``. With two
+        of them every combination is a problem.
     seeds : int or sequence of int, optional
         How many networks to measure at each place (at least 2), or their seeds, the same at all places; none if 0.
     device, dtype
@@ -352,8 +354,9 @@ def _bar(wanted: bool, unit: str) -> AbstractContextManager[Report]:
     return show_progress(unit, lines=False) if wanted else nullcontext(lambda *_: None)
 
 
-def _labelled(problem: Problem | Iterable[Problem] | Mapping[str, Problem]) -> dict[str, Problem]:
+def _labelled(problem: _Given | Iterable[Problem] | Mapping[str, _Given]) -> dict[str, _Given]:
     """Return problems by their labels: of a list, what they differ in."""
+    listed: dict[str, _Given]
     if isinstance(problem, Mapping):
         listed = {str(label): each for label, each in problem.items()}
     elif isinstance(problem, Iterable) and not isinstance(problem, str):
@@ -367,8 +370,9 @@ def _labelled(problem: Problem | Iterable[Problem] | Mapping[str, Problem]) -> d
             raise InvalidInput("problem", f"{len(several)} problems", "problems that differ")
     else:
         listed = {"": problem}
-    for each in listed.values():
-        check_problem(each)
+    for given in listed.values():
+        if not callable(given):
+            check_problem(given)
     if not listed:
         raise InvalidInput("problem", problem, "at least one gradstep.Problem")
     return listed

@@ -11,14 +11,15 @@ from io import BytesIO
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm
 from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
-from gradstep.panels import Field, Guide, Histogram, Image, Line, Mark, Panel, Points
+from gradstep.panels import SCALE, Field, Guide, Histogram, Image, Line, Mark, Panel, Points
 from gradstep.typesetting import to_mathtext
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
@@ -50,9 +51,14 @@ _LINE_HEIGHT = 0.058
 _TICK_ROOM = {"x": 0.085, "y": 0.05}
 
 #: Values over a plane that differ by more than this factor have logarithmic colours.
-_WIDE_FIELD = 8.0
+_WIDE_FIELD = 4.0
 #: Most that logarithmic colours tell apart: what is smaller has one colour.
 _DECADES = 1e4
+
+#: Part of the scale of colours that is legible on white and on dark grey.
+_LEGIBLE = (0.0, 0.9), (0.25, 1.0)
+#: Most labels beside the scale.
+_MOST_LABELS = 30
 
 Colour = tuple[float, float, float]
 
@@ -113,6 +119,7 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
         _draw_panel(axes, panel, colours, ink)
     for axes in every[len(panels) :]:
         axes.set_axis_off()
+    _draw_scale(list(every[: len(panels)]), colours, ink)
     if title:
         canvas.suptitle(to_mathtext(title), color=ink.text, x=0.01, ha="left", fontsize=12)
     if note:
@@ -150,7 +157,12 @@ def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]
     colours: dict[tuple[str, str], Colour] = {}
     for regime in dict.fromkeys(regime for regime, _ in shown):
         labels = [label for label in dict.fromkeys(label for r, label in shown if r == regime) if label]
+        scale = np.linspace(*_LEGIBLE[ink is DARK], len(labels))
         for rank, label in enumerate(labels):
+            if regime == SCALE:
+                red, green, blue, _ = mpl.colormaps["viridis"](scale[rank])
+                colours[regime, label] = (red, green, blue)
+                continue
             hue = HUES.get(regime, ink.text)
             # Dark hues become lighter and light ones darker, so that all shades are legible on white and on dark grey.
             lightest = -0.45 if _luminance(hue) < _MIDDLE else -0.15
@@ -158,6 +170,21 @@ def _colours(panels: Sequence[Panel], ink: Ink) -> dict[tuple[str, str], Colour]
             colours[regime, label] = _shade(hue, place)
         colours[regime, ""] = _shade(HUES.get(regime, ink.text), 0.0)
     return colours
+
+
+def _draw_scale(axes: Sequence[Axes], colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
+    """Draw the scale of colours beside the panels, with the labels of its curves, if there are such curves."""
+    labels = [label for regime, label in colours if regime == SCALE and label]
+    if not labels:
+        return
+    bounds = BoundaryNorm(np.arange(len(labels) + 1) - 0.5, len(labels))
+    scale = ScalarMappable(bounds, ListedColormap([colours[SCALE, label] for label in labels]))
+    shown = range(0, len(labels), -(-len(labels) // _MOST_LABELS))
+    bar = axes[0].figure.colorbar(scale, ax=axes, pad=0.02, aspect=30, ticks=list(shown))
+    bar.ax.set_yticklabels([to_mathtext(labels[place]) for place in shown], fontsize=8)
+    bar.ax.minorticks_off()
+    bar.ax.tick_params(colors=ink.text, length=0)
+    bar.outline.set_visible(False)
 
 
 def _draw_panel(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
@@ -334,7 +361,7 @@ def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colou
     curves += [(h.label, h.regime, [top]) for h in panel.histograms]
     for label, regime, values in curves:
         finite = [float(v) for v in values if math.isfinite(v)]
-        if label and finite:
+        if label and finite and regime != SCALE:
             ends[label] = (top if panel.histograms else finite[-1], colours[regime, label])
     if not ends:
         return

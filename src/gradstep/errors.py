@@ -6,6 +6,9 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
 #: Characters of a value that a message shows.
 _SHOWN = 300
@@ -68,6 +71,13 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
 def missing_extra(field: str, extra: str) -> InvalidInput:
     """Return the error for what only an installation with an optional part can do: it says what to run."""
     return InvalidInput(field, NOT_INSTALLED, f'pip install "gradstep[{extra}]"', NOT_INSTALLED)
+
+
+def optional_module(name: str, field: str, extra: str) -> Any:
+    """Import a module that an optional part brings; without it raise the error that says what to run."""
+    if find_spec(name) is None:
+        raise missing_extra(field, extra)
+    return import_module(name)
 
 
 def _shown(value: object) -> str:

@@ -11,8 +11,10 @@ from numpy.typing import ArrayLike
 
 from gradstep.overlay import mean_and_error
 
-__all__ = ["Field", "Guide", "Histogram", "Image", "Line", "Mark", "Panel", "Points", "Table"]
+__all__ = ["SCALE", "Field", "Guide", "Histogram", "Image", "Line", "Mark", "Panel", "Points", "Table"]
 
+SCALE = "scale"
+"""Regime of curves that have their colours from a scale, in the order of their labels, and these beside it."""
 Scale = Literal["linear", "log"]
 Style = Literal["solid", "dashed", "dotted"]
 

@@ -1,55 +1,46 @@
-"""Python code that gives what the page shows."""
+"""Python code that draws what the page shows, by `gradstep.curve`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gradstep import __version__
 from gradstep.app.settings import AXES, Axis
+from gradstep.app.training import Training
+from gradstep.checks import is_infinite
 
 __all__ = ["code_of"]
 
-_VARIABLES = {
-    "n": "n_per_d",
-    "width": "width_per_d",
-    "n_step": "n_step_per_d",
-    "eta": "coefficient",
-    "alpha": "exponent",
-    "ridge": "penalty",
+_SIZES = ("n", "width", "n_step")
+#: What an axis other than a size is called where problems are functions of it.
+_VARIABLES = {"eta": "c", "alpha": "alpha", "ridge": "penalty"}
+#: What is not said of a problem if it is this.
+_USUAL = {
+    "noise": 0,
+    "readout": "gaussian",
+    "initial_weights": "gaussian",
+    "output_scale": "1/N",
+    "inputs": None,
+    "damping": "inf",
 }
-_PICTURE = """
-figure, axes = plt.subplots(layout="constrained")
-for name, problem in {{{names}}}.items():
-    problems = [problem(place) for place in places]
-    predictions = gs.predict_many(problems)
-    test = np.array([p.test_error for p in predictions])
-    train = np.array([p.train_error for p in predictions])
-    noise = np.array([p.noise**2 for p in problems])  # variance of the label noise
-{convention}
-    (line,) = axes.plot(places, test, label=f"{{name}}test")
-    axes.plot(places, train, ":", color=line.get_color(), label=f"{{name}}training")
-    # The real network at some of the places, eight draws of it (finite sizes only):
-    # for place in places[::10]:
-    #     found = gs.simulate(problem(place), seeds=8)
-    #     mean, error = found.mean("test_error"), found.standard_error("test_error")
-    #     axes.errorbar(place, mean{plus_noise}, error, fmt="o", color=line.get_color())
-{without}axes.axhline(kernel_lower_bound({teacher}){plus_floor}, color="gray", linestyle="--", label="kernel bound")
-axes.set(xscale="{scale}", yscale="log", xlabel="{label}", ylabel="{what}")
-axes.legend()
-plt.show()
+#: Dimension of the networks that stand for infinite ones, their number at each place, and the number of places.
+_DRAWN_DIMENSION, _NETWORKS, _PLACES = 200, 8, 8
+_NOISE = {
+    False: "Training errors are on the noisy labels, from which the page takes the noise.",
+    True: "Test errors are without the label noise, which the page adds to them.",
+}
+_TRAINED = """
+# Theory ends at one plain step. The network after {words} is drawn and measured.
+few = gs.curve({name}, over={{"{variable}": "{few}"}})
+for place, each in zip(few.axes[0].numbers, few.problems):
+    networks = [gs.Network({each}, seed).train({options}) for seed in range({networks})]
+    errors = [network.risk(network.fit().readouts).test_error[0] for network in networks]
+    bar = np.std(errors, ddof=1) / len(errors) ** 0.5
+    figure.axes[0].errorbar(place, np.mean(errors), bar, fmt="o", color="black")
 """
-_WITHOUT_STEP = """unstepped = gs.predict_many([problem_{mine}(place).replace(eta=0.0) for place in places])
-axes.plot(places, [p.test_error{plus} for p in unstepped], color="gray", label="no step")
-"""
-_NOISELESS = """\
-    # The training error against the teacher itself, from the one on noisy labels.
-    freedom = np.array([p.degrees_of_freedom for p in predictions])
-    samples = np.array([p.{samples} for p in problems])
-    train -= noise * (1 - 2 * freedom / samples)"""
-_NOISY = """\
-    test += noise"""
 
 
 def code_of(
@@ -65,106 +56,179 @@ def code_of(
     scale : {"linear", "log", None}
         Of the axis; None for the axis' own.
     active : int
-        Place of the setting at hand: the lines without a step and of the kernel bound are its own.
+        Place of the setting at hand, which decides whether there is a curve without a step.
     noisy : bool
-        Whether both errors contain the label noise, or neither.
+        Whether the page has the label noise in both errors, or in neither: the script says how its errors differ.
     """
-    label = AXES[axis.name]["label"]
-    scale = scale or AXES[axis.name]["scale"]
-    space = "geomspace" if scale == "log" else "linspace"
-    functions = [_function("abcd"[k], setting, axis.name) for k, setting in enumerate(settings)]
-    letters = "abcd"[: len(settings)]
-    several = len(settings) > 1
-    names = ", ".join(f'"{letter.upper() + " " if several else ""}": problem_{letter}' for letter in letters)
-    mine = settings[active]
-    noise = f" + {mine['noise']!r} ** 2" if noisy and mine.get("noise") else ""
-    picture = _PICTURE.format(
-        names=names,
-        convention=_NOISY if noisy else _NOISELESS.format(samples='ratio("n")' if _infinite(settings[0]) else "n"),
-        plus_noise=" + problem(place).noise**2" if noisy else "",
-        without=_WITHOUT_STEP.format(mine=letters[active], plus=noise) if _steps(mine) else "",
-        teacher=repr(mine["teacher"]),
-        plus_floor=noise,
-        scale=scale,
-        label=label,
-        what="error, with the label noise" if noisy else "error, without label noise",
-    )
+    label, logarithmic = AXES[axis.name]["label"], (scale or AXES[axis.name]["scale"]) == "log"
+    # What varies in more than one place, or not alike in all settings, is the argument of a function.
+    tied = any(_is_tied(s, axis.name) for s in settings) or len({_shared(s, axis.name) for s in settings}) > 1
+    plain = axis.name if axis.name in (*_SIZES, "ridge") else "eta"
+    over = _VARIABLES.get(axis.name, axis.name) if tied else plain
+    names = ["problem"] if len(settings) == 1 else [f"problem_{'abcd'[k]}" for k in range(len(settings))]
+    shown = names[0] if len(names) == 1 else "{" + ", ".join(f'"{n[-1].upper()}": {n}' for n in names) + "}"
+    references = '["no step", "kernel lower bound"]' if _step(settings[active])[0] else '"kernel lower bound"'
+
+    def values(count: int) -> str:
+        return _values(settings[0], axis, f"{'log' if logarithmic else ''}{count}", tied)
+
+    named = list(zip(names, settings, strict=True))
+    trained = [_trained(name, setting, over, values(_PLACES)) for name, setting in named]
+    problems = [_Code(setting, axis.name if tied else "").problem(name, over) for name, setting in named]
     return "\n".join(
         [
-            f'"""Test and training error against {label}: what the page of gradstep {__version__} shows."""',
+            f'"""Test and training error against {label}: what the page of gradstep {__version__} shows.',
             "",
-            "import math",
+            f'{_NOISE[noisy]}\n"""',
             "",
-            "import matplotlib.pyplot as plt",
-            "import numpy as np",
-            "",
+            *(["import numpy as np", ""] if any(trained) else []),
             "import gradstep as gs",
-            "from gradstep.papers.ba2022 import kernel_lower_bound",
             "",
-            f"places = np.{space}({axis.places[0]!r}, {axis.places[-1]!r}, {len(axis.places)})  # {label}",
+            *([""] if tied else []),
+            *problems,
+            f'curve = gs.curve({shown}, over={{"{over}": "{values(len(axis.places))}"}})  # seeds=8 adds the network',
+            f'figure = curve.plot(["test_error", "train_error"], references={references})',
+            *filter(None, trained),
+            'figure.savefig("gradstep_page.png", bbox_inches="tight")',
             "",
-            "",
-            "\n\n\n".join(functions),
-            "",
-            picture,
         ]
     )
 
 
-def _infinite(setting: Mapping[str, Any]) -> bool:
-    return setting["d"] in ("inf", "infinity", math.inf)
+def _trained(name: str, setting: Mapping[str, Any], variable: str, few: str) -> str:
+    """Return what draws the network of a setting whose training has no theory; empty if it has."""
+    training = Training.parse(setting.get("training", {}))
+    if training.has_theory:
+        return ""
+    options = f"{training.steps}{'' if training.fresh else ', fresh=False'}"
+    if training.optimiser != "gradient":
+        options += f', optimiser="{training.optimiser}"'
+    each = f"each.at_dimension({_DRAWN_DIMENSION})" if is_infinite(_dimension(setting)) else "each"
+    words = f"{training.steps} step{'s' if training.steps > 1 else ''} ({training.optimiser})"
+    given = {"words": words, "name": name, "variable": variable, "few": few, "each": each, "options": options}
+    return _TRAINED.format(**given, networks=_NETWORKS)
 
 
-def _steps(setting: Mapping[str, Any]) -> bool:
-    given = setting["eta"]
-    return bool(given["coefficient"] if isinstance(given, Mapping) else given)
+def _dimension(setting: Mapping[str, Any]) -> float:
+    return math.inf if setting["d"] in ("inf", "infinity", math.inf) else int(setting["d"])
 
 
-def _function(letter: str, setting: Mapping[str, Any], name: str) -> str:
-    """Return the function from a place on the axis to the problem."""
-    variable = _VARIABLES[name]
-    infinite = _infinite(setting)
-
-    def per_d(size: str) -> str:
-        value = setting[size]
-        if size == name:
-            return variable
-        # A whole number at finite d.
-        return repr(value["per_d"] if isinstance(value, Mapping) else value / setting["d"])
-
-    def size(of: str) -> str:
-        if of == "n_step" and of != name and setting[of] in ("n", "inf", "infinity", math.inf):
-            return "n" if setting[of] == "n" else "math.inf"
-        return f"gs.Proportional({per_d(of)})" if infinite else f"max(1, round({per_d(of)} * d))"
-
-    def of_size(which: str) -> str:
-        return f"{which}.ratio" if infinite else which
-
+def _step(setting: Mapping[str, Any]) -> tuple[float, float, str]:
+    """Return the coefficient and the exponent of the step size, and the size of which it is a power."""
     given = setting["eta"]
     step = given if isinstance(given, Mapping) else {"coefficient": given}
-    coefficient = variable if name == "eta" else repr(step["coefficient"])
-    exponent = variable if name == "alpha" else repr(step.get("exponent", 0.0))
-    if step.get("of", "width") == "n":
-        coefficient += f" * ({of_size('n')} / {of_size('width')}) ** {exponent}"
-    ridge = setting["ridge"]
-    # Along an axis a penalty is one per dimension, whatever it is here.
-    plain = "per_d" if name == "ridge" else ""
-    unit, penalty = next(iter(ridge.items())) if isinstance(ridge, Mapping) else (plain, repr(ridge))
-    penalty = variable if name == "ridge" else repr(penalty) if unit else penalty
-    factor = {"per_n": of_size("n"), "per_width": of_size("width"), "per_d": "" if infinite else "d"}.get(unit, "")
-    product = f"{penalty} * {factor}" if factor else penalty
-    fields = {
-        "activation": repr(setting["activation"]),
-        "teacher": repr(setting["teacher"]),
-        "d": "math.inf" if infinite else "d",
-        "width": "width",
-        "n_step": size("n_step"),
-        "n": "n",
-        "eta": f"gs.Step({coefficient}, {exponent})",
-        "ridge": f"gs.Proportional({product})" if infinite else product,
-        **{k: repr(setting[k]) for k in ("noise", "readout", "initial_weights", "output_scale") if k in setting},
-    }
-    lines = [f"def problem_{letter}({variable}):"]
-    lines += [] if infinite else [f"    d = {setting['d']!r}"]
-    lines += [f"    n = {size('n')}", f"    width = {size('width')}", "    return gs.Problem("]
-    return "\n".join([*lines, *(f"        {key}={value}," for key, value in fields.items()), "    )"])
+    return step["coefficient"], step.get("exponent", 0.0), step.get("of", "width")
+
+
+def _penalty(setting: Mapping[str, Any]) -> tuple[float, str]:
+    """Return the penalty, and the size that it multiplies; empty if it is the penalty itself."""
+    given = setting["ridge"]
+    if not isinstance(given, Mapping):
+        return given, ""
+    ((unit, value),) = given.items()
+    return value, unit.removeprefix("per_")
+
+
+def _is_tied(setting: Mapping[str, Any], axis: str) -> bool:
+    """Whether another parameter varies with the one on the axis, or that one has a unit of its own."""
+    _, exponent, of = _step(setting)
+    unit = _penalty(setting)[1]
+    varied = {unit} if unit != "d" else set()
+    if unit not in ("d", ""):
+        varied.add("ridge")
+    if of == "n":
+        varied |= {"n", "width", "eta"} if exponent else set()
+        varied.add("alpha")
+    if setting["n_step"] == "n":
+        varied.add("n")
+    return axis in varied
+
+
+def _shared(setting: Mapping[str, Any], axis: str) -> object:
+    """Return what settings have in common if one list of step sizes serves all."""
+    coefficient, exponent, _ = _step(setting)
+    return {"eta": exponent, "alpha": coefficient}.get(axis)
+
+
+def _values(setting: Mapping[str, Any], axis: Axis, count: str, tied: bool) -> str:
+    """Return the range of the axis as `gradstep.curve` reads it."""
+    low, high = axis.places[0], axis.places[-1]
+    plain = f"{low!r}:{high!r}:{count}"
+    if axis.name in _SIZES or (axis.name == "ridge" and not tied):
+        return f"{low!r}d:{high!r}d:{count}"
+    coefficient, exponent, _ = _step(setting)
+    if tied or (axis.name == "eta" and not exponent):
+        return plain
+    return f"{plain}*N^{exponent!r}" if axis.name == "eta" else f"{coefficient!r}*N^{plain}"
+
+
+@dataclass(frozen=True)
+class _Code:
+    """A setting as code, in which the parameter `varied` is the argument of a function; none if it is empty."""
+
+    setting: Mapping[str, Any]
+    varied: str
+
+    @property
+    def infinite(self) -> bool:
+        return is_infinite(_dimension(self.setting))
+
+    def size(self, name: str) -> str:
+        """Return a size as an argument of a problem."""
+        value = self.setting[name]
+        if name == self.varied:
+            return name
+        if value == "n":
+            return self.size("n")
+        if isinstance(value, Mapping):
+            return f'"{value["per_d"]!r}d"'
+        return '"inf"' if value in ("inf", "infinity", math.inf) else repr(value)
+
+    def number(self, name: str) -> str:
+        """Return a size as a number; in the limit its ratio to d."""
+        value, d = self.setting[name], _dimension(self.setting)
+        if name == self.varied:
+            return f"{name}.ratio" if self.infinite else f"round({name}.ratio * {d})"
+        if name == "d":
+            return "1" if self.infinite else repr(d)
+        ratio = value["per_d"] if isinstance(value, Mapping) else value / d
+        return repr(ratio if self.infinite else max(1, round(ratio * d)))
+
+    def eta(self) -> str:
+        given, exponent, of = _step(self.setting)
+        coefficient = "c" if self.varied == "eta" else repr(given)
+        power = "alpha" if self.varied == "alpha" else repr(exponent)
+        if of == "n" and power not in ("0", "0.0"):
+            coefficient += f" * ({self.number('n')} / {self.number('width')}) ** {power}"
+        return coefficient if power in ("0", "0.0") else f"gs.Step({coefficient}, exponent={power})"
+
+    def ridge(self) -> str:
+        value, unit = _penalty(self.setting)
+        if self.varied == "ridge":
+            penalty, unit = "penalty", unit or "d"
+        else:
+            penalty = repr(value)
+        if not unit:
+            return penalty
+        if unit == "d" and penalty != "penalty":
+            return f'"{penalty}d"'
+        product = penalty if self.number(unit) == "1" else f"{penalty} * {self.number(unit)}"
+        return f"gs.Proportional({product})" if self.infinite else product
+
+    def problem(self, name: str, variable: str) -> str:
+        """Return the code of the problem, or of a function that returns it."""
+        usual = {key: repr(self.setting[key]) for key in _USUAL if self.setting.get(key, _USUAL[key]) != _USUAL[key]}
+        given = {
+            "activation": repr(self.setting["activation"]),
+            "teacher": repr(self.setting["teacher"]),
+            "d": '"inf"' if self.infinite else repr(_dimension(self.setting)),
+            **{size: self.size(size) for size in ("width", "n_step", "n")},
+            "eta": self.eta(),
+            "ridge": self.ridge(),
+            **usual,
+        }
+        fields = "".join(f"    {key}={value},\n" for key, value in given.items()).replace("'", '"')
+        problem = f"gs.Problem(\n{fields})"
+        if self.varied:
+            return f"def {name}({variable}):\n    return {problem.replace(chr(10), chr(10) + '    ')}\n\n"
+        return f"{name} = {problem}"

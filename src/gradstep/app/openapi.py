@@ -8,6 +8,7 @@ from typing import Any
 from gradstep import __version__
 from gradstep.app.settings import AXES, DEFAULT
 from gradstep.gaussian import REGISTERED
+from gradstep.simulation.training import OPTIMISERS
 
 __all__ = ["DOCUMENT"]
 
@@ -65,6 +66,16 @@ _PROBLEM = {
             "readout": {"anyOf": [{"enum": ["gaussian", "constant"]}, {"type": "object"}]},
             "initial_weights": {"enum": ["gaussian", "sphere"]},
             "output_scale": {"enum": ["1/N", "1/sqrt(N)"]},
+            "training": _object(
+                {
+                    "steps": {"type": "integer", "minimum": 1, "maximum": 20},
+                    "fresh": {"type": "boolean"},
+                    "optimiser": {"enum": list(OPTIMISERS)},
+                },
+                closed=True,
+            ),
+            "inputs": {"anyOf": [{"type": "string"}, {"type": "object"}]},
+            "damping": {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "inf"}]},
         },
         ["activation", "teacher", "d", "width", "n", "n_step", "eta", "ridge"],
         closed=True,

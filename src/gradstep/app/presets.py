@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradstep.app.settings import AXES, setting_of
+from gradstep.app.settings import AXES, DEFAULT, setting_of
 from gradstep.papers.figure import PAPERS, load_figures
 from gradstep.problem import Problem, Step
 
@@ -67,10 +67,11 @@ def presets() -> list[dict[str, Any]]:
 
 
 def elsewhere(found: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return ``paper``, ``title``, ``summary`` and ``command`` of the figures that are not among the presets found."""
+    """Return name, paper, title, summary and command of the figures that are not among the presets found."""
     known = {preset["name"] for preset in found}
     return [
         {
+            "name": figure.name,
             "paper": PAPERS[figure.paper],
             "title": figure.title,
             "summary": figure.summary,
@@ -92,9 +93,9 @@ def _made(page: _Page) -> dict[str, Any]:
 
 def _setting(parameters: Mapping[str, Any], per_width: bool = False) -> dict[str, Any]:
     """Return the page's form of a problem in a paper's parameters, with what that paper ties together tied."""
-    problem = Problem.from_dict(parameters)
+    forms: dict[str, Any] = {"training": parameters["training"]} if "training" in parameters else {}
+    problem = Problem.from_dict({name: value for name, value in parameters.items() if name not in forms})
     convention = parameters.get("convention")
-    forms: dict[str, Any] = {}
     if convention == "cui2024":
         forms["ridge"] = {"per_width": float(parameters["lam"])}
     if convention in ("ba2022", "moniri2024"):
@@ -245,6 +246,21 @@ def _tuned(settings: Settings, preset: Settings) -> _Page:
     )
 
 
+def _several_steps(settings: Settings, preset: Settings) -> _Page:
+    teacher, d = settings["teachers"][0]["teacher"], preset["d"]
+    sizes = {name: value * d if name == "ridge" else round(value * d) for name, value in settings["per_d"].items()}
+    shared = {**settings["base"], **sizes, "d": d, "n": 3 * d, "teacher": teacher}
+    curves = []
+    for training in settings["trainings"]:
+        if not training.get("fresh", True):
+            continue
+        steps = {"training": {**DEFAULT["training"], "steps": training["steps"]}} if training["steps"] else {"eta": 0.0}
+        curves.append((training["label"], {**shared, **steps}))
+    low, high = settings["n_range"]
+    note = "The first teacher, fresh samples. Lines of one step are theory; Simulate draws the network after more."
+    return _Page("n", curves, {"from": low, "to": high, "scale": "log"}, note)
+
+
 _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
     "learning_curves": _learning_curves,
     "drawn_curves": _drawn_curves,
@@ -260,4 +276,5 @@ _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
     "theorem7": _theorem7,
     "universality": _universality,
     "tuned": _tuned,
+    "several_steps": _several_steps,
 }

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from gradstep.app.training import Training
 from gradstep.checks import integer, is_integer, is_real, one_of, real
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem, Step
@@ -40,6 +41,7 @@ DEFAULT: Mapping[str, Any] = {
     "noise": 0.1,
     "readout": "gaussian",
     "initial_weights": "gaussian",
+    "training": {"steps": 1, "fresh": True, "optimiser": "gradient"},
 }
 
 _LARGEST_DIMENSION = 1_000_000
@@ -129,7 +131,7 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
         numbers; ``n_step`` may be ``"n"``, as many as the fit has, or ``"inf"``; ``ridge`` is ``{"per_d": value}``,
         ``{"per_n": value}`` (Ba et al. 2022, Moniri et al. 2024) or ``{"per_width": value}`` (Cui et al. 2024), or a
         number; ``eta`` may be ``{"coefficient", "exponent", "of"}``, a power of ``"width"`` or of ``"n"``; ``d`` may be
-        ``"inf"``.
+        ``"inf"``. A ``training`` (`gradstep.app.training.Training`) is checked and is no part of the problem.
 
     Raises
     ------
@@ -138,6 +140,7 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
     """
     values = dict(setting)
     values.pop("origin", None)
+    Training.parse(values.pop("training", {}))
     readout = values.get("readout")
     if isinstance(readout, Mapping) and len(readout) > _MOST_READOUT_VALUES:
         raise InvalidInput("readout", f"{len(readout)} values", f"at most {_MOST_READOUT_VALUES} on the page")
@@ -179,7 +182,9 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
 def setting_of(problem: Problem, **forms: Any) -> dict[str, Any]:
     """Return the page's form of a problem; `forms` replace fields by another form of the same value."""
     infinite_step = problem.n_step == math.inf
-    plain = {name: problem.to_dict()[name] for name in ("activation", "teacher", "noise", "readout", "initial_weights")}
+    fields = problem.to_dict()
+    names = ("activation", "teacher", "noise", "readout", "initial_weights", "inputs", "damping")
+    plain = {name: fields[name] for name in names if name in fields}
     return {
         **plain,
         "d": "inf" if problem.is_limit else problem.d,
@@ -188,6 +193,7 @@ def setting_of(problem: Problem, **forms: Any) -> dict[str, Any]:
         "n": {"per_d": problem.ratio("n")},
         "eta": {"coefficient": problem.eta.coefficient, "exponent": problem.eta.exponent, "of": "width"},
         "ridge": {"per_d": problem.ratio("ridge")},
+        "training": dict(DEFAULT["training"]),
         **forms,
     }
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from gradstep.app.label_noise import noiseless_training_error
 from gradstep.app.settings import Axis, problem_of
+from gradstep.app.training import MEASURE, Training
 from gradstep.checks import integer
 from gradstep.errors import InvalidInput
 from gradstep.overlay import Overlay, mean_and_error
@@ -35,7 +37,7 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
     ----------
     request : mapping
         ``problem`` and ``axis`` as for a curve, with few places; ``seeds``, networks a place; ``d``, the dimension that
-        stands for an infinite one.
+        stands for an infinite one. The networks are trained as the ``training`` of the problem says.
     folder : str
         Where results are kept: what is there is not computed again.
     workers : int
@@ -45,7 +47,8 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
     ------
     dict
         ``start`` with the places, the theory there (None where there is none) and the number of networks; ``place``
-        with a mean and its standard error; ``end`` with the z-scores of the test error.
+        with a mean and its standard error; ``end`` with the z-scores of the test error. Theory is that of one plain
+        step: after another training there are no z-scores.
 
     Raises
     ------
@@ -64,7 +67,8 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
     distinct = {digest(problem_of(s).to_dict()): s for s in asked}  # sizes are rounded
     settings = list(distinct.values())
     problems = [problem_of(s) for s in settings]
-    _check_work(problems, seeds)
+    training = Training.parse(setting.get("training", {}))
+    _check_work(problems, seeds, training)
     design = _design(problems, seeds)
     predictions = predict_each(problems, some=True)
     theory = [each.test_error if isinstance(each, Prediction) else math.nan for each in predictions]
@@ -82,7 +86,9 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
     def listed() -> Iterator[Any]:
         for index, (point, task) in enumerate(design.tasks()):
             points[index] = point
-            yield task
+            # The same networks as those of the plain step, seed by seed.
+            more = {**task.parameters, "training": asdict(training)}
+            yield task if training.has_theory else replace(task, measure=MEASURE, parameters=more)
 
     for done, (index, result) in enumerate(execute(listed(), Store(Path(folder)), workers=workers), 1):
         if isinstance(result, Failure):
@@ -95,17 +101,19 @@ def simulation(request: Mapping[str, Any], folder: str, workers: int) -> Iterato
             for name, value in zip(_QUANTITIES, found, strict=True):
                 values[place][name].append(value)
             yield {"kind": "place", "place": place, "done": done, "of": total, **_summary(values[place])}
-    z = Overlay.of(theory, [place["test_error"] for place in values], axis=-1).z
+    known = theory if training.has_theory else [math.nan] * len(theory)
+    z = Overlay.of(known, [place["test_error"] for place in values], axis=-1).z
     yield {"kind": "end", "z": plain(z.tolist())}
 
 
-def _check_work(problems: list[Problem], seeds: int) -> None:
+def _check_work(problems: list[Problem], seeds: int, training: Training) -> None:
     operations = 0.0
     for problem in problems:
         if problem.n_step == math.inf:
             raise InvalidInput("n_step", "inf", "a finite number of samples: a network cannot take a population step")
-        d, width, n_step, n, _ = problem.real_sizes()
-        needed = 2 * width * (n_step * d + n * (d + min(n, width)) + d * width)
+        sizes = problem.real_sizes()
+        d, width, _, n, _ = sizes
+        needed = 2 * width * (n * (d + min(n, width)) + d * width) + training.operations(sizes)
         if needed > _MOST_OPERATIONS or width * (d + width) + n * min(n, width) > 2e8:
             raise InvalidInput("d", problem.d, "smaller sizes: this network would take minutes, or gigabytes")
         operations += needed * seeds

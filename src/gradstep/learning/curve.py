@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from gradstep.checks import real
-from gradstep.errors import InvalidInput, missing_extra
+from gradstep.errors import InvalidInput, optional_module
 from gradstep.plain import plain
+from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ _WITHOUT_NOISE = ", that of the test without the variance of the label noise"
 Host = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class LearningCurve:
+@dataclass(frozen=True, eq=False, repr=False)
+class LearningCurve(Summarised):
     """Expected errors of ridge regression for A numbers of samples and B penalties, as `learning_curve` returns them.
 
     All arrays are read-only. Errors are nan where there is no estimate, which a caveat explains.
@@ -178,10 +178,6 @@ class LearningCurve:
         InvalidInput
             If pandas is not installed.
         """
-        if find_spec("pandas") is None:
-            raise missing_extra("to_frame", "sweeps")
-        from pandas import DataFrame  # type: ignore[import-untyped]
-
         shape = self.test_error.shape
         low, high = self.interval()
         columns = {
@@ -196,7 +192,9 @@ class LearningCurve:
             "classification_error": self.classification_error,
             "classification_standard_error": self.classification_standard_error,
         }
-        return DataFrame({name: np.ravel(values) for name, values in columns.items() if values is not None})
+        return optional_module("pandas", "to_frame", "sweeps").DataFrame(
+            {name: np.ravel(values) for name, values in columns.items() if values is not None}
+        )
 
     def plot(self) -> Figure:
         """Draw the test and training error against the number of samples, and against the penalty.
@@ -223,17 +221,13 @@ class LearningCurve:
             rows.append(row)
         return Table([*header, "wrong classes"] if classes else header, rows)
 
-    def __str__(self) -> str:
+    def summary(self) -> Summary:
+        """Return the summary that is printed."""
         outputs = "one output" if self.outputs == 1 else f"{self.outputs} outputs"
         penalties = "one penalty" if len(self.ridge) == 1 else f"{len(self.ridge)} penalties"
         size = f"{self.rows} rows of {self.features} features"
-        lines = [
-            f"Learning curve of ridge regression from {size}, {outputs}, {penalties}",
-            f"convention  {self.convention}",
-            "",
-            *self.table().lines(),
-        ]
-        return "\n".join([*lines, *self._more_rows(), *(["", *self.caveats] if self.caveats else [])])
+        title = f"Learning curve of ridge regression from {size}, {outputs}, {penalties}"
+        return Summary(title, [f"convention: {self.convention}"], self.table(), [*self._more_rows(), *self.caveats])
 
     def _more_rows(self) -> list[str]:
         """Say what the largest number of samples brings, where the curve reaches beyond the pool."""
@@ -244,4 +238,4 @@ class LearningCurve:
         difference, error = self.change(reference, largest)
         if math.isnan(difference):
             return []
-        return ["", f"from n = {reference} to {largest}: the test error changes by {difference:+.3g} +- {error:.2g}"]
+        return [f"from n = {reference} to {largest}: the test error changes by {difference:+.3g} +- {error:.2g}"]

@@ -77,11 +77,11 @@ class Check:
     Attributes
     ----------
     label : str
-        In words; ``{}`` stands for the value.
+        A sentence, in which ``{}`` stands for the value.
     value, bound : float
     passed : bool
     relation : str
-        Between value and bound, as written; empty if the label says it.
+        Between value and bound, as written.
     """
 
     label: str
@@ -93,8 +93,7 @@ class Check:
     @property
     def sentence(self) -> str:
         """The result of the check in words."""
-        found = f"{self.value:.3g}" if math.isfinite(self.value) else "–"
-        return self.label.replace("{}", found) if "{}" in self.label else f"{self.label}: {found}"
+        return self.label.replace("{}", f"{self.value:.3g}" if math.isfinite(self.value) else "–")
 
     @classmethod
     def at_most(cls, label: str, value: float, bound: float) -> Self:

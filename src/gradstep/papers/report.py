@@ -6,11 +6,13 @@ The file is sent and kept alone, so that what stands behind a figure, its PDF an
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import math
 import platform
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -36,12 +38,20 @@ __all__ = ["Section", "write_report", "write_section"]
 _UNDATED: Mapping[str, Mapping[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
+#: The shape of a letter in a drawing, and all else that a page has no use for.
+_LETTER = re.compile(r'<path id="(DejaVu[^"]*)"[^>]*/>')
+_UNUSED = re.compile(r'(?<=<g) id="[^"]*"|<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*</defs>', re.DOTALL)
+#: Coordinates, and their digits beyond a hundredth of a point.
+_COORDINATES, _DIGITS = re.compile(r' (?:d|x|y)="[^"]*"|translate\([^)]*\)'), re.compile(r"(\.\d\d)\d+")
+
+
 @dataclass(frozen=True)
 class Section:
-    """A figure as it stands in the report."""
+    """A figure as it stands in the report, and the letters of its drawing: all figures share theirs."""
 
     result: FigureResult
     html: str
+    letters: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_section(result: FigureResult, out: Path) -> Section:
@@ -54,6 +64,7 @@ def write_section(result: FigureResult, out: Path) -> Section:
         Directory, made if missing.
     """
     drawing, name, outcome = "", result.figure.name, result.outcome
+    letters: Mapping[str, str] = {}
     behind: dict[str, bytes] = {}
     if outcome.comparisons:
         behind[f"{name}_comparisons.csv"] = data.compared(outcome.comparisons).encode()
@@ -62,7 +73,8 @@ def write_section(result: FigureResult, out: Path) -> Section:
         behind[f"{name}.csv"] = data.drawn(outcome.panels).encode()
         inline = draw(outcome.panels)
         inline.patch.set_alpha(0)
-        drawing = f"<figure>{_inline(inline, name)}</figure>"
+        svg, letters = _inline(inline, name)
+        drawing = f"<figure>{svg}</figure>"
         canvas = draw(outcome.panels, title=result.figure.title)
         for kind, undated in _UNDATED.items():
             drawn = io.BytesIO()
@@ -75,7 +87,7 @@ def write_section(result: FigureResult, out: Path) -> Section:
         if file.endswith("csv"):
             out.mkdir(parents=True, exist_ok=True)
             replace_file(out / file, content)
-    return Section(result, _section(result, drawing, behind))
+    return Section(result, _section(result, drawing, behind), letters)
 
 
 _KINDS = {"_comparisons.csv": "Comparisons, CSV", ".csv": "Picture, CSV", ".pdf": "Picture, PDF"}
@@ -86,32 +98,38 @@ def _behind(result: FigureResult, files: Mapping[str, bytes]) -> str:
     links = ""
     for file, content in files.items():
         kind = next(text for end, text in _KINDS.items() if file.endswith(end))
-        address = (
-            f"data:{'text/csv' if 'csv' in file else 'application/pdf'};base64,{base64.b64encode(content).decode()}"
-        )
+        if file.endswith("csv"):  # a tenth of its size; the page unpacks it, and without scripts it is saved as it is
+            file, media, content = f"{file}.gz", "application/gzip", gzip.compress(content, mtime=0)
+        else:
+            media = "application/pdf"
+        address = f"data:{media};base64,{base64.b64encode(content).decode()}"
         links += f'<a download="{escape(file)}" href="{address}">{kind}</a>'
     command = f"gradstep reproduce --preset {result.preset} --figure {result.figure.name}"
     return f'<p class="behind"><code>{escape(command)}</code>{links}</p>'
 
 
-def _inline(canvas: Canvas, name: str) -> str:
-    """Return a drawing as part of a page, without an XML prologue, in the page's colours, with unique identifiers."""
+def _inline(canvas: Canvas, name: str) -> tuple[str, dict[str, str]]:
+    """Return a drawing as part of a page, in the page's colours, with identifiers of its own, and apart its letters."""
     buffer = io.StringIO()
     # A fixed salt keeps the identifiers, and with them the file, the same from run to run.
     with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
         canvas.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    letters = {found[1]: found[0] for found in _LETTER.finditer(text)}
+    text = _UNUSED.sub("", _UNUSED.sub("", _LETTER.sub("", text)))
+    text = _COORDINATES.sub(lambda found: _DIGITS.sub(r"\1", found[0]), text)
     changes = {
         LIGHT.text: "var(--ink)",
         LIGHT.grid: "var(--grid)",
         'id="': f'id="{name}-',
         "url(#": f"url(#{name}-",
         'xlink:href="#': f'href="#{name}-',
+        f'"#{name}-DejaVu': '"#DejaVu',
     }
-    text = text[text.index("<svg") :]
     for before, after in changes.items():
         text = text.replace(before, after)
-    return text
+    return re.sub(r"\s*\n\s*", " ", text).replace("> <", "><"), letters
 
 
 def _verdict(passed: bool) -> str:
@@ -209,8 +227,8 @@ def _checks(result: FigureResult) -> str:
 
 
 def _required(check: Check) -> str:
-    words = {"≤": "at most ", "≥": "at least "}.get(check.relation, check.relation)
-    return f"{words}{_number(check.bound, '.3g')}" if words or check.label.endswith("above") else "–"
+    words = {"≤": "at most", "≥": "at least"}.get(check.relation, check.relation)
+    return f"{words} {_number(check.bound, '.3g')}"
 
 
 def _table(table: Table) -> str:
@@ -268,6 +286,7 @@ def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: f
     within = ", ".join(f"{100 * np.mean(z <= k):.0f} % within {k}" for k in (1, 2, 3)) if z.size else "none here"
     passed = sum(result.verdict.passed for result in results)
     papers = dict.fromkeys(result.figure.paper for result in results)
+    letters = {name: shape for section in sections for name, shape in section.letters.items()}
     body = "".join(
         f"<h2>{escape(PAPERS[paper])}</h2>" + "".join(s.html for s in sections if s.result.figure.paper == paper)
         for paper in papers
@@ -289,6 +308,7 @@ def write_report(sections: Sequence[Section], out: Path, preset: str, seconds: f
         coverage=_coverage(results),
         sidebar=_sidebar(results),
         convention=to_html(CONVENTION),
+        letters=re.sub(r"\s*\n\s*", " ", "".join(letters.values())),
         body=body,
     )
     path = out / "report.html"

@@ -32,9 +32,10 @@ from gradstep.readout import readout_polynomials
 from gradstep.simulation.arguments import chosen_seed, count, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import Array, Backend, Precision, backend, to_host
 from gradstep.simulation.convex_fit import ConvexFit, fit_convex
+from gradstep.simulation.data_rows import ChosenRows, DataRows
 from gradstep.simulation.expected_errors import sampled_risk
+from gradstep.simulation.input_law import InputLaw
 from gradstep.simulation.instance import (
-    TEACHER_AXIS,
     Sample,
     check_sample,
     fit_sample,
@@ -42,7 +43,6 @@ from gradstep.simulation.instance import (
     initial_weights,
     random_basis,
     step_sample,
-    teacher_input,
 )
 from gradstep.simulation.layer_curve import Layer
 from gradstep.simulation.leave_one_out import Copies, leave_one_out
@@ -58,7 +58,7 @@ from gradstep.simulation.spectra import (
     weight_spectrum,
 )
 from gradstep.simulation.step import Gradient, Spike, gradient, measure_spike
-from gradstep.simulation.training import optimiser_of
+from gradstep.simulation.training import Damped, optimiser_of
 from gradstep.sizes import Sizes
 
 __all__ = ["Network"]
@@ -79,8 +79,9 @@ class Network:
     Each quantity is computed when it is first used, and only once. The same problem and seed give the same
     numbers as :func:`gradstep.simulate`, which measures these networks.
 
-    Conventions: inputs are ``N(0, I_d)``, weights have one neuron a row, the teacher is ``f*(x_1)``: its direction
-    :math:`\beta_*` is the first coordinate axis. Readouts ``a`` at initialisation are of order one, fitted ones act on
+    Conventions: weights have one neuron a row. Isotropic inputs are ``N(0, I_d)`` and the teacher is ``f*(x_1)``: its
+    direction :math:`\beta_*` is the first coordinate axis. Coordinates of other inputs are the eigenvectors of their
+    covariance, as :attr:`law` holds them. Readouts ``a`` at initialisation are of order one, fitted ones act on
     the raw features, ``b = a / sqrt(N)``. Weights and features are arrays of the library that computes them: NumPy
     arrays by default, PyTorch tensors on the device otherwise.
 
@@ -97,6 +98,13 @@ class Network:
         Readout that the step uses, in place of the one that is drawn.
     trained : array, shape (N, d), optional
         First layer after training, in place of the problem's one step; `train` gives it.
+    rows : array, shape (M, d), optional
+        A table whose rows are the inputs, in place of Gaussian ones. Its columns are centred and scaled together, and
+        its coordinates become the eigenvectors of its covariance. The problem's inputs say where in this spectrum the
+        teacher lies; its direction in each class is drawn at random.
+    replacement : bool
+        Whether samples of a table are drawn with replacement and errors are means over the whole table. By default no
+        row is in two samples, and errors are means over the rows that are in none.
     labels : Labels, optional
         Law of the labels of both samples; by default the problem's teacher and noise. Classes need NumPy.
     device : str, optional
@@ -145,6 +153,8 @@ class Network:
     before: Array = field(default=None, repr=False)
     readout: Array = field(default=None, repr=False)
     trained: Array = field(default=None, repr=False)
+    rows: Any = field(default=None, repr=False)
+    replacement: bool = False
     labels: Labels = field(default=cast(Labels, None), repr=False)
     device: str | None = None
     dtype: str = "float64"
@@ -167,6 +177,10 @@ class Network:
                 raise InvalidInput(name, "inf or nan", "finite numbers")
             object.__setattr__(self, name, array)
         object.__setattr__(self, "labels", labels)
+        if self.rows is not None:
+            table = self.rows if isinstance(self.rows, DataRows) else DataRows.of(self.rows, self.replacement)
+            table.check(sizes.n_step, sizes.n, d)
+            object.__setattr__(self, "rows", table)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields alone, from which all computed quantities follow."""
@@ -178,7 +192,26 @@ class Network:
     def gradient(self) -> Gradient:
         """The averaged gradient of the loss at initialisation, with the network's own output in the residual."""
         with self._under_way():
-            return self._gradient_of(self.before, step_sample(self.seed, self._sizes.n_step, self._sizes.d))
+            return self._gradient_of(self.before, self._step_sample())
+
+    @cached_property
+    def damped(self) -> Gradient:
+        """The gradient that the step takes, with the problem's damping: both parts times the same matrix."""
+        if math.isinf(self.problem.damping):
+            return self.gradient
+        found, xp = self.gradient, self._engine.xp
+        with self._under_way():
+            both, moment = (
+                xp.concat((found.rows, found.linear[None, :])),
+                partial(self._second_moment, self._step_sample()),
+            )
+            both, _ = Damped(self.problem.damping).direction(both, moment, None)
+        return Gradient(both[:-1, :], both[-1, :])
+
+    @cached_property
+    def law(self) -> InputLaw:
+        """Coordinates of the inputs, and the teacher's directions in them."""
+        return InputLaw.of(self.problem) if self.rows is None else self.rows.law(self.problem, self.seed)
 
     @cached_property
     def after(self) -> Array:
@@ -187,25 +220,25 @@ class Network:
             return self.trained
         if self.problem.step_size == 0:
             return self.before
-        return self.before + self._rate * self.gradient.rows
+        return self.before + self._rate * self.damped.rows
 
     @cached_property
     def spike(self) -> Spike:
         """The part of the step along the direction that all neurons share, and the variance of the other part.
 
-        After training this direction is that of the changes of the rows, summed with the readout as weights.
+        After training this direction is that of the changes of the rows, summed with the readout as weights. It is in
+        whitened coordinates, see :class:`gradstep.simulation.step.Spike`.
         """
-        taken = self.problem.step_size > 0
-        teacher = self.labels.mean
-        axes = teacher.inputs if isinstance(teacher, MultivariateFunction) else 1
-        return measure_spike(self.before, self.after, self.readout, self._shared if taken else None, axes)
+        white = self.law.times_root
+        shared = white(self._shared) if self.problem.step_size > 0 else None
+        return measure_spike(white(self.before), white(self.after), self.readout, shared, self._axes)
 
     def train(
         self,
         steps: int = 1,
         *,
         fresh: bool = True,
-        optimiser: str = "gradient",
+        optimiser: str | None = None,
         basis: str = "random",
         progress: Callable[[int, int], None] | None = None,
         **options: float,
@@ -214,8 +247,8 @@ class Network:
 
         Training starts from `before`, whatever the network has been through, and the readout stays that of
         initialisation. Each step has the size of the problem, :math:`w_i\leftarrow w_i+(\eta/\sqrt N)D_i`, and the
-        present network's own output in its residual. One plain step is that of the problem, bit by bit, and the first
-        samples of longer training are those of shorter.
+        present network's own output in its residual. One step of the problem's own kind is that of the problem, bit by
+        bit, and the first samples of longer training are those of shorter.
 
         Docs, "Several steps", equation (M1).
 
@@ -225,9 +258,10 @@ class Network:
             How many, at least one.
         fresh : bool
             Whether each step has ``n_step`` samples of its own, or all have those of the first.
-        optimiser : {"gradient", "damped", "sign", "adam", "spectral"}
-            What is made of the gradient; see :mod:`gradstep.simulation.training`. The last three do not depend on the
-            length of the gradient: a step moves each neuron by ``eta / sqrt(N)`` in root mean square.
+        optimiser : {"gradient", "damped", "sign", "adam", "spectral"}, optional
+            What is made of the gradient; see :mod:`gradstep.simulation.training`. By default it is what the problem
+            makes of it: the damped gradient if it has a finite damping, and otherwise the plain one. The last three do
+            not depend on the length of the gradient: a step moves each neuron by ``eta / sqrt(N)`` in root mean square.
         basis : {"random", "teacher"}
             Coordinates in which "sign" and "adam" work, which are not invariant under rotations: random ones, in which
             the teacher's direction is like any other, or those of which the first is the teacher's.
@@ -270,11 +304,13 @@ class Network:
         count("steps", steps, 1)
         flag("fresh", fresh)
         one_of("basis", basis, ("random", "teacher"))
-        rule, memory, weights = optimiser_of(optimiser, options), None, self.before
+        own = optimiser is None and not options
+        rule = Damped(self.problem.damping) if own else optimiser_of(optimiser or "gradient", options)
+        memory, weights = None, self.before
         turned = rule.by_coordinate and basis == "random"
         turn = self._engine.double(random_basis(self.seed, self._sizes.d)) if turned else None
         for step in range(steps):
-            sample = step_sample(self.seed, self._sizes.n_step, self._sizes.d, step if fresh else 0)
+            sample = self._step_sample(step if fresh else 0)
             with self._under_way():
                 found = self._gradient_of(weights, sample) if step else self.gradient
                 rows = found.rows if turn is None else found.rows @ turn
@@ -287,7 +323,7 @@ class Network:
                 progress(step + 1, steps)
         return replace(self, trained=weights)
 
-    def _gradient_of(self, weights: Array, sample: Sample) -> Gradient:
+    def _gradient_of(self, weights: Array, sample: Sample | ChosenRows) -> Gradient:
         return gradient(
             self._engine,
             self.problem.activation,
@@ -297,11 +333,22 @@ class Network:
             output_factor=self.problem.output_factor,
         )
 
-    def _second_moment(self, sample: Sample) -> Array:
+    def _step_sample(self, turn: int = 0) -> Sample | ChosenRows:
+        sizes = self._sizes
+        if self.rows is not None:
+            return cast(ChosenRows, self.rows.step_sample(self.seed, sizes.n_step, turn))
+        return step_sample(self.seed, sizes.n_step, sizes.d, turn)
+
+    def _check_sample(self, rows: int | None) -> Sample | ChosenRows:
+        if self.rows is not None:
+            return cast(ChosenRows, self.rows.check_sample(self.seed, self._sizes.n_step, self._sizes.n, rows))
+        return check_sample(self.seed, _TEST_ROWS if rows is None else rows, self._sizes.d)
+
+    def _second_moment(self, sample: Sample | ChosenRows) -> Array:
         """Return ``X^T X / rows`` of a sample, shape (d, d)."""
         total = self._engine.zeros((sample.d, sample.d))
-        for inputs, _ in sample.blocks():
-            x = self._engine.double(inputs)
+        for normals, _ in sample.blocks():
+            x = self._engine.double(self.law.times_root(normals))
             total += x.T @ x
         return total / sample.rows
 
@@ -323,7 +370,7 @@ class Network:
 
     def step_data(self) -> tuple[Array, Array]:
         """Return the samples of the step: inputs (n_step, d) and labels (n_step,)."""
-        return self._gathered(step_sample(self.seed, self._sizes.n_step, self._sizes.d))
+        return self._gathered(self._step_sample())
 
     def fit_data(self) -> tuple[Array, Array]:
         """Return the fresh samples of the fit: inputs (n, d) and labels (n,)."""
@@ -337,7 +384,7 @@ class Network:
         rows : int
             How many.
         """
-        return self._gathered(check_sample(self.seed, count("rows", rows, 1), self._sizes.d))
+        return self._gathered(self._check_sample(count("rows", rows, 1)))
 
     def features(self, inputs: Array) -> Array:
         """Return the raw features ``sigma(<w_i, x>)`` after the step, shape (rows, N).
@@ -450,14 +497,15 @@ class Network:
         """Return the test error of readouts: the exact expectation over inputs given the weights.
 
         For a teacher of several directions it is a mean over 131,072 fresh inputs, and the bound is its standard error.
+        So it is for rows of a table, over those that are in no other sample; over the whole table it is exact.
 
         Parameters
         ----------
         readouts : array, shape (N, P) or (N,)
             Readouts of the raw features, as fits return them.
         along : array, shape (d,), optional
-            Unit vector along which the neurons are correlated, by default the direction of the spike. The result
-            does not depend on it, but for this direction the computation is shortest.
+            Unit vector along which the neurons are correlated, in whitened coordinates, by default the direction of the
+            spike. The result does not depend on it, but for this direction the computation is shortest.
         tolerance : float
             Accepted error, relative to ``E f*^2``, for activations whose kernel has no closed form.
 
@@ -479,17 +527,16 @@ class Network:
             raise InvalidInput("tolerance", tolerance, "a finite number > 0")
         shape, mean = tuple(columns.shape[1:]), self.labels.mean
         columns = columns[:, None] if columns.ndim == 1 else columns
-        if isinstance(mean, MultivariateFunction):
-            error, deviation = self.sampled_risk(columns, _TEST_ROWS)
-            return PopulationRisk(error.reshape(shape), deviation.reshape(shape))
-        axis = self._engine.zeros((d,))
-        axis[TEACHER_AXIS] = 1.0
+        if isinstance(mean, MultivariateFunction) or self.rows is not None:
+            error, deviation = self.sampled_risk(columns)
+            exact = self.rows is not None and self.rows.replacement
+            return PopulationRisk(error.reshape(shape), (0 if exact else 1) * deviation.reshape(shape))
         with self._under_way():
             found = population_risk(
                 self.problem.activation,
                 mean,
-                self._engine.double(self._weights),
-                axis,
+                self.law.times_root(self._engine.double(self._weights)),
+                self._axes[0, :],
                 self.spike.direction if along is None else self._shaped("along", along, (d,)),
                 columns,
                 tolerance=tolerance,
@@ -516,21 +563,21 @@ class Network:
         found = self.risk(self.fit(ridge).readouts, tolerance=tolerance).test_error
         return found if penalties_of(self.problem, ridge)[1] else found.reshape(())
 
-    def sampled_risk(self, readouts: Array, rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def sampled_risk(self, readouts: Array, rows: int | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the test error on fresh inputs and the standard error of that average: a check of the exact one.
 
         Parameters
         ----------
         readouts : array, shape (N, P)
-        rows : int
-            How many inputs.
+        rows : int, optional
+            How many inputs: 131,072 if not given, and of a table all that there are to test on.
 
         Returns
         -------
         mean, standard_error : ndarray, shape (P,)
         """
         with self._under_way():
-            found = sampled_risk(self._design(check_sample(self.seed, rows, self._sizes.d)), readouts)
+            found = sampled_risk(self._design(self._check_sample(rows)), readouts)
         return found.errors, np.sqrt(np.maximum(np.diagonal(found.covariance), 0.0))
 
     def learning_curve(
@@ -589,8 +636,11 @@ class Network:
         >>> curves[0].test_error.shape
         (2, 1)
         """
+        if self.rows is not None:
+            allowed = "None; gradstep.learning_curve(network.features(x), y) is for rows of a table"
+            raise InvalidInput("rows", f"{len(self.rows.whitened)} rows", allowed)
         problem, ridge = self.problem, penalties_of(self.problem, ridge)[0]
-        layer = Layer(to_host(self.after), None, problem.activation, self.labels, None, self.seed)
+        layer = Layer(to_host(self.after), None, problem.activation, self.labels, self.law, self.seed)
         n = self._sizes.n if n is None else n
         return layer.learning_curve(n, ridge, tolerance=tolerance, pool=pool, progress=progress)
 
@@ -619,14 +669,14 @@ class Network:
         with self._under_way():
             features = to_host(self.features(inputs)) / math.sqrt(self._sizes.n)
             inputs, before, readout = to_host(inputs), to_host(self.before), to_host(self.readout)
-            shared = to_host(self._shared)
-            if self.trained is None:
+            shared, seen = to_host(self._shared), self.law.teacher_input(self.labels.mean, inputs)
+            if self.trained is None and self.problem.inputs is None and math.isinf(self.problem.damping):
                 shared = spike_direction(self.problem, before, readout, shared)
-            direction = unit(shared)
+            direction = shared / np.linalg.norm(self.law.times_root(shared), axis=-1)
             return feature_spectrum(
                 features,
                 along=unit(hermite_values(inputs @ direction, _DEGREE)),
-                target=unit(hermite_values(inputs[:, TEACHER_AXIS], _DEGREE)),
+                target=unit(hermite_values(seen if seen.ndim == 1 else seen[:, 0], _DEGREE)),
                 neurons=unit(readout_polynomials(self.problem.readout, readout, _DEGREE)),
                 leading=leading,
             )
@@ -650,9 +700,10 @@ class Network:
             If `leading` is negative or not an integer.
         """
         leading = count("leading", leading)
-        arrays = (to_host(own) for own in (self.before, self.after, self.readout, self._shared))
+        teacher = unit(self.law.teacher_weights(self.labels.mean, self._sizes.d))[0]
+        before, after, readout, shared = map(to_host, (self.before, self.after, self.readout, self._shared))
         with self._under_way():
-            return weight_spectrum(*arrays, leading=leading)
+            return weight_spectrum(before, after, readout, shared, teacher, leading=leading)
 
     # --- what all of it shares -------------------------------------------------------------------------------------
 
@@ -664,6 +715,11 @@ class Network:
     def _engine(self) -> Backend:
         return backend(self.device, self.dtype)
 
+    @cached_property
+    def _axes(self) -> Array:
+        """The teacher's directions in whitened coordinates, shape (k, d)."""
+        return self._engine.double(self.law.directions(self.labels.mean, self._sizes.d))
+
     @property
     def _rate(self) -> float:
         """``eta / sqrt(N)``."""
@@ -672,7 +728,7 @@ class Network:
     @property
     def _shared(self) -> Array:
         """The direction that all rows of the step share, of any length."""
-        return self.gradient.linear if self.trained is None else self.readout @ (self.after - self.before)
+        return self.damped.linear if self.trained is None else self.readout @ (self.after - self.before)
 
     @cached_property
     def _weights(self) -> Array:
@@ -680,7 +736,9 @@ class Network:
         return self._data(self.after)
 
     @property
-    def _fit_sample(self) -> Sample:
+    def _fit_sample(self) -> Sample | ChosenRows:
+        if self.rows is not None:
+            return cast(ChosenRows, self.rows.fit_sample(self.seed, self._sizes.n))
         return fit_sample(self.seed, self._sizes.n, self._sizes.d)
 
     @contextmanager
@@ -700,19 +758,19 @@ class Network:
         xp = self._engine.xp
         return xp.astype(values, getattr(xp, cast(Precision, self.dtype)), copy=False)
 
-    def _labelled(self, sample: Sample) -> Iterator[tuple[Array, Array]]:
+    def _labelled(self, sample: Sample | ChosenRows) -> Iterator[tuple[Array, Array]]:
         """Yield blocks of inputs and labels; without noise those are what is to be learned."""
         for inputs, normals in sample.blocks():
-            x = self._engine.data(inputs)
-            u = teacher_input(self.labels.mean, x)
+            x = self._engine.data(self.law.times_root(inputs))
+            u = self.law.teacher_input(self.labels.mean, x)
             yield x, self.labels.mean(u) if sample.noise is None else self.labels.draw(u, self._engine.data(normals))
             self.after_block()
 
-    def _gathered(self, sample: Sample) -> tuple[Array, Array]:
+    def _gathered(self, sample: Sample | ChosenRows) -> tuple[Array, Array]:
         inputs, labels = zip(*self._labelled(sample), strict=True)
         return self._engine.xp.concat(inputs), self._engine.xp.concat(labels)
 
-    def _design(self, sample: Sample | None = None) -> Iterator[tuple[Array, Array]]:
+    def _design(self, sample: Sample | ChosenRows | None = None) -> Iterator[tuple[Array, Array]]:
         """Yield blocks of features and labels in double precision, by default those of the fit."""
         for x, labels in self._labelled(sample or self._fit_sample):
             yield self._engine.double(self._activated(x)), self._engine.double(labels)

@@ -1,6 +1,6 @@
 // Fields and sliders of one setting.
 
-import { UNITS, readoutText, readoutValue } from "./state.js";
+import { UNITS, beyondTheory, readoutText, readoutValue } from "./state.js";
 
 const STEPS = 200;
 
@@ -54,6 +54,18 @@ const OPTIONS = {
   of: [["width", "η = c N^α"], ["n", "η = c n^α  (Moniri)"]],
   readout: [["gaussian", "Gaussian"], ["constant", "constant, all 1"], ["-1:0.5,1:0.5", "signs ±1"], ["readout-values", "values with weights …"]],
   initial_weights: [["gaussian", "Gaussian rows"], ["sphere", "on the sphere"]],
+  optimiser: [["gradient", "gradient"], ["damped", "damped gradient"], ["sign", "sign of the gradient"], ["adam", "Adam"], ["spectral", "spectral (Muon)"]],
+  samples: [["fresh", "fresh in every step"], ["reused", "the same in every step"]],
+};
+
+/** A training in words. */
+export function trainingText({ steps, fresh, optimiser }) {
+  const rule = OPTIMISERS[optimiser];
+  if (steps === 1) return `one step of ${rule}`;
+  return `${steps} steps of ${rule} (${fresh ? "fresh samples in each" : "the same samples in all"})`;
+}
+const OPTIMISERS = {
+  gradient: "plain gradient descent", damped: "damped gradient descent", sign: "sign descent", adam: "Adam", spectral: "spectral descent (Muon)",
 };
 
 /** Which control a field of the server belongs to. */
@@ -122,7 +134,12 @@ export class Controls {
       group("Task", formulaRow("teacher", "Teacher"), sliderRow("noise"),
         `<p class="help" id="formulas">A name such as <code>relu</code>, or a formula: <code>tanh(x) + 0.3*x**2</code>, <code>H2 + 0.5*H3</code>.</p>`),
       group("Network", formulaRow("activation", "Activation"), sliderRow("width")),
-      group("Gradient step", sliderRow("c"), sliderRow("alpha"), sliderRow("n_step"), selectRow("n_step_kind", "How many")),
+      group("Gradient step", sliderRow("c"), sliderRow("alpha"), sliderRow("n_step"), selectRow("n_step_kind", "How many"),
+        `<details class="training"><summary>Several steps, other optimisers</summary>
+          <div class="control"><label for="steps">Steps</label>
+            <input id="steps" class="value" type="number" min="1" max="20" aria-describedby="error-steps"><p class="error" id="error-steps" role="alert"></p></div>
+          ${selectRow("optimiser", "Optimiser")}${selectRow("samples", "Samples")}
+          <p class="caption">Theory covers one plain step. The network after any other training is drawn and measured.</p></details>`),
       group("Ridge fit", sliderRow("n"), sliderRow("ridge")),
       group("Size", sliderRow("d"),
         `<div class="control check"><label><input type="checkbox" id="limit"> proportional limit, d → ∞</label></div>`),
@@ -213,6 +230,13 @@ export class Controls {
     this.byId("readout").addEventListener("change", ({ target }) =>
       change((p) => (p.readout = readoutValue(target.value === "readout-values" ? "0.5:0.5,2:0.5" : target.value))));
     this.byId("readout-values").addEventListener("change", ({ target }) => change((p) => (p.readout = readoutValue(target.value))));
+    this.byId("steps").addEventListener("change", ({ target }) => {
+      const steps = Number(target.value);
+      if (Number.isInteger(steps) && steps >= 1 && steps <= 20) change((p) => (p.training.steps = steps));
+      else this.fail("steps", "a whole number from 1 to 20");
+    });
+    this.byId("optimiser").addEventListener("change", ({ target }) => change((p) => (p.training.optimiser = target.value)));
+    this.byId("samples").addEventListener("change", ({ target }) => change((p) => (p.training.fresh = target.value === "fresh")));
     this.byId("limit").addEventListener("change", ({ target }) => change((p) => (p.d = target.checked ? "inf" : 256)));
     this.form.addEventListener("submit", (event) => event.preventDefault());
   }
@@ -246,6 +270,12 @@ export class Controls {
     this.byId("readout-values-row").hidden = listed;
     this.byId("readout-values").value = readout;
     this.byId("limit").checked = problem.d === "inf";
+    const { steps, fresh, optimiser } = problem.training;
+    this.byId("steps").value = steps;
+    this.byId("optimiser").value = optimiser;
+    this.byId("samples").value = fresh ? "fresh" : "reused";
+    this.byId("samples").disabled = steps === 1;
+    if (beyondTheory(problem)) this.form.querySelector(".training").open = true;
   }
 
   /** Mark the best value of a slider; null takes the mark away. */

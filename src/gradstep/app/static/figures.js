@@ -55,7 +55,8 @@ export function coloursOf(regimes, colours) {
 }
 
 export function fade(colour, alpha) {
-  return colour.replace("rgb(", "rgba(").replace(")", `, ${alpha})`);
+  const [r, g, b, own = 1] = colour.match(/[\d.]+/g).map(Number);
+  return `rgba(${r}, ${g}, ${b}, ${own * alpha})`;
 }
 
 function axisLook(colours, extra) {
@@ -139,8 +140,9 @@ export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, n
       line: { color: colours.initial, width: 2 }, hovertemplate: "no step %{y:.4g}<extra></extra>",
     });
   }
-  for (const { letter, colour, curve, active } of curves) {
+  for (const { letter, colour: own, curve, active, beyond } of curves) {
     const name = curves.length > 1 ? `${letter} ` : "";
+    const colour = beyond ? fade(own, 0.4) : own; // theory of one plain step, beside points of another training
     traces.push({
       x: curve.x, y: positive(curve.train_error), name: `${name}training`,
       ...drawn(curve.train_error, { symbol: "circle-open", color: colour }),
@@ -151,7 +153,7 @@ export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, n
       line: { color: colour, width: active ? 3.2 : 2.2 }, hovertemplate: `${name}test %{y:.4g} at %{x:.4g}<extra></extra>`,
     });
   }
-  for (const { letter, colour: own, points } of curves) {
+  for (const { letter, colour: own, points, beyond } of curves) {
     if (!points) continue;
     const colour = points.old ? fade(colours.soft, 0.55) : own;
     const rim = points.old ? colour : colours.ink;
@@ -159,8 +161,9 @@ export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, n
     const shown = points.places.map((place, k) => ({ ...place, x: points.x[k] })).filter(inside);
     for (const [quantity, symbol, size] of [["train_error", "circle-open", 6], ["test_error", "circle", 9]]) {
       traces.push({
-        x: shown.map((p) => p.x), y: shown.map((p) => p[quantity].mean), mode: "markers", name: `${letter} network${points.old ? ", before" : ""}`,
+        x: shown.map((p) => p.x), y: shown.map((p) => p[quantity].mean), mode: beyond ? "lines+markers" : "markers", name: `${letter} network${points.old ? ", before" : ""}`,
         error_y: { type: "data", array: shown.map((p) => p[quantity].standard_error ?? 0), color: colour, thickness: 1.6, width: 4 },
+        line: { color: colour, width: 2, dash: quantity === "train_error" ? "2px,3px" : "solid" },
         marker: { color: colour, size, symbol, line: { color: symbol === "circle" ? rim : colour, width: symbol === "circle" ? 0.8 : 1.4 } },
         customdata: shown.map((p) => p.seeds),
         hovertemplate: `network %{y:.4g} at %{x:.4g}, %{customdata} drawn${points.old ? ", at the setting before" : ""}<extra></extra>`,
@@ -168,7 +171,7 @@ export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, n
     }
   }
   const mine = curves.find((c) => c.active);
-  if (mine?.here && Number.isFinite(mine.here.x)) {
+  if (mine?.here && !mine.beyond && Number.isFinite(mine.here.x)) {
     traces.push({
       x: [mine.here.x], y: [mine.here.test_error], mode: "markers", name: "this setting", hoverinfo: "skip",
       marker: { size: 12, color: colours.card, line: { color: mine.colour, width: 3 } },
@@ -220,7 +223,8 @@ export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, n
     });
   }
   if (curves.length > 1) {
-    const ends = curves.map((c) => c.curve.test_error.findLast((v) => v > 0) ?? low);
+    const drawnLast = ({ beyond, points }) => (beyond && points && !points.old ? points.places.at(-1)?.test_error?.mean : null);
+    const ends = curves.map((c) => drawnLast(c) ?? c.curve.test_error.findLast((v) => v > 0) ?? low);
     spread(ends.map(share), 0.06).forEach((place, k) =>
       annotations.push({
         xref: "paper", yref: "paper", x: 1.008, y: place, text: `<b>${curves[k].letter}</b>`, showarrow: false,
@@ -260,7 +264,8 @@ export function learned(curves, colours) {
     }),
   ];
   const ys = traces.flatMap((t) => t.y);
-  const [low, high] = [Math.min(...ys), Math.max(...ys)];
+  // What is zero up to rounding is drawn as zero.
+  const [low, high] = ys.every((y) => Math.abs(y) < 1e-6) ? [-1, 1] : [Math.min(...ys), Math.max(...ys)];
   const room = 0.08 * (high - low || 1);
   const layout = look(colours, {
     xaxis: axisLook(colours, { range: [-reach, reach], title: { text: "projection κ on the spike", standoff: 6 }, dtick: 1 }),

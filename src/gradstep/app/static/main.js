@@ -1,11 +1,11 @@
 // The page: state in, figures out.
 
-import { Controls, controlOf, nameOf, plainly, written } from "./controls.js";
+import { Controls, controlOf, nameOf, plainly, trainingText, written } from "./controls.js";
 import * as downloads from "./downloads.js";
 import * as figures from "./figures.js";
 import * as model from "./model.js";
 import { Latest, Unreachable, follow, get, post } from "./requests.js";
-import { LETTERS, UNITS, copy, decode, differences, encode, fieldText, initial, keyOf, span, unread } from "./state.js";
+import { LETTERS, UNITS, beyondTheory, copy, decode, differences, encode, fieldText, initial, keyOf, span, theoryOf, unread } from "./state.js";
 
 const byId = (id) => document.getElementById(id);
 const element = (tag, properties) => Object.assign(document.createElement(tag), properties);
@@ -58,9 +58,9 @@ const known = { curves: new Memory(), learned: new Memory(), spectrum: new Memor
 const mine = () => state.slots[state.active];
 const axisRequest = () => ({ ...state.axis, count: POINTS });
 /** A curve does not depend on where the setting lies on it. */
-const curveKey = (problem) => keyOf([problem, state.axis]);
+const curveKey = (problem) => keyOf([theoryOf(problem), state.axis]);
 const pointsKey = (problem) => {
-  const elsewhere = copy(problem);
+  const elsewhere = copy(beyondTheory(problem) ? problem : theoryOf(problem));
   const { name } = state.axis;
   if (name === "eta") elsewhere.eta.coefficient = null;
   else if (name === "alpha") elsewhere.eta.exponent = null;
@@ -69,11 +69,11 @@ const pointsKey = (problem) => {
   return keyOf([elsewhere, name]);
 };
 /** The network without a step is that of every step: the same key for all of them. */
-const unsteppedKey = (problem) => keyOf([{ ...problem, eta: null, n_step: problem.n_step === "n" ? "n" : null }, state.axis]);
+const unsteppedKey = (problem) => keyOf([{ ...theoryOf(problem), eta: null, n_step: problem.n_step === "n" ? "n" : null }, state.axis]);
 
 // --- words ---------------------------------------------------------------------------------------------------------
 
-const NAMES = { n: "n/d", width: "N/d", n_step: "n₀/d", c: "c", alpha: "α", ridge: "ridge", noise: "noise", d: "d" };
+const NAMES = { n: "n/d", width: "N/d", n_step: "n₀/d", c: "c", alpha: "α", ridge: "ridge", noise: "noise", d: "d", steps: "steps", samples: "samples" };
 
 function labelOf(k) {
   const { label, problem } = state.slots[k];
@@ -153,7 +153,7 @@ function shownCurves() {
     const points = pointsOf(slot);
     const active = k === state.active;
     return {
-      k, failure, problem, active, letter: LETTERS[k], label: labelOf(k), colour: tints[j], here: hereShown(here, problem),
+      k, failure, problem, active, beyond: beyondTheory(problem), letter: LETTERS[k], label: labelOf(k), colour: tints[j], here: hereShown(here, problem),
       curve: curveShown(curve, problem, active ? unsteppedOf(problem, curve, here) : null),
       points: points && { ...points, places: points.places.map((place) => placeShown(place, problem)) },
     };
@@ -186,7 +186,7 @@ function axisLabel() {
 
 function bestOnAxis() {
   const over = { ridge: "ridge", eta: "eta" }[state.axis.name];
-  const found = over && known.best.get(keyOf([mine().problem, over]));
+  const found = over && !beyondTheory(mine().problem) && known.best.get(keyOf([theoryOf(mine().problem), over]));
   if (!found || !(found.values[over] >= state.axis.from && found.values[over] <= state.axis.to)) return null;
   return { x: found.values[over], y: found.test_error + added(mine().problem) };
 }
@@ -202,7 +202,8 @@ function showKey(curves) {
   const marks = [
     ["solid", "test", true],
     ["dots", "training", true],
-    ["dot", "this setting", curves.some((c) => c.active)],
+    ["faint", "theory of one plain step", curves.some((c) => c.beyond)],
+    ["dot", "this setting", curves.some((c) => c.active && !c.beyond)],
     ["star", "best on this axis", bestOnAxis()],
     ["points", "real network, ± standard error", curves.some((c) => c.points && !c.points.old)],
     ["points old", "of the setting before", curves.some((c) => c.points?.old)],
@@ -244,6 +245,7 @@ async function drawErrors() {
   say("regime-title", here.regime.title);
   say("regime-verdict", here.regime.verdict);
   say("regime-text", here.regime.text);
+  showBeyond(active);
   const caveats = here.caveats.map((c) => `${c.name} (the network may be off by about ${Math.round(100 * c.size)} %)`);
   say("caveats", caveats.length ? `Caveats: ${caveats.join("; ")}. The docs' page on the limits of validity has a section for each.` : "");
   byId("errors").setAttribute("aria-label",
@@ -251,7 +253,7 @@ async function drawErrors() {
     `${written(here.train_error)}; kernel bound ${written(here.kernel_bound)}. The data is below.`);
   byId("numbers").innerHTML = Object.entries(quantities())
     .map(([name, [title, meaning]]) => `<div><dt>${title} <small>${meaning}</small></dt><dd>${written(here[name], 4)}</dd></div>`).join("");
-  model.show(document.querySelector(".model"), here.problem);
+  model.show(document.querySelector(".model"), here.problem, active.problem.training);
   say("method", `Method: ${here.method}, residual ${written(here.residual, 2)}.`);
   const missing = active.curve.test_error.filter((v) => v === null).length;
   byId("failure").classList.toggle("partial", true);
@@ -259,6 +261,14 @@ async function drawErrors() {
   showChips(curves);
   showAgain(curves);
   fillErrorsData(curves);
+}
+
+/** Say where theory ends: all lines and numbers are of one plain step, whatever the training. */
+function showBeyond({ beyond, problem, points }) {
+  byId("beyond").hidden = !beyond;
+  if (!beyond) return;
+  say("beyond-training", trainingText(problem.training));
+  byId("beyond-run").hidden = Boolean(simulation) || Boolean(points && !points.old);
 }
 
 /** Points of another setting are not of this one: the button draws them again. */
@@ -270,7 +280,7 @@ function showAgain(curves) {
 }
 
 function drawLearned() {
-  const curves = shownCurves().map((c) => ({ ...c, learned: known.learned.get(keyOf(c.problem)) })).filter((c) => c.learned);
+  const curves = shownCurves().map((c) => ({ ...c, learned: known.learned.get(keyOf(theoryOf(c.problem))) })).filter((c) => c.learned);
   if (!curves.length) return;
   figures.draw("learned", figures.learned(curves, colours));
   const active = curves.find((c) => c.active) ?? curves[0];
@@ -289,7 +299,7 @@ function nearest({ kappa, learned }, at) {
 }
 
 function drawSpectrum() {
-  const found = known.spectrum.get(keyOf(mine().problem));
+  const found = known.spectrum.get(keyOf(theoryOf(mine().problem)));
   byId("spectrum").classList.toggle("waiting", !found);
   byId("spectrum").classList.toggle("stale", !found);
   if (!found) return;
@@ -466,7 +476,7 @@ const curvesRequest = new Latest(
 const learnedRequest = new Latest(
   async (signal) => {
     for (const { problem } of state.slots) {
-      const key = keyOf(problem);
+      const key = keyOf(theoryOf(problem));
       if (!known.learned.has(key)) known.learned.keep(key, await post("learned", { problem }, signal));
     }
     drawLearned();
@@ -481,7 +491,7 @@ const studies = {
   spectrum: new Latest(
     async (signal) => {
       const { problem } = mine();
-      known.spectrum.keep(keyOf(problem), await post("spectrum", { problem }, signal));
+      known.spectrum.keep(keyOf(theoryOf(problem)), await post("spectrum", { problem }, signal));
       drawSpectrum();
     },
     { patience: 0, failed: (error) => say("spectrum-caption", brief(error.message)) },
@@ -490,18 +500,18 @@ const studies = {
 
 async function best(signal, over) {
   const { problem } = mine();
-  known.best.keep(keyOf([problem, over]), await post("best", { problem, over: [over] }, signal));
+  known.best.keep(keyOf([theoryOf(problem), over]), await post("best", { problem, over: [over] }, signal));
   showBest();
   drawErrors();
 }
 
 function showBest() {
   for (const [over, control] of [["ridge", "ridge"], ["eta", "c"]]) {
-    const found = known.best.get(keyOf([mine().problem, over]));
+    const found = known.best.get(keyOf([theoryOf(mine().problem), over]));
     if (!found) controls.mark(control, null);
     else {
       const meaning = found.meanings[over];
-      const value = meaning ? meaning : `Best ${written(found.values[over])}`;
+      const value = meaning ? meaning.replaceAll("->", "→").replace(/^eta\b/, "η") : `Best ${written(found.values[over])}`;
       controls.mark(control, found.values[over], `${value} → error ${written(found.test_error + added(mine().problem))}`);
     }
   }
@@ -542,9 +552,9 @@ function study() {
   const here = known.curves.get(curveKey(problem))?.here;
   if (!here) return;
   say("said", `${here.regime.title}. Test error ${written(here.test_error)}, training error ${written(here.train_error)}. ${here.regime.verdict}`);
-  if (!known.best.has(keyOf([problem, "ridge"]))) studies.ridge.ask();
-  if (!known.spectrum.has(keyOf(problem))) studies.spectrum.ask();
-  if (!known.best.has(keyOf([problem, "eta"]))) studies.eta.ask();
+  if (!known.best.has(keyOf([theoryOf(problem), "ridge"]))) studies.ridge.ask();
+  if (!known.spectrum.has(keyOf(theoryOf(problem)))) studies.spectrum.ask();
+  if (!known.best.has(keyOf([theoryOf(problem), "eta"]))) studies.eta.ask();
 }
 
 let ownHash = location.hash.slice(1);
@@ -664,7 +674,7 @@ byId("preset").addEventListener("change", ({ target }) => {
 });
 
 /** A figure that the page cannot draw: where it is drawn. */
-function pointTo({ paper, title, summary, command }) {
+function pointTo({ name, paper, title, summary, command }) {
   state.preset = "";
   byId("preset-note").hidden = false;
   byId("preset-note").dataset.shows = "elsewhere";
@@ -672,10 +682,12 @@ function pointTo({ paper, title, summary, command }) {
   copier.addEventListener("click", () => copyText(command, "Command copied."));
   byId("preset-note").replaceChildren(
     element("b", { textContent: `${paper}: ${title}. ` }),
-    `${summary} This figure is not made of curves of one network, and the page cannot draw it. In a terminal: `,
+    `${summary} The page cannot compute this figure; a terminal does: `,
     element("code", { textContent: command }), " ",
     copier,
+    element("img", { src: `/static/figures/${name}.webp`, alt: `${title}, as the command draws it`, className: "figure" }),
   );
+  byId("preset-note").scrollIntoView({ block: "nearest" });
 }
 
 function showPreset() {
@@ -723,7 +735,7 @@ byId("simulate").addEventListener("submit", async (event) => {
   bar.value = 0;
   say("error-simulate", "");
   say("simulation-status", "Starting …");
-  const scores = [];
+  const scores = [], trained = [];
   try {
     for (const [k, { problem, letter }] of slots.entries()) {
       const key = pointsKey(problem);
@@ -743,10 +755,11 @@ byId("simulate").addEventListener("submit", async (event) => {
         } else if (message.kind === "end") {
           found.z = message.z;
           message.z.forEach((z, j) => z !== null && scores.push({ z, x: found.x[j], letter }));
+          if (beyondTheory(problem)) trained.push(gained(found, problem, slots.length > 1 ? `${letter}: after` : "After"));
         } else throw new Error(message.message);
       }
     }
-    say("simulation-status", agreement(scores, slots.length > 1));
+    say("simulation-status", [agreement(scores, slots.length > 1), ...trained].filter(Boolean).join(" "));
     remember();
   } catch (error) {
     if (error.name === "AbortError") say("simulation-status", "Cancelled.");
@@ -766,6 +779,7 @@ byId("simulate").addEventListener("submit", async (event) => {
   }
 });
 byId("cancel").addEventListener("click", () => simulation?.abort());
+byId("beyond-run").addEventListener("click", () => byId("simulate").requestSubmit());
 
 let soon = null;
 /** Points are drawn at most ten times a second. */
@@ -776,8 +790,17 @@ function drawSoon() {
   }, 100);
 }
 
+/** What a training brings: its errors over those that theory has for one plain step. */
+function gained({ theory, places }, { training }, after) {
+  const ratios = places.flatMap(({ test_error: test }, k) => (test && theory[k] > 0 ? [test.mean / theory[k]] : [])).sort((a, b) => a - b);
+  if (!ratios.length) return "";
+  const change = 100 * (ratios[Math.floor(ratios.length / 2)] - 1);
+  return `${after} ${trainingText(training)} the test error is ${written(Math.abs(change), 2)} % ${change < 0 ? "below" : "above"} that of ` +
+    "one plain step in theory, in the median of the places.";
+}
+
 function agreement(scores, several) {
-  if (!scores.length) return "Done.";
+  if (!scores.length) return "";
   const sizes = scores.map(({ z }) => Math.abs(z)).sort((a, b) => a - b);
   const worst = scores.reduce((a, b) => (Math.abs(a.z) > Math.abs(b.z) ? a : b));
   const middle = sizes[Math.floor(sizes.length / 2)];
@@ -799,8 +822,9 @@ function notes(curves) {
   const grey = curves.some((c) => c.curve.without_step) ? ` Grey: ${curves.length > 1 ? `setting ${LETTERS[state.active]} ` : ""}without the step.` : "";
   return {
     key: `Test error (solid), training error (dotted), ${noisy() ? "both with" : "both without"} label noise.${grey}${points}`,
-    parameters: curves.map(({ letter, here }) =>
-      `${curves.length > 1 ? `${letter}: ` : ""}${model.parameters(here.problem, state.axis.name)}.`).concat(`gradstep ${facts.version}`),
+    parameters: curves.map(({ letter, here, beyond, problem }) =>
+      `${curves.length > 1 ? `${letter}: ` : ""}${model.parameters(here.problem, state.axis.name)}` +
+      `${beyond ? `; points after ${trainingText(problem.training)}, lines of one plain step` : ""}.`).concat(`gradstep ${facts.version}`),
   };
 }
 

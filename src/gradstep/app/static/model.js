@@ -1,7 +1,7 @@
 // The model in formulas and sizes: for the card on the page, and below pictures that leave it.
 
-import { written } from "./controls.js";
-import { readoutText } from "./state.js";
+import { trainingText, written } from "./controls.js";
+import { beyondTheory, readoutText } from "./state.js";
 
 const WEIGHTS = { gaussian: "Gaussian rows", sphere: "rows on the sphere" };
 const READOUTS = { gaussian: "Gaussian", constant: "constant, 1", "-1:0.5,1:0.5": "±1" };
@@ -39,7 +39,7 @@ export function parameters(problem, axis) {
 }
 
 /** Fill the card; its formulas are the page's own. */
-export function show(card, problem) {
+export function show(card, problem, training) {
   const { d, N, "n₀": step, n, Λ } = sizes(problem);
   const limit = problem.d === "inf";
   const eta = stepText(problem);
@@ -47,8 +47,10 @@ export function show(card, problem) {
   const words = {
     data: `f* = ${problem.teacher}; ${problem.noise ? `ε has standard deviation ${written(problem.noise)}` : "no label noise, ε = 0"}; d = ${d}`,
     network: `σ = ${problem.activation}; N = ${N} neurons; readout ${readoutOf(problem)}; ${WEIGHTS[problem.initial_weights]}, of length about 1`,
-    step: problem.eta.coefficient ? `η = ${eta}${number}; n₀ = ${step} samples` : "η = 0: no step",
+    step: (problem.eta.coefficient ? `η = ${eta}${number}; n₀ = ${step} samples` : "η = 0: no step") +
+      (beyondTheory({ training }) ? `; the points are of ${trainingText(training)}` : ""),
     fit: `n = ${n} fresh samples; Λ = ${Λ}`,
   };
-  for (const [name, text] of Object.entries(words)) card.querySelector(`[data-of=${name}]`).textContent = text;
+  const short = (text) => text.replace(/\d+\.\d{5,}/g, (number) => written(number, 4));
+  for (const [name, text] of Object.entries(words)) card.querySelector(`[data-of=${name}]`).textContent = short(text);
 }

@@ -32,7 +32,16 @@ const FIELDS = {
   noise: { get: (p) => String(p.noise), set: (p, v) => (p.noise = Number(v)) },
   readout: { get: (p) => readoutText(p.readout), set: (p, v) => (p.readout = readoutValue(v)) },
   initial_weights: text("initial_weights"),
+  steps: { get: (p) => String(p.training.steps), set: (p, v) => (p.training.steps = Number(v)) },
+  samples: { get: (p) => (p.training.fresh ? "fresh" : "reused"), set: (p, v) => (p.training.fresh = v !== "reused") },
+  optimiser: { get: (p) => p.training.optimiser, set: (p, v) => (p.training.optimiser = v) },
 };
+
+/** Whether the network is trained otherwise than by the one plain step that theory predicts. */
+export const beyondTheory = ({ training }) => training.steps !== 1 || training.optimiser !== "gradient";
+
+/** What theory is about: a setting without its training. */
+export const theoryOf = (problem) => ({ ...problem, training: null });
 
 function text(name) {
   return { get: (p) => p[name], set: (p, v) => (p[name] = v) };

@@ -153,7 +153,7 @@ class FeatureSpectra(Spectra):
         axis, guides = self.settings["vary_label"], self._windows([max(wanted["expected"])])
         panel = Panel("predicted number of outliers", axis, "outliers", lines=lines, guides=guides)
         wrong = sum(outliers(x) != number for x, number in zip(wanted["at"], wanted["expected"], strict=True))
-        check = Check.at_most(f"windows with another number of outliers than theirs, {far}", wrong, 0)
+        check = Check.at_most(f"{{}} windows have another number of outliers than theirs, {far}", wrong, 0)
         return Outcome([panel], checks=[check])
 
     def _windows(self, heights: Sequence[float]) -> list[Guide]:

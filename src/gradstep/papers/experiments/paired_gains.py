@@ -123,7 +123,7 @@ def claim_checks(settings: Settings, errors: Sequence[Judged], measured: Measure
     if claims.get("wane", False):
         before, *after = (np.array([c.mean for c in own]) for own in by_curve.values())
         growth = max(float(((before - own)[1:] / (before - own)[:-1]).max()) for own in after)
-        checks.append(Check.at_most("largest ratio of a gain to that at the place before", growth, 1.0))
+        checks.append(Check.at_most("a gain is at most {} times that at the place before", growth, 1.0))
     return checks
 
 

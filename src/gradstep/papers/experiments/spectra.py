@@ -58,7 +58,7 @@ class Spectra(Experiment):
 def integrals(laws: Iterable[Law], where: str = "") -> Check:
     """Check that the densities of laws integrate to one."""
     lost = max(abs(law.atom + law.weight.sum() - 1) for law in laws)
-    return Check.at_most(f"distance of the integral of the density from one{where}", float(lost), 1e-6)
+    return Check.at_most(f"the integral of the density differs from one by {{}}{where}", float(lost), 1e-6)
 
 
 def displaced(law: Law, eigenvalues: Array) -> float:
@@ -80,8 +80,8 @@ def displaced(law: Law, eigenvalues: Array) -> float:
 
 def placed(label: str, law: Law, before: Law | None, eigenvalues: Array, bound: float) -> list[Check]:
     """Check that eigenvalues are where a law has them, and not where the law `before` the step (if given) has them."""
-    checks = [Check.at_most(f"eigenvalues out of place, {label}", displaced(law, eigenvalues), bound)]
+    checks = [Check.at_most(f"{label}: {{}} eigenvalues are out of place", displaced(law, eigenvalues), bound)]
     if before is not None:
-        name = f"the same for the law before the step, {label}"
+        name = f"{label}: {{}} are out of place in the law before the step"
         checks.append(Check.at_least(name, displaced(before, eigenvalues), bound))
     return checks

@@ -156,5 +156,5 @@ class WeightSpectra(Spectra):
         lines = [Line.of(n, fitted, label, "small")]
         distance = Panel("distance from c1 a βᵀ", "samples n", text, "log", "log", lines, points)
         far, bound = abs(slope + 0.5), float(settings["slope_tolerance"])
-        check = Check.at_most("distance of the exponent of ||G - c1 a beta^T|| / ||G|| in n from -1/2", far, bound)
+        check = Check.at_most("the exponent of ||G - c1 a beta^T|| / ||G|| in n is {} away from -1/2", far, bound)
         return found + Outcome([distance], checks=[check])

@@ -146,9 +146,13 @@ class Equivalence(Experiment):
         crossed = in_standard_errors(self._floor - repeated["network"])
         size = self.preset["sizes"][-1]
         return (
-            Check.at_most(f"relative gap after eta = 1 at d = {size}", small, self.preset["gap"]),
+            Check.at_most(
+                f"after eta = 1 network and equivalent differ by {{}} of the error at d = {size}",
+                small,
+                self.preset["gap"],
+            ),
             Check.at_least("network and equivalent lie {} standard errors apart after eta = √N", gaps[0], resolved),
-            Check.at_least("the same after the last of the repeated steps", gaps[1], resolved),
+            Check.at_least("after the last of the repeated steps they lie {} standard errors apart", gaps[1], resolved),
             Check.at_least("the network then lies {} standard errors below the bound of Fact 4", crossed, 3.0),
         )
 

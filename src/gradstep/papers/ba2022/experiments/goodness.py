@@ -96,10 +96,10 @@ class Goodness(Experiment):
         header = ("activation", "teacher", "κ*", "τ*", "τ* sampled", "bound (3.3)", "10 τ* ≤ bound")
         erf = tau_star("erf", "erf")
         checks = (
-            Check.at_most("largest distance of tau* from its Hermite sum", max(differences), 1e-8),
-            Check.at_most("tau* above the Hermite sum at any other slope", max(excesses), 1e-9),
-            Check.at_most("tau* of erf / erf", erf.tau, 1e-12),
-            Check.at_most("distance of kappa* of erf / erf from √3", abs(erf.kappa - 3**0.5), 1e-5),
+            Check.at_most("tau* differs from its Hermite sum by at most {}", max(differences), 1e-8),
+            Check.at_most("tau* exceeds the Hermite sum at other slopes by at most {}", max(excesses), 1e-9),
+            Check.at_most("tau* of erf / erf is {}", erf.tau, 1e-12),
+            Check.at_most("kappa* of erf / erf differs from √3 by {}", abs(erf.kappa - 3**0.5), 1e-5),
         )
         return Outcome((_panel(self.settings),), tuple(comparisons), checks, table=Table(header, rows))
 

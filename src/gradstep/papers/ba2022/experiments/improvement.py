@@ -140,13 +140,14 @@ def _checks(base: Settings) -> tuple[Check, ...]:
     wide /= float(delta_large_width(values, eta=2.0, psi1=base["psi1"], psi2=1e6))
     return (
         Check(
-            "smallest delta on a grid of learning rates, ratios and penalties, above",
+            "on a grid of learning rates, ratios and penalties delta is {} or more",
             float(table.min()),
             0.0,
             bool(table.min() > 0),
+            "above",
         ),
-        Check("smallest relative growth of delta with eta on the grid, above", growth, 0.0, growth > 0),
-        Check.at_most("largest delta / (R0 - bound of Fact 4) on the grid", float((table / room).max()), 1.0),
-        Check.at_most("delta at n/d = 1e7 against its limit, relative", abs(many - 1), 1e-3),
-        Check.at_most("delta at N/d = 1e6 against its limit, relative", abs(wide - 1), 1e-3),
+        Check("delta grows with eta by {} of it or more on the grid", growth, 0.0, growth > 0, "above"),
+        Check.at_most("delta is at most {} times R0 - bound of Fact 4 on the grid", float((table / room).max()), 1.0),
+        Check.at_most("delta at n/d = 1e7 differs from its limit by {} of it", abs(many - 1), 1e-3),
+        Check.at_most("delta at N/d = 1e6 differs from its limit by {} of it", abs(wide - 1), 1e-3),
     )

@@ -101,11 +101,23 @@ class NeuronTrajectories(Experiment):
         most = max(r["moved"] for r in tangent)
         drift = max(abs(r["alignment"] - r["initial_alignment"]) for r in tangent)
         checks = (
-            Check("largest final training loss", loss, settings["loss_bound"], loss < settings["loss_bound"]),
-            Check.at_least("mean-field: relative distance moved, root mean square", least, limits["mean_field_moved"]),
-            Check.at_least("mean-field: final alignment with the teacher", turned, limits["mean_field_aligned"]),
-            Check.at_most("NTK: relative distance moved times √N", most * root, limits["ntk_moved"]),
-            Check.at_most("NTK: change of the alignment with the teacher", drift, limits["ntk_turned"]),
+            Check(
+                "the largest final training loss is {}",
+                loss,
+                settings["loss_bound"],
+                loss < settings["loss_bound"],
+                "below",
+            ),
+            Check.at_least(
+                "mean-field: the neurons move by {} of their length (root mean square)",
+                least,
+                limits["mean_field_moved"],
+            ),
+            Check.at_least(
+                "mean-field: the final alignment with the teacher is {}", turned, limits["mean_field_aligned"]
+            ),
+            Check.at_most("NTK: the neurons move by {} / √N of their length", most * root, limits["ntk_moved"]),
+            Check.at_most("NTK: the alignment with the teacher changes by {}", drift, limits["ntk_turned"]),
         )
         # Both on the axes of the neurons that go farthest, and those that hardly move once more on their own.
         spans = {name: _span(own[0]) for name, own in by_name.items()}

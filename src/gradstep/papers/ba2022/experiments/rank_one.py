@@ -98,8 +98,10 @@ def _rate(n: Array, samples: Sequence[Sample], tolerance: float) -> Outcome:
     constant = float(ratio[0] / gradient.error_bound(n[0], 1.0))
     exceeded = float((ratio[1:] / gradient.error_bound(n[1:], constant)).max())
     checks = (
-        Check.at_most("distance of the exponent of ||G0 - A|| / ||G0|| in n from -1/2", abs(slope + 0.5), tolerance),
-        Check.at_most("||G0 - A|| / ||G0|| over its bound, with C from the smallest n, at larger n", exceeded, 1.0),
+        Check.at_most("the exponent of ||G0 - A|| / ||G0|| in n is {} away from -1/2", abs(slope + 0.5), tolerance),
+        Check.at_most(
+            "||G0 - A|| / ||G0|| is at most {} times its bound at larger n, with C from the smallest n", exceeded, 1.0
+        ),
     )
     grid, label = np.geomspace(n[0], n[-1], 41), f"n^{slope:.2f}"
     bound = Line.of(grid, gradient.error_bound(grid, constant), f"{constant:.2f} log²n / √n", "teacher", "dashed")

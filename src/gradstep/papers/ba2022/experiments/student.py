@@ -90,7 +90,11 @@ class Student(Curves):
         far = constructed_risk(*functions, psi1=[1e5, 1e6], sigma_eps=noise)
         rate = float((far[0] - best.tau) / (far[1] - best.tau))
         checks = [
-            Check.at_most(f"{name}: last measured risk over the bound (3.3)", own[-1].mean / floor, 1.0),
-            Check.at_most(f"{name}: excess over tau* at n/d = 1e5 over that at 1e6, from 10", abs(rate - 10), 0.1),
+            Check.at_most(f"{name}: the last measured risk is {{}} times the bound (3.3)", own[-1].mean / floor, 1.0),
+            Check.at_most(
+                f"{name}: the excess over tau* at n/d = 1e5 is 10 times that at 1e6, to within {{}}",
+                abs(rate - 10),
+                0.1,
+            ),
         ]
         return Outcome([panel], own, checks)

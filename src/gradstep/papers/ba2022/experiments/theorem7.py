@@ -93,13 +93,15 @@ class Theorem7(Curves):
         beyond, last = limit[many] / risk_bound(tau, psi1=grid[many], C=constant), own[-1]
         measured = last.mean / float(risk_bound(tau, psi1=float(last.place), C=constant))
         return [
-            Check(f"{name}: 10 tau* over the bound (3.3)", 10 * tau / floor, 1.0, beats_kernels(*pair), "≤"),
-            Check.at_most(f"{name}: exponent of the measured risk in n/d", slope, -0.8),
-            Check.at_most(f"{name}: exponent of the limit in n/d", rate, -0.95),
+            Check(f"{name}: 10 tau* is {{}} times the bound (3.3)", 10 * tau / floor, 1.0, beats_kernels(*pair), "≤"),
+            Check.at_most(f"{name}: the measured risk has the exponent {{}} in n/d", slope, -0.8),
+            Check.at_most(f"{name}: the limit has the exponent {{}} in n/d", rate, -0.95),
             Check.at_most(
-                f"{name}: limit over Theorem 7 beyond n/d = {start:g}, constant from below", beyond.max(), 1.0
+                f"{name}: beyond n/d = {start:g} the limit is at most {{}} times Theorem 7 (constant from below)",
+                beyond.max(),
+                1.0,
             ),
-            Check.at_most(f"{name}: measured risk over it at n/d = {last.place:g}", measured, 1.0),
+            Check.at_most(f"{name}: the measured risk is {{}} times it at n/d = {last.place:g}", measured, 1.0),
             Check.at_least(
                 f"{name}: that risk lies {{}} standard errors below the kernel bound (3.3)", below(floor, [last]), 5.0
             ),

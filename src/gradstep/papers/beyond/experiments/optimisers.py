@@ -106,9 +106,17 @@ class Optimisers(Experiment):
         )
         last = damped[-1]["alignment"] - plain[-1]["alignment"]
         yield Check.at_least(
-            "damped ahead of plain at the largest exponent, in standard errors", in_standard_errors(last), 4.0
+            "at the largest exponent the damped step is ahead of the plain one by {} standard errors",
+            in_standard_errors(last),
+            4.0,
         )
         fallen = plain[0]["alignment"].mean() - plain[-1]["alignment"].mean()
-        yield Check.at_least("alignment that the plain step loses", fallen, self.settings["lost"])
+        yield Check.at_least(
+            "the plain step loses {} of its alignment from the first exponent to the last",
+            fallen,
+            self.settings["lost"],
+        )
         gained = in_standard_errors(plain[-1]["test_error"] - damped[-1]["test_error"])
-        yield Check.at_least("error of plain above damped at the largest exponent, in standard errors", gained, 3.0)
+        yield Check.at_least(
+            "there the error after the plain step is {} standard errors above that after the damped one", gained, 3.0
+        )

@@ -87,7 +87,7 @@ class ReusedSamples(Experiment):
             for training in self.settings["trainings"]
         }
         least, most = self.settings["reused"]
-        yield Check.at_least(f"{title}: alignment with reused samples", last[False].mean(), least)
-        yield Check.at_most(f"{title}: alignment with fresh samples", last[True].mean(), most)
+        yield Check.at_least(f"{title}: with reused samples the alignment is {{}}", last[False].mean(), least)
+        yield Check.at_most(f"{title}: with fresh samples the alignment is {{}}", last[True].mean(), most)
         ahead = in_standard_errors(last[False] - last[True])
-        yield Check.at_least(f"{title}: reused ahead of fresh samples, in standard errors", ahead, 4.0)
+        yield Check.at_least(f"{title}: reused samples are ahead of fresh ones by {{}} standard errors", ahead, 4.0)

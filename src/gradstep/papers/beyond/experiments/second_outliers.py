@@ -113,5 +113,5 @@ class SecondOutliers(Experiment):
         for place, curve in enumerate(self.settings["outliers"]):
             power = second - place * (0.5 - first)
             growth = np.log(pair[1][place] / pair[0][place]) / np.log(high / low)
-            label = f"{curve['label']}: distance of the power of N from {power:.2f}"
+            label = f"{curve['label']}: the power of N is {{}} away from {power:.2f}"
             yield Check.at_most(label, abs(growth - power), tolerance)

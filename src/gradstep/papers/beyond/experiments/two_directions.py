@@ -66,9 +66,11 @@ class TwoDirections(Experiment):
     def _claims(self, teacher: Settings, samples: Sequence[Sample]) -> Iterator[Check]:
         (least, most), title, last = self.settings["learned"], teacher["title"], samples[-1]
         if teacher["staircase"]:
-            yield Check.at_least(f"{title}: x1 after one step", samples[0]["x1"].mean(), least)
-            yield Check.at_most(f"{title}: x2 after one step", samples[0]["x2"].mean(), most)
-            yield Check.at_least(f"{title}: x2 after the last step", last["x2"].mean(), least)
+            yield Check.at_least(f"{title}: after one step the cosine with x1 is {{}}", samples[0]["x1"].mean(), least)
+            yield Check.at_most(f"{title}: after one step the cosine with x2 is {{}}", samples[0]["x2"].mean(), most)
+            yield Check.at_least(f"{title}: after the last step the cosine with x2 is {{}}", last["x2"].mean(), least)
         else:
             for name in _DIRECTIONS:
-                yield Check.at_most(f"{title}: {name} after the last step", last[name].mean(), most)
+                yield Check.at_most(
+                    f"{title}: after the last step the cosine with {name} is {{}}", last[name].mean(), most
+                )

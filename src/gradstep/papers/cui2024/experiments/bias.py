@@ -86,7 +86,9 @@ class Bias(Curves):
             f"(132). Lines: Result 3.3 with (131). "
             f"Points: spiked random features, extrapolated from d = {d // 2} and {d}."
         )
-        check = Check.at_most("bound (132) with the best bias over (27) without", bound / plain, 1.0)
+        check = Check.at_most(
+            "with the best bias the bound (132) is {} times (27), the bound without", bound / plain, 1.0
+        )
         found = super().outcome(given)
         panels = [replace(panel, marks=marks) for panel in found.panels]
         return replace(found, panels=panels) + Outcome(comparisons=[trained], checks=[check], notes=notes)

@@ -135,11 +135,17 @@ class Bounds(Experiment):
             for above, under in [(f(*pair, r=float(self._strength(c.place))) for f in (upper_bound, lower_bound))]
         ]
         checks = (
-            Check.at_most("error at the best penalty over (26), largest", float((best / upper).max()), 1 + _SLACK),
-            Check.at_least("error at the best penalty over (27), smallest", float((best / lower).min()), 1 - _SLACK),
-            Check.at_most("least error over the upper bound (28)", least / highest.error, 1 + _SLACK),
-            Check.at_least("least error over the lower bound (28)", least / lowest.error, 1 - _SLACK),
-            Check.at_most("drawn at the best penalty: at most {} standard errors out of the bracket", max(outside), 3),
+            Check.at_most(
+                "the error at the best penalty is at most {} times (26)", float((best / upper).max()), 1 + _SLACK
+            ),
+            Check.at_least(
+                "the error at the best penalty is at least {} times (27)", float((best / lower).min()), 1 - _SLACK
+            ),
+            Check.at_most("the least error is {} times the upper bound (28)", least / highest.error, 1 + _SLACK),
+            Check.at_least("the least error is {} times the lower bound (28)", least / lowest.error, 1 - _SLACK),
+            Check.at_most(
+                "drawn models at the best penalty lie at most {} standard errors out of the bracket", max(outside), 3
+            ),
         )
         panel = Panel(
             "bounds on the test error",
@@ -160,9 +166,9 @@ class Bounds(Experiment):
         stiff = abs(float(self._statistics(shown, lam=1e8).test_error) / upper - 1)
         rich = float(self._statistics(shown, alpha=1e7, beta=1e4, lam=1e-9).test_error) / lower - 1
         return (
-            Check.at_most("(28) vanishes for matching erf functions", perfect.error, 1e-10),
-            Check.at_most("their best learning rate is 3 sqrt(3) pi / 4 (relative)", rate, 1e-6),
-            Check.at_most("distance to (26) at a penalty of 1e8 (relative)", stiff, 1e-6),
-            Check.at_least("distance to (27) of a wide network with many samples (relative)", rich, 0.0),
-            Check.at_most("the same", rich, 0.01),
+            Check.at_most("for matching erf functions (28) is {}", perfect.error, 1e-10),
+            Check.at_most("their best learning rate differs from 3 sqrt(3) pi / 4 by {} of it", rate, 1e-6),
+            Check.at_most("at a penalty of 1e8 the error differs from (26) by {} of it", stiff, 1e-6),
+            Check.at_least("a wide network with many samples lies {} above (27), relative to it", rich, 0.0),
+            Check.at_most("which is no more than {}", rich, 0.01),
         )

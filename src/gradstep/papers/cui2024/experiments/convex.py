@@ -85,5 +85,5 @@ class Convex(Curves):
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
         """Put the lines under the points, and judge that the equations are solved."""
         worst = max(float(s["residual"][0]) for s in samples if "residual" in s.results[0])
-        check = Check.at_most("largest residual of the equations", worst, TOLERANCE)
+        check = Check.at_most("the equations are solved to {}", worst, TOLERANCE)
         return super().outcome(samples) + Outcome(checks=[check])

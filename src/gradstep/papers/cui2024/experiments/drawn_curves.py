@@ -114,8 +114,8 @@ def falling(experiment: DrawnCurves, comparisons: Sequence[Judged]) -> list[Chec
     spikes = [float(np.max(a.spike.strength / b.spike.strength)) for b, a in pairwise(solutions)]
     errors = [float(np.max(a.test_error / b.test_error)) for b, a in pairwise(solutions)]
     checks = [
-        Check.at_most("spike strength over that of the curve before, largest", max(spikes), 1.0),
-        Check.at_most("test error in theory over that of the curve before, largest", max(errors), 1.0),
+        Check.at_most("the spike strength is at most {} times that of the curve before", max(spikes), 1.0),
+        Check.at_most("the test error in theory is at most {} times that of the curve before", max(errors), 1.0),
     ]
     for text in dict.fromkeys(c.curve.rpartition(", ")[2] for c in comparisons):
         drawn = [

@@ -90,7 +90,7 @@ class SpikedSpectrum(Curves):
         (axes,), strongest = outliers.panels, outliers.comparisons[-1]
         published = {x: float(self.theory(curve, np.array([x]), published=True)["largest"][0]) for x in axes.lines[0].x}
         gap = abs(published[float(strongest.place)] / strongest.mean - 1)
-        check = Check.at_most("distance of (191) from the outlier of the strongest spike (relative)", gap, 0.05)
+        check = Check.at_most("(191) differs from the outlier of the strongest spike by {} of it", gap, 0.05)
         line, points = axes.lines[0], axes.points[0]
         scaled = Panel(
             "the outlier over its leading order",
@@ -107,7 +107,9 @@ class SpikedSpectrum(Curves):
         pooled = np.sort(sample["bulk"], axis=None)
         ranks = (np.arange(pooled.size) + 0.5) / pooled.size
         distance = float(np.abs(law.cumulative(pooled) - ranks).max())
-        check = Check.at_most(f"Kolmogorov distance to (190), r = {r:g}", distance, self.settings["distance"])
+        check = Check.at_most(
+            f"r = {r:g}: the Kolmogorov distance to (190) is {{}}", distance, self.settings["distance"]
+        )
         bars, lines = histogram(np.sqrt(pooled), law, "drawn", "initial"), density(law, "(190)", "small")
         panel = Panel(f"r = {r:g}", "singular value", "density", lines=lines, histograms=[bars])
         return Outcome([panel], checks=[check, integrals([law], f", r = {r:g}")])

@@ -127,16 +127,22 @@ class Vocabulary(Curves):
     def claims(self, found: Outcome) -> Sequence[Check]:
         """Judge that more values offer more functions, and that these are learned: in the limit and as drawn."""
         least = min(own.dimension / (2 * len(values)) for values, own in self._bounds)
-        checks = [Check.at_least("dimension of the basis over twice the number of values, least", least, 1.0)]
+        checks = [
+            Check.at_least("the dimension of the basis is at least {} times twice the number of values", least, 1.0)
+        ]
         for name in ("upper", "lower"):
             ratio = max(getattr(b, name) / getattr(a, name) for (_, a), (_, b) in pairwise(self._bounds))
-            checks.append(Check.at_most(f"{name} bound over that of the readout before, largest", ratio, 1.0))
+            checks.append(
+                Check.at_most(f"the {name} bound is at most {{}} times that of the readout before", ratio, 1.0)
+            )
         alphas = np.array(self.preset["points"], dtype=np.float64)
         for model, title in _MODELS.items():
             own = [curve for curve in self.curves if curve["model"] == model]
             limits = [np.array(self.theory(curve, alphas, d=np.inf)["test_error"]) for curve in own]
             ratio = max(float((after / before).max()) for before, after in pairwise(limits))
-            checks.append(Check.at_most(f"limit, {title}: error over that of the readout before", ratio, 1.0))
+            checks.append(
+                Check.at_most(f"limit, {title}: the error is at most {{}} times that of the readout before", ratio, 1.0)
+            )
             ends = ([c for c in found.comparisons if c.curve == own[k]["called"]] for k in (0, -1))
             text = f"{title}: the most values lie {{}} standard errors below the fewest"
             checks.append(Check.at_least(text, total_fall(*ends), 2.0))

@@ -118,7 +118,7 @@ class Exponents(Experiment):
             rejected = max(rejected, *(abs(Overlay.of(g, v).z) for g, v in zip(published, gains[-1], strict=True)))
         checks = []
         if "published_z" in self.preset:
-            name = f"largest |z| of the published limit at n = {sizes[-1]:g}"
+            name = f"the published limit lies up to {{}} standard errors from networks at n = {sizes[-1]:g}"
             checks.append(Check.at_least(name, rejected, self.preset["published_z"]))
         lines = self._lines()
         panels = tuple(

@@ -51,4 +51,4 @@ class Initial(Curves):
         common = c_1**2 * m1 * m2
         scales = phi * m1 * (c_gt1**2 * m1 + c_1**2 * m2) + common, phi / psi * (common + phi * m1) + common
         worst = max(float(np.max(np.abs(r) / scale)) for r, scale in zip(both, scales, strict=True))
-        return [Check.at_most("published equations for m1, m2 on a wide grid: largest residual", worst, 1e-10)]
+        return [Check.at_most("the published equations for m1, m2 hold to {} on a wide grid", worst, 1e-10)]

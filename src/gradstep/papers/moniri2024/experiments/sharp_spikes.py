@@ -122,7 +122,13 @@ class SharpSpikes(Experiment):
         polynomial = [_polynomial(settings, l) for l in degrees]  # noqa: E741
         checks = _equations(settings["accuracy"], polynomial)
         if "published_z" in self.preset:
-            checks.append(Check.at_least("largest |z| of the published spikes", rejected, self.preset["published_z"]))
+            checks.append(
+                Check.at_least(
+                    "the published spikes lie up to {} standard errors from the networks",
+                    rejected,
+                    self.preset["published_z"],
+                )
+            )
         printed, more = _printed(settings, slides, closed)
         gains = Points.measured(degrees, np.cumsum(values, axis=1).T, "", "")
         rows = [
@@ -165,7 +171,7 @@ def _printed(settings: Settings, slides: Sequence[float], closed: Sequence[float
         theorem = [float(published_Delta(l, **setting)) for l in degrees]  # noqa: E741
         matrix = [float(Delta_by_matrix(l, residual="y", **setting)) for l in degrees]  # noqa: E741
         apart = max(abs(a / b - 1) for a, b in zip(theorem + matrix, [*slides[1:], *closed[1:]], strict=True))
-        check = Check.at_most("closed form against the theorem's matrix, relative", apart, 1e-9)
+        check = Check.at_most("the closed form differs from the theorem's matrix by {} of it", apart, 1e-9)
         return [f"{value:.5f}" for value in theorem], [check]
     two = [f"{float(f(**setting)):.5g}" for f in (published_Lambda_1, published_Lambda_2)]
     return two + ["-"] * (len(degrees) - 2), []
@@ -208,6 +214,8 @@ def _equations(accuracy: float, found: Sequence[_Polynomial]) -> list[Check]:
     gap = max(abs(p.solved - p.limit) / (p.limit - p.fewer) for p in found)
     published = min(abs(p.solved - p.published) / (p.limit - p.fewer) for p in found[1:])
     return [
-        Check.at_most("equations at n = 1e16 against the limits, over what the last spike adds", gap, accuracy),
-        Check.at_least("the same for the published spikes, l > 1, smallest", published, accuracy),
+        Check.at_most(
+            "at n = 1e16 the equations differ from their limits by {} of what the last spike adds", gap, accuracy
+        ),
+        Check.at_least("those of the published spikes differ by {} of it or more (l > 1)", published, accuracy),
     ]

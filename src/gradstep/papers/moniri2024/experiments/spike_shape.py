@@ -87,7 +87,7 @@ class SpikeShape(Experiment):
             curve = Curve("network", "large", theory, own, f"degree {p}", allowance=allowance)
             found += charts([curve], grid, {"coefficient": axes}, {"coefficient": "coefficient"})
         panel, check = _gain_panel(settings)
-        text = "largest |z| of the published constant part, on the same networks"
+        text = "the published constant part lies up to {} standard errors from the same networks"
         return found + Outcome([panel], checks=[check, Check.at_least(text, max(rejected), settings["published_z"])])
 
 
@@ -140,4 +140,6 @@ def _gain_panel(settings: Settings) -> tuple[Panel, Check]:
         Line.of(ratios, solver, "n = 1e16", "teacher", "dotted"),
     ]
     panel = Panel("gain of the second spike, computed", "d/n", "over the published gain", "log", lines=lines)
-    return panel, Check.at_most("gain of the second spike at n = 1e16, relative to the limit", apart, 0.03)
+    return panel, Check.at_most(
+        "the gain of the second spike at n = 1e16 differs from its limit by {} of it", apart, 0.03
+    )

@@ -131,7 +131,7 @@ class SpikedFeatures(Experiment):
                 measured.append(Points.measured(points, published, f"F_{k} published", regime))
             if k == window:
                 exponent, _ = power_law(points, [values.mean() for values in distances])
-                name = f"exponent in n of ||F - F_{k}|| / sqrt n at alpha = {alpha:g}"
+                name = f"at alpha = {alpha:g} the exponent of ||F - F_{k}|| / sqrt n in n is {{}}"
                 checks.append(Check.at_most(name, exponent, 0.0))
         title, text = f"α = {alpha:g}: F - F_l", "||F - F_l|| / √n"
         return Outcome([Panel(title, "samples n", text, "log", "log", points=measured)], checks=checks)

@@ -111,11 +111,11 @@ class Universality(Experiment):
         panels.append(_gap_panel("training error, mean over α", sizes, training))
         panels.append(_gap_panel(f"test error, α = {alphas[-1]:g}", sizes, testing))
         first, last = np.abs(training["corrected"].mean(axis=1))
-        name = f"gap between the training errors of F_l and F at n = {sizes[-1]:g} over that at n = {sizes[0]:g}"
+        name = f"training errors of F_l and F differ at n = {sizes[-1]:g} by {{}} times what they do at {sizes[0]:g}"
         checks = [Check.at_most(name, last / first, self.settings["falls"])]
         if "published_z" in self.preset:
             z = abs(Overlay.of(0.0, testing["F_l"][-1]).z)
-            name = f"|z| of the published F_l in test error, α = {alphas[-1]:g}, n = {sizes[-1]:g}"
+            name = f"the published F_l is {{}} standard errors off in test error, α = {alphas[-1]:g}, n = {sizes[-1]:g}"
             checks.append(Check.at_least(name, z, self.preset["published_z"]))
         return Outcome(panels, comparisons, checks)
 

@@ -16,7 +16,7 @@ __all__ = ["OneStepFeatures"]
 
 
 class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep):  # type: ignore[misc, unused-ignore]
-    r"""Features of a two-layer network after one gradient step on its first layer.
+    r"""Features of a two-layer network whose first layer has learned, by one gradient step or in rounds.
 
     The features of an input are :math:`\sigma(\langle w_i, z\rangle + c_i)`, :math:`i\le N`, of the standardised input
     :math:`z`. The first layer is drawn, :math:`w_i\sim N(0, I_d/d)`, and then takes one full gradient step on the

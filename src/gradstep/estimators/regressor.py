@@ -1,4 +1,4 @@
-"""`OneStepRegressor`: one gradient step, then ridge regression."""
+"""`OneStepRegressor`: the first layer learns, then ridge regression."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["OneStepRegressor"]
 
 
 class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # type: ignore[misc, unused-ignore]
-    r"""Ridge regression on the features of a two-layer network after one gradient step on its first layer.
+    r"""Ridge regression on the features of a two-layer network whose first layer has learned.
 
     The features :math:`\phi_i(z)=\sigma(\langle w_i, z\rangle + c_i)` are those of `OneStepFeatures`. The readout
     minimises

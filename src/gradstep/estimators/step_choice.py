@@ -12,6 +12,9 @@ another (`PenaltyPath`).
 
 On many tables the errors of all steps agree within their noise. The least of them would be a matter of chance, and a
 large step can do harm. A small step is therefore taken unless another choice is clearly better.
+
+The rounds that draw the layer again (`gradstep.estimators.moves`) are one of the choices. Few neurons do not find the
+directions of a target, so that the networks that look for them are wider than those that are compared.
 """
 
 from __future__ import annotations

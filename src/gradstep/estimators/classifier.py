@@ -26,7 +26,7 @@ __all__ = ["OneStepClassifier"]
 class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, unused-ignore]
     r"""Least-squares classification on the features of a two-layer network whose first layer has learned.
 
-    Classes are coded as :math:`\pm1`, one output a class (a single one for two classes). The step and rounds are those of
+    Classes are coded as :math:`\pm1`, one output a class (a single one for two classes). Step and rounds are those of
     `OneStepFeatures` on these targets, the readout the ridge regression of `OneStepRegressor`; the class with the
     largest output wins. Probabilities are a logistic function of the outputs times one factor, which makes the outputs
     for rows left out of the fit as likely as possible.

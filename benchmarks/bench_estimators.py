@@ -74,9 +74,9 @@ def methods(kind: str, d: int, n: int, seed: int = 0) -> Iterator[tuple[str, Any
     ours = gs.OneStepClassifier if classify else gs.OneStepRegressor
     ridge = (RidgeClassifierCV if classify else RidgeCV)(alphas=ALPHAS)
     width = min(WIDTH, int(n * (FOLDS - 1) / FOLDS))  # Nystroem cannot have more features than rows
-    yield "one step", ours(WIDTH, random_state=seed)
+    yield "one step", ours(WIDTH, n_steps=1, random_state=seed)
     yield "three steps", ours(WIDTH, n_steps=3, random_state=seed)
-    yield "plain step", ours(WIDTH, damping=math.inf, random_state=seed)
+    yield "plain step", ours(WIDTH, n_steps=1, damping=math.inf, random_state=seed)
     yield "random features", ours(WIDTH, eta=0, random_state=seed)
     if classify:
         yield (

@@ -23,7 +23,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 
 search = GridSearchCV(
     gs.OneStepClassifier(width=256, random_state=0),
-    {"eta": [0, "auto"], "n_steps": [1, 2]},
+    {"eta": [0, "auto"], "n_steps": [1, "auto"]},
     cv=3,
 )
 search.fit(X_train, y_train)
@@ -38,8 +38,8 @@ for eta in (0, "auto"):
     )
 
 # %%
-# The directions of the step
-# --------------------------
+# The directions of the network
+# -----------------------------
 # The spectrum has several outliers. Every class has a readout of its own, so that neurons turn towards several
 # directions.
 

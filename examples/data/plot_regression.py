@@ -25,10 +25,10 @@ print(X.head())
 # Three fits
 # ----------
 # ``eta=0`` is ridge regression on random features. Under ``eta="auto"`` (the default) a small step is taken, unless
-# leave-one-out errors say that a large one, or none, is clearly better.
+# leave-one-out errors say that a large one, none, or several rounds are clearly better.
 
 for name, model in {
-    "one step": gs.OneStepRegressor(width=256, random_state=0),
+    "the default": gs.OneStepRegressor(width=256, random_state=0),
     "random features": gs.OneStepRegressor(width=256, eta=0, random_state=0),
     "ridge": RidgeCV(np.logspace(-3, 3, 13)),
 }.items():

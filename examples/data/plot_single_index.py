@@ -33,13 +33,10 @@ figures = []
 for name, y in tables.items():
     model = gs.OneStepRegressor(width=256, random_state=0).fit(X, y)
     diagnosis = model.diagnose(X, y)
-    explained = (
-        1
-        - diagnosis.steps.errors[diagnosis.steps.scales.index(diagnosis.step_scale)]
-    )
     print(
-        f"{name}: one direction explains {diagnosis.single_index:.0%}, the network {explained:.0%}"
+        f"{name}: one direction explains {diagnosis.single_index:.0%}, the network {diagnosis.network:.0%}"
     )
+    print(model.learned_)
     print(diagnosis, end="\n\n")
     figures.append(diagnosis.plot())
 figures
@@ -54,6 +51,7 @@ y = tables["one index"]
 model = gs.OneStepRegressor(
     width=256,
     activation="tanh",
+    n_steps=1,
     offset=0,
     damping=float("inf"),
     sample_split=True,

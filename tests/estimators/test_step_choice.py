@@ -8,12 +8,10 @@ import pytest
 import gradstep as gs
 from gradstep.estimators.layer import draw
 from gradstep.estimators.metric import HOST, measure
+from gradstep.estimators.moves import NO_STEP, Move, Sample
 from gradstep.estimators.step_choice import (
     FOLDS,
-    NO_STEP,
-    Move,
     PenaltyPath,
-    Sample,
     StepErrors,
     candidates,
     choice_width,
@@ -94,7 +92,7 @@ def test_noise_is_noise_and_a_single_index_is_found():
     """A step that has seen the labels looks good on them: the naive leave-one-out error would take it on pure noise."""
     layer = layer_of("relu", 64, 10)
     noise, _ = sample_of(60, lambda z, random: random.standard_normal(len(z)))
-    moves = [*candidates(math.inf), *candidates(0.1)[1:]]
+    moves = [*candidates(math.inf, redraw=False), *candidates(0.1, redraw=False)[1:]]
     metric = measure(noise.z, noise.y, noise.weights, noise.copies, noise.step_rows)
     for n_steps in (1, 3):
         assert score_steps(layer, noise, metric, moves, n_steps).errors.min() > 0.95
@@ -181,7 +179,7 @@ def test_one_distinct_row_is_not_stepped_on():
     z, y, w, rows = np.zeros((2, 10)), np.array([[-1.0], [1.0]]), np.ones(2), np.ones(2, dtype=bool)
     same = Sample(z, y, w, copies_of(np.zeros(2, np.uint64), y, w), rows, rows, np.zeros(2, dtype=int))
     metric = measure(z, y, w, same.copies, rows)
-    assert score_steps(layer_of("relu", 8, 10), same, metric, candidates(math.inf), 2).chosen == NO_STEP
+    assert score_steps(layer_of("relu", 8, 10), same, metric, candidates(math.inf, redraw=False), 2).chosen == NO_STEP
 
 
 def test_choice_width():

@@ -72,10 +72,8 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
     Raises
     ------
     InvalidInput
-        On names that no column has, and on columns without numbers or with missing values.
+        On names that no column has, and on targets with missing values.
     """
-    from gradstep.estimators.table import columns_without_numbers
-
     frame = frame.rename(columns=str)
     for field, name in (("target", target), *(("drop", name) for name in drop)):
         if name not in frame.columns:
@@ -85,19 +83,8 @@ def target_of(frame: Any, target: str, drop: Sequence[str]) -> tuple[Any, Any]:
     X, y = frame.drop(columns=[target, *drop]), frame[target]
     if X.shape[1] == 0:
         raise InvalidInput("table", target, "a table with other columns than the target")
-    missing = [name for name in frame.columns if name not in drop and frame[name].isna().any()]
-    if missing:
-        allowed = "no missing values: fill them or remove the rows"
-        if missing[0] != target:
-            allowed += f", or leave the column out with --drop '{missing[0]}'"
-        raise InvalidInput("table", f"missing values in {_names(missing)}", allowed)
-    wrong = columns_without_numbers(X)
-    if wrong:
-        allowed = (
-            "numbers: make a column of zeros and ones of each category, for example with pandas.get_dummies, or leave "
-            f"the column out with --drop '{wrong[0]}'"
-        )
-        raise InvalidInput("table", f"no numbers in {_names(wrong)}", allowed)
+    if y.isna().any():
+        raise InvalidInput("table", f"missing values in {target!r}", "a target in every row: remove the other rows")
     return X, y
 
 

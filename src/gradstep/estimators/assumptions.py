@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from gradstep.estimators.step_choice import CLEARLY, Sample, standard_error
+from gradstep.estimators.moves import Sample
+from gradstep.estimators.step_choice import CLEARLY, standard_error
 
 __all__ = ["broken_by_columns", "broken_by_errors"]
 
@@ -23,7 +24,7 @@ _GAUSSIAN = 0.9
 _SHARE = 0.2
 
 
-def broken_by_columns(sample: Sample, varying: int, whitened: bool) -> str:
+def broken_by_columns(sample: Sample, varying: int) -> str:
     """Say which assumption about the inputs fails; empty where none is seen to.
 
     Parameters
@@ -32,15 +33,11 @@ def broken_by_columns(sample: Sample, varying: int, whitened: bool) -> str:
         With standardised inputs.
     varying : int
         Number of inputs that vary.
-    whitened : bool
-        Whether they were made uncorrelated: in this sample they then are, and in fresh rows they are not.
 
     Returns
     -------
     str
     """
-    if whitened:
-        return "no theory: it is for inputs that are independent by themselves, not whitened by the sample"
     z, w = sample.z, sample.weights / sample.weights.sum()
     if (excess := correlation_excess(z, w, varying)) > _CORRELATED:
         return (

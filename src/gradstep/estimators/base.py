@@ -19,11 +19,13 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ig
     validate_data,
 )
 
-from gradstep.checks import flag, integer
+from gradstep.checks import integer
 from gradstep.errors import InvalidInput
+from gradstep.estimators.columns import Columns, check_dense
 from gradstep.estimators.layer import FirstLayer, draw
 from gradstep.estimators.memory import check_memory
-from gradstep.estimators.metric import measure
+from gradstep.estimators.metric import Metric, measure
+from gradstep.estimators.moves import NO_STEP, REDRAW_ROWS, Move, Sample, eta_of, redrawn_on
 from gradstep.estimators.parameters import (
     checked_activation,
     checked_backend,
@@ -35,20 +37,16 @@ from gradstep.estimators.parameters import (
 )
 from gradstep.estimators.step_choice import (
     CHOICE_ROWS,
+    CHOICE_WIDTH,
     FOLDS,
-    NO_STEP,
-    Move,
-    Sample,
     StepErrors,
     candidates,
     choice_width,
-    eta_of,
     score_steps,
 )
 from gradstep.estimators.table import (
     Standardisation,
     Table,
-    columns_without_numbers,
     is_only_sliced,
     rows_per_block,
     standardisation,
@@ -57,7 +55,7 @@ from gradstep.estimators.table import (
 from gradstep.gaussian import ScalarFunction
 from gradstep.problem import Readout
 from gradstep.simulation.backend import Array, Backend, to_host
-from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, leave_one_out, penalty_path
+from gradstep.simulation.leave_one_out import SCORED_ROWS, copies_of, leave_one_out, left_out, penalty_path
 from gradstep.simulation.ridge import OutOfRange, factorise
 from gradstep.threads import threads_for_products
 
@@ -65,6 +63,9 @@ __all__ = ["OneStep", "Settings", "Training"]
 
 Host = NDArray[np.float64]
 Rows = NDArray[np.bool_]
+
+#: Numbers in a sample of rows for the rounds that draw the layer again, unless that leaves fewer than `CHOICE_ROWS`.
+_REDRAW_NUMBERS = 2**23
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,9 @@ class Settings:
     damping: float | None
     ridge: float | None
     n_steps: int
+    redraw: bool
     offset: float
     split: float
-    whiten: bool
     law: Readout
     backend: Backend
 
@@ -127,6 +128,26 @@ class Training:
         return np.asarray(keys <= distinct[min(count, len(distinct)) - 1])
 
 
+@dataclass(frozen=True, eq=False)
+class LeftOutRows:
+    """Residuals of some rows of a fit, each by a fit to all others.
+
+    Parameters
+    ----------
+    rows : ndarray of int, shape (m,)
+    residuals : ndarray, shape (m, k)
+        Enlarged by what it saves on average that the step has seen the rows.
+    weights : ndarray, shape (m,)
+    distinct : int
+        Number of different rows among them.
+    """
+
+    rows: NDArray[np.intp]
+    residuals: Host
+    weights: Host
+    distinct: int
+
+
 class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
     """Fits and applies the first layer; the estimators add targets and a readout."""
 
@@ -138,10 +159,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         eta: Any = "auto",
         damping: Any = "auto",
         readout: Any = "gaussian",
-        n_steps: int = 1,
+        n_steps: Any = "auto",
         offset: float = 1.0,
         sample_split: bool | float = False,
-        whiten: bool = False,
         random_state: Any = None,
         dtype: str = "float64",
         device: str | None = None,
@@ -154,7 +174,6 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         self.n_steps = n_steps
         self.offset = offset
         self.sample_split = sample_split
-        self.whiten = whiten
         self.random_state = random_state
         self.dtype = dtype
         self.device = device
@@ -169,10 +188,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             checked_eta(self.eta, width),
             checked_damping(self.damping),
             checked_real("ridge", ridge, positive=True, auto=True),
-            checked_steps(self.n_steps),
+            *checked_steps(self.n_steps),
             offset,
             checked_split(self.sample_split),
-            flag("whiten", self.whiten),
             Readout.parse(self.readout),
             checked_backend(self.device, self.dtype),
         )
@@ -196,7 +214,16 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             raise InvalidInput("eta", self.eta, allowed, "after which features overflow") from None
 
     def _inputs(self, X: Any, *, reset: bool = True) -> Any:
-        """Check what scikit-learn checks; a table that is only sliced is checked block by block as it is read."""
+        """Check what scikit-learn checks; a table that is only sliced is checked block by block as it is read.
+
+        Categorical columns of a data frame become columns of zeros and ones.
+        """
+        check_dense(X)
+        if reset:
+            self._columns = Columns.of(X)
+        if self._columns is not None:
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            return self._columns(X)
         if is_only_sliced(X):
             validate_data(self, X, skip_check_array=True, reset=reset)
             if X.shape[0] < 1 + reset or X.shape[1] < 1:
@@ -205,18 +232,14 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
                     f"required by {type(self).__name__}."
                 )
             return X
-        try:
-            return validate_data(
-                self, X, dtype=[np.float64, np.float32], reset=reset, ensure_min_samples=2 if reset else 1
-            )
-        except (TypeError, ValueError) as error:
-            wrong = columns_without_numbers(X)
-            if not wrong:
-                raise
-            raise ValueError(
-                f"Columns {', '.join(map(repr, wrong))} do not hold numbers; encode them first, for example with "
-                "sklearn.preprocessing.OneHotEncoder(sparse_output=False) in a sklearn.compose.ColumnTransformer."
-            ) from error
+        return validate_data(
+            self,
+            X,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
+            reset=reset,
+            ensure_min_samples=2 if reset else 1,
+        )
 
     def _table(
         self, X: Any, targets: Host, sample_weight: Any, settings: Settings, standard: Standardisation | None = None
@@ -234,7 +257,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             self._multipliers = random.randint(2**62, size=X.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
         # Rows of a later table are split as those of the fit were, whatever the source of random numbers does.
         multipliers = self._multipliers
-        measured, hashes = standardisation(X, weights, whiten=settings.whiten, multipliers=multipliers)
+        measured, hashes = standardisation(X, weights, multipliers=multipliers)
         y, centre, scale = standardised_targets(targets, weights)
         columns = max(settings.width, X.shape[1])
         table = Table(X, y, weights, standard or measured, rows_per_block(columns))
@@ -263,7 +286,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         self._layer = self._initial = draw(
             settings.activation,
             settings.width,
-            X.shape[1] if standard.rotation is None else standard.rotation.shape[1],
+            standard.width,
             standard.dimension,
             targets.shape[1],
             offset=settings.offset,
@@ -274,32 +297,41 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         return training, centre, scale
 
     def _take_step(self, training: Training, settings: Settings) -> None:
-        """Choose the step where it is to be chosen, and take it."""
-        layer = self._initial
+        """Choose the move where it is to be chosen, and take it."""
         self.step_errors_: StepErrors | None = None
-        self.eta_, self.damping_, self.step_scale_ = 0.0, math.inf, 0.0
+        self.eta_, self.damping_, self.step_scale_, self.rounds_ = 0.0, math.inf, 0.0, 0
         if settings.eta == 0:
             return
         sample = self._sample(training)
         metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
-        move, eta = Move(math.nan, settings.damping or math.inf), settings.eta
-        if eta is None:
-            moves = candidates(settings.damping or metric.damping)
-            narrow = layer.narrowed(choice_width(settings.width, len(sample.z)))
+        move = Move(math.nan, settings.damping or math.inf)
+        if settings.eta is None:
+            moves = candidates(settings.damping or metric.damping, redraw=settings.redraw)
+            narrow = self._initial.narrowed(choice_width(settings.width, len(sample.z)))
             with threads_for_products(len(sample.z), sample.z.shape[1], narrow.width):
-                self.step_errors_ = score_steps(narrow, sample, metric, moves, settings.n_steps)
+                learner = self._initial if len(sample.z) > CHOICE_ROWS // 2 else self._initial.narrowed(CHOICE_WIDTH)
+                self.step_errors_ = score_steps(narrow, sample, metric, moves, settings.n_steps, learner)
             move = self.step_errors_.chosen
         if move == NO_STEP:
             return
+        if move.rounds:
+            more = self._sample(training, min(REDRAW_ROWS, max(CHOICE_ROWS, _REDRAW_NUMBERS // sample.z.shape[1])))
+            self._layer = redrawn_on(self._initial, more, more.step_rows, metric, move.rounds)
+            self.rounds_ = move.rounds
+        else:
+            self._take_gradient_steps(training, settings, move, metric)
+        self.step_scale_ = metric.movement(self._initial.weights, self._layer.weights - self._initial.weights)
+        if not math.isfinite(self.step_scale_):
+            raise OutOfRange
+
+    def _take_gradient_steps(self, training: Training, settings: Settings, move: Move, metric: Metric) -> None:
+        layer, eta = self._initial, settings.eta
         for _ in range(settings.n_steps):
             change = metric.damped(self._gradient(layer, training, settings), move.damping)
             if eta is None:
                 eta = eta_of(move, layer, change, metric, settings.n_steps)
             layer = layer.moved(change, eta, metric)
         self._layer, self.eta_, self.damping_ = layer, float(eta or 0.0), move.damping if eta else math.inf
-        self.step_scale_ = metric.movement(self._initial.weights, layer.weights - self._initial.weights)
-        if not math.isfinite(self.step_scale_):
-            raise OutOfRange
 
     def _gradient(self, layer: FirstLayer, training: Training, settings: Settings) -> Host:
         table = training.table
@@ -339,10 +371,20 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         penalties = penalty_path(ridge) if given is None else np.array([max(given / training.unit, ridge.floor)])
         scored_design = self._design(self._layer, table, backend, scored)
         scores = leave_one_out(ridge, scored_design, table.targets, table.weights, copies, penalties)
-        place = scores.best
-        if given is None and self.eta_ > 0 and self.step_errors_ is not None and not settings.split:
-            place = self.step_errors_.path.best(penalties / ridge.mean_square, scores.errors, place)
+        place, corrected = scores.best, scores.errors
+        if (self.eta_ > 0 or self.rounds_) and self.step_errors_ is not None and not settings.split:
+            path, relative = self.step_errors_.path, penalties / ridge.mean_square
+            corrected = path.corrected(relative, corrected)
+            place = path.best(relative, scores.errors, place) if given is None else place
         best = float(penalties[place])
+        pieces = list(left_out(ridge, scored_design, copies, penalties[[place]]))
+        index = np.concatenate([rows for rows, _ in pieces])
+        residuals = table.targets[index] - np.concatenate([outputs[:, :, 0] for _, outputs in pieces])
+        # What the rows' part in the step has taken from their residuals.
+        seen = corrected[place] / scores.errors[place] if scores.errors[place] > 0 else 1.0
+        residuals *= math.sqrt(max(seen if math.isfinite(seen) else 1.0, 1.0))
+        distinct = len(np.unique(training.hashes[index]))
+        self._left_out = LeftOutRows(index, residuals, table.weights[index], distinct)
         self.ridge_path_, self.ridge_errors_ = penalties * training.unit, scores.errors
         self.ridge_ = best * training.unit
         self.degrees_of_freedom_ = float(ridge.degrees_of_freedom(best)[0])
@@ -363,6 +405,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
                 result[done : done + len(part)] = part
                 done += len(part)
         return result
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     @property
     def weights_(self) -> Host:

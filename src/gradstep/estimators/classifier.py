@@ -1,4 +1,4 @@
-"""`OneStepClassifier`: one gradient step, then ridge regression on +1 and -1."""
+"""`OneStepClassifier`: the first layer learns, then ridge regression on +1 and -1."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_expit, log_softmax
 from sklearn.base import ClassifierMixin  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.class_weight import compute_sample_weight  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ignore]
+    _check_sample_weight,
     check_consistent_length,
     column_or_1d,
 )
 
+from gradstep.estimators.base import LeftOutRows
 from gradstep.estimators.readout import OneStepReadout
 from gradstep.estimators.targets import class_targets
 
@@ -19,21 +24,29 @@ __all__ = ["OneStepClassifier"]
 
 
 class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, unused-ignore]
-    r"""Least-squares classification on the features of a two-layer network after one gradient step on its first layer.
+    r"""Least-squares classification on the features of a two-layer network whose first layer has learned.
 
-    Classes are coded as :math:`\pm1`, one output a class (a single one for two classes). The step is that of
+    Classes are coded as :math:`\pm1`, one output a class (a single one for two classes). Step and rounds are those of
     `OneStepFeatures` on these targets, the readout the ridge regression of `OneStepRegressor`; the class with the
-    largest output wins. Outputs of least squares are no probabilities, so there is no ``predict_proba``: wrap the
-    classifier in `sklearn.calibration.CalibratedClassifierCV` for calibrated ones.
+    largest output wins. Probabilities are a logistic function of the outputs times one factor, which makes the outputs
+    for rows left out of the fit as likely as possible.
 
     Parameters
     ----------
-    width, activation, eta, damping, ridge, readout, n_steps, offset, sample_split, whiten, random_state, dtype, device
+    width, activation, eta, damping, ridge, readout, n_steps, offset, sample_split
         See `OneStepFeatures` and `OneStepRegressor`.
+    class_weight : None, "balanced" or {label: weight}
+        Factors of the weights of all rows of a class; ``"balanced"`` gives every class the same total weight.
+    random_state, dtype, device
+        See `OneStepFeatures`.
 
     Attributes
     ----------
     classes_ : ndarray, shape (classes,)
+    logit_scale_ : float
+        Factor that makes logits of outputs.
+    learned_, directions_, feature_importances_
+        See `OneStepRegressor`.
     coef_ : ndarray, shape (1, width) or (classes, width)
     intercept_ : ndarray, shape (1,) or (classes,)
     ridge_, ridge_path_, ridge_errors_, degrees_of_freedom_
@@ -51,6 +64,39 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
     >>> float(gs.OneStepClassifier(width=100, random_state=0).fit(X, y).score(X, y)) > 0.95
     True
     """
+
+    def __init__(
+        self,
+        width: int = 512,
+        *,
+        activation: Any = "relu",
+        eta: Any = "auto",
+        damping: Any = "auto",
+        ridge: Any = "auto",
+        readout: Any = "gaussian",
+        n_steps: Any = "auto",
+        offset: float = 1.0,
+        sample_split: bool | float = False,
+        class_weight: Any = None,
+        random_state: Any = None,
+        dtype: str = "float64",
+        device: str | None = None,
+    ) -> None:
+        super().__init__(
+            width,
+            activation=activation,
+            eta=eta,
+            damping=damping,
+            ridge=ridge,
+            readout=readout,
+            n_steps=n_steps,
+            offset=offset,
+            sample_split=sample_split,
+            random_state=random_state,
+            dtype=dtype,
+            device=device,
+        )
+        self.class_weight = class_weight
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take the step and fit the readout.
@@ -79,8 +125,13 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         check_consistent_length(X, targets)
         if len(classes) < 2:
             raise ValueError(f"{type(self).__name__} needs samples of at least 2 classes; got one class: {classes[0]}.")
+        if self.class_weight is not None:
+            given = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+            sample_weight = given * compute_sample_weight(self.class_weight, y)
         self._fit(X, targets, sample_weight, settings)
         self.classes_ = classes
+        left = self._left_out
+        self.logit_scale_ = _likeliest(targets[left.rows] - left.residuals, targets[left.rows] > 0, left)
         return self
 
     def _target_matrix(self, y: Any) -> NDArray[np.float64]:
@@ -106,6 +157,20 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         values = self._outputs(X)
         return values[:, 0] if values.shape[1] == 1 else values
 
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+
+        Returns
+        -------
+        ndarray, shape (n, classes)
+        """
+        outputs = self._outputs(X)
+        return np.asarray(np.exp(_log_probabilities(self.logit_scale_ * outputs)))
+
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the class.
 
@@ -120,3 +185,26 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         values = self.decision_function(X)
         code = (values > 0).astype(np.intp) if values.ndim == 1 else values.argmax(axis=1)
         return np.asarray(self.classes_[code])
+
+
+def _log_probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log probabilities (n, classes) of logits (n, classes), or (n, 1) for two classes."""
+    if logits.shape[1] == 1:
+        return np.concatenate([log_expit(-logits), log_expit(logits)], axis=1)
+    return np.asarray(log_softmax(logits, axis=1))
+
+
+def _likeliest(outputs: NDArray[np.float64], present: NDArray[np.bool_], left: LeftOutRows) -> float:
+    """Return the factor of the outputs (n, k) that makes the classes of the rows most likely, between .1 and 100.
+
+    Where the outputs separate the classes no factor is too large. The classes are therefore smoothed as Platt (1999)
+    does, by as much as one row among n + 2 would be another class.
+    """
+    true = np.concatenate([~present, present], axis=1) if outputs.shape[1] == 1 else present
+    smooth = 1 / (left.distinct + 2)
+    true = true * (1 - smooth) + ~true * (smooth / (true.shape[1] - 1))
+
+    def loss(log_factor: float) -> float:
+        return -float(left.weights @ (_log_probabilities(np.exp(log_factor) * outputs) * true).sum(axis=1))
+
+    return float(np.exp(minimize_scalar(loss, bounds=(np.log(0.1), np.log(100.0)), method="bounded").x))

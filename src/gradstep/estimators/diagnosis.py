@@ -14,10 +14,12 @@ from gradstep.errors import GradstepError, InvalidInput, NotConverged
 from gradstep.estimators.assumptions import broken_by_columns, broken_by_errors
 from gradstep.estimators.index import QUARTERS, correlation, find_index, implied_alignment
 from gradstep.estimators.layer import FirstLayer
+from gradstep.estimators.learned import Learned
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import HOST, Metric, measure
+from gradstep.estimators.moves import NO_STEP, Move, Sample, gradient_on, redrawn_on
 from gradstep.estimators.score_curve import ScoreCurve
-from gradstep.estimators.step_choice import NO_STEP, SCALES, Move, Sample, StepErrors, gradient_on, score_steps
+from gradstep.estimators.step_choice import SCALES, StepErrors, score_steps
 from gradstep.problem import Problem, Readout
 from gradstep.theory import Prediction, predict_many
 
@@ -92,20 +94,25 @@ class Diagnosis:
     rows, inputs, width : int
         Rows looked at, inputs that vary (one, if none does), neurons.
     eta, damping, step_scale, ridge : float
-        As fitted; `step_scale` is the change of the pre-activations relative to what they were.
+        As fitted; `step_scale` is the change of the pre-activations by gradient steps, relative to what they were.
+    rounds : int
+        Rounds that drew the first layer again; zero after a gradient step.
+    taken : Move
+        The move of the fit as one of those compared in `steps`.
     steps : StepErrors
-        Leave-one-out errors of steps of several scales and this damping, on `compared_width` neurons; no row is scored
-        with a step that has seen it.
+        Leave-one-out errors of steps of several scales and this damping, and of rounds where the fit took them, on
+        `compared_width` neurons; no row is scored with a step that has seen it.
     compared_width : int
     gain, gain_error : float
         How much the step lowers the leave-one-out error of the initial features, with its standard error over rows.
     larger, larger_error : float
-        How much twice the step would lower it further (the smallest step of the grid, where none was taken).
+        How much twice the step, or twice the rounds, would lower it further (the smallest step of the grid, where
+        nothing was taken).
     wider, wider_error : float
         How much twice `compared_width` would lower it further.
     halves : float
         Correlation between the projections of the inputs on the leading directions of two steps, each on one half of
-        its rows; the mean over three ways to halve them.
+        its rows; the mean over three ways to halve them. After rounds, that of the fitted networks' directions.
     alignment : float
         The correlation ``sqrt(2 halves / (1 + halves))`` that it implies between the projection on the direction of a
         step on all of its rows and that of a step on infinitely many (Spearman and Brown).
@@ -127,6 +134,10 @@ class Diagnosis:
         normal scores of the projections (the increasing map that makes them Gaussian, as the index of the theory is).
     bins : Bins
         The same combination of the targets and of the fitted network's outputs along the index.
+    learned : Learned
+        Directions and columns along which the fitted network varies.
+    importance_errors : ndarray, shape (columns of the table,)
+        Standard errors of ``learned.importances``, from refits without each quarter of the rows (jackknife).
     curve : ScoreCurve or None
         What the fitted model would score with the rows of the readout that were looked at, and with twice as many. None
         where the table does not tell.
@@ -142,6 +153,8 @@ class Diagnosis:
     width: int
     eta: float
     damping: float
+    rounds: int
+    taken: Move
     step_scale: float
     ridge: float
     steps: StepErrors
@@ -162,6 +175,8 @@ class Diagnosis:
     combination: Host
     link: Link
     bins: Bins
+    learned: Learned
+    importance_errors: Host
     curve: ScoreCurve | None
     theory: Theory | None
     theory_note: str
@@ -191,7 +206,7 @@ class Fitted:
     ----------
     initial, stepped : FirstLayer
     eta, damping, ridge : float
-    n_steps : int
+    n_steps, rounds : int
     law : Readout
     varying : int
         Inputs that vary.
@@ -199,10 +214,9 @@ class Fitted:
         Rows of the step and of the ridge fit.
     split : bool
         Whether these are different rows.
-    whitened : bool
-        Whether the inputs were made uncorrelated.
     outputs : ndarray, shape (n, k)
         Outputs of the fitted network on the sample, standardised like its targets.
+    learned : Learned
     curve : ScoreCurve or None
         With the rows looked at and with twice as many.
     redraw : callable
@@ -215,13 +229,14 @@ class Fitted:
     damping: float
     ridge: float
     n_steps: int
+    rounds: int
     law: Readout
     varying: int
     n_step: int
     n_fit: int
     split: bool
-    whitened: bool
     outputs: Host
+    learned: Learned
     curve: ScoreCurve | None
     redraw: Callable[[int], FirstLayer]
 
@@ -248,7 +263,6 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     def step_on(rows: NDArray[np.bool_], mean: bool = True) -> Host:
         return metric.damped(gradient_on(layer, sample, rows, mean=mean), fitted.damping)
 
-    change = fitted.stepped.weights - layer.weights
     everything = step_on(step)
     scale = fitted.n_steps * fitted.eta / math.sqrt(layer.width)
     scale = scale * metric.movement(layer.weights, everything) if scale > 0 else 0.0  # a movement may be infinite
@@ -259,6 +273,9 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     following = Move(2 * scale if scale else SCALES[0], fitted.damping)
     scales = sorted({*SCALES, following.scale, scale} - {0.0})
     moves = [NO_STEP, *(Move(size, fitted.damping) for size in scales)]
+    if fitted.rounds:
+        taken, following = (Move(0.0, math.inf, number * fitted.rounds) for number in (1, 2))
+        moves += [taken, following]
     steps = score_steps(narrow, sample, metric, moves, fitted.n_steps)
     doubled = score_steps(wide, sample, metric, [taken], fitted.n_steps)
     gain, larger, wider = steps.gain(taken), steps.gain(following, over=taken), doubled.gain_over(steps, taken)
@@ -274,10 +291,13 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
 
     path = steps.paths[steps.moves.index(taken)]
     penalty = float(path.penalties[np.argmin(path.unseen)]) if path is not None else 1.0
+    change = fitted.stepped.weights - layer.weights if fitted.eta else everything
     combination = _combination(layer.readout, metric.leading(change if np.any(change) else everything)[1])
     target = y @ combination
     draws = narrow, wide.beyond(narrow.width)
     index = find_index(draws, sample, metric, taken, fitted.n_steps, penalty, target)
+    if fitted.rounds:
+        halves = index.halves
     y, w, target = y[fit], w[fit], target[fit]
     kappa = normal_scores(index.projections[fit], w)
     size = math.sqrt(_variances(target[:, None], w)[0]) or 1.0
@@ -286,7 +306,7 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     varies = variance > _ROUNDING
     unexplained = sum(fit_link(kappa, output, w).noise ** 2 for output in y.T)
     error = y.shape[1] * steps.errors[steps.moves.index(taken)]
-    theory, note = _theory(fitted, link, index.blur, broken_by_columns(sample, fitted.varying, fitted.whitened))
+    theory, note = _theory(fitted, link, index.blur, broken_by_columns(sample, fitted.varying))
     if theory is not None:
         squares = (target - index.outputs[fit] @ combination) ** 2 / size**2
         if broken := broken_by_errors(theory.unexplained[1], squares, w, sample.copies.group[fit]):
@@ -297,6 +317,8 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         width=layer.width,
         eta=fitted.eta,
         damping=fitted.damping,
+        rounds=fitted.rounds,
+        taken=taken,
         step_scale=scale,
         ridge=fitted.ridge,
         steps=steps,
@@ -317,10 +339,18 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         combination=combination,
         link=link,
         bins=binned(kappa, target / size, fitted.outputs[fit] @ combination / size, w),
+        learned=fitted.learned,
+        importance_errors=_jackknife(index.variations, fitted.learned),
         curve=fitted.curve,
         theory=theory,
         theory_note=note,
     )
+
+
+def _jackknife(variations: Host, learned: Learned) -> Host:
+    """Return standard errors of the importances from those of fits without one part of the rows each."""
+    shares = np.array([replace(learned, variation=variation).importances for variation in variations])
+    return np.asarray(np.sqrt((len(shares) - 1) * np.var(shares, axis=0)))
 
 
 def _combination(readout: Host, side: Host) -> Host:
@@ -343,6 +373,8 @@ def _spectrum(fitted: Fitted, sample: Sample, metric: Metric, random: np.random.
     for _ in range(fitted.n_steps if fitted.eta else 0):
         gradient = metric.damped(gradient_on(layer, shuffled, np.ones(len(order), dtype=bool)), fitted.damping)
         layer = layer.moved(gradient, fitted.eta, metric)
+    if fitted.rounds:
+        layer = redrawn_on(layer, shuffled, np.ones(len(order), dtype=bool), metric, fitted.rounds)
     shares = []
     for which in (fitted.initial, fitted.stepped, layer):
         features = which.narrowed(width).features(HOST, sample.z)
@@ -374,6 +406,8 @@ def _theory(fitted: Fitted, link: Link, alignment: float, broken: str) -> tuple[
         notes.append("no offsets")
     if math.isfinite(fitted.damping):
         notes.append("no damping")
+    if fitted.rounds:
+        return None, "no theory: it is for one step, and here the first layer was drawn again along several directions"
     if fitted.n_steps > 1:
         notes.append(f"one step of {fitted.n_steps} times the size")
     if not fitted.split:

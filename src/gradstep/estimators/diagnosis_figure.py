@@ -58,11 +58,18 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     curve.legend(frameon=False)
 
     steps = diagnosis.steps
-    deviation = [steps.gain(move)[1] for move in steps.moves]
+    deviation = np.array([steps.gain(move)[1] for move in steps.moves])
     shown_errors = np.where(np.isfinite(steps.errors), steps.errors, np.nan)  # features overflow after the others
-    errors.errorbar(steps.scales, shown_errors, deviation, fmt="o-", ms=3, lw=1, color=_RED)
-    errors.axvline(diagnosis.step_scale, color=_GREY, ls=":", lw=1)
-    errors.text(diagnosis.step_scale, 0.97, " taken", color=_GREY, va="top", transform=errors.get_xaxis_transform())
+    single = np.array([not move.rounds for move in steps.moves])
+    scales = np.array(steps.scales)[single]
+    errors.errorbar(scales, shown_errors[single], deviation[single], fmt="o-", ms=3, lw=1, color=_RED)
+    if diagnosis.rounds:
+        label = f"drawn again in {diagnosis.rounds} rounds (taken)"
+        errors.axhline(shown_errors[steps.moves.index(diagnosis.taken)], color=_INK, ls=":", lw=1, label=label)
+        errors.legend(frameon=False)
+    else:
+        errors.axvline(diagnosis.step_scale, color=_GREY, ls=":", lw=1)
+        errors.text(diagnosis.step_scale, 0.97, " taken", color=_GREY, va="top", transform=errors.get_xaxis_transform())
     if diagnosis.theory is not None:
         network = "theory of a plain network" if diagnosis.theory_note else "theory"
         for value, step, colour in zip(diagnosis.theory.unexplained, ("no", "this"), (_GREY, _BLUE), strict=True):

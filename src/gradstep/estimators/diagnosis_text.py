@@ -41,31 +41,52 @@ def describe(diagnosis: Diagnosis) -> str:
         return f"{head}\n\nThe targets of these rows do not vary: there is nothing to learn."
     function, share = ("a function", "") if outputs == 1 else ("functions", f" of all {outputs} outputs")
     step = "twice the step" if scale > 0 else f"a step of scale {min(size for size in steps.scales if size > 0):g}"
+    if diagnosis.rounds:
+        step = "twice the rounds"
     one = outputs == 1
     less = width < diagnosis.width
     fitted = f" (the fit has {diagnosis.width})" if less else ""
     lines = [
         head,
         "",
-        f"step        eta = {diagnosis.eta:.4g}, damping = {diagnosis.damping:.3g}: pre-activations changed by "
-        f"{scale:.3g} times their size; ridge = {diagnosis.ridge:.4g}",
+        f"step        {_move(diagnosis)}; ridge = {diagnosis.ridge:.4g}",
         f"errors      of {width} neurons drawn anew{fitted}, after a step on {_seen(diagnosis)}; no row is scored by "
         "a fit that has seen it",
         f"gain        leave-one-out error of {width} neurons {steps.errors[0]:.4f} -> "
-        f"{steps.errors[steps.scales.index(scale)]:.4f} ({_verdict(diagnosis, diagnosis.gain, diagnosis.gain_error)})",
-        f"direction   steps on two halves of the rows agree to {diagnosis.halves:.3f}; alignment of the step with that "
-        f"on infinitely many rows {diagnosis.alignment:.3f}",
+        f"{steps.errors[steps.moves.index(diagnosis.taken)]:.4f} "
+        f"({_verdict(diagnosis, diagnosis.gain, diagnosis.gain_error)})",
+        f"learned     {_learned(diagnosis)}",
+        f"direction   {'networks' if diagnosis.rounds else 'steps'} on two halves of the rows agree to "
+        f"{diagnosis.halves:.3f}; alignment with that on infinitely many rows {diagnosis.alignment:.3f}",
         f"one index   {function} of one direction alone explain{'s' if one else ''} {_share(diagnosis.single_index)} "
         f"of the variance{share}, the {width} neurons {_share(diagnosis.network)}; it is the direction along which "
         f"fitted networks vary most, and known to an alignment of {diagnosis.index_alignment:.3f}",
         f"spectrum    {diagnosis.spectrum.outliers} outlier(s) above a step on shuffled targets; leading share "
         f"{diagnosis.spectrum.initial[0]:.3f} -> {diagnosis.spectrum.stepped[0]:.3f}",
         *_more_rows(diagnosis),
-        f"larger step {step}, {width} neurons: {_verdict(diagnosis, diagnosis.larger, diagnosis.larger_error)}",
+        f"{'more rounds' if diagnosis.rounds else 'larger step'} {step}, {width} neurons: "
+        f"{_verdict(diagnosis, diagnosis.larger, diagnosis.larger_error)}",
         f"more width  {width} -> {2 * width} neurons{f' (at most {width} are doubled)' if less else ''}: "
         f"{_verdict(diagnosis, diagnosis.wider, diagnosis.wider_error)}",
     ]
     return "\n".join(lines)
+
+
+def _learned(diagnosis: Diagnosis) -> str:
+    learned, errors = diagnosis.learned, diagnosis.importance_errors
+    shares = (
+        f"{name} {part:.0%} +- {errors[learned.columns.index(name)]:.0%}" for name, part in learned.leading_columns(4)
+    )
+    return f"{learned.headline} ({learned.effective:.1f} effective); columns {', '.join(shares) or 'none'}"
+
+
+def _move(diagnosis: Diagnosis) -> str:
+    if diagnosis.rounds:
+        return f"first layer drawn again in {diagnosis.rounds} rounds along the gradients of the fitted network"
+    return (
+        f"eta = {diagnosis.eta:.4g}, damping = {diagnosis.damping:.3g}: pre-activations changed by "
+        f"{diagnosis.step_scale:.3g} times their size"
+    )
 
 
 def _seen(diagnosis: Diagnosis) -> str:

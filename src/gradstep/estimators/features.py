@@ -16,7 +16,7 @@ __all__ = ["OneStepFeatures"]
 
 
 class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep):  # type: ignore[misc, unused-ignore]
-    r"""Features of a two-layer network after one gradient step on its first layer.
+    r"""Features of a two-layer network whose first layer has learned, by one gradient step or in rounds.
 
     The features of an input are :math:`\sigma(\langle w_i, z\rangle + c_i)`, :math:`i\le N`, of the standardised input
     :math:`z`. The first layer is drawn, :math:`w_i\sim N(0, I_d/d)`, and then takes one full gradient step on the
@@ -53,18 +53,17 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         it is infinite, the plain gradient. For inputs that are isotropic all dampings are the same step.
     readout : "gaussian", "constant" or {value: weight}
         Law of the readout ``a_i`` of the gradient step.
-    n_steps : int
-        Gradient steps, all with the same eta; under ``"auto"`` they share one such change of the pre-activations.
+    n_steps : "auto" or int
+        Gradient steps, all with the same eta; under ``eta="auto"`` they share one such change of the pre-activations.
+        ``"auto"``: one step, or four rounds in its place that draw the first layer again along the directions in which
+        the fitted network varies (`gradstep.estimators.moves`), if their error is clearly lower, too. One says that
+        there is never more than the one step of the theory. Where `eta` is given there are no rounds.
     offset : float
         Standard deviation of the neurons' random offsets ``c_i`` as drawn. Without offsets (0, the network of the
         theory) odd activations give odd functions only.
     sample_split : bool or float
         True, or a share of the rows: the step sees these rows only, and the readout is fitted on the others, as the
         theory assumes. False: all rows serve both.
-    whiten : bool
-        Rotate the standardised inputs to be uncorrelated with variance one. The step then follows what linear
-        regression would find, where otherwise it favours directions in which the inputs vary most; directions without
-        variance are dropped.
     random_state : int, RandomState or None
         Seed or generator of the draw.
     dtype : {"float64", "float32"}
@@ -84,6 +83,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         Step size taken, of every step.
     damping_ : float
         Damping of the step; infinite where none was taken.
+    rounds_ : int
+        Rounds that drew the first layer again; zero where there was a gradient step or none.
     step_scale_ : float
         Root mean square change of the pre-activations by all steps, relative to what they were.
     step_errors_ : StepErrors or None

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.metric import HOST, Metric
-from gradstep.estimators.step_choice import Move, Sample, fit_on
+from gradstep.estimators.moves import Move, Sample, average_gradients, fit_on
 from gradstep.simulation.ridge import OutOfRange
 
-__all__ = ["QUARTERS", "Index", "average_gradients", "correlation", "find_index", "implied_alignment"]
+__all__ = ["QUARTERS", "Index", "correlation", "find_index", "implied_alignment"]
 
 Host = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -43,6 +43,11 @@ class Index:
         Projections of every row. Rows of the fit are projected on the direction of a network that has not used them.
     outputs : ndarray, shape (n, k)
         Those of the same networks: every row of the fit by one that has not seen it.
+    variations : ndarray, shape (4, d)
+        Shares of the inputs in the mean squared gradient of the networks that have seen three quarters of the rows.
+    halves : float
+        Correlation between the projections on the directions of networks fitted to halves of the rows, chance
+        subtracted.
     alignment : float
         The correlation between the projection on `direction` and that of a network fitted to infinitely many rows, as
         implied by the agreement of networks fitted to halves of the rows.
@@ -53,29 +58,10 @@ class Index:
     direction: Host
     projections: Host
     outputs: Host
+    variations: Host
+    halves: float
     alignment: float
     blur: float
-
-
-def average_gradients(layer: FirstLayer, coefficients: Host, z: Host, weights: Host) -> Host:
-    """Return a matrix R with ``R^T R`` equal to the average gradient outer product of a network over some rows.
-
-    Parameters
-    ----------
-    layer : FirstLayer
-    coefficients : ndarray, shape (N, k)
-        Coefficients of the readout; the outer products are added over its outputs.
-    z : ndarray, shape (n, d)
-    weights : ndarray, shape (n,)
-
-    Returns
-    -------
-    ndarray, shape (n k, d)
-        Rows in the order of the inputs, the outputs of one input together.
-    """
-    slopes = layer.slopes(z) * np.sqrt(weights / weights.sum())[:, None]
-    gradients = [(slopes * column) @ layer.weights for column in coefficients.T]
-    return np.stack(gradients, axis=1).reshape(-1, z.shape[1])
 
 
 def find_index(
@@ -111,23 +97,24 @@ def find_index(
     quarter = sample.copies.group % QUARTERS
     nowhere, constant = np.zeros(sample.z.shape[1]), np.zeros(sample.y.shape)
 
-    def fitted(layer: FirstLayer, rows: Rows) -> tuple[Host, Host]:
-        """Return the index of a network fitted to some rows, and its outputs on all rows."""
+    def fitted(layer: FirstLayer, rows: Rows) -> tuple[Host, Host, Host]:
+        """Return the index of a network fitted to some rows, its outputs on all, and the shares of the inputs."""
         seen = np.flatnonzero(rows & sample.fit_rows)
         if not len(seen):
-            return nowhere, constant
+            return nowhere, constant, nowhere
         try:
             stepped, coefficients, intercepts = fit_on(layer, sample, rows, metric, move, n_steps, penalty)
         except OutOfRange:
-            return nowhere, constant
+            return nowhere, constant, nowhere
         outputs = stepped.features(HOST, sample.z) @ coefficients + intercepts
         # Numbers of groups are in the order of the rows' hashes, which is random.
         order = np.argsort(sample.copies.group[seen], kind="stable")
         seen = seen[order[: max(_GRADIENTS // sample.y.shape[1], _FEWEST_ROWS)]]
         gradients = average_gradients(stepped, coefficients, sample.z[seen], sample.weights[seen])
         if not np.isfinite(gradients).all() or not gradients.any():
-            return nowhere, outputs
-        return metric.leading(gradients)[0], outputs
+            return nowhere, outputs, nowhere
+        squares = np.sum(metric.resolved(gradients) ** 2, axis=0)
+        return metric.leading(gradients)[0], outputs, squares / squares.sum()
 
     squares = []
     for other in range(1, QUARTERS):
@@ -138,20 +125,20 @@ def find_index(
     chance = float(np.sum(metric.eigenvalues**2) / np.sum(metric.eigenvalues) ** 2) if metric.eigenvalues.any() else 0.0
     halves = math.sqrt(max(sum(squares) / len(squares) - chance, 0.0) / (1 - chance)) if chance < 1 else 1.0
 
-    direction, outputs = fitted(layers[0], np.ones(len(sample.z), dtype=bool))
+    direction, outputs, _ = fitted(layers[0], np.ones(len(sample.z), dtype=bool))
     outputs = outputs.copy()
     direction = direction * np.copysign(1.0, correlation(sample.z @ direction, target, sample.weights))
     reference = sample.z @ direction
-    projections = reference.copy()
+    projections, variations = reference.copy(), np.zeros((QUARTERS, sample.z.shape[1]))
     for number in range(QUARTERS):
         left_out = (quarter == number) & sample.fit_rows
         if left_out.any():
-            away, held_out = fitted(layers[0], ~left_out)
+            away, held_out, variations[number] = fitted(layers[0], ~left_out)
             away = sample.z @ away
             projections[left_out] = np.copysign(1.0, correlation(away, reference, sample.weights)) * away[left_out]
             outputs[left_out] = held_out[left_out]
     blur = implied_alignment(halves, 1 - 1 / QUARTERS)
-    return Index(direction, projections, outputs, implied_alignment(halves), blur)
+    return Index(direction, projections, outputs, variations, halves, implied_alignment(halves), blur)
 
 
 def implied_alignment(halves: float, share: float = 1.0) -> float:

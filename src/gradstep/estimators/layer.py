@@ -2,6 +2,7 @@ r"""The first layer: its draw, its features, and full gradient steps on it for o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
@@ -19,6 +20,9 @@ from gradstep.simulation.rowwise import for_rows
 __all__ = ["FirstLayer", "draw"]
 
 Host = NDArray[np.float64]
+
+#: Share of the identity in the law of rows that are drawn again.
+_ISOTROPIC = 0.02
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,31 @@ class FirstLayer:
         before, after = metric.sizes(self.weights), metric.sizes(weights)
         growth = np.divide(after, before, out=np.ones(self.width), where=before > 0)
         return replace(self, weights=weights, offsets=self.offsets * growth)
+
+    def redrawn(self, gradients: Host, metric: Metric) -> Self:
+        """Return the layer with rows ``w_i M^{1/2}``: ``M`` is ``R^T R`` of trace one with a little of the identity.
+
+        Rows that were drawn from ``N(0, I)`` are then drawn from ``N(0, M)``, up to a factor that keeps the root mean
+        square of all pre-activations. The identity keeps a share of every direction, so that none is lost for good.
+
+        Parameters
+        ----------
+        gradients : ndarray, shape (rows, d)
+            ``R``, some of whose projections vary.
+        metric : Metric
+        """
+        rows, d = gradients.shape
+        values, vectors = np.linalg.eigh(gradients.T @ gradients if d <= rows else gradients @ gradients.T)
+        values = np.maximum(values, 0.0)
+        if d > rows:  # the smaller of the two Gram matrices
+            kept = values > values[-1] * np.finfo(np.float64).eps * rows
+            values = values[kept]
+            vectors = gradients.T @ (vectors[:, kept] / np.sqrt(values))
+        rest = math.sqrt(_ISOTROPIC / d)
+        roots = np.sqrt((1 - _ISOTROPIC) * values / values.sum() + rest**2)
+        weights = rest * self.weights + ((self.weights @ vectors) * (roots - rest)) @ vectors.T
+        before, after = np.linalg.norm(metric.sizes(self.weights)), np.linalg.norm(metric.sizes(weights))
+        return replace(self, weights=weights * (before / after))
 
     def features(self, backend: Backend, z: Host) -> Array:
         """Return ``sigma(z W^T + offsets)``, shape (rows, N), on the device and in its precision."""

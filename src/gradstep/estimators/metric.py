@@ -77,6 +77,15 @@ class Metric:
         factor = (1 + damping) / (self.eigenvalues + damping)
         return gradient + ((gradient @ self.directions) * (factor - 1)) @ self.directions.T
 
+    def resolved(self, gradients: Host) -> Host:
+        """Return the parts of gradients, shape (rows, d), along directions in which the inputs vary.
+
+        A network has slopes along constant inputs, too, but no row tells whether they are right.
+        """
+        roots = np.sqrt(self.eigenvalues)
+        seen = self.directions[:, roots > _RANK * roots.max(initial=0.0)]
+        return gradients if seen.shape[1] == gradients.shape[1] else (gradients @ seen) @ seen.T
+
     def leading(self, change: Host) -> tuple[Host, Host]:
         """Find where a change of the first layer, shape (N, d), moves the pre-activations most.
 

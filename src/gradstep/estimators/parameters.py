@@ -28,9 +28,14 @@ __all__ = [
 _MOST_STEPS = 1000
 
 
-def checked_steps(value: Any) -> int:
-    """Return a number of gradient steps."""
-    return integer("n_steps", value, 1, _MOST_STEPS)
+def checked_steps(value: Any) -> tuple[int, bool]:
+    """Return a number of gradient steps, and whether rounds that draw the first layer again may take their place."""
+    if isinstance(value, str) and value == "auto":
+        return 1, True
+    try:
+        return integer("n_steps", value, 1, _MOST_STEPS), False
+    except InvalidInput:
+        raise InvalidInput("n_steps", value, f"'auto' or an integer from 1 to {_MOST_STEPS}") from None
 
 
 def checked_real(name: str, value: Any, *, positive: bool = False, auto: bool = False) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,16 @@ from sklearn.utils import check_random_state  # type: ignore[import-untyped, unu
 from sklearn.utils.validation import check_consistent_length, check_is_fitted  # type: ignore[import-untyped, unused-ignore]
 
 from gradstep.checks import integer
-from gradstep.errors import GradstepError
+from gradstep.errors import GradstepError, InvalidInput
 from gradstep.estimators.base import OneStep, Settings, Training
 from gradstep.estimators.diagnosis import Diagnosis, Fitted, diagnose
 from gradstep.estimators.layer import FirstLayer, draw
+from gradstep.estimators.learned import Learned, LearnedLink
+from gradstep.estimators.link import binned, fit_link, normal_scores
 from gradstep.estimators.metric import measure
+from gradstep.estimators.moves import Move, average_gradients
 from gradstep.estimators.refits import Model
 from gradstep.estimators.score_curve import ScoreCurve, score_curve
-from gradstep.estimators.step_choice import Move
 from gradstep.simulation.ridge import OutOfRange
 
 __all__ = ["OneStepReadout"]
@@ -28,6 +31,8 @@ Host = NDArray[np.float64]
 #: Rows of the learning curve of a diagnosis at most, and its penalties relative to that of the fit.
 _SHORT_ROWS = 1024
 _SHORT_PATH = np.array([0.2, 1.0, 5.0])
+#: Gradients of which the learned directions are found, over rows and outputs, at most, but those of so many rows.
+_GRADIENTS, _FEWEST_ROWS = 2048, 256
 
 
 class OneStepReadout(OneStep):
@@ -46,10 +51,9 @@ class OneStepReadout(OneStep):
         damping: Any = "auto",
         ridge: Any = "auto",
         readout: Any = "gaussian",
-        n_steps: int = 1,
+        n_steps: Any = "auto",
         offset: float = 1.0,
         sample_split: bool | float = False,
-        whiten: bool = False,
         random_state: Any = None,
         dtype: str = "float64",
         device: str | None = None,
@@ -63,7 +67,6 @@ class OneStepReadout(OneStep):
             n_steps=n_steps,
             offset=offset,
             sample_split=sample_split,
-            whiten=whiten,
             random_state=random_state,
             dtype=dtype,
             device=device,
@@ -76,8 +79,78 @@ class OneStepReadout(OneStep):
             with self._in_range():
                 self._take_step(training, settings)
                 coefficients, intercept = self._fit_readout(training, settings)
+            self.learned_ = self._learn(training, coefficients)
         self.coef_ = (coefficients * scale).T
         self.intercept_ = centre + intercept * scale
+        self._left_out = replace(self._left_out, residuals=self._left_out.residuals * scale)
+
+    def _learn(self, training: Training, coefficients: Host) -> Learned:
+        """Find the directions and columns along which the network varies, on some of the rows."""
+        sample = self._sample(training, max(_GRADIENTS // coefficients.shape[1], _FEWEST_ROWS))
+        gradients = average_gradients(self._layer, coefficients, sample.z, sample.weights)
+        gradients = gradients * np.any(sample.z, axis=0)  # constant columns have slopes, but no row tells them
+        return Learned.of(gradients, *self._column_names())
+
+    def _column_names(self) -> tuple[list[str], list[str], NDArray[np.intp]]:
+        """Return the names of the columns that the network sees, those of the table, and which comes from which."""
+        table = [
+            str(name) for name in getattr(self, "feature_names_in_", [f"x{k}" for k in range(self.n_features_in_)])
+        ]
+        known, gaps = self._columns, self.standardisation_.gaps
+        names = table if known is None else list(known.names)
+        source = np.arange(len(table)) if known is None else known.source
+        return [*names, *(f"{names[k]} missing" for k in gaps)], table, np.append(source, source[gaps])
+
+    @property
+    def directions_(self) -> Host:
+        """Directions along which the network varies, shape (directions, columns that it sees)."""
+        return self.learned_.directions
+
+    @property
+    def feature_importances_(self) -> Host:
+        """Share of the network's mean squared gradient along each standardised column, shape (n_features_in_,)."""
+        return self.learned_.importances
+
+    def link(
+        self, X: ArrayLike, y: ArrayLike, direction: int = 0, *, sample_weight: ArrayLike | None = None
+    ) -> LearnedLink:
+        """Average the targets and the network along one of the directions that it has learned.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+        y : array-like
+            Targets or labels, as in `fit`. Of several outputs it is their mean.
+        direction : int
+            Place in ``directions_``.
+        sample_weight : array-like, shape (n,), optional
+
+        Returns
+        -------
+        LearnedLink
+            ``.plot()`` shows it.
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such direction.
+        """
+        settings, training, centre, scale = self._read(X, y, sample_weight)
+        learned = self.learned_
+        if not len(learned.shares):
+            raise InvalidInput("direction", direction, "a fit that is not constant")
+        place = integer("direction", direction, 0, len(learned.shares) - 1)
+        sample = self._sample(training)
+        with self._threads(len(sample.z), settings.width), self._in_range():
+            outputs = self._layer.features(settings.backend, sample.z) @ np.atleast_2d(self.coef_).T + self.intercept_
+        outputs = ((outputs - centre) / np.where(scale > 0, scale, 1.0)).mean(axis=1)
+        target, weights, projections = sample.y.mean(axis=1), sample.weights, sample.z @ learned.directions[place]
+        link = fit_link(normal_scores(projections, weights), target, weights)
+        share = weights / weights.sum()
+        variance = float(share @ (target - share @ target) ** 2)
+        explained = 1 - link.noise**2 / variance if variance > 0 else 0.0
+        bins = binned(projections, target, outputs, weights)
+        return LearnedLink(learned.described(place), float(learned.shares[place]), explained, link, bins)
 
     def learning_curve(
         self,
@@ -201,13 +274,14 @@ class OneStepReadout(OneStep):
                 damping=self.damping_,
                 ridge=self.ridge_,
                 n_steps=settings.n_steps,
+                rounds=self.rounds_,
                 law=settings.law,
                 varying=self.standardisation_.dimension,
                 n_step=self.step_samples_,
                 n_fit=self.fit_samples_,
                 split=settings.split > 0,
-                whitened=settings.whiten,
                 outputs=(outputs - centre) / np.where(scale > 0, scale, 1.0),
+                learned=self.learned_,
                 curve=self._short_curve((settings, training, centre, scale)),
                 redraw=redraw,
             )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.metric import HOST, Metric
-from gradstep.estimators.step_choice import Move, Sample, gradient_on, stepped_on
+from gradstep.estimators.moves import NO_STEP, Move, Sample, moved_on
 from gradstep.simulation.backend import Array
 from gradstep.simulation.leave_one_out import Copies, copies_of, left_out
 from gradstep.simulation.ridge import OutOfRange, factorise
@@ -130,7 +130,7 @@ class Model:
         but one.
         """
         sample = self.sample
-        if not self.move.scale > 0:
+        if self.move == NO_STEP:
             return Levels(1.0, self._left_out([(self.initial, sample.fit_rows)], penalties), None)
         if not (sample.step_rows & sample.fit_rows).any():
             own = self._left_out([(self._stepped(sample.step_rows), sample.fit_rows)], penalties)
@@ -158,8 +158,7 @@ class Model:
         return np.asarray(self.sample.copies.group % parts == number)
 
     def _stepped(self, rows: Rows) -> FirstLayer:
-        gradient = gradient_on(self.initial, self.sample, rows)
-        return stepped_on(self.initial, gradient, self.sample, rows, self.metric, self.move, self.n_steps, self.eta)
+        return moved_on(self.initial, self.sample, rows, self.metric, self.move, self.n_steps, eta=self.eta)
 
     def _left_out(self, layers: Iterable[tuple[FirstLayer, Rows]], penalties: Host) -> LeftOut:
         """Score rows by the layer that stands with them; rows with several have the mean."""

@@ -1,4 +1,4 @@
-"""`OneStepRegressor`: one gradient step, then ridge regression."""
+"""`OneStepRegressor`: the first layer learns, then ridge regression."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.validation import check_consistent_length  # type: ignore[import-untyped, unused-ignore]
 
+from gradstep.checks import real
 from gradstep.estimators.readout import OneStepReadout
 from gradstep.estimators.targets import number_targets
 
@@ -16,7 +17,7 @@ __all__ = ["OneStepRegressor"]
 
 
 class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # type: ignore[misc, unused-ignore]
-    r"""Ridge regression on the features of a two-layer network after one gradient step on its first layer.
+    r"""Ridge regression on the features of a two-layer network whose first layer has learned.
 
     The features :math:`\phi_i(z)=\sigma(\langle w_i, z\rangle + c_i)` are those of `OneStepFeatures`. The readout
     minimises
@@ -28,7 +29,7 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
 
     Parameters
     ----------
-    width, activation, eta, damping, readout, n_steps, offset, sample_split, whiten, random_state, dtype, device
+    width, activation, eta, damping, readout, n_steps, offset, sample_split, random_state, dtype, device
         See `OneStepFeatures`.
     ridge : "auto" or float
         ``Lambda``. ``"auto"`` takes the best of a path of 31 penalties by leave-one-out errors in closed form; the path
@@ -42,6 +43,12 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         ``b``.
     intercept_ : float or ndarray, shape (outputs,)
         ``b_0``.
+    learned_ : Learned
+        Directions and columns along which the network varies; ``print`` and ``.plot()`` show them.
+    directions_ : ndarray, shape (directions, columns that the network sees)
+        Those of `learned_`, in standardised columns.
+    feature_importances_ : ndarray, shape (n_features_in_,)
+        Share of the mean squared gradient along each column of the table.
     ridge_ : float
         ``Lambda`` used; at least 1e-13 times the largest eigenvalue of the scatter matrix, where rounding decides.
     ridge_path_, ridge_errors_ : ndarray, shape (penalties,)
@@ -118,6 +125,36 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         """
         values = self._outputs(X)
         return values[:, 0] if np.ndim(self.intercept_) == 0 else values
+
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> NDArray[np.float64]:
+        """Predict intervals that hold the targets of new rows like those of the fit with a given probability.
+
+        They are the predictions plus quantiles of the residuals that the rows of the fit have when they are left out.
+        Residuals after a step on the same rows are too small, and are enlarged by what the comparison of steps has
+        measured. All intervals have the same width: where the noise depends on the row, coverage holds on average.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+        coverage : float
+            In (0, 1).
+
+        Returns
+        -------
+        ndarray, shape (n, 2) or (n, outputs, 2)
+            Lower and upper ends. Infinite where there are too few rows for so large a coverage.
+        """
+        share = real("coverage", coverage, "a number in (0, 1)", lambda value: 0 < value < 1)
+        predicted = np.asarray(self.predict(X))
+        left = self._left_out
+        # Of m + 1 exchangeable residuals the new one is as likely at each place: the tails hold whole rows less one.
+        tail = (1 - share) / 2 - (1 - (1 - share) / 2) / left.distinct
+        columns = [
+            np.quantile(column, [max(tail, 0.0), min(1 - tail, 1.0)], weights=left.weights, method="inverted_cdf")
+            for column in left.residuals.T
+        ]
+        ends = np.stack(columns, axis=1) if tail >= 0 else np.full((2, len(columns)), np.inf) * [[-1], [1]]
+        return np.stack([predicted + (end if predicted.ndim == 2 else end[0]) for end in ends], axis=-1)
 
     def _target_matrix(self, y: Any) -> NDArray[np.float64]:
         return number_targets(y)

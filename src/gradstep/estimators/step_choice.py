@@ -12,6 +12,9 @@ another (`PenaltyPath`).
 
 On many tables the errors of all steps agree within their noise. The least of them would be a matter of chance, and a
 large step can do harm. A small step is therefore taken unless another choice is clearly better.
+
+The rounds that draw the layer again (`gradstep.estimators.moves`) are one of the choices. Few neurons do not find the
+directions of a target, so that the networks that look for them are wider than those that are compared.
 """
 
 from __future__ import annotations
@@ -20,33 +23,29 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.metric import HOST, Metric
+from gradstep.estimators.moves import NO_STEP, ROUNDS, Move, Sample, gradient_on, moved_on
 from gradstep.simulation.backend import Array
-from gradstep.simulation.leave_one_out import Copies, Scores, leave_one_out, penalty_path
+from gradstep.simulation.leave_one_out import Scores, leave_one_out, penalty_path
 from gradstep.simulation.ridge import OutOfRange, factorise
 
 __all__ = [
+    "CHOICE_ROWS",
+    "CHOICE_WIDTH",
     "CLEARLY",
-    "NO_STEP",
+    "FOLDS",
     "SCALES",
-    "Move",
     "PenaltyPath",
-    "Sample",
     "StepErrors",
     "candidates",
     "choice_width",
-    "eta_of",
-    "fit_on",
-    "gradient_on",
     "score_steps",
     "standard_error",
-    "stepped_on",
 ]
 
 Host = NDArray[np.float64]
@@ -62,53 +61,10 @@ CHOICE_WIDTH = 256
 CHOICE_ROWS = 4096
 
 
-class Move(NamedTuple):
-    """A step: its size as one of `SCALES`, and the damping of its gradient (`gradstep.estimators.metric`)."""
-
-    scale: float
-    damping: float
-
-
-NO_STEP = Move(0.0, math.inf)
-"""The first layer stays as it was drawn."""
-
-
-def candidates(damping: float) -> list[Move]:
-    """Return the steps to compare: none, and every size."""
-    return [NO_STEP, *(Move(scale, damping) for scale in SCALES)]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Rows held in memory on which steps are compared.
-
-    Parameters
-    ----------
-    z : ndarray, shape (n, d)
-    y : ndarray, shape (n, k)
-    weights : ndarray, shape (n,)
-    copies : Copies
-    step_rows, fit_rows : ndarray of bool, shape (n,)
-        Rows of the step and of the ridge fit: all of them, or disjoint.
-    fold : ndarray of int, shape (n,)
-        In ``range(FOLDS)``.
-    """
-
-    z: Host
-    y: Host
-    weights: Host
-    copies: Copies
-    step_rows: NDArray[np.bool_]
-    fit_rows: NDArray[np.bool_]
-    fold: NDArray[np.intp]
-
-    def folds(self) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-        """Yield rows for a step, and those rows of the fit that it has not seen: every row of the fit once."""
-        if not (self.step_rows & self.fit_rows).any():
-            yield self.step_rows, self.fit_rows
-            return
-        for k in np.unique(self.fold[self.fit_rows]):
-            yield self.step_rows & (self.fold != k), self.fit_rows & (self.fold == k)
+def candidates(damping: float, *, redraw: bool) -> list[Move]:
+    """Return the moves to compare: none, a step of every size, and rounds that draw the layer again if `redraw`."""
+    rounds = [Move(0.0, math.inf, ROUNDS)] if redraw else []
+    return [NO_STEP, *(Move(scale, damping) for scale in SCALES), *rounds]
 
 
 @dataclass(frozen=True)
@@ -127,6 +83,23 @@ class PenaltyPath:
     penalties: Host
     unseen: Host
     seen: Host
+
+    def corrected(self, penalties: Host, errors: Host) -> Host:
+        """Return errors of a fit whose step has seen its rows, as if it had not.
+
+        Parameters
+        ----------
+        penalties : ndarray, shape (Q,)
+            Relative, increasing.
+        errors : ndarray, shape (Q,)
+
+        Returns
+        -------
+        ndarray, shape (Q,)
+            Infinite for penalties with which unseen rows have larger errors than with hardly any fit.
+        """
+        unseen, seen = (np.interp(np.log(penalties), np.log(self.penalties), line) for line in (self.unseen, self.seen))
+        return np.where(unseen <= self.unseen[-1], errors + unseen - seen, np.inf)
 
     def best(self, penalties: Host, errors: Host, least: int) -> int:
         """Choose a penalty for a fit with the same kind of step, whose own errors have seen it.
@@ -149,8 +122,7 @@ class PenaltyPath:
         int
             Place of the penalty with the least corrected error; of equal ones, the largest.
         """
-        unseen, seen = (np.interp(np.log(penalties), np.log(self.penalties), line) for line in (self.unseen, self.seen))
-        corrected = np.where(unseen <= self.unseen[-1], errors + unseen - seen, np.inf)
+        corrected = self.corrected(penalties, errors)
         corrected[:least] = np.inf
         return len(corrected) - 1 - int(np.argmin(corrected[::-1]))
 
@@ -245,7 +217,14 @@ def choice_width(width: int, rows: int) -> int:
     return min(width, max(min(width // 4, rows // 2), 32), CHOICE_WIDTH)
 
 
-def score_steps(layer: FirstLayer, sample: Sample, metric: Metric, moves: Sequence[Move], n_steps: int) -> StepErrors:
+def score_steps(
+    layer: FirstLayer,
+    sample: Sample,
+    metric: Metric,
+    moves: Sequence[Move],
+    n_steps: int,
+    learner: FirstLayer | None = None,
+) -> StepErrors:
     """Measure honest leave-one-out errors of several steps.
 
     Parameters
@@ -257,6 +236,8 @@ def score_steps(layer: FirstLayer, sample: Sample, metric: Metric, moves: Sequen
     moves : sequence of Move
         Their scales are divided evenly among the steps.
     n_steps : int
+    learner : FirstLayer, optional
+        Neurons of the networks that say where rounds draw the layer again; by default those of the layer.
 
     Returns
     -------
@@ -268,12 +249,12 @@ def score_steps(layer: FirstLayer, sample: Sample, metric: Metric, moves: Sequen
     order = np.argsort(np.concatenate([np.flatnonzero(scored) for _, scored in folds]), kind="stable")
 
     def best_of(move: Move) -> tuple[Host, PenaltyPath]:
-        if move.scale == 0:
+        if move == NO_STEP:
             scores = _scores(layer, sample, sample.fit_rows)
             return np.asarray(scores.squares[scores.best]), PenaltyPath(scores.penalties, scores.errors, scores.errors)
         unseen, seen = [], []
         for k, ((rows, scored), gradient) in enumerate(zip(folds, gradients, strict=True)):
-            stepped = stepped_on(layer, gradient, sample, rows, metric, move, n_steps)
+            stepped = moved_on(layer, sample, rows, metric, move, n_steps, gradient=gradient, learner=learner)
             # The next fold, if there is one that the step has seen: so every row is scored once in either way.
             _, met = folds[(k + 1) % len(folds)]
             both = _scores(stepped, sample, scored | met)
@@ -296,83 +277,6 @@ def score_steps(layer: FirstLayer, sample: Sample, metric: Metric, moves: Sequen
 def _joined(parts: Sequence[Scores]) -> Scores:
     squares = np.concatenate([part.squares for part in parts], axis=1)
     return Scores(parts[0].penalties, squares, np.concatenate([part.weights for part in parts]))
-
-
-def gradient_on(layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_], *, mean: bool = True) -> Host:
-    """Return the gradient on some rows of a sample: its mean over them, or its sum; zero without rows."""
-    w = sample.weights[rows]
-    # No rows with a single fold: too few distinct ones to leave some out of the step.
-    total = float(w.sum()) if mean else 1.0
-    return layer.gradient(HOST, [(sample.z[rows], sample.y[rows], w)]) / (total or 1.0)
-
-
-def stepped_on(
-    layer: FirstLayer,
-    gradient: Host,
-    sample: Sample,
-    rows: NDArray[np.bool_],
-    metric: Metric,
-    move: Move,
-    n_steps: int,
-    eta: float | None = None,
-) -> FirstLayer:
-    """Return the layer after steps on some rows, of which `gradient` is the first; `eta` takes the place of a scale."""
-    change = metric.damped(gradient, move.damping)
-    if eta is None:
-        eta = eta_of(move, layer, change, metric, n_steps)
-    for number in range(n_steps):
-        if number:
-            change = metric.damped(gradient_on(layer, sample, rows), move.damping)
-        layer = layer.moved(change, eta, metric)
-    return layer
-
-
-def fit_on(
-    layer: FirstLayer, sample: Sample, rows: NDArray[np.bool_], metric: Metric, move: Move, n_steps: int, penalty: float
-) -> tuple[FirstLayer, Host, Host]:
-    """Take a step and fit the readout on some of the rows.
-
-    Parameters
-    ----------
-    layer : FirstLayer
-        As drawn.
-    sample : Sample
-    rows : ndarray of bool, shape (n,)
-        The rows to use, those of the step for the step and those of the fit for the readout.
-    metric : Metric
-    move : Move
-    n_steps : int
-    penalty : float
-        Relative to the mean squared length of a row of centred features.
-
-    Returns
-    -------
-    layer : FirstLayer
-        After the step.
-    coefficients : ndarray, shape (N, k)
-    intercepts : ndarray, shape (k,)
-
-    Raises
-    ------
-    OutOfRange
-        If features overflow.
-    """
-    if move.scale > 0:
-        seen = sample.step_rows & rows
-        layer = stepped_on(layer, gradient_on(layer, sample, seen), sample, seen, metric, move, n_steps)
-    place = np.flatnonzero(sample.fit_rows & rows)
-
-    def blocks() -> Iterator[tuple[Array, NDArray[np.intp]]]:
-        yield layer.features(HOST, sample.z[place]), place
-
-    ridge = factorise(blocks, len(place), layer.width, sample.y, sample.weights)
-    return layer, *ridge.fitted(max(penalty * ridge.mean_square, ridge.floor))
-
-
-def eta_of(move: Move, layer: FirstLayer, change: Host, metric: Metric, n_steps: int) -> float:
-    """Return the eta that moves the pre-activations by ``move.scale / n_steps``; zero where `change` does not."""
-    moved = metric.movement(layer.weights, change)
-    return move.scale / n_steps / moved * math.sqrt(layer.width) if moved > 0 else 0.0
 
 
 def _scores(layer: FirstLayer, sample: Sample, scored: NDArray[np.bool_]) -> Scores:

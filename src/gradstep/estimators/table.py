@@ -10,13 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array  # type: ignore[import-untyped, unused-ignore]
 
-from gradstep.resolution import NOTHING
-from gradstep.threads import threads_for_factorisation
-
 __all__ = [
     "Standardisation",
     "Table",
-    "columns_without_numbers",
     "is_only_sliced",
     "row_hashes",
     "rows_per_block",
@@ -28,8 +24,8 @@ BLOCK_BYTES = 2**25
 """Features, or inputs, held at a time."""
 
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
-#: Directions of the inputs with less variance than this times the largest are not whitened but left out.
-_RANK = 1e-10
+#: Standard deviations from the mean at which values are clipped, and how often that is done.
+_FARTHEST, _CLIPPED_TIMES = 5.0, 3
 Array = NDArray[np.float64]
 
 
@@ -46,47 +42,52 @@ def is_only_sliced(X: Any) -> bool:
     return len(getattr(X, "shape", ())) == 2 and hasattr(X, "dtype") and hasattr(X, "__getitem__")
 
 
-def columns_without_numbers(X: Any) -> list[str]:
-    """Return the names of the columns of a data frame that hold text, dates or other things than numbers."""
-    wrong = []
-    for name in getattr(X, "columns", ()):
-        values = np.asarray(X[name])
-        try:
-            values.astype(np.float64)
-            number = values.dtype.kind not in "mM"
-        except (TypeError, ValueError):
-            number = False
-        if not number:
-            wrong.append(str(name))
-    return wrong
-
-
 @dataclass(frozen=True)
 class Standardisation:
-    """``z = ((x - centre) / scale) @ rotation``; columns that do not vary become zero.
+    """Columns of mean zero and variance one, without gaps and without extreme values.
+
+    A column is clipped, centred and scaled. Where a value is missing it becomes the mean, zero, and columns that had
+    gaps in the fit are followed by one more each, which says (standardised, too) where they are. Columns that do not
+    vary become zero.
 
     Parameters
     ----------
     centre, scale : ndarray, shape (d,)
-        Weighted mean and standard deviation; the scale of a constant column is infinite.
-    rotation : ndarray, shape (d, r), or None
-        Principal directions divided by their standard deviations, when whitening.
+        Weighted mean and standard deviation of the clipped column; the scale of a constant column is infinite.
+    lowest, highest : ndarray, shape (d,)
+        Values beyond are replaced by these.
+    gaps : ndarray of int, shape (g,)
+        Columns with missing values.
+    missing : ndarray, shape (g,)
+        Weighted share of their rows that are missing, above zero and below one.
     """
 
     centre: Array
     scale: Array
-    rotation: Array | None = None
+    lowest: Array
+    highest: Array
+    gaps: NDArray[np.intp]
+    missing: Array
+
+    @property
+    def width(self) -> int:
+        """Number of columns after the standardisation."""
+        return len(self.centre) + len(self.gaps)
 
     @property
     def dimension(self) -> int:
         """Number of inputs that vary: what ``d`` is in the law of the first layer."""
-        varying = int(np.isfinite(self.scale).sum()) if self.rotation is None else self.rotation.shape[1]
-        return max(varying, 1)
+        return max(int(np.isfinite(self.scale).sum()) + len(self.gaps), 1)
 
     def __call__(self, block: Array) -> Array:
         """Return the standardised rows."""
-        z = (block - self.centre) / self.scale
-        return z if self.rotation is None else z @ self.rotation
+        z = (np.clip(block, self.lowest, self.highest) - self.centre) / self.scale
+        gaps = np.isnan(block[:, self.gaps])
+        z = np.where(np.isnan(block), 0.0, z) if len(self.gaps) or np.isnan(block).any() else z
+        if not len(self.gaps):
+            return np.asarray(z)
+        spread = np.sqrt(self.missing * (1 - self.missing))
+        return np.concatenate([z, (gaps - self.missing) / spread], axis=1)
 
 
 @dataclass(frozen=True)
@@ -132,13 +133,13 @@ class Table:
 
 
 def raw_blocks(X: Any, block_rows: int) -> Iterator[tuple[slice, Array]]:
-    """Yield slices with the finite float64 rows they hold."""
+    """Yield slices with the float64 rows they hold: finite numbers, and NaN where they are missing."""
     total = X.shape[0]
     for start in range(0, total, block_rows):
         part = slice(start, min(start + block_rows, total))
         block = X[part]
         if not isinstance(X, np.ndarray):
-            block = check_array(block, dtype=np.float64, input_name="X")
+            block = check_array(block, dtype=np.float64, input_name="X", ensure_all_finite="allow-nan")
         yield part, np.asarray(block, dtype=np.float64)
 
 
@@ -148,21 +149,24 @@ def rows_per_block(columns: int) -> int:
 
 
 def standardisation(
-    inputs: Any, weights: Array, *, whiten: bool, multipliers: NDArray[np.uint64]
+    inputs: Any, weights: Array, *, multipliers: NDArray[np.uint64], clip: bool = True
 ) -> tuple[Standardisation, NDArray[np.uint64]]:
-    """Measure centre and scale of every column, and hash every row.
+    """Measure centre, scale and bounds of every column, and hash every row.
 
     Extremes are measured first and everything else relative to them, so that columns of any size (1e300, 1e-300)
     neither overflow nor vanish. A column that varies by rounding only counts as constant.
+
+    Values further than five standard deviations from the mean are clipped there. As they raise the deviation
+    themselves, this is done three times.
 
     Parameters
     ----------
     inputs : array, shape (n, d)
     weights : ndarray, shape (n,)
-    whiten : bool
-        Rotate and scale so that the inputs are uncorrelated, too.
     multipliers : ndarray of uint64, shape (d,)
         Odd; define the hash.
+    clip : bool
+        Whether extreme values are clipped.
 
     Returns
     -------
@@ -171,39 +175,52 @@ def standardisation(
     """
     d = inputs.shape[1]
     rows = rows_per_block(d)
-    lowest, highest = np.full(d, np.inf), np.full(d, -np.inf)
+    lowest, highest, missing = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d)
     hashes = np.empty(inputs.shape[0], dtype=np.uint64)
     for part, block in raw_blocks(inputs, rows):
         hashes[part] = row_hashes(block, multipliers)
-        block, _ = _weighted(block, weights[part])
-        lowest = np.minimum(lowest, block.min(axis=0, initial=np.inf))
-        highest = np.maximum(highest, block.max(axis=0, initial=-np.inf))
+        block, w = _weighted(block, weights[part])
+        lowest = np.minimum(lowest, np.nanmin(block, axis=0, initial=np.inf))
+        highest = np.maximum(highest, np.nanmax(block, axis=0, initial=-np.inf))
+        missing += w @ np.isnan(block)
+    present = weights.sum() - missing
+    empty = lowest > highest
+    lowest[empty] = highest[empty] = 0.0
     middle, half_range = lowest / 2 + highest / 2, highest / 2 - lowest / 2
     constant = half_range <= _ROUNDING * np.maximum(np.abs(lowest), np.abs(highest))
     half_range[constant] = np.inf
-    mean, square = np.zeros(d), np.zeros(d)
-    for part, block in raw_blocks(inputs, rows):
-        block, w = _weighted(block, weights[part])
-        mean += w @ ((block - middle) / half_range)
-    mean /= weights.sum()
-    covariance = np.zeros((d, d)) if whiten else None
-    for part, block in raw_blocks(inputs, rows):
-        block, w = _weighted(block, weights[part])
-        z = (block - middle) / half_range - mean
-        square += w @ z**2
-        if covariance is not None:
-            covariance += (z * w[:, None]).T @ z
-    square /= weights.sum()
-    deviation = np.sqrt(np.where(constant, 1.0, square))
-    centre, scale = middle + np.where(constant, 0.0, half_range) * mean, half_range * deviation
-    if covariance is None:
-        return Standardisation(centre, scale), hashes
-    with threads_for_factorisation(d):
-        values, vectors = np.linalg.eigh(covariance / np.outer(deviation, deviation) / weights.sum())
-    kept = values > _RANK * max(values[-1], NOTHING)
-    if not kept.any():
-        return Standardisation(centre, scale), hashes
-    return Standardisation(centre, scale, vectors[:, kept] / np.sqrt(values[kept])), hashes
+
+    def moments(low: Array | float, high: Array | float) -> tuple[Array, Array]:
+        """Return mean and deviation of the clipped columns, relative to middle and half range."""
+        mean, square = np.zeros(d), np.zeros(d)
+        for total, power in ((mean, 1), (square, 2)):
+            for part, block in raw_blocks(inputs, rows):
+                block, w = _weighted(block, weights[part])
+                relative = (block - middle) / half_range
+                if not np.isinf(low).all():
+                    relative = np.clip(relative, low, high)
+                values = relative if power == 1 else (relative - mean) ** 2
+                total += w @ (np.where(np.isnan(values), 0.0, values) if missing.any() else values)
+            total /= np.where(empty, 1.0, present)
+        return mean, np.sqrt(square)
+
+    mean, deviation = moments(-np.inf, np.inf)
+    for _ in range(_CLIPPED_TIMES if clip else 0):
+        low, high = mean - _FARTHEST * deviation, mean + _FARTHEST * deviation
+        if (constant | ((low <= -1) & (high >= 1))).all():
+            break
+        mean, deviation = moments(low, high)
+    size = np.where(constant, 0.0, half_range)
+    bounds: tuple[Array, ...] = np.full(d, -np.inf), np.full(d, np.inf)
+    if clip:
+        bounds = tuple(
+            np.where(constant, end, middle + size * near) for end, near in zip(bounds, (low, high), strict=True)
+        )
+    scale = half_range * np.where(constant, 1.0, deviation)
+    gaps = np.flatnonzero((missing > 0) & (present > 0))
+    return Standardisation(
+        middle + size * mean, scale, bounds[0], bounds[1], gaps, missing[gaps] / weights.sum()
+    ), hashes
 
 
 def _weighted(block: Array, weights: Array) -> tuple[Array, Array]:
@@ -217,7 +234,7 @@ def standardised_targets(targets: Array, weights: Array) -> tuple[Array, Array, 
 
     Constants become zero, and so do targets of weight zero, which may be of any size.
     """
-    standard, _ = standardisation(targets, weights, whiten=False, multipliers=np.ones(targets.shape[1], np.uint64))
+    standard, _ = standardisation(targets, weights, multipliers=np.ones(targets.shape[1], np.uint64), clip=False)
     values = standard(np.where(weights[:, None] > 0, targets, standard.centre))
     return values, standard.centre, np.where(np.isfinite(standard.scale), standard.scale, 0.0)
 
@@ -228,7 +245,7 @@ def row_hashes(block: Array, multipliers: NDArray[np.uint64]) -> NDArray[np.uint
     Folds and subsamples are made of these, so that copies of a row stay together, and neither the order of the rows nor
     whether a row is repeated or weighted makes a difference.
     """
-    bits = (block + 0.0).view(np.uint64)  # -0.0 is 0.0
+    bits = np.where(np.isnan(block), np.nan, block + 0.0).view(np.uint64)  # -0.0 is 0.0, and all NaN are equal
     bits = bits ^ (bits >> np.uint64(32))  # short numbers end in zeros, which a product would keep
     mixed = (bits * multipliers).sum(axis=1, dtype=np.uint64)
     for shift, factor in ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53)):  # the finaliser of MurmurHash3

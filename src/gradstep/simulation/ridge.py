@@ -106,6 +106,13 @@ class Ridge:
         values = self.eigenvalues[:, None]
         return np.asarray(np.sum(values / (values + np.atleast_1d(penalties)), axis=0))
 
+    def squared_residuals(self, penalties: ArrayLike, square: float) -> Host:
+        """Return the weighted sum of squared residuals over all targets for each penalty, from that of the targets."""
+        values, penalty = self.eigenvalues[:, None], np.atleast_1d(penalties)
+        length = (np.sum(self.projected**2, axis=1) / self.leverage_scale)[:, None]
+        explained = np.sum(length * (values + 2 * penalty) / (values + penalty) ** 2, axis=0)
+        return np.maximum(square - np.asarray(explained), 0.0)
+
     def shrunk(self, penalties: ArrayLike) -> Host:
         """Return weights of the eigenvectors: one target for each penalty, or all targets (r, k) for one penalty."""
         return np.asarray(self.projected / (self.eigenvalues[:, None] + np.atleast_1d(penalties)))

@@ -1,0 +1,62 @@
+"""The figures of what a network has learned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from gradstep.estimators.learned import Learned, LearnedLink
+
+__all__ = ["draw_learned", "draw_link"]
+
+_BLUE, _RED, _INK = "#4c92fd", "#cc1a00", "#22252b"
+_SHOWN = 15
+
+
+def draw_learned(learned: Learned) -> Figure:
+    """Draw the importances of the columns, and the shares of the directions.
+
+    Parameters
+    ----------
+    learned : Learned
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    importances = learned.importances
+    order = np.argsort(-importances, kind="stable")[:_SHOWN][::-1]
+    figure = Figure(figsize=(9, 1.6 + 0.24 * len(order)), layout="constrained")
+    columns, directions = figure.subplots(1, 2)
+    columns.barh([learned.columns[k] for k in order], importances[order], color=_BLUE)
+    columns.set(xlabel="share of the mean squared gradient", title="Columns")
+    directions.bar(np.arange(len(learned.shares)), learned.shares, color=_RED)
+    directions.set(xlabel="direction", ylabel="share", title=f"Directions: {learned.effective:.1f} effective")
+    directions.xaxis.get_major_locator().set_params(integer=True)
+    for axes in (columns, directions):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def draw_link(link: LearnedLink) -> Figure:
+    """Draw the targets and the network along one direction.
+
+    Parameters
+    ----------
+    link : LearnedLink
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    figure = Figure(figsize=(5.5, 3.8), layout="constrained")
+    axes, bins = figure.subplots(), link.bins
+    axes.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
+    axes.plot(bins.kappa, bins.learned, color=_RED, label="network")
+    axes.set(xlabel=link.label, ylabel="standardised target", title=f"Alone it explains {max(link.explained, 0):.0%}")
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure

@@ -1,0 +1,114 @@
+"""Tables as they are: gaps, categories, extreme values."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+
+import gradstep as gs
+from gradstep.estimators.columns import Columns
+from gradstep.estimators.table import standardisation
+
+ODD = np.array([3, 5, 7], dtype=np.uint64)
+
+
+@pytest.fixture
+def frame():
+    random = np.random.default_rng(0)
+    n = 240
+    table = pd.DataFrame(
+        {
+            "size": random.standard_normal(n),
+            "colour": random.choice(["red", "blue", "green"], n),
+            "weight": random.standard_normal(n),
+            "town": [f"t{k}" for k in range(n)],
+            "kind": pd.Categorical(random.choice([1, 2], n)),
+        }
+    )
+    y = 2 * (table["colour"] == "red") + table["size"] + 0.1 * random.standard_normal(n)
+    table.loc[::6, "size"] = np.nan
+    table.loc[::8, "colour"] = None
+    return table, y.to_numpy()
+
+
+def test_categories_are_columns_of_zeros_and_ones(frame):
+    table, y = frame
+    code = Columns.of(table)
+    matrix = code(table)
+    assert code.names == (
+        *("size", "weight", "colour_blue", "colour_green", "colour_red", "colour_None", "town_(rare)"),
+        *("kind_1", "kind_2"),
+    )
+    np.testing.assert_array_equal(code.source, [0, 2, 1, 1, 1, 1, 3, 4, 4])
+    np.testing.assert_array_equal(matrix[:, 5], table["colour"].isna())
+    np.testing.assert_array_equal(matrix[:, 4], table["colour"] == "red")
+    by_name = gs.OneStepRegressor(32, random_state=0).fit(table, y)
+    by_hand = gs.OneStepRegressor(32, random_state=0).fit(matrix, y)
+    np.testing.assert_array_equal(by_name.predict(table), by_hand.predict(matrix))
+    assert by_name.n_features_in_ == len(by_name.feature_importances_) == 5
+    np.testing.assert_allclose(by_name.feature_importances_.sum(), 1)
+    assert by_name.feature_importances_[:2].sum() > 0.7
+    assert "size missing" in by_name.learned_.names
+    new = table.iloc[:3].assign(colour=["violet", "red", None])
+    assert np.isfinite(by_name.predict(new)).all()
+    assert Columns.of(table[["size", "weight"]]) is None
+
+
+def test_polars_and_pandas_agree(frame):
+    table, y = frame
+    table = table.drop(columns="kind")
+    models = [gs.OneStepRegressor(32, random_state=0).fit(X, y) for X in (table, pl.from_pandas(table))]
+    np.testing.assert_array_equal(models[0].predict(table), models[1].predict(pl.from_pandas(table)))
+
+
+def test_dates_and_sparse_matrices_are_refused(frame):
+    table, y = frame
+    with pytest.raises(ValueError, match="'day' holds dates or durations"):
+        gs.OneStepRegressor(8).fit(table.assign(day=pd.Timestamp("2020-01-01")), y)
+    with pytest.raises(TypeError, match=r"fills a sparse matrix.*TruncatedSVD"):
+        gs.OneStepRegressor(8).fit(sparse.eye(10, format="csr"), np.arange(10.0))
+
+
+def test_gaps_become_the_mean_and_a_column_that_tells():
+    values = np.random.default_rng(1).standard_normal((60, 3)) * [1.0, 5.0, 2.0] + 3
+    values[:15, 1] = np.nan
+    weights = np.random.default_rng(2).random(60)
+    standard, hashes = standardisation(values, weights, multipliers=ODD)
+    z = standard(values)
+    assert z.shape == (60, 4)
+    assert len(np.unique(hashes)) == 60
+    share = weights[:15].sum() / weights.sum()
+    np.testing.assert_allclose(standard.missing, share)
+    np.testing.assert_allclose(weights @ z, 0, atol=1e-9)
+    np.testing.assert_allclose(weights @ z[:, [0, 2, 3]] ** 2 / weights.sum(), 1)
+    np.testing.assert_allclose(weights[15:] @ z[15:, 1] ** 2 / weights[15:].sum(), 1)
+    assert (z[:15, 1] == 0).all()
+    # A gap where the fit had none is the mean; an empty column is none.
+    np.testing.assert_allclose(standard(np.full((1, 3), np.nan))[0, :3], 0)
+    empty, _ = standardisation(np.column_stack([values[:, 0], np.full(60, np.nan)]), weights, multipliers=ODD[:2])
+    assert empty.dimension == 1
+    assert (empty(np.ones((2, 2)))[:, 1] == 0).all()
+
+
+def test_extreme_values_are_clipped():
+    """One row of 100,000 among 10,000 does not push the others together; one farther out is the same."""
+    random = np.random.default_rng(3)
+    values = random.standard_normal((10_000, 1))
+    plain, _ = standardisation(values, np.ones(10_000), multipliers=ODD[:1])
+    assert plain.scale == pytest.approx(values.std(), rel=1e-12)
+    wild = np.append(values, 1e5)[:, None]
+    clipped, _ = standardisation(wild, np.ones(10_001), multipliers=ODD[:1])
+    assert 1 < clipped.scale / plain.scale < 1.6
+    np.testing.assert_array_equal(*clipped(np.array([[1e6], [1e9]])))
+
+
+def test_a_heavy_tail_does_not_ruin_new_rows():
+    random = np.random.default_rng(4)
+    X = random.standard_normal((300, 5))
+    X[:, 1] = random.standard_t(1.2, 300)
+    y = np.tanh(X[:, 0]) + 0.1 * random.standard_normal(300)
+    model = gs.OneStepRegressor(64, random_state=0).fit(X, y)
+    fresh = random.standard_normal((500, 5))
+    fresh[:, 1] = random.standard_t(1.2, 500)
+    assert model.score(fresh, np.tanh(fresh[:, 0])) > 0.9

@@ -1,0 +1,97 @@
+"""Probabilities and intervals, from rows left out of the fit."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+
+import gradstep as gs
+from gradstep.errors import InvalidInput
+from gradstep.estimators.learned import Learned
+
+
+def test_intervals_hold_what_they_promise():
+    """Thirty tables with noise of two kinds: the mean coverage has a standard error over tables."""
+    held = []
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        X = random.standard_normal((1200, 6))
+        noise = random.standard_normal(1200) if seed % 2 else random.exponential(1.0, 1200)
+        y = np.tanh(2 * X[:, 0]) + 0.5 * noise
+        model = gs.OneStepRegressor(64, random_state=0).fit(X[:200], y[:200])
+        low, high = model.predict_interval(X[200:], 0.8).T
+        held.append(np.mean((y[200:] >= low) & (y[200:] <= high)))
+    error = np.std(held, ddof=1) / np.sqrt(len(held))
+    assert abs(np.mean(held) - 0.8) < max(3 * error, 0.02)
+
+
+def test_intervals_of_several_outputs_and_of_few_rows():
+    random = np.random.default_rng(0)
+    X, Y = random.standard_normal((30, 3)), random.standard_normal((30, 2))
+    model = gs.OneStepRegressor(8, random_state=0).fit(X, Y)
+    ends = model.predict_interval(X[:4], 0.5)
+    assert ends.shape == (4, 2, 2)
+    assert (ends[..., 0] < ends[..., 1]).all()
+    assert np.isinf(model.predict_interval(X[:4], 0.99)).all()
+    with pytest.raises(InvalidInput, match="coverage"):
+        model.predict_interval(X, 1.0)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_are_calibrated(classes):
+    """The log loss is close to that of the true probabilities."""
+    random = np.random.default_rng(1)
+    X = random.standard_normal((3000, 5))
+    logits = np.column_stack([2 * X[:, 0], -X[:, 1], X[:, 1] - X[:, 0]])[:, :classes]
+    truth = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    y = np.array(["a", "b", "c"])[(random.random((3000, 1)) > truth.cumsum(axis=1)).sum(axis=1)]
+    model = gs.OneStepClassifier(64, random_state=0).fit(X[:600], y[:600])
+    found = model.predict_proba(X[600:])
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    np.testing.assert_array_equal(model.classes_[found.argmax(axis=1)], model.predict(X[600:]))
+    assert log_loss(y[600:], found) < 1.08 * log_loss(y[600:], truth[600:])
+
+
+def test_class_weight_is_a_weight_of_rows():
+    random = np.random.default_rng(2)
+    X = random.standard_normal((200, 4))
+    y = np.where(X[:, 0] + random.standard_normal(200) > 1, "rare", "usual")
+    factors = {"rare": 3.0, "usual": 1.0}
+    by_class = gs.OneStepClassifier(32, class_weight=factors, random_state=0).fit(X, y)
+    by_row = gs.OneStepClassifier(32, random_state=0).fit(X, y, [factors[label] for label in y])
+    np.testing.assert_array_equal(by_class.decision_function(X), by_row.decision_function(X))
+    plain, balanced = (
+        gs.OneStepClassifier(32, class_weight=kind, random_state=0).fit(X, y) for kind in (None, "balanced")
+    )
+    assert np.mean(balanced.predict(X) == "rare") > np.mean(plain.predict(X) == "rare")
+
+
+@pytest.mark.parametrize("rows", [3, 60])
+def test_learned_directions_are_those_of_the_gradients(rows):
+    random = np.random.default_rng(3)
+    gradients = random.standard_normal((rows, 5)) * [3.0, 1.0, 1.0, 0.1, 0.1]
+    learned = Learned.of(gradients, "abcde", "pq", np.array([0, 0, 1, 1, 1]))
+    values, vectors = np.linalg.eigh(gradients.T @ gradients / np.sum(gradients**2))
+    assert learned.effective == pytest.approx(1 / np.sum(values**2))
+    np.testing.assert_allclose(learned.shares[0], values[-1])
+    np.testing.assert_allclose(np.abs(learned.directions[0] @ vectors[:, -1]), 1)
+    np.testing.assert_allclose(learned.importances.sum(), 1)
+    assert "direction 0" in repr(learned)
+    learned.plot()
+    nothing = Learned.of(np.zeros((3, 5)), "abcde", "pq", np.array([0, 0, 1, 1, 1]))
+    assert repr(nothing) == "nothing: the network is constant"
+
+
+def test_the_link_along_a_direction():
+    random = np.random.default_rng(4)
+    X = random.standard_normal((400, 6))
+    y = np.abs(X[:, 2]) + 0.1 * random.standard_normal(400)
+    model = gs.OneStepRegressor(128, random_state=0).fit(X, y)
+    assert model.learned_.headline == "one direction, column x2"
+    assert 0.5 < model.feature_importances_[2] <= 1
+    link = model.link(X, y)
+    assert link.label.startswith("+")
+    assert link.explained > 0.9
+    assert link.bins.target[0] > link.bins.target[len(link.bins.target) // 2] + 1
+    link.plot()
+    with pytest.raises(InvalidInput, match="direction"):
+        model.link(X, y, 25)

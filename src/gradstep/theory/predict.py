@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gradstep.errors import GradstepError, InvalidInput, NotConverged, within_range
 from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.memory import remembered
-from gradstep.problem import Problem, check_problem
+from gradstep.problem import Problem, check_problem, link_of
 from gradstep.theory.arguments import check_refine
 from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats, step_indicators
 from gradstep.theory.equivalent.tables import (
@@ -308,12 +308,11 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
     values, shares = readout_values(problem.readout)
-    stretched = literal.stretch(values, values**2) ** 2
     own_norm = (literal.own_norm[0] + literal.own_norm[1] * values) * values**2
-    bulk_variance = float(shares @ (stretched + own_norm)) + literal.bulk * problem.readout.second_moment
+    bulk_variance = float(shares @ (literal.row_square(values, values**2) + own_norm))
     kappa, target = features.kappa, features.teacher_mean
     if step.influence < 1:
-        target = _seen(problem.link, step.alignment, kappa, odd=kappa[0] > 0)
+        target = _seen(link_of(problem.teacher), step.alignment, kappa, odd=kappa[0] > 0)
     if kappa[0] > 0:
         # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
         kappa, target = _mirrored(kappa), _mirrored(target)
@@ -331,7 +330,7 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
         kappa,
         target,
         step.turn,
-        step_indicators(problem, literal) if rows == "network" else {},
+        step_indicators(problem, literal) if rows == "network" and literal.correlated is None else {},
     )
 
 

@@ -34,8 +34,10 @@ from numpy.typing import NDArray
 
 from gradstep.problem import Problem
 from gradstep.theory.models import BulkModel
+from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import sparse_rule
+from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
@@ -55,6 +57,8 @@ _LEVELS, _READOUTS = (-2, 3), 4
 _TOLERANCE = 1e-8
 #: Least height of a pole over the law's standard deviation, and least variance (and change of it).
 _LEAST_HEIGHT, _LEAST = 0.02, 1e-12
+#: Share of a row's turn that its norm may tell at most, and share that is none.
+_MOST_TOLD, _LEAST_TOLD = 0.95, 1e-8
 #: Poles of one cell of this size are as one: in logarithms of size and in angles, seen from the law's mean. With cells
 #: twice as large rules missed what is between the poles, and errors jumped by up to 1e-5 with every pole that came.
 _CELL = 1 / 6
@@ -87,6 +91,9 @@ class Bulk:
     projection_noise : ndarray, shape (groups,)
         Variance of the part of a projection that is not due to the row's own component along the spike, in units of
         the mean variance of all directions.
+    turned, turn_noise : ndarray, shape (groups, special) or (groups, 0), and (groups,)
+        Correlated inputs: a combination of the components that the norm tells, and the variance of what it leaves
+        unknown of it over what it tells, in these units.
     """
 
     share: Array
@@ -96,12 +103,14 @@ class Bulk:
     special_profile: Array
     pull: Array
     projection_noise: Array
+    turned: Array
+    turn_noise: Array
 
 
 def isotropic(groups: int) -> Bulk:
     """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
     one, column = np.ones(1), np.ones((groups, 1))
-    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups))
+    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups), column[:, :0], np.zeros(groups))
 
 
 def bulk_law(
@@ -139,6 +148,8 @@ def bulk_law(
         If a transform or a rule is not found.
     """
     scale = problem.readout.second_moment
+    if step.correlated is not None:
+        return _correlated(step, step.correlated, groups, scale, d, refine)
     # In the proportional limit a step of order one leaves the bulk of every row as it was.
     unchanged = problem.is_limit and problem.eta.exponent == 0
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
@@ -176,11 +187,40 @@ def bulk_law(
         common -= spike * (spike @ common)
         pull += (step.common.of(a, a_square) / np.sqrt(groups.variance))[:, None] * common
     if groups.resolved:
-        # Given its projection on v, a row's mean off v is the regression on it.
-        regression = spike * special_profile
-        regression /= (regression @ spike)[:, None]
-        pull += (groups.offset / np.sqrt(groups.variance))[:, None] * (regression - spike)
-    return Bulk(directions, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance)
+        pull += _pull(groups.offset / np.sqrt(groups.variance), spike, special_profile)
+    noise = groups.projection_noise / mean_variance
+    return Bulk(directions, profile, teacher, spike, special_profile, pull, noise, pull[:, :0], 0 * noise)
+
+
+def _correlated(
+    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, power: float, d: float, refine: int
+) -> Bulk:
+    """Return the classes of directions of correlated inputs.
+
+    Docs, "Correlated inputs", equations (R8) and (R10).
+    """
+    found = correlated_classes(step, samples, groups, power, refine)
+    share, profile, overlap, special_profile, mean_variance = found
+    spike, teacher = overlap.T
+    # A row's projection on C^-1 v, of which its projection on v leaves the variance `free`, and the norm tells a share.
+    turned = spike / special_profile
+    free = np.maximum(turned @ spike - 1 / (special_profile @ spike**2), _LEAST)
+    told = np.minimum(groups.turn**2 * d * free / mean_variance, _MOST_TOLD)
+    turn = np.copysign(np.sqrt(told * mean_variance / (d * free)), groups.turn)
+    pull = _pull((groups.offset + turn) / np.sqrt(groups.variance), spike, special_profile)
+    noise = free * (1 - told) / np.maximum(told, _LEAST_TOLD)
+    if not groups.turn.any():
+        turned = turned[:, :0]
+    return Bulk(
+        share, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance, turned, noise
+    )
+
+
+def _pull(offset: Array, spike: Array, special_profile: Array) -> Array:
+    """Return the mean of a normalised row off the spike given its component along it: the regression."""
+    regression = spike * special_profile
+    regression /= (regression @ spike)[:, None]
+    return np.asarray(offset[:, None] * (regression - spike))
 
 
 class _Part(NamedTuple):

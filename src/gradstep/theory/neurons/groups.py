@@ -74,6 +74,8 @@ class Groups:
         ``d`` times the variance of the part of ``s'`` that is not due to that component: the spike follows the length
         of the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` contains no
         information about the row.
+    turn : ndarray, shape (groups,)
+        Part of `offset` that the norm tells, and not the projection (correlated inputs).
     """
 
     weight: NDArray[np.float64]
@@ -83,6 +85,7 @@ class Groups:
     readout_square: NDArray[np.float64]
     offset: NDArray[np.float64]
     projection_noise: NDArray[np.float64]
+    turn: NDArray[np.float64]
 
     @cached_property
     def resolved(self) -> bool:
@@ -216,15 +219,15 @@ def _groups_of_values(
     variance = _projection_variance(step, d, rows, a, a**2)
     offset = np.tile(z, len(values[0])) * np.sqrt(variance)
     projection = (step.spike + step.initial_overlap) * a + _common_projection(step, a, a**2) + offset
-    mean, deviation = _mean_norm(step, a, a**2), np.zeros_like(a)
+    mean, deviation = step.row_square(a, a**2), np.zeros_like(a)
     projection_noise = np.zeros_like(a)
     if rows == "network":
         law = step.fluctuations
         covariance = _polynomial(law.covariance, a) * a
         floor = _LEAST_NORM * mean
-        mean = np.maximum(mean + _own_norm(step, a, a**2) + covariance * offset / (d * variance), floor)
+        mean = np.maximum(mean + _beside(step, a, a**2, variance, d) + covariance * offset / (d * variance), floor)
         # The norm depends on <w(0), v> and the initial length, which s' determines only in part.
-        independent = _norm_variance(step, a, a**2) - covariance**2 / (d * variance)
+        independent = _norm_variance(step, a, a**2, d) - covariance**2 / (d * variance)
         deviation = np.sqrt(np.maximum(independent, 0.0) / d)
         projection_noise = law.spike_variance * a**2
         offset = offset * (1 - projection_noise / (d * variance))
@@ -244,8 +247,9 @@ def _groups_of_values(
         weight = merged
     else:
         a_square = a**2
+    turn = (step.fluctuations.norm_turn[0] * a + step.fluctuations.norm_turn[1] * a_square) / d
     return _with_norms(
-        weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise
+        weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise, turn
     )
 
 
@@ -260,7 +264,7 @@ def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: R
     a_variance = spread / (total_spike**2 + spread)
     a = share * projection
     a_square = a**2 + a_variance
-    mean, deviation = _mean_norm(step, a, a_square), np.zeros_like(a)
+    mean, deviation = step.row_square(a, a_square), np.zeros_like(a)
     if rows == "network":
         law = step.fluctuations
         variance = d * _projection_variance(step, d, rows, a, a_square)
@@ -271,13 +275,17 @@ def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: R
         following = one * (a * offset - total_spike * a_variance)
         following = following + two * (a_square * offset - 2 * total_spike * a * a_variance) + three * a**3 * offset
         floor = _LEAST_NORM * mean
-        mean = np.maximum(mean + _own_norm(step, a, a_square) + following / variance, floor)
-        independent = (_norm_variance(step, a, a_square) - covariance**2 / variance) / d
+        mean = np.maximum(mean + _beside(step, a, a_square, variance / d, d) + following / variance, floor)
+        independent = (_norm_variance(step, a, a_square, d) - covariance**2 / variance) / d
         # Given s', the readout is uncertain by its variance and the offset moves against it.
         stretching = step.whole_drift + 2 * step.own_drift[1] * a
         slope = 2 * step.bulk * a + 2 * stretching * step.stretch(a, a**2) - total_spike * covariance / variance
         deviation = np.sqrt(np.maximum(independent, 0.0) + slope**2 * a_variance)
-    return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, np.full_like(a, UNRESOLVED))
+    if step.correlated is None:
+        return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, np.full_like(a, UNRESOLVED))
+    # v is no eigenvector of the initial rows: what a projection tells of its row is small, but the same for all alike.
+    unknown = np.full_like(a, d * total_spike**2 + step.fluctuations.spike_variance)
+    return _with_norms(weight, projection, mean, deviation, a, a_square, projection - total_spike * a, unknown)
 
 
 def _with_norms(
@@ -289,14 +297,21 @@ def _with_norms(
     readout_square: Array,
     offset: Array,
     projection_noise: Array,
+    turn: Array | None = None,
 ) -> Groups:
-    """Return two groups for each, whose squared norms are a standard deviation below and above the mean."""
+    """Return two groups for each, whose squared norms are a standard deviation below and above the mean.
+
+    A norm that follows another direction of the row than v tells of it, by its covariance `turn` with what a projection
+    leaves of that direction.
+    """
     deviation = np.minimum(deviation, (1 - _LEAST_NORM) * mean)
     if not np.any(deviation):
-        return Groups(weight, projection, mean, readout, readout_square, offset, projection_noise)
+        return Groups(weight, projection, mean, readout, readout_square, offset, projection_noise, 0 * mean)
     twice = (np.concatenate([column, column]) for column in (readout, readout_square, offset, projection_noise))
     norm = np.concatenate([mean - deviation, mean + deviation])
-    return Groups(np.concatenate([weight, weight]) / 2, np.concatenate([projection, projection]), norm, *twice)
+    turned = 0 * mean if turn is None else turn / np.maximum(deviation, NOTHING)
+    columns = [np.concatenate([weight, weight]) / 2, np.concatenate([projection, projection]), norm, *twice]
+    return Groups(*columns, np.concatenate([turned, -turned]))
 
 
 def _common_projection(step: StepStatistics, a: Array, a_square: Array) -> Array:
@@ -308,19 +323,19 @@ def _polynomial(coefficients: Sequence[float], a: Array) -> Array:
     return np.asarray(np.polynomial.polynomial.polyval(a, coefficients))
 
 
-def _mean_norm(step: StepStatistics, a: Array, a_square: Array) -> Array:
-    """Return the mean squared norm of the rest of a row, from the means of ``a`` and ``a^2``."""
-    return step.stretch(a, a_square) ** 2 + step.bulk * a_square
-
-
-def _own_norm(step: StepStatistics, a: Array, a_square: Array) -> Array:
-    """Return what the network's own output adds to the norm."""
+def _beside(step: StepStatistics, a: Array, a_square: Array, variance: Array, d: float) -> Array:
+    """Return what the network's own output adds to the norm, and how much more than a direction's share the spike has."""
     one, two = step.own_norm
-    return (one + two * a) * a_square
+    return (one + two * a) * a_square - (0.0 if step.correlated is None else variance - 1 / d)
 
 
-def _norm_variance(step: StepStatistics, a: Array, a_square: Array) -> Array:
+def _norm_variance(step: StepStatistics, a: Array, a_square: Array, d: float) -> Array:
     """Return ``d`` times the variance of the squared norm, from the means of ``a`` and ``a^2``."""
     law = step.fluctuations
     coefficients = (across + along for across, along in zip(law.norm_variance, law.slope_square, strict=True))
-    return np.asarray(sum(c * a_square ** (k // 2) * a ** (k % 2) for k, c in enumerate(coefficients)))
+    whole = np.asarray(sum(c * a_square ** (k // 2) * a ** (k % 2) for k, c in enumerate(coefficients)))
+    if step.correlated is None:
+        return whole
+    # The spike direction is out of it, which may have far more than its share.
+    first, second = (step.correlated.form_along(step.alignment, power) for power in (1, 2))
+    return whole * max(1 - (2 * second - first**2) / (d * step.correlated.spectrum.moment(2)), 0.0)

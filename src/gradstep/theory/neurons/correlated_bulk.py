@@ -1,0 +1,96 @@
+"""Classes of directions for the rows after a step on correlated inputs.
+
+Rows of readout ``a`` have, in whitened inputs and off the spike, the covariance ``Sigma_a / d`` with
+
+    Sigma_a = C (1 + a q C)^2 + a^2 t' C S C.
+
+All directions get the eigenvectors of ``A = C + t C S C`` with the mean square readout in ``t``. Rows of this readout
+have its eigenvalues, those of others the diagonals of the other matrices in this basis: exact for a readout of one size
+with an odd activation, for isotropic inputs, and where the samples of the step are many. This project.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.theory.neurons.correlated_law import CorrelatedLaw
+from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.rational_rule import sparse_rule
+from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.step.statistics import StepStatistics
+
+__all__ = ["CorrelatedClasses", "correlated_classes"]
+
+#: Decades of the levels that a pole of the fit may have, in units of the mean variance, and points for each decade. The
+#: lowest is below the least eigenvalue of C, but no lower than the last number.
+_LEVELS, _PER_DECADE, _LOWEST = (-2.0, 3.0), 16 / 5, -8.0
+_TOLERANCE = 1e-8
+#: Distance from the real axis, over the eigenvalue, at which diagonals are taken.
+_WIDTH = 0.1
+#: Least variance over the mean.
+_LEAST = 1e-12
+
+Array = NDArray[np.float64]
+
+
+def correlated_classes(
+    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, power: float, refine: int
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return the classes of directions and the special directions.
+
+    Docs, "Correlated inputs", equations (R5) and (R8).
+
+    Parameters
+    ----------
+    step : StepStatistics
+    samples : CorrelatedSamples
+    groups : Groups
+    power : float
+        Mean square of the readout.
+    refine : int
+        Divides the tolerance of the rules, by a hundred for each step beyond one.
+
+    Returns
+    -------
+    share : ndarray, shape (classes,)
+    profile : ndarray, shape (groups, classes)
+    overlap : ndarray, shape (special, 2)
+        Components of the spike direction and of the teacher's rest.
+    special_profile : ndarray, shape (groups, special)
+    mean_variance : ndarray, shape (groups,)
+        ``(1/d) tr Sigma_a``.
+    """
+    known = samples.spectrum
+    law = CorrelatedLaw(samples, step.bulk / known.moment(2) * power)
+    least = known.eigenvalue[known.eigenvalue > 0].min()
+    lowest = max(min(_LEVELS[0], math.log10(least) - 1), _LOWEST)
+    count = round((_LEVELS[1] - lowest) * _PER_DECADE * refine) + 1
+    level = 10.0 ** np.linspace(lowest, _LEVELS[1], count)
+    z = -level * law.mean * (1 - 0.5j)
+    points, tolerance, frame = law.at(z), _TOLERANCE * 100.0 ** (1 - refine), samples.frame(step.alignment)
+    transform, slope = (each[:, None, None] for each in law.transform(points))
+    values, root = sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), 1 + level, tolerance)
+    share = root[:, 0] ** 2
+    special, overlap = sparse_rule(z, *law.between(points, frame), law.average(frame), 1 + level, tolerance)
+
+    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    mean_variance = step.row_square(a, a_square)
+    found = []
+    scale = None
+    for nodes in (values, special):
+        height = np.maximum(nodes, level[0] * law.mean)
+        powers, sampled = law.diagonals(law.at(height * (1 + _WIDTH * 1j)))
+        diagonals = np.concatenate([powers[1:], sampled[None]])
+        if scale is None:
+            # The means of all directions are known.
+            target = [known.moment(2), known.moment(3), known.moment(2)]
+            scale = (target / (diagonals @ share))[:, None]
+        square, cube, by_samples = scale * diagonals
+        drift, rest = step.drift * a[:, None], (step.bulk / known.moment(2) * a_square - law.strength)[:, None]
+        variance = nodes + 2 * drift * square + drift**2 * cube + rest * by_samples
+        found.append(np.maximum(variance / mean_variance[:, None], _LEAST))
+    profile, special_profile = found
+    return share, profile, overlap, special_profile, mean_variance

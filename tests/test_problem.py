@@ -299,6 +299,8 @@ def test_every_field_counts_in_equality() -> None:
         "readout": "constant",
         "initial_weights": "sphere",
         "output_scale": "1/sqrt(N)",
+        "inputs": "power_law(0.5)",
+        "damping": 0.1,
     }
     assert set(changes) == {field.name for field in dataclasses.fields(Problem)} - {"origin"}
     for name, value in changes.items():

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gradstep as gs
+from gradstep.sizes import apportioned
 
 FINITE: dict[str, Any] = {"d": 100, "width": 150, "n_step": 400, "n": 300, "ridge": 2}
 RATIOS = {"width": 1.5, "n_step": 4.0, "n": 3.0, "ridge": 0.02}
@@ -59,3 +60,14 @@ def test_a_ratio_that_there_is_not() -> None:
 @pytest.mark.parametrize("given", [FINITE, LIMIT])
 def test_the_step_size_follows_the_width(given: dict[str, Any]) -> None:
     assert problem(**given).step_size == math.sqrt(problem(**given).real_sizes().width)
+
+
+def test_largest_remainders() -> None:
+    assert apportioned((0.5, 0.5), 3) == [2, 1]
+    assert apportioned((0.1, 0.9), 30) == [3, 27]
+    assert apportioned((0.3, 0.3, 0.4), 4) == [1, 1, 2]
+    for total in range(1, 40):
+        shares = (0.15, 0.35, 0.2, 0.3)
+        counts = apportioned(shares, total)
+        assert sum(counts) == total
+        assert all(abs(count - share * total) < 1 for count, share in zip(counts, shares, strict=True))

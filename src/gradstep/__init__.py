@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gradstep.errors import GradstepError, InvalidInput, NotConverged
     from gradstep.estimators import OneStepClassifier, OneStepFeatures, OneStepRegressor
     from gradstep.gaussian import ScalarFunction, scalar_function
+    from gradstep.inputs import Inputs
     from gradstep.learning import LearningCurve, learning_curve
     from gradstep.problem import Problem, Readout, Step
     from gradstep.simulation import Measurement, Network, simulate
@@ -41,6 +42,7 @@ _HOME = {
     "Comparison": "gradstep.comparison",
     "Curve": "gradstep.curves",
     "GradstepError": "gradstep.errors",
+    "Inputs": "gradstep.inputs",
     "InvalidInput": "gradstep.errors",
     "LearningCurve": "gradstep.learning",
     "Measurement": "gradstep.simulation",
@@ -77,6 +79,7 @@ __all__ = [
     "Comparison",
     "Curve",
     "GradstepError",
+    "Inputs",
     "InvalidInput",
     "LearningCurve",
     "Measurement",

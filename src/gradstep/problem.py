@@ -2,10 +2,12 @@
 
 Canonical convention (every other one is translated into it at construction):
 
-* data ``x ~ N(0, I_d)``, labels ``y = f*(<x, beta*>) + noise * N(0, 1)``, ``|beta*| = 1``;
+* data ``x ~ N(0, C)``, ``C = I_d`` unless `inputs` are given and ``tr C = d`` always, labels
+  ``y = f*(<x, beta*>) + noise * N(0, 1)``, ``Var <x, beta*> = 1``;
 * network ``f(x) = (1/N) sum_i a_i sigma(<w_i, x>)`` with ``a_i`` of order one and ``|w_i| ~ 1``;
 * step ``w_i <- w_i + (eta / sqrt(N)) G_i`` with
-  ``G_i = (1/n_step) sum_mu a_i (y_mu - f(x_mu)) sigma'(<w_i, x_mu>) x_mu``;
+  ``G_i = (1/n_step) sum_mu a_i (y_mu - f(x_mu)) sigma'(<w_i, x_mu>) x_mu``; with a finite `damping` delta every
+  row of G is multiplied by ``(1 + delta) (X^T X / n_step + delta)^-1`` of the step's inputs;
 * readout fit on ``n`` fresh samples:
   ``min_b sum_mu (y_mu - sum_i b_i sigma(<w_i, x_mu>))^2 + ridge * |b|^2``;
 * test error ``E (f_hat - f*)^2`` (label noise not included), training error the mean square on the fit's own
@@ -28,6 +30,7 @@ from typing import Any, Literal, Self
 from gradstep.checks import LARGEST_NUMBER, bounded, is_infinite, is_real, one_of, read_number, real, size
 from gradstep.errors import MISSING, InvalidInput
 from gradstep.gaussian import MultivariateFunction, ScalarFunction, function_of, moments, scalar_function
+from gradstep.inputs import Inputs
 from gradstep.reading import parsed_toml, read_toml
 from gradstep.resolution import NOTHING
 from gradstep.sizes import Proportional, Sizes, at_dimension, extent, read_size
@@ -282,6 +285,12 @@ class Problem:
     output_scale : {"1/N", "1/sqrt(N)"}, optional
         Prefactor of the network in the residual of the step. ``"1/N"`` (all papers but Moniri et al. 2024) makes the
         initial output small; with ``"1/sqrt(N)"`` it is of order one and is part of the residual.
+    inputs : Inputs, str or mapping, optional
+        Spectrum of the inputs' covariance and of the teacher in it, in any form that `Inputs.parse` reads. None is
+        isotropic inputs, and so are inputs of which all eigenvalues are equal.
+    damping : float, optional
+        ``delta > 0`` of a step in the metric of the inputs, whose rows of the gradient are multiplied by
+        ``(1 + delta) (X^T X / n_step + delta)^-1``. Infinity, the default, is the plain gradient.
     origin : str, optional
         Which constructor made the value; a label only, which equality does not look at.
 
@@ -303,6 +312,8 @@ class Problem:
     readout: Readout = field(default_factory=lambda: Readout("gaussian"))
     initial_weights: InitialWeights = "gaussian"
     output_scale: OutputScale = "1/N"
+    inputs: Inputs | None = None
+    damping: float = math.inf
     origin: str = field(default="canonical", compare=False)
 
     def __init__(  # explicit, so that type checkers see what may be given rather than what is stored
@@ -320,6 +331,8 @@ class Problem:
         readout: str | Mapping[Any, float] | Readout = "gaussian",
         initial_weights: str = "gaussian",
         output_scale: str = "1/N",
+        inputs: str | Mapping[str, Any] | Inputs | None = None,
+        damping: float | str = math.inf,
         origin: str = "canonical",
     ) -> None:
         dimension, n_step = read_size("d", d), read_size("n_step", n_step)
@@ -338,6 +351,8 @@ class Problem:
             "readout": Readout.parse(readout),
             "initial_weights": initial_weights,
             "output_scale": output_scale,
+            "inputs": _inputs(inputs, dimension),
+            "damping": _damping(damping),
             "origin": origin,
         }
         one_of("initial_weights", initial_weights, ("gaussian", "sphere"))
@@ -356,8 +371,9 @@ class Problem:
         Raises
         ------
         InvalidInput
-            If the teacher depends on several directions.
+            If the teacher depends on several directions, or if there is no theory for the inputs or the step.
         """
+        check_isotropic(self)
         return link_of(self.teacher)
 
     @property
@@ -604,7 +620,7 @@ class Problem:
         for name in required:
             if name not in values:
                 raise InvalidInput(name, None, f"a value (the convention {convention!r} needs one)", MISSING)
-        for name in ("d", "n", "psi1_step", "alpha0"):
+        for name in ("d", "n", "psi1_step", "alpha0", "damping"):
             if values.get(name) in ("inf", "infinity"):
                 values[name] = math.inf
         return constructor(**values)
@@ -662,6 +678,9 @@ class Problem:
                 return {"per_d": value.ratio}
             return "inf" if value == math.inf else value
 
+        # Only where they are not the default, so that the names of stored results stay what they were.
+        of_inputs = {} if self.inputs is None else {"inputs": self.inputs.to_plain()}
+        of_step = {} if self.damping == math.inf else {"damping": self.damping}
         return {
             "convention": "canonical",
             "activation": self.activation.name,
@@ -676,6 +695,8 @@ class Problem:
             "readout": self.readout.to_plain(),
             "initial_weights": self.initial_weights,
             "output_scale": self.output_scale,
+            **of_inputs,
+            **of_step,
             "origin": self.origin,
         }
 
@@ -820,6 +841,10 @@ class Problem:
             parts.append(f"initial weights on the {self.initial_weights}")
         if self.output_scale != "1/N":
             parts.append(f"output scale {self.output_scale}")
+        if self.damping != math.inf and "damping" not in omit:
+            parts.append(f"damping = {self.damping:g}")
+        if self.inputs is not None and "inputs" not in omit:
+            parts.append(f"inputs {self.inputs}")
         return "; ".join(", ".join(each) for each in (functions, parts) if each)
 
     def __str__(self) -> str:
@@ -827,7 +852,8 @@ class Problem:
 
     def _arguments(self) -> dict[str, str]:
         """Return the arguments that build the problem again as code, without those that are the default."""
-        defaults = {"noise": 0.0, "readout": Readout("gaussian"), "initial_weights": "gaussian", "output_scale": "1/N"}
+        defaults: dict[str, object] = {"noise": 0.0, "readout": Readout("gaussian"), "initial_weights": "gaussian"}
+        defaults |= {"output_scale": "1/N", "inputs": None, "damping": math.inf}
         arguments = {}
         for name in [f.name for f in dataclasses.fields(self) if f.compare]:
             value = getattr(self, name)
@@ -901,6 +927,17 @@ def link_of(teacher: ScalarFunction | MultivariateFunction) -> ScalarFunction:
     return teacher
 
 
+def check_isotropic(problem: Problem) -> None:
+    """Refuse correlated inputs and a damped step in everything that has no answer for them."""
+    answers = "gradstep.simulate, gradstep.Network and its learning_curve() answer for others"
+    if problem.inputs is not None:
+        raise InvalidInput(
+            "inputs", str(problem.inputs), f"None, isotropic inputs, for which there is theory: {answers}"
+        )
+    if problem.damping != math.inf and problem.eta.coefficient:
+        raise InvalidInput("damping", problem.damping, f"inf, the plain step, for which there is theory: {answers}")
+
+
 def check_problem(value: object) -> None:
     """Refuse what is no `Problem`, in everything that takes one."""
     if not isinstance(value, Problem):
@@ -945,6 +982,21 @@ def _centred(link: ScalarFunction) -> ScalarFunction:
         )
     body = f"{link.name}(x)" if link.name.isidentifier() else f"({link.name})"
     return scalar_function(f"{body} - {mean!r}" if mean > 0 else f"{body} + {-mean!r}")
+
+
+def _inputs(value: object, d: float) -> Inputs | None:
+    """Return the law of the inputs, None where it is isotropic; every class that needs a direction must get one."""
+    law = None if value is None else Inputs.parse(value)
+    if law is None or law.is_isotropic:
+        return None
+    if not is_infinite(d):
+        law.counts(int(d))
+    return law
+
+
+def _damping(value: object) -> float:
+    value = read_number("damping", value) if isinstance(value, str) else value
+    return real("damping", value, "a number > 0, or infinity: the plain gradient", lambda number: number > 0)
 
 
 def _sizes(d: float, *, width: float, n: float, n_step: float) -> dict[str, Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from gradstep.checks import bounded, is_infinite, read_number, size
 from gradstep.errors import InvalidInput
 
-__all__ = ["Proportional", "Sizes", "at_dimension", "extent", "read_size"]
+__all__ = ["Proportional", "Sizes", "apportioned", "at_dimension", "extent", "read_size"]
 
 #: A multiple of the dimension as text: 1.5d, 1.5*d, d, d/64.
 _MULTIPLE = re.compile(r"(?P<factor>[^d*/]*?)\s*\*?\s*d\s*(?:/\s*(?P<divisor>[^d*/]+))?")
@@ -125,3 +125,13 @@ def extent(name: str, value: object, d: float) -> int | Proportional:
     if is_infinite(d):
         raise InvalidInput(name, value, "a multiple of d such as '1.5d' or Proportional(1.5): d is infinite")
     return size(name, value)
+
+
+def apportioned(shares: Sequence[float], total: int) -> list[int]:
+    """Round ``shares * total`` to integers that sum to `total`, by largest remainders; of equal ones the first."""
+    exact = [share * total for share in shares]
+    counts = [math.floor(value + 1e-9) for value in exact]  # 0.1 * 30 must give 3, not 2
+    missing = total - sum(counts)
+    for place in sorted(range(len(exact)), key=lambda k: counts[k] - exact[k])[:missing]:
+        counts[place] += 1
+    return counts

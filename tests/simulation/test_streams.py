@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradstep.problem import Readout
-from gradstep.simulation.instance import apportioned, fit_sample, initial_readout, initial_weights
+from gradstep.simulation.instance import fit_sample, initial_readout, initial_weights
 from gradstep.simulation.streams import BLOCK_ROWS, Purpose, block_count, generator, normal_blocks
 
 
@@ -51,16 +51,6 @@ def test_vocabulary_has_its_exact_proportions_in_random_order() -> None:
     assert [int(np.sum(values == v)) for v in law.values] == [100, 100, 200]
     assert np.any(np.diff(values) < 0)
     assert not np.array_equal(values, initial_readout(1, 400, law))
-
-
-def test_largest_remainders() -> None:
-    assert apportioned((0.5, 0.5), 3).tolist() == [2, 1]
-    assert apportioned((0.1, 0.9), 30).tolist() == [3, 27]
-    assert apportioned((0.3, 0.3, 0.4), 4).tolist() == [1, 1, 2]
-    for total in range(1, 40):
-        counts = apportioned((0.15, 0.35, 0.2, 0.3), total)
-        assert counts.sum() == total
-        assert np.all(np.abs(counts - np.array([0.15, 0.35, 0.2, 0.3]) * total) < 1)
 
 
 def test_gaussian_readout_is_standard_normal() -> None:

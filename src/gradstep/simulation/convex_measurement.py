@@ -14,7 +14,6 @@ from gradstep.errors import InvalidInput
 from gradstep.labels import Channel, labels_of
 from gradstep.problem import Problem
 from gradstep.simulation.arguments import chosen_seeds, count, threads_of
-from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.simulation.measurement import Measurement
 from gradstep.simulation.network import Network
 from gradstep.simulation.streams import Purpose, normal_blocks
@@ -90,8 +89,9 @@ def _measured(network: Network, loss: Loss, penalty: Penalty, test_samples: int,
         inputs, given = network.fit_data()
         train_wrong = given * (network.features(inputs) @ fit.readout) < 0
         for block in normal_blocks(network.seed, Purpose.TEST_INPUTS, test_samples, inputs.shape[1] + 1):
-            fresh = labels.draw(block[:, TEACHER_AXIS], block[:, -1])
-            outputs = network.features(block[:, :-1]) @ fit.readout
+            x = network.law.times_root(block[:, :-1])
+            fresh = labels.draw(network.law.teacher_input(labels.mean, x), block[:, -1])
+            outputs = network.features(x) @ fit.readout
             losses.append(loss.value(fresh, outputs))
             wrong.append(fresh * outputs < 0)
     return {

@@ -5,23 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.problem import InitialWeights, Readout
 from gradstep.simulation.streams import Purpose, generator, normal_blocks
+from gradstep.sizes import apportioned
 
 TEACHER_AXIS = 0
-"""The teacher's direction is the first coordinate axis: inputs and weights are rotation invariant."""
-
-
-def teacher_input(teacher: ScalarFunction | MultivariateFunction, x: Any) -> Any:
-    """Return what a teacher sees of inputs (rows, d): their first coordinate (rows,), or the first k (rows, k)."""
-    return x[:, TEACHER_AXIS] if isinstance(teacher, ScalarFunction) else x[:, : teacher.inputs]
+"""The teacher's direction is the first coordinate axis of isotropic inputs, which rotations leave as they are."""
 
 
 def initial_weights(seed: int, width: int, d: int, law: InitialWeights) -> NDArray[np.float64]:
@@ -84,15 +78,6 @@ def initial_readout(seed: int, width: int, law: Readout) -> NDArray[np.float64]:
     return generator(seed, Purpose.READOUT).permutation(values)
 
 
-def apportioned(weights: tuple[float, ...], total: int) -> NDArray[np.intp]:
-    """Round ``weights * total`` to integers that sum to `total`, by largest remainders."""
-    shares = np.asarray(weights) * total
-    counts = np.floor(shares + 1e-9).astype(np.intp)  # 0.1 * 30 must give 3, not 2
-    missing = total - int(counts.sum())
-    counts[np.argsort(counts - shares, kind="stable")[:missing]] += 1
-    return counts
-
-
 def random_basis(seed: int, d: int) -> NDArray[np.float64]:
     """Draw an orthogonal matrix (d, d) from the Haar measure: coordinates in which no direction is special."""
     normals = np.concatenate(list(normal_blocks(seed, Purpose.BASIS, d, d)))
@@ -102,7 +87,7 @@ def random_basis(seed: int, d: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Sample:
-    """Fresh inputs and label noise, which are drawn again, block by block, each time they are used.
+    """Fresh standard normals and label noise, which are drawn again, block by block, each time they are used.
 
     Parameters
     ----------
@@ -124,7 +109,7 @@ class Sample:
     turn: int = 0
 
     def blocks(self) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Yield (rows, d) inputs with their (rows,) standard normal noise."""
+        """Yield (rows, d) inputs, whitened, with their (rows,) standard normal noise."""
         inputs = normal_blocks(self.seed, self.inputs, self.rows, self.d, self.turn)
         if self.noise is None:
             for x in inputs:

@@ -19,7 +19,8 @@ from gradstep.learning import LearningCurve
 from gradstep.simulation.arguments import chosen_seed, count
 from gradstep.simulation.backend import to_host
 from gradstep.simulation.expected_errors import Population, Risk, Rows, expected_errors, sampled_risk
-from gradstep.simulation.instance import TEACHER_AXIS, pool_sample, teacher_input
+from gradstep.simulation.input_law import InputLaw
+from gradstep.simulation.instance import pool_sample
 from gradstep.simulation.population import population_risk
 from gradstep.simulation.streams import BLOCK_ROWS
 from gradstep.threads import threads_for_products
@@ -108,7 +109,7 @@ def layer_learning_curve(
     function, target = scalar_function(activation), function_of(teacher)
     axes = _axes(directions, target, weights.shape[1])
     labels = Labels("real", target, bounded("noise", noise))
-    drawn = Layer(weights, offsets, function, labels, axes, chosen_seed(seed))
+    drawn = Layer(weights, offsets, function, labels, InputLaw(axes=axes), chosen_seed(seed))
     return drawn.learning_curve(n, ridge, tolerance=tolerance, pool=pool, progress=progress)
 
 
@@ -143,7 +144,7 @@ def _axes(directions: ArrayLike | None, teacher: ScalarFunction | MultivariateFu
 
 @dataclass(frozen=True)
 class Layer:
-    """A first layer with Gaussian inputs and their labels, which pools are drawn from.
+    """A first layer with the law of Gaussian inputs and of their labels, which pools are drawn from.
 
     Parameters
     ----------
@@ -151,8 +152,7 @@ class Layer:
     offsets : ndarray, shape (N,), or None
     activation : ScalarFunction
     labels : Labels
-    axes : ndarray, shape (k, d), or None
-        Directions of the teacher, the first coordinates by default.
+    law : InputLaw
     seed : int
         Of the pools.
     """
@@ -161,7 +161,7 @@ class Layer:
     offsets: Host | None
     activation: ScalarFunction
     labels: Labels
-    axes: Host | None
+    law: InputLaw
     seed: int
 
     def learning_curve(
@@ -183,21 +183,21 @@ class Layer:
             return expected_errors(population, sizes, penalties, tolerance=tolerance, pool=rows, progress=progress)
 
     def _draw(self, turn: int, rows: int) -> Iterator[Rows]:
-        for x, _ in pool_sample(self.seed, rows, self.weights.shape[1], turn).blocks():
+        for normals, _ in pool_sample(self.seed, rows, self.weights.shape[1], turn).blocks():
+            x = self.law.times_root(normals)
             values = x @ self.weights.T
             if self.offsets is not None:
                 values += self.offsets
-            projections = x if self.axes is None else x @ self.axes.T
-            means = np.asarray(self.labels.mean(teacher_input(self.labels.mean, projections)))
+            means = np.asarray(self.labels.mean(self.law.teacher_input(self.labels.mean, x)))
             yield Rows(np.asarray(self.activation(values)), means, self.labels.deviation(means))
 
     def _risk(self, readouts: Host, rows: int) -> Risk:
         """Return the risk of readouts: exact without offsets and for one direction, else measured on many rows."""
         teacher, d = self.labels.mean, self.weights.shape[1]
         if isinstance(teacher, ScalarFunction) and self.offsets is None:
-            leading = np.linalg.eigh(self.weights.T @ self.weights)[1][:, -1]
-            axis = np.eye(1, d, TEACHER_AXIS)[0] if self.axes is None else self.axes[0]
-            where = self.weights, axis, leading, readouts
+            weights = self.law.times_root(self.weights)
+            leading = np.linalg.eigh(weights.T @ weights)[1][:, -1]
+            where = weights, self.law.directions(teacher, d)[0], leading, readouts
             with suppress(NotConverged):
                 errors = population_risk(self.activation, teacher, *where, tolerance=_KNOWN_RISK).test_error
                 return Risk(errors, np.zeros((len(errors),) * 2))

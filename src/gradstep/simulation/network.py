@@ -33,8 +33,8 @@ from gradstep.simulation.arguments import chosen_seed, count, finite_sizes, pena
 from gradstep.simulation.backend import Array, Backend, Precision, backend, to_host
 from gradstep.simulation.convex_fit import ConvexFit, fit_convex
 from gradstep.simulation.expected_errors import sampled_risk
+from gradstep.simulation.input_law import InputLaw
 from gradstep.simulation.instance import (
-    TEACHER_AXIS,
     Sample,
     check_sample,
     fit_sample,
@@ -42,7 +42,6 @@ from gradstep.simulation.instance import (
     initial_weights,
     random_basis,
     step_sample,
-    teacher_input,
 )
 from gradstep.simulation.layer_curve import Layer
 from gradstep.simulation.leave_one_out import Copies, leave_one_out
@@ -58,7 +57,7 @@ from gradstep.simulation.spectra import (
     weight_spectrum,
 )
 from gradstep.simulation.step import Gradient, Spike, gradient, measure_spike
-from gradstep.simulation.training import optimiser_of
+from gradstep.simulation.training import Damped, optimiser_of
 from gradstep.sizes import Sizes
 
 __all__ = ["Network"]
@@ -79,8 +78,9 @@ class Network:
     Each quantity is computed when it is first used, and only once. The same problem and seed give the same
     numbers as :func:`gradstep.simulate`, which measures these networks.
 
-    Conventions: inputs are ``N(0, I_d)``, weights have one neuron a row, the teacher is ``f*(x_1)``: its direction
-    :math:`\beta_*` is the first coordinate axis. Readouts ``a`` at initialisation are of order one, fitted ones act on
+    Conventions: weights have one neuron a row. Isotropic inputs are ``N(0, I_d)`` and the teacher is ``f*(x_1)``: its
+    direction :math:`\beta_*` is the first coordinate axis. Coordinates of other inputs are the eigenvectors of their
+    covariance, as :attr:`law` holds them. Readouts ``a`` at initialisation are of order one, fitted ones act on
     the raw features, ``b = a / sqrt(N)``. Weights and features are arrays of the library that computes them: NumPy
     arrays by default, PyTorch tensors on the device otherwise.
 
@@ -181,31 +181,48 @@ class Network:
             return self._gradient_of(self.before, step_sample(self.seed, self._sizes.n_step, self._sizes.d))
 
     @cached_property
+    def damped(self) -> Gradient:
+        """The gradient that the step takes, with the problem's damping: both parts times the same matrix."""
+        if math.isinf(self.problem.damping):
+            return self.gradient
+        found, xp = self.gradient, self._engine.xp
+        sample = step_sample(self.seed, self._sizes.n_step, self._sizes.d)
+        with self._under_way():
+            both = xp.concat((found.rows, found.linear[None, :]))
+            both, _ = Damped(self.problem.damping).direction(both, partial(self._second_moment, sample), None)
+        return Gradient(both[:-1, :], both[-1, :])
+
+    @cached_property
+    def law(self) -> InputLaw:
+        """Coordinates of the inputs, and the teacher's directions in them."""
+        return InputLaw.of(self.problem)
+
+    @cached_property
     def after(self) -> Array:
         """First layer after the step, or after training, shape (N, d); without a step it is the initial one."""
         if self.trained is not None:
             return self.trained
         if self.problem.step_size == 0:
             return self.before
-        return self.before + self._rate * self.gradient.rows
+        return self.before + self._rate * self.damped.rows
 
     @cached_property
     def spike(self) -> Spike:
         """The part of the step along the direction that all neurons share, and the variance of the other part.
 
-        After training this direction is that of the changes of the rows, summed with the readout as weights.
+        After training this direction is that of the changes of the rows, summed with the readout as weights. It is in
+        whitened coordinates, see :class:`gradstep.simulation.step.Spike`.
         """
-        taken = self.problem.step_size > 0
-        teacher = self.labels.mean
-        axes = teacher.inputs if isinstance(teacher, MultivariateFunction) else 1
-        return measure_spike(self.before, self.after, self.readout, self._shared if taken else None, axes)
+        white = self.law.times_root
+        shared = white(self._shared) if self.problem.step_size > 0 else None
+        return measure_spike(white(self.before), white(self.after), self.readout, shared, self._axes)
 
     def train(
         self,
         steps: int = 1,
         *,
         fresh: bool = True,
-        optimiser: str = "gradient",
+        optimiser: str | None = None,
         basis: str = "random",
         progress: Callable[[int, int], None] | None = None,
         **options: float,
@@ -214,8 +231,8 @@ class Network:
 
         Training starts from `before`, whatever the network has been through, and the readout stays that of
         initialisation. Each step has the size of the problem, :math:`w_i\leftarrow w_i+(\eta/\sqrt N)D_i`, and the
-        present network's own output in its residual. One plain step is that of the problem, bit by bit, and the first
-        samples of longer training are those of shorter.
+        present network's own output in its residual. One step of the problem's own kind is that of the problem, bit by
+        bit, and the first samples of longer training are those of shorter.
 
         Docs, "Several steps", equation (M1).
 
@@ -225,9 +242,10 @@ class Network:
             How many, at least one.
         fresh : bool
             Whether each step has ``n_step`` samples of its own, or all have those of the first.
-        optimiser : {"gradient", "damped", "sign", "adam", "spectral"}
-            What is made of the gradient; see :mod:`gradstep.simulation.training`. The last three do not depend on the
-            length of the gradient: a step moves each neuron by ``eta / sqrt(N)`` in root mean square.
+        optimiser : {"gradient", "damped", "sign", "adam", "spectral"}, optional
+            What is made of the gradient; see :mod:`gradstep.simulation.training`. By default it is what the problem
+            makes of it: the damped gradient if it has a finite damping, and otherwise the plain one. The last three do
+            not depend on the length of the gradient: a step moves each neuron by ``eta / sqrt(N)`` in root mean square.
         basis : {"random", "teacher"}
             Coordinates in which "sign" and "adam" work, which are not invariant under rotations: random ones, in which
             the teacher's direction is like any other, or those of which the first is the teacher's.
@@ -270,7 +288,9 @@ class Network:
         count("steps", steps, 1)
         flag("fresh", fresh)
         one_of("basis", basis, ("random", "teacher"))
-        rule, memory, weights = optimiser_of(optimiser, options), None, self.before
+        own = optimiser is None and not options
+        rule = Damped(self.problem.damping) if own else optimiser_of(optimiser or "gradient", options)
+        memory, weights = None, self.before
         turned = rule.by_coordinate and basis == "random"
         turn = self._engine.double(random_basis(self.seed, self._sizes.d)) if turned else None
         for step in range(steps):
@@ -300,8 +320,8 @@ class Network:
     def _second_moment(self, sample: Sample) -> Array:
         """Return ``X^T X / rows`` of a sample, shape (d, d)."""
         total = self._engine.zeros((sample.d, sample.d))
-        for inputs, _ in sample.blocks():
-            x = self._engine.double(inputs)
+        for normals, _ in sample.blocks():
+            x = self._engine.double(self.law.times_root(normals))
             total += x.T @ x
         return total / sample.rows
 
@@ -456,8 +476,8 @@ class Network:
         readouts : array, shape (N, P) or (N,)
             Readouts of the raw features, as fits return them.
         along : array, shape (d,), optional
-            Unit vector along which the neurons are correlated, by default the direction of the spike. The result
-            does not depend on it, but for this direction the computation is shortest.
+            Unit vector along which the neurons are correlated, in whitened coordinates, by default the direction of the
+            spike. The result does not depend on it, but for this direction the computation is shortest.
         tolerance : float
             Accepted error, relative to ``E f*^2``, for activations whose kernel has no closed form.
 
@@ -482,14 +502,12 @@ class Network:
         if isinstance(mean, MultivariateFunction):
             error, deviation = self.sampled_risk(columns, _TEST_ROWS)
             return PopulationRisk(error.reshape(shape), deviation.reshape(shape))
-        axis = self._engine.zeros((d,))
-        axis[TEACHER_AXIS] = 1.0
         with self._under_way():
             found = population_risk(
                 self.problem.activation,
                 mean,
-                self._engine.double(self._weights),
-                axis,
+                self.law.times_root(self._engine.double(self._weights)),
+                self._axes[0, :],
                 self.spike.direction if along is None else self._shaped("along", along, (d,)),
                 columns,
                 tolerance=tolerance,
@@ -590,7 +608,7 @@ class Network:
         (2, 1)
         """
         problem, ridge = self.problem, penalties_of(self.problem, ridge)[0]
-        layer = Layer(to_host(self.after), None, problem.activation, self.labels, None, self.seed)
+        layer = Layer(to_host(self.after), None, problem.activation, self.labels, self.law, self.seed)
         n = self._sizes.n if n is None else n
         return layer.learning_curve(n, ridge, tolerance=tolerance, pool=pool, progress=progress)
 
@@ -619,14 +637,14 @@ class Network:
         with self._under_way():
             features = to_host(self.features(inputs)) / math.sqrt(self._sizes.n)
             inputs, before, readout = to_host(inputs), to_host(self.before), to_host(self.readout)
-            shared = to_host(self._shared)
-            if self.trained is None:
+            shared, seen = to_host(self._shared), self.law.teacher_input(self.labels.mean, inputs)
+            if self.trained is None and self.problem.inputs is None and math.isinf(self.problem.damping):
                 shared = spike_direction(self.problem, before, readout, shared)
-            direction = unit(shared)
+            direction = shared / np.linalg.norm(self.law.times_root(shared), axis=-1)
             return feature_spectrum(
                 features,
                 along=unit(hermite_values(inputs @ direction, _DEGREE)),
-                target=unit(hermite_values(inputs[:, TEACHER_AXIS], _DEGREE)),
+                target=unit(hermite_values(seen if seen.ndim == 1 else seen[:, 0], _DEGREE)),
                 neurons=unit(readout_polynomials(self.problem.readout, readout, _DEGREE)),
                 leading=leading,
             )
@@ -650,9 +668,10 @@ class Network:
             If `leading` is negative or not an integer.
         """
         leading = count("leading", leading)
-        arrays = (to_host(own) for own in (self.before, self.after, self.readout, self._shared))
+        teacher = unit(self.law.teacher_weights(self.labels.mean, self._sizes.d))[0]
+        before, after, readout, shared = map(to_host, (self.before, self.after, self.readout, self._shared))
         with self._under_way():
-            return weight_spectrum(*arrays, leading=leading)
+            return weight_spectrum(before, after, readout, shared, teacher, leading=leading)
 
     # --- what all of it shares -------------------------------------------------------------------------------------
 
@@ -664,6 +683,11 @@ class Network:
     def _engine(self) -> Backend:
         return backend(self.device, self.dtype)
 
+    @cached_property
+    def _axes(self) -> Array:
+        """The teacher's directions in whitened coordinates, shape (k, d)."""
+        return self._engine.double(self.law.directions(self.labels.mean, self._sizes.d))
+
     @property
     def _rate(self) -> float:
         """``eta / sqrt(N)``."""
@@ -672,7 +696,7 @@ class Network:
     @property
     def _shared(self) -> Array:
         """The direction that all rows of the step share, of any length."""
-        return self.gradient.linear if self.trained is None else self.readout @ (self.after - self.before)
+        return self.damped.linear if self.trained is None else self.readout @ (self.after - self.before)
 
     @cached_property
     def _weights(self) -> Array:
@@ -703,8 +727,8 @@ class Network:
     def _labelled(self, sample: Sample) -> Iterator[tuple[Array, Array]]:
         """Yield blocks of inputs and labels; without noise those are what is to be learned."""
         for inputs, normals in sample.blocks():
-            x = self._engine.data(inputs)
-            u = teacher_input(self.labels.mean, x)
+            x = self._engine.data(self.law.times_root(inputs))
+            u = self.law.teacher_input(self.labels.mean, x)
             yield x, self.labels.mean(u) if sample.noise is None else self.labels.draw(u, self._engine.data(normals))
             self.after_block()
 

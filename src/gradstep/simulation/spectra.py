@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
-from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.threads import threads_for_factorisation
 
 __all__ = [
@@ -139,8 +138,13 @@ def feature_spectrum(features: Array, *, along: Array, target: Array, neurons: A
     return MeasuredFeatures(np.concatenate([zeros, np.maximum(values, 0.0)]), tuple(found))
 
 
-def weight_spectrum(before: Array, after: Array, readout: Array, linear: Array, *, leading: int) -> MeasuredWeights:
-    """Measure the singular values of first layers, shape (N, d) each; see :meth:`gradstep.Network.weight_spectrum`."""
+def weight_spectrum(
+    before: Array, after: Array, readout: Array, linear: Array, teacher: Array, *, leading: int
+) -> MeasuredWeights:
+    """Measure the singular values of first layers, shape (N, d) each; see :meth:`gradstep.Network.weight_spectrum`.
+
+    Vectors in input space are compared with `linear` and the unit vector `teacher`, shape (d,) each.
+    """
     with threads_for_factorisation(min(after.shape)):
         left, singular, right = np.linalg.svd(after, full_matrices=False)
         initial = np.asarray(np.linalg.svd(before, compute_uv=False)[::-1])
@@ -148,7 +152,7 @@ def weight_spectrum(before: Array, after: Array, readout: Array, linear: Array, 
     top = tuple(
         WeightVector(
             float(singular[k]),
-            float(right[k, TEACHER_AXIS] ** 2),
+            float((right[k] @ teacher) ** 2),
             float((right[k] @ common) ** 2),
             float((left[:, k] @ readout) ** 2),
         )

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from array_api_compat import array_namespace, device
+
 from gradstep.gaussian import ScalarFunction
 from gradstep.simulation.backend import Array, Backend
-from gradstep.simulation.instance import TEACHER_AXIS
 from gradstep.simulation.rowwise import for_rows
 
 
@@ -81,6 +82,8 @@ def gradient(
 class Spike:
     """The part of the step along the direction that all neurons share, and the variance of the other part.
 
+    Weights and directions are in whitened coordinates, ``C^(1/2) w``, in which inputs are isotropic.
+
     Parameters
     ----------
     direction : array, shape (d,)
@@ -101,34 +104,36 @@ class Spike:
     bulk_variance: float
 
 
-def measure_spike(before: Array, after: Array, readout: Array, linear: Array | None, axes: int = 1) -> Spike:
+def measure_spike(
+    before: Array, after: Array, readout: Array, linear: Array | None, axes: Array | None = None
+) -> Spike:
     """Measure the spike that the step adds to the rows, and the variance of the rows orthogonal to it.
 
     Parameters
     ----------
     before, after : array, shape (N, d)
-        Weights before and after the step, in double precision.
+        Weights before and after the step, whitened, in double precision.
     readout : array, shape (N,)
         Readout at initialisation, in double precision.
     linear : array, shape (d,), or None
-        `Gradient.linear`; None when no step was taken.
-    axes : int
-        Number of directions of the teacher, which are the first coordinate axes.
+        `Gradient.linear`, whitened; None when no step was taken.
+    axes : array, shape (k, d), optional
+        Orthonormal directions of the teacher; the first coordinate axis if not given.
 
     Returns
     -------
     Spike
         The measured values.
     """
-    d = after.shape[1]
+    d, xp = after.shape[1], array_namespace(after)
+    axes = xp.eye(1, d, dtype=after.dtype, device=device(after)) if axes is None else axes
     if linear is None:
-        direction = 0 * after[0, :]
-        direction[TEACHER_AXIS] = 1.0
+        direction = axes[0, :]
         alignment, strength = math.nan, 0.0
     else:
         direction = linear / (linear @ linear) ** 0.5
-        seen = direction[TEACHER_AXIS : TEACHER_AXIS + axes]
-        alignment = float(seen[0]) if axes == 1 else float(seen @ seen) ** 0.5
+        seen = axes @ direction
+        alignment = float(seen[0]) if axes.shape[0] == 1 else float(seen @ seen) ** 0.5
         projections = (after - before) @ direction
         # |s| |a| with s = <a, projections> / |a|^2
         strength = abs(float(readout @ projections)) / float(readout @ readout) ** 0.5

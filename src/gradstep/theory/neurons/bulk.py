@@ -57,8 +57,6 @@ _LEVELS, _READOUTS = (-2, 3), 4
 _TOLERANCE = 1e-8
 #: Least height of a pole over the law's standard deviation, and least variance (and change of it).
 _LEAST_HEIGHT, _LEAST = 0.02, 1e-12
-#: Share of a row's turn that its norm may tell at most, and share that is none.
-_MOST_TOLD, _LEAST_TOLD = 0.95, 1e-8
 #: Poles of one cell of this size are as one: in logarithms of size and in angles, seen from the law's mean. With cells
 #: twice as large rules missed what is between the poles, and errors jumped by up to 1e-5 with every pole that came.
 _CELL = 1 / 6
@@ -92,8 +90,8 @@ class Bulk:
         Variance of the part of a projection that is not due to the row's own component along the spike, in units of
         the mean variance of all directions.
     turned, turn_noise : ndarray, shape (groups, special) or (groups, 0), and (groups,)
-        Correlated inputs: a combination of the components that the norm tells, and the variance of what it leaves
-        unknown of it over what it tells, in these units.
+        Correlated inputs: the combination of the components that the norm tells, and the variance of what else is in
+        the norm, in these units.
     """
 
     share: Array
@@ -149,7 +147,7 @@ def bulk_law(
     """
     scale = problem.readout.second_moment
     if step.correlated is not None:
-        return _correlated(step, step.correlated, groups, scale, d, refine)
+        return _correlated(step, step.correlated, groups, scale, refine)
     # In the proportional limit a step of order one leaves the bulk of every row as it was.
     unchanged = problem.is_limit and problem.eta.exponent == 0
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
@@ -193,7 +191,7 @@ def bulk_law(
 
 
 def _correlated(
-    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, power: float, d: float, refine: int
+    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, power: float, refine: int
 ) -> Bulk:
     """Return the classes of directions of correlated inputs.
 
@@ -202,18 +200,13 @@ def _correlated(
     found = correlated_classes(step, samples, groups, power, refine)
     share, profile, overlap, special_profile, mean_variance = found
     spike, teacher = overlap.T
-    # A row's projection on C^-1 v, of which its projection on v leaves the variance `free`, and the norm tells a share.
-    turned = spike / special_profile
-    free = np.maximum(turned @ spike - 1 / (special_profile @ spike**2), _LEAST)
-    told = np.minimum(groups.turn**2 * d * free / mean_variance, _MOST_TOLD)
-    turn = np.copysign(np.sqrt(told * mean_variance / (d * free)), groups.turn)
-    pull = _pull((groups.offset + turn) / np.sqrt(groups.variance), spike, special_profile)
-    noise = free * (1 - told) / np.maximum(told, _LEAST_TOLD)
-    if not groups.turn.any():
+    told, along, follows, rest = groups.norm_law.T
+    pull = _pull((groups.offset + told) / np.sqrt(groups.variance), spike, special_profile)
+    turned = (along / mean_variance)[:, None] * spike / special_profile - follows[:, None] * spike
+    if not groups.norm_law[:, :3].any():
         turned = turned[:, :0]
-    return Bulk(
-        share, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance, turned, noise
-    )
+    noise, rest = groups.projection_noise / mean_variance, rest / mean_variance
+    return Bulk(share, profile, teacher, spike, special_profile, pull, noise, turned, rest)
 
 
 def _pull(offset: Array, spike: Array, special_profile: Array) -> Array:

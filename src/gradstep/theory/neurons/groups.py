@@ -25,6 +25,7 @@ from gradstep.gaussian import hermite_rule, trapezoidal_rule
 from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.models import RowLaw
+from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
 
@@ -36,6 +37,8 @@ _Values = Array | float
 _PROJECTION_NODES = 3
 #: Least squared norm over its mean: at a handful of samples or dimensions the leading order may exceed the norm itself.
 _LEAST_NORM = 0.1
+#: Least share of the norm's variance that follows neither the row nor its length.
+_LEAST_REST = 0.02
 #: Standard deviations of a Gaussian readout that are covered; what is beyond changes errors by about 1e-8.
 _READOUT_RANGE = 5.75
 #: The same where each costs most.
@@ -74,8 +77,10 @@ class Groups:
         ``d`` times the variance of the part of ``s'`` that is not due to that component: the spike follows the length
         of the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` contains no
         information about the row.
-    turn : ndarray, shape (groups,)
-        Part of `offset` that the norm tells, and not the projection (correlated inputs).
+    norm_law : ndarray, shape (groups, 4)
+        How the norm follows the row, for correlated inputs: what it tells of `offset` beyond the projection; its slope
+        along ``|C g| C^-1 v``, and along the part of the projection that is not due to the row's component along the
+        spike; and ``d`` times the variance of what follows neither.
     """
 
     weight: NDArray[np.float64]
@@ -85,7 +90,7 @@ class Groups:
     readout_square: NDArray[np.float64]
     offset: NDArray[np.float64]
     projection_noise: NDArray[np.float64]
-    turn: NDArray[np.float64]
+    norm_law: NDArray[np.float64]
 
     @cached_property
     def resolved(self) -> bool:
@@ -223,7 +228,7 @@ def _groups_of_values(
     projection_noise = np.zeros_like(a)
     if rows == "network":
         law = step.fluctuations
-        covariance = _polynomial(law.covariance, a) * a
+        covariance = _polynomial(law.covariance, a) * a * _off_spike(step, d)
         floor = _LEAST_NORM * mean
         mean = np.maximum(mean + _beside(step, a, a**2, variance, d) + covariance * offset / (d * variance), floor)
         # The norm depends on <w(0), v> and the initial length, which s' determines only in part.
@@ -247,10 +252,31 @@ def _groups_of_values(
         weight = merged
     else:
         a_square = a**2
-    turn = (step.fluctuations.norm_turn[0] * a + step.fluctuations.norm_turn[1] * a_square) / d
-    return _with_norms(
-        weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise, turn
-    )
+    columns = weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise
+    return _with_norms(*columns, None if step.correlated is None else _norm_law(step, step.correlated, a, d, deviation))
+
+
+def _norm_law(step: StepStatistics, samples: CorrelatedSamples, a: Array, d: float, deviation: Array) -> Array:
+    """Return `Groups.norm_law` for readouts and the deviations of the norm given the projection.
+
+    Docs, "Correlated inputs", equation (R10).
+    """
+    law = step.fluctuations
+    off = _off_spike(step, d)
+    along = off * (law.norm_turn[0] * a + law.norm_turn[1] * a**2)
+    length = law.spike_variance * a**2
+    of_projection = _projection_variance(step, d, "network", a, a**2) * d
+    covariance = off * _polynomial(law.covariance, a) * a
+    follows = np.divide(covariance - along, length, out=np.zeros_like(a), where=length > 0)
+    told = (1 - length / of_projection) * covariance / d / np.maximum(deviation, NOTHING)
+    whole = _norm_variance(step, a, a**2, d)
+    known = along**2 * samples.form(1) / samples.norm**2 + follows**2 * length
+    return np.stack([told, along, follows, np.maximum(whole - known, _LEAST_REST * whole)], axis=-1)
+
+
+def _unrelated(norm: Array) -> Array:
+    """Return the law of a norm that follows nothing."""
+    return np.multiply.outer(norm, [0.0, 0.0, 0.0, 1.0])
 
 
 def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: RowLaw, refine: int) -> Groups:
@@ -297,21 +323,20 @@ def _with_norms(
     readout_square: Array,
     offset: Array,
     projection_noise: Array,
-    turn: Array | None = None,
+    norm_law: Array | None = None,
 ) -> Groups:
     """Return two groups for each, whose squared norms are a standard deviation below and above the mean.
 
-    A norm that follows another direction of the row than v tells of it, by its covariance `turn` with what a projection
-    leaves of that direction.
+    The first column of the `norm_law` is for a norm above the mean.
     """
     deviation = np.minimum(deviation, (1 - _LEAST_NORM) * mean)
     if not np.any(deviation):
-        return Groups(weight, projection, mean, readout, readout_square, offset, projection_noise, 0 * mean)
+        return Groups(weight, projection, mean, readout, readout_square, offset, projection_noise, _unrelated(mean))
     twice = (np.concatenate([column, column]) for column in (readout, readout_square, offset, projection_noise))
     norm = np.concatenate([mean - deviation, mean + deviation])
-    turned = 0 * mean if turn is None else turn / np.maximum(deviation, NOTHING)
     columns = [np.concatenate([weight, weight]) / 2, np.concatenate([projection, projection]), norm, *twice]
-    return Groups(*columns, np.concatenate([turned, -turned]))
+    law = _unrelated(mean) if norm_law is None else norm_law
+    return Groups(*columns, np.concatenate([law * [1, 1, 1, 1], law * [-1, 1, 1, 1]]))
 
 
 def _common_projection(step: StepStatistics, a: Array, a_square: Array) -> Array:
@@ -333,9 +358,18 @@ def _norm_variance(step: StepStatistics, a: Array, a_square: Array, d: float) ->
     """Return ``d`` times the variance of the squared norm, from the means of ``a`` and ``a^2``."""
     law = step.fluctuations
     coefficients = (across + along for across, along in zip(law.norm_variance, law.slope_square, strict=True))
-    whole = np.asarray(sum(c * a_square ** (k // 2) * a ** (k % 2) for k, c in enumerate(coefficients)))
+    off = _off_spike(step, d)
+    # Of the fluctuation before the step one factor, of all that the step adds two.
+    scales = (off, *[off**2] * 4) if step.correlated is not None else (1.0,) * 5
+    return np.asarray(sum(f * c * a_square ** (k // 2) * a ** (k % 2) for k, (c, f) in enumerate(zip(coefficients, scales, strict=True))))
+
+
+def _off_spike(step: StepStatistics, d: float) -> float:
+    """Return what the directions off the spike have of ``tr C^2``, one to leading order.
+
+    With correlated inputs the spike direction may have far more than its share.
+    """
     if step.correlated is None:
-        return whole
-    # The spike direction is out of it, which may have far more than its share.
+        return 1.0
     first, second = (step.correlated.form_along(step.alignment, power) for power in (1, 2))
-    return whole * max(1 - (2 * second - first**2) / (d * step.correlated.spectrum.moment(2)), 0.0)
+    return max(1 - (2 * second - first**2) / (d * step.correlated.spectrum.moment(2)), _LEAST_NORM)

@@ -308,8 +308,9 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
     values, shares = readout_values(problem.readout)
+    stretched = literal.stretch_square(values, values**2)
     own_norm = (literal.own_norm[0] + literal.own_norm[1] * values) * values**2
-    bulk_variance = float(shares @ (literal.row_square(values, values**2) + own_norm))
+    bulk_variance = float(shares @ (stretched + own_norm)) + literal.bulk * problem.readout.second_moment
     kappa, target = features.kappa, features.teacher_mean
     if step.influence < 1:
         target = _seen(link_of(problem.teacher), step.alignment, kappa, odd=kappa[0] > 0)

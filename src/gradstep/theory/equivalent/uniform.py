@@ -265,23 +265,10 @@ def _joint_fit(
     # The part of a projection that is not due to the row adds y = U l to the sum of the constraint, at the cost l^T U
     # l. The row's component along the spike is then -y, on which the features orthogonal to the spike do not depend, so
     # that mu = (I - V1 U) l.
-    noise = point.density * bulk.projection_noise
-    to_multiplier = identity(groups) - point.linear_gain * noise[:, None]
-    if bulk.turned.shape[-1]:
-        # What the norm tells of a row is one more constraint, on which features do depend.
-        turned, turn_noise = bulk.turned.mT * root, point.density * bulk.turn_noise
-        by_turn = inverse * turned[:, :, None]
-        of_turn = np.concatenate([np.vecmat(part.mT, by_turn.swapaxes(1, 2)) for part in (along, turned)], axis=1)
-        of_turns = np.vecmat(turned.mT, by_multiplier.swapaxes(1, 2))
-        of_multiplier = np.concatenate([np.concatenate([of_multiplier, of_turns], axis=1), of_turn], axis=2)
-        constraint = np.concatenate([constraint, np.vecmat(turned.mT, free.swapaxes(1, 2))], axis=1)
-        by_multiplier = np.concatenate([by_multiplier, by_turn], axis=3)
-        noise = np.concatenate([noise, turn_noise], axis=1)
-        whole = np.zeros((batch, 2 * groups, 2 * groups)) + identity(2 * groups)
-        whole[:, :groups, :groups] = to_multiplier
-        to_multiplier = whole
+    projection_noise = point.density * bulk.projection_noise
+    to_multiplier = identity(groups) - point.linear_gain * projection_noise[:, None]
     of_price = of_multiplier @ to_multiplier
-    of_price += noise[..., None] * identity(noise.shape[1])
+    of_price += projection_noise[..., None] * identity(groups)
     # Resolvents of groups may be a hundred decades apart: in the unit of each, pivots keep the digits of all.
     unit = np.sqrt(np.abs(np.diagonal(of_price, axis1=1, axis2=2)))[..., None]
     price = solved(of_price / unit / unit.mT, constraint / unit) / unit
@@ -297,8 +284,8 @@ def _joint_fit(
     rest = np.matvec(free, state[:, None]) - np.matvec(by_multiplier, np.matvec(multiplier, state)[:, None])
     overlap = pull * (mean if weight_offset is None else mean + weight_offset)[:, None] + root * rest
     overlap -= bulk.spike[..., None] * np.vecmat(bulk.spike, overlap)[:, None]
-    beside = (np.sqrt(noise) * np.matvec(price, state)).reshape(batch, -1, groups)
-    return _Fit(unknowns, overlap, np.concatenate([rest, beside], axis=1))
+    not_of_rows = np.sqrt(projection_noise) * np.matvec(price, state)
+    return _Fit(unknowns, overlap, np.concatenate([rest, not_of_rows[:, None]], axis=1))
 
 
 class _Means(NamedTuple):

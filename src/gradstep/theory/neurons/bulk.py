@@ -89,9 +89,6 @@ class Bulk:
     projection_noise : ndarray, shape (groups,)
         Variance of the part of a projection that is not due to the row's own component along the spike, in units of
         the mean variance of all directions.
-    turned, turn_noise : ndarray, shape (groups, special) or (groups, 0), and (groups,)
-        Correlated inputs: the combination of the components that the norm tells, and the variance of what else is in
-        the norm, in these units.
     """
 
     share: Array
@@ -101,14 +98,12 @@ class Bulk:
     special_profile: Array
     pull: Array
     projection_noise: Array
-    turned: Array
-    turn_noise: Array
 
 
 def isotropic(groups: int) -> Bulk:
     """Return one class: the bulk of the spiked random features model of Cui et al. 2024."""
     one, column = np.ones(1), np.ones((groups, 1))
-    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups), column[:, :0], np.zeros(groups))
+    return Bulk(one, column, one, 0 * one, column, 0 * column, np.zeros(groups))
 
 
 def bulk_law(
@@ -185,9 +180,9 @@ def bulk_law(
         common -= spike * (spike @ common)
         pull += (step.common.of(a, a_square) / np.sqrt(groups.variance))[:, None] * common
     if groups.resolved:
-        pull += _pull(groups.offset / np.sqrt(groups.variance), spike, special_profile)
+        pull += _pull(groups, spike, special_profile)
     noise = groups.projection_noise / mean_variance
-    return Bulk(directions, profile, teacher, spike, special_profile, pull, noise, pull[:, :0], 0 * noise)
+    return Bulk(directions, profile, teacher, spike, special_profile, pull, noise)
 
 
 def _correlated(
@@ -200,20 +195,15 @@ def _correlated(
     found = correlated_classes(step, samples, groups, power, refine)
     share, profile, overlap, special_profile, mean_variance = found
     spike, teacher = overlap.T
-    told, along, follows, rest = groups.norm_law.T
-    pull = _pull((groups.offset + told) / np.sqrt(groups.variance), spike, special_profile)
-    turned = (along / mean_variance)[:, None] * spike / special_profile - follows[:, None] * spike
-    if not groups.norm_law[:, :3].any():
-        turned = turned[:, :0]
-    noise, rest = groups.projection_noise / mean_variance, rest / mean_variance
-    return Bulk(share, profile, teacher, spike, special_profile, pull, noise, turned, rest)
+    pull = _pull(groups, spike, special_profile)
+    return Bulk(share, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance)
 
 
-def _pull(offset: Array, spike: Array, special_profile: Array) -> Array:
-    """Return the mean of a normalised row off the spike given its component along it: the regression."""
+def _pull(groups: Groups, spike: Array, special_profile: Array) -> Array:
+    """Return the mean of a normalised row off the spike given its projection on the spike: the regression."""
     regression = spike * special_profile
     regression /= (regression @ spike)[:, None]
-    return np.asarray(offset[:, None] * (regression - spike))
+    return np.asarray((groups.offset / np.sqrt(groups.variance))[:, None] * (regression - spike))
 
 
 class _Part(NamedTuple):

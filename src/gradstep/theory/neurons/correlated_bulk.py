@@ -77,7 +77,7 @@ def correlated_classes(
     special, overlap = sparse_rule(z, *law.between(points, frame), law.average(frame), 1 + level, tolerance)
 
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
-    mean_variance = step.row_square(a, a_square)
+    mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
     found = []
     scale = None
     for nodes in (values, special):

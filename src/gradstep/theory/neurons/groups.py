@@ -25,7 +25,6 @@ from gradstep.gaussian import hermite_rule, trapezoidal_rule
 from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.models import RowLaw
-from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
 
@@ -37,8 +36,6 @@ _Values = Array | float
 _PROJECTION_NODES = 3
 #: Least squared norm over its mean: at a handful of samples or dimensions the leading order may exceed the norm itself.
 _LEAST_NORM = 0.1
-#: Least share of the norm's variance that follows neither the row nor its length.
-_LEAST_REST = 0.02
 #: Standard deviations of a Gaussian readout that are covered; what is beyond changes errors by about 1e-8.
 _READOUT_RANGE = 5.75
 #: The same where each costs most.
@@ -77,10 +74,6 @@ class Groups:
         ``d`` times the variance of the part of ``s'`` that is not due to that component: the spike follows the length
         of the initial row. `UNRESOLVED` where the readout is not resolved, so that ``s'`` contains no
         information about the row.
-    norm_law : ndarray, shape (groups, 4)
-        How the norm follows the row, for correlated inputs: what it tells of `offset` beyond the projection; its slope
-        along ``|C g| C^-1 v``, and along the part of the projection that is not due to the row's component along the
-        spike; and ``d`` times the variance of what follows neither.
     """
 
     weight: NDArray[np.float64]
@@ -90,7 +83,6 @@ class Groups:
     readout_square: NDArray[np.float64]
     offset: NDArray[np.float64]
     projection_noise: NDArray[np.float64]
-    norm_law: NDArray[np.float64]
 
     @cached_property
     def resolved(self) -> bool:
@@ -224,7 +216,7 @@ def _groups_of_values(
     variance = _projection_variance(step, d, rows, a, a**2)
     offset = np.tile(z, len(values[0])) * np.sqrt(variance)
     projection = (step.spike + step.initial_overlap) * a + _common_projection(step, a, a**2) + offset
-    mean, deviation = step.row_square(a, a**2), np.zeros_like(a)
+    mean, deviation = step.stretch_square(a, a**2) + step.bulk * a**2, np.zeros_like(a)
     projection_noise = np.zeros_like(a)
     if rows == "network":
         law = step.fluctuations
@@ -252,31 +244,9 @@ def _groups_of_values(
         weight = merged
     else:
         a_square = a**2
-    columns = weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise
-    return _with_norms(*columns, None if step.correlated is None else _norm_law(step, step.correlated, a, d, deviation))
-
-
-def _norm_law(step: StepStatistics, samples: CorrelatedSamples, a: Array, d: float, deviation: Array) -> Array:
-    """Return `Groups.norm_law` for readouts and the deviations of the norm given the projection.
-
-    Docs, "Correlated inputs", equation (R10).
-    """
-    law = step.fluctuations
-    off = _off_spike(step, d)
-    along = off * (law.norm_turn[0] * a + law.norm_turn[1] * a**2)
-    length = law.spike_variance * a**2
-    of_projection = _projection_variance(step, d, "network", a, a**2) * d
-    covariance = off * _polynomial(law.covariance, a) * a
-    follows = np.divide(covariance - along, length, out=np.zeros_like(a), where=length > 0)
-    told = (1 - length / of_projection) * covariance / d / np.maximum(deviation, NOTHING)
-    whole = _norm_variance(step, a, a**2, d)
-    known = along**2 * samples.form(1) / samples.norm**2 + follows**2 * length
-    return np.stack([told, along, follows, np.maximum(whole - known, _LEAST_REST * whole)], axis=-1)
-
-
-def _unrelated(norm: Array) -> Array:
-    """Return the law of a norm that follows nothing."""
-    return np.multiply.outer(norm, [0.0, 0.0, 0.0, 1.0])
+    return _with_norms(
+        weight, projection, mean, deviation, a / math.sqrt(scale), a_square / scale, offset, projection_noise
+    )
 
 
 def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: RowLaw, refine: int) -> Groups:
@@ -290,7 +260,7 @@ def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: R
     a_variance = spread / (total_spike**2 + spread)
     a = share * projection
     a_square = a**2 + a_variance
-    mean, deviation = step.row_square(a, a_square), np.zeros_like(a)
+    mean, deviation = step.stretch_square(a, a_square) + step.bulk * a_square, np.zeros_like(a)
     if rows == "network":
         law = step.fluctuations
         variance = d * _projection_variance(step, d, rows, a, a_square)
@@ -323,20 +293,14 @@ def _with_norms(
     readout_square: Array,
     offset: Array,
     projection_noise: Array,
-    norm_law: Array | None = None,
 ) -> Groups:
-    """Return two groups for each, whose squared norms are a standard deviation below and above the mean.
-
-    The first column of the `norm_law` is for a norm above the mean.
-    """
+    """Return two groups for each, whose squared norms are a standard deviation below and above the mean."""
     deviation = np.minimum(deviation, (1 - _LEAST_NORM) * mean)
     if not np.any(deviation):
-        return Groups(weight, projection, mean, readout, readout_square, offset, projection_noise, _unrelated(mean))
+        return Groups(weight, projection, mean, readout, readout_square, offset, projection_noise)
     twice = (np.concatenate([column, column]) for column in (readout, readout_square, offset, projection_noise))
     norm = np.concatenate([mean - deviation, mean + deviation])
-    columns = [np.concatenate([weight, weight]) / 2, np.concatenate([projection, projection]), norm, *twice]
-    law = _unrelated(mean) if norm_law is None else norm_law
-    return Groups(*columns, np.concatenate([law * [1, 1, 1, 1], law * [-1, 1, 1, 1]]))
+    return Groups(np.concatenate([weight, weight]) / 2, np.concatenate([projection, projection]), norm, *twice)
 
 
 def _common_projection(step: StepStatistics, a: Array, a_square: Array) -> Array:
@@ -358,10 +322,10 @@ def _norm_variance(step: StepStatistics, a: Array, a_square: Array, d: float) ->
     """Return ``d`` times the variance of the squared norm, from the means of ``a`` and ``a^2``."""
     law = step.fluctuations
     coefficients = (across + along for across, along in zip(law.norm_variance, law.slope_square, strict=True))
-    off = _off_spike(step, d)
-    # Of the fluctuation before the step one factor, of all that the step adds two.
-    scales = (off, *[off**2] * 4) if step.correlated is not None else (1.0,) * 5
-    return np.asarray(sum(f * c * a_square ** (k // 2) * a ** (k % 2) for k, (c, f) in enumerate(zip(coefficients, scales, strict=True))))
+    # Of the fluctuation before the step the factor enters once, of all that the step adds twice.
+    off = [_off_spike(step, d) ** min(power + 1, 2) for power in range(5)]
+    powers = (a_square ** (k // 2) * a ** (k % 2) for k in range(5))
+    return np.asarray(sum(f * c * p for f, c, p in zip(off, coefficients, powers, strict=True)))
 
 
 def _off_spike(step: StepStatistics, d: float) -> float:
@@ -372,4 +336,4 @@ def _off_spike(step: StepStatistics, d: float) -> float:
     if step.correlated is None:
         return 1.0
     first, second = (step.correlated.form_along(step.alignment, power) for power in (1, 2))
-    return max(1 - (2 * second - first**2) / (d * step.correlated.spectrum.moment(2)), _LEAST_NORM)
+    return max(1 - (2 * second - first**2 - 1) / (d * step.correlated.spectrum.moment(2)), _LEAST_NORM)

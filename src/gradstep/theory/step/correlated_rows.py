@@ -138,7 +138,6 @@ def correlated_fluctuations(
         covariance=tuple((np.array(linear) + joint + joint_higher).tolist()),
         norm_variance=tuple(norm_variance.tolist()),
         sample_gain=gain / m2,
-        norm_turn=(l_1 * norm, l_2 * norm),
     )
 
 

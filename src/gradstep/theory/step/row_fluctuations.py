@@ -65,9 +65,6 @@ class RowFluctuations:
         Variance of ``c`` at a given ``<w0, v>``: coefficients of ``1, a, ..., a^4``.
     sample_gain : float
         ``v.S.v``: the variance along ``v`` of a bulk made of the step's samples, over its mean of all directions.
-    norm_turn : tuple of float
-        Covariance of ``c`` with ``|C g|`` times a row's projection on ``C^-1 v``: coefficients of ``a`` and ``a^2``. Zero
-        for isotropic inputs, in which ``C g`` and ``g`` are one direction.
     """
 
     projection_variance: tuple[float, float, float]
@@ -76,7 +73,6 @@ class RowFluctuations:
     covariance: tuple[float, float, float]
     norm_variance: tuple[float, ...]
     sample_gain: float
-    norm_turn: tuple[float, float] = (0.0, 0.0)
 
     @property
     def slope_square(self) -> tuple[float, ...]:

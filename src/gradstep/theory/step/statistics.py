@@ -203,12 +203,12 @@ class StepStatistics:
         """Return the whole factor of the rest of an initial row, from a readout and its square as in `own_stretch`."""
         return np.asarray(self.own_stretch(a, a_square) + self.drift * np.asarray(a))
 
-    def row_square(self, a: NDArray[np.float64], a_square: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean squared norm of the rest of a row, from a readout and its square or their means."""
+    def stretch_square(self, a: NDArray[np.float64], a_square: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean squared norm of an initial row after `stretch`, from a readout and its square or their means."""
         if self.correlated is None:
-            return self.stretch(a, a_square) ** 2 + self.bulk * a_square
+            return np.asarray(self.stretch(a, a_square) ** 2)
         second, third = (self.correlated.spectrum.moment(power) for power in (2, 3))
-        return 1 + 2 * self.drift * second * a + (self.drift**2 * third + self.bulk) * a_square
+        return 1 + 2 * self.drift * second * a + self.drift**2 * third * a_square
 
     @property
     def whole_drift(self) -> float:

@@ -34,6 +34,7 @@ _CALLED = {
     "eta": ("step size", "η"),
     "ridge": ("penalty", "Λ"),
     "noise": ("label noise", "sigma_eps"),
+    "damping": ("damping of the step", "δ"),
 }
 _WHOLE = ("d", "width", "n_step", "n")
 #: Parameters of which a prediction costs next to nothing once there is one.

@@ -43,10 +43,12 @@ CONVENTION = (
 )
 
 CONVENTION_IN_FULL = """\
-data     x ~ N(0, I_d), labels y = f*(<x, beta*>) + noise * N(0, 1), |beta*| = 1
+data     x ~ N(0, I_d), labels y = f*(<x, beta*>) + noise * N(0, 1), |beta*| = 1;
+         with inputs x ~ N(0, C), tr C = d, Var <x, beta*> = 1
 network  f(x) = (1/N) sum_i a_i sigma(<w_i, x>), a_i of order one, |w_i| ~ 1
 step     w_i += (eta / sqrt(N)) G_i with
-         G_i = (1/n_step) sum_mu a_i (y_mu - f(x_mu)) sigma'(<w_i, x_mu>) x_mu
+         G_i = (1/n_step) sum_mu a_i (y_mu - f(x_mu)) sigma'(<w_i, x_mu>) x_mu;
+         with damping D times (1 + D) (X^T X / n_step + D)^-1
 fit      min_b sum_mu (y_mu - sum_i b_i sigma(<w_i, x_mu>))^2 + ridge |b|^2
          on n fresh samples
 errors   test error E (f_hat - f*)^2, label noise not included; train error:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradstep.checks import read_number
 from gradstep.errors import InvalidInput
+from gradstep.inputs import Inputs
 from gradstep.problem import Step
 from gradstep.sizes import Proportional, read_size
 
@@ -24,7 +25,17 @@ _PER_D = ("width", "n_step", "n", "ridge")
 _STEPS = ("eta", "eta_tilde")
 #: Parameters whose text is a name or a formula, not a number.
 _TEXT = frozenset(
-    {"activation", "teacher", "readout", "initial_weights", "output_scale", "convention", "origin", "residual"}
+    {
+        "activation",
+        "teacher",
+        "readout",
+        "initial_weights",
+        "output_scale",
+        "inputs",
+        "convention",
+        "origin",
+        "residual",
+    }
 )
 _READOUT = "gaussian, constant, or VALUE:WEIGHT pairs such as -1:0.5,1:0.5"
 _NUMBERS = "a number, a list 1,2,5 or a range first:last:count or first:last:logcount (for instance 1e-4:1e2:log7)"
@@ -77,6 +88,8 @@ def _each(name: str, value: object) -> list[Any]:
         value = value.item()
     if name in _STEPS and isinstance(value, Mapping):
         value = Step.parse(value)
+    elif isinstance(value, Mapping) and name == "inputs":
+        value = Inputs.parse(value)
     elif isinstance(value, Mapping) and name in _PER_D:
         value = read_size(name, value)
     if name in _WHOLE and isinstance(value, float) and value.is_integer():

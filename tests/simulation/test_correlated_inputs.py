@@ -125,7 +125,7 @@ def test_expected_errors_are_the_means_of_fits() -> None:
     network = gs.Network(problem, 0)
     curve = network.learning_curve(pool=40_000)
     layer = network.with_weights(network.after)
-    errors = [replace(layer, seed=seed).test_error() for seed in range(1, 120)]
+    errors = [replace(layer, seed=seed).test_error() for seed in range(1, 60)]
     deviation = math.hypot(np.std(errors) / math.sqrt(len(errors)), curve.test_standard_error[0, 0])
     assert abs(np.mean(errors) - curve.test_error[0, 0]) < 4 * deviation
 

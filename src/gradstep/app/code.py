@@ -40,6 +40,8 @@ axes.set(xscale="{scale}", yscale="log", xlabel="{label}", ylabel="{what}")
 axes.legend()
 plt.show()
 """
+#: Fields of a setting that are written down as they are.
+_KEPT = ("noise", "readout", "initial_weights", "output_scale", "inputs", "damping")
 _WITHOUT_STEP = """unstepped = gs.predict_many([problem_{mine}(place).replace(eta=0.0) for place in places])
 axes.plot(places, [p.test_error{plus} for p in unstepped], color="gray", label="no step")
 """
@@ -162,7 +164,7 @@ def _function(letter: str, setting: Mapping[str, Any], name: str) -> str:
         "n": "n",
         "eta": f"gs.Step({coefficient}, {exponent})",
         "ridge": f"gs.Proportional({product})" if infinite else product,
-        **{k: repr(setting[k]) for k in ("noise", "readout", "initial_weights", "output_scale") if k in setting},
+        **{k: repr(setting[k]) for k in _KEPT if k in setting},
     }
     lines = [f"def problem_{letter}({variable}):"]
     lines += [] if infinite else [f"    d = {setting['d']!r}"]

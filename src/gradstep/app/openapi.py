@@ -65,6 +65,8 @@ _PROBLEM = {
             "readout": {"anyOf": [{"enum": ["gaussian", "constant"]}, {"type": "object"}]},
             "initial_weights": {"enum": ["gaussian", "sphere"]},
             "output_scale": {"enum": ["1/N", "1/sqrt(N)"]},
+            "inputs": {"anyOf": [{"type": "string"}, {"type": "object"}]},
+            "damping": {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "inf"}]},
         },
         ["activation", "teacher", "d", "width", "n", "n_step", "eta", "ridge"],
         closed=True,

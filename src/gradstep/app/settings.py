@@ -179,7 +179,9 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
 def setting_of(problem: Problem, **forms: Any) -> dict[str, Any]:
     """Return the page's form of a problem; `forms` replace fields by another form of the same value."""
     infinite_step = problem.n_step == math.inf
-    plain = {name: problem.to_dict()[name] for name in ("activation", "teacher", "noise", "readout", "initial_weights")}
+    fields = problem.to_dict()
+    names = ("activation", "teacher", "noise", "readout", "initial_weights", "inputs", "damping")
+    plain = {name: fields[name] for name in names if name in fields}
     return {
         **plain,
         "d": "inf" if problem.is_limit else problem.d,

@@ -165,6 +165,13 @@ def _problem_options(
         str | None,
         typer.Option(help="Prefactor of the network in the step: 1/N or 1/sqrt(N) (1/N).", rich_help_panel=_NETWORK),
     ] = None,
+    inputs: Annotated[
+        str | None,
+        typer.Option(
+            help="Correlated inputs: 'power_law(0.5)', 'power_law(1, d=128)', 'spiked([9, 9], d=128)' (isotropic).",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = None,
     n_step: Annotated[
         str | None,
         typer.Option(help="Samples of the gradient step; inf is the population gradient (4d).", rich_help_panel=_STEP),
@@ -172,6 +179,12 @@ def _problem_options(
     eta: Annotated[
         str | None,
         typer.Option(help="Step size: a number, 1.5*N^0.5, sqrt(N), or 0,1,N^0.5 (N^0.5).", rich_help_panel=_STEP),
+    ] = None,
+    damping: Annotated[
+        str | None,
+        typer.Option(
+            help="Damping of a step in the metric of the inputs; inf is the plain step (inf).", rich_help_panel=_STEP
+        ),
     ] = None,
     n: Annotated[str | None, typer.Option(help="Fresh samples of the ridge fit (3d).", rich_help_panel=_STEP)] = None,
     ridge: Annotated[

@@ -33,7 +33,8 @@ def simulate_many(
         Called as ``progress(done, total)`` with numbers of problems. Of a problem that is being simulated the fraction
         that is done is counted.
     **options
-        ``fit``, ``device``, ``dtype``, ``test_samples`` and ``kernel_tolerance`` of `gradstep.simulate`.
+        ``fit``, ``rows``, ``replacement``, ``device``, ``dtype``, ``test_samples`` and ``kernel_tolerance`` of
+        `gradstep.simulate`.
 
     Returns
     -------

@@ -32,6 +32,7 @@ from gradstep.readout import readout_polynomials
 from gradstep.simulation.arguments import chosen_seed, count, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import Array, Backend, Precision, backend, to_host
 from gradstep.simulation.convex_fit import ConvexFit, fit_convex
+from gradstep.simulation.data_rows import ChosenRows, DataRows
 from gradstep.simulation.expected_errors import sampled_risk
 from gradstep.simulation.input_law import InputLaw
 from gradstep.simulation.instance import (
@@ -97,6 +98,13 @@ class Network:
         Readout that the step uses, in place of the one that is drawn.
     trained : array, shape (N, d), optional
         First layer after training, in place of the problem's one step; `train` gives it.
+    rows : array, shape (M, d), optional
+        A table whose rows are the inputs, in place of Gaussian ones. Its columns are centred and scaled together, and
+        its coordinates become the eigenvectors of its covariance. The problem's inputs say where in this spectrum the
+        teacher lies; its direction in each class is drawn at random.
+    replacement : bool
+        Whether samples of a table are drawn with replacement and errors are means over the whole table. By default no
+        row is in two samples, and errors are means over the rows that are in none.
     labels : Labels, optional
         Law of the labels of both samples; by default the problem's teacher and noise. Classes need NumPy.
     device : str, optional
@@ -145,6 +153,8 @@ class Network:
     before: Array = field(default=None, repr=False)
     readout: Array = field(default=None, repr=False)
     trained: Array = field(default=None, repr=False)
+    rows: Any = field(default=None, repr=False)
+    replacement: bool = False
     labels: Labels = field(default=cast(Labels, None), repr=False)
     device: str | None = None
     dtype: str = "float64"
@@ -167,6 +177,10 @@ class Network:
                 raise InvalidInput(name, "inf or nan", "finite numbers")
             object.__setattr__(self, name, array)
         object.__setattr__(self, "labels", labels)
+        if self.rows is not None:
+            table = self.rows if isinstance(self.rows, DataRows) else DataRows.of(self.rows, self.replacement)
+            table.check(sizes.n_step, sizes.n, d)
+            object.__setattr__(self, "rows", table)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields alone, from which all computed quantities follow."""
@@ -178,7 +192,7 @@ class Network:
     def gradient(self) -> Gradient:
         """The averaged gradient of the loss at initialisation, with the network's own output in the residual."""
         with self._under_way():
-            return self._gradient_of(self.before, step_sample(self.seed, self._sizes.n_step, self._sizes.d))
+            return self._gradient_of(self.before, self._step_sample())
 
     @cached_property
     def damped(self) -> Gradient:
@@ -186,16 +200,18 @@ class Network:
         if math.isinf(self.problem.damping):
             return self.gradient
         found, xp = self.gradient, self._engine.xp
-        sample = step_sample(self.seed, self._sizes.n_step, self._sizes.d)
         with self._under_way():
-            both = xp.concat((found.rows, found.linear[None, :]))
-            both, _ = Damped(self.problem.damping).direction(both, partial(self._second_moment, sample), None)
+            both, moment = (
+                xp.concat((found.rows, found.linear[None, :])),
+                partial(self._second_moment, self._step_sample()),
+            )
+            both, _ = Damped(self.problem.damping).direction(both, moment, None)
         return Gradient(both[:-1, :], both[-1, :])
 
     @cached_property
     def law(self) -> InputLaw:
         """Coordinates of the inputs, and the teacher's directions in them."""
-        return InputLaw.of(self.problem)
+        return InputLaw.of(self.problem) if self.rows is None else self.rows.law(self.problem, self.seed)
 
     @cached_property
     def after(self) -> Array:
@@ -294,7 +310,7 @@ class Network:
         turned = rule.by_coordinate and basis == "random"
         turn = self._engine.double(random_basis(self.seed, self._sizes.d)) if turned else None
         for step in range(steps):
-            sample = step_sample(self.seed, self._sizes.n_step, self._sizes.d, step if fresh else 0)
+            sample = self._step_sample(step if fresh else 0)
             with self._under_way():
                 found = self._gradient_of(weights, sample) if step else self.gradient
                 rows = found.rows if turn is None else found.rows @ turn
@@ -307,7 +323,7 @@ class Network:
                 progress(step + 1, steps)
         return replace(self, trained=weights)
 
-    def _gradient_of(self, weights: Array, sample: Sample) -> Gradient:
+    def _gradient_of(self, weights: Array, sample: Sample | ChosenRows) -> Gradient:
         return gradient(
             self._engine,
             self.problem.activation,
@@ -317,7 +333,18 @@ class Network:
             output_factor=self.problem.output_factor,
         )
 
-    def _second_moment(self, sample: Sample) -> Array:
+    def _step_sample(self, turn: int = 0) -> Sample | ChosenRows:
+        sizes = self._sizes
+        if self.rows is not None:
+            return cast(ChosenRows, self.rows.step_sample(self.seed, sizes.n_step, turn))
+        return step_sample(self.seed, sizes.n_step, sizes.d, turn)
+
+    def _check_sample(self, rows: int | None) -> Sample | ChosenRows:
+        if self.rows is not None:
+            return cast(ChosenRows, self.rows.check_sample(self.seed, self._sizes.n_step, self._sizes.n, rows))
+        return check_sample(self.seed, _TEST_ROWS if rows is None else rows, self._sizes.d)
+
+    def _second_moment(self, sample: Sample | ChosenRows) -> Array:
         """Return ``X^T X / rows`` of a sample, shape (d, d)."""
         total = self._engine.zeros((sample.d, sample.d))
         for normals, _ in sample.blocks():
@@ -343,7 +370,7 @@ class Network:
 
     def step_data(self) -> tuple[Array, Array]:
         """Return the samples of the step: inputs (n_step, d) and labels (n_step,)."""
-        return self._gathered(step_sample(self.seed, self._sizes.n_step, self._sizes.d))
+        return self._gathered(self._step_sample())
 
     def fit_data(self) -> tuple[Array, Array]:
         """Return the fresh samples of the fit: inputs (n, d) and labels (n,)."""
@@ -357,7 +384,7 @@ class Network:
         rows : int
             How many.
         """
-        return self._gathered(check_sample(self.seed, count("rows", rows, 1), self._sizes.d))
+        return self._gathered(self._check_sample(count("rows", rows, 1)))
 
     def features(self, inputs: Array) -> Array:
         """Return the raw features ``sigma(<w_i, x>)`` after the step, shape (rows, N).
@@ -470,6 +497,7 @@ class Network:
         """Return the test error of readouts: the exact expectation over inputs given the weights.
 
         For a teacher of several directions it is a mean over 131,072 fresh inputs, and the bound is its standard error.
+        So it is for rows of a table, over those that are in no other sample; over the whole table it is exact.
 
         Parameters
         ----------
@@ -499,9 +527,10 @@ class Network:
             raise InvalidInput("tolerance", tolerance, "a finite number > 0")
         shape, mean = tuple(columns.shape[1:]), self.labels.mean
         columns = columns[:, None] if columns.ndim == 1 else columns
-        if isinstance(mean, MultivariateFunction):
-            error, deviation = self.sampled_risk(columns, _TEST_ROWS)
-            return PopulationRisk(error.reshape(shape), deviation.reshape(shape))
+        if isinstance(mean, MultivariateFunction) or self.rows is not None:
+            error, deviation = self.sampled_risk(columns)
+            exact = self.rows is not None and self.rows.replacement
+            return PopulationRisk(error.reshape(shape), (0 if exact else 1) * deviation.reshape(shape))
         with self._under_way():
             found = population_risk(
                 self.problem.activation,
@@ -534,21 +563,21 @@ class Network:
         found = self.risk(self.fit(ridge).readouts, tolerance=tolerance).test_error
         return found if penalties_of(self.problem, ridge)[1] else found.reshape(())
 
-    def sampled_risk(self, readouts: Array, rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def sampled_risk(self, readouts: Array, rows: int | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the test error on fresh inputs and the standard error of that average: a check of the exact one.
 
         Parameters
         ----------
         readouts : array, shape (N, P)
-        rows : int
-            How many inputs.
+        rows : int, optional
+            How many inputs: 131,072 if not given, and of a table all that there are to test on.
 
         Returns
         -------
         mean, standard_error : ndarray, shape (P,)
         """
         with self._under_way():
-            found = sampled_risk(self._design(check_sample(self.seed, rows, self._sizes.d)), readouts)
+            found = sampled_risk(self._design(self._check_sample(rows)), readouts)
         return found.errors, np.sqrt(np.maximum(np.diagonal(found.covariance), 0.0))
 
     def learning_curve(
@@ -607,6 +636,9 @@ class Network:
         >>> curves[0].test_error.shape
         (2, 1)
         """
+        if self.rows is not None:
+            allowed = "None; gradstep.learning_curve(network.features(x), y) is for rows of a table"
+            raise InvalidInput("rows", f"{len(self.rows.whitened)} rows", allowed)
         problem, ridge = self.problem, penalties_of(self.problem, ridge)[0]
         layer = Layer(to_host(self.after), None, problem.activation, self.labels, self.law, self.seed)
         n = self._sizes.n if n is None else n
@@ -704,7 +736,9 @@ class Network:
         return self._data(self.after)
 
     @property
-    def _fit_sample(self) -> Sample:
+    def _fit_sample(self) -> Sample | ChosenRows:
+        if self.rows is not None:
+            return cast(ChosenRows, self.rows.fit_sample(self.seed, self._sizes.n))
         return fit_sample(self.seed, self._sizes.n, self._sizes.d)
 
     @contextmanager
@@ -724,7 +758,7 @@ class Network:
         xp = self._engine.xp
         return xp.astype(values, getattr(xp, cast(Precision, self.dtype)), copy=False)
 
-    def _labelled(self, sample: Sample) -> Iterator[tuple[Array, Array]]:
+    def _labelled(self, sample: Sample | ChosenRows) -> Iterator[tuple[Array, Array]]:
         """Yield blocks of inputs and labels; without noise those are what is to be learned."""
         for inputs, normals in sample.blocks():
             x = self._engine.data(self.law.times_root(inputs))
@@ -732,11 +766,11 @@ class Network:
             yield x, self.labels.mean(u) if sample.noise is None else self.labels.draw(u, self._engine.data(normals))
             self.after_block()
 
-    def _gathered(self, sample: Sample) -> tuple[Array, Array]:
+    def _gathered(self, sample: Sample | ChosenRows) -> tuple[Array, Array]:
         inputs, labels = zip(*self._labelled(sample), strict=True)
         return self._engine.xp.concat(inputs), self._engine.xp.concat(labels)
 
-    def _design(self, sample: Sample | None = None) -> Iterator[tuple[Array, Array]]:
+    def _design(self, sample: Sample | ChosenRows | None = None) -> Iterator[tuple[Array, Array]]:
         """Yield blocks of features and labels in double precision, by default those of the fit."""
         for x, labels in self._labelled(sample or self._fit_sample):
             yield self._engine.double(self._activated(x)), self._engine.double(labels)

@@ -8,12 +8,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from gradstep.checks import one_of, real
+from gradstep.checks import flag, one_of, real
 from gradstep.errors import InvalidInput
 from gradstep.problem import Problem
 from gradstep.simulation.arguments import chosen_seeds, count, finite_sizes, penalties_of, threads_of
 from gradstep.simulation.backend import backend
+from gradstep.simulation.data_rows import DataRows
 from gradstep.simulation.measurement import Measurement
 from gradstep.simulation.network import Network
 from gradstep.simulation.streams import block_count
@@ -31,6 +33,8 @@ def simulate(
     *,
     ridge: float | Sequence[float] | None = None,
     fit: str = "drawn",
+    rows: ArrayLike | None = None,
+    replacement: bool = False,
     device: str | None = None,
     dtype: str = "float64",
     test_samples: int = 0,
@@ -58,6 +62,8 @@ def simulate(
     fit : {"drawn", "expected"}
         Whether the readout is fitted to samples that are drawn, or errors are expectations over them, with a standard
         error of one per cent.
+    rows, replacement
+        As in :class:`gradstep.Network`: a table whose rows are the inputs, and how samples are drawn from it.
     device : str, optional
         None for NumPy; ``"cpu"``, ``"cuda"`` or ``"cuda:k"`` for PyTorch.
     dtype : {"float64", "float32"}
@@ -91,6 +97,9 @@ def simulate(
         raise InvalidInput("test_samples", fresh, "0 with fit='expected', where there is no one readout to test")
     real("kernel_tolerance", kernel_tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
     backend(device, dtype)
+    table = None if rows is None else DataRows.of(rows, flag("replacement", replacement))
+    if table is not None:
+        table.check(sizes.n_step, sizes.n, sizes.d)
     step_blocks = block_count(sizes.n_step) if problem.step_size > 0 else 0
     blocks = step_blocks + (_PARTS if fit == "expected" else block_count(sizes.n) + block_count(fresh) + 1)
     total, done = len(chosen) * blocks, 0
@@ -102,7 +111,7 @@ def simulate(
             progress(done, total)
 
     with threads_of(problem):
-        draw = partial(Network, problem, device=device, dtype=dtype, after_block=advance)
+        draw = partial(Network, problem, rows=table, device=device, dtype=dtype, after_block=advance)
         if fit == "expected":
             each = [_expected(draw(seed), penalties, advance) for seed in chosen]
         else:

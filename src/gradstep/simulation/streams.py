@@ -35,6 +35,8 @@ class Purpose(IntEnum):
     POOL_INPUTS = 7
     POOL_SIGNS = 8
     BASIS = 9
+    TEACHER = 10
+    ROWS = 11
 
 
 def generator(seed: int, purpose: Purpose, block: int = 0, turn: int = 0) -> np.random.Generator:

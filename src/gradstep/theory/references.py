@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
 from gradstep.problem import Problem
 from gradstep.text_table import number
@@ -16,6 +17,8 @@ __all__ = ["REFERENCES", "reference_lines"]
 
 
 def _kernel_lower_bound(problem: Problem) -> float:
+    if problem.inputs is not None:
+        raise InvalidInput("reference", "kernel lower bound", "best linear error or label noise: inputs are correlated")
     return float(moments(problem.teacher).nonlinear_second_moment)
 
 
@@ -44,12 +47,15 @@ def reference_lines(predictions: Sequence[Prediction]) -> list[str]:
     Parameters
     ----------
     predictions : sequence of Prediction
-        Of problems with one teacher; otherwise there are no lines. A linear teacher has no bounds, and bounds that are
+        Of problems with one teacher; otherwise there are no lines. There are none for correlated inputs either, for
+        which the kernel bound is not known. A linear teacher has no bounds, and bounds that are
         the same number share a line.
     """
     if not predictions or len({each.problem.teacher for each in predictions}) > 1:
         return []
     problem = predictions[0].problem
+    if any(each.problem.inputs is not None for each in predictions):
+        return []
     names: dict[float, list[str]] = {}
     for name in ("kernel lower bound", "best linear error"):
         value = REFERENCES[name](problem)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction
 from gradstep.papers.cui2024.spiked import conditional_features, equivalent_features
-from gradstep.problem import Problem
+from gradstep.problem import Problem, check_isotropic
 from gradstep.simulation import Network
 from gradstep.simulation.instance import TEACHER_AXIS, initial_weights
 from gradstep.simulation.ridge import RidgePath, fit_rows
@@ -121,7 +121,7 @@ def stepped_layer(problem: Problem, seed: int) -> FirstLayer:
     Parameters
     ----------
     problem : Problem
-        With finite sizes.
+        With finite sizes, isotropic inputs and a plain step.
     seed : int
 
     Returns
@@ -129,6 +129,7 @@ def stepped_layer(problem: Problem, seed: int) -> FirstLayer:
     FirstLayer
         The spike is the part of the change along the gradient's direction that is proportional to the readout.
     """
+    check_isotropic(problem)
     network = Network(problem, seed)
     direction = network.spike.direction
     along = (network.after - network.before) @ direction

@@ -190,11 +190,14 @@ def _correlated(
 ) -> Bulk:
     """Return the classes of directions of correlated inputs.
 
-    Docs, "Correlated inputs", equations (R8) and (R10).
+    Docs, "Correlated inputs", equations (C8) and (C10).
     """
     found = correlated_classes(step, samples, groups, power, refine)
     share, profile, overlap, special_profile, mean_variance = found
     spike, teacher = overlap.T
+    # Orthogonal to rounding: a rule of a broad law has lost digits.
+    teacher = teacher - spike * (spike @ teacher)
+    teacher /= np.linalg.norm(teacher)
     pull = _pull(groups, spike, special_profile)
     return Bulk(share, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance)
 

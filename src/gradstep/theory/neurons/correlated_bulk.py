@@ -29,7 +29,7 @@ __all__ = ["CorrelatedClasses", "correlated_classes"]
 _LEVELS, _PER_DECADE, _LOWEST = (-2.0, 3.0), 16 / 5, -8.0
 _TOLERANCE = 1e-8
 #: Distance from the real axis, over the eigenvalue, at which diagonals are taken.
-_WIDTH = 0.1
+_WIDTH = 0.01
 #: Least variance over the mean.
 _LEAST = 1e-12
 
@@ -41,7 +41,7 @@ def correlated_classes(
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return the classes of directions and the special directions.
 
-    Docs, "Correlated inputs", equations (R5) and (R8).
+    Docs, "Correlated inputs", equations (C5) and (C8).
 
     Parameters
     ----------
@@ -76,21 +76,29 @@ def correlated_classes(
     share = root[:, 0] ** 2
     special, overlap = sparse_rule(z, *law.between(points, frame), law.average(frame), 1 + level, tolerance)
 
+    profile = _variances(step, law, groups, values, power, level[0])
+    # The mean of all directions is known.
+    mean = profile @ share
+    special_profile = _variances(step, law, groups, special, power, level[0]) / mean[:, None]
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
-    found = []
-    scale = None
-    for nodes in (values, special):
-        height = np.maximum(nodes, level[0] * law.mean)
-        powers, sampled = law.diagonals(law.at(height * (1 + _WIDTH * 1j)))
-        diagonals = np.concatenate([powers[1:], sampled[None]])
-        if scale is None:
-            # The means of all directions are known.
-            target = [known.moment(2), known.moment(3), known.moment(2)]
-            scale = (target / (diagonals @ share))[:, None]
-        square, cube, by_samples = scale * diagonals
-        drift, rest = step.drift * a[:, None], (step.bulk / known.moment(2) * a_square - law.strength)[:, None]
-        variance = nodes + 2 * drift * square + drift**2 * cube + rest * by_samples
-        found.append(np.maximum(variance / mean_variance[:, None], _LEAST))
-    profile, special_profile = found
-    return share, profile, overlap, special_profile, mean_variance
+    return share, profile / mean[:, None], overlap, special_profile, mean_variance
+
+
+def _variances(
+    step: StepStatistics, law: CorrelatedLaw, groups: Groups, nodes: Array, power: float, least: float
+) -> Array:
+    """Return the variances of the rows of each group in the eigenbasis of A at eigenvalues, shape (groups, nodes).
+
+    Docs, "Correlated inputs", equation (C9).
+    """
+    c = law.samples.spectrum.eigenvalue
+    height = np.maximum(nodes, least * law.mean)
+    part, sampled = law.diagonals(law.at(height * (1 + _WIDTH * 1j)))
+    plain = part @ c
+    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    # Means over a group of c (1 + a q c)^2.
+    stretched = c + 2 * step.drift * a[:, None] * c**2 + step.drift**2 * a_square[:, None] * c**3
+    found = stretched @ part.T + np.outer(step.bulk / law.samples.spectrum.moment(2) * a_square, sampled)
+    # Rows of the mean square readout that are not stretched have the eigenvalue itself.
+    return np.maximum(found * (nodes / (plain + law.strength * sampled)), _LEAST)

@@ -78,7 +78,7 @@ class CorrelatedLaw:
     def at(self, z: Complex) -> LawPoints:
         """Return the resolvent at points in the upper half-plane.
 
-        Docs, "Correlated inputs", equation (R6).
+        Docs, "Correlated inputs", equation (C6).
 
         Raises
         ------
@@ -114,27 +114,28 @@ class CorrelatedLaw:
         return points.resolvent @ share, points.d_resolvent @ share
 
     def diagonals(self, points: LawPoints) -> tuple[Array, Array]:
-        """Return the diagonals of ``C^k``, k = 1..3, and of ``C S C``, in the eigenbasis of A near eigenvalues.
+        """Return how eigenvectors of A near an eigenvalue lie: their parts in the classes of C, and ``C S C`` along them.
 
         These are the parts of the points, over an interval as wide as their distance from the real axis.
 
-        Docs, "Correlated inputs", equation (R9).
+        Docs, "Correlated inputs", equation (C8).
 
         Returns
         -------
-        powers : ndarray, shape (3, points)
+        part : ndarray, shape (points, classes)
+            At least zero, of sum one.
         sampled : ndarray, shape (points,)
         """
         known = self.samples.spectrum
-        density = (points.resolvent @ known.share).imag
-        powers = np.stack([(points.resolvent @ (known.share * known.eigenvalue**k)).imag for k in (1, 2, 3)])
+        density = (points.resolvent * known.share).imag
+        whole = density.sum(axis=1)
         sampled = (points.weight * (points.resolvent @ (known.share * known.eigenvalue**2))).imag
-        return powers / density, sampled / density
+        return density / whole[:, None], sampled / whole
 
     def between(self, points: LawPoints, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).
 
-        Docs, "Correlated inputs", equation (R7).
+        Docs, "Correlated inputs", equation (C7).
 
         Parameters
         ----------

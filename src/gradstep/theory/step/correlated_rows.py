@@ -6,7 +6,7 @@ row of readout ``a`` becomes, with ``om_0 ~ N(0, C / d)`` and ``z_mu = <om_0, z_
     om = L om_0 + a e s_1 C g + a e C xi,     L = 1 + a k C B,     xi = (1/n) sum_mu r_mu psi(z_mu) z_mu.
 
 Again both are sorted by their degree in ``om_0``. Traces of products of C and matrices of the samples are sums over
-partitions without crossings. This project. Docs, "Correlated inputs", equations (R3), (R4) and (R5).
+partitions without crossings. This project. Docs, "Correlated inputs", equations (C3), (C4) and (C5).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def correlated_fluctuations(
 ) -> RowFluctuations:
     """Return the fluctuations of rows after the step.
 
-    Docs, "Correlated inputs", equations (R3), (R4) and (R5).
+    Docs, "Correlated inputs", equations (C3), (C4) and (C5).
 
     Parameters
     ----------

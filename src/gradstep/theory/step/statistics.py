@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
-from gradstep.problem import Problem, Readout, link_of
+from gradstep.problem import Problem, Readout, check_plain_step, link_of
 from gradstep.theory.step.correlated_rows import correlated_fluctuations, correlated_rows_without_a_step
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.row_fluctuations import (
@@ -352,8 +352,9 @@ def step_statistics(
 def _correlated_statistics(problem: Problem, d: float, width: float, n_step: float) -> StepStatistics:
     """Return the limits of a step on correlated inputs, with the terms of order ``1/N`` of its output as noise only.
 
-    Docs, "Correlated inputs", equations (R1) and (R2).
+    Docs, "Correlated inputs", equations (C1) and (C2).
     """
+    check_plain_step(problem)
     if problem.output_scale != "1/N":
         raise InvalidInput("output_scale", problem.output_scale, "'1/N' for correlated inputs, in theory")
     assert problem.inputs is not None

@@ -1,6 +1,7 @@
 """Theory beside networks on correlated inputs: ``python -m benchmarks.correlated_inputs``.
 
-A run goes on where the last one stopped: settings that are in the results file are not measured again.
+A run goes on where the last one stopped: settings that are in the results file are not measured again, but theory is put
+beside all of them anew.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import gradstep as gs
 
 RESULTS = Path(__file__).parent / "results" / "correlated_inputs.json"
 DIMENSION, SEEDS = 300, 32
+NAMES = ("spectrum", "teacher", "n_step_per_d", "readout", "activation", "link", "eta_over_sqrt_width")
+QUANTITIES = ("test_error", "train_error", "alignment")
 
 #: Names and laws, by how far they are from isotropic.
 SPECTRA: dict[str, dict[str, Any]] = {
@@ -86,32 +89,47 @@ def problem(setting: dict[str, Any], d: int = DIMENSION) -> gs.Problem:
     )
 
 
-def compared(setting: dict[str, Any], seeds: int, d: int = DIMENSION) -> dict[str, Any]:
-    """Measure one setting and predict it."""
-    asked = problem(setting, d)
-    network, theory = gs.simulate(asked, seeds=seeds), gs.predict(asked)
+def measured(setting: dict[str, Any], seeds: int, d: int = DIMENSION) -> dict[str, Any]:
+    """Measure one setting."""
+    network = gs.simulate(problem(setting, d), seeds=seeds)
     row: dict[str, Any] = {**setting, "d": d}
-    row["largest"] = 1 / d if asked.inputs is None else max(asked.inputs.at_dimension(d).eigenvalues) / d
-    row["effective"] = 1.0 if asked.inputs is None else asked.inputs.effective_dimension
-    for name in ("test_error", "train_error", "alignment"):
-        mean, error = float(network.mean(name)), float(network.standard_error(name))
-        value = float(getattr(theory, name))
-        off, percent = 100 * (value / mean - 1), 100 * error / abs(mean)
-        row[name] = {"mean": mean, "theory": value, "off": off, "error": percent, "z": off / percent}
+    # Without a step nothing is aligned.
+    for name in QUANTITIES[: None if setting["eta_over_sqrt_width"] else 2]:
+        row[name] = {"mean": float(network.mean(name)), "standard_error": float(network.standard_error(name))}
     return row
+
+
+def compared(row: dict[str, Any]) -> dict[str, Any]:
+    """Put theory beside what was measured."""
+    asked = problem(row, row["d"])
+    found: dict[str, Any] = {name: row[name] for name in (*NAMES, "d")}
+    law = None if asked.inputs is None else asked.inputs.at_dimension(row["d"])
+    found["largest"] = (1 if law is None else max(law.eigenvalues)) / row["d"]
+    found["effective"] = 1.0 if law is None else law.effective_dimension
+    try:
+        theory = gs.predict(asked)
+    except gs.NotConverged as refused:
+        return {**found, **{name: row[name] for name in QUANTITIES if name in row}, "refused": str(refused)}
+    for name in QUANTITIES:
+        if name not in row:
+            continue
+        mean, error, value = row[name]["mean"], row[name]["standard_error"], float(getattr(theory, name))
+        off, percent = 100 * (value / mean - 1), 100 * error / abs(mean)
+        found[name] = {"mean": mean, "standard_error": error, "theory": value, "off": off, "percent": percent}
+    return found
 
 
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return how far theory is off, by the largest eigenvalue over the dimension."""
     edges, found = (0.0, 1 / 60, 1 / 30, 1 / 15, 1.0), []
     for low, high in itertools.pairwise(edges):
-        chosen = [row for row in rows if low < row["largest"] <= high]
+        chosen = [row for row in rows if low < row["largest"] <= high and "refused" not in row]
         if not chosen:
             continue
         entry: dict[str, Any] = {"above": low, "up_to": high, "count": len(chosen)}
         for name in ("test_error", "train_error"):
             off = np.array([row[name]["off"] for row in chosen])
-            error = np.array([row[name]["error"] for row in chosen])
+            error = np.array([row[name]["percent"] for row in chosen])
             close = (np.abs(off) <= 2) | (np.abs(off) <= 2.5 * error)
             entry[name] = {
                 "within": round(100 * float(close.mean()), 1),
@@ -126,19 +144,14 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measure what is not measured yet."""
-    rows = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
-    known = [{name: row[name] for name in settings()[0]} for row in rows]
+    rows = [compared(row) for row in json.loads(RESULTS.read_text())["rows"]] if RESULTS.exists() else []
     about = {"command": "python -m benchmarks.correlated_inputs", "d": DIMENSION, "width": "4/3 d", "n": "7/3 d",
              "ridge": "d/60", "noise": 0.2, "seeds": SEEDS}  # fmt: skip
-    for setting in settings():
-        if setting in known:
-            continue
-        try:
-            rows.append(compared(setting, SEEDS))
-        except gs.NotConverged as refused:
-            print(setting, refused, flush=True)
-            continue
-        print(rows[-1], flush=True)
+    left = [setting for setting in settings() if setting not in [{name: row[name] for name in NAMES} for row in rows]]
+    for setting in [None, *left]:
+        if setting is not None:
+            rows.append(compared(measured(setting, SEEDS)))
+            print(rows[-1], flush=True)
         content = {"settings": about, "summary": summary(rows), "rows": rows}
         RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

@@ -335,7 +335,7 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
         kappa,
         target,
         step.turn,
-        step_indicators(problem, literal) if rows == "network" and literal.correlated is None else {},
+        step_indicators(problem, literal) if rows == "network" else {},
     )
 
 

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
-from gradstep.problem import Problem
+from gradstep.problem import Problem, Readout
 from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
@@ -142,7 +142,7 @@ def bulk_law(
     """
     scale = problem.readout.second_moment
     if step.correlated is not None:
-        return _correlated(step, step.correlated, groups, scale, refine)
+        return _correlated(step, step.correlated, groups, problem.readout, refine)
     # In the proportional limit a step of order one leaves the bulk of every row as it was.
     unchanged = problem.is_limit and problem.eta.exponent == 0
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
@@ -186,13 +186,13 @@ def bulk_law(
 
 
 def _correlated(
-    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, power: float, refine: int
+    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, readout: Readout, refine: int
 ) -> Bulk:
     """Return the classes of directions of correlated inputs.
 
-    Docs, "Correlated inputs", equations (C8) and (C10).
+    Docs, "Correlated inputs", equation (C10).
     """
-    found = correlated_classes(step, samples, groups, power, refine)
+    found = correlated_classes(step, samples, groups, readout, refine)
     share, profile, overlap, special_profile, mean_variance = found
     spike, teacher = overlap.T
     # Orthogonal to rounding: a rule of a broad law has lost digits.

@@ -4,9 +4,10 @@ Rows of readout ``a`` have, in whitened inputs and off the spike, the covariance
 
     Sigma_a = C (1 + a q C)^2 + a^2 t' C S C.
 
-All directions get the eigenvectors of ``A = C + t C S C`` with the mean square readout in ``t``. Rows of this readout
-have its eigenvalues, those of others the diagonals of the other matrices in this basis: exact for a readout of one size
-with an odd activation, for isotropic inputs, and where the samples of the step are many. This project.
+All directions get the eigenvectors of ``A = C + t C S C`` with the square ``(E a^2)^3 / E a^4`` of a readout in ``t``.
+Rows of this readout have its eigenvalues, those of others the diagonals of the other matrices in this basis: exact for
+a readout of one size with an odd activation, for isotropic inputs, and where the samples of the step are many. For a
+Gaussian readout a third of the mean square is nearer to networks than all of it. This project.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.problem import Readout
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import sparse_rule
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
-from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.step.statistics import StepStatistics, readout_values
 
 __all__ = ["CorrelatedClasses", "correlated_classes"]
 
@@ -37,7 +39,7 @@ Array = NDArray[np.float64]
 
 
 def correlated_classes(
-    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, power: float, refine: int
+    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, readout: Readout, refine: int
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return the classes of directions and the special directions.
 
@@ -48,8 +50,7 @@ def correlated_classes(
     step : StepStatistics
     samples : CorrelatedSamples
     groups : Groups
-    power : float
-        Mean square of the readout.
+    readout : Readout
     refine : int
         Divides the tolerance of the rules, by a hundred for each step beyond one.
 
@@ -63,8 +64,10 @@ def correlated_classes(
     mean_variance : ndarray, shape (groups,)
         ``(1/d) tr Sigma_a``.
     """
-    known = samples.spectrum
-    law = CorrelatedLaw(samples, step.bulk / known.moment(2) * power)
+    known, (sizes, shares) = samples.spectrum, readout_values(readout)
+    power = readout.second_moment
+    reference = power**3 / float(shares @ sizes**4)
+    law = CorrelatedLaw(samples, step.bulk / known.moment(2) * reference)
     least = known.eigenvalue[known.eigenvalue > 0].min()
     lowest = max(min(_LEVELS[0], math.log10(least) - 1), _LOWEST)
     count = round((_LEVELS[1] - lowest) * _PER_DECADE * refine) + 1

@@ -87,15 +87,16 @@ def damped_direction(problem: Problem) -> DampedDirection:
         return ridge * (1 - ratio * float(known.share @ (c / (c + ridge)))) - delta
 
     # The effective ridge is above the damping, and at most the sum of both terms.
-    ridge = math.exp(brentq(gap, math.log(delta), math.log(delta + ratio), xtol=1e-14)) if ratio > 0 else delta
+    ridge = math.exp(brentq(gap, math.log(delta) - 1e-9, math.log(delta + ratio) + 1e-9, xtol=1e-14)) if ratio > 0 else delta
     kept = c / (c + ridge)
     freedom = ratio * float(known.share @ kept**2)
-    missed = linear**2 * float(known.teacher @ (1 - kept) ** 2)
     overlap = linear * float(known.teacher @ kept)
-    risk = (missed + rest) / (1 - freedom) - rest
+    # Its mean, and the noise that the residuals make which it leaves of the population.
+    missed = rest + linear**2 * float(known.teacher @ (1 - kept) ** 2)
+    square = linear**2 * float(known.teacher @ kept**2) + freedom / (1 - freedom) * missed
     # The network's own output adds the direction of the sum of all rows, of order N^-1/2.
     own = plain.own_gradient**2 / known.moment(3) * float(known.share @ (c * kept**2))
-    norm = math.sqrt(risk - linear**2 + 2 * linear * overlap + own)
+    norm = math.sqrt(square + own)
     e = problem.eta.size(width) / math.sqrt(width)
     whole = (1 + delta) * norm
     return DampedDirection(

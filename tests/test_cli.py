@@ -202,6 +202,13 @@ def test_simulation_is_that_of_the_library_seed_by_seed() -> None:
     assert "1/1 problems simulated" in plain.stderr
 
 
+def test_correlated_inputs_and_a_damped_step_are_options() -> None:
+    document = run_json("simulate", *SMALL, "--seeds", "3", "--inputs", "power_law(0.5, d=20)", "--damping", "0.5,inf")
+    for found, damping in zip(document["measurements"], (0.5, float("inf")), strict=True):
+        expected = simulate(small_problem(inputs="power_law(0.5, d=20)", damping=damping), 3)
+        assert found["mean"]["test_error"] == pytest.approx(float(expected.mean("test_error")), rel=1e-9)
+
+
 def test_comparison_is_that_of_the_library() -> None:
     document = run_json("compare", *SMALL, "--seeds", "4", "--n", "25,35")
     expected = compare([small_problem(n=n) for n in (25, 35)], 4)

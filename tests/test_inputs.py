@@ -13,6 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gradstep as gs
+from gradstep.papers.cui2024.drawn import stepped_layer
+from gradstep.papers.moniri2024.finite import finite_errors
+from gradstep.ranges import values_of
+from gradstep.sweeps.design import design_of
+from gradstep.theory.convex.convex_loss import convex_prediction
+from gradstep.theory.references import REFERENCES
+from gradstep.theory.spectra.second_step import second_step
+from gradstep.theory.step.fresh_steps import fresh_steps
 
 SIZES: dict[str, Any] = {"d": 40, "width": 60, "n_step": 160, "n": 120, "eta": gs.Step(1.0, 0.5), "ridge": 1.0}
 LAWS = [
@@ -170,3 +178,58 @@ def test_damping_is_positive(wrong: Any) -> None:
 def test_the_teacher_needs_a_direction_in_each_of_its_classes() -> None:
     with pytest.raises(gs.InvalidInput, match=r"^d: got 20; allowed: at least 30"):
         problem(d=20, inputs="power_law(0.5)")
+
+
+def test_lists_and_tables_make_grids(tmp_path: Any) -> None:
+    curve = gs.curve(problem(damping=math.inf), over={"damping": "0.5,inf"}, seeds=2)
+    assert [axis.numbers for axis in curve.axes] == [(0.5, math.inf)]
+    assert values_of("inputs", "power_law(0.5, d=40),spiked([9, 9], d=40)") == (
+        "power_law(0.5, d=40)",
+        "spiked([9, 9], d=40)",
+    )
+    (tmp_path / "one.toml").write_text(
+        'activation = "tanh"\nteacher = "sin"\nd = 40\nwidth = 60\nn_step = 160\nn = 120\neta = 1.0\nridge = 1.0\n'
+        "damping = 0.3\n[inputs]\neigenvalues = [4, 1]\nshare = [1, 3]\n"
+    )
+    read = gs.Problem.from_toml(tmp_path / "one.toml")
+    assert read.inputs == gs.Inputs([4, 1], share=[1, 3])
+    laws = values_of("inputs", [{"eigenvalues": [4, 1]}, "power_law(0.5)"])
+    assert [problem(inputs=law).inputs for law in laws] == [gs.Inputs([4, 1]), gs.Inputs.power_law(0.5)]
+
+
+def test_sweeps_keep_the_law() -> None:
+    law = gs.Inputs([4, 1], share=[0.25, 0.75])
+    over = {"inputs": ["power_law(0.5)", law], "damping": [0.5, math.inf]}
+    task = design_of(problem(), over, seeds=2).simulation_task(2, 0)
+    expected = gs.simulate(problem(inputs=law, damping=0.5), [task.seed])["test_error"]
+    assert task.run()["test_error"] == pytest.approx(expected)
+
+
+WITHOUT_THEORY = {
+    "predict": gs.predict,
+    "predict_many": lambda case: gs.predict_many([case]),
+    "predict_spread": gs.predict_spread,
+    "tune": lambda case: gs.tune(case, over="ridge"),
+    "spectrum of features": gs.spectrum,
+    "spectrum of weights": lambda case: gs.spectrum(case, of="weights"),
+    "compare": lambda case: gs.compare(case, 2),
+    "curve": lambda case: gs.curve(case, over={"n": [50, 60]}),
+    "convex": convex_prediction,
+    "second step": second_step,
+    "fresh steps": lambda case: fresh_steps(case, 2),
+    "drawn layers of Cui et al.": lambda case: stepped_layer(case, 0),
+    "finite errors of Moniri et al.": lambda case: finite_errors([case.replace(readout="gaussian", eta=1.0)]),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_THEORY)
+def test_what_has_no_theory_for_a_problem_refuses_it(name: str) -> None:
+    for change in ({"inputs": "power_law(0.5)"}, {"damping": 0.5}):
+        with pytest.raises(gs.InvalidInput, match=rf"^{next(iter(change))}: .*gradstep.simulate"):
+            WITHOUT_THEORY[name](problem(readout="constant", **change))
+
+
+def test_bounds_of_kernels_are_for_isotropic_inputs() -> None:
+    assert REFERENCES["best linear error"](problem(inputs="power_law(0.5)")) > 0
+    with pytest.raises(gs.InvalidInput, match=r"^reference: "):
+        REFERENCES["kernel lower bound"](problem(inputs="power_law(0.5)"))

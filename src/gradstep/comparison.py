@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gradstep.errors import GradstepError, InvalidInput, missing_extra
 from gradstep.gaussian import MultivariateFunction, ScalarFunction
@@ -277,6 +278,8 @@ def compare(
     *,
     ridge: float | Sequence[float] | None = None,
     fit: str = "drawn",
+    rows: ArrayLike | None = None,
+    replacement: bool = False,
     device: str | None = None,
     dtype: str = "float64",
     kernel_tolerance: float = 1e-9,
@@ -292,8 +295,9 @@ def compare(
         How many networks (at least 2), or their seeds; the same for all problems, whose measurements are paired.
     ridge : float or sequence of float, optional
         Penalties to use instead of each problem's own; a whole sequence costs one factorisation.
-    fit, device, dtype, kernel_tolerance
-        As in `gradstep.simulate`. With ``fit="expected"`` the networks' errors have no noise of the fit.
+    fit, rows, replacement, device, dtype, kernel_tolerance
+        As in `gradstep.simulate`. With ``fit="expected"`` the networks' errors have no noise of the fit. With `rows` of
+        a table theory is that of Gaussian inputs of the problems' law.
     progress : callable, optional
         Called as ``progress(done, total)`` with numbers of problems measured; of one at work its share counts.
 
@@ -315,7 +319,14 @@ def compare(
     if len(chosen) < 2:
         raise InvalidInput("seeds", seeds, "at least 2: one seed has no standard error")
     found = predict_each(listed, some=True)
-    options = {"fit": fit, "device": device, "dtype": dtype, "kernel_tolerance": kernel_tolerance}
+    options = {
+        "fit": fit,
+        "rows": rows,
+        "replacement": replacement,
+        "device": device,
+        "dtype": dtype,
+        "kernel_tolerance": kernel_tolerance,
+    }
     measured = simulate_many(listed, chosen, progress=progress, **options)
     return Comparison(tuple(listed), tuple(found), tuple(measured), shape)
 

@@ -12,13 +12,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from gradstep.checks import bounded, integer, is_infinite, real
 from gradstep.errors import InvalidInput
 from gradstep.sizes import apportioned
 
-__all__ = ["Inputs"]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from gradstep.input_estimate import EstimatedInputs
+
+__all__ = ["Inputs", "rank_bounds"]
 
 #: Relative deviation from one up to which numbers count as scaled already, so that reading them changes no digit.
 _SCALED = 1e-11
@@ -142,8 +147,7 @@ class Inputs:
             sizes = [1] * classes
         else:
             count = integer("d", d, 2, _MOST_DIRECTIONS)
-            ends = {min(max(k, round(count ** (k / classes))), count) for k in range(1, classes + 1)} | {0}
-            ranks = [range(low + 1, high + 1) for low, high in pairwise(sorted(ends))]
+            ranks = [range(low + 1, high + 1) for low, high in pairwise(rank_bounds(count, classes))]
             sums = [[math.fsum(j**-power for j in members) for members in ranks] for power in powers]
             sizes = [len(members) for members in ranks]
             arguments.append(f"d={count}")
@@ -185,6 +189,49 @@ class Inputs:
         return made._called(
             "spiked", repr(spikes), f"d={count}", *([] if teacher is None else [f"teacher={list(teacher)!r}"])
         )
+
+    @classmethod
+    def from_data(
+        cls, X: ArrayLike, y: ArrayLike | None = None, *, classes: int = 10, seed: int = 0
+    ) -> EstimatedInputs:
+        """Estimate the law of the inputs of a table, and the teacher's place and link from its labels.
+
+        Eigenvalues are corrected for the size of the sample, and so is the part of the labels' linear dependence in
+        each class. See :mod:`gradstep.input_estimate` for the method.
+
+        Parameters
+        ----------
+        X : array_like, shape (rows, d)
+            Inputs, at least 20 rows. Columns are centred, and all of them scaled together to ``tr C = d``.
+        y : array_like, shape (rows,), optional
+            Labels. Without them the teacher is one drawn at random.
+        classes : int
+            Number of classes at most: quantiles of the eigenvalues, single directions at the top.
+        seed : int
+            Of the blocks of rows of the jackknife.
+
+        Returns
+        -------
+        EstimatedInputs
+            With standard errors, and the link as a formula for ``Problem(teacher=...)``.
+
+        Raises
+        ------
+        InvalidInput
+            On other shapes, numbers that are not finite, and inputs that do not vary.
+
+        Examples
+        --------
+        >>> import numpy as np, gradstep as gs
+        >>> random = np.random.default_rng(0)
+        >>> x = random.standard_normal((500, 40)) * np.repeat([2, 1], [10, 30])
+        >>> found = gs.Inputs.from_data(x, np.tanh(x[:, 0]) + 0.1 * random.standard_normal(500))
+        >>> found.teacher[0] > 0.5
+        True
+        """
+        from gradstep.input_estimate import estimate
+
+        return estimate(X, y, classes, seed)
 
     @classmethod
     def parse(cls, value: object) -> Inputs:
@@ -242,7 +289,9 @@ class Inputs:
         """
         needed = [int(part > 0) for part in self.teacher]
         if sum(needed) > d:
-            raise InvalidInput("d", d, f"at least {sum(needed)}, the number of classes that the teacher lies in")
+            raise InvalidInput(
+                "d", d, f"at least {sum(needed)}, the number of classes that the teacher lies in, or fewer classes"
+            )
         found = apportioned(self.share, d)
         for place, least in enumerate(needed):
             if found[place] < least:
@@ -302,6 +351,11 @@ class Inputs:
             return f"eigenvalues {', '.join(each)}"
         ends = f"{self.eigenvalues[0]:.3g} to {self.eigenvalues[-1]:.3g}"
         return f"{len(self.eigenvalues)} eigenvalues from {ends}, effective dimension {self.effective_dimension:.3g} d"
+
+
+def rank_bounds(count: int, classes: int) -> list[int]:
+    """Return 0 and the last ranks of classes of which the widths are even in the logarithm, single ranks at first."""
+    return sorted({min(max(k, round(count ** (k / classes))), count) for k in range(1, classes + 1)} | {0})
 
 
 def _numbers(name: str, given: object, length: int | None = None, *, positive: bool = False) -> list[float]:

@@ -993,6 +993,8 @@ def _centred(link: ScalarFunction) -> ScalarFunction:
 def _inputs(value: object, d: float) -> Inputs | None:
     """Return the law of the inputs, None where it is isotropic; every class that needs a direction must get one."""
     law = None if value is None else Inputs.parse(value)
+    if law is not None and type(law) is not Inputs:  # an estimate, of which a problem has no errors
+        law = Inputs(law.eigenvalues, law.share, law.teacher)
     if law is None or law.is_isotropic:
         return None
     if not is_infinite(d):

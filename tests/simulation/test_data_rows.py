@@ -124,3 +124,9 @@ def test_what_a_table_has_no_more_rows_for_is_refused() -> None:
     assert np.isfinite(network.train(2, fresh=False).test_error())
     with pytest.raises(gs.InvalidInput, match=r"^rows"):
         network.learning_curve()
+
+
+def test_a_comparison_lays_gaussian_theory_over_rows() -> None:
+    found = gs.compare(small(), 3, rows=TABLE)
+    assert_allclose(found["test_error"].mean, gs.simulate(small(), 3, rows=TABLE).mean("test_error"))
+    assert_allclose(found["test_error"].theory, gs.predict(small()).test_error)

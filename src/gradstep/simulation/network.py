@@ -264,7 +264,8 @@ class Network:
             not depend on the length of the gradient: a step moves each neuron by ``eta / sqrt(N)`` in root mean square.
         basis : {"random", "teacher"}
             Coordinates in which "sign" and "adam" work, which are not invariant under rotations: random ones, in which
-            the teacher's direction is like any other, or those of which the first is the teacher's.
+            the teacher's direction is like any other, or those in which the inputs are drawn, of which the first is the
+            teacher's if they are isotropic.
         progress : callable, optional
             Called as ``progress(done, steps)`` after each step.
         **options : float

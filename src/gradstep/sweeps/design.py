@@ -14,6 +14,7 @@ import numpy as np
 from gradstep.checks import flag, integer, one_of
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import ScalarFunction, scalar_function
+from gradstep.inputs import Inputs
 from gradstep.problem import Problem, Readout, Step
 from gradstep.sizes import Proportional
 from gradstep.sweeps.task import Task, digest
@@ -408,7 +409,7 @@ def _plain(name: str, value: Any) -> Any:
     """Return a parameter's value as JSON has it."""
     if isinstance(value, Step):
         return {"coefficient": value.coefficient, "exponent": value.exponent}
-    if isinstance(value, Readout):
+    if isinstance(value, Readout | Inputs):
         return value.to_plain()
     if isinstance(value, Proportional):
         return {"per_d": value.ratio}

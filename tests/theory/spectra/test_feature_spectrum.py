@@ -18,6 +18,7 @@ from gradstep.papers.ba2022 import outlier
 from gradstep.papers.outcome import Judged
 from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import neuron_groups
+from gradstep.theory.spectra import weight_spectrum as weights
 from gradstep.theory.spectra.feature_spectrum import FeatureEquations, _without_tails, feature_spectrum, outliers_above
 from gradstep.theory.spectra.stieltjes import Law, advance, around, averaged_tail, find_law, mean_law, start
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
@@ -648,6 +649,36 @@ def test_singular_values_of_real_weights(case: gs.Problem) -> None:
         # At large steps the deficits 1 - overlap are of order 1/d, and so are their corrections.
         theory = getattr(spectrum.outlier, name)
         assert abs(Judged.at(theory, values, curve="", place=0, allowance=0.005, reason="finite size").excess_z) < 4
+
+
+UNBOUNDED_STEPS = [
+    {"teacher": "x+x**2-1", "n_step": 200, "eta": gs.Step(1.5, exponent=0.5)},
+    {"teacher": "exp(x)", "activation": "relu", "n_step": 200, "eta": gs.Step(1.5, exponent=0.5), "noise": 0.0},
+    {"teacher": "x**3", "activation": "erf", "n_step": 800, "eta": gs.Step(1.5, exponent=0.5), "readout": "constant"},
+]
+
+
+@pytest.mark.parametrize("changes", UNBOUNDED_STEPS)
+def test_edge_of_the_weights_does_not_hang_on_the_rule_for_unbounded_residuals(
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Docs, "Spectra", "The first layer": the edge is that of as many residuals as the step has samples."""
+    case, edges = problem(**changes), []
+    for shrink in (1.0, 0.75):
+        for name in ("_PANEL", "_PANEL_WITH_NOISE"):
+            monkeypatch.setattr(weights, name, shrink * getattr(weights, name))
+        edges.append(weight_spectrum(case).after.edge)
+    assert edges[1] == pytest.approx(edges[0], rel=0.005)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("changes", UNBOUNDED_STEPS)
+def test_edge_of_the_weights_is_a_typical_largest_one_for_unbounded_residuals(changes: dict[str, Any]) -> None:
+    """It lies between the tenth and the ninth decile of the network's largest singular value beside the outlier."""
+    case = problem(**changes)
+    edge = math.sqrt(weight_spectrum(case).after.edge)
+    second = [np.sort(gs.Network(case, 30 + seed).weight_spectrum().after)[-2] for seed in range(60)]
+    assert 0.1 < np.mean(np.asarray(second) > edge) < 0.9
 
 
 def test_the_structure_of_the_rest_is_seen() -> None:

@@ -59,6 +59,7 @@ from gradstep.theory.spectra.stieltjes import (
 )
 from gradstep.theory.step.own_output import MeanRow
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
+from gradstep.theory.step.weighted_samples import largest_residual
 from gradstep.threads import one_thread
 
 __all__ = ["WeightOutlier", "WeightSpectrum", "weight_spectrum"]
@@ -73,6 +74,11 @@ _BESIDE = 1e-7
 _TAILS = (2e-3, 5e-3, 1.2e-2)
 #: Nodes for the label noise, which enters through a rational function.
 _NOISE_NODES = 16
+#: Panels of the projections, without and with label noise, which has nodes of its own. In the tail of an unbounded law
+#: each node must weigh less than a sample of the step, or the density there falls apart into one band a node.
+_PANEL, _PANEL_WITH_NOISE = 0.06, 0.125
+#: Nodes that weigh less are left out.
+_LEAST_WEIGHT = 1e-13
 
 
 @dataclass(frozen=True)
@@ -364,9 +370,12 @@ def _spike(problem: Problem, step: StepStatistics, width: float) -> _Spike:
 def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
     """Return nodes of the joint law of a sample's projections and its residual ``y - f``.
 
-    An initial output of order one is Gaussian noise in it, of which ``mu_1 <b, x>`` is a part.
+    An initial output of order one is Gaussian noise in it, of which ``mu_1 <b, x>`` is a part. The weights ``omega``
+    are those of as many samples as the step has: what is beyond the median of the largest is reflected there.
     """
-    projection, weight = gaussian_rule(problem.link.kinks, resolution=1.0, order=8)
+    projection, weight = gaussian_rule(
+        problem.link.kinks, resolution=_PANEL if step.residual_noise == 0 else _PANEL_WITH_NOISE, order=8
+    )
     noise, noise_weight, known = np.zeros(1), np.ones(1), 0.0
     if step.residual_noise > 0:
         noise, noise_weight = hermite_rule(_NOISE_NODES)
@@ -379,7 +388,13 @@ def _residuals(problem: Problem, step: StepStatistics) -> _Residuals:
     projections = np.stack([np.repeat(projection, len(noise)), np.tile(known * noise, len(projection))])
     # Residuals of nothing move no weight, whatever their law.
     square = residual**2 if residual.any() else np.ones_like(residual)
-    return _Residuals(weights, projections, 1 - known**2, residual, square / (weights @ square))
+    omega, count = square / (weights @ square), problem.real_sizes().n_step
+    if math.isfinite(count) and residual.any():
+        largest = largest_residual(problem.link, step.residual_offset, step.residual_noise, problem.d, count)
+        omega = np.clip(2 * largest.residual**2 / (weights @ square) - omega, 0, omega)
+        omega /= weights @ omega
+    kept = weights > _LEAST_WEIGHT
+    return _Residuals(weights[kept], projections[:, kept], 1 - known**2, residual[kept], omega[kept])
 
 
 def _outlier(equations: WeightEquations, spike: _Spike, edge: float) -> WeightOutlier | None:

@@ -1,8 +1,9 @@
 r"""One step of several optimisers on correlated inputs: what each learns, and the errors of the fits after it.
 
 Inputs are :math:`x\sim N(0,C)` with eigenvalues :math:`c_j\propto j^{-\alpha}` of mean one. The teacher is a function
-of :math:`\langle x,\beta\rangle`, which has variance one, in a random direction. Every optimiser shifts the
-pre-activations by the same root mean square.
+of :math:`\langle x,\beta\rangle`, which has variance one; its direction has of every eigenvector what a random one has
+in the mean. Every optimiser shifts the pre-activations by the same root mean square. Sign steps work in random
+coordinates.
 
 Settings
 --------
@@ -18,61 +19,36 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gradstep.gaussian import scalar_function
-from gradstep.learning import learning_curve
+from gradstep.inputs import Inputs
 from gradstep.panels import Panel, Scale
 from gradstep.papers.charts import measured_points
 from gradstep.papers.claims import in_standard_errors
 from gradstep.papers.experiment import Experiment
 from gradstep.papers.outcome import Check, Outcome
 from gradstep.papers.places import Place, Sample, Settings, on_curve
-from gradstep.simulation.training import optimiser_of
+from gradstep.problem import Problem
+from gradstep.simulation import Network
+from gradstep.sizes import Proportional
 
-__all__ = ["Optimisers", "measure"]
-
-Array = NDArray[np.float64]
+__all__ = ["Optimisers", "one_step"]
 
 
-def measure(parameters: Settings, seed: int) -> dict[str, Any]:
+def one_step(parameters: Settings, seed: int) -> dict[str, Any]:
     """Take one step; return the alignment in the metric of the inputs, and the expected error of fits."""
-    random, d = np.random.default_rng(seed), int(parameters["d"])
-    activation, teacher = scalar_function(parameters["activation"]), scalar_function(parameters["teacher"])
-    root = np.sqrt(_eigenvalues(d, float(parameters["exponent"])))
-    beta = root * random.standard_normal(d)  # of the whitened inputs
-    beta /= np.linalg.norm(beta)
-    weights = random.standard_normal((round(parameters["width"] * d), d)) / np.sqrt(d)
-    readout = random.standard_normal(len(weights))
-
-    def labelled(rows: int) -> tuple[Array, Array]:
-        whitened = random.standard_normal((rows, d))
-        noise = parameters["noise"] * random.standard_normal(rows)
-        return whitened * root, np.asarray(teacher(whitened @ beta)) + noise
-
-    inputs, labels = labelled(round(parameters["n_step"] * d))
-    before = inputs @ weights.T
-    residual = labels - np.asarray(activation(before)) @ readout / len(weights)
-    gradient = (np.asarray(activation.derivative(before)) * residual[:, None] * readout).T @ inputs / len(inputs)
-    rule = optimiser_of(parameters["optimiser"], parameters["options"])
-    direction, _ = rule.direction(gradient, lambda: inputs.T @ inputs / len(inputs), None)
-    shared = root * (readout @ direction)
-    change = direction * (parameters["step"] / np.sqrt(((direction * root) ** 2).sum(axis=1).mean()))
-    pool, targets = labelled(round(parameters["pool"] * d))
-    curve = learning_curve(
-        np.asarray(activation(pool @ (weights + change).T)),
-        targets,
-        n=round(parameters["n"] * d),
-        ridge=parameters["ridge"] * d,
+    d = int(parameters["d"])
+    problem = Problem.from_dict(
+        {name: parameters[name] for name in ("activation", "teacher", "noise")}
+        | {name: Proportional(parameters[name]) for name in ("width", "n_step", "n", "ridge")}
+        | {"d": d, "eta": "N^0.5", "inputs": Inputs.power_law(parameters["exponent"], d=d, classes=d)}
     )
-    cosine = float(shared @ beta / np.linalg.norm(shared))
-    return {"alignment": abs(cosine), "test_error": float(curve.test_error[0, 0]) - parameters["noise"] ** 2}
-
-
-def _eigenvalues(d: int, exponent: float) -> Array:
-    """Return eigenvalues that fall like a power, of mean one."""
-    values = np.arange(1.0, d + 1) ** -exponent
-    return np.asarray(values / values.mean())
+    network = Network(problem, seed)
+    stepped = network.train(1, optimiser=parameters["optimiser"], **parameters["options"])
+    change = stepped.after - network.before
+    shift = float(np.sqrt((network.law.times_root(change) ** 2).sum(axis=1).mean()))
+    layer = network.with_weights(network.before + change * (parameters["step"] / shift))
+    curve = layer.learning_curve(pool=round(parameters["pool"] * d))
+    return {"alignment": abs(stepped.spike.alignment), "test_error": float(curve.test_error[0, 0])}
 
 
 class Optimisers(Experiment):
@@ -85,7 +61,7 @@ class Optimisers(Experiment):
             for exponent in map(float, self.preset["points"]):
                 own = {"optimiser": rule["optimiser"], "options": rule.get("options", {}), "exponent": exponent}
                 parameters = {**self.settings["base"], **sizes, **own}
-                yield Place(measure, parameters, rule["label"], exponent, ("samples", exponent))
+                yield Place(one_step, parameters, rule["label"], exponent, ("samples", exponent))
 
     def outcome(self, samples: Sequence[Sample]) -> Outcome:
         """Draw both quantities, and check that damping is worth most where the inputs vary most."""

@@ -1,0 +1,126 @@
+"""Laws of inputs estimated from tables: against the law that a table was drawn from, in standard errors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from numpy.typing import NDArray
+
+import gradstep as gs
+
+Array = NDArray[np.float64]
+
+
+def curve(t: Array) -> Array:
+    return np.asarray(np.tanh(t) + 0.3 * (t**2 - 1) / math.sqrt(2))
+
+
+def table(seed: int, c: Array, part: Array, rows: int) -> tuple[Array, Array]:
+    """Draw rows turned by a random rotation, and labels of `curve` with noise of 0.2."""
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((rows, len(c))) * np.sqrt(c)
+    labels = curve(x @ np.sqrt(part / c)) + 0.2 * random.standard_normal(rows)
+    return 3 * x @ np.linalg.qr(random.standard_normal((len(c), len(c))))[0] + 7, labels
+
+
+def classes_of(values: Array, law: gs.Inputs) -> list[Array]:
+    return np.split(values, np.round(np.cumsum(law.share)[:-1] * len(values)).astype(int))
+
+
+@pytest.mark.parametrize(
+    ("d", "rows", "exponent", "teacher"), [(60, 90, 0.5, 0.5), (60, 240, 1, 1), (60, 1500, 0.5, 0), (20, 600, 1, 0)]
+)
+def test_values_are_within_their_errors_of_the_law_that_was_drawn(
+    d: int, rows: int, exponent: float, teacher: float
+) -> None:
+    c, part = np.arange(1, d + 1.0) ** -exponent, np.arange(1, d + 1.0) ** -teacher
+    c, part = c / c.mean(), part / part.sum()
+    nodes = np.random.default_rng(1).standard_normal(10**6)
+    hermite = [1, nodes, (nodes**2 - 1) / math.sqrt(2), (nodes**3 - 3 * nodes) / math.sqrt(6)]
+    expected = np.array([np.mean(curve(nodes) * h) for h in hermite])
+    noise = math.sqrt(np.mean(curve(nodes) ** 2) - expected @ expected + 0.04)
+    z: dict[str, list[float]] = {"eigenvalues": [], "teacher": [], "link": []}
+    for seed in range(8):
+        law = gs.Inputs.from_data(*table(seed, c, part, rows), classes=6)
+        true = np.array([[own.mean() for own in classes_of(c, law)], [own.sum() for own in classes_of(part, law)]])
+        z["eigenvalues"] += list((np.array(law.eigenvalues) - true[0]) / law.eigenvalue_error)
+        z["teacher"] += list((np.array(law.teacher) - true[1]) / law.teacher_error)
+        z["link"] += list((np.array(law.coefficients) - expected) / law.coefficient_error)
+        z["link"].append((law.noise - noise) / law.noise_error)
+    for name, values in z.items():
+        # The errors are cautious where classes are hard to tell apart, so that there is no lower bound.
+        assert np.sqrt(np.mean(np.square(values))) < 1.5, name
+        assert np.abs(values).max() < 5, name
+
+
+def test_the_spread_that_a_small_sample_adds_is_taken_away() -> None:
+    c = np.repeat([4.0, 0.25], [12, 48])
+    x, _ = table(0, c / c.mean(), np.full(60, 1 / 60), 120)
+    law = gs.Inputs.from_data(x)
+    centred = x - x.mean(axis=0)
+    sample = np.sort(np.linalg.eigvalsh(centred.T @ centred))[::-1] / (centred**2).sum() * 60
+    square = np.mean((c / c.mean()) ** 2)
+    # A sample's second moment has a mean square that is larger by d / n.
+    assert np.mean(sample**2) == pytest.approx(square + 0.5, rel=0.05)
+    assert 1 / law.effective_dimension == pytest.approx(square, rel=0.05)
+
+
+def test_rotations_shifts_and_scales_change_nothing() -> None:
+    x, y = table(0, np.arange(1, 31.0) ** -0.5, np.full(30, 1 / 30), 200)
+    turn = np.linalg.qr(np.random.default_rng(2).standard_normal((30, 30)))[0]
+    one, other = gs.Inputs.from_data(x, y), gs.Inputs.from_data(1e-3 * x @ turn - 4, y)
+    assert_allclose(one.eigenvalues, other.eigenvalues, rtol=1e-5)
+    assert_allclose(one.teacher, other.teacher, atol=1e-5)
+    assert_allclose(one.coefficients, other.coefficients, atol=1e-5)
+
+
+def test_an_estimate_is_a_law_for_problems_and_its_link_a_teacher() -> None:
+    x, y = table(0, np.arange(1, 31.0) ** -0.7, np.full(30, 1 / 30), 300)
+    law = gs.Inputs.from_data(x, y)
+    sizes: dict[str, Any] = {"d": 30, "width": 40, "n_step": 100, "n": 100, "eta": 1.0, "ridge": 1.0}
+    problem = gs.Problem(activation="tanh", teacher=law.link, noise=law.noise, inputs=law, **sizes)
+    assert type(problem.inputs) is gs.Inputs
+    assert gs.Problem.from_dict(problem.to_dict()) == problem
+    assert "H2" in law.link
+    assert len(str(law.summary()).splitlines()) <= 24
+    assert gs.simulate(problem, 1)["test_error"][0] > 0
+
+
+def test_without_labels_the_teacher_is_drawn_at_random() -> None:
+    law = gs.Inputs.from_data(np.random.default_rng(0).standard_normal((60, 10)) * np.arange(1, 11))
+    assert law.teacher == pytest.approx(np.array(law.share) * law.eigenvalues)
+    assert law.teacher_error == ()
+    assert "nan" in str(law.summary()) or "-" in str(law.summary())
+    with pytest.raises(gs.InvalidInput, match=r"^y: "):
+        _ = law.link
+
+
+@pytest.mark.parametrize("rows", [25, 200])
+def test_tables_of_low_rank_and_labels_that_are_constant(rows: int) -> None:
+    random = np.random.default_rng(0)
+    x = random.standard_normal((rows, 4)) @ random.standard_normal((4, 40))
+    law = gs.Inputs.from_data(x, np.ones(rows))
+    assert law.effective_dimension < 0.2
+    assert law.coefficients == ()
+    assert np.isfinite(law.eigenvalue_error).all()
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "field"),
+    [
+        (np.ones((30, 4)), None, "X"),
+        (np.zeros((19, 4)), None, "X"),
+        (np.zeros(30), None, "X"),
+        (np.full((30, 4), np.nan), None, "X"),
+        (np.eye(30), np.ones(29), "y"),
+        (np.eye(30), np.full(30, np.inf), "y"),
+        (np.eye(30), ["a"] * 30, "y"),
+    ],
+)
+def test_tables_that_are_none_are_refused(x: Any, y: Any, field: str) -> None:
+    with pytest.raises(gs.InvalidInput, match=f"^{field}: "):
+        gs.Inputs.from_data(x, y)

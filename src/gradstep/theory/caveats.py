@@ -212,7 +212,7 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         "stretch": abs(step.curvature) * math.sqrt(power) * stretched / math.sqrt(d),
         "shared_sign": shared * (1 - 1 / (1 + whole_spike)) / math.sqrt(d),
         "own_output": nonlinear * strength / math.sqrt(d),
-        "eigenvalue": 0.0 if step.correlated is None else float(step.correlated.spectrum.eigenvalue.max()) / d,
+        **({} if step.correlated is None else {"eigenvalue": float(step.correlated.spectrum.eigenvalue.max()) / d}),
     }
 
 

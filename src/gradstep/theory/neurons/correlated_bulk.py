@@ -43,7 +43,7 @@ def correlated_classes(
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return the classes of directions and the special directions.
 
-    Docs, "Correlated inputs", equations (C5) and (C8).
+    Docs, "Correlated inputs", equations (C8) and (C9).
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ __all__ = ["CommonRow", "StepStatistics", "readout_values", "step_statistics"]
 #: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
 _INFLUENCE = (0.02, 2.0)
 #: Largest eigenvalue of the inputs' covariance, over d, with a prediction.
-_LARGEST = 0.2
+_LARGEST = 1 / 8
 #: Least ``d / n_step`` of correlated inputs: the direction of the samples stays defined.
 _LEAST_RATIO = 1e-9
 #: Mean of a neuron's output, over its root mean square, that is rounding of the numbers that it was typed with.

@@ -1,7 +1,7 @@
 """Theory beside networks on correlated inputs: ``python -m benchmarks.correlated_inputs``.
 
-A run goes on where the last one stopped: settings that are in the results file are not measured again, but theory is put
-beside all of them anew.
+A run goes on where the last one stopped: settings that are in the results file are not measured again, but theory is
+put beside all of them anew.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ SPECTRA: dict[str, dict[str, Any]] = {
 }
 #: Where the teacher is, for a power law and for classes.
 TEACHERS = {"top": (2.0, [0.7, 0.3]), "spread": (None, None), "bottom": (-1.0, [0.02, 0.98])}
-FUNCTIONS = [("tanh", "sin(x)"), ("erf(x/sqrt(2))", "tanh(2*x)"), ("relu", "x"), ("softplus", "tanh(x)"), ("sin", "x+0.2*(x**3-3*x)")]
+FUNCTIONS = [
+    ("tanh", "sin(x)"),
+    ("erf(x/sqrt(2))", "tanh(2*x)"),
+    ("relu", "x"),
+    ("softplus", "tanh(x)"),
+    ("sin", "x+0.2*(x**3-3*x)"),
+]
 STEPS = (0.3, 1.0, 3.0, 8.0)
 
 

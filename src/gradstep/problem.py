@@ -940,7 +940,8 @@ def check_isotropic(problem: Problem) -> None:
 def check_plain_step(problem: Problem) -> None:
     """Refuse a damped step in everything that predicts."""
     if problem.damping != math.inf and problem.eta.coefficient:
-        allowed = "inf, the plain step: for others gradstep.simulate and Network measure, and gradstep.theory.step.damped predicts its direction"
+        answers = "gradstep.simulate and Network answer for others, gradstep.theory.damped for their direction"
+        allowed = f"inf, the plain step, for which there is theory: {answers}"
         raise InvalidInput("damping", problem.damping, allowed)
 
 

@@ -9,13 +9,14 @@ from scipy.optimize import brentq
 import gradstep as gs
 from gradstep.gaussian import moments
 from gradstep.theory.convex.convex_loss import convex_prediction
+from gradstep.theory.damped import damped_direction
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 from gradstep.theory.spectra.weight_spectrum import weight_spectrum
-from gradstep.theory.step.damped import damped_direction
 
 LIMIT = gs.Problem(
     activation="tanh", teacher="sin(1.5*x)", d=math.inf, width="1.3d", n="2d", n_step="1.5d", eta=0.0, ridge="0.02d",
-    noise=0.3, readout="constant", inputs={"eigenvalues": [6, 1, 0.2], "share": [0.1, 0.5, 0.4], "teacher": [0.5, 0.2, 0.3]},
+    noise=0.3, readout="constant",
+    inputs={"eigenvalues": [6, 1, 0.2], "share": [0.1, 0.5, 0.4], "teacher": [0.5, 0.2, 0.3]},
 )  # fmt: skip
 FINITE = gs.Problem(
     activation="tanh", teacher="sin(x)", d=120, width=160, n=280, n_step=120, eta=gs.Step(1.0, 0.5), ridge=2.0,
@@ -27,9 +28,9 @@ TWO_LEVELS = gs.Inputs([4, 1], [0.25, 0.75], [0.6, 0.4])
 def random_features(problem: gs.Problem) -> tuple[float, float]:
     """Return test and training error of ridge regression on random features of Gaussian inputs with a covariance.
 
-    The Gaussian covariate model: features of covariance ``mu_1^2 W C W^T + mu_rest^2`` have an effective ridge ``kappa``,
-    and the error is that of the population's ridge regression over what the degrees of freedom leave. The spectrum of
-    ``W C W^T`` is that of a sample covariance (Silverstein). All sizes are in units of d.
+    The Gaussian covariate model: features of covariance ``mu_1^2 W C W^T + mu_rest^2`` have an effective ridge
+    ``kappa``, and the error is that of the population's ridge regression over what the degrees of freedom leave. The
+    spectrum of ``W C W^T`` is that of a sample covariance (Silverstein). All sizes are in units of d.
     """
     law, sigma, link = problem.inputs, moments(problem.activation), moments(problem.teacher)
     c, share, teacher = (np.array(x) for x in (law.eigenvalues, law.share, law.teacher))
@@ -59,7 +60,12 @@ def random_features(problem: gs.Problem) -> tuple[float, float]:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"readout": "gaussian"}, {"activation": "erf(x)+0.2*x", "ridge": "0.3d", "n": "0.7d"}, {"width": "4d", "ridge": "1e-3d"}],
+    [
+        {},
+        {"readout": "gaussian"},
+        {"activation": "erf(x)+0.2*x", "ridge": "0.3d", "n": "0.7d"},
+        {"width": "4d", "ridge": "1e-3d"},
+    ],
 )
 def test_without_a_step_errors_are_those_of_random_features(changes):
     problem = LIMIT.replace(**changes)

@@ -190,7 +190,11 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         * ``eigenvalue``: the largest eigenvalue of the inputs' covariance, over :math:`d`, if they are correlated.
     """
     d, width, *_ = problem.real_sizes()
-    activation, teacher, power = moments(problem.activation), moments(link_of(problem.teacher)), problem.readout.second_moment
+    activation, teacher, power = (
+        moments(problem.activation),
+        moments(link_of(problem.teacher)),
+        problem.readout.second_moment,
+    )
     varying = activation.second_moment - activation.mean**2
     per_sample = 0.0 if problem.n_step == math.inf else 1 / problem.ratio("n_step")
     offset = step.residual_offset

@@ -155,7 +155,7 @@ def predict(
         On a step ``width**exponent`` in the proportional limit with an exponent that is neither 0 nor 1/2 (between them
         the error is a staircase in the exponent that no finite size is near, above the features grow without end), or
         an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation and readout both with a
-        mean). On a damped step (`gradstep.theory.step.damped.damped_direction` has its direction), and of correlated
+        mean). On a damped step (`gradstep.theory.damped.damped_direction` has its direction), and of correlated
         inputs on a model of `rows` or `bulk` and on ``output_scale="1/sqrt(N)"``.
     NotConverged
         If the equations' true residual stays above 1e-10.

@@ -55,9 +55,7 @@ def test_drawn_matrices():
     law = law_of("sin(x)", Spectrum.of(inputs), d / count, t)
     frame = law.samples.frame(law.samples.alignment)
     points = law.at(Z)
-    expected = np.concatenate(
-        [law.transform(points)[0][:, None], law.between(points, frame)[0].reshape(3, 4)], axis=1
-    )
+    expected = np.concatenate([law.transform(points)[0][:, None], law.between(points, frame)[0].reshape(3, 4)], axis=1)
     sizes = inputs.counts(d)
     c = np.repeat(inputs.eigenvalues, sizes)
     teacher = np.zeros(d)

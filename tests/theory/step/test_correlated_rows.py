@@ -39,9 +39,7 @@ def test_rows_of_real_steps(activation, teacher, sphere):
     d, neurons, count, draws, e, noise = 300, 1500, 600, 12, 0.7, 0.3
     inputs = gs.Inputs([3, 1], [0.2, 0.8], [0.5, 0.5])
     sigma, link = scalar_function(activation), scalar_function(teacher)
-    samples = CorrelatedSamples(
-        residual_law(link, 0.0, noise**2), d / count, moments(link).linear, Spectrum.of(inputs)
-    )
+    samples = CorrelatedSamples(residual_law(link, 0.0, noise**2), d / count, moments(link).linear, Spectrum.of(inputs))
     law = correlated_fluctuations(sigma, samples, e, sphere=sphere)
     c = np.repeat(inputs.eigenvalues, inputs.counts(d))
     direction = np.zeros(d)
@@ -58,9 +56,8 @@ def test_rows_of_real_steps(activation, teacher, sphere):
         p = rows @ v
         norm = np.square(rows).sum(axis=1) - p**2
         found.append([d * p.var(), d * np.cov(p, norm)[0, 1], d * norm.var()])
-    expected = [
-        sum(law.projection_variance) + law.spike_variance, sum(law.covariance), sum(law.norm_variance) + sum(law.slope_square)
-    ]  # fmt: skip
+    whole = sum(law.norm_variance) + sum(law.slope_square)
+    expected = [sum(law.projection_variance) + law.spike_variance, sum(law.covariance), whole]
     mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / draws**0.5
     # The leading order: single directions have up to 3/300 of a row, and three times as much of its variance.
     scale = np.array([expected[0], (expected[0] * expected[2]) ** 0.5, expected[2]])

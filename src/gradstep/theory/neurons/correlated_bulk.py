@@ -24,7 +24,7 @@ from gradstep.theory.neurons.rational_rule import sparse_rule
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.statistics import StepStatistics, readout_values
 
-__all__ = ["CorrelatedClasses", "correlated_classes"]
+__all__ = ["correlated_classes"]
 
 #: Decades of the levels that a pole of the fit may have, in units of the mean variance, and points for each decade. The
 #: lowest is below the least eigenvalue of C, but no lower than the last number.

@@ -1,7 +1,7 @@
 """The law of a row's covariance after a step on correlated inputs, ``A = C + t C S C``.
 
-``S = Z^T diag(w) Z / n_step`` are the samples of the step, whitened and weighted by ``w = r^2 / E r^2``. One sample left
-out at a time closes the resolvent ``Q = (A - z)^-1`` with one number,
+``S = Z^T diag(w) Z / n_step`` are the samples of the step, whitened and weighted by ``w = r^2 / E r^2``. One sample
+left out at a time closes the resolvent ``Q = (A - z)^-1`` with one number,
 
     Q(c) = 1 / (c - z + t Y c^2),    Y = E[w / (1 + t w M)],    M = phi0 <c^2 Q(c)>,
 
@@ -101,7 +101,9 @@ class CorrelatedLaw:
             gain = np.where(newton.imag > 0, newton, gain + gap)
         else:
             worst = float(np.max(np.abs(gap / gain)))
-            raise NotConverged("the law of the rows after the step", worst, _TOLERANCE, "Take more samples in the step.")
+            raise NotConverged(
+                "the law of the rows after the step", worst, _TOLERANCE, "Take more samples in the step."
+            )
         d_gain = phi0 * (resolvent**2 @ (share * c**2)) / (1 - bend)
         squared = sampled**2 @ (p * self._weight * omega)
         d_weight = -squared * d_gain
@@ -114,7 +116,7 @@ class CorrelatedLaw:
         return points.resolvent @ share, points.d_resolvent @ share
 
     def diagonals(self, points: LawPoints) -> tuple[Array, Array]:
-        """Return how eigenvectors of A near an eigenvalue lie: their parts in the classes of C, and ``C S C`` along them.
+        """Return the parts of eigenvectors of A near an eigenvalue in the classes of C, and ``C S C`` along them.
 
         These are the parts of the points, over an interval as wide as their distance from the real axis.
 

@@ -313,7 +313,7 @@ def _polynomial(coefficients: Sequence[float], a: Array) -> Array:
 
 
 def _beside(step: StepStatistics, a: Array, a_square: Array, variance: Array, d: float) -> Array:
-    """Return what the network's own output adds to the norm, and how much more than a direction's share the spike has."""
+    """Return what the own output adds to the norm, less what the spike has beyond a direction's share."""
     one, two = step.own_norm
     return (one + two * a) * a_square - (0.0 if step.correlated is None else variance - 1 / d)
 

@@ -57,7 +57,7 @@ def correlated_fluctuations(
     psi, r, mean = derivative_moments(activation), samples.law.residual, samples.mean
     phi0, norm = samples.ratio, samples.norm
     c2, c3, c4, c5 = (samples.spectrum.moment(power) for power in (2, 3, 4, 5))
-    r0, m2, m3, m4 = (mean(r**power) for power in (1, 2, 3, 4))
+    r0, m2, m4 = (mean(r**power) for power in (1, 2, 4))
     k, spike, length = e * psi.linear, e * psi.second, e * psi.third
 
     # Degree one: <om_0, L^T v> in p, <om_0, l> in c with l = (a l_1 + a^2 l_2) g + a^2 l_3 h.
@@ -69,7 +69,10 @@ def correlated_fluctuations(
     own = phi0 * r**2 + samples.squares_to_teacher * samples.spectrum.teacher_moment(1) * samples.law.projection
     h_b_v = mean(r * own * samples.along(2)) + r0 * (
         samples.crossed_form(3)
-        - samples.linear * samples.squares_to_teacher * samples.spectrum.teacher_moment(1) * samples.spectrum.teacher_moment(2)
+        - samples.linear
+        * samples.squares_to_teacher
+        * samples.spectrum.teacher_moment(1)
+        * samples.spectrum.teacher_moment(2)
     )
     h_b_v /= norm
     linear = [l_1 * g_v, l_2 * g_v + l_3 * h_v + k * l_1 * g_b_v, k * (l_2 * g_b_v + l_3 * h_b_v)]
@@ -102,8 +105,8 @@ def correlated_fluctuations(
         quadratic -= 2 * np.convolve(mean_form, mean_form)
         joint -= _polynomial(samples, projection, unit, 1)[0] * mean_form
 
-    # Above: for each sample a e r <z, C v> psi in p, and 2 a e r psi y + a^2 e^2 phi0 c2 r^2 psi^2 in c, where y = alpha
-    # z_mu + y' with alpha = c2 + a k (r0 c3 + phi0 c2 r).
+    # Above: for each sample a e r <z, C v> psi in p, and 2 a e r psi y + a^2 e^2 phi0 c2 r^2 psi^2 in c, where y is
+    # alpha z_mu + y' with alpha = c2 + a k (r0 c3 + phi0 c2 r).
     alpha = [np.full_like(r, c2), k * (r0 * c3 + phi0 * c2 * r)]
     rest = [c3 - c2**2, 2 * k * r0 * (c4 - c2 * c3), k**2 * (r0**2 * (c5 - c3**2) + phi0 * m2 * c4)]
     squares = [alpha[0] ** 2, 2 * alpha[0] * alpha[1], alpha[1] ** 2]
@@ -129,7 +132,11 @@ def correlated_fluctuations(
     norm_variance[2:] -= [slope[0] ** 2, 2 * slope[0] * slope[1], slope[1] ** 2]
     gain = samples.square(r**2) / norm**2
     square = _form_square(samples) / norm**2
-    projection_variance = (constant, 2 * k * samples.square(r) / norm**2, k**2 * square + e**2 * phi0 * psi.square * gain)
+    projection_variance = (
+        constant,
+        2 * k * samples.square(r) / norm**2,
+        k**2 * square + e**2 * phi0 * psi.square * gain,
+    )
     following = spike * norm
     return RowFluctuations(
         projection_variance=projection_variance,

@@ -13,8 +13,9 @@ where ``<c^k>`` is the mean over all directions and ``<c^k>_bt`` the mean with t
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +94,7 @@ class CorrelatedSamples:
         return self.linear**2 * self.spectrum.teacher_moment(power) + noise
 
     def among(self, power: int) -> Array:
-        """Return ``C^k`` between bt, ``C bt`` and ``C Z_perp^T r / n_step``, of which vectors are made (see `frame`)."""
+        """Return ``C^k`` between bt, ``C bt`` and ``C Z_perp^T r / n_step``, of which `frame` is made."""
         one, two, three = (self.spectrum.teacher_moment(power + k) for k in (0, 1, 2))
         noise = self.ratio * self.law.square * self.spectrum.moment(power + 2)
         return np.array([[one, two, 0.0], [two, three, 0.0], [0.0, 0.0, noise]])
@@ -112,7 +113,7 @@ class CorrelatedSamples:
         return np.stack([alignment * teacher + other * across, other * teacher - alignment * across], axis=1)
 
     def form_along(self, alignment: float, power: int = 1) -> float:
-        """Return ``C^k`` along the first vector of `frame`: the variance of an initial row there, times d, for ``k = 1``."""
+        """Return ``C^k`` along the first vector of `frame`; C itself is the variance of initial rows there, times d."""
         vector = self.frame(alignment)[:, 0]
         return float(vector @ self.among(power) @ vector)
 
@@ -151,45 +152,40 @@ class CorrelatedSamples:
         return self.linear * self.squares_to_teacher * self.spectrum.teacher_moment(power) + noise
 
 
-#: Partitions of up to four places in a circle without crossings, each with its complement's (Kreweras).
-_CROSSING_FREE: dict[int, list[tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]]] = {}
+Blocks = tuple[tuple[int, ...], ...]
 
 
-def _partitions(places: list[int]) -> list[list[list[int]]]:
+def _partitions(places: Sequence[int]) -> Iterator[list[list[int]]]:
     if not places:
-        return [[]]
-    first, rest = places[0], places[1:]
+        yield []
+        return
+    for partition in _partitions(places[1:]):
+        yield [[places[0]], *partition]
+        for k, block in enumerate(partition):
+            yield [*partition[:k], [places[0], *block], *partition[k + 1 :]]
+
+
+@lru_cache
+def _crossing_free(count: int) -> tuple[tuple[Blocks, Blocks], ...]:
+    """Return partitions without crossings of places in a circle, with the blocks of the gaps after these places.
+
+    These are the blocks of the complement (Kreweras).
+    """
     found = []
-    for partition in _partitions(rest):
-        found.append([[first], *partition])
-        found += [
-            [*partition[:k], [first, *block], *partition[k + 1 :]] for k, block in enumerate(partition)
-        ]
-    return found
-
-
-def _crossing_free(count: int) -> list[tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]]:
-    """Return partitions without crossings of places 0, 1, ... and the blocks of the gaps after these places."""
-    if count not in _CROSSING_FREE:
-        found = []
-        for partition in _partitions(list(range(count))):
-            # As a permutation whose cycles are the blocks in order; without a crossing its complement, the permutation
-            # i -> i + 1 after the inverse, has count + 1 cycles with it.
-            turn = {block[k]: block[(k + 1) % len(block)] for block in map(sorted, partition) for k in range(len(block))}
-            back = {to: place for place, to in turn.items()}
-            left, gaps = set(range(count)), []
-            while left:
-                place = start = min(left)
-                cycle = []
-                while not cycle or place != start:
-                    cycle.append(place)
-                    left.discard(place)
-                    place = back[(place + 1) % count]
-                gaps.append(tuple(cycle))
-            if len(partition) + len(gaps) == count + 1:
-                found.append((tuple(map(tuple, partition)), tuple(gaps)))
-        _CROSSING_FREE[count] = found
-    return _CROSSING_FREE[count]
+    for partition in _partitions(range(count)):
+        # As a permutation whose cycles are the blocks. Its inverse after the turn by one place has the gaps as cycles:
+        # with the blocks one more than there are places, and fewer with a crossing.
+        back = {block[(k + 1) % len(block)]: block[k] for block in partition for k in range(len(block))}
+        left, gaps = set(range(count)), []
+        while left:
+            cycle = [min(left)]
+            while (place := back[(cycle[-1] + 1) % count]) != cycle[0]:
+                cycle.append(place)
+            left -= set(cycle)
+            gaps.append(tuple(cycle))
+        if len(partition) + len(gaps) == count + 1:
+            found.append((tuple(map(tuple, partition)), tuple(gaps)))
+    return tuple(found)
 
 
 def words_trace(samples: CorrelatedSamples, letters: list[Array], powers: list[int]) -> float:

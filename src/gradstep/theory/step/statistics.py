@@ -166,10 +166,9 @@ class StepStatistics:
         alignment, (cosine, _) = math.copysign(math.cos(self.influence * self._angle), self.alignment), self.turn
         fluctuations = self.fluctuations.turned(cosine)
         if self.correlated is not None:
-            _, *by_step = fluctuations.projection_variance
-            fluctuations = replace(
-                fluctuations, projection_variance=(self.correlated.form_along(alignment), *by_step)
-            )
+            _, one, two = fluctuations.projection_variance
+            along = self.correlated.form_along(alignment)
+            fluctuations = replace(fluctuations, projection_variance=(along, one, two))
         return replace(
             self,
             alignment=alignment,
@@ -206,7 +205,7 @@ class StepStatistics:
         return np.asarray(self.own_stretch(a, a_square) + self.drift * np.asarray(a))
 
     def stretch_square(self, a: NDArray[np.float64], a_square: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean squared norm of an initial row after `stretch`, from a readout and its square or their means."""
+        """Return the mean squared norm of a stretched initial row, from a readout and its square or their means."""
         if self.correlated is None:
             return np.asarray(self.stretch(a, a_square) ** 2)
         second, third = (self.correlated.spectrum.moment(power) for power in (2, 3))

@@ -11,14 +11,16 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 from scipy.optimize import brentq
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
-from gradstep.inputs import Inputs
 from gradstep.problem import Problem, link_of
+from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.step.correlated_samples import Spectrum
 from gradstep.theory.step.statistics import step_statistics
+from gradstep.theory.step.weighted_samples import residual_law
 
 __all__ = ["DampedDirection", "damped_direction"]
 
@@ -33,7 +35,7 @@ class DampedDirection(NamedTuple):
     gradient_norm : float
         Standard deviation of the projection of an input on the damped gradient.
     spike : float
-        Standard deviation of that on what the step adds to a neuron of readout one: the gradient's times ``e E[sigma']``.
+        The same for what the step adds to a neuron of readout one: the gradient's, times ``e E[sigma']``.
     """
 
     alignment: float
@@ -44,8 +46,8 @@ class DampedDirection(NamedTuple):
 def damped_direction(problem: Problem) -> DampedDirection:
     r"""Return the common direction of a damped step.
 
-    With the effective ridge :math:`\kappa`, the weights :math:`\tau` of the teacher and means :math:`\langle\cdot\rangle`
-    over the eigenvalues c of the inputs' covariance
+    With the effective ridge :math:`\kappa`, the weights :math:`\tau` of the teacher and means
+    :math:`\langle\cdot\rangle` over the eigenvalues c of the inputs' covariance
 
     .. math::
 
@@ -73,12 +75,12 @@ def damped_direction(problem: Problem) -> DampedDirection:
         raise InvalidInput("damping", delta, "a finite number: gradstep.predict has the direction of the plain step")
     if problem.output_scale != "1/N":
         raise InvalidInput("output_scale", problem.output_scale, "'1/N' for a damped step")
-    d, width, n_step, *_ = problem.real_sizes(math.inf) if problem.is_limit else problem.real_sizes(problem.d)
+    d, width, n_step, *_ = sizes_of(problem)
     plain = step_statistics(problem.replace(damping=math.inf), d, width, n_step)
-    inputs = problem.inputs or Inputs([1.0])
-    known = Spectrum.of(inputs if problem.is_limit or problem.inputs is None else inputs.at_dimension(int(d)))
+    one = np.ones(1)
+    known = plain.correlated.spectrum if plain.correlated else Spectrum(one, one, one)
     c, ratio = known.eigenvalue, d / n_step
-    law = plain.correlated.law if plain.correlated else plain.samples.law
+    law = residual_law(link_of(problem.teacher), plain.residual_offset, plain.residual_noise)
     linear = moments(link_of(problem.teacher)).linear
     rest = law.square - linear**2
 
@@ -87,7 +89,11 @@ def damped_direction(problem: Problem) -> DampedDirection:
         return ridge * (1 - ratio * float(known.share @ (c / (c + ridge)))) - delta
 
     # The effective ridge is above the damping, and at most the sum of both terms.
-    ridge = math.exp(brentq(gap, math.log(delta) - 1e-9, math.log(delta + ratio) + 1e-9, xtol=1e-14)) if ratio > 0 else delta
+    ridge = (
+        math.exp(brentq(gap, math.log(delta) - 1e-9, math.log(delta + ratio) + 1e-9, xtol=1e-14))
+        if ratio > 0
+        else delta
+    )
     kept = c / (c + ridge)
     freedom = ratio * float(known.share @ kept**2)
     overlap = linear * float(known.teacher @ kept)

@@ -931,13 +931,18 @@ def link_of(teacher: ScalarFunction | MultivariateFunction) -> ScalarFunction:
 
 def check_isotropic(problem: Problem) -> None:
     """Refuse correlated inputs and a damped step in everything that has no answer for them."""
-    answers = "gradstep.simulate, gradstep.Network and its learning_curve() answer for others"
     if problem.inputs is not None:
-        raise InvalidInput(
-            "inputs", str(problem.inputs), f"None, isotropic inputs, for which there is theory: {answers}"
-        )
+        allowed = "None, isotropic inputs: for others there are gradstep.predict, simulate, compare and Network"
+        raise InvalidInput("inputs", str(problem.inputs), allowed)
+    check_plain_step(problem)
+
+
+def check_plain_step(problem: Problem) -> None:
+    """Refuse a damped step in everything that predicts."""
     if problem.damping != math.inf and problem.eta.coefficient:
-        raise InvalidInput("damping", problem.damping, f"inf, the plain step, for which there is theory: {answers}")
+        answers = "gradstep.simulate and Network answer for others, gradstep.theory.damped for their direction"
+        allowed = f"inf, the plain step, for which there is theory: {answers}"
+        raise InvalidInput("damping", problem.damping, allowed)
 
 
 def check_problem(value: object) -> None:

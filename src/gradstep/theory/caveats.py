@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gradstep.gaussian import ScalarFunction, expectation, moments
-from gradstep.problem import Problem
+from gradstep.problem import Problem, link_of
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.step.statistics import StepStatistics, step_statistics
 
@@ -69,6 +69,7 @@ _RULES: Mapping[str, _Rule] = {
     "shared_sign": _Rule("constant readout, activation not odd", 0.83, 1.0, 0.0295),
     "own_output": _Rule("initial output of order one", 0.385, 0.5, 0.0375),
     "sizes": _Rule("small sizes", 1.0, 1.0, 0.04),
+    "eigenvalue": _Rule("large eigenvalue of the inputs", 1.3, 1.0, 0.043),
 }
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
 _AS_A_WHOLE = 0.2
@@ -185,10 +186,15 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         * ``shared_sign``: share of the features' power that is quadratic, times that of the readout's mean, times the
           strength of the spike in the weights' spectrum, over :math:`\sqrt d`;
         * ``own_output``: share of the features' power that is not linear, times the strength, over :math:`\sqrt d`, for
-          an initial output of order one.
+          an initial output of order one;
+        * ``eigenvalue``: the largest eigenvalue of the inputs' covariance, over :math:`d`, if they are correlated.
     """
     d, width, *_ = problem.real_sizes()
-    activation, teacher, power = moments(problem.activation), moments(problem.link), problem.readout.second_moment
+    activation, teacher, power = (
+        moments(problem.activation),
+        moments(link_of(problem.teacher)),
+        problem.readout.second_moment,
+    )
     varying = activation.second_moment - activation.mean**2
     per_sample = 0.0 if problem.n_step == math.inf else 1 / problem.ratio("n_step")
     offset = step.residual_offset
@@ -210,6 +216,7 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         "stretch": abs(step.curvature) * math.sqrt(power) * stretched / math.sqrt(d),
         "shared_sign": shared * (1 - 1 / (1 + whole_spike)) / math.sqrt(d),
         "own_output": nonlinear * strength / math.sqrt(d),
+        **({} if step.correlated is None else {"eigenvalue": float(step.correlated.spectrum.eigenvalue.max()) / d}),
     }
 
 

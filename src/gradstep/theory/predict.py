@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gradstep.errors import GradstepError, InvalidInput, NotConverged, within_range
 from gradstep.gaussian import ScalarFunction, smoothed
 from gradstep.memory import remembered
-from gradstep.problem import Problem, check_problem
+from gradstep.problem import Problem, check_problem, link_of
 from gradstep.theory.arguments import check_refine
 from gradstep.theory.caveats import caveats_of, fit_indicators, largest_caveats, step_indicators
 from gradstep.theory.equivalent.tables import (
@@ -155,7 +155,8 @@ def predict(
         On a step ``width**exponent`` in the proportional limit with an exponent that is neither 0 nor 1/2 (between them
         the error is a staircase in the exponent that no finite size is near, above the features grow without end), or
         an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation and readout both with a
-        mean).
+        mean). On a damped step (`gradstep.theory.damped.damped_direction` has its direction), and of correlated
+        inputs on a model of `rows` or `bulk` and on ``output_scale="1/sqrt(N)"``.
     NotConverged
         If the equations' true residual stays above 1e-10.
     """
@@ -197,6 +198,9 @@ def predict_many(
     places = count()
     for index, problem in enumerate(problems):
         check_problem(problem)
+        if problem.inputs is not None and models != ("network", "structured"):
+            named = ("rows", rows) if rows == "isotropic" else ("bulk", bulk)
+            raise InvalidInput(*named, "None for correlated inputs: the model is one of isotropic inputs")
         bare = _without_fit(problem)
         for share, constant in output_constants(problem, refine):
             parts = _prepared(bare, *models, refine, constant)
@@ -308,12 +312,12 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
     values, shares = readout_values(problem.readout)
-    stretched = literal.stretch(values, values**2) ** 2
+    stretched = literal.stretch_square(values, values**2)
     own_norm = (literal.own_norm[0] + literal.own_norm[1] * values) * values**2
     bulk_variance = float(shares @ (stretched + own_norm)) + literal.bulk * problem.readout.second_moment
     kappa, target = features.kappa, features.teacher_mean
     if step.influence < 1:
-        target = _seen(problem.link, step.alignment, kappa, odd=kappa[0] > 0)
+        target = _seen(link_of(problem.teacher), step.alignment, kappa, odd=kappa[0] > 0)
     if kappa[0] > 0:
         # An odd activation: the tables hold the positive half; the target's even part is invisible to the features.
         kappa, target = _mirrored(kappa), _mirrored(target)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput
-from gradstep.problem import Problem
+from gradstep.problem import Problem, link_of
 from gradstep.sizes import Sizes
 from gradstep.theory.equivalent.features import ConditionalFeatures, conditional_features, length_dimension
 from gradstep.theory.equivalent.leverage import LeverageTable
@@ -218,9 +218,11 @@ def tables_of(
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine, resolve=resolve)
     if regrouped is not None:
         groups = regrouped(groups)
-    dimension = length_dimension(problem.activation, rows, sizes.d)
+    # The length of an input fluctuates as that of an isotropic one in the effective dimension.
+    effective = sizes.d if step.correlated is None else sizes.d / step.correlated.spectrum.moment(2)
+    dimension = length_dimension(problem.activation, rows, effective)
     features = conditional_features(
-        problem.activation, problem.link, groups, step.alignment, refine, dimension, whole_line=whole_line
+        problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, whole_line=whole_line
     )
     return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine))
 

@@ -32,10 +32,12 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
-from gradstep.problem import Problem
+from gradstep.problem import Problem, Readout
 from gradstep.theory.models import BulkModel
+from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import sparse_rule
+from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
@@ -139,6 +141,8 @@ def bulk_law(
         If a transform or a rule is not found.
     """
     scale = problem.readout.second_moment
+    if step.correlated is not None:
+        return _correlated(step, step.correlated, groups, problem.readout, refine)
     # In the proportional limit a step of order one leaves the bulk of every row as it was.
     unchanged = problem.is_limit and problem.eta.exponent == 0
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
@@ -176,11 +180,33 @@ def bulk_law(
         common -= spike * (spike @ common)
         pull += (step.common.of(a, a_square) / np.sqrt(groups.variance))[:, None] * common
     if groups.resolved:
-        # Given its projection on v, a row's mean off v is the regression on it.
-        regression = spike * special_profile
-        regression /= (regression @ spike)[:, None]
-        pull += (groups.offset / np.sqrt(groups.variance))[:, None] * (regression - spike)
-    return Bulk(directions, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance)
+        pull += _pull(groups, spike, special_profile)
+    noise = groups.projection_noise / mean_variance
+    return Bulk(directions, profile, teacher, spike, special_profile, pull, noise)
+
+
+def _correlated(
+    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, readout: Readout, refine: int
+) -> Bulk:
+    """Return the classes of directions of correlated inputs.
+
+    Docs, "Correlated inputs", equation (C10).
+    """
+    found = correlated_classes(step, samples, groups, readout, refine)
+    share, profile, overlap, special_profile, mean_variance = found
+    spike, teacher = overlap.T
+    # Orthogonal to rounding: a rule of a broad law has lost digits.
+    teacher = teacher - spike * (spike @ teacher)
+    teacher /= np.linalg.norm(teacher)
+    pull = _pull(groups, spike, special_profile)
+    return Bulk(share, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance)
+
+
+def _pull(groups: Groups, spike: Array, special_profile: Array) -> Array:
+    """Return the mean of a normalised row off the spike given its projection on the spike: the regression."""
+    regression = spike * special_profile
+    regression /= (regression @ spike)[:, None]
+    return np.asarray((groups.offset / np.sqrt(groups.variance))[:, None] * (regression - spike))
 
 
 class _Part(NamedTuple):

@@ -216,15 +216,15 @@ def _groups_of_values(
     variance = _projection_variance(step, d, rows, a, a**2)
     offset = np.tile(z, len(values[0])) * np.sqrt(variance)
     projection = (step.spike + step.initial_overlap) * a + _common_projection(step, a, a**2) + offset
-    mean, deviation = _mean_norm(step, a, a**2), np.zeros_like(a)
+    mean, deviation = step.stretch_square(a, a**2) + step.bulk * a**2, np.zeros_like(a)
     projection_noise = np.zeros_like(a)
     if rows == "network":
         law = step.fluctuations
-        covariance = _polynomial(law.covariance, a) * a
+        covariance = _polynomial(law.covariance, a) * a * _off_spike(step, d)
         floor = _LEAST_NORM * mean
-        mean = np.maximum(mean + _own_norm(step, a, a**2) + covariance * offset / (d * variance), floor)
+        mean = np.maximum(mean + _beside(step, a, a**2, variance, d) + covariance * offset / (d * variance), floor)
         # The norm depends on <w(0), v> and the initial length, which s' determines only in part.
-        independent = _norm_variance(step, a, a**2) - covariance**2 / (d * variance)
+        independent = _norm_variance(step, a, a**2, d) - covariance**2 / (d * variance)
         deviation = np.sqrt(np.maximum(independent, 0.0) / d)
         projection_noise = law.spike_variance * a**2
         offset = offset * (1 - projection_noise / (d * variance))
@@ -260,7 +260,7 @@ def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: R
     a_variance = spread / (total_spike**2 + spread)
     a = share * projection
     a_square = a**2 + a_variance
-    mean, deviation = _mean_norm(step, a, a_square), np.zeros_like(a)
+    mean, deviation = step.stretch_square(a, a_square) + step.bulk * a_square, np.zeros_like(a)
     if rows == "network":
         law = step.fluctuations
         variance = d * _projection_variance(step, d, rows, a, a_square)
@@ -271,13 +271,17 @@ def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: R
         following = one * (a * offset - total_spike * a_variance)
         following = following + two * (a_square * offset - 2 * total_spike * a * a_variance) + three * a**3 * offset
         floor = _LEAST_NORM * mean
-        mean = np.maximum(mean + _own_norm(step, a, a_square) + following / variance, floor)
-        independent = (_norm_variance(step, a, a_square) - covariance**2 / variance) / d
+        mean = np.maximum(mean + _beside(step, a, a_square, variance / d, d) + following / variance, floor)
+        independent = (_norm_variance(step, a, a_square, d) - covariance**2 / variance) / d
         # Given s', the readout is uncertain by its variance and the offset moves against it.
         stretching = step.whole_drift + 2 * step.own_drift[1] * a
         slope = 2 * step.bulk * a + 2 * stretching * step.stretch(a, a**2) - total_spike * covariance / variance
         deviation = np.sqrt(np.maximum(independent, 0.0) + slope**2 * a_variance)
-    return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, np.full_like(a, UNRESOLVED))
+    if step.correlated is None:
+        return _with_norms(weight, projection, mean, deviation, a, a_square, 0 * a, np.full_like(a, UNRESOLVED))
+    # v is no eigenvector of the initial rows: what a projection tells of its row is small, but the same for all alike.
+    unknown = np.full_like(a, d * total_spike**2 + step.fluctuations.spike_variance)
+    return _with_norms(weight, projection, mean, deviation, a, a_square, projection - total_spike * a, unknown)
 
 
 def _with_norms(
@@ -308,19 +312,28 @@ def _polynomial(coefficients: Sequence[float], a: Array) -> Array:
     return np.asarray(np.polynomial.polynomial.polyval(a, coefficients))
 
 
-def _mean_norm(step: StepStatistics, a: Array, a_square: Array) -> Array:
-    """Return the mean squared norm of the rest of a row, from the means of ``a`` and ``a^2``."""
-    return step.stretch(a, a_square) ** 2 + step.bulk * a_square
-
-
-def _own_norm(step: StepStatistics, a: Array, a_square: Array) -> Array:
-    """Return what the network's own output adds to the norm."""
+def _beside(step: StepStatistics, a: Array, a_square: Array, variance: Array, d: float) -> Array:
+    """Return what the own output adds to the norm, less what the spike has beyond a direction's share."""
     one, two = step.own_norm
-    return (one + two * a) * a_square
+    return (one + two * a) * a_square - (0.0 if step.correlated is None else variance - 1 / d)
 
 
-def _norm_variance(step: StepStatistics, a: Array, a_square: Array) -> Array:
+def _norm_variance(step: StepStatistics, a: Array, a_square: Array, d: float) -> Array:
     """Return ``d`` times the variance of the squared norm, from the means of ``a`` and ``a^2``."""
     law = step.fluctuations
     coefficients = (across + along for across, along in zip(law.norm_variance, law.slope_square, strict=True))
-    return np.asarray(sum(c * a_square ** (k // 2) * a ** (k % 2) for k, c in enumerate(coefficients)))
+    # Of the fluctuation before the step the factor enters once, of all that the step adds twice.
+    off = [_off_spike(step, d) ** min(power + 1, 2) for power in range(5)]
+    powers = (a_square ** (k // 2) * a ** (k % 2) for k in range(5))
+    return np.asarray(sum(f * c * p for f, c, p in zip(off, coefficients, powers, strict=True)))
+
+
+def _off_spike(step: StepStatistics, d: float) -> float:
+    """Return what the directions off the spike have of ``tr C^2``, one to leading order.
+
+    With correlated inputs the spike direction may have far more than its share.
+    """
+    if step.correlated is None:
+        return 1.0
+    first, second = (step.correlated.form_along(step.alignment, power) for power in (1, 2))
+    return max(1 - (2 * second - first**2 - 1) / (d * step.correlated.spectrum.moment(2)), _LEAST_NORM)

@@ -50,7 +50,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import moments
-from gradstep.problem import Problem
+from gradstep.problem import Problem, link_of
 from gradstep.theory.step.statistics import CommonRow, StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 
@@ -86,7 +86,11 @@ def output_constants(problem: Problem, refine: int = 1) -> Sequence[tuple[float,
     """
     if problem.output_scale == "1/N" or problem.readout.kind == "vocabulary" or problem.eta.coefficient == 0:
         return [(1.0, None)]
-    activation, teacher, power = moments(problem.activation), moments(problem.link), problem.readout.second_moment
+    activation, teacher, power = (
+        moments(problem.activation),
+        moments(link_of(problem.teacher)),
+        problem.readout.second_moment,
+    )
     if abs(activation.mean) < _NO_MEAN:
         return [(1.0, None)]
     square = power * activation.mean**2

@@ -33,7 +33,15 @@ from numpy.typing import NDArray
 from gradstep.gaussian import ScalarFunction, expectation, moments
 from gradstep.theory.step.samples import StepSamples
 
-__all__ = ["RowFluctuations", "derivative_slope", "own_output_slopes", "row_fluctuations", "rows_without_a_step"]
+__all__ = [
+    "DerivativeMoments",
+    "RowFluctuations",
+    "derivative_moments",
+    "derivative_slope",
+    "own_output_slopes",
+    "row_fluctuations",
+    "rows_without_a_step",
+]
 
 Array = NDArray[np.float64]
 
@@ -89,7 +97,7 @@ class RowFluctuations:
 
 
 @dataclass(frozen=True)
-class _Derivative:
+class DerivativeMoments:
     """Moments of ``psi = sigma' - E sigma' - z E[z sigma']``, the derivative beyond its linear part."""
 
     linear: float  # s_2 = E z sigma'
@@ -107,7 +115,7 @@ class _Derivative:
 
 
 @lru_cache(maxsize=256)
-def _derivative(activation: ScalarFunction) -> _Derivative:
+def derivative_moments(activation: ScalarFunction) -> DerivativeMoments:
     mean = moments(activation).derivative_mean
     linear = float(expectation(lambda z: z * activation.derivative(z), kinks=activation.kinks).value)
 
@@ -122,7 +130,7 @@ def _derivative(activation: ScalarFunction) -> _Derivative:
     bend = (square_z2 - square) / 2
     # Hermite coefficients of z psi are (s_3, s_4 / 2), of psi^2 (square_slope, bend), of psi (0, s_3 / 2), in degrees
     # one and two.
-    return _Derivative(
+    return DerivativeMoments(
         linear=linear,
         second=second,
         third=third,
@@ -139,7 +147,7 @@ def _derivative(activation: ScalarFunction) -> _Derivative:
 
 def derivative_slope(activation: ScalarFunction) -> float:
     """Return ``E[z sigma'(z)]``, of the ordinary derivative."""
-    return _derivative(activation).linear
+    return derivative_moments(activation).linear
 
 
 @lru_cache(maxsize=256)
@@ -201,7 +209,7 @@ def row_fluctuations(
     All terms of order ``1/d``. Products of pre-activations of different samples are left out where they are smaller by
     ``1/d``.
     """
-    psi, r = _derivative(activation), samples.residual
+    psi, r = derivative_moments(activation), samples.residual
     mean = samples.mean
     m2, m3, m4 = (mean(r**power) for power in (2, 3, 4))
     k, spike, length = e * psi.linear, e * psi.second, e * psi.third

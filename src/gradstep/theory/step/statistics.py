@@ -24,7 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
-from gradstep.problem import Problem, Readout
+from gradstep.problem import Problem, Readout, check_plain_step, link_of
+from gradstep.theory.step.correlated_rows import correlated_fluctuations, correlated_rows_without_a_step
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.row_fluctuations import (
     RowFluctuations,
     derivative_slope,
@@ -41,6 +43,10 @@ __all__ = ["CommonRow", "StepStatistics", "readout_values", "step_statistics"]
 #: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
 #: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
 _INFLUENCE = (0.02, 2.0)
+#: Largest eigenvalue of the inputs' covariance, over d, with a prediction.
+_LARGEST = 1 / 8
+#: Least ``d / n_step`` of correlated inputs: the direction of the samples stays defined.
+_LEAST_RATIO = 1e-9
 #: Mean of a neuron's output, over its root mean square, that is rounding of the numbers that it was typed with.
 _TYPED = 1e-6
 
@@ -122,6 +128,9 @@ class StepStatistics:
     common : CommonRow or None
         Mean of the rows beside their spike, if they are described given an initial output of order one
         (`gradstep.theory.step.own_output`).
+    correlated : CorrelatedSamples or None
+        Law of a sample if inputs are correlated, in place of `samples`. All of the above is then about whitened inputs,
+        and the initial row of which the step multiplies the rest by ``1 + a q`` by ``1 + a q C``.
     """
 
     alignment: float
@@ -141,6 +150,7 @@ class StepStatistics:
     influence: float
     samples: StepSamples | None = None
     common: CommonRow | None = None
+    correlated: CorrelatedSamples | None = None
 
     @property
     def resolved(self) -> StepStatistics:
@@ -153,13 +163,18 @@ class StepStatistics:
         """
         if self.influence == 1:
             return self
-        alignment, (cosine, _) = math.cos(self.influence * self._angle), self.turn
+        alignment, (cosine, _) = math.copysign(math.cos(self.influence * self._angle), self.alignment), self.turn
+        fluctuations = self.fluctuations.turned(cosine)
+        if self.correlated is not None:
+            _, one, two = fluctuations.projection_variance
+            along = self.correlated.form_along(alignment)
+            fluctuations = replace(fluctuations, projection_variance=(along, one, two))
         return replace(
             self,
-            alignment=math.copysign(alignment, self.alignment),
+            alignment=alignment,
             spike=cosine * self.spike,
             initial_overlap=cosine * self.initial_overlap,
-            fluctuations=self.fluctuations.turned(cosine),
+            fluctuations=fluctuations,
             influence=1.0,
         )
 
@@ -188,6 +203,13 @@ class StepStatistics:
     def stretch(self, a: ArrayLike, a_square: ArrayLike) -> NDArray[np.float64]:
         """Return the whole factor of the rest of an initial row, from a readout and its square as in `own_stretch`."""
         return np.asarray(self.own_stretch(a, a_square) + self.drift * np.asarray(a))
+
+    def stretch_square(self, a: NDArray[np.float64], a_square: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean squared norm of a stretched initial row, from a readout and its square or their means."""
+        if self.correlated is None:
+            return np.asarray(self.stretch(a, a_square) ** 2)
+        second, third = (self.correlated.spectrum.moment(power) for power in (2, 3))
+        return 1 + 2 * self.drift * second * a + self.drift**2 * third * a_square
 
     @property
     def whole_drift(self) -> float:
@@ -267,6 +289,8 @@ def step_statistics(
     Cui et al. 2024, Result 3.1 (constant readout); Ba et al. 2022, Proposition 2; row norms and the case of an
     initial output of order one: this project.
     """
+    if problem.inputs is not None:
+        return _correlated_statistics(problem, d, width, n_step)
     activation, teacher, readout = moments(problem.activation), moments(problem.link), problem.readout
     output = _initial_output(problem, d, width, constant, own_output=own_output)
     noise_variance = problem.noise**2 + output.variance
@@ -323,6 +347,62 @@ def step_statistics(
         fluctuations=fluctuations,
         influence=smooth_rise(strength * d, *_INFLUENCE),
         samples=samples,
+    )
+
+
+def _correlated_statistics(problem: Problem, d: float, width: float, n_step: float) -> StepStatistics:
+    """Return the limits of a step on correlated inputs. Of its own output terms of order ``1/N`` are noise only.
+
+    Docs, "Correlated inputs", equations (C1) and (C2).
+    """
+    check_plain_step(problem)
+    if problem.output_scale != "1/N":
+        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for correlated inputs, in theory")
+    assert problem.inputs is not None
+    spectrum = Spectrum.of(problem.inputs if problem.is_limit else problem.inputs.at_dimension(int(d)))
+    if (largest := float(spectrum.eigenvalue.max())) > _LARGEST * d:
+        allowed = f"eigenvalues of at most d/{round(1 / _LARGEST)}: features bend along directions with more"
+        raise InvalidInput("inputs", f"{problem.inputs}, of which the largest is {largest:.3g}", allowed)
+    link, readout, sphere = link_of(problem.teacher), problem.readout, problem.initial_weights == "sphere"
+    activation, second, third = moments(problem.activation), spectrum.moment(2), spectrum.moment(3)
+    output = _initial_output(problem, d / second, width, None, own_output=True)
+    law = residual_law(link, output.mean, problem.noise**2 + output.variance)
+    samples = CorrelatedSamples(law, max(d / n_step, _LEAST_RATIO), moments(link).linear, spectrum)
+    step_size = problem.eta.size(width)
+    e = step_size / math.sqrt(width)
+    limits = StepStatistics(
+        alignment=samples.alignment,
+        gradient_norm=samples.norm,
+        own_gradient=math.sqrt(output.linear * third),
+        spike=0.0,
+        bulk=0.0,
+        curvature=0.0,
+        residual_offset=output.mean,
+        residual_noise=problem.noise**2 + output.variance,
+        drift=0.0,
+        own_drift=(0.0, 0.0),
+        own_norm=(0.0, 0.0),
+        initial_overlap=0.0,
+        readout_shrinkage=1.0,
+        fluctuations=correlated_rows_without_a_step(samples, sphere=sphere),
+        influence=0.0,
+        correlated=samples,
+    )
+    if step_size == 0 or law.square == 0:
+        return limits
+    curvature = e * derivative_slope(problem.activation)
+    strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * law.square
+    taken = e * activation.derivative_mean * activation.linear * readout.second_moment
+    return replace(
+        limits,
+        spike=e * activation.derivative_mean * samples.norm,
+        bulk=e**2 * samples.ratio * law.square * activation.derivative_variance * second,
+        curvature=curvature,
+        drift=curvature * samples.mean(law.residual),
+        # Every class of directions has its own factor 1 - taken c, of which rows have the mean square.
+        readout_shrinkage=math.copysign(math.sqrt(1 - 2 * taken * second + taken**2 * third), 1 - taken * second),
+        fluctuations=correlated_fluctuations(problem.activation, samples, e, sphere=sphere),
+        influence=smooth_rise(strength * d, *_INFLUENCE),
     )
 
 

@@ -1,0 +1,169 @@
+"""Theory beside networks on correlated inputs: ``python -m benchmarks.correlated_inputs``.
+
+A run goes on where the last one stopped: settings that are in the results file are not measured again, but theory is
+put beside all of them anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import gradstep as gs
+
+RESULTS = Path(__file__).parent / "results" / "correlated_inputs.json"
+DIMENSION, SEEDS = 300, 32
+NAMES = ("spectrum", "teacher", "n_step_per_d", "readout", "activation", "link", "eta_over_sqrt_width")
+QUANTITIES = ("test_error", "train_error", "alignment")
+
+#: Names and laws, by how far they are from isotropic.
+SPECTRA: dict[str, dict[str, Any]] = {
+    "flat": {"exponent": 0.0},
+    "j^-0.25": {"exponent": 0.25},
+    "j^-0.5": {"exponent": 0.5},
+    "j^-0.75": {"exponent": 0.75},
+    "j^-1": {"exponent": 1.0},
+    "two levels": {"eigenvalues": [9, 1], "share": [0.1, 0.9]},
+    "three spikes": {"strengths": [4.0, 4.0, 4.0]},
+}
+#: Where the teacher is, for a power law and for classes.
+TEACHERS = {"top": (2.0, [0.7, 0.3]), "spread": (None, None), "bottom": (-1.0, [0.02, 0.98])}
+FUNCTIONS = [
+    ("tanh", "sin(x)"),
+    ("erf(x/sqrt(2))", "tanh(2*x)"),
+    ("relu", "x"),
+    ("softplus", "tanh(x)"),
+    ("sin", "x+0.2*(x**3-3*x)"),
+]
+STEPS = (0.3, 1.0, 3.0, 8.0)
+
+
+def inputs(spectrum: str, teacher: str, d: int) -> gs.Inputs | None:
+    """Return a law of the inputs, the eigenvalues of a power law being those of the smallest dimension."""
+    law, (exponent, parts) = SPECTRA[spectrum], TEACHERS[teacher]
+    if "exponent" in law:
+        made = gs.Inputs.power_law(law["exponent"], exponent, d=DIMENSION)
+        return None if law["exponent"] == 0 else gs.Inputs(made.eigenvalues, made.share, made.teacher)
+    if "strengths" in law:
+        share = [0.01, 0.99]
+        return gs.Inputs([5, 1], share, parts)
+    return gs.Inputs(law["eigenvalues"], law["share"], parts)
+
+
+def settings() -> list[dict[str, Any]]:
+    """Return the settings: every spectrum, place of the teacher and number of samples, the rest at random."""
+    found: list[dict[str, Any]] = []
+    random = np.random.default_rng(0)
+    for n_step, teacher, spectrum in itertools.product(STEPS, TEACHERS, SPECTRA):
+        if spectrum == "flat" and teacher != "spread":
+            continue
+        activation, link = FUNCTIONS[random.integers(len(FUNCTIONS))]
+        found.append(
+            {
+                "spectrum": spectrum,
+                "teacher": teacher,
+                "n_step_per_d": n_step,
+                "readout": ("constant", "gaussian")[random.integers(2)],
+                "activation": activation,
+                "link": link,
+                "eta_over_sqrt_width": float(random.choice((0.0, 0.75, 1.5), p=(0.15, 0.45, 0.4))),
+            }
+        )
+    # In any order, so that the first of them are like the rest.
+    return [found[index] for index in random.permutation(len(found))]
+
+
+def problem(setting: dict[str, Any], d: int = DIMENSION) -> gs.Problem:
+    """Return the problem of a setting."""
+    return gs.Problem(
+        activation=setting["activation"],
+        teacher=setting["link"],
+        d=d,
+        width=round(4 * d / 3),
+        n=round(7 * d / 3),
+        n_step=round(setting["n_step_per_d"] * d),
+        eta=gs.Step(setting["eta_over_sqrt_width"], 0.5),
+        ridge=d / 60,
+        noise=0.2,
+        readout=setting["readout"],
+        inputs=inputs(setting["spectrum"], setting["teacher"], d),
+    )
+
+
+def measured(setting: dict[str, Any], seeds: int, d: int = DIMENSION) -> dict[str, Any]:
+    """Measure one setting."""
+    network = gs.simulate(problem(setting, d), seeds=seeds)
+    row: dict[str, Any] = {**setting, "d": d}
+    # Without a step nothing is aligned.
+    for name in QUANTITIES[: None if setting["eta_over_sqrt_width"] else 2]:
+        row[name] = {"mean": float(network.mean(name)), "standard_error": float(network.standard_error(name))}
+    return row
+
+
+def compared(row: dict[str, Any]) -> dict[str, Any]:
+    """Put theory beside what was measured."""
+    asked = problem(row, row["d"])
+    found: dict[str, Any] = {name: row[name] for name in (*NAMES, "d")}
+    law = None if asked.inputs is None else asked.inputs.at_dimension(row["d"])
+    found["largest"] = (1 if law is None else max(law.eigenvalues)) / row["d"]
+    found["effective"] = 1.0 if law is None else law.effective_dimension
+    theory = gs.predict(asked)
+    for name in QUANTITIES:
+        if name not in row:
+            continue
+        mean, error, value = row[name]["mean"], row[name]["standard_error"], float(getattr(theory, name))
+        off, percent = 100 * (value / mean - 1), 100 * error / abs(mean)
+        found[name] = {"mean": mean, "standard_error": error, "theory": value, "off": off, "percent": percent}
+    return found
+
+
+def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return how far theory is off, by the largest eigenvalue over the dimension."""
+    edges, found = (0.0, 1 / 60, 1 / 30, 1 / 15, 1.0), []
+    for low, high in itertools.pairwise(edges):
+        chosen = [row for row in rows if low < row["largest"] <= high]
+        if not chosen:
+            continue
+        entry: dict[str, Any] = {"above": low, "up_to": high, "count": len(chosen)}
+        for name in ("test_error", "train_error"):
+            off = np.array([row[name]["off"] for row in chosen])
+            error = np.array([row[name]["percent"] for row in chosen])
+            close = (np.abs(off) <= 2) | (np.abs(off) <= 2.5 * error)
+            entry[name] = {
+                "within": round(100 * float(close.mean()), 1),
+                "median": round(float(np.median(np.abs(off))), 2),
+                "mean": round(float(off.mean()), 2),
+                "largest": round(float(np.abs(off).max()), 1),
+                "error": round(float(np.median(error)), 2),
+            }
+        found.append(entry)
+    return found
+
+
+def main() -> None:
+    """Measure what is not measured yet."""
+    rows = [compared(row) for row in json.loads(RESULTS.read_text())["rows"]] if RESULTS.exists() else []
+    about = {"command": "python -m benchmarks.correlated_inputs", "d": DIMENSION, "width": "4/3 d", "n": "7/3 d",
+             "ridge": "d/60", "noise": 0.2, "seeds": SEEDS}  # fmt: skip
+    left = [setting for setting in settings() if setting not in [{name: row[name] for name in NAMES} for row in rows]]
+    for setting in [None, *left]:
+        if setting is not None:
+            try:
+                gs.predict(problem(setting))
+            except gs.GradstepError as refused:
+                print(setting, refused, flush=True)
+                continue
+            rows.append(compared(measured(setting, SEEDS)))
+            print(rows[-1], flush=True)
+        content = {"settings": about, "summary": summary(rows), "rows": rows}
+        RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        main()

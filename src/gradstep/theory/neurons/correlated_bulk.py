@@ -1,0 +1,107 @@
+"""Classes of directions for the rows after a step on correlated inputs.
+
+Rows of readout ``a`` have, in whitened inputs and off the spike, the covariance ``Sigma_a / d`` with
+
+    Sigma_a = C (1 + a q C)^2 + a^2 t' C S C.
+
+All directions get the eigenvectors of ``A = C + t C S C`` with the square ``(E a^2)^3 / E a^4`` of a readout in ``t``.
+Rows of this readout have its eigenvalues, those of others the diagonals of the other matrices in this basis: exact for
+a readout of one size with an odd activation, for isotropic inputs, and where the samples of the step are many. For a
+Gaussian readout a third of the mean square is nearer to networks than all of it. This project.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.problem import Readout
+from gradstep.theory.neurons.correlated_law import CorrelatedLaw
+from gradstep.theory.neurons.groups import Groups
+from gradstep.theory.neurons.rational_rule import sparse_rule
+from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.step.statistics import StepStatistics, readout_values
+
+__all__ = ["correlated_classes"]
+
+#: Decades of the levels that a pole of the fit may have, in units of the mean variance, and points for each decade. The
+#: lowest is below the least eigenvalue of C, but no lower than the last number.
+_LEVELS, _PER_DECADE, _LOWEST = (-2.0, 3.0), 16 / 5, -8.0
+_TOLERANCE = 1e-8
+#: Distance from the real axis, over the eigenvalue, at which diagonals are taken.
+_WIDTH = 0.01
+#: Least variance over the mean.
+_LEAST = 1e-12
+
+Array = NDArray[np.float64]
+
+
+def correlated_classes(
+    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, readout: Readout, refine: int
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return the classes of directions and the special directions.
+
+    Docs, "Correlated inputs", equations (C8) and (C9).
+
+    Parameters
+    ----------
+    step : StepStatistics
+    samples : CorrelatedSamples
+    groups : Groups
+    readout : Readout
+    refine : int
+        Divides the tolerance of the rules, by a hundred for each step beyond one.
+
+    Returns
+    -------
+    share : ndarray, shape (classes,)
+    profile : ndarray, shape (groups, classes)
+    overlap : ndarray, shape (special, 2)
+        Components of the spike direction and of the teacher's rest.
+    special_profile : ndarray, shape (groups, special)
+    mean_variance : ndarray, shape (groups,)
+        ``(1/d) tr Sigma_a``.
+    """
+    known, (sizes, shares) = samples.spectrum, readout_values(readout)
+    power = readout.second_moment
+    reference = power**3 / float(shares @ sizes**4)
+    law = CorrelatedLaw(samples, step.bulk / known.moment(2) * reference)
+    least = known.eigenvalue[known.eigenvalue > 0].min()
+    lowest = max(min(_LEVELS[0], math.log10(least) - 1), _LOWEST)
+    count = round((_LEVELS[1] - lowest) * _PER_DECADE * refine) + 1
+    level = 10.0 ** np.linspace(lowest, _LEVELS[1], count)
+    z = -level * law.mean * (1 - 0.5j)
+    points, tolerance, frame = law.at(z), _TOLERANCE * 100.0 ** (1 - refine), samples.frame(step.alignment)
+    transform, slope = (each[:, None, None] for each in law.transform(points))
+    values, root = sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), 1 + level, tolerance)
+    share = root[:, 0] ** 2
+    special, overlap = sparse_rule(z, *law.between(points, frame), law.average(frame), 1 + level, tolerance)
+
+    profile = _variances(step, law, groups, values, power, level[0])
+    # The mean of all directions is known.
+    mean = profile @ share
+    special_profile = _variances(step, law, groups, special, power, level[0]) / mean[:, None]
+    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
+    return share, profile / mean[:, None], overlap, special_profile, mean_variance
+
+
+def _variances(
+    step: StepStatistics, law: CorrelatedLaw, groups: Groups, nodes: Array, power: float, least: float
+) -> Array:
+    """Return the variances of the rows of each group in the eigenbasis of A at eigenvalues, shape (groups, nodes).
+
+    Docs, "Correlated inputs", equation (C9).
+    """
+    c = law.samples.spectrum.eigenvalue
+    height = np.maximum(nodes, least * law.mean)
+    part, sampled = law.diagonals(law.at(height * (1 + _WIDTH * 1j)))
+    plain = part @ c
+    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    # Means over a group of c (1 + a q c)^2.
+    stretched = c + 2 * step.drift * a[:, None] * c**2 + step.drift**2 * a_square[:, None] * c**3
+    found = stretched @ part.T + np.outer(step.bulk / law.samples.spectrum.moment(2) * a_square, sampled)
+    # Rows of the mean square readout that are not stretched have the eigenvalue itself.
+    return np.maximum(found * (nodes / (plain + law.strength * sampled)), _LEAST)

@@ -1,0 +1,193 @@
+"""The law of a row's covariance after a step on correlated inputs, ``A = C + t C S C``.
+
+``S = Z^T diag(w) Z / n_step`` are the samples of the step, whitened and weighted by ``w = r^2 / E r^2``. One sample
+left out at a time closes the resolvent ``Q = (A - z)^-1`` with one number,
+
+    Q(c) = 1 / (c - z + t Y c^2),    Y = E[w / (1 + t w M)],    M = phi0 <c^2 Q(c)>,
+
+and the few directions that know the samples, bt and ``C g``, follow by a change of rank two. This project.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.errors import NotConverged
+from gradstep.theory.step.correlated_samples import CorrelatedSamples
+
+__all__ = ["CorrelatedLaw", "LawPoints"]
+
+Array = NDArray[np.float64]
+Complex = NDArray[np.complexfloating[Any, Any]]
+
+#: Relative residual of the fixed point, and steps after which it is given up.
+_TOLERANCE, _MAX_STEPS = 1e-12, 500
+
+
+class LawPoints(NamedTuple):
+    """The resolvent at points z, and derivatives in z.
+
+    Attributes
+    ----------
+    resolvent, d_resolvent : ndarray, shape (points, classes)
+        ``Q(c)`` for each eigenvalue of C.
+    sampled : ndarray, shape (points, nodes)
+        ``1 / (1 + t w M)``.
+    gain, d_gain : ndarray, shape (points,)
+        ``M``.
+    weight, d_weight : ndarray, shape (points,)
+        ``Y``.
+    """
+
+    resolvent: Complex
+    d_resolvent: Complex
+    sampled: Complex
+    gain: Complex
+    d_gain: Complex
+    weight: Complex
+    d_weight: Complex
+
+
+@dataclass(frozen=True)
+class CorrelatedLaw:
+    """The covariance of the rows of one readout.
+
+    Attributes
+    ----------
+    samples : CorrelatedSamples
+    strength : float
+        ``t``, the variance that the step adds per unit of ``C S C``.
+    """
+
+    samples: CorrelatedSamples
+    strength: float
+
+    @property
+    def _weight(self) -> Array:
+        return np.asarray(self.samples.law.residual**2 / self.samples.law.square)
+
+    @property
+    def mean(self) -> float:
+        """``(1/d) tr A``."""
+        return 1 + self.strength * self.samples.spectrum.moment(2)
+
+    def at(self, z: Complex) -> LawPoints:
+        """Return the resolvent at points in the upper half-plane.
+
+        Docs, "Correlated inputs", equation (C6).
+
+        Raises
+        ------
+        NotConverged
+            If the fixed point is not found.
+        """
+        known, t = self.samples.spectrum, self.strength
+        c, share, phi0 = known.eigenvalue, known.share, self.samples.ratio
+        p, omega = self.samples.law.weight, t * self._weight
+        gain = phi0 * ((share * c**2) / (c - z[:, None])).sum(axis=1)
+        for _ in range(_MAX_STEPS):
+            sampled = 1 / (1 + gain[:, None] * omega)
+            part = sampled @ (p * omega)
+            resolvent = 1 / (c - z[:, None] + part[:, None] * c**2)
+            gap = phi0 * (resolvent @ (share * c**2)) - gain
+            bend = phi0 * (resolvent**2 @ (share * c**4)) * (sampled**2 @ (p * omega**2))
+            if np.all(np.abs(gap) <= _TOLERANCE * np.abs(gain)):
+                break
+            newton = gain + gap / (1 - bend)
+            gain = np.where(newton.imag > 0, newton, gain + gap)
+        else:
+            worst = float(np.max(np.abs(gap / gain)))
+            raise NotConverged(
+                "the law of the rows after the step", worst, _TOLERANCE, "Take more samples in the step."
+            )
+        d_gain = phi0 * (resolvent**2 @ (share * c**2)) / (1 - bend)
+        squared = sampled**2 @ (p * self._weight * omega)
+        d_weight = -squared * d_gain
+        d_resolvent = resolvent**2 * (1 - t * d_weight[:, None] * c**2)
+        return LawPoints(resolvent, d_resolvent, sampled, gain, d_gain, sampled @ (p * self._weight), d_weight)
+
+    def transform(self, points: LawPoints) -> tuple[Complex, Complex]:
+        """Return the Stieltjes transform of the spectral law and its derivative."""
+        share = self.samples.spectrum.share
+        return points.resolvent @ share, points.d_resolvent @ share
+
+    def diagonals(self, points: LawPoints) -> tuple[Array, Array]:
+        """Return the parts of eigenvectors of A near an eigenvalue in the classes of C, and ``C S C`` along them.
+
+        These are the parts of the points, over an interval as wide as their distance from the real axis.
+
+        Docs, "Correlated inputs", equation (C8).
+
+        Returns
+        -------
+        part : ndarray, shape (points, classes)
+            At least zero, of sum one.
+        sampled : ndarray, shape (points,)
+        """
+        known = self.samples.spectrum
+        density = (points.resolvent * known.share).imag
+        whole = density.sum(axis=1)
+        sampled = (points.weight * (points.resolvent @ (known.share * known.eigenvalue**2))).imag
+        return density / whole[:, None], sampled / whole
+
+    def between(self, points: LawPoints, frame: Array) -> tuple[Complex, Complex]:
+        """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).
+
+        Docs, "Correlated inputs", equation (C7).
+
+        Parameters
+        ----------
+        points : LawPoints
+        frame : ndarray, shape (3, vectors)
+            The vectors, as columns, in terms of bt, ``C bt`` and ``C Z_perp^T r / n_step``.
+        """
+        known, law, t = self.samples.spectrum, self.samples.law, self.strength
+        p, u, r, omega = law.weight, law.projection, law.residual, self._weight
+        count = len(points.gain)
+        q, d_q = points.gain[:, None] * points.sampled, points.d_gain[:, None] * points.sampled**2
+        alpha = float(p @ (omega * u**2))
+        zero = np.zeros(count)
+
+        def blocks(resolvent: Complex, q: Complex) -> tuple[Complex, Complex, Complex]:
+            """Return the resolvent without the coupling, between vectors, the two of the coupling, and both."""
+            q_0, q_1, q_2 = (resolvent @ (known.teacher * known.eigenvalue**k) for k in (0, 1, 2))
+            e_e, e_y, y_y = q @ (p * r**2), q @ (p * r * omega * u), q @ (p * (omega * u) ** 2)
+            among = np.array([[q_0, q_1, zero], [q_1, q_2, zero], [zero, zero, e_e]])
+            across = np.array([[q_1, zero], [q_2, zero], [zero, e_y]])
+            inner = np.array([[q_2, zero], [zero, y_y]])
+            return np.moveaxis(among, 2, 0), np.moveaxis(across, 2, 0), np.moveaxis(inner, 2, 0)
+
+        among, across, inner = blocks(points.resolvent, q)
+        d_among, d_across, d_inner = blocks(points.d_resolvent, d_q)
+        one = np.eye(2)
+        coupling, d_coupling = np.zeros((2, count, 2, 2), dtype=complex)
+        coupling[:, 0, 0], coupling[:, 0, 1], coupling[:, 1, 0] = t * (alpha - points.weight), t, t
+        d_coupling[:, 0, 0] = -t * points.d_weight
+        turn = np.linalg.inv(one + coupling @ inner)
+        dressed = turn @ coupling
+        d_dressed = turn @ d_coupling @ turn.mT - dressed @ d_inner @ dressed
+        found = among - across @ dressed @ across.mT
+        change = d_across @ dressed @ across.mT
+        slope = d_among - change - change.mT - across @ d_dressed @ across.mT
+        return frame.T @ found @ frame, frame.T @ slope @ frame
+
+    def average(self, frame: Array) -> Array:
+        """Return A itself between the vectors of `between`."""
+        samples, known, law = self.samples, self.samples.spectrum, self.samples.law
+        t_1, t_2, t_3, t_4 = (known.teacher_moment(k) for k in (1, 2, 3, 4))
+        noise = samples.ratio * law.square * known.moment(4)
+        u, weighed = law.projection, law.weight * self._weight
+        mean = np.stack([t_1 * u, t_2 * u, samples.ratio * known.moment(2) * law.residual])
+        spread = np.array(
+            [
+                [t_2 - t_1**2, t_3 - t_1 * t_2, 0.0],
+                [t_3 - t_1 * t_2, t_4 - t_2**2, 0.0],
+                [0.0, 0.0, noise],
+            ]
+        )
+        sampled = (weighed * mean) @ mean.T + spread
+        return np.asarray(frame.T @ (samples.among(1) + self.strength * sampled) @ frame)

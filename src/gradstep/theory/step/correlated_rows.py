@@ -1,0 +1,181 @@
+"""The joint law of a row's projection on the spike and of its squared norm, for correlated inputs.
+
+It is that of `gradstep.theory.step.row_fluctuations` in whitened inputs (`gradstep.theory.step.correlated_samples`): a
+row of readout ``a`` becomes, with ``om_0 ~ N(0, C / d)`` and ``z_mu = <om_0, z_mu>``,
+
+    om = L om_0 + a e s_1 C g + a e C xi,     L = 1 + a k C B,     xi = (1/n) sum_mu r_mu psi(z_mu) z_mu.
+
+Again both are sorted by their degree in ``om_0``. Traces of products of C and matrices of the samples are sums over
+partitions without crossings. This project. Docs, "Correlated inputs", equations (C3), (C4) and (C5).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.gaussian import ScalarFunction
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, words_trace
+from gradstep.theory.step.row_fluctuations import RowFluctuations, derivative_moments
+
+__all__ = ["correlated_fluctuations", "correlated_rows_without_a_step"]
+
+Array = NDArray[np.float64]
+
+#: A product of C and matrices of the samples: the power of the readout that it goes with, its coefficient, the power of
+#: C in front, and each matrix (by the weights of the samples) with the power of C behind it.
+_Term = tuple[int, float, int, list[tuple[Array, int]]]
+
+
+def correlated_rows_without_a_step(samples: CorrelatedSamples, *, sphere: bool) -> RowFluctuations:
+    """Return the fluctuations of the initial rows, along the spike of the step that is not taken."""
+    length, along = 2 * (samples.spectrum.moment(2) - sphere), samples.form_along(samples.alignment)
+    return RowFluctuations((along, 0.0, 0.0), 0.0, (0.0, 0.0), (0.0, 0.0, 0.0), (length, 0.0, 0.0, 0.0, 0.0), 1.0)
+
+
+def correlated_fluctuations(
+    activation: ScalarFunction, samples: CorrelatedSamples, e: float, *, sphere: bool
+) -> RowFluctuations:
+    """Return the fluctuations of rows after the step.
+
+    Docs, "Correlated inputs", equations (C3), (C4) and (C5).
+
+    Parameters
+    ----------
+    activation : ScalarFunction
+    samples : CorrelatedSamples
+        With a gradient that is not zero.
+    e : float
+        ``eta / sqrt(N)``.
+    sphere : bool
+        Whether initial rows ``w`` have length one; otherwise they are Gaussian.
+
+    Returns
+    -------
+    RowFluctuations
+    """
+    psi, r, mean = derivative_moments(activation), samples.law.residual, samples.mean
+    phi0, norm = samples.ratio, samples.norm
+    c2, c3, c4, c5 = (samples.spectrum.moment(power) for power in (2, 3, 4, 5))
+    r0, m2, m4 = (mean(r**power) for power in (1, 2, 4))
+    k, spike, length = e * psi.linear, e * psi.second, e * psi.third
+
+    # Degree one: <om_0, L^T v> in p, <om_0, l> in c with l = (a l_1 + a^2 l_2) g + a^2 l_3 h.
+    l_1, l_2 = 2 * spike * c2, 2 * spike * k * r0 * c3
+    l_3 = phi0 * c2 * (2 * spike * k + e**2 * psi.square_slope)
+    # g.C.v, h.C.v, and with one more sample between.
+    g_v, h_v = norm, mean(r**2 * samples.along(2)) / norm
+    g_b_v = samples.square(r, 1, 2) / norm
+    own = phi0 * r**2 + samples.squares_to_teacher * samples.spectrum.teacher_moment(1) * samples.law.projection
+    h_b_v = mean(r * own * samples.along(2)) + r0 * (
+        samples.crossed_form(3)
+        - samples.linear
+        * samples.squares_to_teacher
+        * samples.spectrum.teacher_moment(1)
+        * samples.spectrum.teacher_moment(2)
+    )
+    h_b_v /= norm
+    linear = [l_1 * g_v, l_2 * g_v + l_3 * h_v + k * l_1 * g_b_v, k * (l_2 * g_b_v + l_3 * h_b_v)]
+    crossed = samples.crossed_form(1)
+    degree_one = [
+        l_1**2 * samples.form(1),
+        2 * l_1 * (l_2 * samples.form(1) + l_3 * crossed),
+        l_2**2 * samples.form(1) + 2 * l_2 * l_3 * crossed + l_3**2 * samples.squares_form(1),
+    ]
+
+    # Degree two: om_0.M.om_0 in c, and (a spike / 2) om_0.W.om_0 in p.
+    with_product = phi0 * c2 * (k * length + e**2 * psi.square_bend)
+    form: list[_Term] = [
+        (0, 1.0, 0, []),
+        (1, k, 0, [(r, 1)]),
+        (1, k, 1, [(r, 0)]),
+        (1, length * c2, 0, [(r, 0)]),
+        (2, k**2, 0, [(r, 2), (r, 0)]),
+        (2, k * length * r0 * c3, 0, [(r, 0)]),
+        (2, with_product, 0, [(r**2, 0)]),
+    ]
+    form = [term for term in form if term[1] != 0]
+    projection: list[_Term] = [(0, spike, 0, [(r * samples.along(2) / norm, 0)])]
+    quadratic = 2 * _polynomial(samples, form, form, 5)
+    joint = _polynomial(samples, projection, form, 3)
+    if sphere:
+        unit: list[_Term] = [(0, 1.0, -1, [])]
+        # C^-1 in front and one C between leave tr M, of rows w themselves: tr (C^1/2 M C^1/2).
+        mean_form = _polynomial(samples, unit, form, 3)
+        quadratic -= 2 * np.convolve(mean_form, mean_form)
+        joint -= _polynomial(samples, projection, unit, 1)[0] * mean_form
+
+    # Above: for each sample a e r <z, C v> psi in p, and 2 a e r psi y + a^2 e^2 phi0 c2 r^2 psi^2 in c, where y is
+    # alpha z_mu + y' with alpha = c2 + a k (r0 c3 + phi0 c2 r).
+    alpha = [np.full_like(r, c2), k * (r0 * c3 + phi0 * c2 * r)]
+    rest = [c3 - c2**2, 2 * k * r0 * (c4 - c2 * c3), k**2 * (r0**2 * (c5 - c3**2) + phi0 * m2 * c4)]
+    squares = [alpha[0] ** 2, 2 * alpha[0] * alpha[1], alpha[1] ** 2]
+    product, cross = 4 * e**2 * psi.product, 4 * e**3 * phi0 * c2 * psi.cross
+    higher = np.array(
+        [product * mean(r**2 * part) + 4 * e**2 * m2 * psi.square * y for part, y in zip(squares, rest, strict=True)]
+    )
+    higher[1:] += [cross * mean(r**3 * part) for part in alpha]
+    higher[2] += e**4 * phi0**2 * c2**2 * psi.square_square * m4
+    higher *= phi0
+    pairs = 2 * (e**2 * phi0 * m2 * psi.square) ** 2 * c4
+    along = samples.along(2) / norm
+    together = 2 * e**2 * phi0 * psi.with_product
+    joint_higher = [0.0, together * mean(r**2 * along * alpha[0]), together * mean(r**2 * along * alpha[1])]
+    joint_higher[2] += e**3 * phi0**2 * c2 * psi.with_square * mean(r**3 * along)
+
+    norm_variance = quadratic
+    norm_variance[2:] += np.array(degree_one) + higher
+    norm_variance[4] += pairs
+    # Of these the part that follows <om_0, v>.
+    constant = samples.form(3) / norm**2
+    slope = (linear[0] / constant**0.5, (l_2 * g_v + l_3 * h_v) / constant**0.5)
+    norm_variance[2:] -= [slope[0] ** 2, 2 * slope[0] * slope[1], slope[1] ** 2]
+    gain = samples.square(r**2) / norm**2
+    square = _form_square(samples) / norm**2
+    projection_variance = (
+        constant,
+        2 * k * samples.square(r) / norm**2,
+        k**2 * square + e**2 * phi0 * psi.square * gain,
+    )
+    following = spike * norm
+    return RowFluctuations(
+        projection_variance=projection_variance,
+        spike_variance=following**2 / 2 * (c2 - sphere),
+        norm_slope=slope,
+        covariance=tuple((np.array(linear) + joint + joint_higher).tolist()),
+        norm_variance=tuple(norm_variance.tolist()),
+        sample_gain=gain / m2,
+    )
+
+
+def _form_square(samples: CorrelatedSamples) -> float:
+    """Return ``|C^1/2 B C^2 g|^2``.
+
+    ``B C^2 g`` has a part along bt, the part ``E r`` times ``C^2 g``, and a sum over samples that are independent else.
+    """
+    r, phi0, known = samples.law.residual, samples.ratio, samples.spectrum
+    r0 = samples.mean(r)
+    along = samples.along(2)
+    to_teacher = samples.mean(r * samples.law.projection * along) - r0 * samples.linear * known.teacher_moment(2)
+    square = to_teacher**2 * known.teacher_moment(1) + r0**2 * samples.form(5)
+    square += 2 * r0 * to_teacher * samples.linear * known.teacher_moment(3)
+    square += 2 * r0 * phi0 * known.moment(3) * samples.mean(r**2 * along)
+    return square + phi0 * samples.square(r**2)
+
+
+def _polynomial(samples: CorrelatedSamples, left: list[_Term], right: list[_Term], count: int) -> Array:
+    """Return ``(1/d) tr (left C right C)`` by powers of the readout."""
+    total = np.zeros(count)
+    for power, factor, front, word in left:
+        for other_power, other_factor, other_front, other in right:
+            letters = [letter for letter, _ in word + other]
+            powers = [behind for _, behind in word + other]
+            if word and other:
+                powers[len(word) - 1] += 1 + other_front
+                powers[-1] += 1 + front
+            elif letters:
+                powers[-1] += 2 + front + other_front
+            else:
+                powers = [2 + front + other_front]
+            total[power + other_power] += factor * other_factor * words_trace(samples, letters, powers)
+    return total

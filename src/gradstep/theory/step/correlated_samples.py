@@ -1,0 +1,216 @@
+"""A sample of the gradient step when inputs are correlated: its projections on the gradient and on what C makes of it.
+
+Inputs are ``x = C^(1/2) z`` with isotropic ``z``, and rows are told by what they do to ``z``: ``om = C^(1/2) w``, of
+covariance ``C / d`` before the step. The teacher's direction is ``bt = C^(1/2) beta*``, a unit vector. With ``g = Z^T r
+/ n_step`` the step adds ``C g`` to every row, so that ``v = C g / |C g|``. Given the residual r of a sample and its
+projection u on bt,
+
+    <z, C^k g>  =  mu_1* <c^k>_bt u  +  phi0 <c^k> r  +  noise,
+
+where ``<c^k>`` is the mean over all directions and ``<c^k>_bt`` the mean with the teacher's weights. This project.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.inputs import Inputs
+from gradstep.resolution import NOTHING
+from gradstep.theory.step.weighted_samples import Residual
+
+__all__ = ["CorrelatedSamples", "Spectrum", "words_trace"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Classes of eigenvectors of the inputs' covariance.
+
+    Attributes
+    ----------
+    eigenvalue, share, teacher : ndarray, shape (classes,)
+        Eigenvalues, the share of the directions in each class, and the teacher's part ``|bt|^2`` there. Both sum to
+        one, and so does ``share * eigenvalue``.
+    """
+
+    eigenvalue: Array
+    share: Array
+    teacher: Array
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> Spectrum:
+        """Return the classes of a law of the inputs."""
+        return cls(np.asarray(inputs.eigenvalues), np.asarray(inputs.share), np.asarray(inputs.teacher))
+
+    def moment(self, power: int) -> float:
+        """Return ``<c^k>``, the mean power over all directions."""
+        return float(self.share @ self.eigenvalue**power)
+
+    def teacher_moment(self, power: int) -> float:
+        """Return ``<c^k>_bt = bt.C^k.bt``."""
+        return float(self.teacher @ self.eigenvalue**power)
+
+
+@dataclass(frozen=True)
+class CorrelatedSamples:
+    """Averages over the samples of the step.
+
+    Attributes
+    ----------
+    law : Residual
+        Of ``u`` and ``r``.
+    ratio : float
+        ``phi0 = d / n_step``.
+    linear : float
+        ``mu_1* = E u r``.
+    spectrum : Spectrum
+    """
+
+    law: Residual
+    ratio: float
+    linear: float
+    spectrum: Spectrum
+
+    @cached_property
+    def norm(self) -> float:
+        """``|C g|``."""
+        return math.sqrt(self.form(2))
+
+    @cached_property
+    def alignment(self) -> float:
+        """``<v, bt>``, or one without a gradient."""
+        return self.linear * self.spectrum.teacher_moment(1) / self.norm if self.norm > 0 else 1.0
+
+    def form(self, power: int) -> float:
+        """Return ``g.C^k.g``."""
+        noise = self.ratio * self.law.square * self.spectrum.moment(power)
+        return self.linear**2 * self.spectrum.teacher_moment(power) + noise
+
+    def among(self, power: int) -> Array:
+        """Return ``C^k`` between bt, ``C bt`` and ``C Z_perp^T r / n_step``, of which `frame` is made."""
+        one, two, three = (self.spectrum.teacher_moment(power + k) for k in (0, 1, 2))
+        noise = self.ratio * self.law.square * self.spectrum.moment(power + 2)
+        return np.array([[one, two, 0.0], [two, three, 0.0], [0.0, 0.0, noise]])
+
+    def frame(self, alignment: float) -> Array:
+        """Return a unit vector in the plane of v and bt, and one orthogonal to it there, as columns.
+
+        Parameters
+        ----------
+        alignment : float
+            Overlap of the first one with bt.
+        """
+        rest = math.sqrt(max(1 - self.alignment**2, NOTHING))
+        across = np.array([-self.alignment, self.linear / self.norm, 1 / self.norm]) / rest
+        teacher, other = np.array([1.0, 0.0, 0.0]), math.sqrt(max(1 - alignment**2, 0.0))
+        return np.stack([alignment * teacher + other * across, other * teacher - alignment * across], axis=1)
+
+    def form_along(self, alignment: float, power: int = 1) -> float:
+        """Return ``C^k`` along the first vector of `frame`; C itself is the variance of initial rows there, times d."""
+        vector = self.frame(alignment)[:, 0]
+        return float(vector @ self.among(power) @ vector)
+
+    def mean(self, values: Array) -> float:
+        """Return the average of values at the nodes of the law."""
+        return self.law.mean(values)
+
+    def along(self, power: int) -> Array:
+        """Return the mean of ``<z, C^k g>`` at the nodes."""
+        by_teacher = self.linear * self.spectrum.teacher_moment(power) * self.law.projection
+        return np.asarray(by_teacher + self.ratio * self.spectrum.moment(power) * self.law.residual)
+
+    def spread(self, one: int, other: int) -> float:
+        """Return the covariance of ``<z, C^k g>`` and ``<z, C^l g>`` at a node."""
+        known = self.spectrum.teacher_moment
+        by_teacher = self.linear**2 * (known(one + other) - known(one) * known(other))
+        return by_teacher + self.ratio * self.law.square * self.spectrum.moment(one + other)
+
+    def square(self, weight: Array, one: int = 2, other: int = 2) -> float:
+        """Return ``E[weight <z, C^k g> <z, C^l g>]``."""
+        return self.mean(weight * (self.along(one) * self.along(other) + self.spread(one, other)))
+
+    @cached_property
+    def squares_to_teacher(self) -> float:
+        """``E[r^2 u]``."""
+        return self.mean(self.law.residual**2 * self.law.projection)
+
+    def squares_form(self, power: int) -> float:
+        """Return ``h.C^k.h`` with ``h = Z^T r^2 / n_step``."""
+        noise = self.ratio * self.mean(self.law.residual**4) * self.spectrum.moment(power)
+        return self.squares_to_teacher**2 * self.spectrum.teacher_moment(power) + noise
+
+    def crossed_form(self, power: int) -> float:
+        """Return ``g.C^k.h``."""
+        noise = self.ratio * self.mean(self.law.residual**3) * self.spectrum.moment(power)
+        return self.linear * self.squares_to_teacher * self.spectrum.teacher_moment(power) + noise
+
+
+Blocks = tuple[tuple[int, ...], ...]
+
+
+def _partitions(places: Sequence[int]) -> Iterator[list[list[int]]]:
+    if not places:
+        yield []
+        return
+    for partition in _partitions(places[1:]):
+        yield [[places[0]], *partition]
+        for k, block in enumerate(partition):
+            yield [*partition[:k], [places[0], *block], *partition[k + 1 :]]
+
+
+@lru_cache
+def _crossing_free(count: int) -> tuple[tuple[Blocks, Blocks], ...]:
+    """Return partitions without crossings of places in a circle, with the blocks of the gaps after these places.
+
+    These are the blocks of the complement (Kreweras).
+    """
+    found = []
+    for partition in _partitions(range(count)):
+        # As a permutation whose cycles are the blocks. Its inverse after the turn by one place has the gaps as cycles:
+        # with the blocks one more than there are places, and fewer with a crossing.
+        back = {block[(k + 1) % len(block)]: block[k] for block in partition for k in range(len(block))}
+        left, gaps = set(range(count)), []
+        while left:
+            cycle = [min(left)]
+            while (place := back[(cycle[-1] + 1) % count]) != cycle[0]:
+                cycle.append(place)
+            left -= set(cycle)
+            gaps.append(tuple(cycle))
+        if len(partition) + len(gaps) == count + 1:
+            found.append((tuple(map(tuple, partition)), tuple(gaps)))
+    return tuple(found)
+
+
+def words_trace(samples: CorrelatedSamples, letters: list[Array], powers: list[int]) -> float:
+    """Return ``(1/d) tr X_1 C^p1 X_2 C^p2 ...`` for matrices ``X = Z^T diag(weight) Z / n_step`` of the samples.
+
+    The sum is over partitions without crossings: a block of matrices that share a sample has ``phi0^(k-1)`` times the
+    mean of the product of their weights, and a block of the complement has the mean of C to the sum of its powers.
+
+    Parameters
+    ----------
+    samples : CorrelatedSamples
+    letters : list of ndarray, shape (nodes,)
+        Weights of the samples at the nodes.
+    powers : list of int
+        Power of C after each matrix.
+    """
+    if not letters:
+        return samples.spectrum.moment(sum(powers))
+    total = 0.0
+    for blocks, gaps in _crossing_free(len(letters)):
+        part = 1.0
+        for block in blocks:
+            product = np.prod([letters[k] for k in block], axis=0)
+            part *= samples.ratio ** (len(block) - 1) * samples.mean(product)
+        for gap in gaps:
+            part *= samples.spectrum.moment(sum(powers[k] for k in gap))
+        total += part
+    return total

@@ -1,0 +1,93 @@
+"""The law of a row's covariance on correlated inputs: isotropic inputs as a limit, drawn matrices, derivatives."""
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.gaussian import moments, scalar_function
+from gradstep.theory.neurons.correlated_law import CorrelatedLaw
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame, residual_law
+
+Z = np.array([-0.05, -0.5, -3.0]) * (1 - 0.5j)
+ONE = np.ones(1)
+
+
+def law_of(teacher: str, spectrum: Spectrum, ratio: float, strength: float, noise: float = 0.3) -> CorrelatedLaw:
+    link = scalar_function(teacher)
+    samples = CorrelatedSamples(residual_law(link, 0.0, noise**2), ratio, moments(link).linear, spectrum)
+    return CorrelatedLaw(samples, strength)
+
+
+def test_equal_eigenvalues_have_the_law_of_the_weighted_samples():
+    t, ratio = 0.6, 0.7
+    law = law_of("sin(x) + 0.2*x**2", Spectrum(ONE, ONE, ONE), ratio, t)
+    residuals, alignment = law.samples.law, law.samples.alignment
+    known = WeightedSamples(residuals, residuals.residual**2 / residuals.square, ratio)
+    m = known.transform((Z - 1) / t)
+    slope, frame = known.transform_slope(m), directions_frame(alignment)
+    resolvent, turn = known.resolvent((Z - 1) / t, m, slope, frame)
+    points, vectors = law.at(Z), law.samples.frame(alignment)
+    found, change = law.between(points, vectors)
+    np.testing.assert_allclose(law.transform(points)[0], m / t, rtol=1e-11)
+    np.testing.assert_allclose(found, resolvent / t, rtol=1e-10)
+    np.testing.assert_allclose(change, turn / t**2, rtol=1e-9)
+    np.testing.assert_allclose(law.average(vectors), np.eye(2) + t * known.mean(frame), rtol=1e-11)
+
+
+@pytest.mark.parametrize("strength", [0.0, 1.5])
+def test_derivatives_and_the_average_are_those_of_the_resolvent(strength):
+    law = law_of("x + 0.5*x**2", Spectrum.of(gs.Inputs([4, 1], [0.3, 0.7], [0.7, 0.3])), 0.8, strength)
+    frame, h = law.samples.frame(law.samples.alignment), 1e-5
+    above, below = law.at(Z + h), law.at(Z - h)
+    for index in (0, 1):
+        slopes = (law.transform(law.at(Z))[1], law.between(law.at(Z), frame)[1])
+        of = (law.transform, lambda points: law.between(points, frame))[index]
+        np.testing.assert_allclose((of(above)[0] - of(below)[0]) / (2 * h), slopes[index], rtol=1e-7, atol=1e-9)
+    far = np.array([1e5j])
+    resolvent = law.between(law.at(far), frame)[0][0]
+    np.testing.assert_allclose(-(far**2) * (resolvent + np.eye(2) / far), law.average(frame), rtol=1e-3, atol=1e-3)
+
+
+def test_drawn_matrices():
+    d, count, t, draws = 500, 400, 0.7, 8
+    inputs, link = gs.Inputs([3, 1, 0.3], [0.2, 0.5, 0.3], [0.5, 0.3, 0.2]), scalar_function("sin(x)")
+    law = law_of("sin(x)", Spectrum.of(inputs), d / count, t)
+    frame = law.samples.frame(law.samples.alignment)
+    points = law.at(Z)
+    expected = np.concatenate([law.transform(points)[0][:, None], law.between(points, frame)[0].reshape(3, 4)], axis=1)
+    sizes = inputs.counts(d)
+    c = np.repeat(inputs.eigenvalues, sizes)
+    teacher = np.zeros(d)
+    teacher[np.cumsum(sizes) - 1] = np.sqrt(inputs.teacher)
+    random, found = np.random.default_rng(3), []
+    for _ in range(draws):
+        x = random.standard_normal((count, d))
+        r = np.asarray(link(x @ teacher)) + 0.3 * random.standard_normal(count)
+        v = c * (x.T @ r)
+        v /= np.linalg.norm(v)
+        rest = teacher - (v @ teacher) * v
+        rest /= np.linalg.norm(rest)
+        squares = (x.T * (r**2 / law.samples.law.square)) @ x / count
+        values, vectors = np.linalg.eigh(np.diag(c) + t * c[:, None] * squares * c)
+        overlap = vectors.T @ np.stack([v, rest], axis=1)
+        resolvents = [(overlap.T / (values - z)) @ overlap for z in Z]
+        found.append([[np.mean(1 / (values - z)), *m.ravel()] for z, m in zip(Z, resolvents, strict=True)])
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / draws**0.5
+    assert np.all(np.abs(mean - expected) < 4 * error + 0.005 * np.abs(mean))
+
+
+def test_parts_in_the_classes_are_shares():
+    law = law_of("sin(x)", Spectrum.of(gs.Inputs([3, 1, 0.3])), 0.8, 0.7)
+    values = np.linspace(0.3, 8, 60)
+    points = law.at(values * (1 + 1e-3j))
+    # Inside of the spectrum.
+    inside = law.transform(points)[0].imag > 0.1
+    assert np.count_nonzero(inside) > 20
+    part, sampled = law.diagonals(points)
+    np.testing.assert_allclose(part.sum(axis=1), 1)
+    assert part.min() >= 0
+    assert sampled.min() >= 0
+    # What C and the samples have along an eigenvector is its eigenvalue.
+    along = part @ law.samples.spectrum.eigenvalue + 0.7 * sampled
+    np.testing.assert_allclose(along[inside], values[inside], rtol=0.01)

@@ -174,7 +174,8 @@ def test_a_given_constant_is_a_shift_of_the_labels(constant):
     expected |= expected.pop("fluctuations")
     # The law of the samples has nodes, of which the constant is no part.
     assert expected.pop("samples")["own"] == pytest.approx(found.pop("samples")["own"])
-    assert found.pop("common") is expected.pop("common") is None
+    for absent in ("common", "correlated"):
+        assert found.pop(absent) is expected.pop(absent) is None
     for name, value in expected.items():
         assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-12), name
 

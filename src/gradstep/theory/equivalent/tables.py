@@ -34,6 +34,9 @@ __all__ = [
     "tables_of",
 ]
 
+#: Largest eigenvalue of the inputs' covariance, over d, with a prediction.
+_LARGEST_EIGENVALUE = 1 / 8
+
 Array = NDArray[np.float64]
 _Table = TypeVar("_Table", ConditionalFeatures, Groups, Bulk)
 
@@ -214,6 +217,7 @@ def tables_of(
     resolve: bool | None = None,
 ) -> Tables:
     """Return the tables of one problem after a given step, without a leading axis; see `stepped_networks`."""
+    _check_spectrum(problem, step, sizes.d)
     odd = fold and problem.activation.parity == "odd"
     groups = neuron_groups(step, problem.readout, sizes.d, odd=odd, rows=rows, refine=refine, resolve=resolve)
     if regrouped is not None:
@@ -225,6 +229,16 @@ def tables_of(
         problem.activation, link_of(problem.teacher), groups, step.alignment, refine, dimension, whole_line=whole_line
     )
     return Tables(features, groups, bulk_law(problem, step, groups, sizes.d, sizes.n_step, model, refine))
+
+
+def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:
+    """Refuse inputs of which a single direction is so long that the features are curved along it."""
+    if step.correlated is None:
+        return
+    largest = float(step.correlated.spectrum.eigenvalue.max())
+    if largest > _LARGEST_EIGENVALUE * d:
+        allowed = f"eigenvalues of at most d/{round(1 / _LARGEST_EIGENVALUE)}: features bend along directions with more"
+        raise InvalidInput("inputs", f"{problem.inputs}, of which the largest is {largest:.3g}", allowed)
 
 
 def stacked(members: Sequence[Tables]) -> Tables:

@@ -43,8 +43,6 @@ __all__ = ["CommonRow", "StepStatistics", "readout_values", "step_statistics"]
 #: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
 #: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
 _INFLUENCE = (0.02, 2.0)
-#: Largest eigenvalue of the inputs' covariance, over d, with a prediction.
-_LARGEST = 1 / 8
 #: Least ``d / n_step`` of correlated inputs: the direction of the samples stays defined.
 _LEAST_RATIO = 1e-9
 #: Mean of a neuron's output, over its root mean square, that is rounding of the numbers that it was typed with.
@@ -360,9 +358,6 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
         raise InvalidInput("output_scale", problem.output_scale, "'1/N' for correlated inputs, in theory")
     assert problem.inputs is not None
     spectrum = Spectrum.of(problem.inputs if problem.is_limit else problem.inputs.at_dimension(int(d)))
-    if (largest := float(spectrum.eigenvalue.max())) > _LARGEST * d:
-        allowed = f"eigenvalues of at most d/{round(1 / _LARGEST)}: features bend along directions with more"
-        raise InvalidInput("inputs", f"{problem.inputs}, of which the largest is {largest:.3g}", allowed)
     link, readout, sphere = link_of(problem.teacher), problem.readout, problem.initial_weights == "sphere"
     activation, second, third = moments(problem.activation), spectrum.moment(2), spectrum.moment(3)
     output = _initial_output(problem, d / second, width, None, own_output=True)

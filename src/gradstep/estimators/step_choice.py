@@ -57,8 +57,13 @@ CLEARLY = 2.0
 """Standard errors by which a step must be better than the smallest one to be taken in its place."""
 
 FOLDS = 3
+"""Parts of the rows: each is left out of the steps and of the ridge fit by which its own errors are measured."""
+
 CHOICE_WIDTH = 256
+"""Largest number of neurons of the networks that are compared."""
+
 CHOICE_ROWS = 4096
+"""Largest number of rows on which the networks are compared."""
 
 
 def candidates(damping: float, *, redraw: bool) -> list[Move]:

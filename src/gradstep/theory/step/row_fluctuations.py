@@ -116,6 +116,7 @@ class DerivativeMoments:
 
 @lru_cache(maxsize=256)
 def derivative_moments(activation: ScalarFunction) -> DerivativeMoments:
+    """Compute the moments of the activation's derivative beyond its linear part, by one-dimensional quadrature."""
     mean = moments(activation).derivative_mean
     linear = float(expectation(lambda z: z * activation.derivative(z), kinks=activation.kinks).value)
 

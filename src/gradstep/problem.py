@@ -932,7 +932,7 @@ def link_of(teacher: ScalarFunction | MultivariateFunction) -> ScalarFunction:
 def check_isotropic(problem: Problem) -> None:
     """Refuse correlated inputs and a damped step in everything that has no answer for them."""
     if problem.inputs is not None:
-        allowed = "None, isotropic inputs: for others there are gradstep.predict, gradstep.simulate, compare and Network"
+        allowed = "None, isotropic inputs: gradstep.predict, gradstep.simulate, compare and Network answer for others"
         raise InvalidInput("inputs", str(problem.inputs), allowed)
     check_plain_step(problem)
 

@@ -108,7 +108,7 @@ class OneStepReadout(OneStep):
 
     @property
     def feature_importances_(self) -> Host:
-        """Share of the network's mean squared gradient along each standardised column, one number for each column of the inputs."""
+        """Share of the network's mean squared gradient along each standardised column, shape (columns of X,)."""
         return self.learned_.importances
 
     def link(

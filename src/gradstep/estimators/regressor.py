@@ -47,7 +47,7 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         Directions and columns along which the network varies; ``print`` and ``.plot()`` show them.
     directions_ : ndarray, shape (directions, columns that the network sees)
         Those of `learned_`, in standardised columns.
-    feature_importances_ : ndarray, shape (columns of the inputs,)
+    feature_importances_ : ndarray, shape (columns of X,)
         Share of the mean squared gradient along each column of the table.
     ridge_ : float
         ``Lambda`` used; at least 1e-13 times the largest eigenvalue of the scatter matrix, where rounding decides.

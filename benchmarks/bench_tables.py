@@ -350,6 +350,20 @@ def each(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def losses(results: list[dict[str, Any]], more: float = 1.2) -> str:
+    """Return the tables on which the default's error is so many times that of the best other method, or more."""
+    found = []
+    for result in results:
+        errors = {name: float(np.mean(entry["error"])) for name, entry in result["methods"].items()}
+        best = min((name for name in errors if name not in OURS), key=lambda name: errors[name])
+        if errors[OURS[0]] > more * errors[best]:
+            clear = "yes" if compared(result, best)[1] else "no"
+            cells = [result["name"], result["kind"], f"{errors[OURS[0]]:.3f}", best, f"{errors[best]:.3f}", clear]
+            found.append((errors[OURS[0]] / max(errors[best], 1e-9), "| " + " | ".join(cells) + " |"))
+    lines = ["| table | kind | default | best other method | its error | clearly |", "| --- |" + " --- |" * 5]
+    return "\n".join([*lines, *(line for _, line in sorted(found, reverse=True))])
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("half", choices=("aside", "open"))

@@ -122,7 +122,8 @@ def table(content: dict[str, Any]) -> str:
         cells = [
             f"**{cell}**" if row["errors"][name] <= least else cell for name, cell in zip(METHODS, cells, strict=True)
         ]
-        lines.append(f"| {row['target']} | {row['n']} | {row['d']} | " + " | ".join(cells) + " |")
+        target = row["target"].replace("|", r"\|")
+        lines.append(f"| {target} | {row['n']} | {row['d']} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
 from gradstep.theory.equivalent.loss_covariance import SharedDraw, loss_covariance
+from gradstep.theory.equivalent.tables import stepped_networks
 from gradstep.theory.step.statistics import step_statistics
 
 spread_module = sys.modules["gradstep.theory.spread"]
@@ -95,6 +96,19 @@ def test_a_constant_of_the_own_output_adds_the_variance_of_the_errors_over_it():
     assert np.all(between > 0.05 * within)
     prediction = gs.predict(problem)
     assert [prediction.test_error, prediction.train_error] == pytest.approx(weight @ errors, rel=1e-3)
+
+
+@pytest.mark.parametrize("scale", ["1/N", "1/sqrt(N)"])
+@pytest.mark.parametrize("readout", ["gaussian", {-0.5: 0.5, 1.5: 0.5}])
+@pytest.mark.parametrize("activation", ["tanh", "gelu - 0.28209479177387814"])
+def test_numbers_that_do_not_fluctuate_leave_the_step_as_it_is(scale, readout, activation):
+    # Of an output of order one the step takes a part back too, and what is left of the rows is another factor.
+    problem = BASE.replace(activation=activation, output_scale=scale, readout=readout, eta=gs.Step(2.0, 0.5))
+    for _, network in stepped_networks(problem):
+        numbers = spread_module._Numbers.of(problem, network)
+        step, same = network.step.resolved, numbers.shifted(np.zeros(len(numbers.covariance)))
+        for name in ("alignment", "spike", "initial_overlap", "readout_shrinkage", "bulk", "drift"):
+            assert getattr(same, name) == pytest.approx(getattr(step, name), rel=1e-6, abs=1e-9), name
 
 
 def test_samples_of_the_step_add_their_own():

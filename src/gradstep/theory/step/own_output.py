@@ -273,7 +273,8 @@ class MeanRow:
             alignment=float(v[0]),
             spike=total - overlap,
             initial_overlap=overlap,
-            readout_shrinkage=rest,
+            # A small output is no part of this row: what the step takes of it is in the step already.
+            readout_shrinkage=step.readout_shrinkage * rest,
             influence=step.influence if self.independent else 1.0,
             common=self._common(v),
             fluctuations=step.fluctuations.turned(turn),

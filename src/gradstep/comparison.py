@@ -15,11 +15,11 @@ from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.overlay import FAR, Overlay
 from gradstep.plain import plain
-from gradstep.problem import CONVENTION, Problem, Readout, differences
+from gradstep.problem import CONVENTION, Problem, Readout, Step, differences
 from gradstep.simulation import Measurement, simulate_many
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
 from gradstep.summary import ROWS, Summarised, Summary
-from gradstep.text_table import Table, number
+from gradstep.text_table import Table, measured, number
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import caveat_lines
 
@@ -249,7 +249,9 @@ class Comparison(Summarised):
 
 
 def _value(problem: Problem, name: str) -> float | str:
-    value = problem.step_size if name == "eta" else getattr(problem, name)
+    value = getattr(problem, name)
+    if isinstance(value, Step):
+        return value.coefficient if not value.exponent else str(value)
     if isinstance(value, Readout):
         value = value.to_plain()
     elif isinstance(value, ScalarFunction | MultivariateFunction):
@@ -263,7 +265,7 @@ def _text(value: float | str) -> str:
 
 def _cell_texts(cell: Mapping[str, float]) -> list[str]:
     percent, z = f"{100 * cell['relative_difference']:+.1f} %", f"{cell['z']:+.2f}"
-    numbers = [number(cell["theory"]), number(cell["mean"]), number(cell["standard_error"], 2)]
+    numbers = [number(cell["theory"]), *measured(cell["mean"], cell["standard_error"])]
     return [*numbers, *("-" if "nan" in text else text for text in (percent, z))]
 
 

@@ -139,7 +139,9 @@ def test_tables_and_datasets_hold_every_number(measured):
     row = table[(table["n/d"] == 2) & (table["eta/N^0.5"] == "N^0.5") & (table.quantity == "train_error")].iloc[0]
     assert (row["theory"], row["z"]) == (measured["train_error"].theory[1, 1], measured["train_error"].z[1, 1])
     np.testing.assert_array_equal(data["test_error_mean"], measured["test_error"].mean)
-    assert data["test_error_theory"].dims == ("n/d", "eta/N^0.5")
+    assert data["test_error_theory"].dims == ("n", "eta")
+    assert data["n"].attrs == {"unit": "d"}
+    assert not any("/" in name for name in data.variables)  # netCDF has no such names
     assert set(gs.curve(PROBLEM, over={"n": [20, 40]}).to_xarray().data_vars) == {f"{q}_theory" for q in QUANTITIES}
 
 
@@ -198,3 +200,15 @@ def test_an_axis_says_its_unit(name, given, head, numbers, label):
     assert (axis.head, axis.numbers, axis.label) == (head, numbers, label)
     if numbers is not None:
         assert [Axis(name, (*axis.values, axis.at(place))).numbers[-1] for place in numbers] == list(numbers)
+
+
+def test_references_stand_only_beside_what_they_bound():
+    found = gs.curve(PROBLEM, over={"n": [20, 40, 80]})
+    names = ["no step", "kernel lower bound", "label noise"]
+    test, train = found.plot(["test_error", "train_error"], references=names).axes
+    assert "kernel lower bound" in [text.get_text() for text in test.texts]
+    assert "kernel lower bound" not in [text.get_text() for text in train.texts]
+    # The curve without the step is that of the panel's own quantity.
+    bare = gs.curve(PROBLEM.replace(eta=0), over={"n": [20, 40, 80]})["train_error"].theory
+    ends = [line.get_ydata()[-1] for line in train.lines if len(line.get_ydata()) > 2]
+    assert min(abs(np.array(ends) / bare[-1] - 1)) < 1e-6

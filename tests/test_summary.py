@@ -11,7 +11,7 @@ import gradstep as gs
 from gradstep.gaussian import moments
 from gradstep.progress import progress
 from gradstep.summary import Summary
-from gradstep.text_table import Table
+from gradstep.text_table import Table, measured
 
 PROBLEM = gs.Problem(
     activation="tanh", teacher="softplus", d=24, width="1.5d", n_step="4d", n="3d", eta="N^0.5", ridge="d/64", noise=0.1
@@ -44,6 +44,28 @@ def test_every_result_fits_on_a_screen():
         html = found._repr_html_()
         assert html.count("<td") >= 2
         assert str(found).splitlines()[0].split(":")[0] in html
+
+
+def test_a_spectrum_without_networks_has_its_outliers():
+    found = gs.spectrum(PROBLEM, of="weights")
+    assert "network" not in str(found)
+    assert found.overlay.theory == pytest.approx([value for value, _ in found.outliers])
+    assert np.isnan(found.overlay.mean).all()
+    assert "Hermite polynomial" in " ".join(str(gs.spectrum(PROBLEM.replace(n="6d"))).split())
+
+
+def test_means_have_the_digits_of_their_errors():
+    assert measured(0.431558, 0.0421) == ("0.432", "0.042")
+    assert measured(6.22483e-05, 1.98e-05) == ("6.2e-05", "2.0e-05")
+    assert measured(126.3004, 0.027) == ("126.300", "0.027")
+    assert measured(0.2, 0.0) == ("0.200000", "0")
+    assert measured(0.5, float("nan"))[1] == "-"
+
+
+def test_compared_problems_keep_the_form_of_their_step():
+    text = str(gs.compare([PROBLEM, PROBLEM.replace(eta=1), PROBLEM.replace(eta=0)], 2))
+    assert "N^0.5  test_error" in text
+    assert "test_error_bound" not in str(gs.simulate(PROBLEM, 2))
 
 
 def test_figures_are_pictures_in_a_notebook_without_pyplot():

@@ -128,8 +128,12 @@ def _save_first_panel(figure: Figure, path: Path) -> None:
     """Write the first panel of several by itself: at the size of a thumbnail all of them cannot be read."""
     figure.canvas.draw()
     box = figure.axes[0].get_tightbbox().padded(6).transformed(figure.dpi_scale_trans.inverted())
+    # Saving would lay the figure out again, elsewhere than where the box was measured.
+    layout = figure.get_layout_engine()
+    figure.set_layout_engine("none")
     with mpl.rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "path"}):
         figure.savefig(path, format="svg", bbox_inches=box, metadata={"Date": None, "Creator": None})
+    figure.set_layout_engine(layout)
 
 
 def use_first_panels(app: Sphinx) -> None:

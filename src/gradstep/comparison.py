@@ -19,7 +19,7 @@ from gradstep.problem import CONVENTION, Problem, Readout, differences
 from gradstep.simulation import Measurement, simulate_many
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
 from gradstep.summary import ROWS, Summarised, Summary
-from gradstep.text_table import Table, number
+from gradstep.text_table import Table, measured, number
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import caveat_lines
 
@@ -121,6 +121,12 @@ class Comparison(Summarised):
         names = differences(self.problems)
         return tuple({name: _value(problem, name) for name in names} for problem in self.problems)
 
+    @property
+    def _places(self) -> list[Mapping[str, Any]]:
+        """Return `varied` for people: a step size as it was given, with its power of the width."""
+        pairs = zip(self.problems, self.varied, strict=True)
+        return [{**own, "eta": str(each.eta)} if "eta" in own else own for each, own in pairs]
+
     def notes(self, places: Places | None = None) -> list[str]:
         """Return lines that say what z is worst, what is without a prediction, and what theory leaves out.
 
@@ -131,7 +137,7 @@ class Comparison(Summarised):
         """
         lines, worst, failures = [], self.verdict["worst"], self.failures
         if worst is not None:
-            place = (self.varied if places is None else places)[worst["index"]]
+            place = (self._places if places is None else places)[worst["index"]]
             where = [worst["quantity"], *(f"{name} = {_text(value)}" for name, value in place.items())]
             beyond = f"{self.verdict['beyond_three']} of {self.verdict['judged']} beyond {FAR:g}"
             lines.append(f"worst z: {worst['z']:+.2f} ({', '.join(where)}); {beyond}")
@@ -181,7 +187,7 @@ class Comparison(Summarised):
         quantities : sequence of str, optional
             Those that have rows.
         """
-        known = self.varied if places is None else places
+        known = self._places if places is None else places
         quantities = [name for name in quantities if name in self.overlays]
         worst = self.verdict["worst"]
         same = [name for name in quantities if len(self.problems) > 1 and self._is_same(name)]
@@ -221,7 +227,7 @@ class Comparison(Summarised):
 
         ticks = tuple((float(place), name.replace("_", "\n")) for place, name in enumerate(self.overlays))
         points = []
-        for index, (cells, varied) in enumerate(zip(self.cells, self.varied, strict=True)):
+        for index, (cells, varied) in enumerate(zip(self.cells, self._places, strict=True)):
             values = [
                 (cells[name]["mean"], cells[name]["standard_error"], cells[name]["theory"]) for name in self.overlays
             ]
@@ -263,7 +269,7 @@ def _text(value: float | str) -> str:
 
 def _cell_texts(cell: Mapping[str, float]) -> list[str]:
     percent, z = f"{100 * cell['relative_difference']:+.1f} %", f"{cell['z']:+.2f}"
-    numbers = [number(cell["theory"]), number(cell["mean"]), number(cell["standard_error"], 2)]
+    numbers = [number(cell["theory"]), *measured(cell["mean"], cell["standard_error"])]
     return [*numbers, *("-" if "nan" in text else text for text in (percent, z))]
 
 

@@ -39,8 +39,14 @@ _WIDE = 30.0
 _NO_STEP = "no step"
 #: Half the length of the dash that stands for theory above a name.
 _DASH = 0.25
-#: Quantities that there are without a step too.
-_WITHOUT = ("test_error", "train_error", "train_loss", "degrees_of_freedom")
+#: Quantities beside which each reference means something: without a step there is no alignment, and the bounds are on
+#: the error of new samples.
+_BESIDE = {
+    _NO_STEP: ("test_error", "train_error", "train_loss", "degrees_of_freedom"),
+    "kernel lower bound": ("test_error",),
+    "best linear error": ("test_error",),
+    "label noise": ("test_error", "train_error"),
+}
 
 Array = NDArray[np.float64]
 
@@ -101,15 +107,12 @@ def _curves(curve: Curve, quantity: str, references: Sequence[str]) -> Panel:
     first = np.moveaxis(np.arange(len(curve.problems)).reshape(curve.grid.shape), curve.grid.across, -1)
     places = first.reshape(len(combinations), -1)
     regimes = _regimes([curve.problems[row[-1]] for row in places], [each.name for each in others])
-    if labels == [""] and _NO_STEP in references and quantity in _WITHOUT:
+    if labels == [""] and _NO_STEP in references and quantity in _BESIDE[_NO_STEP]:
         labels = ["after the step"]
     styled = list(zip(labels, regimes, strict=True))
     lines = _lines(curve, quantity, styled)
     points = _points(curve, quantity, styled, places)
-    if quantity == "test_error" or "label noise" in references:
-        more, guides = _references(curve, quantity, references)
-    else:
-        more, guides = [], []
+    more, guides = _references(curve, quantity, [name for name in references if quantity in _BESIDE[name]])
     shown = np.concatenate([np.asarray(line.y, dtype=float) for line in [*lines, *more]] or [np.ones(1)])
     shown = shown[np.isfinite(shown)]
     wide = shown.size and shown.min() > 0 and shown.max() > _WIDE * shown.min()
@@ -178,12 +181,10 @@ def _references(curve: Curve, quantity: str, wanted: Sequence[str]) -> tuple[lis
     lines, guides = [], []
     for name in wanted:
         if name == _NO_STEP:
-            if quantity not in _WITHOUT:
-                continue
             problems = [[dense.problems[i].replace(eta=0.0) for i in row] for row in rows]
             distinct = {tuple(each): None for each in problems}
             for each in distinct:
-                found = [p.test_error if isinstance(p, Prediction) else np.nan for p in predict_each(each)]
+                found = [getattr(p, quantity) if isinstance(p, Prediction) else np.nan for p in predict_each(each)]
                 label = _NO_STEP if len(distinct) == 1 else ""
                 lines.append(Line.of(x[order], np.asarray(found)[order], label, "initial"))
             continue

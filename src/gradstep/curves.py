@@ -20,7 +20,7 @@ from gradstep.problem import CONVENTION, Problem, check_problem, differences
 from gradstep.progress import Report
 from gradstep.progress import progress as show_progress
 from gradstep.summary import Summarised, Summary
-from gradstep.text_table import Table, number
+from gradstep.text_table import Table, measured, number
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import caveat_lines
 from gradstep.theory.references import reference_lines
@@ -161,16 +161,21 @@ class Curve(Summarised):
     def to_xarray(self) -> Any:
         """Return a labelled dataset: of each quantity ``q`` the variables ``q_theory``, ``q_mean``, ...
 
+        The dimensions have the names of the parameters, and the coordinates their unit, ``"d"`` of a multiple of ``d``.
+
         Raises
         ------
         InvalidInput
             If xarray is not installed.
         """
         xarray = optional_module("xarray", "to_xarray", "sweeps")
-        names = [axis.head for axis in self.axes]
+        names = [axis.name for axis in self.axes]
         keys = ("theory",) if self.comparison is None else ("theory", "mean", "standard_error", "z")
         variables = {f"{q}_{key}": (names, np.asarray(getattr(self[q], key))) for q in QUANTITIES for key in keys}
-        places = {axis.head: list(map(plain_value, axis.values)) for axis in self.axes}
+        places = {
+            axis.name: (axis.name, list(map(plain_value, axis.values)), {"unit": axis.unit} if axis.unit == "d" else {})
+            for axis in self.axes
+        }
         return xarray.Dataset(variables, places, {"convention": CONVENTION, "problem": self.shared})
 
     def table(self, quantities: Sequence[str] = QUANTITIES) -> Table:
@@ -193,7 +198,7 @@ class Curve(Summarised):
         rows = []
         for cells, found in zip(self.grid.cells, self.comparison.cells, strict=True):
             cell = found["test_error"]
-            numbers = [number(cell["theory"]), number(cell["mean"]), number(cell["standard_error"], 2)]
+            numbers = [number(cell["theory"]), *measured(cell["mean"], cell["standard_error"])]
             z = "-" if math.isnan(cell["z"]) else f"{cell['z']:+.2f}"
             rows.append([*cells, *numbers, z])
         return Table([*head, "test error", "network", "standard error", "z"], rows, index=len(head))

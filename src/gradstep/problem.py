@@ -43,8 +43,8 @@ CONVENTION = (
 )
 
 CONVENTION_IN_FULL = """\
-data     x ~ N(0, I_d), labels y = f*(<x, beta*>) + noise * N(0, 1), |beta*| = 1;
-         with inputs x ~ N(0, C), tr C = d, Var <x, beta*> = 1
+data     x ~ N(0, I_d), labels y = f*(<x, beta*>) + noise * N(0, 1) with
+         |beta*| = 1; with inputs x ~ N(0, C), tr C = d, Var <x, beta*> = 1
 network  f(x) = (1/N) sum_i a_i sigma(<w_i, x>), a_i of order one, |w_i| ~ 1
 step     w_i += (eta / sqrt(N)) G_i with
          G_i = (1/n_step) sum_mu a_i (y_mu - f(x_mu)) sigma'(<w_i, x_mu>) x_mu;
@@ -58,7 +58,7 @@ errors   test error E (f_hat - f*)^2, label noise not included; train error:
 
 TRANSLATION = {
     "ba2022": {"eta": "their eta", "ridge": "lambda n"},
-    "moniri2024": {"eta": "their eta = c n^alpha; their network is sqrt(N) times ours", "ridge": "lambda n"},
+    "moniri2024": {"eta": "their eta = c n^alpha; their network: sqrt(N) times ours", "ridge": "lambda n"},
     "cui2024": {"eta": "eta_tilde sqrt(N)", "ridge": "lambda N"},
 }
 """The step size and the penalty of the papers, in this convention."""

@@ -17,7 +17,7 @@ from gradstep.problem import CONVENTION, Problem
 from gradstep.simulation import Network
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
 from gradstep.summary import Summarised, Summary
-from gradstep.text_table import Table, number
+from gradstep.text_table import Table, measured, number
 from gradstep.theory.spectra.feature_spectrum import Spectrum, feature_spectrum
 from gradstep.theory.spectra.stieltjes import Law
 from gradstep.theory.spectra.weight_spectrum import WeightSpectrum, weight_spectrum
@@ -32,6 +32,8 @@ _BINS, _FEWEST = 50, 8
 #: The spectra by name, each with the matrix whose singular values are shown.
 _MATRIX = {"features": "F/√n", "weights": "W"}
 _REGIMES = ("large", "between", "few")
+#: What the labels of outliers mean.
+_DEGREE = "h1, h2, ...: the Hermite polynomial of the projection on the spike to which an outlier's vector is closest"
 
 Array = NDArray[np.float64]
 
@@ -77,9 +79,11 @@ class SpectrumOverlay(Summarised):
     @property
     def overlay(self) -> Overlay:
         """Outliers in theory over the largest singular values of the networks, the largest first."""
-        count = len(self.outliers)
         theory = np.array([value for value, _ in self.outliers])
-        return Overlay.of(theory, self.measured[:, ::-1][:, :count])
+        if not len(self.seeds):
+            nan = np.full(len(theory), np.nan)
+            return Overlay(theory, nan, nan, np.zeros(len(theory), dtype=int))
+        return Overlay.of(theory, self.measured[:, ::-1][:, : len(theory)])
 
     def plot(self, *, dark: bool = False) -> Figure:
         """Draw the bulk before and after the step, the outliers, and the histogram of the measured values.
@@ -109,6 +113,8 @@ class SpectrumOverlay(Summarised):
         if len(self.seeds):
             histograms.append(histogram(self.measured.ravel(), self.bulk, "networks", "initial"))
         count = "" if not len(self.seeds) else f"\nbars and triangles: {len(self.seeds)} networks; dashed: outliers"
+        if self.outliers and self.of == "features":
+            count += f"\n{_DEGREE}"
         panel = Panel(
             "",
             f"singular value of {_MATRIX[self.of]}",
@@ -153,11 +159,8 @@ class SpectrumOverlay(Summarised):
             name = f"outlier {rank + 1}" + (f", along {label[:2]}" if self.of == "features" else "")
             cells = ["", "", ""]
             if len(self.seeds):
-                cells = [
-                    number(float(overlay.mean[rank])),
-                    number(float(overlay.standard_error[rank]), 2),
-                    number(float(overlay.z[rank]), 3),
-                ]
+                mean, error = measured(float(overlay.mean[rank]), float(overlay.standard_error[rank]))
+                cells = [mean, error, f"{overlay.z[rank]:+.2f}"]
             rows.append([name, number(value), *cells])
         header = ["singular value", "theory", "network", "standard error", "z"]
         return Table(header, rows) if len(self.seeds) else Table(header[:2], [row[:2] for row in rows])
@@ -166,6 +169,8 @@ class SpectrumOverlay(Summarised):
         """Return the summary that is printed."""
         networks = f", theory over {len(self.seeds)} networks" if len(self.seeds) else ""
         notes = [] if self.outliers else ["no outlier: the step leaves no singular value above the bulk"]
+        if self.outliers and self.of == "features":
+            notes.append(_DEGREE)
         if isinstance(self.theory, Spectrum) and self.theory.sample_outlier is not None:
             place = number(float(np.sqrt(self.theory.sample_outlier)))
             notes.append(f"the sample with the largest residual typically has a value above the bulk, about {place}")
@@ -217,7 +222,8 @@ def spectrum(problem: Problem, seeds: int | Sequence[int] = 0, *, of: str = "fea
     else:
         theory = weight_spectrum(problem)
         before = theory.before
-    values = np.array([_measured(Network(problem, seed), of) for seed in chosen])
+    measured = [_measured(Network(problem, seed), of) for seed in chosen]
+    values = np.array(measured) if measured else np.empty((0, 0))
     return SpectrumOverlay(problem, of, theory, before, tuple(chosen), values)
 
 

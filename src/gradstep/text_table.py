@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["Table", "number"]
+__all__ = ["Table", "measured", "number"]
 
 #: Between two columns; a header that is not broken.
 _GAP, _SHORT = 2, 5
@@ -111,3 +111,22 @@ def number(value: float, digits: int = 6) -> str:
     if isinstance(value, float) and math.isnan(value):
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
+
+
+def measured(mean: float, error: float) -> tuple[str, str]:
+    """Return a mean to the last digit that its standard error has, and that error to two digits.
+
+    Parameters
+    ----------
+    mean, error : float
+        A standard error that is zero or not a number leaves the mean six digits.
+    """
+    digits = 6
+    if mean and math.isfinite(mean) and 0 < error < math.inf:
+        digits = math.floor(math.log10(abs(mean))) - math.floor(math.log10(error)) + 2
+    return _padded(mean, min(max(digits, 1), 6)), _padded(error, 2)
+
+
+def _padded(value: float, digits: int) -> str:
+    """Return a number with its zeros at the end, which say how well it is known."""
+    return number(value, digits) if math.isnan(value) or not value else f"{value:#.{digits}g}".rstrip(".")

@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -300,7 +300,7 @@ def predict(
             for index, prediction in enumerate(predictions)
         ]
         for result, found in zip(results, spreads, strict=False):
-            result["spread"] = asdict(found)
+            result["spread"] = found.to_dict()
         output.print_json(_document("predict", grid, predictions=results))
         return
     _print_heading(grid)
@@ -396,13 +396,14 @@ def simulate(
         return
     _print_heading(grid)
     rows = [
-        [*cells, name, output.number(float(found.mean(name))), output.number(float(found.standard_error(name)), 2)]
+        [*cells, name, *texts]
         for cells, found in zip(grid.cells, measurements, strict=True)
-        for name in found.values
+        for name, texts in found.texts().items()
     ]
     header = [*grid.heads, "quantity", "mean", "standard error"]
     output.print_table(output.Table(header, rows, index=len(grid.heads)))
-    output.print_wrapped("", f"seeds: {_seed_text(measurements[0].seeds)}", _ON_REQUEST)
+    notes = dict.fromkeys(note for found in measurements for note in found.notes())
+    output.print_wrapped("", f"seeds: {_seed_text(measurements[0].seeds)}", *notes, _ON_REQUEST)
 
 
 @app.command(

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.overlay import Overlay
-from gradstep.papers.outcome import Judged
+from gradstep.overlay import FAR, Overlay
+from gradstep.papers.outcome import Check, Judged
 
-__all__ = ["below", "in_standard_errors", "power_law", "total_fall"]
+__all__ = ["below", "in_standard_errors", "not_below", "power_law", "total_fall"]
 
 
 def in_standard_errors(values: ArrayLike) -> float:
@@ -22,6 +22,23 @@ def in_standard_errors(values: ArrayLike) -> float:
 def below(bound: float, measured: Sequence[Judged]) -> float:
     """Return by how many standard errors the measured mean that is farthest below a bound is below it."""
     return max(float((bound - c.mean) / c.standard_error) for c in measured)
+
+
+def not_below(who: str, bound: str, most: float) -> Check:
+    """Return the check that nothing measured is below a bound by more than chance.
+
+    Parameters
+    ----------
+    who, bound : str
+        What was measured, and the bound, in words.
+    most : float
+        What `below` returns.
+    """
+    side = "below" if most > 0 else "above"
+    sentence = (
+        f"{who} lies below {bound} by more than chance (the lowest lies {abs(most):.3g} standard errors {side} it)"
+    )
+    return Check.at_most(sentence, most, FAR)
 
 
 def total_fall(before: Sequence[Judged], after: Sequence[Judged]) -> float:

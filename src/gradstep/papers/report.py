@@ -162,12 +162,15 @@ def _coverage(results: Sequence[FigureResult]) -> str:
 def _sidebar(results: Sequence[FigureResult]) -> str:
     """Return a list of all figures; one that fails is marked."""
     listed, paper = "", ""
+    items = [(r.figure.paper, r.figure.item) for r in results]
     for r in results:
         if r.figure.paper != paper:
             paper = r.figure.paper
             listed += f"<b>{escape(PAPERS[paper])}</b>"
         failed = "" if r.verdict.passed else ' <span class="fail">fails</span>'
-        name = to_html(r.figure.item or r.figure.title)
+        # Of several pictures of one figure each has its title too.
+        alone = items.count((r.figure.paper, r.figure.item)) == 1
+        name = to_html(r.figure.item if r.figure.item and alone else r.figure.title)
         listed += (
             f'<a href="#{escape(r.figure.name)}" title="{escape(r.figure.title)}"><span>{escape(r.figure.row)}</span> '
             f"{name}{failed}</a>"

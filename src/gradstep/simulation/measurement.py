@@ -15,8 +15,12 @@ from gradstep.overlay import mean_and_error
 from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem
 from gradstep.summary import Summarised, Summary
-from gradstep.text_table import Table, number
+from gradstep.text_table import Table, measured, number
 
+#: The quantity that bounds the error of another one.
+_BOUND = "test_error_bound"
+#: Share of a test error above which the bound of its own error is worth a line.
+_FELT = 1e-5
 #: Quantities of a path of penalties that are printed.
 _OF_A_PATH = ("test_error", "train_error", "degrees_of_freedom")
 
@@ -137,21 +141,32 @@ class Measurement(Summarised):
             "versions": dict(self.versions),
         }
 
+    def texts(self) -> dict[str, tuple[str, str]]:
+        """Return mean and standard error of every quantity as text, without bounds, at one penalty."""
+        return {
+            name: measured(float(self.mean(name)), float(self.standard_error(name)))
+            for name in self.values
+            if name != _BOUND
+        }
+
+    def notes(self) -> list[str]:
+        """Return a line that says how exact the test errors are, where that can be felt."""
+        bound = float(np.max(self.values[_BOUND])) if _BOUND in self.values else 0.0
+        least = float(np.min(np.abs(self.values["test_error"])))
+        return [f"the test errors of networks are exact to {bound:.1e}"] if bound > _FELT * least else []
+
     def summary(self) -> Summary:
         """Return the summary that is printed: every quantity, or at each penalty those of the fit."""
         count = f"{len(self.seeds)} networks" if len(self.seeds) > 1 else "1 network"
         if not isinstance(self.ridge, tuple):
-            rows = [
-                [name.replace("_", " "), number(float(self.mean(name))), number(float(self.standard_error(name)), 2)]
-                for name in self.values
-            ]
+            rows = [[name.replace("_", " "), *texts] for name, texts in self.texts().items()]
             table = Table(["quantity", "mean", "standard error"], rows)
-            return Summary(f"Measurement of {count}", [str(self.problem)], table)
+            return Summary(f"Measurement of {count}", [str(self.problem)], table, self.notes())
         path = [name for name, value in self.values.items() if value.ndim == 2 and name in _OF_A_PATH]
         columns = [[number(float(ridge)) for ridge in self.ridge]]
         for name in path:
-            columns.append([number(float(mean)) for mean in self.mean(name)])
-            columns.append([number(float(error), 2) for error in self.standard_error(name)])
+            pairs = zip(self.mean(name).tolist(), self.standard_error(name).tolist(), strict=True)
+            columns += map(list, zip(*(measured(mean, error) for mean, error in pairs), strict=True))
         header = ["ridge", *(head for name in path for head in (name.replace("_", " "), "+-"))]
         title = f"Measurement of {count} at {len(self.ridge)} penalties"
         about = [self.problem.described(["ridge"])]

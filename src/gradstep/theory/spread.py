@@ -63,11 +63,17 @@ class Spread(Summarised):
     squared_error : float
         Of ``(f_hat - f*)^2`` over fresh inputs, for one network: a test error that is measured on ``m`` inputs has the
         variance ``test_error^2 + squared_error^2 / m``.
+    problem : Problem
     """
 
     test_error: float
     train_error: float
     squared_error: float
+    problem: Problem
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the standard deviations by name, fit for JSON once nan is replaced."""
+        return {name: getattr(self, name) for name in ("test_error", "train_error", "squared_error")}
 
     def summary(self) -> Summary:
         """Return the summary that is printed."""
@@ -78,7 +84,7 @@ class Spread(Summarised):
         }
         rows = [[text, number(getattr(self, name), 3)] for name, text in of.items()]
         table = Table(["of the", "standard deviation"], rows)
-        return Summary("Spread of single networks around their prediction", table=table)
+        return Summary("Spread of single networks around their prediction", [str(self.problem)], table)
 
 
 @one_thread()
@@ -138,7 +144,7 @@ def predict_spread(problem: Problem) -> Spread:
     if not test <= _WIDEST * size:
         reason = f"is {test / size:.3g} times the error; above {_WIDEST:g} times, small deviations say nothing"
         raise NotConverged("the predicted spread", test / size, _WIDEST, advice, reason)
-    return Spread(test, train, math.sqrt(max(float(weight @ squares), 0.0)))
+    return Spread(test, train, math.sqrt(max(float(weight @ squares), 0.0)), problem)
 
 
 def _given_constant(problem: Problem, constant: float | None) -> tuple[Array, Array, float]:

@@ -189,7 +189,7 @@ class Tuned(Summarised):
 
     def table(self) -> Table:
         """Return a row of text for each parameter: its best value, and the certificate of the minimum."""
-        header = ["parameter", "best", "within 1 %", "errors 5 % lower, higher", "slope", "uncertainty"]
+        header = ["parameter", "best", "within 1 %", "errors 5 % lower, higher", "slope"]
         if any(p.name == "split" for p in self.parameters):
             header[3] = "errors of its neighbours"
         rows = [
@@ -198,8 +198,7 @@ class Tuned(Summarised):
                 number(p.value),
                 f"{p.near[0]:.4g} to {p.near[1]:.4g}",
                 ", ".join(number(error, 8) for error in p.neighbour_errors),
-                f"{p.slope:.0e}",
-                "-" if p.at_bound else f"{p.uncertainty:.0e}",
+                f"{p.slope:.0e}" + ("" if p.at_bound else f" +- {p.uncertainty:.0e}"),
             ]
             for p in self.parameters
         ]

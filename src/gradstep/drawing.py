@@ -22,7 +22,7 @@ from scipy.optimize import isotonic_regression
 from gradstep.panels import SCALE, Field, Guide, Histogram, Image, Line, Mark, Panel, Points
 from gradstep.typesetting import to_mathtext
 
-__all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
+__all__ = ["DARK", "HUES", "LIGHT", "Ink", "Picture", "draw"]
 
 #: Each regime has one hue in every figure; its curves differ in lightness. All are legible on white and on dark grey,
 #: and can be told apart by eyes that lack one kind of cone.
@@ -77,7 +77,7 @@ LIGHT = Ink("#22252b", "#d8dbe2")
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
-class _Picture(Canvas):
+class Picture(Canvas):
     """A figure that a notebook shows, though pyplot does not know it."""
 
     def _repr_png_(self) -> bytes:
@@ -112,7 +112,7 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
     size = (7.4, 4.6) if len(panels) == 1 else (4.9 * columns, 3.9 * rows)
     # Labels beside one panel must not touch the axis of the next.
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
-    canvas = _Picture(figsize=size, layout=layout, facecolor="none" if dark else "white")
+    canvas = Picture(figsize=size, layout=layout, facecolor="none" if dark else "white")
     every = canvas.subplots(rows, columns, squeeze=False).ravel()
     colours = _colours(panels, ink)
     for axes, panel in zip(every, panels, strict=False):

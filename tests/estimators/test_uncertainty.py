@@ -90,8 +90,12 @@ def test_the_link_along_a_direction():
     assert 0.5 < model.feature_importances_[2] <= 1
     link = model.link(X, y)
     assert link.label.startswith("+")
+    assert repr(link).startswith(f"along {link.label} (")
+    assert f"explains {link.explained:.1%} of" in repr(link)
     assert link.explained > 0.9
     assert link.bins.target[0] > link.bins.target[len(link.bins.target) // 2] + 1
-    link.plot()
+    # A notebook shows what has a picture of its own, though pyplot was never imported.
+    for drawn in (link.plot(), model.learned_.plot(), model.diagnose(X, y).plot()):
+        assert drawn._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(InvalidInput, match="direction"):
         model.link(X, y, 25)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
+
+from gradstep.drawing import Picture
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from gradstep.estimators.diagnosis import Diagnosis
 
 __all__ = ["draw_diagnosis"]
@@ -26,7 +29,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     -------
     matplotlib.figure.Figure
     """
-    figure = Figure(figsize=(13, 3.8), layout="constrained")
+    figure = Picture(figsize=(13, 3.8), layout="constrained")
     spectrum, curve, errors = figure.subplots(1, 3)
 
     shown = min(30, len(diagnosis.spectrum.stepped))

@@ -137,7 +137,7 @@ def _combination(direction: Host, names: Sequence[str]) -> str:
     return " ".join(f"{direction[k]:+.2f} {names[k]}" for k in order if direction[k] ** 2 > _WORTH)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LearnedLink:
     """The targets and the network along one learned direction.
 
@@ -161,6 +161,12 @@ class LearnedLink:
     explained: float
     link: Link
     bins: Bins
+
+    def __repr__(self) -> str:
+        return (
+            f"along {self.label} ({self.share:.1%} of the mean squared gradient): a function of this projection alone "
+            f"explains {max(self.explained, 0):.1%} of the variance of the targets"
+        )
 
     def plot(self) -> Figure:
         """Draw the targets and the network along the direction.

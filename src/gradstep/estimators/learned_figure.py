@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
+
+from gradstep.drawing import Picture
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from gradstep.estimators.learned import Learned, LearnedLink
 
 __all__ = ["draw_learned", "draw_link"]
@@ -29,7 +32,7 @@ def draw_learned(learned: Learned) -> Figure:
     """
     importances = learned.importances
     order = np.argsort(-importances, kind="stable")[:_SHOWN][::-1]
-    figure = Figure(figsize=(9, 1.6 + 0.24 * len(order)), layout="constrained")
+    figure = Picture(figsize=(9, 1.6 + 0.24 * len(order)), layout="constrained")
     columns, directions = figure.subplots(1, 2)
     columns.barh([learned.columns[k] for k in order], importances[order], color=_BLUE)
     columns.set(xlabel="share of the mean squared gradient", title="Columns")
@@ -52,7 +55,7 @@ def draw_link(link: LearnedLink) -> Figure:
     -------
     matplotlib.figure.Figure
     """
-    figure = Figure(figsize=(5.5, 3.8), layout="constrained")
+    figure = Picture(figsize=(5.5, 3.8), layout="constrained")
     axes, bins = figure.subplots(), link.bins
     axes.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
     axes.plot(bins.kappa, bins.learned, color=_RED, label="network")

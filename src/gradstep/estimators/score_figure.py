@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
+
+from gradstep.drawing import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from gradstep.estimators.score_curve import ScoreCurve
 
@@ -35,7 +37,7 @@ def draw_scores(curves: Mapping[str, ScoreCurve]) -> Figure:
     matplotlib.figure.Figure
     """
     several = len(curves) == 1 and all(len(curve.ridge) > 1 for curve in curves.values())
-    figure = Figure(figsize=(9.6, 3.8) if several else (6.0, 4.0), layout="constrained")
+    figure = Picture(figsize=(9.6, 3.8) if several else (6.0, 4.0), layout="constrained")
     left, *right = np.atleast_1d(figure.subplots(1, 1 + several))
     for (name, curve), colour in zip(curves.items(), _COLOURS, strict=False):
         _draw_against_rows(left, name, curve, colour)

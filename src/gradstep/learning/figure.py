@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
+
+from gradstep.drawing import Picture
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from gradstep.learning.curve import LearningCurve
 
 __all__ = ["draw_learning_curve"]
@@ -29,7 +32,7 @@ def draw_learning_curve(curve: LearningCurve) -> Figure:
     matplotlib.figure.Figure
     """
     several = len(curve.ridge) > 1
-    figure = Figure(figsize=(9.6, 3.6) if several else (5, 3.6), layout="constrained")
+    figure = Picture(figsize=(9.6, 3.6) if several else (5, 3.6), layout="constrained")
     left, *more = np.atleast_1d(figure.subplots(1, 1 + several))
     low, high = curve.interval()
     order = np.argsort(curve.n)

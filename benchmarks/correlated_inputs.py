@@ -56,7 +56,7 @@ def inputs(spectrum: str, teacher: str, d: int) -> gs.Inputs | None:
 
 
 def settings() -> list[dict[str, Any]]:
-    """Return the settings: every spectrum, place of the teacher and number of samples, the rest drawn `ROUNDS` times."""
+    """Return the settings: every spectrum, place of the teacher and number of samples, the rest drawn a few times."""
     return [setting for draw in range(ROUNDS) for setting in _settings(np.random.default_rng(draw))]
 
 

@@ -201,7 +201,9 @@ def predict_many(
         damped = problem.damping < math.inf and problem.eta.coefficient > 0
         if (problem.inputs is not None or damped) and models != ("network", "structured"):
             named = ("rows", rows) if rows == "isotropic" else ("bulk", bulk)
-            allowed = "None for correlated inputs or a damped step: the model is one of isotropic inputs and a plain step"
+            allowed = (
+                "None for correlated inputs or a damped step: the model is one of isotropic inputs and a plain step"
+            )
             raise InvalidInput(*named, allowed)
         bare = _without_fit(problem)
         for share, constant in output_constants(problem, refine):

@@ -6,8 +6,8 @@ step, weighted by ``w = r^2 / E r^2``. Both are made of the same samples. With `
 
     [[C - z, 0, 1], [0, t S, -P^-1], [1, -P^-1, 0]],    P^-1 = eta Z^T Z / n_step + (1 - eta) C^-1,
 
-which is linear in the samples: each has the block ``K = [[t w, -eta], [-eta, 0]]`` in the last two rows. One sample left
-out at a time closes the equations with matrices of this size,
+which is linear in the samples: each has the block ``K = [[t w, -eta], [-eta, 0]]`` in the last two rows. One sample
+left out at a time closes the equations with matrices of this size,
 
     H(c) = (L(c) + Y)^-1,    L(c) = -[[0, (1 - eta) / c], [(1 - eta) / c, 1 / (c - z)]],
     Y = E[K (1 + Gamma K)^-1],    Gamma = phi0 <H(c)>,    Q(c) = 1 / (c - z) + H_22(c) / (c - z)^2.
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
 #: Relative residual of the fixed point, and steps after which it is given up.
-_TOLERANCE, _MAX_STEPS = 1e-13, 2000
+_TOLERANCE, _MAX_STEPS = 1e-12, 500
 #: Points of a circle around each, over whose size it is small, from which a derivative is taken.
 _AROUND, _RADIUS = 6, 5e-3
 #: Points of a circle in 1/z from which moments are taken, and its radius times the mean of the law.

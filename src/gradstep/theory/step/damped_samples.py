@@ -9,7 +9,8 @@ where the plain step has C. The matrix knows the samples whose sum it multiplies
     delta = kappa (1 - phi0 <c / (c + kappa)>),    k = c / (c + kappa),    f = phi0 <k^2>,
 
 what ``P Z^T Z / n_step`` makes of a direction has the mean ``(1 + delta) k``, and the noise of samples left out is
-``1/(1 - f)`` times as large as if the matrix did not know them. This project. Docs, "Correlated inputs", equation (C11).
+``1/(1 - f)`` times as large as if the matrix did not know them. This project.
+Docs, "Correlated inputs", equation (C11).
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class DampedSamples:
 
     @property
     def stretch(self) -> tuple[Array, Array]:
-        """Mean products of rows with ``P Z^T Z / n_step`` times them, and their squares, in each class of directions."""
+        """Mean products of rows with ``P Z^T Z / n_step`` times them, and its squares, in each class of directions."""
         c, kept, scale = self.spectrum.eigenvalue, self.kept, self.scale
         lost = self.ratio * float(self.spectrum.share @ (c / (c + self.ridge) ** 2)) / (1 - self.freedom)
         return scale * c * kept, scale**2 * (c * kept**2 + c**2 * (1 - kept) ** 2 * lost)
@@ -152,7 +153,7 @@ class DampedSamples:
         return np.array([[self.spectrum.teacher_moment(power), across], [across, self.quadratic(values)]])
 
     def frame(self, alignment: float) -> Array:
-        """Return a unit vector in the plane of v and bt, and one orthogonal to it there, as `CorrelatedSamples` does."""
+        """Return a unit vector in the plane of v and bt, and one orthogonal to it, as `CorrelatedSamples` does."""
         return plane_frame(alignment, self.alignment, np.array([1.0, 0.0]), np.array([0.0, 1 / self.norm]))
 
     def form_along(self, alignment: float, power: int = 1) -> float:

@@ -130,7 +130,8 @@ class StepStatistics:
         Mean of the rows beside their spike, if they are described given an initial output of order one
         (`gradstep.theory.step.own_output`).
     correlated : CorrelatedSamples, DampedSamples or None
-        Law of a sample if inputs are correlated or the step is damped, in place of `samples`. All of the above is then about whitened inputs,
+        Law of a sample if inputs are correlated or the step is damped, in place of `samples`. All of the above is then
+        about whitened inputs,
         and the initial row of which the step multiplies the rest by ``1 + a q`` by ``1 + a q C``.
     """
 
@@ -363,6 +364,9 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
     if problem.output_scale != "1/N":
         asked = "for a damped step" if damped else "for correlated inputs"
         raise InvalidInput("output_scale", problem.output_scale, f"'1/N' {asked}, in theory")
+    if damped and problem.activation.parity != "odd":
+        allowed = "an odd activation for a damped step, in theory (gradstep.theory.damped has the direction of others)"
+        raise InvalidInput("activation", problem.activation.name, allowed)
     inputs, one = problem.inputs, np.ones(1)
     spectrum = Spectrum(one, one, one)
     if inputs is not None:

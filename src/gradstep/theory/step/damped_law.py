@@ -252,7 +252,7 @@ class DampedLaw:
         coupling[:, :2, :2] = alone - solved.weight
         coupling[:, :2, 2:] = coupling[:, 2:, :2] = np.eye(2)
         dressed = np.linalg.solve(np.eye(4) + coupling @ inside, coupling)
-        return among - across @ dressed @ across.mT
+        return np.asarray(among - across @ dressed @ across.mT)
 
 
 def _symmetric(a: Complex, b: Complex, d: Complex) -> Complex:

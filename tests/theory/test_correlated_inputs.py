@@ -159,6 +159,13 @@ def test_the_square_loss_of_convex_losses_is_the_prediction():
     assert convex_prediction(problem).test_error == pytest.approx(gs.predict(problem).test_error, rel=1e-8)
 
 
+@pytest.mark.parametrize("inputs", [gs.Inputs([1 + 1e-7, 1 - 1e-7]), TWO_LEVELS])
+def test_a_convex_loss_after_a_hardly_damped_step_has_the_error_of_the_plain_one(inputs):
+    problem, labels = FINITE.replace(inputs=inputs), {"loss": "logistic", "channel": "sign"}
+    plain, damped = convex_prediction(problem, **labels), convex_prediction(problem.replace(damping=1e7), **labels)
+    assert damped.test_error == pytest.approx(plain.test_error, rel=1e-3)
+
+
 def test_without_a_step_there_is_nothing_to_damp():
     problem = FINITE.replace(eta=0.0, inputs=TWO_LEVELS)
     assert gs.predict(problem.replace(damping=1.0)).test_error == gs.predict(problem).test_error

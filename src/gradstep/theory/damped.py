@@ -50,8 +50,8 @@ def damped_direction(problem: Problem) -> DampedDirection:
 
     .. math::
 
-        \delta=\kappa\Bigl(1-\phi_0\Bigl\langle\frac c{c+\kappa}\Bigr\rangle\Bigr),\qquad
-        \gamma=\mu_1^*\sum\frac{\tau c}{c+\kappa}\Big/|\theta|.
+        \delta=\kappa\Bigl(1-\phi_0\left\langle\frac c{c+\kappa}\right\rangle\Bigr),\qquad
+        \gamma=\frac{\mu_1^*}{|\theta|}\sum\frac{\tau c}{c+\kappa}.
 
     Docs, "Correlated inputs", equation (C11).
 

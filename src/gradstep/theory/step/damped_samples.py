@@ -168,11 +168,3 @@ class DampedSamples:
         one, two = (float(teacher @ self.kept**power) for power in (1, 2))
         by_teacher = self.linear * ((1 + lost) * two - 2 * lost * one) * self.law.projection
         return np.asarray(self.scale**2 * (by_teacher + lost * self.law.residual))
-
-    @cached_property
-    def along_covariance(self) -> Array:
-        """Mean of ``<z, C theta>`` at the nodes of the law."""
-        c, kept = self.spectrum.eigenvalue, self.kept
-        left = self.law.residual - self.linear * float(self.spectrum.teacher @ kept) * self.law.projection
-        noise = self.ratio * self.scale * float(self.spectrum.share @ (c * kept)) * left
-        return np.asarray(self.with_teacher(c) * self.law.projection + noise)

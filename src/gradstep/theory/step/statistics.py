@@ -406,8 +406,6 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
     residual_mean = samples.law.mean(law.residual)
     bulk = e**2 * samples.ratio * law.square * activation.derivative_variance
     if isinstance(samples, DampedSamples):
-        # What a residual of constant size adds is known exactly: it is part of `stretch`.
-        bulk -= samples.ratio * (curvature * residual_mean) ** 2
         rows = DampedLaw(samples, 1.0)
         gain = rows.sampled_along(samples.frame(samples.alignment))[0, 0]
         fluctuations = damped_fluctuations(problem.activation, samples, e, gain, rows.sampled_square, sphere=sphere)

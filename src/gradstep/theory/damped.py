@@ -80,11 +80,10 @@ def damped_direction(problem: Problem) -> DampedDirection:
     known = plain.correlated.spectrum if plain.correlated else Spectrum(one, one, one)
     link = link_of(problem.teacher)
     law = residual_law(link, plain.residual_offset, plain.residual_noise)
-    samples = DampedSamples(
-        CorrelatedSamples(law, max(d / n_step, LEAST_RATIO), moments(link).linear, known), problem.damping
-    )
+    undamped = CorrelatedSamples(law, max(d / n_step, LEAST_RATIO), moments(link).linear, known)
+    samples = DampedSamples(undamped, problem.damping)
     # The network's own output adds the direction of the sum of all rows, of order N^-1/2.
-    own = plain.own_gradient**2 / known.moment(3) * float(known.share @ samples.stretch[1])
+    own = plain.own_gradient**2 / undamped.own_gain * samples.own_gain
     whole = math.sqrt(samples.norm**2 + own)
     alignment = samples.alignment * samples.norm / whole if whole > 0 else 1.0
     e = problem.eta.size(width) / math.sqrt(width)

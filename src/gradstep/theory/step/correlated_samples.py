@@ -95,6 +95,11 @@ class CorrelatedSamples:
         return c**2, c**3
 
     @property
+    def own_gain(self) -> float:
+        """Mean square of what the mean of the step's linear part makes of a row; the rest of it counts as noise."""
+        return self.spectrum.moment(3)
+
+    @property
     def bulk_trace(self) -> float:
         """``(1/d) tr C S C`` of samples with weights of mean one."""
         return self.spectrum.moment(2)

@@ -110,6 +110,11 @@ class DampedSamples:
         lost = self.ratio * float(self.spectrum.share @ (c / (c + self.ridge) ** 2)) / (1 - self.freedom)
         return scale * c * kept, scale**2 * (c * kept**2 + c**2 * (1 - kept) ** 2 * lost)
 
+    @property
+    def own_gain(self) -> float:
+        """Mean square of what the mean of ``P Z^T Z / n_step`` makes of a row; the rest of it counts as noise."""
+        return self.scale**2 * float(self.spectrum.share @ (self.spectrum.eigenvalue * self.kept**2))
+
     @cached_property
     def missed(self) -> float:
         """Mean square of the residuals that the ridge regression of them leaves of the population."""

@@ -383,7 +383,7 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
     limits = StepStatistics(
         alignment=samples.alignment,
         gradient_norm=samples.norm,
-        own_gradient=math.sqrt(output.linear * twice),
+        own_gradient=math.sqrt(output.linear * samples.own_gain),
         spike=0.0,
         bulk=0.0,
         curvature=0.0,

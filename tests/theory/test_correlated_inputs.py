@@ -154,6 +154,20 @@ def test_a_large_eigenvalue_is_a_caveat():
     assert "large eigenvalue of the inputs" not in few
 
 
+def test_rows_stretched_along_leading_directions_are_a_caveat():
+    # The benchmark has such settings off by 8 to 11 per cent, and this one without the constant residual by less.
+    name, problem = "rows stretched along leading directions", FINITE.replace(activation="relu", teacher="x")
+    problem = problem.replace(d=300, width=400, n=700, n_step=90, eta=gs.Step(1.5, 0.5), ridge=5.0)
+    inputs = gs.Inputs([9, 1], [0.1, 0.9])
+    for changes, expected in (
+        ({"inputs": inputs}, True),
+        ({"inputs": inputs, "activation": "tanh"}, False),
+        ({"inputs": inputs, "readout": "gaussian"}, False),
+        ({"inputs": None}, False),
+    ):
+        assert (name in {caveat.name for caveat in gs.predict(problem.replace(**changes)).caveats}) == expected
+
+
 def test_the_square_loss_of_convex_losses_is_the_prediction():
     problem = FINITE.replace(inputs=TWO_LEVELS)
     assert convex_prediction(problem).test_error == pytest.approx(gs.predict(problem).test_error, rel=1e-8)

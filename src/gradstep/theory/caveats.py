@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, expectation, moments
 from gradstep.problem import Problem, link_of
@@ -220,19 +219,15 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         "stretch": abs(step.curvature) * math.sqrt(power) * stretched / math.sqrt(d),
         "shared_sign": shared * (1 - 1 / (1 + whole_spike)) / math.sqrt(d),
         "own_output": nonlinear * strength / math.sqrt(d),
-        **(
-            {}
-            if step.correlated is None
-            else _of_inputs(step, step.correlated.spectrum.eigenvalue, d, power, per_sample)
-        ),
+        **_of_inputs(step, d, power, per_sample),
     }
 
 
-def _of_inputs(
-    step: StepStatistics, eigenvalues: NDArray[np.float64], d: float, power: float, per_sample: float
-) -> dict[str, float]:
-    """Return the indicators of correlated inputs; `per_sample` is ``d / n_step``."""
-    largest = float(eigenvalues.max())
+def _of_inputs(step: StepStatistics, d: float, power: float, per_sample: float) -> dict[str, float]:
+    """Return the indicators of correlated inputs, if they are; `per_sample` is ``d / n_step``."""
+    if step.correlated is None:
+        return {}
+    largest = float(step.correlated.spectrum.eigenvalue.max())
     return {"eigenvalue": largest / d, "leading": abs(step.drift) * largest * math.sqrt(power * per_sample)}
 
 

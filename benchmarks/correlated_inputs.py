@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 import gradstep as gs
 
 RESULTS = Path(__file__).parent / "results" / "correlated_inputs.json"
-DIMENSION, SEEDS = 300, 32
+DIMENSION, SEEDS, ROUNDS = 300, 32, 3
 NAMES = ("spectrum", "teacher", "n_step_per_d", "readout", "activation", "link", "eta_over_sqrt_width")
 QUANTITIES = ("test_error", "train_error", "alignment")
 
@@ -56,9 +56,12 @@ def inputs(spectrum: str, teacher: str, d: int) -> gs.Inputs | None:
 
 
 def settings() -> list[dict[str, Any]]:
-    """Return the settings: every spectrum, place of the teacher and number of samples, the rest at random."""
+    """Return the settings: every spectrum, place of the teacher and number of samples, the rest drawn a few times."""
+    return [setting for draw in range(ROUNDS) for setting in _settings(np.random.default_rng(draw))]
+
+
+def _settings(random: np.random.Generator) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    random = np.random.default_rng(0)
     for n_step, teacher, spectrum in itertools.product(STEPS, TEACHERS, SPECTRA):
         if spectrum == "flat" and teacher != "spread":
             continue

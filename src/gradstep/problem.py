@@ -938,10 +938,10 @@ def check_isotropic(problem: Problem) -> None:
 
 
 def check_plain_step(problem: Problem) -> None:
-    """Refuse a damped step in everything that predicts."""
+    """Refuse a damped step in everything that has no answer for it."""
     if problem.damping != math.inf and problem.eta.coefficient:
-        answers = "gradstep.simulate and Network answer for others, gradstep.theory.damped for their direction"
-        allowed = f"inf, the plain step, for which there is theory: {answers}"
+        answers = "gradstep.predict answers for others of odd activations, gradstep.simulate and Network for all"
+        allowed = f"inf, the plain step: {answers}"
         raise InvalidInput("damping", problem.damping, allowed)
 
 

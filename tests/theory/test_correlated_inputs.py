@@ -128,7 +128,10 @@ def test_isotropic_theory_is_far_off_where_this_one_is_right():
 @pytest.mark.parametrize(
     ("function", "changes", "field"),
     [
-        (gs.predict, {"damping": 1.0}, "damping"),
+        (gs.predict_spread, {"damping": 1.0, "inputs": None}, "damping"),
+        (gs.predict, {"damping": 1.0, "activation": "softplus"}, "activation"),
+        (gs.predict, {"damping": 1.0, "inputs": None, "output_scale": "1/sqrt(N)"}, "output_scale"),
+        (lambda problem: gs.predict(problem, rows="isotropic"), {"damping": 1.0, "inputs": None}, "rows"),
         (gs.predict, {"output_scale": "1/sqrt(N)"}, "output_scale"),
         (lambda problem: gs.predict(problem, rows="isotropic"), {}, "rows"),
         (lambda problem: gs.predict(problem, bulk="isotropic"), {}, "bulk"),
@@ -151,9 +154,30 @@ def test_a_large_eigenvalue_is_a_caveat():
     assert "large eigenvalue of the inputs" not in few
 
 
+def test_rows_stretched_along_leading_directions_are_a_caveat():
+    # The benchmark has such settings off by 8 to 11 per cent, and this one without the constant residual by less.
+    name, problem = "rows stretched along leading directions", FINITE.replace(activation="relu", teacher="x")
+    problem = problem.replace(d=300, width=400, n=700, n_step=90, eta=gs.Step(1.5, 0.5), ridge=5.0)
+    inputs = gs.Inputs([9, 1], [0.1, 0.9])
+    for changes, expected in (
+        ({"inputs": inputs}, True),
+        ({"inputs": inputs, "activation": "tanh"}, False),
+        ({"inputs": inputs, "readout": "gaussian"}, False),
+        ({"inputs": None}, False),
+    ):
+        assert (name in {caveat.name for caveat in gs.predict(problem.replace(**changes)).caveats}) == expected
+
+
 def test_the_square_loss_of_convex_losses_is_the_prediction():
     problem = FINITE.replace(inputs=TWO_LEVELS)
     assert convex_prediction(problem).test_error == pytest.approx(gs.predict(problem).test_error, rel=1e-8)
+
+
+@pytest.mark.parametrize("inputs", [gs.Inputs([1 + 1e-7, 1 - 1e-7]), TWO_LEVELS])
+def test_a_convex_loss_after_a_hardly_damped_step_has_the_error_of_the_plain_one(inputs):
+    problem, labels = FINITE.replace(inputs=inputs), {"loss": "logistic", "channel": "sign"}
+    plain, damped = convex_prediction(problem, **labels), convex_prediction(problem.replace(damping=1e7), **labels)
+    assert damped.test_error == pytest.approx(plain.test_error, rel=1e-3)
 
 
 def test_without_a_step_there_is_nothing_to_damp():
@@ -190,3 +214,40 @@ def test_a_small_damping_of_many_samples_finds_the_teacher():
 def test_direction_is_refused(changes):
     with pytest.raises(gs.InvalidInput):
         damped_direction(FINITE.replace(**changes))
+
+
+@pytest.mark.parametrize("inputs", [None, TWO_LEVELS])
+@pytest.mark.parametrize("changes", [{}, {"readout": "gaussian"}])
+def test_errors_after_a_hardly_damped_step_are_those_of_the_plain_one(inputs, changes):
+    problem = FINITE.replace(inputs=inputs, **changes)
+    plain, damped = gs.predict(problem), gs.predict(problem.replace(damping=1e7))
+    # Terms of order 1/N of the own output are for isotropic inputs and the plain step alone.
+    tolerance = 3e-3 if inputs is None else 1e-3
+    for name in ("test_error", "train_error", "alignment", "bulk_variance"):
+        assert getattr(damped, name) == pytest.approx(getattr(plain, name), rel=tolerance), name
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"damping": 0.1},
+        {"damping": 1.0, "n_step": 60, "readout": "gaussian"},
+        {"damping": 0.1, "inputs": TWO_LEVELS, "n_step": 240},
+        {"damping": 1.0, "inputs": TWO_LEVELS, "readout": "gaussian"},
+    ],
+)
+def test_real_networks_after_a_damped_step(changes):
+    problem = FINITE.replace(**changes)
+    theory, network = gs.predict(problem), gs.simulate(problem, seeds=32)
+    for name in ("test_error", "train_error", "alignment"):
+        mean, error = float(network.mean(name)), float(network.standard_error(name))
+        assert abs(getattr(theory, name) - mean) < 3 * error + 0.03 * mean, name
+
+
+@pytest.mark.parametrize("over", ["ridge", "eta", "split"])
+@pytest.mark.parametrize("damping", [math.inf, 0.3])
+def test_tuned(over, damping):
+    problem = FINITE.replace(inputs=TWO_LEVELS, damping=damping)
+    found = gs.tune(problem, over=over)
+    assert found.prediction.test_error <= found.before.test_error
+    assert found.prediction.test_error == gs.predict(found.problem).test_error

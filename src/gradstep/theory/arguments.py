@@ -5,7 +5,7 @@ from __future__ import annotations
 from gradstep.checks import integer
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
-from gradstep.problem import Problem
+from gradstep.problem import Problem, link_of
 
 __all__ = ["check_labels", "check_refine"]
 
@@ -17,5 +17,6 @@ def check_refine(refine: object) -> None:
 
 def check_labels(problem: Problem) -> None:
     """Raise `InvalidInput` if all labels are zero: nothing is learned, and nothing fluctuates."""
-    if problem.noise == 0 and moments(problem.link).second_moment == 0:
-        raise InvalidInput("teacher", problem.link.name, "one that is not zero everywhere, or label noise")
+    link = link_of(problem.teacher)
+    if problem.noise == 0 and moments(link).second_moment == 0:
+        raise InvalidInput("teacher", link.name, "one that is not zero everywhere, or label noise")

@@ -70,6 +70,7 @@ _RULES: Mapping[str, _Rule] = {
     "own_output": _Rule("initial output of order one", 0.385, 0.5, 0.0375),
     "sizes": _Rule("small sizes", 1.0, 1.0, 0.04),
     "eigenvalue": _Rule("large eigenvalue of the inputs", 1.3, 1.0, 0.043),
+    "leading": _Rule("rows stretched along leading directions", 0.07, 0.5, 0.055),
 }
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
 _AS_A_WHOLE = 0.2
@@ -187,7 +188,9 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
           strength of the spike in the weights' spectrum, over :math:`\sqrt d`;
         * ``own_output``: share of the features' power that is not linear, times the strength, over :math:`\sqrt d`, for
           an initial output of order one;
-        * ``eigenvalue``: the largest eigenvalue of the inputs' covariance, over :math:`d`, if they are correlated.
+        * ``eigenvalue``: the largest eigenvalue of the inputs' covariance, over :math:`d`, if they are correlated;
+        * ``leading``: :math:`|q|\sqrt{E a^2}\,c_{\max}\sqrt{d/n_{\text{step}}}`, by how much correlated inputs stretch
+          rows along their leading directions, of which the equations know the mean only.
     """
     d, width, *_ = problem.real_sizes()
     activation, teacher, power = (
@@ -216,8 +219,16 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         "stretch": abs(step.curvature) * math.sqrt(power) * stretched / math.sqrt(d),
         "shared_sign": shared * (1 - 1 / (1 + whole_spike)) / math.sqrt(d),
         "own_output": nonlinear * strength / math.sqrt(d),
-        **({} if step.correlated is None else {"eigenvalue": float(step.correlated.spectrum.eigenvalue.max()) / d}),
+        **_of_inputs(step, d, power, per_sample),
     }
+
+
+def _of_inputs(step: StepStatistics, d: float, power: float, per_sample: float) -> dict[str, float]:
+    """Return the indicators of correlated inputs, if they are; `per_sample` is ``d / n_step``."""
+    if step.correlated is None:
+        return {}
+    largest = float(step.correlated.spectrum.eigenvalue.max())
+    return {"eigenvalue": largest / d, "leading": abs(step.drift) * largest * math.sqrt(power * per_sample)}
 
 
 @lru_cache(maxsize=256)

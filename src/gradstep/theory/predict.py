@@ -155,8 +155,8 @@ def predict(
         On a step ``width**exponent`` in the proportional limit with an exponent that is neither 0 nor 1/2 (between them
         the error is a staircase in the exponent that no finite size is near, above the features grow without end), or
         an initial output that diverges with the width (``output_scale="1/sqrt(N)"``, activation and readout both with a
-        mean). On a damped step (`gradstep.theory.damped.damped_direction` has its direction), and of correlated
-        inputs on a model of `rows` or `bulk` and on ``output_scale="1/sqrt(N)"``.
+        mean). With correlated inputs or a damped step, on a model of `rows` or `bulk` and on
+        ``output_scale="1/sqrt(N)"``.
     NotConverged
         If the equations' true residual stays above 1e-10.
     """
@@ -198,9 +198,13 @@ def predict_many(
     places = count()
     for index, problem in enumerate(problems):
         check_problem(problem)
-        if problem.inputs is not None and models != ("network", "structured"):
+        damped = problem.damping < math.inf and problem.eta.coefficient > 0
+        if (problem.inputs is not None or damped) and models != ("network", "structured"):
             named = ("rows", rows) if rows == "isotropic" else ("bulk", bulk)
-            raise InvalidInput(*named, "None for correlated inputs: the model is one of isotropic inputs")
+            allowed = (
+                "None for correlated inputs or a damped step: the model is one of isotropic inputs and a plain step"
+            )
+            raise InvalidInput(*named, allowed)
         bare = _without_fit(problem)
         for share, constant in output_constants(problem, refine):
             parts = _prepared(bare, *models, refine, constant)

@@ -27,9 +27,9 @@ def test_equal_eigenvalues_have_the_law_of_the_weighted_samples():
     m = known.transform((Z - 1) / t)
     slope, frame = known.transform_slope(m), directions_frame(alignment)
     resolvent, turn = known.resolvent((Z - 1) / t, m, slope, frame)
-    points, vectors = law.at(Z), law.samples.frame(alignment)
-    found, change = law.between(points, vectors)
-    np.testing.assert_allclose(law.transform(points)[0], m / t, rtol=1e-11)
+    vectors = law.samples.frame(alignment)
+    found, change = law.between(Z, vectors)
+    np.testing.assert_allclose(law.transform(Z)[0], m / t, rtol=1e-11)
     np.testing.assert_allclose(found, resolvent / t, rtol=1e-10)
     np.testing.assert_allclose(change, turn / t**2, rtol=1e-9)
     np.testing.assert_allclose(law.average(vectors), np.eye(2) + t * known.mean(frame), rtol=1e-11)
@@ -39,13 +39,12 @@ def test_equal_eigenvalues_have_the_law_of_the_weighted_samples():
 def test_derivatives_and_the_average_are_those_of_the_resolvent(strength):
     law = law_of("x + 0.5*x**2", Spectrum.of(gs.Inputs([4, 1], [0.3, 0.7], [0.7, 0.3])), 0.8, strength)
     frame, h = law.samples.frame(law.samples.alignment), 1e-5
-    above, below = law.at(Z + h), law.at(Z - h)
     for index in (0, 1):
-        slopes = (law.transform(law.at(Z))[1], law.between(law.at(Z), frame)[1])
-        of = (law.transform, lambda points: law.between(points, frame))[index]
-        np.testing.assert_allclose((of(above)[0] - of(below)[0]) / (2 * h), slopes[index], rtol=1e-7, atol=1e-9)
+        slopes = (law.transform(Z)[1], law.between(Z, frame)[1])
+        of = (law.transform, lambda z: law.between(z, frame))[index]
+        np.testing.assert_allclose((of(Z + h)[0] - of(Z - h)[0]) / (2 * h), slopes[index], rtol=1e-7, atol=1e-9)
     far = np.array([1e5j])
-    resolvent = law.between(law.at(far), frame)[0][0]
+    resolvent = law.between(far, frame)[0][0]
     np.testing.assert_allclose(-(far**2) * (resolvent + np.eye(2) / far), law.average(frame), rtol=1e-3, atol=1e-3)
 
 
@@ -54,8 +53,7 @@ def test_drawn_matrices():
     inputs, link = gs.Inputs([3, 1, 0.3], [0.2, 0.5, 0.3], [0.5, 0.3, 0.2]), scalar_function("sin(x)")
     law = law_of("sin(x)", Spectrum.of(inputs), d / count, t)
     frame = law.samples.frame(law.samples.alignment)
-    points = law.at(Z)
-    expected = np.concatenate([law.transform(points)[0][:, None], law.between(points, frame)[0].reshape(3, 4)], axis=1)
+    expected = np.concatenate([law.transform(Z)[0][:, None], law.between(Z, frame)[0].reshape(3, 4)], axis=1)
     sizes = inputs.counts(d)
     c = np.repeat(inputs.eigenvalues, sizes)
     teacher = np.zeros(d)
@@ -80,7 +78,7 @@ def test_drawn_matrices():
 def test_parts_in_the_classes_are_shares():
     law = law_of("sin(x)", Spectrum.of(gs.Inputs([3, 1, 0.3])), 0.8, 0.7)
     values = np.linspace(0.3, 8, 60)
-    points = law.at(values * (1 + 1e-3j))
+    points = values * (1 + 1e-3j)
     # Inside of the spectrum.
     inside = law.transform(points)[0].imag > 0.1
     assert np.count_nonzero(inside) > 20

@@ -38,6 +38,7 @@ from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import sparse_rule
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.statistics import StepStatistics
 from gradstep.theory.step.transitions import smooth_rise
@@ -186,7 +187,7 @@ def bulk_law(
 
 
 def _correlated(
-    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, readout: Readout, refine: int
+    step: StepStatistics, samples: CorrelatedSamples | DampedSamples, groups: Groups, readout: Readout, refine: int
 ) -> Bulk:
     """Return the classes of directions of correlated inputs.
 

@@ -22,6 +22,8 @@ from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import sparse_rule
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.step.damped_law import DampedLaw
+from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.statistics import StepStatistics, readout_values
 
 __all__ = ["correlated_classes"]
@@ -39,7 +41,7 @@ Array = NDArray[np.float64]
 
 
 def correlated_classes(
-    step: StepStatistics, samples: CorrelatedSamples, groups: Groups, readout: Readout, refine: int
+    step: StepStatistics, samples: CorrelatedSamples | DampedSamples, groups: Groups, readout: Readout, refine: int
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return the classes of directions and the special directions.
 
@@ -48,7 +50,7 @@ def correlated_classes(
     Parameters
     ----------
     step : StepStatistics
-    samples : CorrelatedSamples
+    samples : CorrelatedSamples or DampedSamples
     groups : Groups
     readout : Readout
     refine : int
@@ -67,17 +69,18 @@ def correlated_classes(
     known, (sizes, shares) = samples.spectrum, readout_values(readout)
     power = readout.second_moment
     reference = power**3 / float(shares @ sizes**4)
-    law = CorrelatedLaw(samples, step.bulk / known.moment(2) * reference)
+    strength = step.bulk / samples.bulk_trace * reference
+    law = DampedLaw(samples, strength) if isinstance(samples, DampedSamples) else CorrelatedLaw(samples, strength)
     least = known.eigenvalue[known.eigenvalue > 0].min()
     lowest = max(min(_LEVELS[0], math.log10(least) - 1), _LOWEST)
     count = round((_LEVELS[1] - lowest) * _PER_DECADE * refine) + 1
     level = 10.0 ** np.linspace(lowest, _LEVELS[1], count)
     z = -level * law.mean * (1 - 0.5j)
-    points, tolerance, frame = law.at(z), _TOLERANCE * 100.0 ** (1 - refine), samples.frame(step.alignment)
-    transform, slope = (each[:, None, None] for each in law.transform(points))
+    tolerance, frame = _TOLERANCE * 100.0 ** (1 - refine), samples.frame(step.alignment)
+    transform, slope = (each[:, None, None] for each in law.transform(z))
     values, root = sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), 1 + level, tolerance)
     share = root[:, 0] ** 2
-    special, overlap = sparse_rule(z, *law.between(points, frame), law.average(frame), 1 + level, tolerance)
+    special, overlap = sparse_rule(z, *law.between(z, frame), law.average(frame), 1 + level, tolerance)
 
     profile = _variances(step, law, groups, values, power, level[0])
     # The mean of all directions is known.
@@ -89,7 +92,7 @@ def correlated_classes(
 
 
 def _variances(
-    step: StepStatistics, law: CorrelatedLaw, groups: Groups, nodes: Array, power: float, least: float
+    step: StepStatistics, law: CorrelatedLaw | DampedLaw, groups: Groups, nodes: Array, power: float, least: float
 ) -> Array:
     """Return the variances of the rows of each group in the eigenbasis of A at eigenvalues, shape (groups, nodes).
 
@@ -97,11 +100,12 @@ def _variances(
     """
     c = law.samples.spectrum.eigenvalue
     height = np.maximum(nodes, least * law.mean)
-    part, sampled = law.diagonals(law.at(height * (1 + _WIDTH * 1j)))
+    part, sampled = law.diagonals(height * (1 + _WIDTH * 1j))
     plain = part @ c
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     # Means over a group of c (1 + a q c)^2.
-    stretched = c + 2 * step.drift * a[:, None] * c**2 + step.drift**2 * a_square[:, None] * c**3
-    found = stretched @ part.T + np.outer(step.bulk / law.samples.spectrum.moment(2) * a_square, sampled)
+    once, twice = law.samples.stretch
+    stretched = c + 2 * step.drift * a[:, None] * once + step.drift**2 * a_square[:, None] * twice
+    found = stretched @ part.T + np.outer(step.bulk / law.samples.bulk_trace * a_square, sampled)
     # Rows of the mean square readout that are not stretched have the eigenvalue itself.
     return np.maximum(found * (nodes / (plain + law.strength * sampled)), _LEAST)

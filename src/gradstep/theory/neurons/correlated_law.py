@@ -110,12 +110,13 @@ class CorrelatedLaw:
         d_resolvent = resolvent**2 * (1 - t * d_weight[:, None] * c**2)
         return LawPoints(resolvent, d_resolvent, sampled, gain, d_gain, sampled @ (p * self._weight), d_weight)
 
-    def transform(self, points: LawPoints) -> tuple[Complex, Complex]:
+    def transform(self, z: Complex) -> tuple[Complex, Complex]:
         """Return the Stieltjes transform of the spectral law and its derivative."""
+        points = self.at(z)
         share = self.samples.spectrum.share
         return points.resolvent @ share, points.d_resolvent @ share
 
-    def diagonals(self, points: LawPoints) -> tuple[Array, Array]:
+    def diagonals(self, z: Complex) -> tuple[Array, Array]:
         """Return the parts of eigenvectors of A near an eigenvalue in the classes of C, and ``C S C`` along them.
 
         These are the parts of the points, over an interval as wide as their distance from the real axis.
@@ -128,25 +129,26 @@ class CorrelatedLaw:
             At least zero, of sum one.
         sampled : ndarray, shape (points,)
         """
-        known = self.samples.spectrum
+        known, points = self.samples.spectrum, self.at(z)
         density = (points.resolvent * known.share).imag
         whole = density.sum(axis=1)
         sampled = (points.weight * (points.resolvent @ (known.share * known.eigenvalue**2))).imag
         return density / whole[:, None], sampled / whole
 
-    def between(self, points: LawPoints, frame: Array) -> tuple[Complex, Complex]:
+    def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).
 
         Docs, "Correlated inputs", equation (C7).
 
         Parameters
         ----------
-        points : LawPoints
+        z : ndarray, shape (points,)
         frame : ndarray, shape (3, vectors)
             The vectors, as columns, in terms of bt, ``C bt`` and ``C Z_perp^T r / n_step``.
         """
         known, law, t = self.samples.spectrum, self.samples.law, self.strength
         p, u, r, omega = law.weight, law.projection, law.residual, self._weight
+        points = self.at(z)
         count = len(points.gain)
         q, d_q = points.gain[:, None] * points.sampled, points.d_gain[:, None] * points.sampled**2
         alpha = float(p @ (omega * u**2))

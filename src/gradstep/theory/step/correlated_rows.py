@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, words_trace
+from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.row_fluctuations import RowFluctuations, derivative_moments
 
 __all__ = ["correlated_fluctuations", "correlated_rows_without_a_step"]
@@ -27,7 +28,7 @@ Array = NDArray[np.float64]
 _Term = tuple[int, float, int, list[tuple[Array, int]]]
 
 
-def correlated_rows_without_a_step(samples: CorrelatedSamples, *, sphere: bool) -> RowFluctuations:
+def correlated_rows_without_a_step(samples: CorrelatedSamples | DampedSamples, *, sphere: bool) -> RowFluctuations:
     """Return the fluctuations of the initial rows, along the spike of the step that is not taken."""
     length, along = 2 * (samples.spectrum.moment(2) - sphere), samples.form_along(samples.alignment)
     return RowFluctuations((along, 0.0, 0.0), 0.0, (0.0, 0.0), (0.0, 0.0, 0.0), (length, 0.0, 0.0, 0.0, 0.0), 1.0)

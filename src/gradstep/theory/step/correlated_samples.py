@@ -24,7 +24,7 @@ from gradstep.inputs import Inputs
 from gradstep.resolution import NOTHING
 from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["CorrelatedSamples", "Spectrum", "words_trace"]
+__all__ = ["CorrelatedSamples", "Spectrum", "plane_frame", "words_trace"]
 
 Array = NDArray[np.float64]
 
@@ -88,6 +88,22 @@ class CorrelatedSamples:
         """``<v, bt>``, or one without a gradient."""
         return self.linear * self.spectrum.teacher_moment(1) / self.norm if self.norm > 0 else 1.0
 
+    @property
+    def stretch(self) -> tuple[Array, Array]:
+        """What the step's linear part makes of initial rows in each class of directions, by powers of its size."""
+        c = self.spectrum.eigenvalue
+        return c**2, c**3
+
+    @property
+    def own_gain(self) -> float:
+        """Mean square of what the mean of the step's linear part makes of a row; the rest of it counts as noise."""
+        return self.spectrum.moment(3)
+
+    @property
+    def bulk_trace(self) -> float:
+        """``(1/d) tr C S C`` of samples with weights of mean one."""
+        return self.spectrum.moment(2)
+
     def form(self, power: int) -> float:
         """Return ``g.C^k.g``."""
         noise = self.ratio * self.law.square * self.spectrum.moment(power)
@@ -107,10 +123,8 @@ class CorrelatedSamples:
         alignment : float
             Overlap of the first one with bt.
         """
-        rest = math.sqrt(max(1 - self.alignment**2, NOTHING))
-        across = np.array([-self.alignment, self.linear / self.norm, 1 / self.norm]) / rest
-        teacher, other = np.array([1.0, 0.0, 0.0]), math.sqrt(max(1 - alignment**2, 0.0))
-        return np.stack([alignment * teacher + other * across, other * teacher - alignment * across], axis=1)
+        spike = np.array([0.0, self.linear / self.norm, 1 / self.norm])
+        return plane_frame(alignment, self.alignment, np.array([1.0, 0.0, 0.0]), spike)
 
     def form_along(self, alignment: float, power: int = 1) -> float:
         """Return ``C^k`` along the first vector of `frame`; C itself is the variance of initial rows there, times d."""
@@ -150,6 +164,25 @@ class CorrelatedSamples:
         """Return ``g.C^k.h``."""
         noise = self.ratio * self.mean(self.law.residual**3) * self.spectrum.moment(power)
         return self.linear * self.squares_to_teacher * self.spectrum.teacher_moment(power) + noise
+
+
+def plane_frame(alignment: float, of_spike: float, teacher: Array, spike: Array) -> Array:
+    """Return a unit vector in the plane of the spike and the teacher, and one orthogonal to it there, as columns.
+
+    Parameters
+    ----------
+    alignment, of_spike : float
+        Overlaps of the first vector, and of the spike, with the teacher.
+    teacher, spike : ndarray, shape (coordinates,)
+        The teacher's direction and that of the spike, unit vectors.
+
+    Returns
+    -------
+    ndarray, shape (coordinates, 2)
+    """
+    rest = math.sqrt(max(1 - of_spike**2, NOTHING))
+    across, other = (spike - of_spike * teacher) / rest, math.sqrt(max(1 - alignment**2, 0.0))
+    return np.stack([alignment * teacher + other * across, other * teacher - alignment * across], axis=1)
 
 
 Blocks = tuple[tuple[int, ...], ...]

@@ -24,9 +24,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
 from gradstep.gaussian import moments
-from gradstep.problem import Problem, Readout, check_plain_step, link_of
+from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.step.correlated_rows import correlated_fluctuations, correlated_rows_without_a_step
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.damped_law import DampedLaw
+from gradstep.theory.step.damped_rows import damped_fluctuations
+from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.row_fluctuations import (
     RowFluctuations,
     derivative_slope,
@@ -38,13 +41,13 @@ from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.transitions import smooth_rise
 from gradstep.theory.step.weighted_samples import residual_law
 
-__all__ = ["CommonRow", "StepStatistics", "readout_values", "step_statistics"]
+__all__ = ["LEAST_RATIO", "CommonRow", "StepStatistics", "readout_values", "step_statistics"]
 
 #: Mean square of what a step adds to a row, times N d: below the first value features are resolved along the teacher,
 #: above the second along the gradient. Over d it is how much the step may change of an error, relatively.
 _INFLUENCE = (0.02, 2.0)
 #: Least ``d / n_step`` of correlated inputs: the direction of the samples stays defined.
-_LEAST_RATIO = 1e-9
+LEAST_RATIO = 1e-9
 #: Mean of a neuron's output, over its root mean square, that is rounding of the numbers that it was typed with.
 _TYPED = 1e-6
 
@@ -126,8 +129,9 @@ class StepStatistics:
     common : CommonRow or None
         Mean of the rows beside their spike, if they are described given an initial output of order one
         (`gradstep.theory.step.own_output`).
-    correlated : CorrelatedSamples or None
-        Law of a sample if inputs are correlated, in place of `samples`. All of the above is then about whitened inputs,
+    correlated : CorrelatedSamples, DampedSamples or None
+        Law of a sample if inputs are correlated or the step is damped, in place of `samples`. All of the above is then
+        about whitened inputs,
         and the initial row of which the step multiplies the rest by ``1 + a q`` by ``1 + a q C``.
     """
 
@@ -148,7 +152,7 @@ class StepStatistics:
     influence: float
     samples: StepSamples | None = None
     common: CommonRow | None = None
-    correlated: CorrelatedSamples | None = None
+    correlated: CorrelatedSamples | DampedSamples | None = None
 
     @property
     def resolved(self) -> StepStatistics:
@@ -206,8 +210,9 @@ class StepStatistics:
         """Return the mean squared norm of a stretched initial row, from a readout and its square or their means."""
         if self.correlated is None:
             return np.asarray(self.stretch(a, a_square) ** 2)
-        second, third = (self.correlated.spectrum.moment(power) for power in (2, 3))
-        return 1 + 2 * self.drift * second * a + self.drift**2 * third * a_square
+        first, second = self.correlated.stretch
+        share = self.correlated.spectrum.share
+        return 1 + 2 * self.drift * float(share @ first) * a + self.drift**2 * float(share @ second) * a_square
 
     @property
     def whole_drift(self) -> float:
@@ -287,7 +292,7 @@ def step_statistics(
     Cui et al. 2024, Result 3.1 (constant readout); Ba et al. 2022, Proposition 2; row norms and the case of an
     initial output of order one: this project.
     """
-    if problem.inputs is not None:
+    if problem.inputs is not None or (problem.damping < math.inf and problem.eta.coefficient):
         return _correlated_statistics(problem, d, width, n_step)
     activation, teacher, readout = moments(problem.activation), moments(problem.link), problem.readout
     output = _initial_output(problem, d, width, constant, own_output=own_output)
@@ -349,26 +354,36 @@ def step_statistics(
 
 
 def _correlated_statistics(problem: Problem, d: float, width: float, n_step: float) -> StepStatistics:
-    """Return the limits of a step on correlated inputs. Of its own output terms of order ``1/N`` are noise only.
+    """Return the limits of a step on correlated inputs, or of a damped one.
 
-    Docs, "Correlated inputs", equations (C1) and (C2).
+    Of the network's own output, terms of order ``1/N`` are noise only.
+
+    Docs, "Correlated inputs", equations (C1), (C2) and (C11).
     """
-    check_plain_step(problem)
+    damped = problem.damping < math.inf and problem.eta.coefficient != 0
     if problem.output_scale != "1/N":
-        raise InvalidInput("output_scale", problem.output_scale, "'1/N' for correlated inputs, in theory")
-    assert problem.inputs is not None
-    spectrum = Spectrum.of(problem.inputs if problem.is_limit else problem.inputs.at_dimension(int(d)))
+        asked = "for a damped step" if damped else "for correlated inputs"
+        raise InvalidInput("output_scale", problem.output_scale, f"'1/N' {asked}, in theory")
+    if damped and problem.activation.parity != "odd":
+        allowed = "an odd one, for which a damped step has theory: gradstep.simulate and Network answer for others"
+        raise InvalidInput("activation", problem.activation.name, allowed)
+    inputs, one = problem.inputs, np.ones(1)
+    spectrum = Spectrum(one, one, one)
+    if inputs is not None:
+        spectrum = Spectrum.of(inputs if problem.is_limit else inputs.at_dimension(int(d)))
     link, readout, sphere = link_of(problem.teacher), problem.readout, problem.initial_weights == "sphere"
-    activation, second, third = moments(problem.activation), spectrum.moment(2), spectrum.moment(3)
+    activation, second = moments(problem.activation), spectrum.moment(2)
     output = _initial_output(problem, d / second, width, None, own_output=True)
     law = residual_law(link, output.mean, problem.noise**2 + output.variance)
-    samples = CorrelatedSamples(law, max(d / n_step, _LEAST_RATIO), moments(link).linear, spectrum)
+    plain = CorrelatedSamples(law, max(d / n_step, LEAST_RATIO), moments(link).linear, spectrum)
+    samples = DampedSamples(plain, problem.damping) if damped and law.square > 0 else plain
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)
+    once, twice = (float(spectrum.share @ values) for values in samples.stretch)
     limits = StepStatistics(
         alignment=samples.alignment,
         gradient_norm=samples.norm,
-        own_gradient=math.sqrt(output.linear * third),
+        own_gradient=math.sqrt(output.linear * samples.own_gain),
         spike=0.0,
         bulk=0.0,
         curvature=0.0,
@@ -388,15 +403,23 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
     curvature = e * derivative_slope(problem.activation)
     strength = step_size**2 * readout.second_moment * activation.derivative_second_moment * law.square
     taken = e * activation.derivative_mean * activation.linear * readout.second_moment
+    residual_mean = samples.law.mean(law.residual)
+    bulk = e**2 * samples.ratio * law.square * activation.derivative_variance
+    if isinstance(samples, DampedSamples):
+        rows = DampedLaw(samples, 1.0)
+        gain = rows.sampled_along(samples.frame(samples.alignment))[0, 0]
+        fluctuations = damped_fluctuations(problem.activation, samples, e, gain, rows.sampled_square, sphere=sphere)
+    else:
+        fluctuations = correlated_fluctuations(problem.activation, samples, e, sphere=sphere)
     return replace(
         limits,
         spike=e * activation.derivative_mean * samples.norm,
-        bulk=e**2 * samples.ratio * law.square * activation.derivative_variance * second,
+        bulk=bulk * samples.bulk_trace,
         curvature=curvature,
-        drift=curvature * samples.mean(law.residual),
+        drift=curvature * residual_mean,
         # Every class of directions has its own factor 1 - taken c, of which rows have the mean square.
-        readout_shrinkage=math.copysign(math.sqrt(1 - 2 * taken * second + taken**2 * third), 1 - taken * second),
-        fluctuations=correlated_fluctuations(problem.activation, samples, e, sphere=sphere),
+        readout_shrinkage=math.copysign(math.sqrt(1 - 2 * taken * once + taken**2 * twice), 1 - taken * once),
+        fluctuations=fluctuations,
         influence=smooth_rise(strength * d, *_INFLUENCE),
     )
 

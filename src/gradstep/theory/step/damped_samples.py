@@ -1,0 +1,175 @@
+r"""A sample of a damped step: its projections on what the damped metric makes of the gradient.
+
+In whitened inputs (`gradstep.theory.step.correlated_samples`) a damped step multiplies the gradient by
+
+    P = (1 + delta) (Z^T Z / n_step + delta C^-1)^-1,
+
+where the plain step has C. The matrix knows the samples whose sum it multiplies. With the effective ridge ``kappa``,
+
+    delta = kappa (1 - phi0 <c / (c + kappa)>),    k = c / (c + kappa),    f = phi0 <k^2>,
+
+what ``P Z^T Z / n_step`` makes of a direction has the mean ``(1 + delta) k``, and the noise of samples left out is
+``1/(1 - f)`` times as large as if the matrix did not know them. This project.
+Docs, "Correlated inputs", equation (C11).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, plane_frame
+from gradstep.theory.step.weighted_samples import Residual
+
+__all__ = ["DampedSamples"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DampedSamples:
+    """Averages over the samples of a damped step, with ``theta = P g`` in place of the plain step's ``C g``.
+
+    Attributes
+    ----------
+    plain : CorrelatedSamples
+        The same samples without damping.
+    damping : float
+        ``delta``, finite.
+    """
+
+    plain: CorrelatedSamples
+    damping: float
+
+    @property
+    def law(self) -> Residual:
+        """Law of ``u`` and ``r``."""
+        return self.plain.law
+
+    @property
+    def ratio(self) -> float:
+        """``phi0 = d / n_step``."""
+        return self.plain.ratio
+
+    @property
+    def linear(self) -> float:
+        """``mu_1* = E u r``."""
+        return self.plain.linear
+
+    @property
+    def spectrum(self) -> Spectrum:
+        """Eigenvalues of the inputs' covariance."""
+        return self.plain.spectrum
+
+    @cached_property
+    def ridge(self) -> float:
+        """``kappa``, the effective ridge: above the damping, and at most the sum of both terms."""
+        c, share, ratio, delta = self.spectrum.eigenvalue, self.spectrum.share, self.ratio, self.damping
+
+        def gap(log_ridge: float) -> float:
+            ridge = math.exp(log_ridge)
+            return ridge * (1 - ratio * float(share @ (c / (c + ridge)))) - delta
+
+        ends = math.log(delta) - 1e-9, math.log(delta + ratio) + 1e-9
+        return math.exp(brentq(gap, *ends, xtol=1e-15, rtol=1e-14))
+
+    @cached_property
+    def kept(self) -> Array:
+        """``k``, the part of each class of directions that the damped metric leaves of the whitened one."""
+        return np.asarray(self.spectrum.eigenvalue / (self.spectrum.eigenvalue + self.ridge))
+
+    @property
+    def scale(self) -> float:
+        """``1 + delta``."""
+        return 1 + self.damping
+
+    @cached_property
+    def freedom(self) -> float:
+        """``f``, the share of the samples that the metric takes up."""
+        return self.ratio * float(self.spectrum.share @ self.kept**2)
+
+    def trace(self, values: Array) -> float:
+        """Return ``(1/d) z^T P V P z`` of a sample, for a function V of C given by its values."""
+        known = float(self.spectrum.share @ (values * self.kept**2))
+        return self.scale**2 * known / (1 - self.freedom)
+
+    @property
+    def bulk_trace(self) -> float:
+        """``(1/d) tr P S P`` of samples with weights of mean one."""
+        return self.trace(self._one)
+
+    @property
+    def stretch(self) -> tuple[Array, Array]:
+        """Mean products of rows with ``P Z^T Z / n_step`` times them, and its squares, in each class of directions."""
+        c, kept, scale = self.spectrum.eigenvalue, self.kept, self.scale
+        lost = self.ratio * float(self.spectrum.share @ (c / (c + self.ridge) ** 2)) / (1 - self.freedom)
+        return scale * c * kept, scale**2 * (c * kept**2 + c**2 * (1 - kept) ** 2 * lost)
+
+    @property
+    def own_gain(self) -> float:
+        """Mean square of what the mean of ``P Z^T Z / n_step`` makes of a row; the rest of it counts as noise."""
+        return self.scale**2 * float(self.spectrum.share @ (self.spectrum.eigenvalue * self.kept**2))
+
+    @cached_property
+    def missed(self) -> float:
+        """Mean square of the residuals that the ridge regression of them leaves of the population."""
+        known = float(self.spectrum.teacher @ (1 - self.kept) ** 2)
+        return self.law.square - self.linear**2 * (1 - known)
+
+    def quadratic(self, values: Array) -> float:
+        """Return ``theta^T V theta``, for a function V of C given by its values."""
+        teacher = self.linear**2 * float(self.spectrum.teacher @ (values * self.kept**2))
+        return self.scale**2 * teacher + self.ratio * self.trace(values) * self.missed
+
+    def with_teacher(self, values: Array) -> float:
+        """Return ``bt^T V theta``."""
+        return self.scale * self.linear * float(self.spectrum.teacher @ (values * self.kept))
+
+    def with_gradient(self, values: Array) -> float:
+        """Return ``g^T V theta``."""
+        known = self.spectrum
+        first, kept = float(known.teacher @ self.kept), float(known.share @ (values * self.kept))
+        noise = self.ratio * self.scale * kept * (self.law.square - self.linear**2 * first)
+        return self.linear * self.with_teacher(values) + noise
+
+    @cached_property
+    def _one(self) -> Array:
+        return np.ones_like(self.spectrum.eigenvalue)
+
+    @cached_property
+    def norm(self) -> float:
+        """``|theta|``."""
+        return math.sqrt(self.quadratic(self._one))
+
+    @cached_property
+    def alignment(self) -> float:
+        """``<v, bt>``, or one without a gradient."""
+        return self.with_teacher(self._one) / self.norm if self.norm > 0 else 1.0
+
+    def among(self, power: int) -> Array:
+        """Return ``C^k`` between bt and theta, of which `frame` is made."""
+        values = self.spectrum.eigenvalue**power
+        across = self.with_teacher(values)
+        return np.array([[self.spectrum.teacher_moment(power), across], [across, self.quadratic(values)]])
+
+    def frame(self, alignment: float) -> Array:
+        """Return a unit vector in the plane of v and bt, and one orthogonal to it, as `CorrelatedSamples` does."""
+        return plane_frame(alignment, self.alignment, np.array([1.0, 0.0]), np.array([0.0, 1 / self.norm]))
+
+    def form_along(self, alignment: float, power: int = 1) -> float:
+        """Return ``C^k`` along the first vector of `frame`; C itself is the variance of initial rows there, times d."""
+        vector = self.frame(alignment)[:, 0]
+        return float(vector @ self.among(power) @ vector)
+
+    @cached_property
+    def along(self) -> Array:
+        """Mean of ``<z, P theta>`` at the nodes of the law."""
+        teacher, lost = self.spectrum.teacher, self.freedom / (1 - self.freedom)
+        one, two = (float(teacher @ self.kept**power) for power in (1, 2))
+        by_teacher = self.linear * ((1 + lost) * two - 2 * lost * one) * self.law.projection
+        return np.asarray(self.scale**2 * (by_teacher + lost * self.law.residual))

@@ -168,3 +168,10 @@ def test_progress_is_silent_where_nobody_sees_it(capsys):
         report(0.5, 2, "")
         report(2, 2, "")
     assert capsys.readouterr().err == "0/2 problems\n2/2 problems\n"
+
+
+def test_a_prediction_is_named_by_its_method_alone():
+    found = gs.predict(PROBLEM)
+    assert str(found).splitlines()[0] == "Prediction (uniform equivalent)"
+    assert found.residual < 1e-10
+    assert found.iterations > 0

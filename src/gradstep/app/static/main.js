@@ -254,7 +254,7 @@ async function drawErrors() {
   byId("numbers").innerHTML = Object.entries(quantities())
     .map(([name, [title, meaning]]) => `<div><dt>${title} <small>${meaning}</small></dt><dd>${written(here[name], 4)}</dd></div>`).join("");
   model.show(document.querySelector(".model"), here.problem, active.problem.training);
-  say("method", `Method: ${here.method}, residual ${written(here.residual, 2)}.`);
+  say("method", `Method: ${here.method}.`);
   const missing = active.curve.test_error.filter((v) => v === null).length;
   byId("failure").classList.toggle("partial", true);
   say("failure", active.failure ? `No prediction at ${missing} of ${POINTS} places. ${told(active.failure)}` : "");

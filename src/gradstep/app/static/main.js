@@ -84,6 +84,7 @@ function labelOf(k) {
 }
 
 function say(id, text) {
+  text = text.replace(/(\d) %/g, "$1\u00a0%"); // a number and its unit are never on two lines
   // Screen readers repeat what is set again.
   if (byId(id).textContent !== text) byId(id).textContent = text;
 }
@@ -822,9 +823,10 @@ const title = () => {
 function notes(curves) {
   const networks = new Set(curves.flatMap(({ points }) => (points && !points.old ? points.places.map((place) => place.seeds) : [])));
   const points = networks.size ? ` Points: mean ± standard error of ${[...networks].filter(Boolean).join(" or ")} real networks each.` : "";
-  const grey = curves.some((c) => c.curve.without_step) ? ` Grey: ${curves.length > 1 ? `setting ${LETTERS[state.active]} ` : ""}without the step.` : "";
+  const before = curves.some(({ points }) => points?.old) ? " Grey points: real networks of the setting before." : "";
+  const grey = curves.some((c) => c.curve.without_step) ? ` Grey line: ${curves.length > 1 ? `setting ${LETTERS[state.active]} ` : ""}without the step.` : "";
   return {
-    key: `Test error (solid), training error (dotted), ${noisy() ? "both with" : "both without"} label noise.${grey}${points}`,
+    key: `Test error (solid), training error (dotted), ${noisy() ? "both with" : "both without"} label noise.${grey}${points}${before}`,
     parameters: curves.map(({ letter, here, beyond, problem }) =>
       `${curves.length > 1 ? `${letter}: ` : ""}${model.parameters(here.problem, state.axis.name)}` +
       `${beyond ? `; points after ${trainingText(problem.training)}, lines of one plain step` : ""}.`).concat(`gradstep ${facts.version}`),

@@ -22,6 +22,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gradstep.cli import app, output
+from gradstep.cli.failure import report
 from gradstep.cli.grid import build_grid
 from gradstep.comparison import compare
 from gradstep.errors import InvalidInput, NotConverged
@@ -454,6 +455,23 @@ def test_a_missing_part_is_told_how_to_install(extra: str, tmp_path: Path, monke
     result = run(*command)
     assert result.exit_code == 2
     assert result.stderr.endswith(f'a part of gradstep that is not installed; run: pip install "gradstep[{extra}]"\n')
+
+
+@pytest.mark.parametrize("columns", [50, 80, 200])
+def test_errors_are_broken_at_words_on_a_terminal_and_commands_are_whole(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    width = min(columns, 80)
+    for text, last in [("words " * 50, None), ("words " * 30 + "run: gradstep sweep a b", "  gradstep sweep a b")]:
+        report("InvalidInput", text, 2, as_json=False)
+        lines = capsys.readouterr().err.splitlines()
+        assert " ".join(" ".join(lines).split()) == text.strip()
+        assert width - 10 < max(map(len, lines)) <= width
+        assert last in (None, lines[-1])
+    report("InvalidInput", "short; run: gradstep sweep", 2, as_json=False)
+    assert capsys.readouterr().err == "short; run: gradstep sweep\n"
 
 
 def test_a_multiple_of_the_dimension_that_cannot_be_read_is_shown_as_it_was_given() -> None:

@@ -96,7 +96,10 @@ def test_problems_are_curves_with_labels():
 def test_values_without_a_scale_are_places_side_by_side():
     found = gs.curve(PROBLEM, over={"eta": [0, 1, "N^0.5"]})
     assert found.dense is None
-    panel = found.plot("test_error").axes[0]
+    figure = found.plot("test_error")
+    assert "dashes: theory" in figure.texts[-1].get_text()
+    assert "dashes" not in gs.curve(PROBLEM, over={"eta": [0, 1]}).plot("test_error").texts[-1].get_text()
+    panel = figure.axes[0]
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["no step", r"$\eta$ = 1", r"$\eta$ = $\sqrt{N}$"]
 
 

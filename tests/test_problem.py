@@ -444,6 +444,21 @@ def test_a_callable_cannot_be_written_down() -> None:
     refused(problem.to_dict, "teacher")
 
 
+@pytest.mark.parametrize(
+    ("constructor", "given", "meant"),
+    [
+        (Problem, "activaton", "activation"),
+        (Problem.ba2022, "sigma_ep", "sigma_eps"),
+        (Problem.cui2024, "alph", "alpha"),
+    ],
+)
+def test_a_misspelt_parameter_gets_a_guess(constructor: Callable[..., Problem], given: str, meant: str) -> None:
+    with pytest.raises(
+        InvalidInput, match=rf"{given}: got 1 \(did you mean {meant}\?\); allowed: one of the parameters"
+    ):
+        constructor(**{given: 1})
+
+
 def test_what_is_not_given_is_said_to_be_missing() -> None:
     with pytest.raises(InvalidInput, match=r"^psi2: missing; allowed: a value \(the convention 'ba2022' needs one\)$"):
         Problem.from_dict({"convention": "ba2022", "psi1": 2.0, "lam": 0.1})

@@ -106,6 +106,13 @@ def test_wide_tables_are_broken_between_columns_and_words():
     assert [line.split()[:2] for line in table.lines() if "5" in line] == [["3", "5"]]
 
 
+def test_columns_come_closer_if_that_keeps_them_together():
+    table = Table(["n", *["xxxxx"] * 4], [["1", *["12345"] * 4]], index=1)
+    assert [len(line) for line in table.lines(29)] == [29, 29]
+    assert [len(line) for line in table.lines(25)] == [25, 25]
+    assert len(table.lines(24)) == 5
+
+
 def test_long_tables_lose_their_middle_but_not_what_is_marked_at_the_end():
     table = Table(["k"], [[str(k)] for k in range(100)], frozenset({1, 50, 99}))
     short = table.shortened(9)
@@ -168,3 +175,10 @@ def test_progress_is_silent_where_nobody_sees_it(capsys):
         report(0.5, 2, "")
         report(2, 2, "")
     assert capsys.readouterr().err == "0/2 problems\n2/2 problems\n"
+
+
+def test_a_prediction_is_named_by_its_method_alone():
+    found = gs.predict(PROBLEM)
+    assert str(found).splitlines()[0] == "Prediction (uniform equivalent)"
+    assert found.residual < 1e-10
+    assert found.iterations > 0

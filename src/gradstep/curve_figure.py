@@ -84,12 +84,15 @@ def draw_curve(
 
 def _note(curve: Curve) -> str:
     """Return what the figure is about: what is shared, what was measured, and what may be off."""
-    parts = [curve.shared]
+    parts, shown = [curve.shared], []
+    if not curve.grid.is_map and curve.axes[curve.grid.across].numbers is None:
+        shown.append("dashes: theory")
     if curve.comparison is not None:
-        shown = "circles" if curve.grid.is_map else "points"
+        points = "circles" if curve.grid.is_map else "points"
         count = len(curve.comparison.seeds)
         bars = "" if curve.grid.is_map else ", bars of one standard error"
-        parts.append(f"{shown}: mean of {count} networks{bars}; the same seeds at all places, which move together")
+        shown += [f"{points}: mean of {count} networks{bars}", "the same seeds at all places, which move together"]
+    parts += ["; ".join(shown)] if shown else []
     known = [each for each in curve.predictions if isinstance(each, Prediction)]
     caveats = largest_caveats(caveat for each in known for caveat in each.caveats)
     if caveats:

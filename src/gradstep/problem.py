@@ -23,9 +23,9 @@ import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar, cast
 
 from gradstep.checks import LARGEST_NUMBER, bounded, is_infinite, is_real, one_of, read_number, real, size
 from gradstep.errors import MISSING, InvalidInput
@@ -71,6 +71,7 @@ _POWER_OF_WIDTH = re.compile(
 )
 _STEPS = "a number, or a coefficient times a power of N: '1.5*N^0.5', 'N^0.25', '2*sqrt(N)'"
 
+_Constructor = TypeVar("_Constructor", bound=Callable[..., Any])
 InitialWeights = Literal["gaussian", "sphere"]
 OutputScale = Literal["1/N", "1/sqrt(N)"]
 
@@ -255,6 +256,20 @@ class Readout:
         return {repr(v): w for v, w in zip(self.values, self.weights, strict=True)}
 
 
+def _spelled(constructor: _Constructor) -> _Constructor:
+    """Make a constructor refuse a parameter that it does not have with a guess at the one that is meant."""
+    known = [name for name in inspect.signature(constructor).parameters if name not in ("self", "cls")]
+
+    @wraps(constructor)
+    def spelled(*args: Any, **given: Any) -> Any:
+        for name, value in given.items():
+            if name not in known:
+                raise InvalidInput(name, value, f"one of the parameters {', '.join(sorted(known))}")
+        return constructor(*args, **given)
+
+    return cast(_Constructor, spelled)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A two-layer network, its data, its one gradient step and its ridge fit, in the canonical convention.
@@ -318,6 +333,7 @@ class Problem:
     damping: float = math.inf
     origin: str = field(default="canonical", compare=False)
 
+    @_spelled
     def __init__(  # explicit, so that type checkers see what may be given rather than what is stored
         self,
         *,
@@ -387,6 +403,7 @@ class Problem:
     # --- the conventions of the papers ---------------------------------------------------------------------------
 
     @classmethod
+    @_spelled
     def ba2022(
         cls,
         *,
@@ -451,6 +468,7 @@ class Problem:
         )
 
     @classmethod
+    @_spelled
     def moniri2024(
         cls,
         *,
@@ -523,6 +541,7 @@ class Problem:
         )
 
     @classmethod
+    @_spelled
     def cui2024(
         cls,
         *,

@@ -60,9 +60,9 @@ class Summarised:
         return self.summary().html()
 
 
-def wrapped(text: str) -> list[str]:
-    """Return a text as lines; what goes on is indented."""
-    return textwrap.wrap(text, COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+def wrapped(text: str, width: int = COLUMNS) -> list[str]:
+    """Return a text as lines of at most so many characters; what goes on is indented."""
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _table(table: Table) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 __all__ = ["Table", "measured", "number"]
 
-#: Between two columns; a header that is not broken.
-_GAP, _SHORT = 2, 5
+#: Between two columns, and where that lets all of them stand side by side; a header that is not broken.
+_GAP, _NARROW, _SHORT = 2, 1, 5
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Table:
         Parameters
         ----------
         width : int, optional
-            Characters of a line. Headers that do not fit are broken between words, and columns that do not fit stand in
-            a block of their own below, each with the index.
+            Characters of a line. Headers that do not fit are broken between words, columns come closer if they then
+            fit, and those that do not stand in a block of their own below, each with the index.
         """
         table = replace(self.merged(), header=[name.replace("_", " ") for name in self.header])
         if width is None or sum(table.widths) + _GAP * (len(table.header) - 1) <= width:
@@ -69,6 +69,8 @@ class Table:
         cells = [max((len(row[i]) for row in table.rows), default=0) for i in range(len(heads))]
         heads = [_filled(words, max(cell, _SHORT)) for words, cell in zip(heads, cells, strict=True)]
         widths = [max(cell, *map(len, words)) for cell, words in zip(cells, heads, strict=True)]
+        if sum(widths) + _GAP * (len(widths) - 1) > width >= sum(widths) + _NARROW * (len(widths) - 1):
+            return table._block(heads, range(len(widths)), _NARROW)
         index = list(range(self.index))
         found: list[str] = []
         block = list(index)
@@ -81,14 +83,14 @@ class Table:
             block.append(column)
         return found + table._block(heads, block)
 
-    def _block(self, heads: Sequence[Sequence[str]], columns: Sequence[int]) -> list[str]:
+    def _block(self, heads: Sequence[Sequence[str]], columns: Sequence[int], space: int = _GAP) -> list[str]:
         """Return some of the columns; headers of several lines stand at the bottom of the highest."""
         height = max(len(heads[i]) for i in columns)
         top = [[([""] * (height - len(heads[i])) + list(heads[i]))[line] for i in columns] for line in range(height)]
         rows = [*top, *([row[i] for i in columns] for row in self.rows)]
         widths = [max(len(row[k]) for row in rows) for k in range(len(columns))]
         pads = [str.rjust if self.numeric[i] else str.ljust for i in columns]
-        gap = " " * _GAP
+        gap = " " * space
         return [
             gap.join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)).rstrip()
             for row in rows

@@ -293,6 +293,10 @@ def test_every_axis(watched):
 
 def test_formula_errors_are_shown_at_the_field(watched):
     page = watched.open(FAST)
+    watched.write("teacher", "x1*x2")
+    assert page.inner_text("#error-teacher") == "Allowed: a teacher of one direction, for which there is theory"
+    assert page.inner_text("#regime-text") == "Teacher: a teacher of one direction, for which there is theory."
+    watched.write("teacher", "sin")
     watched.write("activation", "tanh(x) + 0.3*")
     assert "not a formula" in page.inner_text("#error-activation")
     assert page.locator("#activation").get_attribute("aria-invalid") == "true"

@@ -307,9 +307,7 @@ def predict(
     table = curve.table() if grid.axes else _before_and_after(predictions[0])
     output.print_table(_with_spreads(table, spreads) if spreads else table)
     methods = ", ".join(dict.fromkeys(prediction.method for prediction in predictions))
-    worst = max(prediction.residual for prediction in predictions)
-    method = f"method: {methods}; largest residual of the equations {worst:.1e}"
-    output.print_wrapped("", *curve.notes(), method, _ON_REQUEST)
+    output.print_wrapped("", *curve.notes(), f"method: {methods}", _ON_REQUEST)
     if plot is not None:
         output.print_lines(f"figure: {plot}")
 

@@ -1,8 +1,14 @@
-"""Report that a command cannot go on: a line on standard error, or a JSON document, and an exit code."""
+"""Report that a command cannot go on: a line on standard error, or a JSON document, and an exit code.
+
+The line is broken at words on a terminal, and stays one line in files and pipes, where it is searched for.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import sys
 from typing import Any, NoReturn
 
 import typer
@@ -17,15 +23,30 @@ NOT_CONVERGED = 3
 # Of a program that a signal ends: 128 and the signal's number.
 _INTERRUPTED = 130
 _TERMINATED = 143
+#: A command at the end of a message, which is never broken, so that it can be copied.
+_COMMAND = re.compile(r"(?<=: )(?:gradstep|pip) .*")
 
 
 def report(kind: str, message: str, code: int, as_json: bool, **fields: Any) -> None:
-    """Print a message on standard error, as one line or as one JSON document with more fields."""
+    """Print a message on standard error, as one JSON document with more fields or as one line, broken on a terminal."""
     line = " ".join(message.split())
     if as_json:
         document = plain({"error": {"type": kind, "message": line, "exit_code": code, **fields}})
         line = json.dumps(document, default=str, allow_nan=False)
+    elif sys.stderr.isatty():
+        line = _broken(line)
     typer.echo(line, err=True)
+
+
+def _broken(line: str) -> str:
+    """Return a message as lines that fit on the terminal, with a command at its end whole on a line of its own."""
+    from gradstep.summary import COLUMNS, wrapped  # only errors need it
+
+    width = min(shutil.get_terminal_size().columns, COLUMNS)
+    command = _COMMAND.search(line)
+    if len(line) <= width or command is None:
+        return "\n".join(wrapped(line, width))
+    return "\n".join([*wrapped(line[: command.start()], width), f"  {command.group()}"])
 
 
 def report_error(error: Exception, code: int, as_json: bool) -> None:

@@ -236,10 +236,8 @@ class Prediction(Summarised):
     def summary(self) -> Summary:
         """Return the summary that is printed."""
         rows = [[name.replace("_", " "), number(getattr(self, name))] for name in QUANTITIES]
-        solved = f"residual {self.residual:.1e} after {self.iterations} Newton steps"
         notes = [*reference_lines([self]), *(f"caveat: {caveat}" for caveat in self.caveats)]
-        title = f"Prediction ({self.method}, {solved})"
-        return Summary(title, [str(self.problem)], Table(["quantity", "theory"], rows), notes)
+        return Summary(f"Prediction ({self.method})", [str(self.problem)], Table(["quantity", "theory"], rows), notes)
 
 
 def mean_of(parts: Sequence[tuple[float, _Solution]], means: Iterable[str], largest: Iterable[str]) -> _Solution:

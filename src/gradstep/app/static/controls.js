@@ -91,6 +91,7 @@ const FORMS = [
   [/\{per_d: ([^}]*)\}/g, "$1"],
   [/'inf' for the proportional limit/g, "the proportional limit"],
   [/numeric values as keys, for instance .*|'gaussian', 'constant' or a mapping.*/g, "values with weights, such as -1:0.5, 1:0.5"],
+  [/(there is theory): gradstep\..* for several/g, "$1"],
   [/a number >= 0, or \{coefficient, exponent, of\}/g, "a number >= 0"],
 ];
 export const plainly = (text) => FORMS.reduce((words, [form, said]) => words.replace(form, said), text).replaceAll(">=", "≥");

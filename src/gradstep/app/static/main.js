@@ -84,6 +84,7 @@ function labelOf(k) {
 }
 
 function say(id, text) {
+  text = text.replace(/(\d) %/g, "$1\u00a0%"); // a number and its unit are never on two lines
   // Screen readers repeat what is set again.
   if (byId(id).textContent !== text) byId(id).textContent = text;
 }
@@ -254,7 +255,7 @@ async function drawErrors() {
   byId("numbers").innerHTML = Object.entries(quantities())
     .map(([name, [title, meaning]]) => `<div><dt>${title} <small>${meaning}</small></dt><dd>${written(here[name], 4)}</dd></div>`).join("");
   model.show(document.querySelector(".model"), here.problem, active.problem.training);
-  say("method", `Method: ${here.method}, residual ${written(here.residual, 2)}.`);
+  say("method", `Method: ${here.method}.`);
   const missing = active.curve.test_error.filter((v) => v === null).length;
   byId("failure").classList.toggle("partial", true);
   say("failure", active.failure ? `No prediction at ${missing} of ${POINTS} places. ${told(active.failure)}` : "");
@@ -822,9 +823,10 @@ const title = () => {
 function notes(curves) {
   const networks = new Set(curves.flatMap(({ points }) => (points && !points.old ? points.places.map((place) => place.seeds) : [])));
   const points = networks.size ? ` Points: mean ± standard error of ${[...networks].filter(Boolean).join(" or ")} real networks each.` : "";
-  const grey = curves.some((c) => c.curve.without_step) ? ` Grey: ${curves.length > 1 ? `setting ${LETTERS[state.active]} ` : ""}without the step.` : "";
+  const before = curves.some(({ points }) => points?.old) ? " Grey points: real networks of the setting before." : "";
+  const grey = curves.some((c) => c.curve.without_step) ? ` Grey line: ${curves.length > 1 ? `setting ${LETTERS[state.active]} ` : ""}without the step.` : "";
   return {
-    key: `Test error (solid), training error (dotted), ${noisy() ? "both with" : "both without"} label noise.${grey}${points}`,
+    key: `Test error (solid), training error (dotted), ${noisy() ? "both with" : "both without"} label noise.${grey}${points}${before}`,
     parameters: curves.map(({ letter, here, beyond, problem }) =>
       `${curves.length > 1 ? `${letter}: ` : ""}${model.parameters(here.problem, state.axis.name)}` +
       `${beyond ? `; points after ${trainingText(problem.training)}, lines of one plain step` : ""}.`).concat(`gradstep ${facts.version}`),

@@ -32,6 +32,7 @@ __all__ = [
     "Point",
     "advance",
     "around",
+    "around_nearest",
     "averaged_tail",
     "find_law",
     "first_law",
@@ -300,6 +301,14 @@ def advance(equations: Equations, point: Point, z: complex, *, inside: bool = Fa
 def around(equations: Equations, point: Point, x: float) -> Point:
     """Go to a real `x` through the upper half-plane, past bands too light to have been found."""
     return advance(equations, advance(equations, point, x * (1 + _DETOUR * 1j)), complex(x))
+
+
+def around_nearest(equations: Equations, known: list[Point], x: float) -> Point:
+    """Go to a real `x` as `around` does, from the nearest of the `known` solutions, to which the new one is added."""
+    nearest = min(known, key=lambda point: abs(math.log(point.z.real / x)))
+    found = around(equations, nearest, x)
+    known.append(found)
+    return found
 
 
 def _attempt(equations: Equations, point: Point, z: complex, inside: bool) -> Point | None:

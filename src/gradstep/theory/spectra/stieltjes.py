@@ -313,7 +313,12 @@ def around_nearest(equations: Equations, known: list[Point], x: float) -> Point:
 
 def _attempt(equations: Equations, point: Point, z: complex, inside: bool) -> Point | None:
     """Take one step along the tangent and correct it; None if that fails."""
-    trial = _newton(equations, z, point.state + (z - point.z) * point.tangent, point.state)
+    return _corrected(equations, z, point.state + (z - point.z) * point.tangent, point, inside)
+
+
+def _corrected(equations: Equations, z: complex, guess: ComplexArray, point: Point, inside: bool) -> Point | None:
+    """Return the solution next to a guess, which comes from `point`; None if there is none that will do."""
+    trial = _newton(equations, z, guess, point.state)
     return None if trial is None or (inside and not _has_density(equations, trial)) else trial
 
 
@@ -591,13 +596,34 @@ class _Panels:
                 near = [near for near in (place - 1, place) if 0 <= near < len(self._angles)]
                 nearest = min(near, key=lambda near: abs(self._angles[near] - angles[index]))
                 x = complex(self._frame.eigenvalue(angles[index]))
+                known = self._solved[nearest]
+                found = _corrected(self._equations, x, self._guess(float(angles[index]), nearest), known, inside=True)
                 try:
-                    point = advance(self._equations, self._solved[nearest], x, inside=True)
+                    point = found or advance(self._equations, known, x, inside=True)
                 except NotConverged as error:
                     raise self._interrupted(error, float(angles[index]), nearest) from error
                 self._angles.insert(place, float(angles[index]))
                 self._solved.insert(place, point)
         return [self._solved[bisect_left(self._angles, angle)] for angle in angles]
+
+    def _guess(self, angle: float, nearest: int) -> ComplexArray:
+        """Return the cubic through the nearest solution and the one on the other side, or beyond, with their slopes."""
+        other = nearest + (1 if angle > self._angles[nearest] else -1)
+        if not 0 <= other < len(self._angles):
+            other = 2 * nearest - other
+        if not 0 <= other < len(self._angles):
+            other = nearest
+        ends = np.array([self._angles[nearest], self._angles[other]])
+        (state, end), (slope, end_slope) = (
+            (self._solved[nearest].state, self._solved[other].state),
+            (-fall * self._solved[k].tangent for fall, k in zip(self._frame.slope(ends), (nearest, other), strict=True)),
+        )
+        step, width = angle - ends[0], ends[1] - ends[0]
+        if width == 0:
+            return state + step * slope
+        t, mean = step / width, (end - state) / width
+        # Newton's divided differences, each solution taken twice.
+        return state + step * (slope + t * (mean - slope + (t - 1) * (slope + end_slope - 2 * mean)))
 
     def _interrupted(self, error: NotConverged, angle: float, nearest: int) -> _Interrupted:
         """Return the error for an angle that was not reached from a solution."""

@@ -613,17 +613,18 @@ class _Panels:
             other = 2 * nearest - other
         if not 0 <= other < len(self._angles):
             other = nearest
-        ends = np.array([self._angles[nearest], self._angles[other]])
-        (state, end), (slope, end_slope) = (
-            (self._solved[nearest].state, self._solved[other].state),
-            (-fall * self._solved[k].tangent for fall, k in zip(self._frame.slope(ends), (nearest, other), strict=True)),
-        )
-        step, width = angle - ends[0], ends[1] - ends[0]
-        if width == 0:
-            return state + step * slope
-        t, mean = step / width, (end - state) / width
+        pair = (nearest, other)
+        angles = np.array([self._angles[place] for place in pair])
+        states = np.stack([self._solved[place].state for place in pair])
+        slopes = -self._frame.slope(angles)[:, None] * np.stack([self._solved[place].tangent for place in pair])
+        step, width = angle - angles[0], angles[1] - angles[0]
         # Newton's divided differences, each solution taken twice.
-        return state + step * (slope + t * (mean - slope + (t - 1) * (slope + end_slope - 2 * mean)))
+        second, third = np.zeros_like(states)
+        if width != 0:
+            mean = (states[1] - states[0]) / width
+            second, third = mean - slopes[0], slopes[0] + slopes[1] - 2 * mean
+        share = step / (width or 1.0)
+        return np.asarray(states[0] + step * (slopes[0] + share * (second + (share - 1) * third)))
 
     def _interrupted(self, error: NotConverged, angle: float, nearest: int) -> _Interrupted:
         """Return the error for an angle that was not reached from a solution."""

@@ -35,6 +35,7 @@ __all__ = [
     "LeverageTable",
     "Linearised",
     "SymmetricPairs",
+    "Undamped",
     "couplings",
     "evaluate",
     "inner",
@@ -348,17 +349,73 @@ def undamped(table: LeverageTable, root: _Array, sample_weight: _Array, linear_g
     """
     if table.factors is None:
         return inverses(inner(linear_gain, root))
-    groups, (left, right) = root.shape[2], table.factors
+    weighed, middle = _taken(table.factors, root, sample_weight)
+    return np.asarray(identity(root.shape[2]) - weighed @ middle @ weighed.mT)
+
+
+def _taken(factors: tuple[_Array, _Array], root: _Array, sample_weight: _Array) -> tuple[_Array, _Array]:
+    """Return `weighed` and `middle`: the inverse of `inner` is the identity less ``weighed middle weighed^T``."""
+    left, right = factors
     if np.iscomplexobj(root):
         weighed, gain = root[..., None] * left[:, None], ((right * sample_weight[:, None]) @ right.mT)[:, None]
         damping = np.linalg.inv(identity(gain.shape[-1]) + gain @ (weighed.mT @ weighed))
-        return np.asarray(identity(groups) - weighed @ (damping @ gain) @ weighed.mT)
+        return weighed, damping @ gain
     # V1 is F F^T for F with as many columns as the slopes have dimensions.
     triangle = np.asarray(np.linalg.qr((right * np.sqrt(sample_weight)[:, None]).mT, mode="r"))
     weighed = root[..., None] * (left @ triangle.mT)[:, None]
     matrices = weighed.mT @ weighed
     matrices += identity(matrices.shape[-1])
-    return np.asarray(identity(groups) - weighed @ inverses(matrices) @ weighed.mT)
+    return weighed, inverses(matrices)
+
+
+class Undamped(NamedTuple):
+    """The matrices of `undamped` of many directions, of which only sums and products with vectors are asked for.
+
+    Either as matrices, shape (batch, classes, groups, groups), or as the identity less ``left right^T``, of factors of
+    shape (batch, classes, groups, dimensions): few dimensions take a small part of the time and memory.
+    """
+
+    matrices: _Array | None
+    left: _Array
+    right: _Array
+
+    @classmethod
+    def of(cls, table: LeverageTable, root: _Array, sample_weight: _Array, linear_gain: _Array) -> Undamped:
+        """Return them for the parameters of `undamped`."""
+        if table.factors is None:
+            matrices = undamped(table, root, sample_weight, linear_gain)
+            return cls(matrices, matrices[..., :0], matrices[..., :0])
+        weighed, middle = _taken(table.factors, root, sample_weight)
+        return cls(None, weighed, weighed @ middle)
+
+    def less_one(self, vectors: _Array) -> _Array:
+        """Return the matrices, less the identity, times vectors of shape (batch, classes, groups)."""
+        if self.matrices is not None:
+            return np.asarray(np.matvec(self.matrices, vectors) - vectors)
+        return np.asarray(-np.matvec(self.left, np.vecmat(vectors, self.right)))
+
+    def summed(self, rows: _Array, columns: _Array, *, less_one: bool = False) -> _Array:
+        """Return the sum of the matrices, each between its diagonal matrices, shape (batch, groups, groups).
+
+        Parameters
+        ----------
+        rows, columns : ndarray, shape (batch, classes, groups)
+            Diagonals on the left and on the right of the matrices.
+        less_one : bool, optional
+            Whether to take the identity from the matrices.
+        """
+        batch, _, groups = rows.shape
+        if self.matrices is not None:
+            between = self.matrices - identity(groups) if less_one else self.matrices
+            return np.asarray(np.vecmat(rows.mT, (between * columns[:, :, None]).swapaxes(1, 2)))
+        left, right = (
+            (values[..., None] * factor).swapaxes(1, 2).reshape(batch, groups, -1)
+            for values, factor in ((rows, self.left), (columns, self.right))
+        )
+        taken = left @ right.mT
+        if less_one:
+            return np.asarray(-taken)
+        return np.asarray(identity(groups) * (rows * columns).sum(axis=1)[:, None] - taken)
 
 
 def _stably_dressed(columns: _Array, sample_weight: _Array) -> tuple[_Array, _Array]:

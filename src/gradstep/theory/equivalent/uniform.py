@@ -26,12 +26,12 @@ from gradstep.theory.equivalent.leverage import (
     TOLERANCE,
     Leverage,
     LeverageEquations,
+    Undamped,
     couplings,
     inner,
     linearised,
     response,
     solve_leverage,
-    undamped,
 )
 from gradstep.theory.equivalent.stacks import cholesky, identity, least_squares, solved
 from gradstep.theory.equivalent.tables import Tables
@@ -224,7 +224,7 @@ def _joint_fit(
     values: Array,
     level: Array,
     root: Array,
-    inverse: Array,
+    inverse: Undamped,
     spread: Array,
     point: Leverage,
     bulk: Bulk,
@@ -248,20 +248,22 @@ def _joint_fit(
 
     Docs, "Structured bulk", equation (A5).
     """
-    batch, special, groups = root.shape
+    batch, _, groups = root.shape
     pull, along = bulk.pull.mT, bulk.spike[..., None] * root
     ratio = pull / root
-    # Per unit of each mean and without means; then per unit of each multiplier.
-    free = np.empty((batch, special, groups, groups + 1))
-    np.multiply(inverse - identity(groups), ratio[:, :, None], out=free[..., :groups])
-    free[..., groups] = np.matvec(inverse, root * level)
+    # What is free without means, or with those that are given.
+    source = root * level
+    given = source + inverse.less_one(source)
     if weight_offset is not None:
-        free[..., groups] += np.matvec(free[..., :groups], weight_offset[:, None])
-    by_multiplier = inverse * along[:, :, None]
-    # Sums over the directions, for each group: of the constraint, and of the slope downwards. The slope that
-    # a multiplier makes is the constraint of a mean, transposed: `inverse` is symmetric, the pull orthogonal to the
-    # spike.
-    constraint, of_multiplier = (np.vecmat(along.mT, part.swapaxes(1, 2)) for part in (free, by_multiplier))
+        given += inverse.less_one(ratio * weight_offset[:, None])
+    # Sums over the directions, for each group, per unit of each mean and for what is given: of the constraint, and of
+    # the slope downwards; and of the constraint per unit of each multiplier. The slope that a multiplier makes is the
+    # constraint of a mean, transposed: the inverse is symmetric, the pull orthogonal to the spike.
+    constraint, downwards = (
+        np.concatenate([inverse.summed(rows, ratio, less_one=True), (rows * given).sum(axis=1)[..., None]], axis=2)
+        for rows in (along, ratio)
+    )
+    of_multiplier = inverse.summed(along, along)
     # The part of a projection that is not due to the row adds y = U l to the sum of the constraint, at the cost l^T U
     # l. The row's component along the spike is then -y, on which the features orthogonal to the spike do not depend, so
     # that mu = (I - V1 U) l.
@@ -274,14 +276,14 @@ def _joint_fit(
     price = solved(of_price / unit / unit.mT, constraint / unit) / unit
     check_solution(of_price, price, constraint)
     multiplier = to_multiplier @ price
-    downwards = np.vecmat(ratio.mT, free.swapaxes(1, 2)) - constraint[..., :groups].mT @ multiplier
-    downwards = spread.mT @ downwards
+    downwards = spread.mT @ (downwards - constraint[..., :groups].mT @ multiplier)
     factor = cholesky(identity(groups) - downwards[..., :groups] @ spread)
     target = solved(factor, downwards[..., groups:])[..., 0]
     unknowns = _penalised(spikes, values, factor.mT, target)
     mean = np.matvec(spread, unknowns)
     state = np.concatenate([mean, np.ones((batch, 1))], axis=1)
-    rest = np.matvec(free, state[:, None]) - np.matvec(by_multiplier, np.matvec(multiplier, state)[:, None])
+    multiplied = along * np.matvec(multiplier, state)[:, None]
+    rest = given - multiplied + inverse.less_one(ratio * mean[:, None] - multiplied)
     overlap = pull * (mean if weight_offset is None else mean + weight_offset)[:, None] + root * rest
     overlap -= bulk.spike[..., None] * np.vecmat(bulk.spike, overlap)[:, None]
     not_of_rows = np.sqrt(projection_noise) * np.matvec(price, state)
@@ -351,7 +353,7 @@ def _means(
     try:
         if tables.joint:
             level = bulk.teacher[..., None] * np.matvec(features.slope, sample_weight * features.teacher_slope)[:, None]
-            inverse = undamped(tables.leverage_table, root, sample_weight, point.linear_gain)
+            inverse = Undamped.of(tables.leverage_table, root, sample_weight, point.linear_gain)
             unknowns, overlap, free = _joint_fit(spikes, values, level, root, inverse, spread, point, bulk, fixed)
         else:
             slopes = (sample_half[:, None] * features.slope).mT

@@ -46,6 +46,7 @@ from gradstep.theory.spectra.stieltjes import (
     Law,
     Point,
     around,
+    around_nearest,
     averaged_tail,
     first_law,
     mean_law,
@@ -506,9 +507,10 @@ def _sample_outlier(
     along = 1 + 2 * stretch * a + (stretch**2 + (step.bulk - linear) * sample.squared_weight) * a_square
     profile = np.maximum(along / mean, 0.0)
     far = start(equations, complex(_FAR * equations.top * max(1.0, float(profile.max()))))
+    known = [far]
 
     def excess(log_x: float) -> float:
-        leverage, resolvent = equations.unknowns(around(equations, far, float(np.exp(log_x))))
+        leverage, resolvent = equations.unknowns(around_nearest(equations, known, float(np.exp(log_x))))
         density = np.maximum(-equations.neurons * profile * resolvent / equations.dimension, 0.0)
         sample_weight = np.maximum(equations.samples * equations.weight / (1 + leverage), 0.0)
         rows = np.sqrt(density)[:, None] * equations.slope * np.sqrt(sample_weight)
@@ -603,21 +605,22 @@ def _outlier_points(equations: FeatureEquations, edge: float) -> list[Point]:
         walk.append(around(equations, walk[-1], float(x)))
     strengths = np.array([equations.spikes(point)[1] for point in walk])
 
-    def excess(log_x: float, above: Point, rank: int) -> float:
-        return float(equations.spikes(around(equations, above, float(np.exp(log_x))))[1][rank]) - 1
+    def excess(log_x: float, known: list[Point], rank: int) -> float:
+        return float(equations.spikes(around_nearest(equations, known, float(np.exp(log_x))))[1][rank]) - 1
 
     found = []
     for rank in range(int(np.sum(strengths[-1] > 1))):
         last = int(np.argmax(strengths[:, rank] > 1))
         above, below = walk[last - 1], walk[last]
+        known = [above, below]
         bracket = np.log(below.z.real), np.log(above.z.real)
         try:
-            place = brentq(excess, *bracket, args=(above, rank), xtol=1e-12, rtol=1e-12)
+            place = brentq(excess, *bracket, args=(known, rank), xtol=1e-12, rtol=1e-12)
         except ValueError as error:
             # Light bands between the two change the solution.
             lost = f"the outlier between {below.z.real:.3g} and {above.z.real:.3g}"
             raise NotConverged(lost, np.inf, 1e-12, "Make the step smaller.") from error
-        found.append(around(equations, above, float(np.exp(place))))
+        found.append(around_nearest(equations, known, float(np.exp(place))))
     return found
 
 

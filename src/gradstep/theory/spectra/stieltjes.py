@@ -32,6 +32,7 @@ __all__ = [
     "Point",
     "advance",
     "around",
+    "around_nearest",
     "averaged_tail",
     "find_law",
     "first_law",
@@ -302,9 +303,22 @@ def around(equations: Equations, point: Point, x: float) -> Point:
     return advance(equations, advance(equations, point, x * (1 + _DETOUR * 1j)), complex(x))
 
 
+def around_nearest(equations: Equations, known: list[Point], x: float) -> Point:
+    """Go to a real `x` as `around` does, from the nearest of the `known` solutions, to which the new one is added."""
+    nearest = min(known, key=lambda point: abs(math.log(point.z.real / x)))
+    found = around(equations, nearest, x)
+    known.append(found)
+    return found
+
+
 def _attempt(equations: Equations, point: Point, z: complex, inside: bool) -> Point | None:
     """Take one step along the tangent and correct it; None if that fails."""
-    trial = _newton(equations, z, point.state + (z - point.z) * point.tangent, point.state)
+    return _corrected(equations, z, point.state + (z - point.z) * point.tangent, point, inside)
+
+
+def _corrected(equations: Equations, z: complex, guess: ComplexArray, point: Point, inside: bool) -> Point | None:
+    """Return the solution next to a guess, which comes from `point`; None if there is none that will do."""
+    trial = _newton(equations, z, guess, point.state)
     return None if trial is None or (inside and not _has_density(equations, trial)) else trial
 
 
@@ -582,13 +596,35 @@ class _Panels:
                 near = [near for near in (place - 1, place) if 0 <= near < len(self._angles)]
                 nearest = min(near, key=lambda near: abs(self._angles[near] - angles[index]))
                 x = complex(self._frame.eigenvalue(angles[index]))
+                known = self._solved[nearest]
+                found = _corrected(self._equations, x, self._guess(float(angles[index]), nearest), known, inside=True)
                 try:
-                    point = advance(self._equations, self._solved[nearest], x, inside=True)
+                    point = found or advance(self._equations, known, x, inside=True)
                 except NotConverged as error:
                     raise self._interrupted(error, float(angles[index]), nearest) from error
                 self._angles.insert(place, float(angles[index]))
                 self._solved.insert(place, point)
         return [self._solved[bisect_left(self._angles, angle)] for angle in angles]
+
+    def _guess(self, angle: float, nearest: int) -> ComplexArray:
+        """Return the cubic through the nearest solution and the one on the other side, or beyond, with their slopes."""
+        other = nearest + (1 if angle > self._angles[nearest] else -1)
+        if not 0 <= other < len(self._angles):
+            other = 2 * nearest - other
+        if not 0 <= other < len(self._angles):
+            other = nearest
+        pair = (nearest, other)
+        angles = np.array([self._angles[place] for place in pair])
+        states = np.stack([self._solved[place].state for place in pair])
+        slopes = -self._frame.slope(angles)[:, None] * np.stack([self._solved[place].tangent for place in pair])
+        step, width = angle - angles[0], angles[1] - angles[0]
+        # Newton's divided differences, each solution taken twice.
+        second, third = np.zeros_like(states)
+        if width != 0:
+            mean = (states[1] - states[0]) / width
+            second, third = mean - slopes[0], slopes[0] + slopes[1] - 2 * mean
+        share = step / (width or 1.0)
+        return np.asarray(states[0] + step * (slopes[0] + share * (second + (share - 1) * third)))
 
     def _interrupted(self, error: NotConverged, angle: float, nearest: int) -> _Interrupted:
         """Return the error for an angle that was not reached from a solution."""

@@ -90,7 +90,7 @@ def describe_html(diagnosis: Diagnosis) -> str:
     top, _, rest = describe(diagnosis).partition("\n\n")
     head, *advice = map(escape, top.split("\n"))
     parts = [f"<b>{head}</b>", *(f'<div style="font-size:1.1em;margin:.4em 0">{line}</div>' for line in advice)]
-    cell = '<td style="text-align:left;vertical-align:top;padding:.1em .7em">'
+    cell = '<td style="text-align:left;vertical-align:top;padding:.1em .7em;min-width:6em">'
     rows = [(line[:_NAME].strip(), line[_NAME:]) for line in rest.split("\n")]
     if advice:
         body = "".join(f"<tr>{cell}{escape(name)}</td>{cell}{escape(text)}</td></tr>" for name, text in rows)

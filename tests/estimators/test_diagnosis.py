@@ -70,9 +70,34 @@ def test_text_and_figure(known):
     text = str(diagnosis)
     for word in ("gain", "direction", "spectrum", "theory", "more rows", "larger step", "more width"):
         assert word in text
+    before, after = (
+        1 - diagnosis.steps.errors[0],
+        1 - diagnosis.steps.errors[diagnosis.steps.moves.index(diagnosis.taken)],
+    )
+    verdict = text.splitlines()[1]
+    assert verdict.startswith(f"The step helps here: R^2 on new rows {before:.3f} -> {after:.3f}, gain ")
+    html = diagnosis._repr_html_()
+    assert verdict.replace(">", "&gt;") in html
+    assert html.count("<tr>") == len(text.splitlines()) - 3
     figure = diagnosis.plot()
     assert isinstance(figure, Figure)
     assert [len(axes.lines) > 0 for axes in figure.axes] == [True, True, True]
+
+
+def test_the_verdict_says_what_to_do(known):
+    diagnosis = known[-1]
+
+    def verdict(**changes):
+        return str(replace(diagnosis, **changes)).splitlines()[1]
+
+    assert verdict(gain=0.001, gain_error=0.01).endswith("gain 0.0010 +- 0.0100; random features do as well.")
+    assert verdict(gain=-0.1, gain_error=0.01).endswith("gain -0.1000 +- 0.0100; use random features.")
+    assert verdict(gain=-0.1).startswith("The step does not help here: ")
+    assert verdict(gain=-0.1, rounds=3).startswith("The rounds do not help here: ")
+    assert verdict(step_scale=0.0).startswith("No step was taken")
+    assert "overflow" in verdict(gain=math.nan)
+    few = replace(diagnosis.steps, groups=np.zeros_like(diagnosis.steps.groups))
+    assert verdict(steps=few) == "There are too few rows to tell whether the step helps."
 
 
 def test_classes_and_names():
@@ -102,6 +127,7 @@ def test_a_constant_target_is_said_to_be_one():
     X = np.random.default_rng(0).standard_normal((200, 3))
     diagnosis = gs.OneStepRegressor(width=8, n_steps=1, random_state=0).fit(X, np.ones(200)).diagnose(X, np.ones(200))
     assert "do not vary" in str(diagnosis)
+    assert "do not vary" in diagnosis._repr_html_()
     assert "%" not in str(diagnosis)
     assert math.isnan(diagnosis.single_index)
 
@@ -175,7 +201,7 @@ def test_the_theory_of_another_network_is_named(known):
 
 def lines_of(diagnosis):
     """Return the lines of the text by their first word."""
-    return {line.split()[0]: line for line in str(diagnosis).splitlines()[2:]}
+    return {line.split()[0]: line for line in str(diagnosis).splitlines()[3:]}
 
 
 def test_the_text_says_which_networks_are_measured(known):

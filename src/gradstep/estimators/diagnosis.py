@@ -186,6 +186,11 @@ class Diagnosis:
 
         return describe(self)
 
+    def _repr_html_(self) -> str:
+        from gradstep.estimators.diagnosis_text import describe_html
+
+        return describe_html(self)
+
     def plot(self) -> Figure:
         """Draw the spectrum, the function along the direction, and the errors against the size of the step.
 

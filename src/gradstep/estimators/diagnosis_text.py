@@ -1,8 +1,9 @@
-"""The text of a diagnosis."""
+"""The text of a diagnosis: a verdict, and a line for each thing that was measured."""
 
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,18 +13,20 @@ from gradstep.estimators.step_choice import CLEARLY, FOLDS
 if TYPE_CHECKING:
     from gradstep.estimators.diagnosis import Diagnosis
 
-__all__ = ["describe"]
+__all__ = ["describe", "describe_html"]
 
 #: Gains that print as zero are none, however small the standard error (which is rounding, too, on degenerate data).
 _NO_GAIN = 5e-5
 #: With fewer distinct rows than this, standard errors mean nothing.
 _FEW = 10
+#: Characters of the names of the lines.
+_NAME = 12
 #: Shares of the function below which its linear part is worth a word: the step of the theory sees nothing else.
 _HARDLY_LINEAR = 0.1
 
 
 def describe(diagnosis: Diagnosis) -> str:
-    """Write one line for each thing that was measured.
+    """Write a verdict, and one line for each thing that was measured.
 
     Parameters
     ----------
@@ -48,6 +51,7 @@ def describe(diagnosis: Diagnosis) -> str:
     fitted = f" (the fit has {diagnosis.width})" if less else ""
     lines = [
         head,
+        _advice(diagnosis),
         "",
         f"step        {_move(diagnosis)}; ridge = {diagnosis.ridge:.4g}",
         f"errors      of {width} neurons drawn anew{fitted}, after a step on {_seen(diagnosis)}; no row is scored by "
@@ -70,6 +74,51 @@ def describe(diagnosis: Diagnosis) -> str:
         f"{_verdict(diagnosis, diagnosis.wider, diagnosis.wider_error)}",
     ]
     return "\n".join(lines)
+
+
+def describe_html(diagnosis: Diagnosis) -> str:
+    """Write the same as HTML that needs no style sheet.
+
+    Parameters
+    ----------
+    diagnosis : Diagnosis
+
+    Returns
+    -------
+    str
+    """
+    top, _, rest = describe(diagnosis).partition("\n\n")
+    head, *advice = map(escape, top.split("\n"))
+    parts = [f"<b>{head}</b>", *(f'<div style="font-size:1.1em;margin:.4em 0">{line}</div>' for line in advice)]
+    cell = '<td style="text-align:left;vertical-align:top;padding:.1em .7em;min-width:6em">'
+    rows = [(line[:_NAME].strip(), line[_NAME:]) for line in rest.split("\n")]
+    if advice:
+        body = "".join(f"<tr>{cell}{escape(name)}</td>{cell}{escape(text)}</td></tr>" for name, text in rows)
+        parts.append(f'<table style="border-collapse:collapse">{body}</table>')
+    else:
+        parts.append(f"<div>{escape(rest)}</div>")
+    return f'<div style="max-width:60em">{"".join(parts)}</div>'
+
+
+def _advice(diagnosis: Diagnosis) -> str:
+    """Say in a sentence whether the step is worth it, in R^2 of rows that no fit has seen."""
+    steps, gain, error = diagnosis.steps, diagnosis.gain, diagnosis.gain_error
+    what, verb = ("rounds", "") if diagnosis.rounds else ("step", "s")
+    after = 1 - steps.errors[steps.moves.index(diagnosis.taken)]
+    if not diagnosis.rounds and diagnosis.step_scale == 0:
+        return f"No step was taken: the features are random, with R^2 {after:.3f} on new rows."
+    if not math.isfinite(gain):
+        return f"The {what} make{verb} the features overflow: use a smaller step, or random features."
+    if len(np.unique(steps.groups)) < _FEW:
+        return f"There are too few rows to tell whether the {what} help{verb}."
+    measured = (
+        f"R^2 on new rows {1 - steps.errors[0]:.3f} -> {after:.3f}, gain {round(gain, 4) + 0.0:.4f} +- {error:.4f}"
+    )
+    if abs(gain) <= max(CLEARLY * error, _NO_GAIN):
+        return f"The {what} make{verb} no clear difference here: {measured}; random features do as well."
+    if gain < 0:
+        return f"The {what} do{'es' if verb else ''} not help here: {measured}; use random features."
+    return f"The {what} help{verb} here: {measured}."
 
 
 def _learned(diagnosis: Diagnosis) -> str:

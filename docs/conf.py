@@ -67,12 +67,14 @@ html_show_sourcelink = False
 
 
 def skip_generated(app, what, name, obj, skip, options):
-    """Leave out what the project does not write: the ``set_*_request`` methods of scikit-learn, fields of tuples.
+    """Leave out what the project does not write: methods that libraries generate in subclasses, fields of tuples.
 
-    The first refer to scikit-learn's own site. The fields of a named tuple are in its list of attributes.
+    The ``set_*_request`` methods of scikit-learn and the ``set`` of Matplotlib refer to the sites of these libraries. The
+    fields of a named tuple are in its list of attributes.
     """
     request = name.startswith("set_") and name.endswith("_request")
-    return True if request or type(obj).__name__ == "_tuplegetter" else None
+    generated = name == "set" and obj.__module__ == "matplotlib.artist"
+    return True if request or generated or type(obj).__name__ == "_tuplegetter" else None
 
 
 def setup(app):

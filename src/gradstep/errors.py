@@ -64,7 +64,9 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
         pieces = re.split(r",|;|\bor\b|\band\b", self.allowed)
         words = [piece.split()[-1].strip("'") for piece in pieces if piece.split()]
         words += re.findall("'([^']+)'", self.allowed)  # choices of several words
-        close = get_close_matches(given, [word for word in words if word != given], n=1, cutoff=0.65)
+        # A word that is there already was meant: "max" in "max(x)".
+        present = {given, *re.findall(r"\w+", given)}
+        close = get_close_matches(given, [word for word in words if word not in present], n=1, cutoff=0.65)
         return f" (did you mean {close[0]}?)" if close else ""
 
 

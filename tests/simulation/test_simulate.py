@@ -302,7 +302,8 @@ def test_measurement_summaries() -> None:
     np.testing.assert_array_equal(plain["values"]["test_error"], values)
     assert Problem.from_dict(plain["problem"]) == measured.problem
     assert {"gradstep", "numpy"} <= plain["versions"].keys()
-    assert f"{measured.mean('test_error')[1]:.6g}" in str(measured)
+    # To the second digit of the error.
+    assert f"{measured.mean('test_error')[1]:.3f}  {error[1]:.3f}" in str(measured)
     assert len(str(measured).splitlines()) <= 25
     assert isinstance(measured, Measurement)
 

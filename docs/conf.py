@@ -69,8 +69,8 @@ html_show_sourcelink = False
 def skip_generated(app, what, name, obj, skip, options):
     """Leave out what the project does not write: methods that libraries generate in subclasses, fields of tuples.
 
-    The ``set_*_request`` methods of scikit-learn and the ``set`` of Matplotlib refer to the sites of these libraries. The
-    fields of a named tuple are in its list of attributes.
+    The ``set_*_request`` methods of scikit-learn and the ``set`` of Matplotlib refer to the sites of these libraries.
+    The fields of a named tuple are in its list of attributes.
     """
     request = name.startswith("set_") and name.endswith("_request")
     generated = name == "set" and obj.__module__ == "matplotlib.artist"

@@ -9,6 +9,7 @@ from gradstep.errors import NotConverged
 from gradstep.theory.equivalent.leverage import (
     LeverageEquations,
     LeverageTable,
+    Undamped,
     couplings,
     evaluate,
     inner,
@@ -206,3 +207,11 @@ def test_undamped_is_the_inverse(groups, nodes):
     one = np.broadcast_to(np.eye(groups), found.shape)
     np.testing.assert_allclose(matrix @ found, one, atol=1e-14 * matrix.max())
     np.testing.assert_allclose(found, found.mT, atol=1e-13)
+    # The same matrices where only sums and products are asked for, which take factors if there are some.
+    known = Undamped.of(table, root, weight, gain)
+    assert (known.matrices is None) == (table.factors is not None)
+    vectors, rows, columns = rng.normal(size=(3, 2, 3, groups))
+    np.testing.assert_allclose(known.less_one(vectors), np.matvec(found - one, vectors), atol=1e-12)
+    for less_one in (False, True):
+        whole = np.einsum("bji,bjik,bjk->bik", rows, found - less_one * one, columns)
+        np.testing.assert_allclose(known.summed(rows, columns, less_one=less_one), whole, atol=1e-12)

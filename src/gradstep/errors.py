@@ -64,9 +64,10 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
         pieces = re.split(r",|;|\bor\b|\band\b", self.allowed)
         words = [piece.split()[-1].strip("'") for piece in pieces if piece.split()]
         words += re.findall("'([^']+)'", self.allowed)  # choices of several words
-        # A word that is there already was meant: "max" in "max(x)".
+        # A word that is there already was meant: "max" in "max(x)". A comma inside brackets cuts a choice in two.
         present = {given, *re.findall(r"\w+", given)}
-        close = get_close_matches(given, [word for word in words if word not in present], n=1, cutoff=0.65)
+        known = [word for word in words if word not in present and word.count("(") == word.count(")")]
+        close = get_close_matches(given, known, n=1, cutoff=0.65)
         return f" (did you mean {close[0]}?)" if close else ""
 
 

@@ -778,6 +778,11 @@ class Problem:
         return self.eta.size(self.real_sizes().width)
 
     @property
+    def is_damped(self) -> bool:
+        """Whether the step multiplies the gradient by something: the damping is finite, and there is a step."""
+        return self.damping < math.inf and self.eta.coefficient != 0
+
+    @property
     def sizes(self) -> Sizes[int]:
         """The sizes as integers and the penalty as a number, of a network that can be drawn.
 
@@ -958,7 +963,7 @@ def check_isotropic(problem: Problem) -> None:
 
 def check_plain_step(problem: Problem) -> None:
     """Refuse a damped step in everything that has no answer for it."""
-    if problem.damping != math.inf and problem.eta.coefficient:
+    if problem.is_damped:
         answers = "gradstep.predict answers for others of odd activations, gradstep.simulate and Network for all"
         allowed = f"inf, the plain step: {answers}"
         raise InvalidInput("damping", problem.damping, allowed)

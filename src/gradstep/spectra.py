@@ -32,7 +32,7 @@ _BINS, _FEWEST = 50, 8
 #: The spectra by name, each with the matrix whose singular values are shown.
 _MATRIX = {"features": "F/√n", "weights": "W"}
 _REGIMES = ("large", "between", "few")
-#: What the labels of outliers mean.
+#: The line that explains the labels of outliers.
 _DEGREE = "h1, h2, ...: the Hermite polynomial of the projection on the spike to which an outlier's vector is closest"
 
 Array = NDArray[np.float64]
@@ -222,8 +222,7 @@ def spectrum(problem: Problem, seeds: int | Sequence[int] = 0, *, of: str = "fea
     else:
         theory = weight_spectrum(problem)
         before = theory.before
-    measured = [_measured(Network(problem, seed), of) for seed in chosen]
-    values = np.array(measured) if measured else np.empty((0, 0))
+    values = np.array([_measured(Network(problem, seed), of) for seed in chosen]) if chosen else np.empty((0, 0))
     return SpectrumOverlay(problem, of, theory, before, tuple(chosen), values)
 
 

@@ -168,7 +168,7 @@ def _sidebar(results: Sequence[FigureResult]) -> str:
             paper = r.figure.paper
             listed += f"<b>{escape(PAPERS[paper])}</b>"
         failed = "" if r.verdict.passed else ' <span class="fail">fails</span>'
-        # Of several pictures of one figure each has its title too.
+        # Several pictures may belong to one figure of a paper: their titles tell them apart.
         alone = items.count((r.figure.paper, r.figure.item)) == 1
         name = to_html(r.figure.item if r.figure.item and alone else r.figure.title)
         listed += (

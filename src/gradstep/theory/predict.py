@@ -198,8 +198,7 @@ def predict_many(
     places = count()
     for index, problem in enumerate(problems):
         check_problem(problem)
-        damped = problem.damping < math.inf and problem.eta.coefficient > 0
-        if (problem.inputs is not None or damped) and models != ("network", "structured"):
+        if (problem.inputs is not None or problem.is_damped) and models != ("network", "structured"):
             named = ("rows", rows) if rows == "isotropic" else ("bulk", bulk)
             allowed = (
                 "None for correlated inputs or a damped step: the model is one of isotropic inputs and a plain step"

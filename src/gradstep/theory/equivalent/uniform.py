@@ -251,7 +251,7 @@ def _joint_fit(
     batch, _, groups = root.shape
     pull, along = bulk.pull.mT, bulk.spike[..., None] * root
     ratio = pull / root
-    # What is free without means, or with those that are given.
+    # The free parts f_j without a multiplier: of the source alone, and with the means that are given.
     source = root * level
     given = source + inverse.less_one(source)
     if weight_offset is not None:

@@ -90,7 +90,7 @@ class CorrelatedSamples:
 
     @property
     def stretch(self) -> tuple[Array, Array]:
-        """What the step's linear part makes of initial rows in each class of directions, by powers of its size."""
+        """Mean products of rows with what the step's linear part makes of them, and its mean squares, in each class."""
         c = self.spectrum.eigenvalue
         return c**2, c**3
 

@@ -140,7 +140,7 @@ class DampedLaw:
             inside = (imaginary[:, 0, 0] > 0) & (np.linalg.det(imaginary) > 0)
             gain = np.where((inside & (step > 3))[:, None, None], newton, gain + gap * (1.0 if step == 0 else 0.5))
         raise NotConverged(
-            "the law of the rows after a damped step", float(off.max()), _TOLERANCE, "Take more samples in the step."
+            "the law of the rows after a damped step", float(off.max()), _TOLERANCE, "Change the damping or the step."
         )
 
     def _resolvent(self, solved: _Solved, z: Complex) -> Complex:

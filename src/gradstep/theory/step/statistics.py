@@ -131,8 +131,8 @@ class StepStatistics:
         (`gradstep.theory.step.own_output`).
     correlated : CorrelatedSamples, DampedSamples or None
         Law of a sample if inputs are correlated or the step is damped, in place of `samples`. All of the above is then
-        about whitened inputs,
-        and the initial row of which the step multiplies the rest by ``1 + a q`` by ``1 + a q C``.
+        about whitened inputs, and a step that multiplies the rest of an initial row by ``1 + a q`` elsewhere multiplies
+        it by ``1 + a q C``.
     """
 
     alignment: float
@@ -292,7 +292,7 @@ def step_statistics(
     Cui et al. 2024, Result 3.1 (constant readout); Ba et al. 2022, Proposition 2; row norms and the case of an
     initial output of order one: this project.
     """
-    if problem.inputs is not None or (problem.damping < math.inf and problem.eta.coefficient):
+    if problem.inputs is not None or problem.is_damped:
         return _correlated_statistics(problem, d, width, n_step)
     activation, teacher, readout = moments(problem.activation), moments(problem.link), problem.readout
     output = _initial_output(problem, d, width, constant, own_output=own_output)
@@ -360,11 +360,10 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
 
     Docs, "Correlated inputs", equations (C1), (C2) and (C11).
     """
-    damped = problem.damping < math.inf and problem.eta.coefficient != 0
     if problem.output_scale != "1/N":
-        asked = "for a damped step" if damped else "for correlated inputs"
+        asked = "for a damped step" if problem.is_damped else "for correlated inputs"
         raise InvalidInput("output_scale", problem.output_scale, f"'1/N' {asked}, in theory")
-    if damped and problem.activation.parity != "odd":
+    if problem.is_damped and problem.activation.parity != "odd":
         allowed = "an odd one, for which a damped step has theory: gradstep.simulate and Network answer for others"
         raise InvalidInput("activation", problem.activation.name, allowed)
     inputs, one = problem.inputs, np.ones(1)
@@ -376,7 +375,7 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
     output = _initial_output(problem, d / second, width, None, own_output=True)
     law = residual_law(link, output.mean, problem.noise**2 + output.variance)
     plain = CorrelatedSamples(law, max(d / n_step, LEAST_RATIO), moments(link).linear, spectrum)
-    samples = DampedSamples(plain, problem.damping) if damped and law.square > 0 else plain
+    samples = DampedSamples(plain, problem.damping) if problem.is_damped and law.square > 0 else plain
     step_size = problem.eta.size(width)
     e = step_size / math.sqrt(width)
     once, twice = (float(spectrum.share @ values) for values in samples.stretch)

@@ -103,8 +103,10 @@ def test_a_constant_network_is_left_alone():
     z = np.random.default_rng(5).standard_normal((40, 3))
     layer, sample = layer_of(10, 3), sample_of(z, np.zeros((40, 1)))
     metric = measure(z, sample.y, sample.weights, sample.copies, sample.step_rows)
-    assert redrawn_on(layer, sample, sample.step_rows, metric, 2) is layer
-    assert redrawn_on(layer, sample, np.zeros(40, dtype=bool), metric, 2) is layer
+    for rows in (sample.step_rows, np.zeros(40, dtype=bool)):
+        left, rounds = redrawn_on(layer, sample, rows, metric, 2)
+        assert left is layer
+        assert rounds == 0
 
 
 def test_the_diagnosis_of_a_square():

@@ -19,7 +19,6 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped, unused-ig
     validate_data,
 )
 
-from gradstep.checks import integer
 from gradstep.errors import InvalidInput
 from gradstep.estimators.columns import Columns, check_dense
 from gradstep.estimators.layer import FirstLayer, draw
@@ -34,10 +33,10 @@ from gradstep.estimators.parameters import (
     checked_real,
     checked_split,
     checked_steps,
+    checked_width,
 )
 from gradstep.estimators.step_choice import (
     CHOICE_ROWS,
-    CHOICE_WIDTH,
     FOLDS,
     StepErrors,
     candidates,
@@ -153,7 +152,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
 
     def __init__(
         self,
-        width: int = 512,
+        width: Any = "auto",
         *,
         activation: Any = "relu",
         eta: Any = "auto",
@@ -178,8 +177,9 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         self.dtype = dtype
         self.device = device
 
-    def _settings(self, ridge: Any = "auto") -> Settings:
-        width = integer("width", self.width, 1)
+    def _settings(self, rows: int, ridge: Any = "auto") -> Settings:
+        """Check the parameters for a fit to so many rows."""
+        width = checked_width(self.width, rows)
         offset = checked_real("offset", self.offset)
         assert offset is not None
         return Settings(
@@ -309,15 +309,13 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
             moves = candidates(settings.damping or metric.damping, redraw=settings.redraw)
             narrow = self._initial.narrowed(choice_width(settings.width, len(sample.z)))
             with threads_for_products(len(sample.z), sample.z.shape[1], narrow.width):
-                learner = self._initial if len(sample.z) > CHOICE_ROWS // 2 else self._initial.narrowed(CHOICE_WIDTH)
-                self.step_errors_ = score_steps(narrow, sample, metric, moves, settings.n_steps, learner)
+                self.step_errors_ = score_steps(narrow, sample, metric, moves, settings.n_steps)
             move = self.step_errors_.chosen
         if move == NO_STEP:
             return
         if move.rounds:
             more = self._sample(training, min(REDRAW_ROWS, max(CHOICE_ROWS, _REDRAW_NUMBERS // sample.z.shape[1])))
-            self._layer = redrawn_on(self._initial, more, more.step_rows, metric, move.rounds)
-            self.rounds_ = move.rounds
+            self._layer, self.rounds_ = redrawn_on(self._initial, more, more.step_rows, metric, move.rounds)
         else:
             self._take_gradient_steps(training, settings, move, metric)
         self.step_scale_ = metric.movement(self._initial.weights, self._layer.weights - self._initial.weights)

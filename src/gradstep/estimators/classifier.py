@@ -67,7 +67,7 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
 
     def __init__(
         self,
-        width: int = 512,
+        width: Any = "auto",
         *,
         activation: Any = "relu",
         eta: Any = "auto",
@@ -117,18 +117,18 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         ValueError
             On parameters, inputs or labels that cannot be used; if there is only one class.
         """
-        settings = self._settings(self.ridge)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        X = self._inputs(X)
+        table = self._inputs(X)
+        settings = self._settings(table.shape[0], self.ridge)
         classes, targets = class_targets(y)
-        check_consistent_length(X, targets)
+        check_consistent_length(table, targets)
         if len(classes) < 2:
             raise ValueError(f"{type(self).__name__} needs samples of at least 2 classes; got one class: {classes[0]}.")
         if self.class_weight is not None:
-            given = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+            given = np.asarray(_check_sample_weight(sample_weight, table, dtype=np.float64))
             sample_weight = given * compute_sample_weight(self.class_weight, y)
-        self._fit(X, targets, sample_weight, settings)
+        self._fit(table, targets, sample_weight, settings)
         self.classes_ = classes
         left = self._left_out
         self.logit_scale_ = _likeliest(targets[left.rows] - left.residuals, targets[left.rows] > 0, left)

@@ -379,7 +379,7 @@ def _spectrum(fitted: Fitted, sample: Sample, metric: Metric, random: np.random.
         gradient = metric.damped(gradient_on(layer, shuffled, np.ones(len(order), dtype=bool)), fitted.damping)
         layer = layer.moved(gradient, fitted.eta, metric)
     if fitted.rounds:
-        layer = redrawn_on(layer, shuffled, np.ones(len(order), dtype=bool), metric, fitted.rounds)
+        layer, _ = redrawn_on(layer, shuffled, np.ones(len(order), dtype=bool), metric, fitted.rounds)
     shares = []
     for which in (fitted.initial, fitted.stepped, layer):
         features = which.narrowed(width).features(HOST, sample.z)

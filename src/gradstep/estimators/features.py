@@ -37,8 +37,10 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
 
     Parameters
     ----------
-    width : int
-        Number of neurons ``N``, and of features.
+    width : "auto" or int
+        Number of neurons ``N``, and of features. ``"auto"``: at least twice the number of rows, but not less than 512
+        and not more than 2048. Tables of more than 32,768 rows have fewer again, so that the products of the fit take
+        about ten seconds.
     activation : str, callable or ScalarFunction
         ``sigma``: a name (``"relu"``, ``"tanh"``, ``"erf"``, ...), a formula in x or a function, as everywhere in
         gradstep. Names and formulas can be pickled, functions where Python can: those that a module defines. A lambda
@@ -55,8 +57,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         Law of the readout ``a_i`` of the gradient step.
     n_steps : "auto" or int
         Gradient steps, all with the same eta; under ``eta="auto"`` they share one such change of the pre-activations.
-        ``"auto"``: one step, or four rounds in its place that draw the first layer again along the directions in which
-        the fitted network varies (`gradstep.estimators.moves`), if their error is clearly lower, too. One says that
+        ``"auto"``: one step, or in its place a new draw of the first layer along the directions in which the targets
+        vary, found in a few rounds (`gradstep.estimators.moves`), if its error is clearly lower. One says that
         there is never more than the one step of the theory. Where `eta` is given there are no rounds.
     offset : float
         Standard deviation of the neurons' random offsets ``c_i`` as drawn. Without offsets (0, the network of the
@@ -84,7 +86,7 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
     damping_ : float
         Damping of the step; infinite where none was taken.
     rounds_ : int
-        Rounds that drew the first layer again; zero where there was a gradient step or none.
+        Rounds by which the first layer was drawn again; zero where there was a gradient step or none.
     step_scale_ : float
         Root mean square change of the pre-activations by all steps, relative to what they were.
     step_errors_ : StepErrors or None
@@ -138,14 +140,14 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         ValueError
             On parameters, inputs or targets that cannot be used.
         """
-        settings = self._settings()
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        X = self._inputs(X)
-        check_consistent_length(X, y)
+        table = self._inputs(X)
+        settings = self._settings(table.shape[0])
+        check_consistent_length(table, y)
         targets = target_matrix(y)
         with self._threads(len(targets), settings.width):
-            training, _, _ = self._training(X, targets, sample_weight, settings, readout=False)
+            training, _, _ = self._training(table, targets, sample_weight, settings, readout=False)
             with self._in_range():
                 self._take_step(training, settings)
         self._n_features_out = settings.width

@@ -1,14 +1,12 @@
 r"""Moves of the first layer on some rows of a sample: gradient steps, and rounds that draw it again.
 
-A gradient step turns the neurons towards one direction. Targets may depend on several. The network that was fitted
-knows them: its output varies along them and hardly along the others. A round therefore fits the readout, takes the
-average gradient outer product of the network,
+A gradient step turns the neurons towards one direction. Targets may depend on several. A function that was fitted to
+them knows these directions: it varies along them and hardly along the others. They are found in rounds
+(`gradstep.estimators.kernel_rounds`), as the average gradient outer product
 
-.. math:: M = E\,\nabla f(z)\,\nabla f(z)^\top,
+.. math:: M = E\,\nabla f(z)\,\nabla f(z)^\top.
 
-and draws the neurons again with rows :math:`w_i\sim N(0, M)`, scaled so that the pre-activations keep their size. The
-next round does so with the better network. It is the recursion of Radhakrishnan et al. (2024), with random features in
-the place of their kernel.
+The neurons are then drawn again with rows :math:`w_i\sim N(0, M)`, scaled so that the pre-activations keep their size.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.estimators.kernel_rounds import KERNEL_ROWS, kernel_gradients
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.metric import HOST, Metric
 from gradstep.simulation.backend import Array
@@ -44,14 +43,15 @@ __all__ = [
 Host = NDArray[np.float64]
 Rows = NDArray[np.bool_]
 
-ROUNDS = 4
-"""Rounds in which the first layer is drawn again."""
+ROUNDS = 8
+"""Rounds in which the directions are found, at most."""
 
 REDRAW_ROWS = 16384
 """Rows to which the networks of the rounds are fitted, at most."""
 
-#: Neurons of these networks at most.
+#: Neurons of the networks that follow the kernel fits at most, and how many follow.
 _REDRAW_WIDTH = 512
+_SHARPENING = 2
 #: Where there are more inputs than this, so many gradients span the directions.
 _SIDE = 512
 #: Degrees of freedom that a fit must leave, as a share of its distinct rows.
@@ -62,7 +62,7 @@ class Move(NamedTuple):
     """A move of the first layer: a gradient step, or rounds that draw it again.
 
     A step has a scale (the root mean square change of the pre-activations relative to what they were) and the damping
-    of its gradient (`gradstep.estimators.metric`); rounds have neither.
+    of its gradient (`gradstep.estimators.metric`); rounds, so many at most, have neither.
     """
 
     scale: float
@@ -125,7 +125,6 @@ def moved_on(
     *,
     gradient: Host | None = None,
     eta: float | None = None,
-    learner: FirstLayer | None = None,
 ) -> FirstLayer:
     """Return the layer after a move on some rows.
 
@@ -143,8 +142,6 @@ def moved_on(
         Gradient of the first step, where it is known.
     eta : float, optional
         Size of each step, in the place of the scale of the move.
-    learner : FirstLayer, optional
-        As for `redrawn_on`.
 
     Returns
     -------
@@ -156,7 +153,7 @@ def moved_on(
         If features of a round overflow.
     """
     if move.rounds:
-        return redrawn_on(layer, sample, rows, metric, move.rounds, learner)
+        return redrawn_on(layer, sample, rows, metric, move.rounds)[0]
     change = metric.damped(gradient_on(layer, sample, rows) if gradient is None else gradient, move.damping)
     if eta is None:
         eta = eta_of(move, layer, change, metric, n_steps)
@@ -167,10 +164,12 @@ def moved_on(
     return layer
 
 
-def redrawn_on(
-    layer: FirstLayer, sample: Sample, rows: Rows, metric: Metric, rounds: int, learner: FirstLayer | None = None
-) -> FirstLayer:
-    """Draw the layer again along the gradients of networks that are fitted to some rows, some times.
+def redrawn_on(layer: FirstLayer, sample: Sample, rows: Rows, metric: Metric, most: int) -> tuple[FirstLayer, int]:
+    """Draw the layer again along the gradients of a function that is fitted to some rows, in rounds.
+
+    The rounds are those of `kernel_gradients`, on `KERNEL_ROWS` distinct rows. If there are more than twice as many,
+    two networks with layers that are drawn along its gradients are fitted to all of them, one after the other: they
+    have less noise.
 
     Parameters
     ----------
@@ -179,35 +178,53 @@ def redrawn_on(
     sample : Sample
     rows : ndarray of bool, shape (n,)
     metric : Metric
-    rounds : int
-    learner : FirstLayer, optional
-        Neurons of the networks that are fitted, as drawn; by default those of the layer. At most 512 are used.
+    most : int
+        Rounds at most.
 
     Returns
     -------
-    FirstLayer
-        The layer itself, if the networks are constant.
+    layer : FirstLayer
+        The layer itself, if the function is constant.
+    rounds : int
+        Number of rounds.
 
     Raises
     ------
     OutOfRange
         If features overflow.
     """
-    place = np.flatnonzero(rows)
-    z, y, weights, groups = sample.z[place], sample.y[place], sample.weights[place], sample.copies.group[place]
-    # Gradients of so many rows: the numbers of groups are in the order of the rows' hashes, which is random.
-    most = _SIDE if z.shape[1] > _SIDE else max(REDRAW_ROWS // y.shape[1], _SIDE)
-    some = np.argsort(groups, kind="stable")[:most]
-    narrow = current = (layer if learner is None else learner).narrowed(_REDRAW_WIDTH)
-    gradients = None
-    for _ in range(rounds if len(place) else 0):
-        coefficients = _readout(current, z, y, weights, len(np.unique(groups)))
-        found = metric.resolved(average_gradients(current, coefficients, z[some], weights[some]))
+    place = np.flatnonzero(rows & (sample.weights > 0))
+    if not len(place):
+        return layer, 0
+    z, y, weights = sample.z[place], sample.y[place], sample.weights[place]
+    # Copies of a row are one row: the numbers of groups are in the order of the rows' hashes, which is random.
+    groups, first, which = np.unique(sample.copies.group[place], return_index=True, return_inverse=True)
+    total = np.asarray(np.bincount(which, weights), dtype=np.float64)
+    mean = np.stack([np.bincount(which, weights * column) for column in y.T], axis=1) / total[:, None]
+    some = slice(KERNEL_ROWS)
+    gradients, rounds = kernel_gradients(z[first[some]], mean[some], total[some], most)
+    if gradients is None:
+        return layer, 0
+    gradients = metric.resolved(gradients)
+    if len(groups) > 2 * KERNEL_ROWS:
+        gradients = _sharpened(layer.narrowed(_REDRAW_WIDTH), z, y, weights, len(groups), metric, gradients)
+    return layer.redrawn(gradients, metric), rounds
+
+
+def _sharpened(
+    layer: FirstLayer, z: Host, y: Host, weights: Host, distinct: int, metric: Metric, gradients: Host
+) -> Host:
+    """Return gradients of networks whose layers are drawn along the gradients before."""
+    # Gradients of so many rows span the directions.
+    most = slice(_SIDE if z.shape[1] > _SIDE else max(REDRAW_ROWS // y.shape[1], _SIDE))
+    for _ in range(_SHARPENING):
+        current = layer.redrawn(gradients, metric)
+        coefficients = _readout(current, z, y, weights, distinct)
+        found = metric.resolved(average_gradients(current, coefficients, z[most], weights[most]))
         if not np.isfinite(found).all() or not found.any():
             break
         gradients = found
-        current = narrow.redrawn(gradients, metric)
-    return layer if gradients is None else layer.redrawn(gradients, metric)
+    return gradients
 
 
 def _readout(layer: FirstLayer, z: Host, y: Host, weights: Host, distinct: int) -> Host:

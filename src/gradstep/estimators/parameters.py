@@ -21,9 +21,14 @@ __all__ = [
     "checked_real",
     "checked_split",
     "checked_steps",
+    "checked_width",
 ]
 
 
+#: Least and largest number of neurons that is chosen.
+_WIDTHS = 512, 2048
+#: Products of rows and squared neurons for which the width is chosen, about: their sum takes ten seconds.
+_PRODUCTS = 2**37
 #: Most gradient steps: each takes about as long as the first.
 _MOST_STEPS = 1000
 
@@ -49,6 +54,20 @@ def checked_real(name: str, value: Any, *, positive: bool = False, auto: bool = 
         f"'auto' or {allowed}" if auto else allowed,
         lambda number: 0 <= number <= LARGEST_NUMBER and not (positive and number == 0),
     )
+
+
+def checked_width(value: Any, rows: int) -> int:
+    """Return a number of neurons; ``"auto"`` is one of 512, 1024 and 2048 by the number of rows."""
+    if not (isinstance(value, str) and value == "auto"):
+        try:
+            return integer("width", value, 1)
+        except InvalidInput as error:
+            raise InvalidInput("width", value, f"'auto' or {error.allowed}") from None
+    least, most = _WIDTHS
+    width = least
+    while width < min(2 * rows, most) and rows * (2 * width) ** 2 <= _PRODUCTS:
+        width *= 2
+    return width
 
 
 def checked_eta(value: Any, width: int) -> float | None:

@@ -44,7 +44,7 @@ class OneStepReadout(OneStep):
 
     def __init__(
         self,
-        width: int = 512,
+        width: Any = "auto",
         *,
         activation: Any = "relu",
         eta: Any = "auto",
@@ -227,8 +227,8 @@ class OneStepReadout(OneStep):
     def _read(self, X: Any, y: Any, sample_weight: Any) -> tuple[Settings, Training, Host, Host]:
         """Check a table against that of the fit, and standardise it as that was."""
         check_is_fitted(self)
-        settings = self._settings(self.ridge)
         X = self._inputs(X, reset=False)
+        settings = replace(self._settings(X.shape[0], self.ridge), width=self._initial.width)
         targets = self._target_matrix(y)
         check_consistent_length(X, targets)
         if targets.shape[1] != self._initial.readout.shape[1]:

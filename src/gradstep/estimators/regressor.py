@@ -101,13 +101,13 @@ class OneStepRegressor(MultiOutputMixin, RegressorMixin, OneStepReadout):  # typ
         ValueError
             On parameters, inputs or targets that cannot be used.
         """
-        settings = self._settings(self.ridge)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        X = self._inputs(X)
+        table = self._inputs(X)
+        settings = self._settings(table.shape[0], self.ridge)
         targets = self._target_matrix(y)
-        check_consistent_length(X, targets)
-        self._fit(X, targets, sample_weight, settings)
+        check_consistent_length(table, targets)
+        self._fit(table, targets, sample_weight, settings)
         if np.asarray(y).ndim == 1:
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
         return self

@@ -228,7 +228,6 @@ def score_steps(
     metric: Metric,
     moves: Sequence[Move],
     n_steps: int,
-    learner: FirstLayer | None = None,
 ) -> StepErrors:
     """Measure honest leave-one-out errors of several steps.
 
@@ -241,8 +240,6 @@ def score_steps(
     moves : sequence of Move
         Their scales are divided evenly among the steps.
     n_steps : int
-    learner : FirstLayer, optional
-        Neurons of the networks that say where rounds draw the layer again; by default those of the layer.
 
     Returns
     -------
@@ -259,7 +256,7 @@ def score_steps(
             return np.asarray(scores.squares[scores.best]), PenaltyPath(scores.penalties, scores.errors, scores.errors)
         unseen, seen = [], []
         for k, ((rows, scored), gradient) in enumerate(zip(folds, gradients, strict=True)):
-            stepped = moved_on(layer, sample, rows, metric, move, n_steps, gradient=gradient, learner=learner)
+            stepped = moved_on(layer, sample, rows, metric, move, n_steps, gradient=gradient)
             # The next fold, if there is one that the step has seen: so every row is scored once in either way.
             _, met = folds[(k + 1) % len(folds)]
             both = _scores(stepped, sample, scored | met)

@@ -1,0 +1,95 @@
+"""Kernel ridge regression in rounds finds the directions of a target."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from gradstep.estimators import kernel_rounds
+from gradstep.estimators.kernel_rounds import kernel_gradients
+
+
+def table(n, d, seed=0):
+    random = np.random.default_rng(seed)
+    return random.standard_normal((n, d)), random
+
+
+def product(gradients):
+    found = gradients.T @ gradients
+    return found / np.trace(found)
+
+
+@pytest.mark.parametrize("n", [100, 400])  # with the penalty's own factorisation, and with one of all rows
+def test_one_round_is_kernel_ridge_regression(n, monkeypatch):
+    """Against differences of a fit that is made here, at one penalty."""
+    monkeypatch.setattr(kernel_rounds, "_PENALTIES", np.array([0.1]))
+    z, random = table(n, 4)
+    y = np.stack([np.sin(z[:, 0]) * z[:, 1], z[:, 2]], axis=1) + 0.1 * random.standard_normal((n, 2))
+    weights = random.random(n) + 0.5
+    gradients, rounds = kernel_gradients(z, y, weights, 1)
+    assert rounds == 1
+
+    distance = cdist(z, z)
+    length = np.median(distance[:256, :256][np.triu_indices(min(n, 256), 1)])
+    share = weights / weights.mean()
+    centred = y - share @ y / n
+    coefficients = np.linalg.solve(np.exp(-distance / length) + np.diag(0.1 / share), centred)
+    expected = []
+    for k, output in enumerate(coefficients.T):
+        for mu in range(n):
+            others = np.arange(n) != mu  # the kernel has a kink at its own row
+            step = 1e-6 * np.eye(4)
+            ahead, behind = (
+                np.exp(-cdist(z[mu] + sign * step, z[others]) / length) @ output[others] for sign in (1, -1)
+            )
+            expected.append(np.sqrt(share[mu]) * (ahead - behind) / 2e-6)
+            # The gradients are right up to one factor.
+            assert expected[-1] == pytest.approx(gradients[k * n + mu] / length**2, abs=1e-3)
+    assert product(gradients) == pytest.approx(product(np.array(expected)), abs=1e-5)
+
+
+def test_only_ratios_of_weights_count():
+    z, random = table(60, 3)
+    y, weights = np.tanh(2 * z[:, :1]) + 0.3 * random.standard_normal((60, 1)), random.random(60) + 0.5
+    one, _ = kernel_gradients(z, y, weights, 2)
+    other, _ = kernel_gradients(z, y, 4.0 * weights, 2)
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("target", "directions", "least"),
+    [
+        (lambda z: z[:, 0] * z[:, 1] * z[:, 2], 3, 0.9),
+        (lambda z: np.sin(2 * z[:, 0]) + z[:, 1], 2, 0.95),
+        (lambda z: z[:, 3] ** 2, 4, 0.98),
+    ],
+)
+def test_directions_are_found(target, directions, least):
+    """Most of the outer product lies in the columns of the target, which few random features do not see."""
+    z, random = table(1500, 15)
+    y = target(z)
+    y = y / y.std() + 0.1 * random.standard_normal(1500)
+    gradients, rounds = kernel_gradients(z, y[:, None], np.ones(1500), 8)
+    assert rounds > 2
+    assert np.trace(product(gradients)[:directions, :directions]) > least
+
+
+def test_turned_inputs_have_turned_gradients():
+    z, random = table(200, 5)
+    y = np.abs(z[:, :1]) + 0.2 * random.standard_normal((200, 1))
+    rotation = np.linalg.qr(random.standard_normal((5, 5)))[0]
+    plain, _ = kernel_gradients(z, y, np.ones(200), 3)
+    turned, _ = kernel_gradients(z @ rotation, y, np.ones(200), 3)
+    assert rotation @ product(turned) @ rotation.T == pytest.approx(product(plain), abs=1e-4)
+
+
+def test_noise_ends_the_rounds():
+    z, random = table(300, 10)
+    _, rounds = kernel_gradients(z, random.standard_normal((300, 1)), np.ones(300), 8)
+    assert rounds <= 3
+
+
+def test_nothing_is_found_where_nothing_varies():
+    z, _ = table(30, 3)
+    assert kernel_gradients(z, np.ones((30, 1)), np.ones(30), 3) == (None, 0)
+    assert kernel_gradients(np.ones((30, 3)), z[:, :1], np.ones(30), 3) == (None, 0)
+    assert kernel_gradients(z[:1], z[:1, :1], np.ones(1), 3) == (None, 0)

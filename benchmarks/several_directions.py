@@ -1,5 +1,7 @@
 """The estimators on functions of few directions: ``python -m benchmarks.several_directions 1000 5000``.
 
+With ``--own`` only the estimators are measured again, beside the errors of the other methods that are known.
+
 Each target is a function of some of the inputs. "Rotated": the inputs are Gaussian and turned, so that no column means
 anything. Label noise has a tenth of the targets' deviation. The error is the mean square on 5000 fresh rows over the
 variance of the targets, both without noise. The estimators have their defaults; the other methods have theirs but for
@@ -9,6 +11,7 @@ feature machine).
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -72,12 +75,16 @@ METHODS = (
 )
 
 
-def methods(d: int, X: Array, y: Array) -> Iterator[tuple[str, Any]]:
-    """Yield the methods, unfitted; what is searched for them is searched on the first rows."""
-    some = slice(min(len(y), SEARCHED))
+def own_methods() -> Iterator[tuple[str, Any]]:
+    """Yield the estimators, unfitted."""
     yield "several directions", gs.OneStepRegressor(random_state=0)
     yield "one step", gs.OneStepRegressor(n_steps=1, random_state=0)
     yield "random features", gs.OneStepRegressor(eta=0, random_state=0)
+
+
+def other_methods(d: int, X: Array, y: Array) -> Iterator[tuple[str, Any]]:
+    """Yield the others, unfitted; what is searched for them is searched on the first rows."""
+    some = slice(min(len(y), SEARCHED))
     grid = {"alpha": [1e-3, 1e-2, 0.1, 1], "gamma": np.array([0.03, 0.1, 0.3, 1.0]) / d}
     yield "kernel ridge", GridSearchCV(KernelRidge(kernel="rbf"), grid, cv=3).fit(X[some], y[some]).best_estimator_
     yield "RFM", RecursiveFeatureMachine()
@@ -94,15 +101,16 @@ def sample(kind: str, d: int, function: Callable[[Array], Array], n: int) -> tup
     return u @ rotation, function(u)
 
 
-def measure(target: str, n: int) -> dict[str, Any]:
-    """Return the error and the time of every method."""
+def measure(target: str, n: int, known: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the error and the time of every method, those of the others from `known` if that is given."""
     kind, d, function = TARGETS[target]
     X, truth = sample(kind, d, function, n)
     X = StandardScaler().fit(X[:n]).transform(X)
     y = truth[:n] + 0.1 * truth.std() * np.random.default_rng(1).standard_normal(n)
     centre, scale = y.mean(), y.std()
     row: dict[str, Any] = {"target": target, "n": n, "d": d, "errors": {}, "seconds": {}}
-    for name, method in methods(d, X[:n], (y - centre) / scale):
+    others = [] if known else other_methods(d, X[:n], (y - centre) / scale)
+    for name, method in itertools.chain(own_methods(), others):
         began = time.process_time()
         method.fit(X[:n], (y - centre) / scale)
         row["seconds"][name] = round(time.process_time() - began, 3)
@@ -110,6 +118,8 @@ def measure(target: str, n: int) -> dict[str, Any]:
         row["errors"][name] = round(float(np.mean((found - truth[n:]) ** 2) / truth[n:].var()), 5)
         if name == METHODS[0]:
             row["rounds"] = method.rounds_
+    for part in ("errors", "seconds"):
+        row[part] = {**known[part], **row[part]} if known else row[part]
     return row
 
 
@@ -134,12 +144,14 @@ def within(content: dict[str, Any], n: int, factor: float = 1.3) -> int:
     return sum(errors[METHODS[0]] <= factor * min(errors[name] for name in others) for errors in rows)
 
 
-def main(sizes: list[int]) -> None:
+def main(sizes: list[int], *, own: bool) -> None:
     """Measure all targets with all numbers of rows; save after each."""
+    before = json.loads(RESULTS.read_text(encoding="utf-8"))["rows"] if own else []
+    known = {(row["target"], row["n"]): row for row in before}
     rows: list[dict[str, Any]] = []
     for n in sizes:
         for target in TARGETS:
-            rows.append(measure(target, n))
+            rows.append(measure(target, n, known.get((target, n))))
             print(rows[-1], flush=True)
             content: dict[str, Any] = {"rows": rows}
             content["within"] = {f"n{size}": within(content, size) for size in sizes}
@@ -152,4 +164,4 @@ def main(sizes: list[int]) -> None:
 if __name__ == "__main__":
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        main([int(size) for size in sys.argv[1:]])
+        main([int(size) for size in sys.argv[1:] if size != "--own"], own="--own" in sys.argv)

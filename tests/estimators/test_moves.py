@@ -1,6 +1,7 @@
 """Rounds draw the first layer again along the gradients of the fitted network."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,11 @@ from scipy.linalg import sqrtm
 from sklearn.linear_model import Ridge as PlainRidge
 
 import gradstep as gs
+from gradstep.estimators import moves
 from gradstep.estimators.layer import draw
 from gradstep.estimators.metric import HOST, measure
 from gradstep.estimators.moves import Sample, redrawn_on
+from gradstep.estimators.parameters import checked_width
 from gradstep.gaussian import scalar_function
 from gradstep.problem import Readout
 from gradstep.simulation.leave_one_out import copies_of
@@ -79,6 +82,67 @@ def test_several_directions_are_learned():
     inside = np.linalg.norm(model.weights_ @ rotation[:3].T) ** 2 / np.linalg.norm(model.weights_) ** 2
     assert inside > 0.9
     assert 2 < model.learned_.effective < 4
+
+
+@pytest.mark.parametrize("function", [lambda u: u[:, 0] * u[:, 1] * u[:, 2], lambda u: np.sin(2 * u[:, 0]) + u[:, 1]])
+def test_what_few_random_features_do_not_see_is_learned(function):
+    """A product of three inputs and a fast wave, of which one step learns the linear part."""
+    random = np.random.default_rng(7)
+    u = random.standard_normal((3500, 12))
+    truth = function(u) / function(u).std()
+    y = truth[:1500] + 0.1 * random.standard_normal(1500)
+    errors = {}
+    for steps in (1, "auto"):
+        model = gs.OneStepRegressor(512, n_steps=steps, random_state=0).fit(u[:1500], y)
+        errors[steps] = np.mean((model.predict(u[1500:]) - truth[1500:]) ** 2)
+    assert model.rounds_ > 2
+    assert errors["auto"] < 0.3 * errors[1]
+
+
+def test_networks_sharpen_the_directions_of_many_rows(monkeypatch):
+    """With four times as many rows as the kernel sees, more of the layer lies along the directions of the target."""
+    monkeypatch.setattr(moves, "KERNEL_ROWS", 300)
+    X, y, _, rotation = several(1200, 20, 8)
+    layer, sample = layer_of(256, 20), sample_of(X, y[:, None])
+    metric = measure(X, sample.y, sample.weights, sample.copies, sample.step_rows)
+    inside = []
+    for networks in (0, 2):
+        monkeypatch.setattr(moves, "_SHARPENING", networks)
+        again, rounds = redrawn_on(layer, sample, sample.step_rows, metric, 4)
+        inside.append(np.linalg.norm(again.weights @ rotation[:3].T) ** 2 / np.linalg.norm(again.weights) ** 2)
+        assert 1 < rounds <= 4
+    assert 1 - inside[1] < 0.7 * (1 - inside[0])
+
+
+def test_copies_count_as_one_row_with_their_weight():
+    X, y, *_ = several(200, 5, 9)
+    layer, once = layer_of(30, 5), sample_of(X, y[:, None])
+    doubled = np.concatenate([np.arange(200), np.arange(50)])
+    w, every = np.ones(250), np.ones(250, dtype=bool)
+    copies = copies_of(doubled.astype(np.uint64), once.y[doubled], w)
+    repeated = Sample(X[doubled], once.y[doubled], w, copies, every, every, copies.group % 3)
+    weights = np.where(np.arange(200) < 50, 2.0, 1.0)
+    weighted = replace(once, weights=weights, copies=replace(once.copies, weight=weights))
+    metric = measure(X, once.y, once.weights, once.copies, once.step_rows)
+    expected, _ = redrawn_on(layer, weighted, once.step_rows, metric, 3)
+    found, _ = redrawn_on(layer, repeated, every, metric, 3)
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-6)
+    plain, _ = redrawn_on(layer, once, once.step_rows, metric, 3)
+    assert np.abs(plain.weights - expected.weights).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("rows", "width"), [(2, 512), (300, 512), (667, 1024), (1000, 2048), (32768, 2048), (100_000, 1024), (10**6, 512)]
+)
+def test_the_width_is_chosen_by_the_number_of_rows(rows, width):
+    assert checked_width("auto", rows) == width
+    assert checked_width(70, rows) == 70
+
+
+@pytest.mark.parametrize("value", ["wide", 0, 2.5, None])
+def test_an_impossible_width(value):
+    with pytest.raises(gs.InvalidInput, match=r"width: got .*; allowed: 'auto' or an integer >= 1"):
+        gs.OneStepRegressor(value).fit(np.eye(5), np.arange(5.0))
 
 
 def test_noise_is_not_learned():

@@ -38,9 +38,9 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
     Parameters
     ----------
     width : "auto" or int
-        Number of neurons ``N``, and of features. ``"auto"``: at least twice the number of rows, but not less than 512
-        and not more than 2048. Tables of more than 32,768 rows have fewer again, so that the products of the fit take
-        about ten seconds.
+        Number of neurons ``N``, and of features. ``"auto"``: the power of two next to twice the number of rows, but not
+        less than 512 and not more than 2048. Tables of more than 32,768 rows have fewer again, so that the products of
+        the fit take about ten seconds.
     activation : str, callable or ScalarFunction
         ``sigma``: a name (``"relu"``, ``"tanh"``, ``"erf"``, ...), a formula in x or a function, as everywhere in
         gradstep. Names and formulas can be pickled, functions where Python can: those that a module defines. A lambda

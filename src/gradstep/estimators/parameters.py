@@ -57,7 +57,7 @@ def checked_real(name: str, value: Any, *, positive: bool = False, auto: bool = 
 
 
 def checked_width(value: Any, rows: int) -> int:
-    """Return a number of neurons; ``"auto"`` is one of 512, 1024 and 2048 by the number of rows."""
+    """Return a number of neurons; ``"auto"`` is 512, 1024 or 2048 by the number of rows."""
     if not (isinstance(value, str) and value == "auto"):
         try:
             return integer("width", value, 1)
@@ -65,7 +65,8 @@ def checked_width(value: Any, rows: int) -> int:
             raise InvalidInput("width", value, f"'auto' or {error.allowed}") from None
     least, most = _WIDTHS
     width = least
-    while width < min(2 * rows, most) and rows * (2 * width) ** 2 <= _PRODUCTS:
+    # The power of two next to twice the number of rows, as long as the products allow it.
+    while width < most and 2 * width < 2 * rows * math.sqrt(2) and rows * (2 * width) ** 2 <= _PRODUCTS:
         width *= 2
     return width
 

@@ -82,13 +82,13 @@ def correlated_classes(
     share = root[:, 0] ** 2
     special, overlap = sparse_rule(z, *law.between(z, frame), law.average(frame), 1 + level, tolerance)
 
-    profile = _variances(step, law, groups, values, power, level[0])
+    both = _variances(step, law, groups, np.concatenate([values, special]), power, level[0])
+    profile, special_profile = both[:, : len(values)], both[:, len(values) :]
     # The mean of all directions is known.
     mean = profile @ share
-    special_profile = _variances(step, law, groups, special, power, level[0]) / mean[:, None]
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
-    return share, profile / mean[:, None], overlap, special_profile, mean_variance
+    return share, profile / mean[:, None], overlap, special_profile / mean[:, None], mean_variance
 
 
 def _variances(

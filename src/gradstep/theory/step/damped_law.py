@@ -39,10 +39,10 @@ _TOLERANCE, _ON_THE_WAY, _MAX_STEPS = 1e-12, 1e-3, 500
 _BEGINNING, _FIRST_STEP, _LONGER, _SHORTER, _LARGEST_CHANGE = 30.0, 2.5, 1.5, 0.3, 0.3
 #: Steps of Newton's method at one place, after which the way is taken in shorter steps.
 _NEWTON_STEPS = 8
-#: Points of a circle around each, over whose size it is small, from which a derivative is taken.
-_AROUND, _RADIUS = 6, 5e-3
-#: Points of a circle in 1/z from which means are taken, and its radius times the mean of the law.
-_FAR, _INVERSE_RADIUS = 8, 1e-4
+#: Points of a circle from which a derivative is taken, and its radius over the distance of the law.
+_AROUND, _RADIUS = 12, 0.03
+#: Points of a circle from which means are taken, and its radius over the size of the law.
+_FAR, _FAR_RADIUS = 16, 100.0
 
 
 class _At(NamedTuple):
@@ -53,7 +53,8 @@ class _At(NamedTuple):
     unknown : ndarray, shape (points, 3)
         ``Gamma_11``, ``1 - eta Gamma_12`` and ``Gamma_22 / t``.
     one, weighed : ndarray, shape (points, nodes)
-        ``1/Delta`` and ``s/Delta`` with ``Delta = (1 - eta Gamma_12)^2 + t Gamma_11 s`` and ``s = w - eta^2 Gamma_22/t``.
+        ``1/Delta`` and ``s/Delta`` with ``Delta = (1 - eta Gamma_12)^2 + t Gamma_11 s`` and
+        ``s = w - eta^2 Gamma_22 / t``.
     left : ndarray, shape (points,)
         ``Y_11 / t = E[s / Delta]``.
     apart : ndarray, shape (points, classes)
@@ -212,7 +213,9 @@ class DampedLaw:
         for _ in range(_MAX_STEPS):
             active = active[reached[active] > 0]
             if good.all() and not len(active):
-                return self._at(unknown, z), slopes
+                # Slopes of these very unknowns: the rules that are made of them feel the last digit.
+                final = self._at(unknown, z)
+                return final, self._newton(final)[2]
             aim = np.maximum(reached[active] - length[active], 0.0)
             there, here = way.place(aim, active), unknown[active]
             power = slopes[active] * at[active, None] / here
@@ -229,11 +232,9 @@ class DampedLaw:
     def _size(self) -> float:
         """A bound of the places where the law is, roughly."""
         zeroth, slope = self._far
-        return max(self.mean, self.samples.spectrum.eigenvalue.max(), *np.abs(slope[1:] / zeroth[1:]))
+        return float(max(self.mean, self.samples.spectrum.eigenvalue.max(), *np.abs(slope[1:] / zeroth[1:])))
 
-    def _corrected(
-        self, unknown: Complex, z: Complex, tolerance: Array
-    ) -> tuple[NDArray[np.bool_], Complex, Complex]:
+    def _corrected(self, unknown: Complex, z: Complex, tolerance: Array) -> tuple[NDArray[np.bool_], Complex, Complex]:
         """Return whether Newton's method finds solutions near a guess, these, and their slopes in z."""
         guess, good = unknown, np.zeros(len(z), dtype=bool)
         with np.errstate(all="ignore"):
@@ -256,13 +257,16 @@ class DampedLaw:
             self._solved[key] = self._solve(z)
         at, slope = self._solved[key]
         turn = np.exp(2j * np.pi * np.arange(_AROUND) / _AROUND)
-        change = (_RADIUS * np.abs(z)[:, None] * turn).ravel()
+        # No eigenvalue is below the least one of C.
+        below = np.maximum(self.samples.spectrum.eigenvalue.min() - z.real, 0.0)
+        radius = _RADIUS * np.hypot(below, z.imag)
+        change = (radius[:, None] * turn).ravel()
         moved = np.repeat(at.unknown, _AROUND, axis=0) + change[:, None] * np.repeat(slope, _AROUND, axis=0)
         points = np.repeat(z, _AROUND) + change
         values = function(self._at(moved, points))
         values = values.reshape(len(z), _AROUND, *values.shape[1:])
         found = np.einsum("k,zk...->z...", turn.conj() / _AROUND, values)
-        return function(at), found / (_RADIUS * np.abs(z)).reshape(-1, *(1,) * (found.ndim - 1))
+        return function(at), found / radius.reshape(-1, *(1,) * (found.ndim - 1))
 
     def transform(self, z: Complex) -> tuple[Complex, Complex]:
         """Return the Stieltjes transform of the spectral law and its derivative."""
@@ -296,7 +300,8 @@ class DampedLaw:
         ----------
         z : ndarray, shape (points,)
         frame : ndarray, shape (2, vectors)
-            The vectors, as columns, in terms of bt and ``theta = P g``.
+            The vectors, as columns, in terms of bt and of the unit vector orthogonal to it of which ``theta = P g`` is
+            made (`DampedSamples.frame`).
         """
         found, slope = self._with_slope(self._between, z)
         return frame.T @ found @ frame, frame.T @ slope @ frame
@@ -304,7 +309,7 @@ class DampedLaw:
     def average(self, frame: Array) -> Array:
         """Return A itself between the vectors of `between`."""
         angle = np.exp(1j * np.pi * (np.arange(_FAR // 2) + 0.5) / (_FAR // 2))
-        z = self.mean / _INVERSE_RADIUS * angle
+        z = _FAR_RADIUS * self._size * angle
         at, _ = self._solve(z)
         mean = -(self._between(at) * z[:, None, None] ** 2).real.mean(axis=0)
         return np.asarray(frame.T @ mean @ frame)
@@ -321,42 +326,42 @@ class DampedLaw:
         return float(slope[2] / (self.samples.ratio * self.strength))
 
     def _between(self, at: _At) -> Complex:
-        """Return the resolvent between bt and theta, shape (points, 2, 2)."""
+        """Return the resolvent between bt and the unit vector along ``theta - m bt``, shape (points, 2, 2)."""
         samples, known, law = self.samples, self.samples.spectrum, self.samples.law
-        p_node, u, r, eta, t = law.weight, law.projection, law.residual, self._eta, self.strength
-        teacher, apart, inner = known.teacher, at.apart, at.inner
+        eta, t, u = self._eta, self.strength, law.projection
         gain, p, _ = at.unknown.T
-        mu = samples.linear
+        # With any l, theta = (l / eta) bt + P (Z^T (r - l u) / n_step - l delta C^-1 bt). This one makes all parts of
+        # theta - m bt about as large as the whole, so that they do not lose digits.
+        length, found = samples.off_teacher, float(known.teacher @ samples.kept)
+        lost, taken = samples.linear * (1 - found), samples.ratio * float(known.share @ samples.kept)
+        part = samples.linear * found + lost * taken
+        r, directly = (law.residual - part * u) / length, samples.scale * lost * taken / length
+        source = (lost * (1 - taken) - part * samples.damping / known.eigenvalue) / length
+        # The first of the two rows in units of p.
+        inner, teacher = at.inner, known.teacher
+        first, both, last = inner[:, :, 0, 0] / (p**2)[:, None], inner[:, :, 0, 1] / p[:, None], inner[:, :, 1, 1]
+        moved, apart = source * p[:, None], -at.apart
         among = _symmetric(
             at.resolvent @ teacher,
-            -mu * (inner[:, :, 1, 0] * apart) @ teacher,
-            mu**2 * inner[:, :, 0, 0] @ teacher + gain * (at.one @ (p_node * r**2)),
+            (apart * both * moved) @ teacher,
+            (first * moved**2) @ teacher + gain * (at.one @ (law.weight * r**2)),
         )
         zero = np.zeros_like(gain)
-        # Between the vectors and bt in either place, and the sums of the samples with their projection on it.
-        own = [1 - p[:, None] * at.one, -eta * gain[:, None] * at.one]
-        across = np.stack(
-            [
-                np.stack([-(inner[:, :, 1, j] * apart) @ teacher for j in (0, 1)] + [zero, zero], axis=-1),
-                np.stack(
-                    [mu * inner[:, :, 0, j] @ teacher for j in (0, 1)] + [each @ (p_node * r * u) for each in own],
-                    axis=-1,
-                ),
-            ],
-            axis=1,
-        )
-        alone = np.array([[t * (p_node @ (self._weight * u**2)), -eta], [-eta, 0.0]])
-        first, along = at.one @ law.weight, at.one @ (p_node * u**2)
-        left = _symmetric(t * at.weighed @ (p_node * u**2), -eta * p * along, -(eta**2) * gain * along)
-        weight = _symmetric(t * at.left, -eta * p * first, -(eta**2) * gain * first)
-        inside = np.zeros((len(gain), 4, 4), dtype=complex)
-        inside[:, :2, :2] = np.einsum("c,zcij->zij", teacher, inner)
-        inside[:, 2:, 2:] = alone - left
-        coupling = np.zeros_like(inside)
-        coupling[:, :2, :2] = alone - weight
+        # Between the vectors and bt in either row, and the sums of the samples with their projection on it.
+        with_bt = [(apart * both) @ teacher, (apart * last) @ teacher, zero, zero]
+        along = law.weight * r * u
+        with_it = [(moved * first) @ teacher, (moved * both) @ teacher]
+        with_it += [p * ((1 - p[:, None] * at.one) @ along), -eta * gain * (at.one @ along)]
+        across = np.stack([np.stack(with_bt, axis=-1), np.stack(with_it, axis=-1)], axis=1)
+        # What a sample has along bt, beside that of the others.
+        beside = law.weight * (1 - u**2)
+        ones = at.one @ beside
+        coupling = np.zeros((len(gain), 4, 4), dtype=complex)
+        coupling[:, :2, :2] = _symmetric(first @ teacher, both @ teacher, last @ teacher)
+        coupling[:, 2:, 2:] = _symmetric(t * p**2 * (at.weighed @ beside), -eta * p**2 * ones, -(eta**2) * gain * ones)
         coupling[:, :2, 2:] = coupling[:, 2:, :2] = np.eye(2)
-        dressed = np.linalg.solve(np.eye(4) + coupling @ inside, coupling)
-        return np.asarray(among - across @ dressed @ across.mT)
+        together = np.array([[1.0, directly], [0.0, 1.0]])
+        return np.asarray(together.T @ (among - across @ np.linalg.inv(coupling) @ across.mT) @ together)
 
 
 @dataclass(frozen=True)

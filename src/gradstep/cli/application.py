@@ -511,8 +511,8 @@ def tune(
     over: Annotated[
         str,
         typer.Option(
-            help="What to tune, with commas: ridge, eta (its coefficient; the power of N stays), split (n_step against "
-            "n, their sum fixed).",
+            help="What to tune, with commas: ridge, eta (its coefficient; the power of N stays), damping (infinity is "
+            "the plain gradient), split (n_step against n, their sum fixed).",
             rich_help_panel=_TUNING,
         ),
     ] = "ridge,eta",
@@ -524,7 +524,7 @@ def tune(
     ] = None,
     json_: _Json = False,
 ) -> None:
-    """Find the best ridge, step size or split of the samples, from theory, with a certificate.
+    """Find the best ridge, step size, damping or split of the samples, from theory, with a certificate.
 
     The predicted test error is scanned over the whole range, every valley
     followed down, and the minimum certified: no neighbour on either side is

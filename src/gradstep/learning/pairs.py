@@ -15,7 +15,11 @@ from gradstep.learning.classification import misclassification
 from gradstep.learning.equations import TOLERANCE, RowErrors, diagonal_fits, row_errors, weighted_fit
 from gradstep.learning.interpolation import refined
 from gradstep.learning.pool import Array, Pool
-from gradstep.learning.standard_error import influence_on_test_error, influence_on_training_error
+from gradstep.learning.standard_error import (
+    influence_on_test_error,
+    influence_on_training_error,
+    influences_on_errors,
+)
 
 __all__ = ["Cell", "extrapolated", "interpolated"]
 
@@ -58,7 +62,7 @@ class Cell(NamedTuple):
 
 
 def _cell(errors: RowErrors, classes: bool) -> Cell:
-    influences = np.stack([to_host(influence_on_test_error(errors)), to_host(influence_on_training_error(errors))])
+    influences = np.stack([to_host(influences) for influences in influences_on_errors(errors)])
     wrong = (math.nan, math.nan)
     if classes:
         shares, mass = misclassification(errors), to_host(errors.fit.resolvent.pool.mass)

@@ -1,9 +1,9 @@
 r"""Errors of fits to few samples, measured on parts of the pool.
 
-The equations are the leading order in one over the number of samples. Where samples are few, the pool holds
-many fits to so few: it is divided into parts of n rows, and the fit to each part is tested on rows of the others. Every row is in one
-part of each division and is tested equally often. So what single rows bring to the mean error is the same for every
-division, and only what depends on the company of a row scatters from one to the next.
+The equations are the leading order in one over the number of samples. Where samples are few, the pool holds many fits
+to so few: it is divided into parts of n rows, and the fit to each part is tested on rows of the others. Every row is
+in one part of each division and is tested equally often. So what single rows bring to the mean error is the same for
+every division, and only what depends on the company of a row scatters from one to the next.
 
 Docs, "Learning curve", equation (F13).
 """

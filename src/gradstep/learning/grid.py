@@ -15,6 +15,7 @@ from gradstep.learning.curve import LearningCurve
 from gradstep.learning.given import checked_ridges, checked_rows, checked_sizes, default_ridges
 from gradstep.learning.pairs import Cell, extrapolated, interpolated, measured
 from gradstep.learning.pool import pool_of
+from gradstep.learning.reach import with_neighbours
 from gradstep.resolution import NOTHING
 from gradstep.threads import threads_for_products
 
@@ -92,6 +93,9 @@ def learning_curve(
         within = [pair for pair in dict.fromkeys(pairs) if pair[0] <= rows]
         cells, failures = extrapolated(pool, [pair for pair in pairs if pair[0] > rows], classes)
         cells |= measured(pool, interpolated(pool, within, classes))
+        if failures:
+            (size, penalty), failure = next(iter(failures.items()))
+            failures[size, penalty] = with_neighbours(pool, size, penalty, failure)
     if not cells:
         raise next(iter(failures.values()))
     tables, deciding = _tables(cells, pairs, (len(sizes), len(ridges)), classes)

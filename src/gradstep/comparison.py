@@ -209,7 +209,7 @@ class Comparison(Summarised):
         """Return plain lists, numbers and strings, fit for JSON (a value that is not a number becomes None)."""
         cases: list[dict[str, Any]] = []
         for prediction, measurement, row in zip(self.predictions, self.measurements, self.cells, strict=True):
-            case = {"prediction": None, "measurement": measurement.to_dict(), "comparison": row}
+            case: dict[str, Any] = {"prediction": None, "measurement": measurement.to_dict(), "comparison": row}
             if isinstance(prediction, Prediction):
                 case["prediction"] = prediction.to_dict()
             else:

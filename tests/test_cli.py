@@ -229,6 +229,18 @@ def test_comparison_is_that_of_the_library() -> None:
     assert row.split()[-3:] == [f"{100 * single.relative_difference:+.1f}", "%", f"{single.z:+.2f}"]
 
 
+def test_compare_says_where_deviations_come_from() -> None:
+    arguments = ("compare", *SMALL, "--seeds", "3", "--n", "25,35", "--sources")
+    document, text = run_json(*arguments), run(*arguments).stdout
+    expected = compare([small_problem(n=n) for n in (25, 35)], 3, sources=True)
+    for index, case in enumerate(document["comparisons"]):
+        found = expected.sources["test_error"].fit.z[index]
+        assert case["sources"]["test_error"]["fit_z"] == pytest.approx(found, rel=1e-6)
+    table = text.split("where deviations come from")[1]
+    for row in expected.source_table().rows:
+        assert row[-1].split()[0] in table
+
+
 def test_what_does_not_vary_is_right_or_clearly_wrong() -> None:
     comparison = run_json("compare", *SMALL, "--seeds", "3", "--eta", "0", "--initial-weights", "sphere")[
         "comparisons"

@@ -414,6 +414,14 @@ def simulate(
 def compare(
     grid: Grid,
     seeds: _Seeds = "16",
+    sources: Annotated[
+        bool,
+        typer.Option(
+            "--sources",
+            help="Also say where deviations come from: from the law of the rows after the step, or from the fit.",
+            rich_help_panel=_SIMULATION,
+        ),
+    ] = False,
     device: _Device = None,
     dtype: _Dtype = "float64",
     plot: _Plot = None,
@@ -431,7 +439,9 @@ def compare(
 
     plots.check_plot_path(plot, grid)
     with simulating(grid, device) as report:
-        comparison = compare(grid.problems, parse_seeds(seeds), device=device, dtype=dtype, progress=report)
+        comparison = compare(
+            grid.problems, parse_seeds(seeds), sources=sources, device=device, dtype=dtype, progress=report
+        )
     comparison = replace(comparison, shape=grid.shape)
     if plot is not None:
         curve = Curve(grid, comparison.predictions, comparison)
@@ -445,6 +455,9 @@ def compare(
         places = grid.places()
         _print_heading(grid)
         output.print_table(comparison.table(places))
+        if sources:
+            output.print_lines("", "where deviations come from")
+            output.print_table(comparison.source_table(places))
         output.print_wrapped("", f"seeds: {_seed_text(comparison.seeds)}", *comparison.notes(places), _ON_REQUEST)
         if plot is not None:
             output.print_lines(f"figure: {plot}")

@@ -135,8 +135,9 @@ class Curve(Summarised):
             On an unknown quantity or reference, and on more curves than a figure can show.
         """
         from gradstep.curve_figure import draw_curve
+        from gradstep.picture import offer
 
-        return draw_curve(self, quantities, references, dark=dark)
+        return offer(draw_curve(self, quantities, references, dark=dark))
 
     def to_frame(self) -> Any:
         """Return a pandas table with a row for each problem and quantity.

@@ -199,8 +199,9 @@ class Diagnosis:
         matplotlib.figure.Figure
         """
         from gradstep.estimators.diagnosis_figure import draw_diagnosis
+        from gradstep.picture import offer
 
-        return draw_diagnosis(self)
+        return offer(draw_diagnosis(self))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradstep.drawing import Picture
+from gradstep.picture import Picture
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gradstep.estimators.diagnosis import Diagnosis
 
 __all__ = ["draw_diagnosis"]
@@ -18,7 +16,7 @@ __all__ = ["draw_diagnosis"]
 _GREY, _BLUE, _RED, _INK = "#8a8b95", "#4c92fd", "#cc1a00", "#22252b"
 
 
-def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
+def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
     """Draw three panels: spectrum, function along the direction, error against the size of the step.
 
     Parameters
@@ -27,7 +25,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    Picture
     """
     figure = Picture(figsize=(13, 3.8), layout="constrained")
     spectrum, curve, errors = figure.subplots(1, 3)

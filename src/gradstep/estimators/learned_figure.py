@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradstep.drawing import Picture
+from gradstep.picture import Picture
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gradstep.estimators.learned import Learned, LearnedLink
 
 __all__ = ["draw_learned", "draw_link"]
@@ -19,7 +17,7 @@ _BLUE, _RED, _INK = "#4c92fd", "#cc1a00", "#22252b"
 _SHOWN = 15
 
 
-def draw_learned(learned: Learned) -> Figure:
+def draw_learned(learned: Learned) -> Picture:
     """Draw the importances of the columns, and the shares of the directions.
 
     Parameters
@@ -28,7 +26,7 @@ def draw_learned(learned: Learned) -> Figure:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    Picture
     """
     importances = learned.importances
     order = np.argsort(-importances, kind="stable")[:_SHOWN][::-1]
@@ -44,7 +42,7 @@ def draw_learned(learned: Learned) -> Figure:
     return figure
 
 
-def draw_link(link: LearnedLink) -> Figure:
+def draw_link(link: LearnedLink) -> Picture:
     """Draw the targets and the network along one direction.
 
     Parameters
@@ -53,7 +51,7 @@ def draw_link(link: LearnedLink) -> Figure:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    Picture
     """
     figure = Picture(figsize=(5.5, 3.8), layout="constrained")
     axes, bins = figure.subplots(), link.bins

@@ -15,6 +15,8 @@ __all__ = ["draw_learned", "draw_link"]
 
 _BLUE, _RED, _INK = "#4c92fd", "#cc1a00", "#22252b"
 _SHOWN = 15
+#: Places for directions, at least.
+_FEW = 5
 
 
 def draw_learned(learned: Learned) -> Picture:
@@ -36,6 +38,8 @@ def draw_learned(learned: Learned) -> Picture:
     columns.set(xlabel="share of the mean squared gradient", title="Columns")
     directions.bar(np.arange(len(learned.shares)), learned.shares, color=_RED)
     directions.set(xlabel="direction", ylabel="share", title=f"Directions: {learned.effective:.1f} effective")
+    # A single bar as wide as one of several.
+    directions.set_xlim(-0.6, max(len(learned.shares), _FEW) - 0.4)
     directions.xaxis.get_major_locator().set_params(integer=True)
     for axes in (columns, directions):
         axes.spines[["top", "right"]].set_visible(False)

@@ -441,12 +441,15 @@ def test_simulation_with_progress_and_cancel(watched):
     assert page.inner_text("#run") == "Simulate"
     # They are in the link, and with the noise in both errors each is higher by its variance.
     address = page.evaluate("(document.querySelector('#share').click(), location.hash)")
-    page.evaluate("location.hash = ''")
-    watched.until("document.querySelector('#errors').data.every(t => !t.name.startsWith('A network'))")
-    page.evaluate("to => { location.hash = to + '&noise=both'; }", address)
+    page.goto("about:blank")
+    watched.open(f"{address}&noise=both")
     watched.until("document.querySelector('#errors').data.some(t => t.name === 'A network')")
     watched.settled()
+    assert watched.traces()["A network"]["x"] == pytest.approx(points["x"], rel=1e-3)
     assert watched.traces()["A network"]["y"] == pytest.approx(np.array(points["y"]) + 0.01, rel=1e-3)
+    # What would be simulated again is as many places and networks.
+    assert [page.input_value(f"#{name}") for name in ("places", "seeds", "simulated-d")] == ["3", "4", "24"]
+    assert page.inner_text("#simulation-status") == "From the link: 4 networks at each of 3 places."
     assert watched.shown() == pytest.approx(error_at(changed(d=24)) + 0.01, rel=1e-3)
     page.select_option("#noise-in", "neither")
     watched.settled()

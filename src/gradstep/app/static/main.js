@@ -584,6 +584,15 @@ function adopt(next) {
   controls.show(mine().problem);
   byId("preset").value = state.preset;
   changed();
+  showSimulated(state.slots.find(({ points }) => points)?.points);
+}
+
+/** Points that came with an address: what would be simulated again is as many of them. */
+function showSimulated(points) {
+  if (!points) return;
+  const seeds = Math.max(...points.places.map((place) => place.seeds));
+  for (const [id, value] of [["places", points.x.length], ["seeds", seeds], ["simulated-d", points.d]]) byId(id).value = value;
+  say("simulation-status", `From the link: ${seeds} networks at each of ${points.x.length} places.`);
 }
 
 // --- controls ------------------------------------------------------------------------------------------------------

@@ -407,6 +407,7 @@ def test_presets(watched, api):
     traces = watched.traces()
     page.select_option("#preset", label="Cui et al. 2024: The functions that a step makes available")
     assert "gradstep reproduce --paper cui2024 --figure fig7_pool" in page.inner_text("#preset-note")
+    assert "The page cannot compute this figure: it is about the functions that" in page.inner_text("#preset-note")
     assert watched.traces() == traces
     watched.until("document.querySelector('#preset-note img').naturalWidth > 0")
     # The name of a figure is an address.

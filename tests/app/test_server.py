@@ -30,6 +30,7 @@ from gradstep.app.server import _together, serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
 from gradstep.app.workers import Ended, TooLong, Workers, _Worker
 from gradstep.errors import InvalidInput
+from gradstep.papers.beyond.experiments.phases import _problem
 from gradstep.papers.figure import PAPERS, load_figures
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
@@ -280,6 +281,18 @@ def test_every_figure_is_a_preset_or_says_where_it_is_drawn():
     # The others have a picture: `python -m benchmarks.thumbnails` makes them from a report.
     pictures = {path.stem for path in (Path(gradstep.app.__file__).parent / "static" / "figures").glob("*.webp")}
     assert pictures == {figure["name"] for figure in elsewhere(presets())}
+    assert all(figure["reason"] for figure in elsewhere(presets()))
+
+
+def test_a_place_of_the_phase_diagram_is_that_of_the_figure():
+    (preset,) = (preset for preset in presets() if preset["name"] == "phase_diagram")
+    (figure,) = load_figures(["phase_diagram"])
+    chart, d = figure.settings["maps"][0], figure.presets["standard"]["d"]
+    (x, y) = figure.presets["standard"]["points"][0][-1]
+    for shown, candidate in zip(preset["settings"], chart["candidates"], strict=True):
+        expected = _problem(chart, candidate, x, y, d).replace(ridge=0.3 * d)
+        found = problem_of(Axis("ridge", (0.3,)).apply(shown["problem"], 0.3))
+        assert found.replace(origin=expected.origin) == expected
 
 
 def test_a_fixed_kernel_and_the_penalties_of_theorem_7():

@@ -687,7 +687,7 @@ byId("preset").addEventListener("change", ({ target }) => {
 });
 
 /** A figure that the page cannot draw: where it is drawn. */
-function pointTo({ name, paper, title, summary, command }) {
+function pointTo({ name, paper, title, summary, reason, command }) {
   state.preset = "";
   byId("preset-note").hidden = false;
   byId("preset-note").dataset.shows = "elsewhere";
@@ -695,7 +695,7 @@ function pointTo({ name, paper, title, summary, command }) {
   copier.addEventListener("click", () => copyText(command, "Command copied."));
   byId("preset-note").replaceChildren(
     element("b", { textContent: `${paper}: ${title}. ` }),
-    `${summary} The page cannot compute this figure; a terminal does: `,
+    `${summary} The page cannot compute this figure: ${reason}. A terminal does: `,
     element("code", { textContent: command }), " ",
     copier,
     element("img", { src: `/static/figures/${name}.webp`, alt: `${title}, as the command draws it`, className: "figure" }),

@@ -144,6 +144,27 @@ def test_first_sight(watched):
     assert page.inner_text("#hint-ridge").startswith(f"Best {best['ridge'].value / 256:.3g}")
 
 
+def test_the_spectrum_is_of_features_or_weights(watched):
+    page = watched.open(FAST, studies=True)
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
+    assert "before" not in watched.traces("spectrum")
+    page.select_option("#matrix", "weights")
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('Grey: before the step.')")
+    assert "teacher's direction" in page.inner_text("#spectrum-caption")
+    assert "singular value of the weights" in page.inner_text("#spectrum")
+    drawn = watched.traces("spectrum")
+    assert {"before", "bulk", "outliers"} <= set(drawn)
+    # It is in the link, and the features are as before.
+    address = page.evaluate("(document.querySelector('#share').click(), location.hash)")
+    assert "spectrum=weights" in address
+    page.select_option("#matrix", "features")
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
+    watched.open(address, studies=True)
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('Grey: before the step.')")
+    assert page.input_value("#matrix") == "weights"
+    assert watched.traces("spectrum")["outliers"] == drawn["outliers"]
+
+
 #: One group of neurons: its predictions take a fifth of the time of the Gaussian readout's.
 FAST = "#A.readout=constant"
 SLIDERS = {

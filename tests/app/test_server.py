@@ -182,6 +182,21 @@ def test_spectrum_has_mass_one_and_the_outlier_along_the_projection(api):
     assert outlier["singular_value"] > max(found["bands"][-1]["singular_value"])
 
 
+def test_spectrum_of_the_weights_is_that_of_the_figure(api):
+    for preset in (each for each in presets() if each["shows"] == "weights"):
+        (figure,) = load_figures([preset["name"]])
+        own = {**figure.settings["base"], **figure.presets["standard"]["sizes"]}
+        for shown, value in zip(preset["settings"], figure.settings["histograms"][::-1], strict=True):
+            expected = gs.spectrum(gs.Problem.from_dict({**own, figure.settings["vary"]: value}), of="weights")
+            found = api.post("/api/spectrum", json={"problem": shown["problem"], "of": "weights"}).json()
+            assert [o["singular_value"] for o in found["outliers"]] == pytest.approx([v for v, _ in expected.outliers])
+            for bands in (found["bands"], found["before"]):
+                mass = sum(np.trapezoid(b["density"], b["singular_value"]) for b in bands)
+                assert mass + found["atom"] == pytest.approx(1, abs=0.01)
+    refused = api.post("/api/spectrum", json={"problem": DEFAULT, "of": "gradient"})
+    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "of")
+
+
 def test_spectrum_shows_where_the_largest_residual_puts_an_eigenvalue(api):
     eta = {"coefficient": 1.2, "exponent": 0.5, "of": "width"}
     setting = changed(activation="sin", teacher="x + x**2 - 1", readout="gaussian", n_step={"per_d": 1.5}, eta=eta)
@@ -564,7 +579,7 @@ def test_bad_bodies_are_refused(api, body, status):
     [
         ("curves", "problem, axis, without_step"),
         ("learned", "problem"),
-        ("spectrum", "problem"),
+        ("spectrum", "problem, of"),
         ("best", "problem, over"),
         ("code", "problems, axis, active, noise"),
         ("simulate", "problem, axis, seeds, d"),

@@ -52,9 +52,9 @@ def presets() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``paper``, ``title``, ``stated`` and ``ours`` (whose settings they are), ``note``
-        (what differs from the figure), ``axis``, ``shows`` (``errors``, ``learned``, ``spectrum`` or ``numbers``),
-        ``settings``, one a curve with a ``label`` each, and ``shown``, the places in it of the one to four to begin
-        with.
+        (what differs from the figure), ``axis``, ``shows`` (``errors``, ``learned``, ``spectrum``, ``weights`` or
+        ``numbers``), ``settings``, one a curve with a ``label`` each, and ``shown``, the places in it of the one to
+        four to begin with.
     """
     found = []
     for figure in load_figures():
@@ -189,6 +189,13 @@ def _feature_spectra(settings: Settings, preset: Settings) -> _Page:
     return _Page("n", curves, shows="spectrum")
 
 
+def _weight_spectra(settings: Settings, preset: Settings) -> _Page:
+    name, label = settings["vary"], settings["vary_label"]
+    shared = {**settings["base"], **preset["sizes"]}
+    curves = [(f"{label} = {value:g}", {**shared, name: value}) for value in settings["histograms"][::-1]]
+    return _Page("n", curves, note="The first panels: the spectrum of each setting.", shows="weights")
+
+
 def _statistics(settings: Settings, preset: Settings) -> _Page:
     axis, middle = settings["axis"], float(np.median(preset["points"]))
     shared = {"convention": "cui2024", "d": preset["d"], "alpha": 3.0, "beta": 1.0, "lam": 0.1, "alpha0": middle}
@@ -284,6 +291,7 @@ _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
     "improvement": _improvement,
     "equivalence": _equivalence,
     "feature_spectra": _feature_spectra,
+    "weight_spectra": _weight_spectra,
     "spike_statistics": _statistics,
     "kernel_ridge": _kernels,
     "theorem7": _theorem7,
@@ -297,7 +305,6 @@ _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
 _REASONS = {
     "neuron_trajectories": "it follows single neurons through a training of both layers",
     "rank_one": "it is about norms of the gradient",
-    "weight_spectra": "it is about singular values of the weights, and the page has those of the features",
     "goodness": "it is about all pairs of student and teacher with one large step, in a limit without a fit",
     "student": "its readout is an average of some neurons, and the page fits every readout",
     "spiked_features": "it takes the features apart into terms, whose norms the page does not have",

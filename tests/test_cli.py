@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import errno
 import io
@@ -788,6 +789,19 @@ def test_help_loads_no_drawing_library() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "False False"
+
+
+def test_a_prediction_loads_nothing_that_it_does_not_need() -> None:
+    code = (
+        "import sys; sys.argv = ['gradstep', 'predict', '--d', '64']\n"
+        "from gradstep.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print([name for name in sys.modules if name.count('.') < 2])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(result.stdout.splitlines()[-1]))
+    assert "gradstep.theory" in loaded
+    assert not loaded & {"scipy.optimize", "scipy.sparse", "matplotlib", "sklearn", "xarray", "gradstep.simulation"}
 
 
 # --- tables, and two dialects of one file --------------------------------------------------------------------------

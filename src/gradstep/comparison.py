@@ -290,6 +290,7 @@ class Comparison(Summarised):
         """
         from gradstep.drawing import draw
         from gradstep.panels import Guide, Panel, Points
+        from gradstep.picture import offer
 
         ticks = tuple((float(place), name.replace("_", "\n")) for place, name in enumerate(self.overlays))
         points = []
@@ -307,7 +308,7 @@ class Comparison(Summarised):
         panel = Panel("", "", "network / theory", points=points, guides=[Guide("theory", height=1.0)], x_ticks=ticks)
         omit = differences(self.problems)
         note = f"{self.problems[0].described(omit)}\nmean of {len(self.seeds)} networks, bars of one standard error"
-        return draw([panel], note=note, dark=dark)
+        return offer(draw([panel], note=note, dark=dark))
 
     def summary(self) -> Summary:
         """Return the summary that is printed; of more than two problems the test error alone."""

@@ -21,7 +21,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from gradstep.resolution import NOTHING
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
@@ -75,6 +74,8 @@ class DampedSamples:
     @cached_property
     def ridge(self) -> float:
         """``kappa``, the effective ridge: above the damping, and at most the sum of both terms."""
+        from scipy.optimize import brentq  # here: it loads for longer than a plain step takes to predict
+
         c, share, ratio, delta = self.spectrum.eigenvalue, self.spectrum.share, self.ratio, self.damping
 
         def gap(log_ridge: float) -> float:

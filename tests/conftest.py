@@ -1,7 +1,12 @@
-"""Which examples hypothesis tries: the same in every run, unless the command line asks for ``random``."""
+"""Which examples hypothesis tries: the same in every run, unless the command line asks for ``random``.
 
+No test leaves figures open in pyplot to the next.
+"""
+
+import sys
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # How long an example takes to draw or to run says how busy the machine is.
@@ -9,3 +14,10 @@ PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthChe
 settings.register_profile("repeatable", derandomize=True, **PATIENT)
 settings.register_profile("random", derandomize=False, print_blob=True, **PATIENT)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def _no_open_figures():
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import errno
 import io
@@ -227,6 +228,18 @@ def test_comparison_is_that_of_the_library() -> None:
     single = compare(small_problem(), 4)["test_error"]
     row = next(line for line in run("compare", *SMALL, "--seeds", "4").stdout.splitlines() if "test_error " in line)
     assert row.split()[-3:] == [f"{100 * single.relative_difference:+.1f}", "%", f"{single.z:+.2f}"]
+
+
+def test_compare_says_where_deviations_come_from() -> None:
+    arguments = ("compare", *SMALL, "--seeds", "3", "--n", "25,35", "--sources")
+    document, text = run_json(*arguments), run(*arguments).stdout
+    expected = compare([small_problem(n=n) for n in (25, 35)], 3, sources=True)
+    for index, case in enumerate(document["comparisons"]):
+        found = expected.sources["test_error"].fit.z[index]
+        assert case["sources"]["test_error"]["fit_z"] == pytest.approx(found, rel=1e-6)
+    table = text.split("where deviations come from")[1]
+    for row in expected.source_table().rows:
+        assert row[-1].split()[0] in table
 
 
 def test_what_does_not_vary_is_right_or_clearly_wrong() -> None:
@@ -776,6 +789,19 @@ def test_help_loads_no_drawing_library() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "False False"
+
+
+def test_a_prediction_loads_nothing_that_it_does_not_need() -> None:
+    code = (
+        "import sys; sys.argv = ['gradstep', 'predict', '--d', '64']\n"
+        "from gradstep.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print([name for name in sys.modules if name.count('.') < 2])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(result.stdout.splitlines()[-1]))
+    assert "gradstep.theory" in loaded
+    assert not loaded & {"scipy.optimize", "scipy.sparse", "matplotlib", "sklearn", "xarray", "gradstep.simulation"}
 
 
 # --- tables, and two dialects of one file --------------------------------------------------------------------------

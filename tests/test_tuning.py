@@ -261,6 +261,45 @@ def test_bounds_are_kept():
     assert 2 <= step.value <= 3
 
 
+@pytest.mark.parametrize("inputs", [None, gs.Inputs([4, 1], [0.25, 0.75], [0.6, 0.4])])
+@pytest.mark.parametrize("readout", ["constant", "gaussian"])
+def test_best_damping_is_that_of_a_dense_scan(inputs, readout):
+    problem = network(ridge=100.0, inputs=inputs, readout=readout)
+    best = gs.tune(problem, over="damping")
+    dense = np.geomspace(1e-4, 1e4, 161)
+    errors = [p.test_error for p in gs.predict_many(problem.replace(damping=float(x)) for x in dense)]
+    at = int(np.argmin(errors))
+    assert dense[at - 1] < best["damping"].value < dense[at + 1]
+    assert best.prediction.test_error <= min(errors) * (1 + 1e-6)
+    assert best.prediction.test_error < error(problem, damping=math.inf)
+    assert best.problem.damping == best["damping"].value
+    assert abs(best["damping"].slope) < 1e-5
+    for neighbour, claimed in zip(best["damping"].neighbours, best["damping"].neighbour_errors, strict=True):
+        assert error(problem, damping=neighbour) == pytest.approx(claimed, rel=1e-12)
+
+
+@pytest.mark.parametrize("inputs", [None, gs.Inputs([4, 1], [0.25, 0.75], [0.6, 0.4])])
+def test_the_plain_gradient_is_among_the_candidates(inputs):
+    problem = network(eta=1e-3, ridge=100.0, inputs=inputs)
+    best = gs.tune(problem, over="damping")
+    assert best["damping"].value == best["damping"].high == math.inf
+    assert best["damping"].meaning.startswith("damping = infinity")
+    assert best.problem == problem.replace(damping=math.inf)
+    assert best.to_dict()["parameters"]["damping"]["at_bound"] == "upper"
+    assert gs.tune(problem, over="damping", bounds={"damping": (0.01, 1.0)})["damping"].high == pytest.approx(1.0)
+    again = gs.tune(problem, over="damping", bounds={"damping": (0.01, math.inf)})["damping"]
+    assert (again.low, again.value) == (pytest.approx(0.01), math.inf)
+
+
+def test_damping_with_ridge_and_step_is_better_than_without():
+    problem = network(inputs=gs.Inputs([4, 1], [0.25, 0.75], [0.3, 0.7]))
+    plain, best = (gs.tune(problem, over=over) for over in (("ridge", "eta"), ("ridge", "eta", "damping")))
+    assert best.prediction.test_error < plain.prediction.test_error
+    for name in ("ridge", "eta", "damping"):
+        assert best[name].at_bound is None
+        assert abs(best[name].slope) < 1e-6
+
+
 # --- input ------------------------------------------------------------------------------------------------------------
 
 
@@ -279,6 +318,9 @@ def test_bounds_are_kept():
         ("bounds of split", {}, {"over": "split", "bounds": {"split": (1, 100)}}),
         ("n_step", {"n_step": math.inf}, {"over": "split"}),
         ("n_step + n", {"n_step": 5, "n": 4}, {"over": "split"}),
+        ("over", {"eta": 0.0}, {"over": "damping"}),
+        ("activation", {"activation": "relu"}, {"over": "damping"}),
+        ("bounds of damping", {}, {"over": "damping", "bounds": {"damping": (0, 1)}}),
         ("output_scale", {"output_scale": "1/sqrt(N)", "activation": "relu"}, {"over": "eta"}),
     ],
 )
@@ -306,6 +348,16 @@ def test_command_gives_the_numbers_of_the_library():
         assert part in text
 
 
+def test_command_tunes_the_damping():
+    shown = CliRunner().invoke(app, ["tune", *SMALL, "--over", "damping", "--bounds", "damping=0.01:inf", "--json"])
+    assert shown.exit_code == 0, shown.stderr
+    document = json.loads(shown.stdout)["tuned"][0]
+    best = gs.tune(gs.Problem.from_dict(document["before"]), over="damping", bounds={"damping": (0.01, math.inf)})
+    assert document["parameters"]["damping"]["value"] == best["damping"].value
+    refused = CliRunner().invoke(app, ["tune", *SMALL, "--over", "damping", "--damping", "0.1,1"])
+    assert refused.stderr.startswith("error: damping:")
+
+
 def test_command_takes_a_grid():
     shown = CliRunner().invoke(app, ["tune", *SMALL, "--over", "ridge", "--n", "60,120"])
     assert shown.exit_code == 0, shown.stderr
@@ -327,7 +379,7 @@ def test_command_refuses_in_one_line(arguments):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", ["ridge", "eta", "split"])
+@pytest.mark.parametrize("name", ["ridge", "eta", "damping", "split"])
 def test_no_neighbour_of_the_optimum_is_better_on_the_real_network(name):
     problem = network(d=200, width=300, n_step=600, n=600, readout="gaussian", ridge=20.0)
     best = gs.tune(problem, over=name)
@@ -336,6 +388,8 @@ def test_no_neighbour_of_the_optimum_is_better_on_the_real_network(name):
     def measured(factor):
         if name == "ridge":
             return gs.simulate(best.problem.replace(ridge=value * factor), seeds)["test_error"]
+        if name == "damping":
+            return gs.simulate(best.problem.replace(damping=value * factor), seeds)["test_error"]
         if name == "eta":
             return gs.simulate(best.problem.replace(eta=gs.Step(value * factor, 0.5)), seeds)["test_error"]
         n_step = round(value * factor)
@@ -346,7 +400,7 @@ def test_no_neighbour_of_the_optimum_is_better_on_the_real_network(name):
         gain = at_best - measured(factor)
         assert gain.mean() < 2.5 * gain.std(ddof=1) / math.sqrt(len(seeds)), factor
     # And the test has power: far from the optimum the network is clearly worse.
-    gain = at_best - measured(0.1 if name == "split" else 0.05)
+    gain = at_best - measured({"split": 0.1, "damping": 30.0}.get(name, 0.05))
     assert gain.mean() < -5 * gain.std(ddof=1) / math.sqrt(len(seeds))
 
 

@@ -92,9 +92,9 @@ def described(figure: Figure) -> str:
 
 
 def frame(figure: Figure) -> str:
-    """Return the classes of what a figure stands in; on a narrow screen a wide one scrolls."""
+    """Return the classes of what a figure stands in; on a narrow screen one of several panels side by side scrolls."""
     width, height = figure.get_size_inches()
-    return "picture wide" if width > 2 * height else "picture"
+    return "picture wide" if width > 2.3 * height else "picture"
 
 
 def drawn(last: object) -> list[Figure]:

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from gradstep.checks import flag
 from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.overlay import FAR, Overlay
@@ -18,6 +19,7 @@ from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem, Readout, differences
 from gradstep.simulation import Measurement, simulate_many
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
+from gradstep.sources import Sources
 from gradstep.summary import ROWS, Summarised, Summary
 from gradstep.text_table import Table, measured, number
 from gradstep.theory import QUANTITIES, Prediction, predict_each
@@ -33,6 +35,9 @@ _SAME = 1e-9
 
 #: Columns of the table, for each quantity.
 _COLUMNS = ("theory", "mean", "standard_error", "relative_difference", "z")
+
+#: Quantities whose deviation has sources, and the names of these.
+_WITH_SOURCES, _PARTS = ("test_error", "train_error"), ("rows", "fit")
 
 Places = Sequence[Mapping[str, Any]]
 
@@ -56,12 +61,15 @@ class Comparison(Summarised):
         Measurements on networks with the same seeds for all problems.
     shape : tuple of int
         Shape of the arrays.
+    expected : tuple of Measurement, optional
+        Measurements of the same networks with the errors expected of fits, if it was asked where deviations come from.
     """
 
     problems: tuple[Problem, ...]
     predictions: tuple[Prediction | GradstepError, ...]
     measurements: tuple[Measurement, ...]
     shape: tuple[int, ...]
+    expected: tuple[Measurement, ...] = ()
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -79,9 +87,32 @@ class Comparison(Summarised):
         return {name: self._overlay(name) for name in QUANTITIES if name in self.measurements[0].values}
 
     def _overlay(self, quantity: str) -> Overlay:
+        return Overlay.of(self._theory(quantity), self._values(quantity, self.measurements), axis=-1)
+
+    def _theory(self, quantity: str) -> NDArray[np.float64]:
         theory = [getattr(each, quantity) if isinstance(each, Prediction) else math.nan for each in self.predictions]
-        values = np.array([measurement[quantity] for measurement in self.measurements])
-        return Overlay.of(np.reshape(theory, self.shape), values.reshape(*self.shape, len(self.seeds)), axis=-1)
+        return np.reshape(theory, self.shape)
+
+    def _values(self, quantity: str, measurements: Sequence[Measurement]) -> NDArray[np.float64]:
+        values = np.array([measurement[quantity] for measurement in measurements])
+        return values.reshape(*self.shape, len(self.seeds))
+
+    @cached_property
+    def sources(self) -> Mapping[str, Sources]:
+        """Where the deviations of the test and the training error come from; empty if it was not asked for.
+
+        ``sources["test_error"].rows`` is the overlay of theory and the errors expected of fits on the first layers that
+        were drawn, ``sources["test_error"].fit`` that of these and the fits. Their differences add up to that of
+        ``comparison["test_error"]``.
+        """
+        if not self.expected:
+            return {}
+        return {
+            name: Sources.of(
+                self._theory(name), self._values(name, self.expected), self._values(name, self.measurements)
+            )
+            for name in _WITH_SOURCES
+        }
 
     def __getitem__(self, quantity: str) -> Overlay:
         """Return the overlay of a quantity."""
@@ -148,22 +179,57 @@ class Comparison(Summarised):
             lines.append("the same seeds at all problems: their z move together, and are not independent")
         return lines + caveat_lines([each for each in self.predictions if isinstance(each, Prediction)])
 
+    def source_table(self, places: Places | None = None) -> Table:
+        """Return a row of text for each problem and error: how far networks are off, and by what.
+
+        Parameters
+        ----------
+        places
+            As in `table`.
+
+        Returns
+        -------
+        Table
+            In per cent of the theory, with standard errors; without rows if it was not asked for.
+        """
+        known = self._places if places is None else places
+        rows = []
+        for index, where in enumerate(known):
+            for name in self.sources:
+                of = self._source_columns(name, index)
+                off = 100 * self.cells[index][name]["relative_difference"]
+                parts = [
+                    f"{100 * of[f'{part}_difference']:+.1f} +- {100 * of[f'{part}_error']:.1f} %" for part in _PARTS
+                ]
+                texts = [f"{off:+.1f} %", *parts]
+                rows.append([*map(_text, where.values()), name, *("-" if "nan" in text else text for text in texts)])
+        return Table([*known[0], "quantity", "off by", "law of the rows", "fit"], rows, index=len(known[0]) + 1)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists, numbers and strings, fit for JSON (a value that is not a number becomes None)."""
-        cases = []
+        cases: list[dict[str, Any]] = []
         for prediction, measurement, row in zip(self.predictions, self.measurements, self.cells, strict=True):
             case: dict[str, Any] = {"prediction": None, "measurement": measurement.to_dict(), "comparison": row}
             if isinstance(prediction, Prediction):
                 case["prediction"] = prediction.to_dict()
             else:
                 case["failure"] = f"{type(prediction).__name__}: {prediction}"
+            if self.sources:
+                case["sources"] = {name: self._source_columns(name, len(cases)) for name in self.sources}
             cases.append(case)
         shared = {"convention": CONVENTION, "versions": self.measurements[0].versions, "seeds": self.seeds}
         found: dict[str, Any] = plain({**shared, **self.verdict, "comparisons": cases})
         return found
 
+    def _source_columns(self, quantity: str, index: int) -> dict[str, float]:
+        if quantity not in self.sources:
+            return {}
+        return {key: float(np.ravel(value)[index]) for key, value in self.sources[quantity].columns().items()}
+
     def to_frame(self) -> Any:
         """Return a pandas table with a row for each problem and quantity: what the problems differ in, and the overlay.
+
+        It has columns for the sources of the deviation if these were asked for.
 
         Raises
         ------
@@ -171,8 +237,8 @@ class Comparison(Summarised):
             If pandas is not installed.
         """
         return optional_module("pandas", "to_frame", "sweeps").DataFrame(
-            {**where, "quantity": name, **cell, "seeds": len(self.seeds)}
-            for where, row in zip(self.varied, self.cells, strict=True)
+            {**where, "quantity": name, **cell, "seeds": len(self.seeds), **self._source_columns(name, index)}
+            for index, (where, row) in enumerate(zip(self.varied, self.cells, strict=True))
             for name, cell in row.items()
         )
 
@@ -224,6 +290,7 @@ class Comparison(Summarised):
         """
         from gradstep.drawing import draw
         from gradstep.panels import Guide, Panel, Points
+        from gradstep.picture import offer
 
         ticks = tuple((float(place), name.replace("_", "\n")) for place, name in enumerate(self.overlays))
         points = []
@@ -241,7 +308,7 @@ class Comparison(Summarised):
         panel = Panel("", "", "network / theory", points=points, guides=[Guide("theory", height=1.0)], x_ticks=ticks)
         omit = differences(self.problems)
         note = f"{self.problems[0].described(omit)}\nmean of {len(self.seeds)} networks, bars of one standard error"
-        return draw([panel], note=note, dark=dark)
+        return offer(draw([panel], note=note, dark=dark))
 
     def summary(self) -> Summary:
         """Return the summary that is printed; of more than two problems the test error alone."""
@@ -251,7 +318,9 @@ class Comparison(Summarised):
         shown = QUANTITIES if len(self.problems) <= 2 else QUANTITIES[:1]
         # Two problems show all of their rows: the test error of the second is in the middle of the table.
         rows = max(ROWS, 2 * len(self.overlays)) if len(self.problems) <= 2 else ROWS
-        return Summary(title, [about], self.table(quantities=shown), self.notes(), rows)
+        said = [] if several else self.source_table().rows
+        notes = ["{}: {} = {} by the law of the rows, {} by the fit".format(*texts) for texts in said]
+        return Summary(title, [about], self.table(quantities=shown), [*notes, *self.notes()], rows)
 
 
 def _value(problem: Problem, name: str) -> float | str:
@@ -281,6 +350,7 @@ def compare(
     fit: str = "drawn",
     rows: ArrayLike | None = None,
     replacement: bool = False,
+    sources: bool = False,
     device: str | None = None,
     dtype: str = "float64",
     kernel_tolerance: float = 1e-9,
@@ -296,11 +366,17 @@ def compare(
         How many networks (at least 2), or their seeds; the same for all problems, whose measurements are paired.
     ridge : float or sequence of float, optional
         Penalties to use instead of each problem's own; a whole sequence costs one factorisation.
-    fit, rows, replacement, device, dtype, kernel_tolerance
+    fit, rows, replacement
         As in `gradstep.simulate`. With ``fit="expected"`` the networks' errors have no noise of the fit. With `rows` of
         a table theory is that of Gaussian inputs of the problems' law.
+    sources : bool
+        Whether to find where deviations come from: from the law of the rows after the step, or from the equivalence of
+        the fit. This measures the networks again, with the errors expected of fits. See `Comparison.sources`.
+    device, dtype, kernel_tolerance
+        As in `gradstep.simulate`.
     progress : callable, optional
-        Called as ``progress(done, total)`` with numbers of problems measured; of one at work its share counts.
+        Called as ``progress(done, total)`` with numbers of problems measured; of one at work its share counts. With
+        `sources` each problem counts twice.
 
     Returns
     -------
@@ -319,17 +395,27 @@ def compare(
     chosen = chosen_seeds(seeds)
     if len(chosen) < 2:
         raise InvalidInput("seeds", seeds, "at least 2: one seed has no standard error")
+    if flag("sources", sources) and fit != "drawn":
+        raise InvalidInput("sources", sources, "False with fit='expected', which is one of the two that are compared")
     found = predict_each(listed, some=True)
     options = {
-        "fit": fit,
         "rows": rows,
         "replacement": replacement,
         "device": device,
         "dtype": dtype,
         "kernel_tolerance": kernel_tolerance,
     }
-    measured = simulate_many(listed, chosen, progress=progress, **options)
-    return Comparison(tuple(listed), tuple(found), tuple(measured), shape)
+    passes = 2 if sources else 1
+
+    def measured(fit: str, before: int) -> tuple[Measurement, ...]:
+        def advance(done: float, total: int) -> None:
+            if progress is not None:
+                progress(before * total + done, passes * total)
+
+        return tuple(simulate_many(listed, chosen, fit=fit, progress=advance, **options))
+
+    drawn = measured(fit, 0)
+    return Comparison(tuple(listed), tuple(found), drawn, shape, measured("expected", 1) if sources else ())
 
 
 def _cases(

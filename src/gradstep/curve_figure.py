@@ -14,14 +14,13 @@ from gradstep.drawing import draw
 from gradstep.errors import InvalidInput
 from gradstep.grid import MOST_CURVES
 from gradstep.panels import SCALE, Field, Guide, Line, Panel, Points
+from gradstep.picture import Picture
 from gradstep.problem import Problem, Step
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import largest_caveats
 from gradstep.theory.references import REFERENCES
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gradstep.curves import Curve
     from gradstep.grid import Axis, Grid
     from gradstep.panels import Scale
@@ -61,7 +60,7 @@ def check_drawable(grid: Grid) -> None:
 
 def draw_curve(
     curve: Curve, quantities: str | Sequence[str] | None, references: str | Sequence[str], *, dark: bool
-) -> Figure:
+) -> Picture:
     """Draw a curve; see `gradstep.curves.Curve.plot`.
 
     Raises

@@ -135,8 +135,9 @@ class Curve(Summarised):
             On an unknown quantity or reference, and on more curves than a figure can show.
         """
         from gradstep.curve_figure import draw_curve
+        from gradstep.picture import offer
 
-        return draw_curve(self, quantities, references, dark=dark)
+        return offer(draw_curve(self, quantities, references, dark=dark))
 
     def to_frame(self) -> Any:
         """Return a pandas table with a row for each problem and quantity.
@@ -308,20 +309,15 @@ def curve(
         axes.append(Axis("problem", tuple(problems)))
     grid = Grid(tuple(axes), _Replaced(problems if len(problems) > 1 else {"": next(iter(problems.values()))}))
     _ = grid.problems  # all are checked before any work
+    if is_integer(seeds) and seeds == 0:
+        with _bar(progress, "problems predicted") as report:
+            return with_lines(Curve(grid, tuple(_predicted(grid, report, some=True))), report)
+    with _bar(progress, "problems simulated") as report:
+        compared = compare(
+            grid.problems, seeds, device=device, dtype=dtype, progress=lambda done, total: report(done, total, "")
+        )
     with _bar(progress, "problems predicted") as report:
-        if is_integer(seeds) and seeds == 0:
-            found = Curve(grid, tuple(_predicted(grid, report, some=True)))
-        else:
-            with _bar(progress, "problems simulated") as simulated:
-                compared = compare(
-                    grid.problems,
-                    seeds,
-                    device=device,
-                    dtype=dtype,
-                    progress=lambda done, total: simulated(done, total, ""),
-                )
-            found = Curve(grid, compared.predictions, replace(compared, shape=grid.shape))
-        return with_lines(found, report)
+        return with_lines(Curve(grid, compared.predictions, replace(compared, shape=grid.shape)), report)
 
 
 def with_lines(found: Curve, report: Report | None = None) -> Curve:

@@ -6,23 +6,22 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import BytesIO
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm
-from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from scipy.optimize import isotonic_regression
 
 from gradstep.panels import SCALE, Field, Guide, Histogram, Image, Line, Mark, Panel, Points
+from gradstep.picture import Picture
 from gradstep.typesetting import to_mathtext
 
-__all__ = ["DARK", "HUES", "LIGHT", "Ink", "Picture", "draw"]
+__all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
 
 #: Each regime has one hue in every figure; its curves differ in lightness. All are legible on white and on dark grey,
 #: and can be told apart by eyes that lack one kind of cone.
@@ -43,8 +42,6 @@ _STYLES = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.6))}
 #: Luminance that stands out from white and from dark grey by as much.
 _MIDDLE = 0.2
 _COLUMNS = 3
-#: Dots per inch of a picture in a notebook.
-_SCREEN = 110
 #: Least distance between labels beside the axes, as a share of the height of the axes.
 _LINE_HEIGHT = 0.058
 #: Least distance between tick labels on a logarithmic axis, as a share of its length.
@@ -77,16 +74,7 @@ LIGHT = Ink("#22252b", "#d8dbe2")
 DARK = Ink("#e4e6ec", "#3c414d")
 
 
-class Picture(Canvas):
-    """A figure that a notebook shows, though pyplot does not know it."""
-
-    def _repr_png_(self) -> bytes:
-        drawn = BytesIO()
-        self.savefig(drawn, format="png", dpi=_SCREEN, bbox_inches="tight")
-        return drawn.getvalue()
-
-
-def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool = False) -> Canvas:
+def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool = False) -> Picture:
     """Draw panels as one figure.
 
     Parameters
@@ -102,9 +90,9 @@ def draw(panels: Sequence[Panel], *, title: str = "", note: str = "", dark: bool
 
     Returns
     -------
-    matplotlib.figure.Figure
-        Not registered with pyplot: it is shown where it is the value of a cell, and saved by ``savefig``. The
-        background is white, or transparent for a dark page.
+    Picture
+        Unknown to pyplot until `gradstep.picture.offer` hands it over. The background is white, or transparent for a
+        dark page.
     """
     ink = DARK if dark else LIGHT
     columns = min(len(panels), _COLUMNS if len(panels) != 4 else 2)

@@ -49,25 +49,29 @@ def _bar(unit: str) -> Iterator[Report]:
     task = bar.add_task(unit, total=None)
     if not bar.console.is_jupyter:
         with bar:
-            yield lambda done, total, label: bar.update(
-                task, completed=int(done), total=total, description=label or unit
-            )
+            yield lambda done, total, label: bar.update(task, completed=done, total=total, description=label or unit)
         return
     # Rich moves bars in notebooks with the help of widgets, which are not there everywhere. A picture that takes the
-    # place of the last one is.
+    # place of the last one is. Short work shows none.
     from IPython.display import display  # type: ignore[import-not-found]
 
-    place, last = display(bar, display_id=True), monotonic()
+    place, last = None, monotonic()
 
     def move(done: float, total: int, label: str) -> None:
-        nonlocal last
-        bar.update(task, completed=int(done), total=total, description=label or unit)
-        if done >= total or monotonic() - last > _PICTURES:
-            place.update(bar)
+        nonlocal place, last
+        bar.update(task, completed=done, total=total, description=label or unit)
+        if monotonic() - last > _PICTURES:
+            if place is None:
+                place = display(bar, display_id=True)
+            else:
+                place.update(bar)
             last = monotonic()
 
-    yield move
-    place.update({"text/plain": ""}, raw=True)
+    try:
+        yield move
+    finally:
+        if place is not None:
+            place.update({"text/plain": ""}, raw=True)
 
 
 def _lines(unit: str) -> Report:

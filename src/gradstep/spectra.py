@@ -99,6 +99,7 @@ class SpectrumOverlay(Summarised):
         """
         from gradstep.drawing import draw
         from gradstep.panels import Panel
+        from gradstep.picture import offer
 
         share = 1 - self.bulk.atom
         lines = [*density(self.before, "before the step", "initial", 1 - self.before.atom)] if self._moved else []
@@ -123,7 +124,7 @@ class SpectrumOverlay(Summarised):
             histograms=histograms,
             marks=marks,
         )
-        return draw([panel], note=f"{self.problem}{count}", dark=dark)
+        return offer(draw([panel], note=f"{self.problem}{count}", dark=dark))
 
     @property
     def _moved(self) -> bool:

@@ -60,9 +60,9 @@ class Summarised:
         return self.summary().html()
 
 
-def wrapped(text: str, width: int = COLUMNS) -> list[str]:
+def wrapped(text: str, width: int = COLUMNS, indent: int = 2) -> list[str]:
     """Return a text as lines of at most so many characters; what goes on is indented."""
-    return textwrap.wrap(text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _table(table: Table) -> str:

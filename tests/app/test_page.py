@@ -144,6 +144,27 @@ def test_first_sight(watched):
     assert page.inner_text("#hint-ridge").startswith(f"Best {best['ridge'].value / 256:.3g}")
 
 
+def test_the_spectrum_is_of_features_or_weights(watched):
+    page = watched.open(FAST, studies=True)
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
+    assert "before" not in watched.traces("spectrum")
+    page.select_option("#matrix", "weights")
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('Grey: before the step.')")
+    assert "teacher's direction" in page.inner_text("#spectrum-caption")
+    assert "singular value of the weights" in page.inner_text("#spectrum")
+    drawn = watched.traces("spectrum")
+    assert {"before", "bulk", "outliers"} <= set(drawn)
+    # It is in the link, and the features are as before.
+    address = page.evaluate("(document.querySelector('#share').click(), location.hash)")
+    assert "spectrum=weights" in address
+    page.select_option("#matrix", "features")
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
+    watched.open(address, studies=True)
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('Grey: before the step.')")
+    assert page.input_value("#matrix") == "weights"
+    assert watched.traces("spectrum")["outliers"] == drawn["outliers"]
+
+
 #: One group of neurons: its predictions take a fifth of the time of the Gaussian readout's.
 FAST = "#A.readout=constant"
 SLIDERS = {
@@ -407,6 +428,7 @@ def test_presets(watched, api):
     traces = watched.traces()
     page.select_option("#preset", label="Cui et al. 2024: The functions that a step makes available")
     assert "gradstep reproduce --paper cui2024 --figure fig7_pool" in page.inner_text("#preset-note")
+    assert "The page cannot compute this figure: it is about the functions that" in page.inner_text("#preset-note")
     assert watched.traces() == traces
     watched.until("document.querySelector('#preset-note img').naturalWidth > 0")
     # The name of a figure is an address.
@@ -441,12 +463,15 @@ def test_simulation_with_progress_and_cancel(watched):
     assert page.inner_text("#run") == "Simulate"
     # They are in the link, and with the noise in both errors each is higher by its variance.
     address = page.evaluate("(document.querySelector('#share').click(), location.hash)")
-    page.evaluate("location.hash = ''")
-    watched.until("document.querySelector('#errors').data.every(t => !t.name.startsWith('A network'))")
-    page.evaluate("to => { location.hash = to + '&noise=both'; }", address)
+    page.goto("about:blank")
+    watched.open(f"{address}&noise=both")
     watched.until("document.querySelector('#errors').data.some(t => t.name === 'A network')")
     watched.settled()
+    assert watched.traces()["A network"]["x"] == pytest.approx(points["x"], rel=1e-3)
     assert watched.traces()["A network"]["y"] == pytest.approx(np.array(points["y"]) + 0.01, rel=1e-3)
+    # What would be simulated again is as many places and networks.
+    assert [page.input_value(f"#{name}") for name in ("places", "seeds", "simulated-d")] == ["3", "4", "24"]
+    assert page.inner_text("#simulation-status") == "From the link: 4 networks at each of 3 places."
     assert watched.shown() == pytest.approx(error_at(changed(d=24)) + 0.01, rel=1e-3)
     page.select_option("#noise-in", "neither")
     watched.settled()

@@ -30,6 +30,7 @@ from gradstep.app.server import _together, serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
 from gradstep.app.workers import Ended, TooLong, Workers, _Worker
 from gradstep.errors import InvalidInput
+from gradstep.papers.beyond.experiments.phases import _problem
 from gradstep.papers.figure import PAPERS, load_figures
 from gradstep.theory.spectra.feature_spectrum import feature_spectrum
 
@@ -181,6 +182,21 @@ def test_spectrum_has_mass_one_and_the_outlier_along_the_projection(api):
     assert outlier["singular_value"] > max(found["bands"][-1]["singular_value"])
 
 
+def test_spectrum_of_the_weights_is_that_of_the_figure(api):
+    for preset in (each for each in presets() if each["shows"] == "weights"):
+        (figure,) = load_figures([preset["name"]])
+        own = {**figure.settings["base"], **figure.presets["standard"]["sizes"]}
+        for shown, value in zip(preset["settings"], figure.settings["histograms"][::-1], strict=True):
+            expected = gs.spectrum(gs.Problem.from_dict({**own, figure.settings["vary"]: value}), of="weights")
+            found = api.post("/api/spectrum", json={"problem": shown["problem"], "of": "weights"}).json()
+            assert [o["singular_value"] for o in found["outliers"]] == pytest.approx([v for v, _ in expected.outliers])
+            for bands in (found["bands"], found["before"]):
+                mass = sum(np.trapezoid(b["density"], b["singular_value"]) for b in bands)
+                assert mass + found["atom"] == pytest.approx(1, abs=0.01)
+    refused = api.post("/api/spectrum", json={"problem": DEFAULT, "of": "gradient"})
+    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "of")
+
+
 def test_spectrum_shows_where_the_largest_residual_puts_an_eigenvalue(api):
     eta = {"coefficient": 1.2, "exponent": 0.5, "of": "width"}
     setting = changed(activation="sin", teacher="x + x**2 - 1", readout="gaussian", n_step={"per_d": 1.5}, eta=eta)
@@ -280,6 +296,18 @@ def test_every_figure_is_a_preset_or_says_where_it_is_drawn():
     # The others have a picture: `python -m benchmarks.thumbnails` makes them from a report.
     pictures = {path.stem for path in (Path(gradstep.app.__file__).parent / "static" / "figures").glob("*.webp")}
     assert pictures == {figure["name"] for figure in elsewhere(presets())}
+    assert all(figure["reason"] for figure in elsewhere(presets()))
+
+
+def test_a_place_of_the_phase_diagram_is_that_of_the_figure():
+    (preset,) = (preset for preset in presets() if preset["name"] == "phase_diagram")
+    (figure,) = load_figures(["phase_diagram"])
+    chart, d = figure.settings["maps"][0], figure.presets["standard"]["d"]
+    (x, y) = figure.presets["standard"]["points"][0][-1]
+    for shown, candidate in zip(preset["settings"], chart["candidates"], strict=True):
+        expected = _problem(chart, candidate, x, y, d).replace(ridge=0.3 * d)
+        found = problem_of(Axis("ridge", (0.3,)).apply(shown["problem"], 0.3))
+        assert found.replace(origin=expected.origin) == expected
 
 
 def test_a_fixed_kernel_and_the_penalties_of_theorem_7():
@@ -551,7 +579,7 @@ def test_bad_bodies_are_refused(api, body, status):
     [
         ("curves", "problem, axis, without_step"),
         ("learned", "problem"),
-        ("spectrum", "problem"),
+        ("spectrum", "problem, of"),
         ("best", "problem, over"),
         ("code", "problems, axis, active, noise"),
         ("simulate", "problem, axis, seeds, d"),

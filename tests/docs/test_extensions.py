@@ -89,3 +89,8 @@ def test_public_names_without_an_entry_are_found() -> None:
     assert not {"gradstep.sweeps.State", "gradstep.sweeps.RESULT_VERSION"} & set(
         complete.missing("gradstep.sweeps", entries)
     )
+
+
+def test_one_panel_fits_a_phone_and_two_scroll() -> None:
+    assert pictures.frame(plt.figure(figsize=(7, 3.4))) == "picture"
+    assert pictures.frame(plt.figure(figsize=(9.6, 3.9))) == "picture wide"

@@ -1,6 +1,7 @@
 """The diagnosis against data whose answers are known."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,11 @@ import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.estimators.link import binned, fit_link, normal_scores
 from gradstep.gaussian import hermite_coefficients
+
+
+def told(diagnosis):
+    """Return the text of a diagnosis without its line breaks."""
+    return " ".join(str(diagnosis).split())
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +68,7 @@ def test_pure_noise_has_no_gain():
     diagnosis = gs.OneStepRegressor(width=32, n_steps=1, random_state=0).fit(X, y).diagnose(X, y)
     assert diagnosis.gain <= 2 * max(diagnosis.gain_error, 1e-12)
     assert diagnosis.single_index < 0.1
-    assert "pays" not in str(diagnosis).split("larger step")[1]
+    assert "pays" not in told(diagnosis).split("larger step")[1]
 
 
 def test_text_and_figure(known):
@@ -74,11 +80,12 @@ def test_text_and_figure(known):
         1 - diagnosis.steps.errors[0],
         1 - diagnosis.steps.errors[diagnosis.steps.moves.index(diagnosis.taken)],
     )
-    verdict = text.splitlines()[1]
+    verdict = " ".join(text.split("\n\n")[0].split()).partition("100 neurons ")[2]
     assert verdict.startswith(f"The step helps here: R^2 on new rows {before:.3f} -> {after:.3f}, gain ")
+    assert max(map(len, text.splitlines())) <= 80
     html = diagnosis._repr_html_()
     assert verdict.replace(">", "&gt;") in html
-    assert html.count("<tr>") == len(text.splitlines()) - 3
+    assert html.count("<tr>") == sum(line[:1] not in ("", " ") for line in text.split("\n\n")[1].splitlines())
     figure = diagnosis.plot()
     assert isinstance(figure, Figure)
     assert [len(axes.lines) > 0 for axes in figure.axes] == [True, True, True]
@@ -88,7 +95,8 @@ def test_the_verdict_says_what_to_do(known):
     diagnosis = known[-1]
 
     def verdict(**changes):
-        return str(replace(diagnosis, **changes)).splitlines()[1]
+        top = " ".join(str(replace(diagnosis, **changes)).split("\n\n")[0].split())
+        return top.partition("100 neurons ")[2]
 
     assert verdict(gain=0.001, gain_error=0.01).endswith("gain 0.0010 +- 0.0100; random features do as well.")
     assert verdict(gain=-0.1, gain_error=0.01).endswith("gain -0.1000 +- 0.0100; use random features.")
@@ -114,6 +122,46 @@ def test_classes_and_names():
         model.diagnose(X, np.where(labels == "a", "d", labels))
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_a_classifier_is_judged_by_its_accuracy(several):
+    """The accuracy of rows left out is that of networks of the same width on new rows; gains are of the same rows."""
+    random = np.random.default_rng(2)
+    rule = np.array([[1.0, 2.0, 0, 0, 0, 0], [0, 0, 1.5, 0, 0, 0]])
+
+    def table(rows):
+        X = random.standard_normal((rows, 6))
+        score = np.sin(X @ rule.T) + 0.3 * random.standard_normal((rows, 2))
+        return X, np.where(score[:, 0] > 0.4, "c", np.where(score[:, 1] > 0, "b", "a"))
+
+    X, labels = table(900)
+    fresh, truth = table(8000)
+    if not several:
+        labels, truth = labels == "c", truth == "c"
+    diagnosis = gs.OneStepClassifier(width=64, n_steps=1, random_state=0).fit(X, labels).diagnose(X, labels)
+    found = diagnosis.accuracy
+    scores = [
+        gs.OneStepClassifier(diagnosis.compared_width, n_steps=1, random_state=seed).fit(X, labels).score(fresh, truth)
+        for seed in range(8)
+    ]
+    spread = math.hypot(np.std(scores, ddof=1), math.sqrt(found.after * (1 - found.after) / 900))
+    assert abs(found.after - np.mean(scores)) < 4 * spread
+    assert found.gain == pytest.approx(found.after - found.before)
+    assert found.gain > 3 * found.gain_error > 0
+    # As many rows turn right or wrong as can: the standard error of a difference of two shares.
+    assert found.gain_error <= math.sqrt((2 - found.before - found.after) / 900)
+    text = told(diagnosis)
+    assert f"The step helps here: accuracy on new rows {found.before:.3f} -> {found.after:.3f}, gain " in text
+    assert "R^2 of the codes +1 and -1" in text
+    worse = replace(diagnosis, accuracy=replace(found, gain=-0.1, gain_error=0.01))
+    assert "The step does not help here: accuracy on new rows" in told(worse)
+
+
+def test_a_regressor_has_no_accuracy(known):
+    assert known[-1].accuracy is None
+    assert known[-1].steps.wrong is None
+    assert math.isnan(known[-1].steps.accuracy(known[-1].taken))
+
+
 def test_awkward_tables():
     for X, y in ((np.ones((12, 2)), np.arange(12.0)), (np.eye(12), np.ones(12)), (np.eye(6), np.arange(6.0))):
         diagnosis = gs.OneStepRegressor(width=8, n_steps=1, random_state=0).fit(X, y).diagnose(X, y)
@@ -126,9 +174,9 @@ def test_awkward_tables():
 def test_a_constant_target_is_said_to_be_one():
     X = np.random.default_rng(0).standard_normal((200, 3))
     diagnosis = gs.OneStepRegressor(width=8, n_steps=1, random_state=0).fit(X, np.ones(200)).diagnose(X, np.ones(200))
-    assert "do not vary" in str(diagnosis)
+    assert "do not vary" in told(diagnosis)
     assert "do not vary" in diagnosis._repr_html_()
-    assert "%" not in str(diagnosis)
+    assert "%" not in told(diagnosis)
     assert math.isnan(diagnosis.single_index)
 
 
@@ -139,7 +187,7 @@ def test_rounding_is_no_verdict():
     y = np.random.default_rng(0).standard_normal(200)
     diagnosis = gs.OneStepRegressor(width=8, n_steps=1, random_state=0).fit(X, y).diagnose(X, y)
     for gain in (-1e-9, 1e-9, 0.0):
-        text = str(replace(diagnosis, gain=gain, gain_error=1e-12, wider=gain, wider_error=0.0))
+        text = told(replace(diagnosis, gain=gain, gain_error=1e-12, wider=gain, wider_error=0.0))
         assert "hurts" not in text
         assert "pays" not in text
         assert "-0.0000" not in text
@@ -148,7 +196,7 @@ def test_rounding_is_no_verdict():
 
 def test_two_rows_are_too_few_to_tell():
     X, y = np.eye(2), np.arange(2.0)
-    text = str(gs.OneStepRegressor(width=8, n_steps=1, random_state=0).fit(X, y).diagnose(X, y))
+    text = told(gs.OneStepRegressor(width=8, n_steps=1, random_state=0).fit(X, y).diagnose(X, y))
     assert text.count("too few rows to tell") == 3
     assert "-300" not in text
 
@@ -163,7 +211,7 @@ def test_all_outputs_are_compared_with_all_outputs():
     assert diagnosis.network == pytest.approx(0.5, abs=0.05)
     assert 1 - diagnosis.link.noise**2 > 0.8  # the combination of outputs that the step follows
     assert abs(diagnosis.combination[0]) > 0.9
-    assert "of the variance of all 3 outputs" in str(diagnosis)
+    assert "of the variance of all 3 outputs" in told(diagnosis)
 
 
 def test_a_split_is_diagnosed_as_it_was_fitted():
@@ -180,28 +228,29 @@ def test_a_split_is_diagnosed_as_it_was_fitted():
         squares, n_fit = diagnosis.steps.squares[taken], model.fit_samples_
         assert len(squares) == n_fit
         assert diagnosis.steps.errors[taken] == pytest.approx(truth, abs=3 * squares.std() / math.sqrt(n_fit))
-        assert f"({2000 - n_fit} for the step, {n_fit} for the readout)" in str(diagnosis)
+        assert f"({2000 - n_fit} for the step, {n_fit} for the readout)" in told(diagnosis)
         assert diagnosis.step_scale == pytest.approx(model.step_scale_)
         assert diagnosis.alignment == pytest.approx(abs(leading(model)[3]), abs=0.07)
 
 
 def test_the_theory_of_another_network_is_named(known):
     X, y, _, diagnosis = known
-    assert "plain network" not in str(diagnosis)
+    assert "plain network" not in told(diagnosis)
     usual = gs.OneStepRegressor(width=32, offset=0.0, damping=math.inf, n_steps=1, random_state=0).fit(
         X, X[:, 0] + 0 * y
     )
     found = usual.diagnose(X, X[:, 0])
     assert found.theory_note == "of a plain network (fresh rows for the readout)"
-    assert "plain network" not in str(found)  # the learning curve stands in its place
-    assert "more rows   with twice the 800 rows: R^2 " in str(found)
+    assert "plain network" not in told(found)  # the learning curve stands in its place
+    assert "more rows with twice the 800 rows: R^2 " in told(found)
     line = lines_of(replace(found, curve=None))["theory"]
-    assert "theory      of a plain network (fresh rows for the readout), not of the one fitted: " in line
+    assert "theory of a plain network (fresh rows for the readout), not of the one fitted: " in line
 
 
 def lines_of(diagnosis):
-    """Return the lines of the text by their first word."""
-    return {line.split()[0]: line for line in str(diagnosis).splitlines()[3:]}
+    """Return the paragraphs of the text by their first word."""
+    paragraphs = re.split(r"\n(?! )", str(diagnosis).split("\n\n")[1])
+    return {text.split()[0]: " ".join(text.split()) for text in paragraphs}
 
 
 def test_the_text_says_which_networks_are_measured(known):
@@ -219,9 +268,9 @@ def test_the_text_says_which_networks_are_measured(known):
 
 
 def test_a_function_without_a_linear_part_is_said_to_have_none(known):
-    text = str(replace(known[-1], link=replace(known[-1].link, coefficients=np.array([0.0, 0.1, 1.0]))))
+    text = told(replace(known[-1], link=replace(known[-1].link, coefficients=np.array([0.0, 0.1, 1.0]))))
     assert "; the step of the theory sees its linear part only, 1.0% of it" in text
-    assert "linear part" not in str(known[-1])
+    assert "linear part" not in told(known[-1])
     assert known[-1].link.linear > 0.8
 
 
@@ -244,7 +293,7 @@ def test_the_index_is_found_whatever_the_function(seed, function):
     assert overlap_with(truth, diagnosis) > 0.96
     assert diagnosis.index_alignment == pytest.approx(overlap_with(truth, diagnosis), abs=0.04)
     assert diagnosis.single_index == pytest.approx(1 / 1.09, abs=0.12)
-    assert f"a function of one direction alone explains {diagnosis.single_index:.1%}" in str(diagnosis)
+    assert f"a function of one direction alone explains {diagnosis.single_index:.1%}" in told(diagnosis)
 
 
 def test_noise_has_no_index():
@@ -294,8 +343,8 @@ def test_no_theory_for_other_inputs(kind, reason):
     diagnosis = gs.OneStepRegressor(64, **THEIRS, n_steps=1, random_state=0).fit(X, y).diagnose(X, y)
     assert diagnosis.theory is None
     assert diagnosis.theory_note.startswith(f"no theory: it is for {reason} columns")
-    assert "no theory" not in str(diagnosis)
-    assert "with twice the" in str(diagnosis)
+    assert "no theory" not in told(diagnosis)
+    assert "with twice the" in told(diagnosis)
 
 
 def test_no_theory_where_it_misses_the_measured_error(known):

@@ -17,6 +17,7 @@ from gradstep.estimators.step_choice import (
     choice_width,
     score_steps,
 )
+from gradstep.estimators.targets import mistaken
 from gradstep.gaussian import scalar_function
 from gradstep.problem import Readout
 from gradstep.simulation.leave_one_out import PATH, copies_of
@@ -62,9 +63,10 @@ def test_scores_are_those_of_unseen_rows(target, repeat, step_share, damping):
     sample, hashes = sample_of(24, target, 3, repeat, step_share)
     layer = layer_of("tanh", 5, 3, sample.y.shape[1])
     metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
-    scores = score_steps(layer, sample, metric, [Move(2.0, damping)], 1)
+    scores = score_steps(layer, sample, metric, [Move(2.0, damping)], 1, mistaken=mistaken)
     fitted = np.flatnonzero(sample.fit_rows)
     line, seen = np.zeros((2, len(PATH[::2]), len(fitted)))
+    wrong = np.zeros(line.shape)
     after = 1 if step_share is None else 0
     for k in range(FOLDS):
         rows = sample.step_rows & ((hashes % FOLDS != k) if step_share is None else True)
@@ -83,7 +85,12 @@ def test_scores_are_those_of_unseen_rows(target, repeat, step_share, damping):
                 b = np.linalg.solve(f.T @ f + penalty * np.eye(5), f.T @ t)
                 prediction = sample.y[kept].mean(axis=0) + (features[i] - features[kept].mean(axis=0)) @ b
                 squares[p, place] = np.mean((sample.y[i] - prediction) ** 2)
+                if squares is line:
+                    signs, places = np.sign((sample.y[i], prediction)), np.argmax((sample.y[i], prediction), axis=1)
+                    wrong[p, place] = places[0] != places[1] if len(prediction) > 1 else np.prod(signs) < 0
     np.testing.assert_allclose(scores.squares[0], line[line.mean(axis=1).argmin()], rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(scores.wrong[0], wrong[line.mean(axis=1).argmin()])
+    assert scores.accuracy(Move(2.0, damping)) == pytest.approx(1 - scores.wrong.mean())
     np.testing.assert_allclose(scores.path.unseen, line.mean(axis=1), rtol=1e-6)
     np.testing.assert_allclose(scores.path.seen, seen.mean(axis=1), rtol=1e-6)
 

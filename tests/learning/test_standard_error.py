@@ -9,6 +9,8 @@ from gradstep.learning.standard_error import (
     increment_response,
     influence_on_test_error,
     influence_on_training_error,
+    influences_on_errors,
+    pair_variance,
 )
 
 
@@ -57,3 +59,48 @@ def test_targets_of_noise_have_the_deviation_of_a_mean_square():
     errors = row_errors(weighted_fit(pool_of(features, targets), 200, 1e9))
     for influence in (influence_on_test_error, influence_on_training_error):
         np.testing.assert_allclose(influence(errors), (targets**2 - np.mean(targets**2))[:, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize(("width", "ridge"), [(6, 0.3), (10, 5.0)])
+@pytest.mark.parametrize("training", [False, True])
+def test_pairs_are_second_differences(width, ridge, training):
+    """What two rows bring together is the second difference of leave-one-out sums when both are left out."""
+    random, count = np.random.default_rng(1), 120
+    features = random.standard_normal((count, width))
+    targets = features[:, 0] + random.standard_normal(count)
+
+    def total(*without):
+        phi, y = np.delete(features, without, axis=0), np.delete(targets, without)
+        hat = phi @ np.linalg.solve(phi.T @ phi + ridge * np.eye(width), phi.T)
+        return np.sum(((y - hat @ y) / (1.0 if training else 1 - np.diag(hat))) ** 2)
+
+    single = [total(j) for j in range(count)]
+    pairs = [total(j, k) - single[j] - single[k] + total() for j in range(count) for k in range(j)]
+    errors = row_errors(weighted_fit(pool_of(features, targets[:, None]), count, ridge))
+    share = (1 + errors.fit.leverage) ** -2.0 if training else np.ones(count)
+    square = (errors.residuals**2).sum(axis=1)
+    mean_fit = square.sum() / (square + errors.fit.spread(square)).sum()
+    assert pair_variance(errors, share) == pytest.approx(mean_fit * np.square(pairs).sum(), rel=0.05)
+
+
+def test_transposed_spread(rows):
+    features, targets, weights = rows()
+    fit = weighted_fit(pool_of(features, targets, weights), 40, 5.0)
+    first, second = np.random.default_rng(0).standard_normal((2, len(targets)))
+    assert first @ fit.spread(second) == pytest.approx(second @ fit.gathered(first))
+
+
+def test_standard_errors_of_noise_fitted_by_many_directions():
+    """There are half as many directions as rows: pairs of rows make the influences' standard errors much too large."""
+    estimates, variances, single = [], [], []
+    for seed in range(400):
+        random = np.random.default_rng(seed)
+        features, targets = random.standard_normal((80, 40)), random.standard_normal((80, 1))
+        errors = row_errors(weighted_fit(pool_of(features, targets), 80, 4.0))
+        estimates.append(errors.test_error)
+        single.append(np.square(influence_on_test_error(errors)).mean() / 80)
+        variances.append(np.square(influences_on_errors(errors)[0]).mean() / 80)
+    scatter = np.var(estimates, ddof=1)
+    uncertainty = np.std(np.square(estimates - np.mean(estimates)), ddof=1) / len(estimates) ** 0.5
+    assert (np.mean(single) - scatter) / uncertainty > 4
+    assert abs(np.mean(variances) - scatter) / uncertainty < 3

@@ -21,6 +21,8 @@ from gradstep.problem import Problem
 from gradstep.theory import Prediction, predict, predict_each
 from gradstep.theory.prediction import QUANTITIES
 from gradstep.theory.spectra.feature_spectrum import Outlier, feature_spectrum
+from gradstep.theory.spectra.stieltjes import Law
+from gradstep.theory.spectra.weight_spectrum import weight_spectrum
 from gradstep.theory.tuning import tune
 
 __all__ = ["best", "code", "curve_part", "here", "learned", "spectrum"]
@@ -103,15 +105,34 @@ def learned(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spectrum(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the predicted density of the singular values of the features, and the outliers."""
+    """Return the predicted density of the singular values of the features or of the weights, and the outliers."""
+    of = one_of("of", request.get("of", "features"), ("features", "weights"))
     problem = problem_of(_setting(request))
     if problem.is_limit:
         problem = problem.at_dimension(_SPECTRUM_DIMENSION)
-    found = feature_spectrum(problem)
-    bands = [
+    return _of_weights(problem) if of == "weights" else _of_features(problem)
+
+
+def _of_weights(problem: Problem) -> dict[str, Any]:
+    found = weight_spectrum(problem)
+    outliers = []
+    if found.outlier is not None:
+        label = f"teacher ({100 * found.outlier.teacher_overlap:.0f} %)"
+        outliers.append({"singular_value": found.outlier.singular_value, "label": label})
+    bands, before = _bands(found.after), _bands(found.before)
+    return {"d": problem.d, "bands": bands, "before": before, "atom": found.after.atom, "outliers": outliers}
+
+
+def _bands(law: Law) -> list[dict[str, list[float]]]:
+    """Return the density of the singular values in each band of a law of eigenvalues."""
+    return [
         {"singular_value": np.sqrt(b.eigenvalue).tolist(), "density": (2 * np.sqrt(b.eigenvalue) * b.density).tolist()}
-        for b in found.bulk.bands
+        for b in law.bands
     ]
+
+
+def _of_features(problem: Problem) -> dict[str, Any]:
+    found = feature_spectrum(problem)
     outliers = [
         {
             "singular_value": outlier.singular_value,
@@ -132,7 +153,7 @@ def spectrum(request: Mapping[str, Any]) -> dict[str, Any]:
                 "teacher_overlap": none,
             }
         )
-    return {"d": problem.d, "bands": bands, "atom": found.bulk.atom, "outliers": outliers}
+    return {"d": problem.d, "bands": _bands(found.bulk), "atom": found.bulk.atom, "outliers": outliers}
 
 
 def _name(outlier: Outlier) -> str:

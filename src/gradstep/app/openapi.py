@@ -177,10 +177,16 @@ DOCUMENT: Mapping[str, Any] = {
             _object({"kappa": _NUMBERS, "learned": _NUMBERS, "teacher": _NUMBERS}, ["kappa", "learned", "teacher"]),
         ),
         "/api/spectrum": _post(
-            "The singular values of the features.",
-            _object(_ONE, list(_ONE), closed=True),
+            "The singular values of the features or of the weights; ``before`` is the law of the weights as drawn.",
+            _object({**_ONE, "of": {"enum": ["features", "weights"]}}, list(_ONE), closed=True),
             _object(
-                {"d": {"type": "integer"}, "atom": _NUMBER, "bands": {"type": "array"}, "outliers": {"type": "array"}},
+                {
+                    "d": {"type": "integer"},
+                    "atom": _NUMBER,
+                    "bands": {"type": "array"},
+                    "before": {"type": "array"},
+                    "outliers": {"type": "array"},
+                },
                 ["bands"],
             ),
         ),

@@ -52,9 +52,9 @@ def presets() -> list[dict[str, Any]]:
     -------
     list of dict
         ``name``, ``paper``, ``title``, ``stated`` and ``ours`` (whose settings they are), ``note``
-        (what differs from the figure), ``axis``, ``shows`` (``errors``, ``learned``, ``spectrum`` or ``numbers``),
-        ``settings``, one a curve with a ``label`` each, and ``shown``, the places in it of the one to four to begin
-        with.
+        (what differs from the figure), ``axis``, ``shows`` (``errors``, ``learned``, ``spectrum``, ``weights`` or
+        ``numbers``), ``settings``, one a curve with a ``label`` each, and ``shown``, the places in it of the one to
+        four to begin with.
     """
     found = []
     for figure in load_figures():
@@ -67,7 +67,7 @@ def presets() -> list[dict[str, Any]]:
 
 
 def elsewhere(found: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return name, paper, title, summary and command of the figures that are not among the presets found."""
+    """Return name, paper, title, summary, reason and command of the figures that are not among the presets found."""
     known = {preset["name"] for preset in found}
     return [
         {
@@ -75,6 +75,7 @@ def elsewhere(found: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
             "paper": PAPERS[figure.paper],
             "title": figure.title,
             "summary": figure.summary,
+            "reason": _REASONS[figure.experiment],
             "command": f"gradstep reproduce --paper {figure.paper} --figure {figure.name}",
         }
         for figure in load_figures()
@@ -188,6 +189,13 @@ def _feature_spectra(settings: Settings, preset: Settings) -> _Page:
     return _Page("n", curves, shows="spectrum")
 
 
+def _weight_spectra(settings: Settings, preset: Settings) -> _Page:
+    name, label = settings["vary"], settings["vary_label"]
+    shared = {**settings["base"], **preset["sizes"]}
+    curves = [(f"{label} = {value:g}", {**shared, name: value}) for value in settings["histograms"][::-1]]
+    return _Page("n", curves, note="The first panels: the spectrum of each setting.", shows="weights")
+
+
 def _statistics(settings: Settings, preset: Settings) -> _Page:
     axis, middle = settings["axis"], float(np.median(preset["points"]))
     shared = {"convention": "cui2024", "d": preset["d"], "alpha": 3.0, "beta": 1.0, "lam": 0.1, "alpha0": middle}
@@ -261,6 +269,18 @@ def _several_steps(settings: Settings, preset: Settings) -> _Page:
     return _Page("n", curves, {"from": low, "to": high, "scale": "log"}, note)
 
 
+def _phases(settings: Settings, preset: Settings) -> _Page:
+    """Return the candidates of the first map at the last place where they are drawn."""
+    chart, (x, y), d = settings["maps"][0], preset["points"][0][-1], preset["d"]
+    sizes = {"d": d, "width": round(y * d), "n": round(x * d), "n_step": round(x * d)}
+    curves = [
+        (each["label"], {**chart["base"], **sizes, "ridge": d, "eta": each["eta"]}) for each in chart["candidates"]
+    ]
+    low, high = settings["ridge_range"]
+    note = f"One place of the first map, n/d = {x:g} and N/d = {y:g}: the lowest point of each curve is compared there."
+    return _Page("ridge", curves, {"from": low, "to": high, "scale": "log"}, note)
+
+
 _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
     "learning_curves": _learning_curves,
     "drawn_curves": _drawn_curves,
@@ -271,10 +291,34 @@ _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
     "improvement": _improvement,
     "equivalence": _equivalence,
     "feature_spectra": _feature_spectra,
+    "weight_spectra": _weight_spectra,
     "spike_statistics": _statistics,
     "kernel_ridge": _kernels,
     "theorem7": _theorem7,
     "universality": _universality,
     "tuned": _tuned,
     "several_steps": _several_steps,
+    "phases": _phases,
+}
+
+#: Why the page cannot compute the figures of each of the other experiments.
+_REASONS = {
+    "neuron_trajectories": "it follows single neurons through a training of both layers",
+    "rank_one": "it is about norms of the gradient",
+    "goodness": "it is about all pairs of student and teacher with one large step, in a limit without a fit",
+    "student": "its readout is an average of some neurons, and the page fits every readout",
+    "spiked_features": "it takes the features apart into terms, whose norms the page does not have",
+    "spike_shape": "it is about single spikes of the gradient",
+    "sharp_spikes": "it counts what each spike brings, in a limit that no problem of the page reaches",
+    "drawn_curves": "its models are drawn features with a given spike, which no step of a network makes",
+    "pool": "it is about the functions that a step offers, before any fit",
+    "bounds": "it is about bounds for all fits, and about drawn features with a given spike",
+    "spiked_spectrum": "its models are drawn features with a given spike, which no step of a network makes",
+    "convex": "it has other losses or penalties than the squares that the page fits",
+    "bias": "its neurons have biases, which those of the page have not",
+    "several": "its models are drawn features with two given spikes or with biases",
+    "optimisers": "its inputs are correlated, and those of the page are not",
+    "reused_samples": "it is about the direction after two steps, and the page has errors of networks there",
+    "second_outliers": "it is about singular values after two steps",
+    "two_directions": "its teacher has two directions, and that of the page has one",
 }

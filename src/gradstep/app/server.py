@@ -263,7 +263,7 @@ class _Service:
             "curves": (self._curves, ("problem", "axis", "without_step")),
             "learned": (partial(self._theory.ask, "answers:learned"), ("problem",)),
             "code": (partial(self._theory.ask, "answers:code"), ("problems", "axis", "active", "noise")),
-            "spectrum": (partial(self._study, "spectrum"), ("problem",)),
+            "spectrum": (partial(self._study, "spectrum"), ("problem", "of")),
             "best": (partial(self._study, "best"), ("problem", "over")),
         }
         return [

@@ -414,6 +414,14 @@ def simulate(
 def compare(
     grid: Grid,
     seeds: _Seeds = "16",
+    sources: Annotated[
+        bool,
+        typer.Option(
+            "--sources",
+            help="Also say where deviations come from: from the law of the rows after the step, or from the fit.",
+            rich_help_panel=_SIMULATION,
+        ),
+    ] = False,
     device: _Device = None,
     dtype: _Dtype = "float64",
     plot: _Plot = None,
@@ -431,7 +439,9 @@ def compare(
 
     plots.check_plot_path(plot, grid)
     with simulating(grid, device) as report:
-        comparison = compare(grid.problems, parse_seeds(seeds), device=device, dtype=dtype, progress=report)
+        comparison = compare(
+            grid.problems, parse_seeds(seeds), sources=sources, device=device, dtype=dtype, progress=report
+        )
     comparison = replace(comparison, shape=grid.shape)
     if plot is not None:
         curve = Curve(grid, comparison.predictions, comparison)
@@ -445,6 +455,9 @@ def compare(
         places = grid.places()
         _print_heading(grid)
         output.print_table(comparison.table(places))
+        if sources:
+            output.print_lines("", "where deviations come from")
+            output.print_table(comparison.source_table(places))
         output.print_wrapped("", f"seeds: {_seed_text(comparison.seeds)}", *comparison.notes(places), _ON_REQUEST)
         if plot is not None:
             output.print_lines(f"figure: {plot}")
@@ -511,8 +524,8 @@ def tune(
     over: Annotated[
         str,
         typer.Option(
-            help="What to tune, with commas: ridge, eta (its coefficient; the power of N stays), split (n_step against "
-            "n, their sum fixed).",
+            help="What to tune, with commas: ridge, eta (its coefficient; the power of N stays), damping (infinity is "
+            "the plain gradient), split (n_step against n, their sum fixed).",
             rich_help_panel=_TUNING,
         ),
     ] = "ridge,eta",
@@ -524,7 +537,7 @@ def tune(
     ] = None,
     json_: _Json = False,
 ) -> None:
-    """Find the best ridge, step size or split of the samples, from theory, with a certificate.
+    """Find the best ridge, step size, damping or split of the samples, from theory, with a certificate.
 
     The predicted test error is scanned over the whole range, every valley
     followed down, and the minimum certified: no neighbour on either side is

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gradstep.theory.tuning import Tuned
 
 #: Parameter to the axes of a grid whose values it would overwrite, in every convention.
-_AXES = {"ridge": ("ridge", "lam"), "eta": ("eta", "eta_tilde", "c")}
+_AXES = {"ridge": ("ridge", "lam"), "eta": ("eta", "eta_tilde", "c"), "damping": ("damping",)}
 #: Discretisation errors that are worth a word.
 _VISIBLE = 1e-6
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,13 +21,14 @@ from gradstep.estimators.metric import HOST, Metric, measure
 from gradstep.estimators.moves import NO_STEP, Move, Sample, gradient_on, redrawn_on
 from gradstep.estimators.score_curve import ScoreCurve
 from gradstep.estimators.step_choice import SCALES, StepErrors, score_steps
+from gradstep.estimators.targets import mistaken
 from gradstep.problem import Problem, Readout
 from gradstep.theory import Prediction, predict_many
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Diagnosis", "Fitted", "Spectrum", "Theory", "diagnose"]
+__all__ = ["Accuracy", "Diagnosis", "Fitted", "Spectrum", "Theory", "diagnose"]
 
 Host = NDArray[np.float64]
 
@@ -85,9 +87,33 @@ class Theory:
         return self.before.test_error + self.noise**2, self.after.test_error + self.noise**2
 
 
+@dataclass(frozen=True)
+class Accuracy:
+    """Shares of rows whose class wins, by fits that have not seen the row, each step at the penalty best for squares.
+
+    Parameters
+    ----------
+    before, after : float
+        Without a step, and with the step that was taken.
+    gain, gain_error, larger, larger_error, wider, wider_error : float
+        As for `Diagnosis`, of accuracies.
+    """
+
+    before: float
+    after: float
+    gain: float
+    gain_error: float
+    larger: float
+    larger_error: float
+    wider: float
+    wider_error: float
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Diagnosis:
     """The effect of one step on a table of data. All errors are mean squares in units of the variance of the targets.
+
+    The targets of a classifier are the codes +1 and -1 of its classes.
 
     Parameters
     ----------
@@ -146,6 +172,8 @@ class Diagnosis:
         isotropic Gaussian ones, or errors measured here that are not those of the theory.
     theory_note : str
         How the network of the theory differs from the one fitted, or why there is no theory.
+    accuracy : Accuracy or None
+        None for a regressor.
     """
 
     rows: int
@@ -180,6 +208,7 @@ class Diagnosis:
     curve: ScoreCurve | None
     theory: Theory | None
     theory_note: str
+    accuracy: Accuracy | None = None
 
     def __repr__(self) -> str:
         from gradstep.estimators.diagnosis_text import describe
@@ -199,8 +228,9 @@ class Diagnosis:
         matplotlib.figure.Figure
         """
         from gradstep.estimators.diagnosis_figure import draw_diagnosis
+        from gradstep.picture import offer
 
-        return draw_diagnosis(self)
+        return offer(draw_diagnosis(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +256,8 @@ class Fitted:
         With the rows looked at and with twice as many.
     redraw : callable
         ``redraw(width)`` draws another first layer like the initial one.
+    codes : tuple of ndarray or None
+        Mean and scale by which the codes +1 and -1 of classes were standardised; None for numbers.
     """
 
     initial: FirstLayer
@@ -244,6 +276,7 @@ class Fitted:
     learned: Learned
     curve: ScoreCurve | None
     redraw: Callable[[int], FirstLayer]
+    codes: tuple[Host, Host] | None = None
 
 
 def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> Diagnosis:
@@ -281,8 +314,9 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     if fitted.rounds:
         taken, following = (Move(0.0, math.inf, number * fitted.rounds) for number in (1, 2))
         moves += [taken, following]
-    steps = score_steps(narrow, sample, metric, moves, fitted.n_steps)
-    doubled = score_steps(wide, sample, metric, [taken], fitted.n_steps)
+    wrong = None if fitted.codes is None else partial(_mistaken, *fitted.codes)
+    steps = score_steps(narrow, sample, metric, moves, fitted.n_steps, mistaken=wrong)
+    doubled = score_steps(wide, sample, metric, [taken], fitted.n_steps, mistaken=wrong)
     gain, larger, wider = steps.gain(taken), steps.gain(following, over=taken), doubled.gain_over(steps, taken)
 
     quarter = sample.copies.group % QUARTERS
@@ -349,7 +383,25 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         curve=fitted.curve,
         theory=theory,
         theory_note=note,
+        accuracy=_accuracy(steps, doubled, taken, following),
     )
+
+
+def _mistaken(centre: Host, scale: Host, outputs: Host, targets: Host) -> NDArray[np.bool_]:
+    """Say where standardised outputs mean another class than standardised codes."""
+    outputs, targets = (values * scale[:, None] + centre[:, None] for values in (outputs, targets))
+    return mistaken(outputs, targets)
+
+
+def _accuracy(steps: StepErrors, doubled: StepErrors, taken: Move, following: Move) -> Accuracy | None:
+    if steps.wrong is None:
+        return None
+    gains = (
+        *steps.more_right(steps, NO_STEP, taken),
+        *steps.more_right(steps, taken, following),
+        *doubled.more_right(steps, taken),
+    )
+    return Accuracy(steps.accuracy(NO_STEP), steps.accuracy(taken), *gains)
 
 
 def _jackknife(variations: Host, learned: Learned) -> Host:

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradstep.drawing import Picture
+from gradstep.picture import Picture
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gradstep.estimators.diagnosis import Diagnosis
 
 __all__ = ["draw_diagnosis"]
@@ -18,7 +16,7 @@ __all__ = ["draw_diagnosis"]
 _GREY, _BLUE, _RED, _INK = "#8a8b95", "#4c92fd", "#cc1a00", "#22252b"
 
 
-def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
+def draw_diagnosis(diagnosis: Diagnosis) -> Picture:
     """Draw three panels: spectrum, function along the direction, error against the size of the step.
 
     Parameters
@@ -27,9 +25,9 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    Picture
     """
-    figure = Picture(figsize=(13, 3.8), layout="constrained")
+    figure = Picture(figsize=(13, 4.2), layout="constrained")
     spectrum, curve, errors = figure.subplots(1, 3)
 
     shown = min(30, len(diagnosis.spectrum.stepped))
@@ -45,7 +43,6 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
         ylabel="share of the features' variance",
         title=f"Spectrum: {diagnosis.spectrum.outliers} outlier(s)",
     )
-    spectrum.legend(frameon=False)
 
     bins = diagnosis.bins
     of_what = " of one combination of outputs" if len(diagnosis.combination) > 1 else ""
@@ -58,7 +55,6 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
         ylabel="standardised target",
         title=f"One direction explains {1 - diagnosis.link.noise**2:.0%}{of_what}",
     )
-    curve.legend(frameon=False)
 
     steps = diagnosis.steps
     deviation = np.array([steps.gain(move)[1] for move in steps.moves])
@@ -69,7 +65,6 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     if diagnosis.rounds:
         label = f"drawn again in {diagnosis.rounds} rounds (taken)"
         errors.axhline(shown_errors[steps.moves.index(diagnosis.taken)], color=_INK, ls=":", lw=1, label=label)
-        errors.legend(frameon=False)
     else:
         errors.axvline(diagnosis.step_scale, color=_GREY, ls=":", lw=1)
         errors.text(diagnosis.step_scale, 0.97, " taken", color=_GREY, va="top", transform=errors.get_xaxis_transform())
@@ -77,7 +72,6 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
         network = "theory of a plain network" if diagnosis.theory_note else "theory"
         for value, step, colour in zip(diagnosis.theory.unexplained, ("no", "this"), (_GREY, _BLUE), strict=True):
             errors.axhline(value, color=colour, ls="--", lw=1, label=f"{network}, {step} step")
-        errors.legend(frameon=False)
     errors.set(
         xlabel="change of the pre-activations / their size",
         ylabel="leave-one-out error / variance",
@@ -85,4 +79,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     )
     for axes in (spectrum, curve, errors):
         axes.spines[["top", "right"]].set_visible(False)
+        if axes.get_legend_handles_labels()[0]:
+            # Below the axes, where no data are.
+            axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, columnspacing=1.2)
     return figure

@@ -1,17 +1,16 @@
-"""The text of a diagnosis: a verdict, and a line for each thing that was measured."""
+"""The text of a diagnosis: a verdict, and a paragraph for each thing that was measured."""
 
 from __future__ import annotations
 
 import math
 from html import escape
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
+from gradstep.estimators.diagnosis import Accuracy, Diagnosis
 from gradstep.estimators.step_choice import CLEARLY, FOLDS
-
-if TYPE_CHECKING:
-    from gradstep.estimators.diagnosis import Diagnosis
+from gradstep.summary import wrapped
 
 __all__ = ["describe", "describe_html"]
 
@@ -25,8 +24,16 @@ _NAME = 12
 _HARDLY_LINEAR = 0.1
 
 
+class _Told(NamedTuple):
+    """What a diagnosis is about, its verdict, and a name and a text for each thing that was measured."""
+
+    head: str
+    advice: str
+    rows: list[tuple[str, str]]
+
+
 def describe(diagnosis: Diagnosis) -> str:
-    """Write a verdict, and one line for each thing that was measured.
+    """Write a verdict, and a paragraph for each thing that was measured, in lines of at most 80 characters.
 
     Parameters
     ----------
@@ -36,44 +43,11 @@ def describe(diagnosis: Diagnosis) -> str:
     -------
     str
     """
-    steps, scale, width = diagnosis.steps, diagnosis.step_scale, diagnosis.compared_width
-    fit, outputs = len(steps.weights), len(diagnosis.combination)
-    split = f" ({diagnosis.rows - fit} for the step, {fit} for the readout)" if fit < diagnosis.rows else ""
-    head = f"One-step diagnosis: {diagnosis.rows} rows{split}, {diagnosis.inputs} inputs, {diagnosis.width} neurons"
-    if math.isnan(diagnosis.network):
-        return f"{head}\n\nThe targets of these rows do not vary: there is nothing to learn."
-    function, share = ("a function", "") if outputs == 1 else ("functions", f" of all {outputs} outputs")
-    step = "twice the step" if scale > 0 else f"a step of scale {min(size for size in steps.scales if size > 0):g}"
-    if diagnosis.rounds:
-        step = "twice the rounds"
-    one = outputs == 1
-    less = width < diagnosis.width
-    fitted = f" (the fit has {diagnosis.width})" if less else ""
-    lines = [
-        head,
-        _advice(diagnosis),
-        "",
-        f"step        {_move(diagnosis)}; ridge = {diagnosis.ridge:.4g}",
-        f"errors      of {width} neurons drawn anew{fitted}, after a step on {_seen(diagnosis)}; no row is scored by "
-        "a fit that has seen it",
-        f"gain        leave-one-out error of {width} neurons {steps.errors[0]:.4f} -> "
-        f"{steps.errors[steps.moves.index(diagnosis.taken)]:.4f} "
-        f"({_verdict(diagnosis, diagnosis.gain, diagnosis.gain_error)})",
-        f"learned     {_learned(diagnosis)}",
-        f"direction   {'networks' if diagnosis.rounds else 'steps'} on two halves of the rows agree to "
-        f"{diagnosis.halves:.3f}; alignment with that on infinitely many rows {diagnosis.alignment:.3f}",
-        f"one index   {function} of one direction alone explain{'s' if one else ''} {_share(diagnosis.single_index)} "
-        f"of the variance{share}, the {width} neurons {_share(diagnosis.network)}; it is the direction along which "
-        f"fitted networks vary most, and known to an alignment of {diagnosis.index_alignment:.3f}",
-        f"spectrum    {diagnosis.spectrum.outliers} outlier(s) above a step on shuffled targets; leading share "
-        f"{diagnosis.spectrum.initial[0]:.3f} -> {diagnosis.spectrum.stepped[0]:.3f}",
-        *_more_rows(diagnosis),
-        f"{'more rounds' if diagnosis.rounds else 'larger step'} {step}, {width} neurons: "
-        f"{_verdict(diagnosis, diagnosis.larger, diagnosis.larger_error)}",
-        f"more width  {width} -> {2 * width} neurons{f' (at most {width} are doubled)' if less else ''}: "
-        f"{_verdict(diagnosis, diagnosis.wider, diagnosis.wider_error)}",
-    ]
-    return "\n".join(lines)
+    told = _told(diagnosis)
+    lines = [*wrapped(told.head), *wrapped(told.advice), ""]
+    for name, text in told.rows:
+        lines += wrapped(f"{name:{_NAME}}{text}", indent=_NAME)
+    return "\n".join(lines).rstrip()
 
 
 def describe_html(diagnosis: Diagnosis) -> str:
@@ -87,32 +61,124 @@ def describe_html(diagnosis: Diagnosis) -> str:
     -------
     str
     """
-    top, _, rest = describe(diagnosis).partition("\n\n")
-    head, *advice = map(escape, top.split("\n"))
-    parts = [f"<b>{head}</b>", *(f'<div style="font-size:1.1em;margin:.4em 0">{line}</div>' for line in advice)]
+    told = _told(diagnosis)
     cell = '<td style="text-align:left;vertical-align:top;padding:.1em .7em;min-width:6em">'
-    rows = [(line[:_NAME].strip(), line[_NAME:]) for line in rest.split("\n")]
-    if advice:
-        body = "".join(f"<tr>{cell}{escape(name)}</td>{cell}{escape(text)}</td></tr>" for name, text in rows)
-        parts.append(f'<table style="border-collapse:collapse">{body}</table>')
+    body = "".join(f"<tr>{cell}{escape(name)}</td>{cell}{escape(text)}</td></tr>" for name, text in told.rows)
+    table = f'<table style="border-collapse:collapse">{body}</table>' if body else ""
+    advice = f'<div style="font-size:1.1em;margin:.4em 0">{escape(told.advice)}</div>'
+    return f'<div style="max-width:60em"><b>{escape(told.head)}</b>{advice}{table}</div>'
+
+
+def _told(diagnosis: Diagnosis) -> _Told:
+    steps, scale, width, gains = diagnosis.steps, diagnosis.step_scale, diagnosis.compared_width, _gains(diagnosis)
+    fit, outputs = len(steps.weights), len(diagnosis.combination)
+    split = f" ({diagnosis.rows - fit} for the step, {fit} for the readout)" if fit < diagnosis.rows else ""
+    head = f"One-step diagnosis: {diagnosis.rows} rows{split}, {diagnosis.inputs} inputs, {diagnosis.width} neurons"
+    if math.isnan(diagnosis.network):
+        return _Told(head, "The targets of these rows do not vary: there is nothing to learn.", [])
+    function = "a function" if outputs == 1 else "functions"
+    what = "codes" if diagnosis.accuracy else "outputs"
+    share = f" of all {outputs} {what}" if outputs > 1 else " of the code" if diagnosis.accuracy else ""
+    step = "twice the step" if scale > 0 else f"a step of scale {min(size for size in steps.scales if size > 0):g}"
+    if diagnosis.rounds:
+        step = "twice the rounds"
+    one = outputs == 1
+    less = width < diagnosis.width
+    fitted = f" (the fit has {diagnosis.width})" if less else ""
+    rows = [
+        ("step", f"{_move(diagnosis)}; ridge = {diagnosis.ridge:.4g}"),
+        (
+            "errors",
+            f"of {width} neurons drawn anew{fitted}, after a step on {_seen(diagnosis)}; no row is scored by a fit "
+            "that has seen it",
+        ),
+        ("gain", _gain(diagnosis)),
+        ("learned", _learned(diagnosis)),
+        (
+            "direction",
+            f"{'networks' if diagnosis.rounds else 'steps'} on two halves of the rows agree to {diagnosis.halves:.3f}; "
+            f"alignment with that on infinitely many rows {diagnosis.alignment:.3f}",
+        ),
+        (
+            "one index",
+            f"{function} of one direction alone explain{'s' if one else ''} {_share(diagnosis.single_index)} "
+            f"of the variance{share}, the {width} neurons {_share(diagnosis.network)}; it is the direction along which "
+            f"fitted networks vary most, and known to an alignment of {diagnosis.index_alignment:.3f}",
+        ),
+        (
+            "spectrum",
+            f"{diagnosis.spectrum.outliers} outlier(s) above a step on shuffled targets; leading share "
+            f"{diagnosis.spectrum.initial[0]:.3f} -> {diagnosis.spectrum.stepped[0]:.3f}",
+        ),
+        *_more_rows(diagnosis),
+        (
+            "more rounds" if diagnosis.rounds else "larger step",
+            f"{step}, {width} neurons: {_verdict(diagnosis, *gains.larger)}",
+        ),
+        (
+            "more width",
+            f"{width} -> {2 * width} neurons{f' (at most {width} are doubled)' if less else ''}: "
+            f"{_verdict(diagnosis, *gains.wider)}",
+        ),
+    ]
+    return _Told(head, _advice(diagnosis), rows)
+
+
+class _Gains(NamedTuple):
+    """What is judged, with its values before and after, and gains with their standard errors."""
+
+    unit: str
+    before: float
+    after: float
+    gain: tuple[float, float]
+    larger: tuple[float, float]
+    wider: tuple[float, float]
+
+
+def _gains(diagnosis: Diagnosis) -> _Gains:
+    """Return what people score by: the accuracy of a classifier, R^2 of a regressor."""
+    found: Diagnosis | Accuracy = diagnosis.accuracy or diagnosis
+    if isinstance(found, Accuracy):
+        unit, before, after = "accuracy", found.before, found.after
     else:
-        parts.append(f"<div>{escape(rest)}</div>")
-    return f'<div style="max-width:60em">{"".join(parts)}</div>'
+        steps = diagnosis.steps
+        unit, before, after = "R^2", 1 - steps.errors[0], 1 - steps.errors[steps.moves.index(diagnosis.taken)]
+    gain, larger, wider = (
+        (found.gain, found.gain_error),
+        (found.larger, found.larger_error),
+        (found.wider, found.wider_error),
+    )
+    return _Gains(unit, before, after, gain, larger, wider)
+
+
+def _gain(diagnosis: Diagnosis) -> str:
+    """Tell the gain once more: of a classifier in accuracy and in R^2 of its codes, of a regressor in its error."""
+    steps, width, gains = diagnosis.steps, diagnosis.compared_width, _gains(diagnosis)
+    errors = steps.errors[0], steps.errors[steps.moves.index(diagnosis.taken)]
+    if diagnosis.accuracy is None:
+        of_what = f"leave-one-out error of {width} neurons {errors[0]:.4f} -> {errors[1]:.4f}"
+        return f"{of_what} ({_verdict(diagnosis, *gains.gain)})"
+    codes = f"R^2 of the codes +1 and -1 {1 - errors[0]:.4f} -> {1 - errors[1]:.4f}"
+    return (
+        f"accuracy of {width} neurons on rows left out {gains.before:.4f} -> {gains.after:.4f} "
+        f"({_verdict(diagnosis, *gains.gain)}); {codes} ({_verdict(diagnosis, diagnosis.gain, diagnosis.gain_error)})"
+    )
 
 
 def _advice(diagnosis: Diagnosis) -> str:
-    """Say in a sentence whether the step is worth it, in R^2 of rows that no fit has seen."""
-    steps, gain, error = diagnosis.steps, diagnosis.gain, diagnosis.gain_error
+    """Say in a sentence whether the step is worth it, in accuracy or R^2 of rows that no fit has seen."""
+    gains = _gains(diagnosis)
+    gain, error = gains.gain
     what, verb = ("rounds", "") if diagnosis.rounds else ("step", "s")
-    after = 1 - steps.errors[steps.moves.index(diagnosis.taken)]
     if not diagnosis.rounds and diagnosis.step_scale == 0:
-        return f"No step was taken: the features are random, with R^2 {after:.3f} on new rows."
+        return f"No step was taken: the features are random, with {gains.unit} {gains.after:.3f} on new rows."
     if not math.isfinite(gain):
         return f"The {what} make{verb} the features overflow: use a smaller step, or random features."
-    if len(np.unique(steps.groups)) < _FEW:
+    if len(np.unique(diagnosis.steps.groups)) < _FEW:
         return f"There are too few rows to tell whether the {what} help{verb}."
     measured = (
-        f"R^2 on new rows {1 - steps.errors[0]:.3f} -> {after:.3f}, gain {round(gain, 4) + 0.0:.4f} +- {error:.4f}"
+        f"{gains.unit} on new rows {gains.before:.3f} -> {gains.after:.3f}, "
+        f"gain {round(gain, 4) + 0.0:.4f} +- {error:.4f}"
     )
     if abs(gain) <= max(CLEARLY * error, _NO_GAIN):
         return f"The {what} make{verb} no clear difference here: {measured}; random features do as well."
@@ -147,24 +213,25 @@ def _seen(diagnosis: Diagnosis) -> str:
     return f"{parts - 1}/{parts} of the rows"
 
 
-def _more_rows(diagnosis: Diagnosis) -> list[str]:
+def _more_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Tell the learning curve; a theory beside it only if it is about the network that was fitted."""
     curve = diagnosis.curve
     own = diagnosis.theory is not None and not diagnosis.theory_note
-    lines = [] if curve is None else [f"more rows   {curve.more_rows()}"]
-    return [_theory(diagnosis), *lines] if own or curve is None else lines
+    rows = [] if curve is None else [("more rows", curve.more_rows())]
+    return [_theory(diagnosis), *rows] if own or curve is None else rows
 
 
-def _theory(diagnosis: Diagnosis) -> str:
+def _theory(diagnosis: Diagnosis) -> tuple[str, str]:
     if diagnosis.theory is None:
-        return f"            ({diagnosis.theory_note})"
+        return "", f"({diagnosis.theory_note})"
     before, after = diagnosis.theory.unexplained
     network = f"{diagnosis.theory_note}, not of the one fitted: " if diagnosis.theory_note else ""
     linear = diagnosis.link.linear
     sees = f"; the step of the theory sees its linear part only, {linear:.1%} of it" if linear < _HARDLY_LINEAR else ""
     return (
-        f"theory      {network}isotropic data that follow this function, with these sizes, eta and ridge "
-        f"{before:.4f} -> {after:.4f}{sees}"
+        "theory",
+        f"{network}isotropic data that follow this function, with these sizes, eta and ridge "
+        f"{before:.4f} -> {after:.4f}{sees}",
     )
 
 

@@ -128,8 +128,9 @@ class Learned:
         matplotlib.figure.Figure
         """
         from gradstep.estimators.learned_figure import draw_learned
+        from gradstep.picture import offer
 
-        return draw_learned(self)
+        return offer(draw_learned(self))
 
 
 def _combination(direction: Host, names: Sequence[str]) -> str:
@@ -176,5 +177,6 @@ class LearnedLink:
         matplotlib.figure.Figure
         """
         from gradstep.estimators.learned_figure import draw_link
+        from gradstep.picture import offer
 
-        return draw_link(self)
+        return offer(draw_link(self))

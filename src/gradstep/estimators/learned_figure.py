@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradstep.drawing import Picture
+from gradstep.picture import Picture
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gradstep.estimators.learned import Learned, LearnedLink
 
 __all__ = ["draw_learned", "draw_link"]
 
 _BLUE, _RED, _INK = "#4c92fd", "#cc1a00", "#22252b"
 _SHOWN = 15
+#: Places for directions, at least.
+_FEW = 5
 
 
-def draw_learned(learned: Learned) -> Figure:
+def draw_learned(learned: Learned) -> Picture:
     """Draw the importances of the columns, and the shares of the directions.
 
     Parameters
@@ -28,7 +28,7 @@ def draw_learned(learned: Learned) -> Figure:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    Picture
     """
     importances = learned.importances
     order = np.argsort(-importances, kind="stable")[:_SHOWN][::-1]
@@ -38,13 +38,15 @@ def draw_learned(learned: Learned) -> Figure:
     columns.set(xlabel="share of the mean squared gradient", title="Columns")
     directions.bar(np.arange(len(learned.shares)), learned.shares, color=_RED)
     directions.set(xlabel="direction", ylabel="share", title=f"Directions: {learned.effective:.1f} effective")
+    # A single bar as wide as one of several.
+    directions.set_xlim(-0.6, max(len(learned.shares), _FEW) - 0.4)
     directions.xaxis.get_major_locator().set_params(integer=True)
     for axes in (columns, directions):
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
-def draw_link(link: LearnedLink) -> Figure:
+def draw_link(link: LearnedLink) -> Picture:
     """Draw the targets and the network along one direction.
 
     Parameters
@@ -53,7 +55,7 @@ def draw_link(link: LearnedLink) -> Figure:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    Picture
     """
     figure = Picture(figsize=(5.5, 3.8), layout="constrained")
     axes, bins = figure.subplots(), link.bins

@@ -284,6 +284,7 @@ class OneStepReadout(OneStep):
                 learned=self.learned_,
                 curve=self._short_curve((settings, training, centre, scale)),
                 redraw=redraw,
+                codes=(centre, scale) if is_classifier(self) else None,
             )
             return diagnose(fitted, sample, random)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.metric import HOST, Metric
 from gradstep.estimators.moves import NO_STEP, Move, Sample, moved_on
+from gradstep.estimators.targets import mistaken
 from gradstep.simulation.backend import Array
 from gradstep.simulation.leave_one_out import Copies, copies_of, left_out
 from gradstep.simulation.ridge import OutOfRange, factorise
@@ -201,8 +202,5 @@ def left_out_errors(pool: Pool, scored: Rows, penalties: Host) -> LeftOut:
     for index, outputs in left_out(ridge, some, pool.copies, penalties) if scored.any() else ():
         targets = pool.targets[index, :, None]
         squares.append(((targets - outputs) ** 2).sum(axis=1))
-        if targets.shape[1] == 1:
-            wrong.append(((outputs > 0) != (targets > 0))[:, 0].astype(np.float64))
-        else:
-            wrong.append((outputs.argmax(axis=1) != targets.argmax(axis=1)).astype(np.float64))
+        wrong.append(mistaken(outputs, targets).astype(np.float64))
     return LeftOut(np.concatenate(squares), np.concatenate(wrong))

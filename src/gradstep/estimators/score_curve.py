@@ -272,8 +272,9 @@ class ScoreCurve(Summarised):
         matplotlib.figure.Figure
         """
         from gradstep.estimators.score_figure import draw_scores
+        from gradstep.picture import offer
 
-        return draw_scores({"": self})
+        return offer(draw_scores({"": self}))
 
     def table(self) -> Table:
         """Return a row of text for each n, at its best penalty."""

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import NullLocator
 
-from gradstep.drawing import Picture
+from gradstep.picture import Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from gradstep.estimators.score_curve import ScoreCurve
 
@@ -24,7 +23,7 @@ _GREY = "#7f7f8c"
 _SHOWN = 4
 
 
-def draw_scores(curves: Mapping[str, ScoreCurve]) -> Figure:
+def draw_scores(curves: Mapping[str, ScoreCurve]) -> Picture:
     """Draw R^2 at the best penalty against the number of rows and, for one model, against the penalty.
 
     Parameters
@@ -34,7 +33,7 @@ def draw_scores(curves: Mapping[str, ScoreCurve]) -> Figure:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    Picture
     """
     several = len(curves) == 1 and all(len(curve.ridge) > 1 for curve in curves.values())
     figure = Picture(figsize=(9.6, 3.8) if several else (6.0, 4.0), layout="constrained")

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.metric import HOST, Metric
 from gradstep.estimators.moves import NO_STEP, ROUNDS, Move, Sample, gradient_on, moved_on
 from gradstep.simulation.backend import Array
-from gradstep.simulation.leave_one_out import Scores, leave_one_out, penalty_path
+from gradstep.simulation.leave_one_out import Mistaken, Scores, leave_one_out, penalty_path
 from gradstep.simulation.ridge import OutOfRange, factorise
 
 __all__ = [
@@ -147,6 +147,9 @@ class StepErrors:
         Equal for copies of one input, which are one observation for standard errors.
     paths : tuple of PenaltyPath or None
         Errors of each move; None after a step whose features overflow.
+    wrong : ndarray, shape (moves, rows), optional
+        One where another class than the row's wins, otherwise zero; NaN after a step whose features overflow, None for
+        numbers.
     """
 
     moves: tuple[Move, ...]
@@ -154,6 +157,7 @@ class StepErrors:
     weights: Host
     groups: NDArray[np.intp]
     paths: tuple[PenaltyPath | None, ...]
+    wrong: Host | None = None
 
     @property
     def errors(self) -> Host:
@@ -202,7 +206,23 @@ class StepErrors:
     def gain_over(self, other: StepErrors, over: Move, move: Move | None = None) -> tuple[float, float]:
         """Return the same for a step of another comparison on the same rows; `move` is by default the same step."""
         ours = self.squares[self.moves.index(over if move is None else move)]
-        theirs = other.squares[other.moves.index(over)]
+        return self._less(ours, other.squares[other.moves.index(over)])
+
+    def accuracy(self, move: Move) -> float:
+        """Return the share of rows whose class wins; NaN for numbers, and where features overflow."""
+        if self.wrong is None:
+            return math.nan
+        return 1 - float(self.wrong[self.moves.index(move)] @ self.weights / self.weights.sum())
+
+    def more_right(self, other: StepErrors, over: Move, move: Move | None = None) -> tuple[float, float]:
+        """Return how much higher the accuracy is, with its standard error; the arguments are those of `gain_over`."""
+        if self.wrong is None or other.wrong is None:
+            return math.nan, 0.0
+        ours = self.wrong[self.moves.index(over if move is None else move)]
+        return self._less(ours, other.wrong[other.moves.index(over)])
+
+    def _less(self, ours: Host, theirs: Host) -> tuple[float, float]:
+        """Return how much less one is than the other, in the mean over rows, with its standard error."""
         share = self.weights / self.weights.sum()
         gain = float(share @ theirs) - float(share @ ours)
         if not math.isfinite(gain):
@@ -228,6 +248,7 @@ def score_steps(
     metric: Metric,
     moves: Sequence[Move],
     n_steps: int,
+    mistaken: Mistaken | None = None,
 ) -> StepErrors:
     """Measure honest leave-one-out errors of several steps.
 
@@ -240,6 +261,8 @@ def score_steps(
     moves : sequence of Move
         Their scales are divided evenly among the steps.
     n_steps : int
+    mistaken : callable, optional
+        Says where outputs mean another class than the targets, as for `leave_one_out`.
 
     Returns
     -------
@@ -250,38 +273,50 @@ def score_steps(
     # One penalty for all folds of a step, as in the fit itself; penalties are relative, so folds can be compared.
     order = np.argsort(np.concatenate([np.flatnonzero(scored) for _, scored in folds]), kind="stable")
 
-    def best_of(move: Move) -> tuple[Host, PenaltyPath]:
+    def best_of(move: Move) -> tuple[Host, Host, PenaltyPath]:
         if move == NO_STEP:
-            scores = _scores(layer, sample, sample.fit_rows)
-            return np.asarray(scores.squares[scores.best]), PenaltyPath(scores.penalties, scores.errors, scores.errors)
+            scores = _scores(layer, sample, sample.fit_rows, mistaken)
+            return *_best(scores), PenaltyPath(scores.penalties, scores.errors, scores.errors)
         unseen, seen = [], []
         for k, ((rows, scored), gradient) in enumerate(zip(folds, gradients, strict=True)):
             stepped = moved_on(layer, sample, rows, metric, move, n_steps, gradient=gradient)
             # The next fold, if there is one that the step has seen: so every row is scored once in either way.
             _, met = folds[(k + 1) % len(folds)]
-            both = _scores(stepped, sample, scored | met)
+            both = _scores(stepped, sample, scored | met, mistaken)
             place = np.flatnonzero(scored | met)
             unseen.append(both.of(scored[place]))
             seen.append(both.of(met[place]))
         scores = _joined(unseen)
         path = PenaltyPath(scores.penalties, scores.errors, _joined(seen).errors)
-        return np.asarray(scores.squares[scores.best][order]), path
+        squares, wrong = _best(scores)
+        return squares[order], wrong[order], path
 
     squares = np.full((len(moves), len(order)), np.inf)
+    wrong = np.full(squares.shape, np.nan)
     paths: list[PenaltyPath | None] = [None] * len(moves)
     for place, move in enumerate(moves):
         with suppress(OutOfRange):
-            squares[place], paths[place] = best_of(move)
+            squares[place], wrong[place], paths[place] = best_of(move)
     rows = sample.fit_rows
-    return StepErrors(tuple(moves), squares, sample.weights[rows], sample.copies.group[rows], tuple(paths))
+    about_rows = sample.weights[rows], sample.copies.group[rows]
+    return StepErrors(tuple(moves), squares, *about_rows, tuple(paths), wrong if mistaken else None)
+
+
+def _best(scores: Scores) -> tuple[Host, Host]:
+    """Return of each row the squared error at the best penalty, and one where another class wins (NaN for numbers)."""
+    squares = scores.squares[scores.best]
+    wrong = np.full(len(squares), np.nan) if scores.wrong is None else scores.wrong[scores.best].astype(np.float64)
+    return squares, wrong
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:
     squares = np.concatenate([part.squares for part in parts], axis=1)
-    return Scores(parts[0].penalties, squares, np.concatenate([part.weights for part in parts]))
+    wrong = [part.wrong for part in parts if part.wrong is not None]
+    weights = np.concatenate([part.weights for part in parts])
+    return Scores(parts[0].penalties, squares, weights, np.concatenate(wrong, axis=1) if wrong else None)
 
 
-def _scores(layer: FirstLayer, sample: Sample, scored: NDArray[np.bool_]) -> Scores:
+def _scores(layer: FirstLayer, sample: Sample, scored: NDArray[np.bool_], mistaken: Mistaken | None) -> Scores:
     """Fit the ridge readout to all rows of the fit, and score some of them; every other penalty of the path will do."""
     features = layer.features(HOST, sample.z[sample.fit_rows])
     place = np.flatnonzero(sample.fit_rows)
@@ -294,6 +329,6 @@ def _scores(layer: FirstLayer, sample: Sample, scored: NDArray[np.bool_]) -> Sco
 
     ridge = factorise(all_rows, len(place), layer.width, sample.y, sample.weights)
     path = penalty_path(ridge)[::2]
-    scores = leave_one_out(ridge, some_rows, sample.y, sample.weights, sample.copies, path)
+    scores = leave_one_out(ridge, some_rows, sample.y, sample.weights, sample.copies, path, mistaken)
     # Networks of other widths have penalties of other sizes.
-    return Scores(scores.penalties / ridge.mean_square, scores.squares, scores.weights)
+    return replace(scores, penalties=scores.penalties / ridge.mean_square)

@@ -10,7 +10,7 @@ from sklearn.preprocessing import LabelEncoder  # type: ignore[import-untyped, u
 from sklearn.utils import assert_all_finite, check_array, column_or_1d  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils.multiclass import check_classification_targets  # type: ignore[import-untyped, unused-ignore]
 
-__all__ = ["class_targets", "number_targets", "target_matrix"]
+__all__ = ["class_targets", "mistaken", "number_targets", "target_matrix"]
 
 
 def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -42,6 +42,22 @@ def class_targets(y: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
     classes = encoder.classes_
     shown = np.arange(1, 2) if len(classes) == 2 else np.arange(len(classes))
     return classes, np.where(code[:, None] == shown, 1.0, -1.0)
+
+
+def mistaken(outputs: NDArray[np.float64], codes: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Say where outputs mean another class than the codes of `class_targets`: that with the largest output wins.
+
+    Parameters
+    ----------
+    outputs, codes : ndarray, shape (n, outputs, ...)
+
+    Returns
+    -------
+    ndarray, shape (n, ...)
+    """
+    if codes.shape[1] == 1:
+        return np.asarray(((outputs > 0) != (codes > 0))[:, 0])
+    return np.asarray(outputs.argmax(axis=1) != codes.argmax(axis=1))
 
 
 def number_targets(y: Any) -> NDArray[np.float64]:

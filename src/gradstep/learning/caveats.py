@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.host import to_host
+from gradstep.learning.parts import has_parts
 from gradstep.learning.pool import Array
 
 __all__ = ["caveats_of", "copies"]
@@ -69,7 +70,7 @@ def caveats_of(
         )
     if rows < _FEW_ROWS:
         notes.append(f"The standard error of {rows} rows is itself uncertain, by some ten per cent or more.")
-    if sizes.min() < _FEW_SAMPLES:
+    if any(size < _FEW_SAMPLES and not has_parts(size, rows) for size in sizes):
         notes.append(
             f"Below {_FEW_SAMPLES} samples the estimate may be biased: the equations are the leading order in the "
             "number of samples."

@@ -204,8 +204,9 @@ class LearningCurve(Summarised):
         matplotlib.figure.Figure
         """
         from gradstep.learning.figure import draw_learning_curve
+        from gradstep.picture import offer
 
-        return draw_learning_curve(self)
+        return offer(draw_learning_curve(self))
 
     def table(self) -> Table:
         """Return a row of text for each n, at its best penalty."""

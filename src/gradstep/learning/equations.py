@@ -117,6 +117,14 @@ class WeightedFit:
         scale = self.weights * self.remainder
         return self.coupled(scale * values) / scale
 
+    def gathered(self, values: Array) -> Array:
+        """Return the transpose of the matrix P times values (M,).
+
+        Docs, "Learning curve", equation (F5).
+        """
+        scale = self.weights * self.remainder
+        return scale * self.coupled(values / scale)
+
     def solved(self, values: Array, tolerance: float = TOLERANCE, rows: Array | float = 1.0) -> Array:
         """Return ``(1 - (M/n - 1) P)^-1`` times values (M,).
 

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradstep.drawing import Picture
+from gradstep.picture import Picture
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gradstep.learning.curve import LearningCurve
 
 __all__ = ["draw_learning_curve"]
@@ -20,7 +18,7 @@ _GREY, _BLUE, _RED = "#8a8b95", "#4c92fd", "#cc1a00"
 _SHOWN = 5
 
 
-def draw_learning_curve(curve: LearningCurve) -> Figure:
+def draw_learning_curve(curve: LearningCurve) -> Picture:
     """Draw the best test error against the number of samples and, if there are several, errors against the penalty.
 
     Parameters
@@ -29,7 +27,7 @@ def draw_learning_curve(curve: LearningCurve) -> Figure:
 
     Returns
     -------
-    matplotlib.figure.Figure
+    Picture
     """
     several = len(curve.ridge) > 1
     figure = Picture(figsize=(9.6, 3.6) if several else (5, 3.6), layout="constrained")

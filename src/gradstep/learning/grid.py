@@ -13,8 +13,9 @@ from gradstep.learning.caveats import caveats_of, copies
 from gradstep.learning.classification import are_classes
 from gradstep.learning.curve import LearningCurve
 from gradstep.learning.given import checked_ridges, checked_rows, checked_sizes, default_ridges
-from gradstep.learning.pairs import Cell, extrapolated, interpolated
+from gradstep.learning.pairs import Cell, extrapolated, interpolated, measured
 from gradstep.learning.pool import pool_of
+from gradstep.learning.reach import with_neighbours
 from gradstep.resolution import NOTHING
 from gradstep.threads import threads_for_products
 
@@ -91,7 +92,10 @@ def learning_curve(
         pairs = [(n, penalty) for n in sizes.tolist() for penalty in ridges.tolist()]
         within = [pair for pair in dict.fromkeys(pairs) if pair[0] <= rows]
         cells, failures = extrapolated(pool, [pair for pair in pairs if pair[0] > rows], classes)
-        cells |= interpolated(pool, within, classes)
+        cells |= measured(pool, interpolated(pool, within, classes))
+        if failures:
+            (size, penalty), failure = next(iter(failures.items()))
+            failures[size, penalty] = with_neighbours(pool, size, penalty, failure)
     if not cells:
         raise next(iter(failures.values()))
     tables, deciding = _tables(cells, pairs, (len(sizes), len(ridges)), classes)
@@ -122,16 +126,32 @@ def _tables(
 
     test, training = np.stack([cell.influences for cell in found], axis=1)
     covariance = np.full((len(pairs), len(pairs)), math.nan)
-    covariance[np.ix_(places, places)] = test @ test.T / test.shape[1] ** 2
+    sizes = np.array([pairs[place][0] for place in places])
+    divisions = [_products([cell.deviations[kind] for cell in found], sizes) for kind in (0, 1)]
+    covariance[np.ix_(places, places)] = test @ test.T / test.shape[1] ** 2 + divisions[0]
+    errors = [
+        np.sqrt(np.square(own).mean(axis=1) / own.shape[1] + np.diag(further))
+        for own, further in zip((test, training), divisions, strict=True)
+    ]
     # A quarter, since k rows far above the others raise these by as much as all others together lie below the mean.
     deciding = np.abs(test).sum(axis=1) ** 2 / np.maximum(4 * np.square(test).sum(axis=1), NOTHING)
     tables: dict[str, Any] = {
         "test_error": table([cell.test for cell in found]),
-        "test_standard_error": table(np.sqrt(np.square(test).mean(axis=1) / test.shape[1])),
+        "test_standard_error": table(errors[0]),
         "test_covariance": covariance.reshape(*shape, *shape),
         "training_error": table([cell.training for cell in found]),
-        "training_standard_error": table(np.sqrt(np.square(training).mean(axis=1) / test.shape[1])),
+        "training_standard_error": table(errors[1]),
         "classification_error": table([cell.wrong[0] for cell in found]) if classes else None,
         "classification_standard_error": table([cell.wrong[1] for cell in found]) if classes else None,
     }
     return tables, float(deciding.min())
+
+
+def _products(deviations: list[Host], sizes: Host) -> Host:
+    """Return the sums over divisions of the pool of products of deviations, zero between different n, shape (G, G)."""
+    found = np.zeros((len(sizes), len(sizes)))
+    for n in np.unique(sizes):
+        same = np.flatnonzero(sizes == n)
+        own = np.array([deviations[place] for place in same])
+        found[np.ix_(same, same)] = own @ own.T
+    return found

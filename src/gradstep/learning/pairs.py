@@ -14,10 +14,16 @@ from gradstep.host import to_host
 from gradstep.learning.classification import misclassification
 from gradstep.learning.equations import TOLERANCE, RowErrors, diagonal_fits, row_errors, weighted_fit
 from gradstep.learning.interpolation import refined
+from gradstep.learning.parts import has_parts, measured_errors
 from gradstep.learning.pool import Array, Pool
-from gradstep.learning.standard_error import influence_on_test_error, influence_on_training_error
+from gradstep.learning.standard_error import (
+    influence_on_test_error,
+    influence_on_training_error,
+    influences_on_errors,
+)
+from gradstep.resolution import NOTHING
 
-__all__ = ["Cell", "extrapolated", "interpolated"]
+__all__ = ["Cell", "extrapolated", "interpolated", "measured"]
 
 Host = NDArray[np.float64]
 Pair = tuple[float, float]
@@ -48,6 +54,9 @@ class Cell(NamedTuple):
         Of the rows on the test and the training error.
     capped_share : float
         Share of rows whose weight is bounded.
+    deviations : ndarray, shape (2, D)
+        What the errors deviate by in each of D divisions of the pool, if they are measured on its parts: further
+        contributions to the square of their standard errors. The same divisions are behind all penalties of an n.
     """
 
     test: float
@@ -55,10 +64,11 @@ class Cell(NamedTuple):
     wrong: tuple[float, float]
     influences: Host
     capped_share: float
+    deviations: Host = np.zeros((2, 0))
 
 
 def _cell(errors: RowErrors, classes: bool) -> Cell:
-    influences = np.stack([to_host(influence_on_test_error(errors)), to_host(influence_on_training_error(errors))])
+    influences = np.stack([to_host(influences) for influences in influences_on_errors(errors)])
     wrong = (math.nan, math.nan)
     if classes:
         shares, mass = misclassification(errors), to_host(errors.fit.resolvent.pool.mass)
@@ -95,6 +105,37 @@ def extrapolated(pool: Pool, pairs: list[Pair], classes: bool) -> tuple[dict[Pai
             continue
         before, start = n, errors.fit.weights
     return cells, failures
+
+
+def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
+    """Measure the errors of few samples on parts of the pool.
+
+    Docs, "Learning curve", equation (F13).
+
+    Parameters
+    ----------
+    pool : Pool
+    cells : dict of (n, ridge) to Cell
+
+    Returns
+    -------
+    dict of (n, ridge) to Cell
+        The same pairs; influences have the size of the errors.
+    """
+    found = dict(cells)
+    for n in {n for n, _ in cells if has_parts(n, pool.rows)}:
+        own = [pair for pair in cells if pair[0] == n]
+        parts = measured_errors(pool, int(n), np.array([ridge for _, ridge in own]))
+        for pair, errors, deviations in zip(own, parts.mean.T, parts.deviations.T, strict=True):
+            cell = cells[pair]
+            factors = errors / np.maximum([cell.test, cell.training], NOTHING)
+            found[pair] = cell._replace(
+                test=float(errors[0]),
+                training=float(errors[1]),
+                influences=factors[:, None] * cell.influences,
+                deviations=deviations,
+            )
+    return found
 
 
 def interpolated(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cell]:

@@ -3,20 +3,36 @@ r"""Influence of one row of the pool on the estimated errors.
 The smallest value of the loss grows by :math:`\epsilon_j/(1+V_j)` when row j joins the other rows of a fit. Test and
 training error are derivatives of that smallest value: by a weight p with which the fit knows the whole population, and
 by the penalty. So the influences of a row on them are derivatives of :math:`\epsilon_j/(1+V_j)`: the linear response of
-the equations of the weights and of the errors to p and to the penalty. Docs, "Learning curve", equation (F7).
+the equations of the weights and of the errors to p and to the penalty.
+
+What depends on pairs of rows is in the influences of both, and so is counted twice in the sum of their squares. It is
+known from the residuals and taken out.
+
+Docs, "Learning curve", equations (F7) and (F12).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from array_api_compat import device
+
 from gradstep.learning.equations import RowErrors
 from gradstep.learning.pool import Array
+from gradstep.resolution import NOTHING
 
-__all__ = ["increment_response", "influence_on_test_error", "influence_on_training_error"]
+__all__ = [
+    "increment_response",
+    "influence_on_test_error",
+    "influence_on_training_error",
+    "influences_on_errors",
+    "pair_variance",
+]
 
 #: Relative residual of the linear systems, of which a standard error needs two digits.
 _TOLERANCE = 1e-2
+#: Rows whose pairs with all others are summed; rows are alike, so that these stand for the others.
+_PROBES = 200
 
 
 def influence_on_test_error(errors: RowErrors, tolerance: float = _TOLERANCE) -> Array:
@@ -108,3 +124,71 @@ def increment_response(
         second = second - bare**2 * varied
         source = source - 2 * (both + w / rest * first * second) / rest**2
     return fit.solved(source, tolerance) / gain - squares * leverage / gain**2
+
+
+def influences_on_errors(errors: RowErrors) -> tuple[Array, Array]:
+    """Return the influences on the test and on the training error, scaled to what estimates vary by between pools.
+
+    Docs, "Learning curve", equation (F12).
+
+    Parameters
+    ----------
+    errors : RowErrors
+        Of a single pair of n and ridge.
+
+    Returns
+    -------
+    test, training : array, shape (M,)
+        Pairs of rows count once in their squares, and not twice as in those of the influences.
+    """
+    total, gain = errors.fit.resolvent.pool.total, 1 + errors.fit.leverage
+    test = _counted_once(errors, influence_on_test_error(errors), 1 / total + 0 * gain)
+    return test, _counted_once(errors, influence_on_training_error(errors), 1 / (total * gain**2))
+
+
+def _counted_once(errors: RowErrors, influences: Array, share: Array) -> Array:
+    variance = float(errors.fit.resolvent.pool.xp.mean(influences**2)) / errors.fit.resolvent.pool.rows
+    # At most half of a variance that has the pairs twice, and all else besides, is theirs.
+    twice = min(pair_variance(errors, share), variance / 2)
+    return influences * (1 - twice / max(variance, NOTHING)) ** 0.5
+
+
+def pair_variance(errors: RowErrors, share: Array) -> float:
+    r"""Return the variance of an estimate between pools that comes from pairs of rows.
+
+    Docs, "Learning curve", equation (F12).
+
+    Parameters
+    ----------
+    errors : RowErrors
+        Of a single pair of n and ridge.
+    share : array, shape (M,)
+        Shares of the rows in the estimate, which is the sum of ``share * errors.squares``.
+
+    Returns
+    -------
+    float
+        From the pairs of some hundred rows with all others.
+    """
+    fit, e, w, rest = errors.fit, errors.residuals, errors.fit.weights, errors.fit.remainder
+    resolvent, xp = fit.resolvent, fit.resolvent.pool.xp
+    # The estimate is the sum of `a` times the squares of the residuals of the weighted fit.
+    scale = w * rest
+    a = scale**2 * fit.solved(share / scale**2, _TOLERANCE)
+    own = (a / rest)[:, None] * e
+    others = resolvent.predictions(own) - fit.bare_leverage[:, None] * own
+    pull = (own - w[:, None] * others - fit.gathered(a)[:, None] * e) / rest[:, None]
+    drawn, moment = w[:, None] * e, resolvent.moment(a / rest**2)
+    rows = resolvent.pool.rows
+    probes = xp.asarray(range(0, rows, -(-rows // _PROBES)), device=device(e))
+    few, few_pull, few_drawn = (xp.take(values, probes, axis=0) for values in (resolvent.whitened, pull, drawn))
+    through, squares = few @ moment, 0.0
+    for part in resolvent.pool.blocks():
+        psi, every = resolvent.whitened[part, :].T, xp.arange(rows, device=device(e))[part]
+        directly = few_pull @ drawn[part, :].T + few_drawn @ pull[part, :].T
+        effect = (through @ psi) * (few_drawn @ drawn[part, :].T) - (few @ psi) * directly
+        squares += float(xp.sum(xp.where(probes[:, None] == every[None, :], 0 * effect, effect) ** 2))
+    size = xp.sum(e**2, axis=1)
+    mean_fit = float(xp.sum(size)) / max(float(xp.sum(size + fit.spread(size))), NOTHING)
+    found: float = 2 * mean_fit * squares * rows / int(probes.shape[0])
+    return found

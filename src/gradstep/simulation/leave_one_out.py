@@ -9,7 +9,7 @@ h)``, and without an intercept the first term of the leverage is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -19,7 +19,20 @@ from numpy.typing import NDArray
 from gradstep.simulation.backend import to_host
 from gradstep.simulation.ridge import Host, IndexedBlocks, Ridge, double, like
 
-__all__ = ["PATH", "SCORED_ROWS", "Copies", "Scores", "copies_of", "leave_one_out", "left_out", "penalty_path"]
+__all__ = [
+    "PATH",
+    "SCORED_ROWS",
+    "Copies",
+    "Mistaken",
+    "Scores",
+    "copies_of",
+    "leave_one_out",
+    "left_out",
+    "penalty_path",
+]
+
+#: Called with outputs (rows, k, P) and targets (rows, k, 1); tells where they mean different classes, shape (rows, P).
+Mistaken = Callable[[Host, Host], NDArray[np.bool_]]
 
 PATH: Host = np.logspace(-7, 3, 31)
 """Penalties tried, relative to the mean eigenvalue of the scatter matrix."""
@@ -69,11 +82,14 @@ class Scores:
     squares : ndarray, shape (P, rows)
         Squared error of each scored row, mean over outputs.
     weights : ndarray, shape (rows,)
+    wrong : ndarray, shape (P, rows), optional
+        Where the outputs mean another class than the targets; None for numbers.
     """
 
     penalties: Host
     squares: Host
     weights: Host
+    wrong: NDArray[np.bool_] | None = None
 
     @property
     def errors(self) -> Host:
@@ -82,7 +98,8 @@ class Scores:
 
     def of(self, rows: NDArray[np.bool_]) -> Self:
         """Return the errors of some of the scored rows."""
-        return replace(self, squares=self.squares[:, rows], weights=self.weights[rows])
+        wrong = None if self.wrong is None else self.wrong[:, rows]
+        return replace(self, squares=self.squares[:, rows], weights=self.weights[rows], wrong=wrong)
 
     @property
     def best(self) -> int:
@@ -98,7 +115,13 @@ def penalty_path(ridge: Ridge) -> Host:
 
 
 def leave_one_out(
-    ridge: Ridge, blocks: IndexedBlocks, targets: Host, weights: Host, copies: Copies, penalties: Host
+    ridge: Ridge,
+    blocks: IndexedBlocks,
+    targets: Host,
+    weights: Host,
+    copies: Copies,
+    penalties: Host,
+    mistaken: Mistaken | None = None,
 ) -> Scores:
     """Measure leave-one-out errors on rows of the fit.
 
@@ -111,16 +134,21 @@ def leave_one_out(
     targets, weights, copies
         Values for all rows of the fit.
     penalties : ndarray, shape (P,)
+    mistaken : callable, optional
+        Says of outputs (rows, k, P) and targets (rows, k, 1) where they mean different classes, shape (rows, P).
 
     Returns
     -------
     Scores
     """
-    pieces, places = [], []
+    pieces, places, wrong = [], [], []
     for index, outputs in left_out(ridge, blocks, copies, penalties):
         pieces.append(((targets[index, :, None] - outputs) ** 2).mean(axis=1))
         places.append(index)
-    return Scores(penalties, np.concatenate(pieces).T, weights[np.concatenate(places)])
+        if mistaken is not None:
+            wrong.append(mistaken(outputs, targets[index, :, None]))
+    classes = np.concatenate(wrong).T if wrong else None
+    return Scores(penalties, np.concatenate(pieces).T, weights[np.concatenate(places)], classes)
 
 
 def left_out(

@@ -33,7 +33,7 @@ _NEWTON_STEPS = 30
 #: Fractions of a step that are tried together, and its longest size in spacings.
 _FRACTIONS = np.array([1.0, 0.5, 0.2, 0.05])
 _LONGEST = 8.0
-#: Relative difference of values that counts as none: what the equations are solved to.
+#: Relative difference of values that counts as none, by default: what the equations are solved to.
 RESOLUTION = 1e-10
 #: Relative gain that is no reason to leave a bound.
 NEGLIGIBLE = 1e-6
@@ -55,14 +55,14 @@ class Axis:
         Distance of the neighbours in the certificate, and of the finite differences.
     whole : bool
         Whether the coordinate takes integers only.
-    reluctance : float
-        Relative gain that is no reason to leave the lower bound.
+    reluctance : tuple of float
+        Relative gains that are no reason to leave the lower and the upper bound.
     """
 
     scan: Array
     spacing: float
     whole: bool = False
-    reluctance: float = NEGLIGIBLE
+    reluctance: tuple[float, float] = (NEGLIGIBLE, NEGLIGIBLE)
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Minimum:
 class _Counted:
     """The function, with points outside the box at infinity and points met before remembered."""
 
-    def __init__(self, function: Function, axes: Sequence[Axis]) -> None:
-        self.function = function
+    def __init__(self, function: Function, axes: Sequence[Axis], resolution: float) -> None:
+        self.function, self.resolution = function, resolution
         self.low = np.array([axis.scan[0] for axis in axes])
         self.high = np.array([axis.scan[-1] for axis in axes])
         self.known: dict[tuple[float, ...], float] = {}
@@ -121,7 +121,9 @@ class _Counted:
         return np.array([self.known[key] if within else np.inf for key, within in zip(keys, inside, strict=True)])
 
 
-def minimise(function: Function, axes: Sequence[Axis], *, tolerance: float = 1e-3) -> Minimum:
+def minimise(
+    function: Function, axes: Sequence[Axis], *, tolerance: float = 1e-3, resolution: float = RESOLUTION
+) -> Minimum:
     """Find the lowest minimum of a function in a box.
 
     Parameters
@@ -131,6 +133,8 @@ def minimise(function: Function, axes: Sequence[Axis], *, tolerance: float = 1e-
     axes : sequence of Axis
     tolerance : float
         Largest Newton displacement left, in spacings (in units of one for a coordinate that takes integers).
+    resolution : float
+        Relative difference of values that counts as none.
 
     Returns
     -------
@@ -148,7 +152,7 @@ def minimise(function: Function, axes: Sequence[Axis], *, tolerance: float = 1e-
     the minimum being the lowest one. A tie with a bound (a gain below 1e-6, or an axis's own) is given to the
     bound.
     """
-    counted = _Counted(function, axes)
+    counted = _Counted(function, axes, resolution)
     bottoms = [_polish(counted, axes, _descend(counted, axes, start), tolerance) for start in _valleys(counted, axes)]
     bottoms.sort(key=lambda bottom: bottom[1])
     point, value = bottoms[0]
@@ -168,7 +172,9 @@ def minimise(function: Function, axes: Sequence[Axis], *, tolerance: float = 1e-
 def _to_bounds(counted: _Counted, axes: Sequence[Axis], point: Array, value: float) -> Array:
     """Move to every bound that is as good as the minimum: the limit is what such a plateau means."""
     for k in range(len(point)):
-        for edge, gain in ((counted.low[k], axes[k].reluctance), (counted.high[k], NEGLIGIBLE)):
+        ends = zip((counted.low[k], counted.high[k]), axes[k].reluctance, strict=True)
+        # Of two that are as good, the one that is left with more reluctance.
+        for edge, gain in sorted(ends, key=lambda end: -end[1]):
             moved = point.copy()
             moved[k] = edge
             at_edge = float(counted(moved[None])[0])
@@ -208,7 +214,7 @@ def _descend(counted: _Counted, axes: Sequence[Axis], start: Array) -> Array:
         stencil = np.clip(point + moves * width, counted.low, counted.high)
         values = counted(stencil)
         best = int(np.argmin(values))
-        if values[best] < values[0] - RESOLUTION * abs(values[0]):
+        if values[best] < values[0] - counted.resolution * abs(values[0]):
             point = stencil[best]
         elif np.all(width <= least):
             return np.asarray(point, dtype=np.float64)
@@ -298,7 +304,7 @@ def _polish(counted: _Counted, axes: Sequence[Axis], point: Array, tolerance: fl
             trials[:, free] += _FRACTIONS[:, None] * step
             trials = np.clip(np.where(whole, np.rint(trials), trials), counted.low, counted.high)
             values = counted(trials)
-            slack = RESOLUTION * abs(best)
+            slack = counted.resolution * abs(best)
             chosen = 0 if values[0] <= values.min() + slack else int(np.argmin(values))
             if not values[chosen] <= best + slack:
                 break
@@ -333,15 +339,14 @@ def _certify(
         displacement[free] = _left(slope, hessian, [axes[k].whole for k in free])
         allowed = np.array([1.0 if axes[k].whole else tolerance * axes[k].spacing for k in free])
         # Where the bottom is so flat that the equations' accuracy hides it, that accuracy is the limit.
-        allowed = np.maximum(allowed, 4 * np.sqrt(2 * RESOLUTION * abs(value) / np.maximum(np.diag(hessian), NOTHING)))
+        hidden = 2 * counted.resolution * abs(value) / np.maximum(np.diag(hessian), NOTHING)
+        allowed = np.maximum(allowed, 4 * np.sqrt(hidden))
         worst = float(np.max(displacement[free] / allowed))
         if not worst <= 1:
             raise NotConverged("the minimum", worst * tolerance, tolerance, "Narrow the bounds, or tune fewer at once.")
     lower = min(float(below.min()), float(above.min()))
-    left = [
-        axis.reluctance if bound == "lower" else NEGLIGIBLE for axis, bound in zip(axes, bounds, strict=True) if bound
-    ]
-    slack = max(left, default=RESOLUTION)
+    left = [axis.reluctance[bound == "upper"] for axis, bound in zip(axes, bounds, strict=True) if bound]
+    slack = max(left, default=counted.resolution)
     if lower < value - slack * abs(value):
         excess = (value - lower) / abs(value)
         raise NotConverged("the minimum", excess, slack, "A neighbour is lower: narrow the bounds.")

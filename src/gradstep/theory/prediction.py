@@ -222,6 +222,7 @@ class Prediction(Summarised):
         """
         from gradstep.drawing import draw
         from gradstep.panels import Line, Panel
+        from gradstep.picture import offer
 
         kappa = np.linspace(-_DRAWN, _DRAWN, 241)
         lines = [
@@ -231,7 +232,8 @@ class Prediction(Summarised):
         label = "projection of the input on the spike, κ"
         found = f"test error {self.test_error:.4g}, alignment {self.alignment:.3f}"
         notes = [str(self.problem), found, *(f"caveat: {caveat}" for caveat in self.caveats)]
-        return draw([Panel("", label, "mean output", lines=lines)], note="\n".join(notes), dark=dark)
+        panel = Panel("", label, "mean output", lines=lines)
+        return offer(draw([panel], note="\n".join(notes), dark=dark))
 
     def summary(self) -> Summary:
         """Return the summary that is printed."""

@@ -1,7 +1,8 @@
-"""The best ridge, the best step size, the best split of a sample budget: minimisers of the predicted test error.
+"""The best ridge, step size, damping and split of a sample budget: minimisers of the predicted test error.
 
-The predicted error is smooth in the logarithms of the penalty and of the step size and in the number of samples of the
-step (its equations are solved to 1e-10), so its minimum can be found and certified rather than read off a grid.
+The predicted error is smooth in the logarithms of the penalty, the step size and the damping and in the number of
+samples of the step (its equations are solved to 1e-10), so its minimum can be found and certified rather than read off
+a grid.
 """
 
 from __future__ import annotations
@@ -23,26 +24,27 @@ from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_labels
 from gradstep.theory.caveats import caveat_lines
 from gradstep.theory.equivalent.tables import sizes_of
-from gradstep.theory.minimise import Axis, Bound, Minimum, minimise
+from gradstep.theory.minimise import RESOLUTION, Axis, Bound, Minimum, minimise
 from gradstep.theory.predict import predict, predict_many
 from gradstep.theory.prediction import Prediction
 from gradstep.theory.references import reference_lines
-from gradstep.theory.step.statistics import step_statistics
+from gradstep.theory.step.statistics import readout_values, step_statistics
 from gradstep.threads import one_thread
 
 __all__ = ["PARAMETERS", "Tuned", "TunedParameter", "tune"]
 
 Array = NDArray[np.float64]
-Parameter = Literal["ridge", "eta", "split"]
+Parameter = Literal["ridge", "eta", "damping", "split"]
 
 #: What can be tuned.
-PARAMETERS: tuple[Parameter, ...] = ("ridge", "eta", "split")
+PARAMETERS: tuple[Parameter, ...] = ("ridge", "eta", "damping", "split")
 
-#: Points of the coarse scan by how many parameters are tuned at once: a decade of ridge, a decade of eta, of the split.
+#: Points of the coarse scan by how many parameters are tuned at once: a decade of the first three, of the split.
 _SCAN = {
-    "ridge": {1: 4, 2: 2, 3: 1},
-    "eta": {1: 5, 2: 3, 3: 2},
-    "split": {1: 33, 2: 17, 3: 9},
+    "ridge": {1: 4, 2: 2, 3: 1, 4: 1},
+    "eta": {1: 5, 2: 3, 3: 2, 4: 1},
+    "damping": {1: 3, 2: 2, 3: 1, 4: 1},
+    "split": {1: 33, 2: 17, 3: 9, 4: 5},
 }
 #: Distance of the certificate's neighbours in the logarithm (or the logit of the split in the limit).
 _SPACING = 0.05
@@ -50,7 +52,10 @@ _SPACING = 0.05
 _RIDGE_RANGE = (1e-8, 1e6)
 #: Step sizes searched: from a spike that is lost in the bulk's spectrum to one of twenty a neuron.
 _SMALLEST_SPIKE, _LARGEST_SPIKE = 0.03, 20.0
-#: Relative gain, times the dimension, that is no reason for a step: what is left out after a step and not without one.
+#: Dampings searched. The largest, in units of the largest eigenvalue of the inputs' covariance, stands for none.
+_DAMPING_RANGE = (1e-4, 1e4)
+#: Relative gain, times the dimension, that is no reason for a step, nor for a damped one: what is left out after it and
+#: not without it.
 _LEFT_OUT = 0.3
 #: Least samples on either side of a split, and their share of the budget by default.
 _FEWEST, _SMALLEST_SHARE = 3, 0.05
@@ -58,15 +63,20 @@ _FEWEST, _SMALLEST_SHARE = 3, 0.05
 _NEAR = 0.01
 #: Slope on a bound beyond which the bound is not the limit that it stands for.
 _STILL_FALLING = 0.01
-_OVER = "one or more of 'ridge', 'eta', 'split', each once"
+_OVER = "one or more of 'ridge', 'eta', 'damping', 'split', each once"
+#: Relative steps of the error in correlated inputs with readouts of several sizes, whose rows have variances that vary
+#: between classes of directions faster than nodes resolve.
+_UNEVEN = 1e-6
 #: Discretisation errors that are worth a word.
 _VISIBLE = 1e-6
-_UNITS = {"ridge": "ridge", "eta": "eta", "split": "n_step"}
+_UNITS = {"ridge": "ridge", "eta": "eta", "damping": "damping", "split": "n_step"}
 _AT_BOUND = {
     ("ridge", "lower"): "ridge -> 0: as little as possible",
     ("ridge", "upper"): "ridge -> infinity: nothing better than predicting zero",
     ("eta", "lower"): "eta = 0: no step is best",
     ("eta", "upper"): "eta -> infinity: the larger the better",
+    ("damping", "lower"): "damping -> 0: the direction of least squares",
+    ("damping", "upper"): "damping = infinity: the plain gradient is best",
     ("split", "lower"): "fewest samples for the step",
     ("split", "upper"): "fewest samples for the fit",
 }
@@ -78,14 +88,14 @@ class TunedParameter:
 
     Attributes
     ----------
-    name : {"ridge", "eta", "split"}
+    name : {"ridge", "eta", "damping", "split"}
     value : float
-        The penalty (divided by ``d`` in the proportional limit), the coefficient of the step size, or the samples of
-        the step (divided by ``d`` in the limit).
+        The penalty (divided by ``d`` in the proportional limit), the coefficient of the step size, the damping, or the
+        samples of the step (divided by ``d`` in the limit).
     low, high : float
         Bounds of the search.
     at_bound : {"lower", "upper", None}
-        Whether the optimum lies on a bound; a step size at its lower bound is zero.
+        Whether the optimum lies on a bound; a step size at its lower bound is zero, a damping at its upper infinite.
     neighbours : tuple of float
         The values on either side at which the error was compared; nan beyond a bound.
     neighbour_errors : tuple of float
@@ -117,7 +127,7 @@ class TunedParameter:
         """The meaning of a bound that was reached; empty inside."""
         if self.at_bound is None:
             return ""
-        if self.name != "split" and self.value > 0 and abs(self.slope) > _STILL_FALLING:
+        if self.name != "split" and 0 < self.value < math.inf and abs(self.slope) > _STILL_FALLING:
             return "the error still falls at the bound of the search: widen it"
         return _AT_BOUND[self.name, self.at_bound]
 
@@ -235,11 +245,12 @@ def tune(
     problem : Problem
         Everything that is not tuned is held; the values given for what is tuned do not matter, except that `eta` keeps
         its exponent (its coefficient is tuned) and `split` keeps the budget ``n_step + n``.
-    over : str or iterable of {"ridge", "eta", "split"}, optional
+    over : str or iterable of {"ridge", "eta", "damping", "split"}, optional
         What to tune; any combination.
     bounds : mapping, optional
         Name to (low, high) in place of the default bounds: the penalty (divided by ``d`` in the proportional limit),
-        the coefficient of the step size (zero is allowed), the samples of the step (divided by ``d`` in the limit).
+        the coefficient of the step size (zero is allowed), the damping (infinity is allowed), the samples of the step
+        (divided by ``d`` in the limit).
 
     Returns
     -------
@@ -248,15 +259,16 @@ def tune(
     Raises
     ------
     InvalidInput
-        On unknown or repeated names, bounds out of order, a split of an infinite or tiny budget, labels that are all
-        zero, and as `predict`.
+        On unknown or repeated names, bounds out of order, a split of an infinite or tiny budget, a damping where there
+        is no step, labels that are all zero, and as `predict`.
     NotConverged
         If the certificate fails, or the error is rounding somewhere.
 
     Notes
     -----
     By default penalties from 1e-8 to 1e6 times ``(n + N) E[sigma^2]`` are searched, step sizes from a spike lost in
-    the spectrum of the bulk to twenty a neuron, and splits with at least five per cent of the budget on either side.
+    the spectrum of the bulk to twenty a neuron, dampings from 1e-4 to the plain gradient, and splits with at least five
+    per cent of the budget on either side.
     The coarse scan alone vouches for the minimum being the lowest; its other valleys are reported in `others`.
 
     Examples
@@ -276,7 +288,7 @@ def tune(
     search = _Search(problem, _names(over), bounds or {})
     # Matrices this small gain nothing by several threads, which beside other work wait for each other.
     with one_thread():
-        found = minimise(search.errors, search.axes)
+        found = minimise(search.errors, search.axes, resolution=search.resolution)
         best = search.problem_at(found.point)
         prediction, refined = predict(best), predict(best, refine=2)
     discretisation = abs(refined.test_error / prediction.test_error - 1)
@@ -296,6 +308,8 @@ class _Search:
 
     def __init__(self, problem: Problem, names: Sequence[Parameter], bounds: Mapping[str, tuple[float, float]]) -> None:
         self.problem, self.names = problem, names
+        if "damping" in names and "eta" not in names and problem.eta.coefficient == 0:
+            raise InvalidInput("over", "damping", "'ridge' or 'split' without a step", "which changes nothing")
         for name in bounds:
             if name not in names:
                 raise InvalidInput("bounds", name, f"the parameters tuned: {', '.join(names)}")
@@ -303,7 +317,13 @@ class _Search:
         self.bounds = {name: _bounds(name, problem, self.budget, bounds.get(name)) for name in names}
         # The smallest step of the default search stands for none.
         self.zero_step = self.bounds["eta"][0] if "eta" in names and not bounds.get("eta", (0.0,))[0] else 0.0
+        # The largest damping of the default search stands for the plain gradient.
+        ends = bounds.get("damping", (0.0, math.inf))
+        self.plain = self.bounds["damping"][1] if "damping" in names and ends[1] == math.inf else math.inf
         self.axes = [self._axis(name) for name in names]
+        sizes, _ = readout_values(problem.readout)
+        uneven = problem.inputs is not None and len(set(np.abs(sizes))) > 1
+        self.resolution = _UNEVEN if uneven else RESOLUTION
 
     def _axis(self, name: Parameter) -> Axis:
         low, high = self.bounds[name]
@@ -311,9 +331,14 @@ class _Search:
         if name != "split":
             count = 2 + math.ceil(points * math.log10(high / low))
             axis = Axis(np.log(np.geomspace(low, high, count)), _SPACING)
-            if name != "eta" or self.problem.is_limit or self.zero_step == 0:
-                return axis
-            return replace(axis, reluctance=max(axis.reluctance, _LEFT_OUT / self.problem.d))
+            lower, upper = axis.reluctance
+            left_out = 0.0 if self.problem.is_limit else _LEFT_OUT / self.problem.d
+            if name == "eta" and self.zero_step > 0:
+                lower = max(lower, left_out)
+            if name == "damping" and self.plain < math.inf:
+                # Where nothing depends on the damping there is none.
+                upper = max(2 * upper, left_out)
+            return replace(axis, reluctance=(lower, upper))
         scan = np.linspace(_logit(low / self.budget), _logit(high / self.budget), points)
         if self.problem.is_limit:
             return Axis(scan, _SPACING)
@@ -325,6 +350,8 @@ class _Search:
         if name == "split":
             return self.budget / (1 + math.exp(-coordinate)) if self.problem.is_limit else coordinate
         value = math.exp(coordinate)
+        if name == "damping":
+            return math.inf if value >= self.plain * (1 - 1e-12) else value
         return 0.0 if name == "eta" and value <= self.zero_step * (1 + 1e-12) else value
 
     def values(self, point: Array) -> dict[str, float]:
@@ -338,6 +365,8 @@ class _Search:
                 changes["ridge"] = Proportional(value) if limit else value
             elif name == "eta":
                 changes["eta"] = Step(value, self.problem.eta.exponent)
+            elif name == "damping":
+                changes["damping"] = value
             elif limit:
                 changes |= {"n_step": Proportional(value), "n": Proportional(self.budget - value)}
             else:
@@ -446,13 +475,16 @@ def _budget(problem: Problem) -> float:
 
 def _bounds(name: Parameter, problem: Problem, budget: float, given: tuple[float, float] | None) -> tuple[float, float]:
     """Return the bounds of a parameter in the units of `TunedParameter`."""
-    default = {"ridge": _ridge_bounds, "eta": _eta_bounds, "split": _split_bounds}[name](problem, budget)
+    defaults = {"ridge": _ridge_bounds, "eta": _eta_bounds, "damping": _damping_bounds, "split": _split_bounds}
+    default = defaults[name](problem, budget)
     if given is None:
         return default
     allowed = "(low, high) with 0 < low < high"
     low, high = _pair(name, given, allowed)
     if name == "eta" and low == 0:
         low = min(default[0], high / 10)
+    if name == "damping" and high == math.inf:
+        high = max(default[1], 10 * low)
     least, most = 0.0, math.inf
     if name == "split":
         least = 0.0 if problem.is_limit else _FEWEST - 1
@@ -491,6 +523,11 @@ def _eta_bounds(problem: Problem, budget: float) -> tuple[float, float]:
         return low * one, high * one
     power = sizes.width ** (0.5 - exponent)
     return _SMALLEST_SPIKE * one * power / math.sqrt(sizes.width), _LARGEST_SPIKE * one * power
+
+
+def _damping_bounds(problem: Problem, budget: float) -> tuple[float, float]:
+    largest = 1.0 if problem.inputs is None else max(problem.inputs.eigenvalues)
+    return _DAMPING_RANGE[0], _DAMPING_RANGE[1] * largest
 
 
 def _split_bounds(problem: Problem, budget: float) -> tuple[float, float]:

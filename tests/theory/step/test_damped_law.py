@@ -71,7 +71,8 @@ def test_drawn_matrices(damping, count):
     one, c = np.ones(3), samples.spectrum.eigenvalue
     expected = [samples.quadratic(one), samples.with_teacher(one), samples.quadratic(c), samples.with_gradient(c)]
     expected += [samples.trace(one), law.sampled_square]
-    transform, between = law.transform(Z)[0], law.between(Z, np.eye(2))[0]
+    both = np.array([[1, samples.with_teacher(one)], [0, samples.off_teacher]])
+    transform, between = law.transform(Z)[0], law.between(Z, both)[0]
     for k in range(3):
         expected += [transform[k], *between[k].ravel()]
     mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / draws**0.5

@@ -274,9 +274,10 @@ export function learned(curves, colours) {
   return { traces, layout };
 }
 
-/** Density of the singular values, and outliers. */
-export function spectrum({ found, colour }, colours) {
-  const edge = Math.max(...found.bands.flatMap((band) => band.singular_value));
+/** Density of the singular values, and outliers; the one before the step is grey. */
+export function spectrum({ found, matrix, colour }, colours) {
+  const before = found.before ?? [];
+  const edge = Math.max(...[...found.bands, ...before].flatMap((band) => band.singular_value));
   const start = Math.min(...found.bands.flatMap((band) => band.singular_value));
   const far = Math.max(edge, ...found.outliers.map((o) => o.singular_value));
   const wide = far > 3 * edge;
@@ -284,7 +285,11 @@ export function spectrum({ found, colour }, colours) {
     x: band.singular_value, y: band.density, mode: "lines", fill: "tozeroy", name: "bulk",
     line: { color: colour, width: 2 }, fillcolor: fade(colour, 0.22), hovertemplate: "%{x:.3f}: density %{y:.3f}<extra></extra>",
   }));
-  const heights = found.bands.flatMap((band) => band.density.filter((_, k) => band.singular_value[k] > 0.02 * edge));
+  traces.unshift(...before.map((band) => ({
+    x: band.singular_value, y: band.density, mode: "lines", name: "before", line: { color: colours.initial, width: 1.5 },
+    hovertemplate: "before the step, %{x:.3f}: density %{y:.3f}<extra></extra>",
+  })));
+  const heights = [...found.bands, ...before].flatMap((band) => band.density.filter((_, k) => band.singular_value[k] > 0.02 * edge));
   const top = 1.12 * Math.max(...heights);
   const shapes = found.outliers.map((o) => ({
     type: "line", x0: o.singular_value, x1: o.singular_value, yref: "paper", y0: 0, y1: 0.72, line: { color: colour, width: 2.5 },
@@ -303,7 +308,7 @@ export function spectrum({ found, colour }, colours) {
     ? { ...logAxis(left, far), range: [Math.log10(left / 1.15), Math.log10(far * 1.5)] }
     : { type: "linear", range: [0, 1.12 * far] };
   const layout = look(colours, {
-    xaxis: axisLook(colours, { ...x, title: { text: "singular value of the features / √n", standoff: 6 } }),
+    xaxis: axisLook(colours, { ...x, title: { text: `singular value of the ${matrix}${matrix === "features" ? " / √n" : ""}`, standoff: 6 } }),
     yaxis: axisLook(colours, { range: [0, top], title: { text: "density", standoff: 4 } }),
     shapes, annotations,
   });

@@ -25,13 +25,17 @@ let state = null;
 state = read(location.hash.slice(1));
 let colours = figures.palette();
 
+/** The card in which a preset shows most. */
+const cardOf = ({ shows }) => (shows === "weights" ? "spectrum" : shows);
+
 function stateOf(preset) {
   return {
     axis: { ...preset.axis },
     slots: preset.shown.map((k) => ({ label: preset.settings[k].label, problem: copy(preset.settings[k].problem) })),
-    active: preset.shows === "spectrum" ? 0 : preset.shown.length - 1,
+    active: cardOf(preset) === "spectrum" ? 0 : preset.shown.length - 1,
     preset: preset.name,
     noise: state?.noise ?? "neither",
+    matrix: preset.shows === "weights" ? "weights" : "features",
   };
 }
 
@@ -56,6 +60,7 @@ class Memory extends Map {
 const known = { curves: new Memory(), learned: new Memory(), spectrum: new Memory(), best: new Memory(), points: new Memory(), unstepped: new Memory() };
 
 const mine = () => state.slots[state.active];
+const spectrumKey = (problem) => keyOf([theoryOf(problem), state.matrix]);
 const axisRequest = () => ({ ...state.axis, count: POINTS });
 /** A curve does not depend on where the setting lies on it. */
 const curveKey = (problem) => keyOf([theoryOf(problem), state.axis]);
@@ -300,22 +305,27 @@ function nearest({ kappa, learned }, at) {
 }
 
 function drawSpectrum() {
-  const found = known.spectrum.get(keyOf(theoryOf(mine().problem)));
+  const found = known.spectrum.get(spectrumKey(mine().problem));
+  byId("matrix").value = state.matrix;
   byId("spectrum").classList.toggle("waiting", !found);
   byId("spectrum").classList.toggle("stale", !found);
   if (!found) return;
   const active = shownCurves().find((c) => c.active);
-  figures.draw("spectrum", figures.spectrum({ found, colour: active?.colour ?? colours.large }, colours));
+  figures.draw("spectrum", figures.spectrum({ found, matrix: state.matrix, colour: active?.colour ?? colours.large }, colours));
   const names = found.outliers.map((o) => `${written(o.singular_value)} (${o.label.replace(/ \(.*/, "")})`);
   const many = names.length === 1 ? "One outlier" : `${names.length || "No"} outliers`;
   const whose = names.length === 1 ? "its singular vector" : "each one's singular vector";
-  const detail = names.length ? ` at ${names.join(", ")}. The label says which power of κ ${whose} is closest to, and how close.` : ".";
+  const label = state.matrix === "weights" ? `how close ${whose} is to the teacher's direction (squared cosine)`
+    : `which power of κ ${whose} is closest to, and how close`;
+  const grey = found.before ? " Grey: before the step." : "";
+  const detail = (names.length ? ` at ${names.join(", ")}. The label says ${label}.` : ".") + grey;
   const limit = mine().problem.d === "inf" ? ` Drawn at d = ${found.d}: in the limit outliers move away without bound.` : "";
   say("spectrum-caption", `${many}${detail}${limit}`);
-  byId("spectrum").setAttribute("aria-label", `Density of the singular values of the features. ${many}${detail}`);
+  byId("spectrum").setAttribute("aria-label", `Density of the singular values of the ${state.matrix}. ${many}${detail}`);
   fill("spectrum-data", () => figures.table(["kind", "singular value", "density or function"], [
     ...found.outliers.map((o) => ["outlier", o.singular_value, o.label]),
     ...found.bands.flatMap((b) => b.singular_value.map((s, k) => ["bulk", s, b.density[k]])),
+    ...(found.before ?? []).flatMap((b) => b.singular_value.map((s, k) => ["before the step", s, b.density[k]])),
   ]));
 }
 
@@ -492,7 +502,8 @@ const studies = {
   spectrum: new Latest(
     async (signal) => {
       const { problem } = mine();
-      known.spectrum.keep(keyOf(theoryOf(problem)), await post("spectrum", { problem }, signal));
+      const key = spectrumKey(problem);
+      known.spectrum.keep(key, await post("spectrum", { problem, of: state.matrix }, signal));
       drawSpectrum();
     },
     { patience: 0, failed: (error) => say("spectrum-caption", brief(error.message)) },
@@ -554,7 +565,7 @@ function study() {
   if (!here) return;
   say("said", `${here.regime.title}. Test error ${written(here.test_error)}, training error ${written(here.train_error)}. ${here.regime.verdict}`);
   if (!known.best.has(keyOf([theoryOf(problem), "ridge"]))) studies.ridge.ask();
-  if (!known.spectrum.has(keyOf(theoryOf(problem)))) studies.spectrum.ask();
+  if (!known.spectrum.has(spectrumKey(problem))) studies.spectrum.ask();
   if (!known.best.has(keyOf([theoryOf(problem), "eta"]))) studies.eta.ask();
 }
 
@@ -584,6 +595,15 @@ function adopt(next) {
   controls.show(mine().problem);
   byId("preset").value = state.preset;
   changed();
+  showSimulated(state.slots.find(({ points }) => points)?.points);
+}
+
+/** Points that came with an address: what would be simulated again is as many of them. */
+function showSimulated(points) {
+  if (!points) return;
+  const seeds = Math.max(...points.places.map((place) => place.seeds));
+  for (const [id, value] of [["places", points.x.length], ["seeds", seeds], ["simulated-d", points.d]]) byId(id).value = value;
+  say("simulation-status", `From the link: ${seeds} networks at each of ${points.x.length} places.`);
 }
 
 // --- controls ------------------------------------------------------------------------------------------------------
@@ -631,6 +651,11 @@ byId("noise-in").addEventListener("change", ({ target }) => {
   changed();
 });
 
+byId("matrix").addEventListener("change", ({ target }) => {
+  state.matrix = target.value;
+  changed();
+});
+
 byId("reset").addEventListener("click", () => adopt(initial(facts)));
 
 byId("best-both").addEventListener("click", async ({ currentTarget: button }) => {
@@ -674,11 +699,11 @@ byId("preset").addEventListener("change", ({ target }) => {
   if (target.value.startsWith("elsewhere")) return pointTo(facts.elsewhere[target.value.split(" ")[1]]);
   if (!preset) return adopt(initial(facts));
   adopt(stateOf(preset));
-  if (preset.shows !== "errors") byId(preset.shows).closest(".card").scrollIntoView({ block: "nearest", behavior: "smooth" });
+  if (preset.shows !== "errors") byId(cardOf(preset)).closest(".card").scrollIntoView({ block: "nearest", behavior: "smooth" });
 });
 
 /** A figure that the page cannot draw: where it is drawn. */
-function pointTo({ name, paper, title, summary, command }) {
+function pointTo({ name, paper, title, summary, reason, command }) {
   state.preset = "";
   byId("preset-note").hidden = false;
   byId("preset-note").dataset.shows = "elsewhere";
@@ -686,7 +711,7 @@ function pointTo({ name, paper, title, summary, command }) {
   copier.addEventListener("click", () => copyText(command, "Command copied."));
   byId("preset-note").replaceChildren(
     element("b", { textContent: `${paper}: ${title}. ` }),
-    `${summary} The page cannot compute this figure; a terminal does: `,
+    `${summary} The page cannot compute this figure: ${reason}. A terminal does: `,
     element("code", { textContent: command }), " ",
     copier,
     element("img", { src: `/static/figures/${name}.webp`, alt: `${title}, as the command draws it`, className: "figure" }),

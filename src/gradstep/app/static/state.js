@@ -81,6 +81,7 @@ export function initial(facts) {
     active: 0,
     preset: "",
     noise: "neither",
+    matrix: "features",
   };
 }
 
@@ -124,6 +125,7 @@ export function encode(state, facts, pointsOf = () => null) {
     if (state.axis[part] !== usual[part]) out.set(part, state.axis[part]);
   }
   if (state.noise === "both") out.set("noise", "both");
+  if (state.matrix === "weights") out.set("spectrum", "weights");
   if (state.active) out.set("active", LETTERS[state.active]);
   state.slots.forEach(({ problem, label }, k) => {
     const letter = LETTERS[k];
@@ -162,6 +164,7 @@ export function decode(fragment, facts) {
   });
   state.active = Math.min(Math.max(0, LETTERS.indexOf(given.get("active"))), state.slots.length - 1);
   state.noise = given.get("noise") === "both" ? "both" : "neither";
+  state.matrix = given.get("spectrum") === "weights" ? "weights" : "features";
   state.preset = facts.presets.some((p) => p.name === given.get("figure")) ? given.get("figure") : "";
   return state;
 }
@@ -176,6 +179,7 @@ export function unread(fragment, facts) {
     scale: (value) => ["log", "linear"].includes(value),
     active: (value) => LETTERS.includes(value),
     noise: (value) => ["neither", "both"].includes(value),
+    spectrum: (value) => ["features", "weights"].includes(value),
   };
   const given = new URLSearchParams(fragment);
   const known = ([key, value]) => {

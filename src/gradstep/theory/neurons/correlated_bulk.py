@@ -6,7 +6,7 @@ Rows of readout ``a`` have, in whitened inputs and off the spike, the covariance
 
 All directions get the eigenvectors of ``A = C + t C S C`` with the square ``(E a^2)^3 / E a^4`` of a readout in ``t``.
 Rows of this readout have its eigenvalues, those of others the diagonals of the other matrices in this basis: exact for
-a readout of one size with an odd activation, for isotropic inputs, and where the samples of the step are many. For a
+a readout of one size with an odd activation, for equal eigenvalues, and where the samples of the step are many. For a
 Gaussian readout a third of the mean square is nearer to networks than all of it. This project.
 """
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.problem import Readout
+from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import sparse_rule
@@ -32,6 +33,8 @@ __all__ = ["correlated_classes"]
 #: lowest is below the least eigenvalue of C, but no lower than the last number.
 _LEVELS, _PER_DECADE, _LOWEST = (-2.0, 3.0), 16 / 5, -8.0
 _TOLERANCE = 1e-8
+#: Squares of readouts over that of the rule for which there are poles too, if there are several.
+_LONGER = (4.0, 16.0)
 #: Distance from the real axis, over the eigenvalue, at which diagonals are taken.
 _WIDTH = 0.01
 #: Least variance over the mean.
@@ -71,24 +74,27 @@ def correlated_classes(
     reference = power**3 / float(shares @ sizes**4)
     strength = step.bulk / samples.bulk_trace * reference
     law = DampedLaw(samples, strength) if isinstance(samples, DampedSamples) else CorrelatedLaw(samples, strength)
-    least = known.eigenvalue[known.eigenvalue > 0].min()
-    lowest = max(min(_LEVELS[0], math.log10(least) - 1), _LOWEST)
+    positive, least = known.eigenvalue[known.eigenvalue > 0].min(), known.eigenvalue.min()
+    lowest = max(min(_LEVELS[0], math.log10(positive) - 1), _LOWEST)
     count = round((_LEVELS[1] - lowest) * _PER_DECADE * refine) + 1
     level = 10.0 ** np.linspace(lowest, _LEVELS[1], count)
-    z = -level * law.mean * (1 - 0.5j)
+    # Rows of larger readouts have poles where A is nearer to the least eigenvalue of C.
+    longer = np.array([1.0, *_LONGER] if len(set(np.abs(sizes))) > 1 else [1.0])
+    z = (least - (least + level * law.mean) * (1 - 0.5j) / longer[:, None]).ravel()
+    level = np.tile(level, len(longer))
     tolerance, frame = _TOLERANCE * 100.0 ** (1 - refine), samples.frame(step.alignment)
     transform, slope = (each[:, None, None] for each in law.transform(z))
     values, root = sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), 1 + level, tolerance)
     share = root[:, 0] ** 2
     special, overlap = sparse_rule(z, *law.between(z, frame), law.average(frame), 1 + level, tolerance)
 
-    profile = _variances(step, law, groups, values, power, level[0])
+    both = _variances(step, law, groups, np.concatenate([values, special]), power, level[0])
+    profile, special_profile = both[:, : len(values)], both[:, len(values) :]
     # The mean of all directions is known.
     mean = profile @ share
-    special_profile = _variances(step, law, groups, special, power, level[0]) / mean[:, None]
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
-    return share, profile / mean[:, None], overlap, special_profile, mean_variance
+    return share, profile / mean[:, None], overlap, special_profile / mean[:, None], mean_variance
 
 
 def _variances(
@@ -106,6 +112,9 @@ def _variances(
     # Means over a group of c (1 + a q c)^2.
     once, twice = law.samples.stretch
     stretched = c + 2 * step.drift * a[:, None] * once + step.drift**2 * a_square[:, None] * twice
-    found = stretched @ part.T + np.outer(step.bulk / law.samples.bulk_trace * a_square, sampled)
-    # Rows of the mean square readout that are not stretched have the eigenvalue itself.
-    return np.maximum(found * (nodes / (plain + law.strength * sampled)), _LEAST)
+    first = int(c.argmin())
+    above = (stretched - stretched[:, [first]]) @ part.T
+    above += np.outer(step.bulk / law.samples.bulk_trace * a_square, sampled)
+    # Rows of the mean square readout that are not stretched have the eigenvalue itself: none is below the least of C.
+    known = np.maximum(plain - c[first] + law.strength * sampled, NOTHING)
+    return np.asarray(np.maximum(stretched[:, [first]] + above * np.maximum(height - c[first], 0.0) / known, _LEAST))

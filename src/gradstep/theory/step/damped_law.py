@@ -32,20 +32,59 @@ __all__ = ["DampedLaw"]
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
-#: Relative residual of the fixed point, and steps after which it is given up.
-_TOLERANCE, _MAX_STEPS = 1e-12, 500
-#: Points of a circle around each, over whose size it is small, from which a derivative is taken.
-_AROUND, _RADIUS = 6, 5e-3
-#: Points of a circle in 1/z from which moments are taken, and its radius times the mean of the law.
-_FAR, _INVERSE_RADIUS = 8, 1e-4
+#: Relative residual of the fixed point, the same where another point follows, and steps after which it is given up.
+_TOLERANCE, _ON_THE_WAY, _MAX_STEPS = 1e-12, 1e-3, 500
+#: Where the way to a point begins, over the size of the law; the first step on it, in logarithms, factors of the next
+#: one after success and failure, and the largest relative change of what is expected there.
+_BEGINNING, _FIRST_STEP, _LONGER, _SHORTER, _LARGEST_CHANGE = 30.0, 2.5, 1.5, 0.3, 0.3
+#: Steps of Newton's method at one place, after which the way is taken in shorter steps.
+_NEWTON_STEPS = 8
+#: Points of a circle from which a derivative is taken, and its radius over the distance of the law.
+_AROUND, _RADIUS = 12, 0.03
+#: Points of a circle from which means are taken, and its radius over the size of the law.
+_FAR, _FAR_RADIUS = 16, 100.0
 
 
-class _Solved(NamedTuple):
-    """The equations' solution at points z: matrices of shape (points, 2, 2), and H of (points, classes, 2, 2)."""
+class _At(NamedTuple):
+    """The equations at points z: what their unknowns and the means over the samples give.
 
-    gain: Complex
-    weight: Complex
-    inner: Complex
+    Attributes
+    ----------
+    unknown : ndarray, shape (points, 3)
+        ``Gamma_11``, ``1 - eta Gamma_12`` and ``Gamma_22 / t``.
+    one, weighed : ndarray, shape (points, nodes)
+        ``1/Delta`` and ``s/Delta`` with ``Delta = (1 - eta Gamma_12)^2 + t Gamma_11 s`` and
+        ``s = w - eta^2 Gamma_22 / t``.
+    left : ndarray, shape (points,)
+        ``Y_11 / t = E[s / Delta]``.
+    apart : ndarray, shape (points, classes)
+        ``1 / (c - z)``.
+    cross, corner, determinant : ndarray, shape (points, classes)
+        ``b``, ``h`` and ``b^2 + h Y_11``, of which H is made: ``H = [[h, -b], [-b, -Y_11]] / (b^2 + h Y_11)``.
+    strength : float
+        ``t``.
+    """
+
+    unknown: Complex
+    one: Complex
+    weighed: Complex
+    left: Complex
+    apart: Complex
+    cross: Complex
+    corner: Complex
+    determinant: Complex
+    strength: float
+
+    @property
+    def inner(self) -> Complex:
+        """``H(c)``, shape (points, classes, 2, 2)."""
+        left = np.broadcast_to(self.strength * self.left[:, None], self.cross.shape)
+        return _symmetric(self.corner, -self.cross, -left) / self.determinant[:, :, None, None]
+
+    @property
+    def resolvent(self) -> Complex:
+        """``Q(c)``, shape (points, classes)."""
+        return np.asarray(self.apart - self.strength * self.left[:, None] * self.apart**2 / self.determinant)
 
 
 @dataclass(frozen=True)
@@ -72,44 +111,90 @@ class DampedLaw:
         return 1 / self.samples.scale
 
     @cached_property
+    def _solved(self) -> dict[bytes, tuple[_At, Complex]]:
+        """Solutions at points that were asked for before."""
+        return {}
+
+    @cached_property
     def _weight(self) -> Array:
-        return np.asarray(self.strength * self.samples.law.residual**2 / self.samples.law.square)
+        return np.asarray(self.samples.law.residual**2 / self.samples.law.square)
 
-    def _of_samples(self, gain: Complex) -> tuple[Complex, Complex, Complex]:
-        """Return ``1/Delta`` and ``s/Delta`` at the nodes, and ``1 - eta Gamma_12``, of the samples' blocks."""
-        p = 1 - self._eta * gain[:, 0, 1]
-        s = self._weight - (self._eta**2 * gain[:, 1, 1])[:, None]
-        one = 1 / ((p**2)[:, None] + gain[:, 0, 0, None] * s)
-        return one, s * one, p
+    def _at(self, unknown: Complex, z: Complex) -> _At:
+        """Return the equations at given unknowns."""
+        eta, t, share, c = self._eta, self.strength, self.samples.law.weight, self.samples.spectrum.eigenvalue
+        gain, p, lost = unknown.T
+        s = self._weight - (eta**2 * lost)[:, None]
+        one = 1 / ((p**2)[:, None] + t * gain[:, None] * s)
+        weighed = s * one
+        first, left, apart = one @ share, weighed @ share, 1 / (c - z[:, None])
+        cross = self.samples.damping * eta / c + (eta * p * first)[:, None]
+        corner = (eta**2 * gain * first)[:, None] + apart
+        return _At(unknown, one, weighed, left, apart, cross, corner, cross**2 + t * corner * left[:, None], t)
 
-    def _known(self, gain: Complex, z: Complex) -> tuple[Complex, Complex, Complex]:
-        """Return ``Y``, ``H(c)`` and the mean of ``Y_w (x) Y_w`` on symmetric matrices."""
-        eta, share = self._eta, self.samples.law.weight
-        one, s, p = self._of_samples(gain)
-        first, g = one @ share, gain[:, 0, 0]
-        weight = _symmetric(s @ share, -eta * p * first, -(eta**2) * g * first)
-        ss, s_one, one_one = (s * s) @ share, (s * one) @ share, (one * one) @ share
-        y11, y12, y22 = ss, -eta * p * s_one, eta**2 * p**2 * one_one
-        across = -(eta**2) * g * s_one + y22
-        last, lowest = eta**3 * p * g * one_one, eta**4 * g**2 * one_one
-        products = np.stack(
+    def _newton(self, at: _At) -> tuple[Complex, Complex, Complex]:
+        """Return what the equations miss, the step of Newton's method, and the slope of the unknowns in z.
+
+        The first two are in units of the unknowns.
+        """
+        eta, t, ratio, known = self._eta, self.strength, self.samples.ratio, self.samples.spectrum
+        share, nodes = known.share, self.samples.law.weight
+        gain, p, _ = at.unknown.T
+        a, b, h, n = at.left, at.cross, at.corner, at.determinant
+        following = np.stack([ratio * (h / n) @ share, 1 + eta * ratio * (b / n) @ share, -ratio * a * (1 / n @ share)])
+        square = 1 / n**2
+        bb, bh, hh = (b**2 * square) @ share, (b * h * square) @ share, (h**2 * square) @ share
+        b_, none = (b * square) @ share, square @ share
+        # Of b, h and Y_11 by the unknowns: they are the same for all classes.
+        first, one_one = at.one @ nodes, at.one**2 @ nodes
+        one_s, s_s = (at.one * at.weighed) @ nodes, at.weighed**2 @ nodes
+        of_first = np.stack([-t * one_s, -2 * p * one_one, t * eta**2 * gain * one_one])
+        of_left = np.stack([-t * s_s, -2 * p * one_s, eta**2 * (t * gain * one_s - first)])
+        of_cross, of_corner = eta * p * of_first, eta**2 * gain * of_first
+        of_cross[1] += eta * first
+        of_corner[0] += eta**2 * first
+        jacobian = ratio * np.stack(
             [
-                np.stack([y11, 2 * y12, y22], axis=-1),
-                np.stack([y12, across, last], axis=-1),
-                np.stack([y22, 2 * last, lowest], axis=-1),
-            ],
-            axis=1,
+                bb * of_corner - 2 * bh * of_cross - t * hh * of_left,
+                eta * ((t * a * ((h * square) @ share) - bb) * of_cross - t * (a * b_ * of_corner + bh * of_left)),
+                2 * a * b_ * of_cross + t * a**2 * none * of_corner - bb * of_left,
+            ]
         )
-        c = self.samples.spectrum.eigenvalue
-        x, far = (1 - eta) / c, c - z[:, None]
-        a, b = weight[:, 0, 0, None], x - weight[:, 0, 1, None]
-        corner = weight[:, 1, 1, None] * far - 1
-        inverse = 1 / (a * corner - b**2 * far)
-        inner = _symmetric(corner * inverse, b * far * inverse, a * far * inverse)
-        return weight, inner, products
+        apart = at.apart**2
+        by_z = ratio * np.stack(
+            [
+                (b**2 * square * apart) @ share,
+                -eta * t * a * ((b * square * apart) @ share),
+                t * a**2 * ((square * apart) @ share),
+            ]
+        )
+        # Each unknown in its own unit: they differ by powers of the damping and of the step.
+        unit = at.unknown
+        missed = following.T / unit - 1
+        matrix = np.eye(3) - np.moveaxis(jacobian, 2, 0) * unit[:, None, :] / unit[:, :, None]
+        solved = np.linalg.solve(matrix, np.stack([missed, by_z.T / unit], axis=-1))
+        return missed, solved[:, :, 0], solved[:, :, 1] * unit
 
-    def _solve(self, z: Complex) -> _Solved:
-        """Return the solution at points in the upper half-plane.
+    @cached_property
+    def _far(self) -> tuple[Array, Array]:
+        """Coefficients of the unknowns in ``-1/z``: zeroth and first, far from all eigenvalues."""
+        eta, t, f = self._eta, self.strength, self.samples.freedom
+        share, kept, ratio = self.samples.spectrum.share, self.samples.kept, self.samples.ratio
+        p = self.samples.ridge / self.samples.damping
+        two, three, four = (ratio * float(share @ kept**power) * (p / eta) ** power for power in (2, 3, 4))
+        lost = f / (1 - f)
+        left, gain, corner = 1 / (p**2 * (1 - f)), two / (1 - f), 1 / (1 - f)
+        p_slope = t * left * (f * gain * p - eta * corner * three) / (1 - f)
+        cross = -eta / p**2 * (p_slope + t * gain * left * p)
+        square = t * self.samples.law.mean((self._weight + lost) ** 2)
+        bent = left * (2 * cross * three + t * left * corner * four)
+        left_slope = -(eta**2 * bent / p**2 + 2 * p_slope * left / p + gain * square / p**4) / (1 - f)
+        return np.array([0.0, p, -left * two]), np.array([gain, p_slope, bent - left_slope * two])
+
+    def _solve(self, z: Complex) -> tuple[_At, Complex]:
+        """Return the solution at points in the upper half-plane, and the slope of the unknowns in z.
+
+        The equations have one solution there, and others elsewhere. So this one is followed from far away, where its
+        expansion is known: along the imaginary axis, and then by halves of the angle towards the real one.
 
         Docs, "Correlated inputs", equation (C12).
 
@@ -118,40 +203,75 @@ class DampedLaw:
         NotConverged
             If the fixed point is not found.
         """
-        share, phi0 = self.samples.spectrum.share, self.samples.ratio
-        gain = np.zeros((len(z), 2, 2), dtype=complex)
-        units = np.array([[[1, 0], [0, 0]], [[0, 1], [1, 0]], [[0, 0], [0, 1]]], dtype=float)
-        for step in range(_MAX_STEPS):
-            weight, inner, products = self._known(gain, z)
-            following = phi0 * np.einsum("c,zcij->zij", share, inner)
-            gap = following - gain
-            # Each entry in its own unit: they differ by powers of the damping.
-            size = np.sqrt(np.abs(following[:, [0, 0, 1], [0, 0, 1]] * following[:, [0, 1, 1], [0, 1, 1]]))
-            off = np.abs(gap[:, [0, 0, 1], [0, 1, 1]]) / size
-            if step and np.all(off <= _TOLERANCE):
-                return _Solved(gain, weight, inner)
-            turned = phi0 * np.einsum("c,zcij,kjl,zcml->zimk", share, inner, units, inner)
-            outer = turned[:, [0, 0, 1], [0, 1, 1]]
-            jacobian = np.eye(3) - outer @ products
-            vector = gap[:, [0, 0, 1], [0, 1, 1], None]
-            move = np.linalg.solve(jacobian, vector)[..., 0]
-            newton = gain + _symmetric(move[:, 0], move[:, 1], move[:, 2])
-            imaginary = newton.imag
-            inside = (imaginary[:, 0, 0] > 0) & (np.linalg.det(imaginary) > 0)
-            gain = np.where((inside & (step > 3))[:, None, None], newton, gain + gap * (1.0 if step == 0 else 0.5))
+        way = _Way.towards(z, _BEGINNING * self._size)
+        zeroth, slope = self._far
+        every = np.arange(len(z))
+        reached, length = way.whole, np.full(len(z), _FIRST_STEP)
+        at = way.place(reached, every)
+        good, unknown, slopes = self._corrected(zeroth - slope / at[:, None], at, np.full(len(z), _TOLERANCE))
+        active = every[good]
+        for _ in range(_MAX_STEPS):
+            active = active[reached[active] > 0]
+            if good.all() and not len(active):
+                # Slopes of these very unknowns: the rules that are made of them feel the last digit.
+                final = self._at(unknown, z)
+                return final, self._newton(final)[2]
+            aim = np.maximum(reached[active] - length[active], 0.0)
+            there, here = way.place(aim, active), unknown[active]
+            power = slopes[active] * at[active, None] / here
+            guess, enough = here * (there / at[active])[:, None] ** power, np.where(aim > 0, _ON_THE_WAY, _TOLERANCE)
+            found, value, by_z = self._corrected(guess, there, enough)
+            done = active[found]
+            unknown[done], slopes[done], at[done], reached[done] = value[found], by_z[found], there[found], aim[found]
+            length[active] *= np.where(found, _LONGER, _SHORTER)
         raise NotConverged(
-            "the law of the rows after a damped step", float(off.max()), _TOLERANCE, "Change the damping or the step."
+            "the law of the rows after a damped step", float(reached.max()), 0.0, "Change the damping or the step."
         )
 
-    def _resolvent(self, solved: _Solved, z: Complex) -> Complex:
-        """Return ``Q(c)``, shape (points, classes)."""
-        far = self.samples.spectrum.eigenvalue - z[:, None]
-        return np.asarray(1 / far + solved.inner[:, :, 1, 1] / far**2)
+    @cached_property
+    def _size(self) -> float:
+        """A bound of the places where the law is, roughly."""
+        zeroth, slope = self._far
+        return float(max(self.mean, self.samples.spectrum.eigenvalue.max(), *np.abs(slope[1:] / zeroth[1:])))
+
+    def _corrected(self, unknown: Complex, z: Complex, tolerance: Array) -> tuple[NDArray[np.bool_], Complex, Complex]:
+        """Return whether Newton's method finds solutions near a guess, these, and their slopes in z."""
+        guess, good = unknown, np.zeros(len(z), dtype=bool)
+        with np.errstate(all="ignore"):
+            for _ in range(_NEWTON_STEPS):
+                missed, move, slope = self._newton(self._at(unknown, z))
+                good = np.abs(missed).max(axis=1) <= tolerance
+                # Once more where it is good: means far away lose digits.
+                unknown = unknown * (1 + move)
+                if good.all():
+                    break
+            near = np.abs(unknown / guess - 1).max(axis=1) <= _LARGEST_CHANGE
+        return good & near, unknown, slope
+
+    def _with_slope(self, function: Any, z: Complex) -> tuple[Complex, Complex]:
+        """Return a function of the solution and z, and its whole derivative in z, by Cauchy's formula.
+
+        On a small circle around each point the unknowns are taken to be linear, which has the same derivative.
+        """
+        if (key := z.tobytes()) not in self._solved:
+            self._solved[key] = self._solve(z)
+        at, slope = self._solved[key]
+        turn = np.exp(2j * np.pi * np.arange(_AROUND) / _AROUND)
+        # No eigenvalue is below the least one of C.
+        below = np.maximum(self.samples.spectrum.eigenvalue.min() - z.real, 0.0)
+        radius = _RADIUS * np.hypot(below, z.imag)
+        change = (radius[:, None] * turn).ravel()
+        moved = np.repeat(at.unknown, _AROUND, axis=0) + change[:, None] * np.repeat(slope, _AROUND, axis=0)
+        points = np.repeat(z, _AROUND) + change
+        values = function(self._at(moved, points))
+        values = values.reshape(len(z), _AROUND, *values.shape[1:])
+        found = np.einsum("k,zk...->z...", turn.conj() / _AROUND, values)
+        return function(at), found / radius.reshape(-1, *(1,) * (found.ndim - 1))
 
     def transform(self, z: Complex) -> tuple[Complex, Complex]:
         """Return the Stieltjes transform of the spectral law and its derivative."""
         share = self.samples.spectrum.share
-        return _with_slope(lambda points: self._resolvent(self._solve(points), points) @ share, z)
+        return self._with_slope(lambda at: at.resolvent @ share, z)
 
     def diagonals(self, z: Complex) -> tuple[Array, Array]:
         """Return the parts of eigenvectors of A near an eigenvalue in the classes of C, and ``P S P`` along them.
@@ -164,12 +284,12 @@ class DampedLaw:
             At least zero, of sum one.
         sampled : ndarray, shape (points,)
         """
-        known = self.samples.spectrum
-        found = self._resolvent(self._solve(z), z)
-        density = (found * known.share).imag
+        share = self.samples.spectrum.share
+        at, _ = self._solve(z)
+        density = (at.resolvent * share).imag
         whole = density.sum(axis=1)
-        added = ((1 + (z[:, None] - known.eigenvalue) * found) @ known.share).imag
-        return density / whole[:, None], added / whole / self.strength
+        added = (at.left * ((at.apart / at.determinant) @ share)).imag
+        return density / whole[:, None], added / whole
 
     def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).
@@ -180,14 +300,19 @@ class DampedLaw:
         ----------
         z : ndarray, shape (points,)
         frame : ndarray, shape (2, vectors)
-            The vectors, as columns, in terms of bt and ``theta = P g``.
+            The vectors, as columns, in terms of bt and of the unit vector orthogonal to it of which ``theta = P g`` is
+            made (`DampedSamples.frame`).
         """
-        found, slope = _with_slope(self._between, z)
+        found, slope = self._with_slope(self._between, z)
         return frame.T @ found @ frame, frame.T @ slope @ frame
 
     def average(self, frame: Array) -> Array:
         """Return A itself between the vectors of `between`."""
-        return np.asarray(frame.T @ self._moments(self._between)[0] @ frame)
+        angle = np.exp(1j * np.pi * (np.arange(_FAR // 2) + 0.5) / (_FAR // 2))
+        z = _FAR_RADIUS * self._size * angle
+        at, _ = self._solve(z)
+        mean = -(self._between(at) * z[:, None, None] ** 2).real.mean(axis=0)
+        return np.asarray(frame.T @ mean @ frame)
 
     def sampled_along(self, frame: Array) -> Array:
         """Return ``P S P`` between the vectors of `between`."""
@@ -197,76 +322,84 @@ class DampedLaw:
     @cached_property
     def sampled_square(self) -> float:
         """``(1/d) tr (P S P)^2``."""
-        known, t = self.samples.spectrum, self.strength
-        share = known.share
-        _, square = self._moments(lambda z: (self._resolvent(self._solve(z), z) @ share)[:, None, None])
-        crossed = 2 * t * self.samples.trace(known.eigenvalue)
-        return (float(square[0, 0]) - known.moment(2) - crossed) / t**2
+        _, slope = self._far
+        return float(slope[2] / (self.samples.ratio * self.strength))
 
-    def _moments(self, function: Any) -> tuple[Array, Array]:
-        """Return the moments of degree one and two of a law, from its transform far away."""
-        angle = np.exp(1j * np.pi * (np.arange(_FAR // 2) + 0.5) / (_FAR // 2))
-        z = self.mean / _INVERSE_RADIUS * angle
-        values = -function(z)
-        point = z[:, None, None]
-        zeroth = (values * point).real.mean(axis=0)
-        first = (values * point**2).real.mean(axis=0)
-        second = ((values * point - zeroth) * point**2).real.mean(axis=0)
-        return first, second
-
-    def _between(self, z: Complex) -> Complex:
-        """Return the resolvent between bt and theta, shape (points, 2, 2)."""
-        solved = self._solve(z)
+    def _between(self, at: _At) -> Complex:
+        """Return the resolvent between bt and the unit vector along ``theta - m bt``, shape (points, 2, 2)."""
         samples, known, law = self.samples, self.samples.spectrum, self.samples.law
-        p_node, u, r, eta = law.weight, law.projection, law.residual, self._eta
-        teacher, far, inner = known.teacher, known.eigenvalue - z[:, None], solved.inner
-        one, s, p = self._of_samples(solved.gain)
-        g = solved.gain[:, 0, 0]
-        mu = samples.linear
+        eta, t, u = self._eta, self.strength, law.projection
+        gain, p, _ = at.unknown.T
+        # With any l, theta = (l / eta) bt + P (Z^T (r - l u) / n_step - l delta C^-1 bt). This one makes all parts of
+        # theta - m bt about as large as the whole, so that they do not lose digits.
+        length, found = samples.off_teacher, float(known.teacher @ samples.kept)
+        lost, taken = samples.linear * (1 - found), samples.ratio * float(known.share @ samples.kept)
+        part = samples.linear * found + lost * taken
+        r, directly = (law.residual - part * u) / length, samples.scale * lost * taken / length
+        source = (lost * (1 - taken) - part * samples.damping / known.eigenvalue) / length
+        # The first of the two rows in units of p.
+        inner, teacher = at.inner, known.teacher
+        first, both, last = inner[:, :, 0, 0] / (p**2)[:, None], inner[:, :, 0, 1] / p[:, None], inner[:, :, 1, 1]
+        moved, apart = source * p[:, None], -at.apart
         among = _symmetric(
-            (1 / far + inner[:, :, 1, 1] / far**2) @ teacher,
-            -mu * (inner[:, :, 1, 0] / far) @ teacher,
-            mu**2 * inner[:, :, 0, 0] @ teacher + g * (one @ (p_node * r**2)),
+            at.resolvent @ teacher,
+            (apart * both * moved) @ teacher,
+            (first * moved**2) @ teacher + gain * (at.one @ (law.weight * r**2)),
         )
-        zero = np.zeros_like(g)
-        # Between the vectors and bt in either place, and the sums of the samples with their projection on it.
-        own = [1 - p[:, None] * one, -eta * g[:, None] * one]
-        across = np.stack(
-            [
-                np.stack([-(inner[:, :, 1, j] / far) @ teacher for j in (0, 1)] + [zero, zero], axis=-1),
-                np.stack(
-                    [mu * inner[:, :, 0, j] @ teacher for j in (0, 1)] + [each @ (p_node * r * u) for each in own],
-                    axis=-1,
-                ),
-            ],
-            axis=1,
-        )
-        alone = np.array([[p_node @ (self._weight * u**2), -eta], [-eta, 0.0]])
-        left = _symmetric(
-            s @ (p_node * u**2), -eta * p * (one @ (p_node * u**2)), -(eta**2) * g * (one @ (p_node * u**2))
-        )
-        inside = np.zeros((len(z), 4, 4), dtype=complex)
-        inside[:, :2, :2] = np.einsum("c,zcij->zij", teacher, inner)
-        inside[:, 2:, 2:] = alone - left
-        coupling = np.zeros_like(inside)
-        coupling[:, :2, :2] = alone - solved.weight
+        zero = np.zeros_like(gain)
+        # Between the vectors and bt in either row, and the sums of the samples with their projection on it.
+        with_bt = [(apart * both) @ teacher, (apart * last) @ teacher, zero, zero]
+        along = law.weight * r * u
+        with_it = [(moved * first) @ teacher, (moved * both) @ teacher]
+        with_it += [p * ((1 - p[:, None] * at.one) @ along), -eta * gain * (at.one @ along)]
+        across = np.stack([np.stack(with_bt, axis=-1), np.stack(with_it, axis=-1)], axis=1)
+        # What a sample has along bt, beside that of the others.
+        beside = law.weight * (1 - u**2)
+        ones = at.one @ beside
+        coupling = np.zeros((len(gain), 4, 4), dtype=complex)
+        coupling[:, :2, :2] = _symmetric(first @ teacher, both @ teacher, last @ teacher)
+        coupling[:, 2:, 2:] = _symmetric(t * p**2 * (at.weighed @ beside), -eta * p**2 * ones, -(eta**2) * gain * ones)
         coupling[:, :2, 2:] = coupling[:, 2:, :2] = np.eye(2)
-        dressed = np.linalg.solve(np.eye(4) + coupling @ inside, coupling)
-        return np.asarray(among - across @ dressed @ across.mT)
+        together = np.array([[1.0, directly], [0.0, 1.0]])
+        return np.asarray(together.T @ (among - across @ np.linalg.inv(coupling) @ across.mT) @ together)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Ways from far away to points in the upper half-plane: along the imaginary axis, then towards the real one.
+
+    Attributes
+    ----------
+    size, angle : ndarray, shape (points,)
+        Size of the points, and their angle to the real axis.
+    turn, whole : ndarray, shape (points,)
+        Length of the second part of the way, by halves of the angle, and of both; in logarithms.
+    right : ndarray, shape (points,)
+        Whether a point is right of the imaginary axis.
+    """
+
+    size: Array
+    angle: Array
+    turn: Array
+    whole: Array
+    right: NDArray[np.bool_]
+
+    @classmethod
+    def towards(cls, z: Complex, beginning: float) -> _Way:
+        """Return the ways to points from a distance."""
+        size, angle = np.abs(z), np.angle(z)
+        near = np.minimum(angle, np.pi - angle)
+        turn = np.log(np.pi / 2 / near)
+        return cls(size, near, turn, turn + np.maximum(np.log(beginning / size), 0.0), angle <= np.pi / 2)
+
+    def place(self, left: Array, chosen: NDArray[np.intp]) -> Complex:
+        """Return where some of the ways are, by the length that is left of them."""
+        turn = self.turn[chosen]
+        angle = self.angle[chosen] * np.exp(np.minimum(left, turn))
+        angle = np.where(self.right[chosen], angle, np.pi - angle)
+        return np.asarray(self.size[chosen] * np.exp(np.maximum(left - turn, 0.0) + 1j * angle))
 
 
 def _symmetric(a: Complex, b: Complex, d: Complex) -> Complex:
     """Return symmetric matrices of two rows."""
     return np.stack([np.stack([a, b], axis=-1), np.stack([b, d], axis=-1)], axis=-2)
-
-
-def _with_slope(function: Any, z: Complex) -> tuple[Complex, Complex]:
-    """Return an analytic function at points and its derivative, by Cauchy's formula on small circles around them."""
-    turn = np.exp(2j * np.pi * np.arange(_AROUND) / _AROUND)
-    radius = _RADIUS * np.abs(z)
-    around = z[:, None] + radius[:, None] * turn
-    values = function(around.ravel())
-    values = values.reshape(len(z), _AROUND, *values.shape[1:])
-    mean = values.mean(axis=1)
-    slope = np.einsum("k,zk...->z...", turn.conj() / _AROUND, values)
-    return mean, slope / radius.reshape(-1, *(1,) * (slope.ndim - 1))

@@ -16,14 +16,14 @@ Docs, "Correlated inputs", equation (C11).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, plane_frame
+from gradstep.resolution import NOTHING
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.weighted_samples import Residual
 
 __all__ = ["DampedSamples"]
@@ -46,10 +46,15 @@ class DampedSamples:
     plain: CorrelatedSamples
     damping: float
 
-    @property
+    @cached_property
     def law(self) -> Residual:
-        """Law of ``u`` and ``r``."""
-        return self.plain.law
+        """Law of ``u`` and ``r``, with ``E u^2 = 1`` and ``E u r = mu_1*`` to the last digit.
+
+        What its nodes leave of them would be multiplied by ``1/delta``.
+        """
+        law = self.plain.law
+        u = law.projection / math.sqrt(law.mean(law.projection**2))
+        return replace(law, projection=u, residual=law.residual + (self.linear - law.mean(u * law.residual)) * u)
 
     @property
     def ratio(self) -> float:
@@ -69,6 +74,8 @@ class DampedSamples:
     @cached_property
     def ridge(self) -> float:
         """``kappa``, the effective ridge: above the damping, and at most the sum of both terms."""
+        from scipy.optimize import brentq  # here: it loads for longer than a plain step takes to predict
+
         c, share, ratio, delta = self.spectrum.eigenvalue, self.spectrum.share, self.ratio, self.damping
 
         def gap(log_ridge: float) -> float:
@@ -105,21 +112,20 @@ class DampedSamples:
 
     @property
     def stretch(self) -> tuple[Array, Array]:
-        """Mean products of rows with ``P Z^T Z / n_step`` times them, and its squares, in each class of directions."""
-        c, kept, scale = self.spectrum.eigenvalue, self.kept, self.scale
-        lost = self.ratio * float(self.spectrum.share @ (c / (c + self.ridge) ** 2)) / (1 - self.freedom)
-        return scale * c * kept, scale**2 * (c * kept**2 + c**2 * (1 - kept) ** 2 * lost)
+        """Products of rows with what the mean of ``P Z^T Z / n_step`` makes of them, and its squares, in each class."""
+        made = self.scale * self.kept
+        return self.spectrum.eigenvalue * made, self.spectrum.eigenvalue * made**2
 
     @property
     def own_gain(self) -> float:
         """Mean square of what the mean of ``P Z^T Z / n_step`` makes of a row; the rest of it counts as noise."""
-        return self.scale**2 * float(self.spectrum.share @ (self.spectrum.eigenvalue * self.kept**2))
+        return float(self.spectrum.share @ self.stretch[1])
 
     @cached_property
     def missed(self) -> float:
         """Mean square of the residuals that the ridge regression of them leaves of the population."""
-        known = float(self.spectrum.teacher @ (1 - self.kept) ** 2)
-        return self.law.square - self.linear**2 * (1 - known)
+        known, law = float(self.spectrum.teacher @ (1 - self.kept) ** 2), self.law
+        return law.mean((law.residual - self.linear * law.projection) ** 2) + self.linear**2 * known
 
     def quadratic(self, values: Array) -> float:
         """Return ``theta^T V theta``, for a function V of C given by its values."""
@@ -151,15 +157,28 @@ class DampedSamples:
         """``<v, bt>``, or one without a gradient."""
         return self.with_teacher(self._one) / self.norm if self.norm > 0 else 1.0
 
+    @cached_property
+    def off_teacher(self) -> float:
+        """``nu``, the length of the part of theta that is orthogonal to bt."""
+        return math.sqrt(max(self._among(self._one)[2], NOTHING))
+
+    def _among(self, values: Array) -> tuple[float, float, float]:
+        """Return V between bt and ``theta - m bt``, for a function V of C given by its values."""
+        teacher, projection = self.spectrum.teacher * values, self.with_teacher(self._one)
+        apart = self.scale * self.linear * self.kept - projection
+        noise = self.ratio * self.trace(values) * self.missed
+        return float(teacher.sum()), float(teacher @ apart), float(teacher @ apart**2) + noise
+
     def among(self, power: int) -> Array:
-        """Return ``C^k`` between bt and theta, of which `frame` is made."""
-        values = self.spectrum.eigenvalue**power
-        across = self.with_teacher(values)
-        return np.array([[self.spectrum.teacher_moment(power), across], [across, self.quadratic(values)]])
+        """Return ``C^k`` between bt and a unit vector orthogonal to it, of which theta is made."""
+        first, across, last = self._among(self.spectrum.eigenvalue**power)
+        across, last = across / self.off_teacher, last / self.off_teacher**2
+        return np.array([[first, across], [across, last]])
 
     def frame(self, alignment: float) -> Array:
         """Return a unit vector in the plane of v and bt, and one orthogonal to it, as `CorrelatedSamples` does."""
-        return plane_frame(alignment, self.alignment, np.array([1.0, 0.0]), np.array([0.0, 1 / self.norm]))
+        other = math.sqrt(max(1 - alignment**2, 0.0))
+        return np.array([[alignment, other], [other, -alignment]])
 
     def form_along(self, alignment: float, power: int = 1) -> float:
         """Return ``C^k`` along the first vector of `frame`; C itself is the variance of initial rows there, times d."""

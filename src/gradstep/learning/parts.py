@@ -1,0 +1,110 @@
+r"""Errors of fits to few samples, measured on parts of the pool.
+
+The equations are the leading order in one over the number of samples. Where samples are few, the pool holds many fits
+to so few: it is divided into parts of n rows, and the fit to each part is tested on rows of the others. Every row is
+in one part of each division and is tested equally often. So what single rows bring to the mean error is the same for
+every division, and only what depends on the company of a row scatters from one to the next.
+
+Docs, "Learning curve", equation (F13).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradstep.host import to_host
+from gradstep.learning.pool import Pool
+
+__all__ = ["MeasuredErrors", "has_parts", "measured_errors"]
+
+Host = NDArray[np.float64]
+
+#: Samples above which the equations are better, and the range of rows of the pool for each.
+_MOST_SAMPLES = 64
+_LEAST_ROWS, _MOST_ROWS = 2.0, 40.0
+#: Divisions at least; product of fits and cubed samples, and bounds of the fits.
+_DIVISIONS, _CUBES, _FITS = 4, 1e7, (40, 200)
+#: Rows on which a fit is tested, at most.
+_TESTED = 500
+_SEED = 20261125
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredErrors:
+    """Errors of fits to parts of the pool.
+
+    Parameters
+    ----------
+    errors : ndarray, shape (D, 2, B)
+        Test and training error in the mean over each of D divisions of the pool, for B penalties.
+    """
+
+    errors: Host
+
+    @property
+    def mean(self) -> Host:
+        """Mean over the divisions, shape (2, B)."""
+        return np.asarray(self.errors.mean(axis=0))
+
+    @property
+    def deviations(self) -> Host:
+        """Deviations from it, whose squares sum to the variance of the mean over divisions, shape (D, 2, B)."""
+        count = len(self.errors)
+        return np.asarray((self.errors - self.mean) / (count * (count - 1)) ** 0.5)
+
+
+def has_parts(samples: float, rows: int) -> bool:
+    """Return whether errors of so few samples are measured on parts of a pool of so many rows."""
+    return samples <= _MOST_SAMPLES and _LEAST_ROWS <= rows / samples <= _MOST_ROWS
+
+
+def measured_errors(pool: Pool, samples: int, ridges: Host) -> MeasuredErrors:
+    """Measure the errors of fits to n rows.
+
+    Docs, "Learning curve", equation (F13).
+
+    Parameters
+    ----------
+    pool : Pool
+    samples : int
+        Rows of a part, at most half of those of the pool.
+    ridges : ndarray, shape (B,)
+        Penalties.
+
+    Returns
+    -------
+    MeasuredErrors
+    """
+    features, targets = to_host(pool.features), to_host(pool.targets)
+    parts = pool.rows // samples
+    fits = float(np.clip(_CUBES / samples**3, *_FITS))
+    # The order in which rows were given makes no difference.
+    order = np.argsort(np.square(features).sum(axis=1), kind="stable")
+    random = np.random.default_rng(_SEED)
+    window = np.arange(samples + min(pool.rows - samples, _TESTED))
+    errors = []
+    for _ in range(max(_DIVISIONS, math.ceil(fits / parts))):
+        mixed = random.permutation(order)
+        places = mixed[(np.arange(parts)[:, None] * samples + window) % pool.rows]
+        errors.append(_errors_of_parts(features[places], targets[places], samples, ridges))
+    return MeasuredErrors(np.array(errors) * (pool.rows / pool.total))
+
+
+def _errors_of_parts(features: Host, targets: Host, samples: int, ridges: Host) -> Host:
+    """Return the mean square on all rows after the first n of the fit to these, and on these, shape (2, B).
+
+    Rows are features (parts, rows, r) and targets (parts, rows, K).
+    """
+    rows, truth = features[:, :samples], targets[:, :samples]
+    values, vectors = np.linalg.eigh(rows @ rows.swapaxes(1, 2))
+    turned = vectors.swapaxes(1, 2) @ truth
+    shrunk = turned[:, :, None, :] / (np.maximum(values, 0.0)[:, :, None, None] + ridges[:, None])
+    columns = shrunk.reshape(*shrunk.shape[:2], -1)
+    missed = features[:, samples:] @ (rows.swapaxes(1, 2) @ (vectors @ columns))
+    missed = targets[:, samples:, None, :] - missed.reshape(*missed.shape[:2], *shrunk.shape[2:])
+    found = [np.square(missed).sum(axis=3), np.square(ridges[:, None] * shrunk).sum(axis=3)]
+    return np.array([errors.mean(axis=(0, 1)) for errors in found])

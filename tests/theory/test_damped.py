@@ -1,0 +1,107 @@
+"""Damped steps of every kind: that there is an answer, what it must be in a limit, and what must not change it."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import gradstep as gs
+
+SPECTRA = [
+    None,
+    gs.Inputs([1.5, 0.5]),
+    gs.Inputs([6, 1, 0.2], [0.05, 0.75, 0.2], [0.7, 0.3, 0.0]),
+    gs.Inputs.power_law(0.3, 1.0, d=200),
+    gs.Inputs.power_law(0.5, -0.5, d=60),
+    gs.Inputs.spiked([4.0], d=60),
+]
+
+
+def exponents(low: float, high: float) -> Any:
+    """Return a strategy of powers of ten."""
+    return st.floats(math.log10(low), math.log10(high)).map(lambda power: 10**power)
+
+
+@st.composite
+def problems(draw: Any) -> gs.Problem:
+    """Return a strategy of damped steps from hardly damped to almost without, from very few samples to very many."""
+    d = round(draw(exponents(60, 1e6)))
+    ratio = {
+        name: draw(exponents(*ends)) for name, ends in {"n_step": (0.1, 1e5), "n": (0.2, 5), "width": (0.2, 5)}.items()
+    }
+    sizes = {name: max(2, round(value * d)) for name, value in ratio.items()}
+    return gs.Problem(
+        activation=draw(st.sampled_from(["tanh", "erf", "sin", "tanh(x) - 0.1*x", "x"])),
+        teacher=draw(st.sampled_from(["sin(1.5*x)", "x", "hermite3", "sign", "x + 0.4*(x**2 - 1)"])),
+        d=d,
+        **sizes,
+        # Steps beyond make features of the spike's projection too steep to be resolved, damped or not.
+        eta=gs.Step(draw(exponents(1e-8, 10)), draw(st.sampled_from([0.0, 0.5]))),
+        ridge=d * draw(exponents(1e-2, 10)),
+        noise=draw(st.sampled_from([0.0, 0.3])),
+        readout=draw(st.sampled_from(["constant", "gaussian", {-1: 0.3, 0.5: 0.3, 2: 0.4}])),
+        initial_weights=draw(st.sampled_from(["gaussian", "sphere"])),
+        inputs=draw(st.sampled_from(SPECTRA)),
+        damping=draw(exponents(1e-4, 1e4)),
+    )
+
+
+WEAK = gs.Problem(
+    activation="tanh", teacher="sin", d=300, width=400, n_step=600, n=700, eta=1e-6, ridge=2.0, noise=0.1, damping=1.0
+)  # fmt: skip
+FEW_SAMPLES = WEAK.replace(eta=gs.Step(1.0, 0.5), n_step=300, damping=0.001)
+MANY_SAMPLES = WEAK.replace(eta=gs.Step(1.0, 0.5), n_step=10**8)
+LINEAR = WEAK.replace(activation="x", n_step=100, eta=gs.Step(1.0, 0.5), damping=1e-4)
+
+
+@settings(max_examples=40)
+@given(problems())
+@example(WEAK)
+@example(FEW_SAMPLES)
+@example(MANY_SAMPLES)
+@example(LINEAR)
+def test_every_damped_step_has_an_answer(problem):
+    found = gs.predict(problem)
+    assert found.residual <= 1e-10
+    assert found.test_error > 0
+    assert -1 <= found.alignment <= 1
+
+
+@settings(max_examples=15)
+@given(problems().filter(lambda problem: problem.readout.kind == "vocabulary"))
+def test_the_sign_of_activation_and_readout_changes_nothing(problem):
+    readout = {-value: share for value, share in zip(problem.readout.values, problem.readout.weights, strict=True)}
+    name = {"linear": "x"}.get(problem.activation.name, problem.activation.name)
+    name = f"{name}(x)" if name.isalpha() and name != "x" else name
+    found, mirrored = gs.predict_many([problem, problem.replace(activation=f"-({name})", readout=readout)])
+    assert mirrored.test_error == pytest.approx(found.test_error, rel=1e-8)
+    assert mirrored.alignment == pytest.approx(found.alignment, rel=1e-12)
+
+
+@settings(max_examples=20)
+@given(problems().filter(lambda problem: problem.inputs is not None))
+def test_without_damping_it_is_the_plain_step(problem):
+    # Isotropic inputs have terms of order 1/N of the own output that correlated ones and damped steps leave out.
+    plain, damped = gs.predict_many([problem.replace(damping=math.inf), problem.replace(damping=1e10)])
+    # With hardly any alignment, and almost the whole of it, both sets of equations have lost digits.
+    assert damped.test_error == pytest.approx(plain.test_error, rel=1e-5)
+    assert damped.alignment == pytest.approx(plain.alignment, rel=1e-7)
+
+
+@pytest.mark.parametrize("inputs", SPECTRA[:3])
+@pytest.mark.parametrize("changes", [{}, {"readout": "gaussian"}, {"n_step": 90}, {"damping": 1e-3}])
+def test_errors_are_smooth_in_every_number(inputs, changes):
+    problem = WEAK.replace(eta=gs.Step(1.0, 0.5), readout="constant", damping=0.3, inputs=inputs).replace(**changes)
+    moved = {
+        "damping": lambda factor: problem.damping * factor,
+        "ridge": lambda factor: problem.ridge * factor,
+        "noise": lambda factor: problem.noise * factor,
+        "eta": lambda factor: gs.Step(factor, 0.5),
+    }
+    for name, value in moved.items():
+        factors = 1 + 1e-3 * np.arange(5)
+        errors = [p.test_error for p in gs.predict_many([problem.replace(**{name: value(f)}) for f in factors])]
+        assert abs(np.diff(np.log(errors), 4)[0]) < 1e-7, name

@@ -82,6 +82,18 @@ def test_turned_inputs_have_turned_gradients():
     assert rotation @ product(turned) @ rotation.T == pytest.approx(product(plain), abs=1e-4)
 
 
+@pytest.mark.parametrize("weight", [1.0, 1e8])
+def test_rows_that_nearly_agree(weight):
+    """Distances between them are rounding errors, so that the kernel is not positive; large weights enlarge that."""
+    places, random = table(4, 4)
+    z = np.tile(places, (150, 1)) + 1e-5 * random.standard_normal((600, 4))
+    y = np.tile(np.tanh(places[:, :1]), (150, 1))
+    weights = np.where(np.arange(600) % 2, weight, 1.0)
+    gradients, rounds = kernel_gradients(z, y, weights, 4)
+    assert np.isfinite(gradients).all()
+    assert rounds > 0
+
+
 def test_noise_ends_the_rounds():
     z, random = table(300, 10)
     _, rounds = kernel_gradients(z, random.standard_normal((300, 1)), np.ones(300), 8)

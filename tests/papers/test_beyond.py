@@ -88,7 +88,7 @@ def test_a_network_on_a_mixture_is_the_one_of_demir_and_dogan():
     """The formulas of their paper, in their scaling, on the same weights and rows."""
     d, k, seed = 30, 45, 3
     theta = d ** (0.74 * 0.5)
-    problem = mixture._problem(PARAMETERS).replace(inputs=None)
+    problem = mixture.gaussian_problem(PARAMETERS).replace(inputs=None)
     table = DataRows(mixture.mixture_rows(d, 7 * d, theta, seed), np.ones(d), replacement=False)
     network = gs.Network(problem, seed, rows=table)
     scale = np.sqrt((d + theta) / d)

@@ -118,7 +118,9 @@ def spectrum(request: Mapping[str, Any]) -> dict[str, Any]:
     problem = problem_of(_setting(request))
     if problem.inputs is not None or problem.is_damped:
         what = "correlated inputs" if problem.inputs is not None else "a damped step"
-        raise InvalidInput("problem", what, "isotropic inputs and a plain step", f"no theory of the spectrum for {what}")
+        raise InvalidInput(
+            "problem", what, "isotropic inputs and a plain step", f"no theory of the spectrum for {what}"
+        )
     if problem.is_limit:
         problem = problem.at_dimension(_SPECTRUM_DIMENSION)
     found = feature_spectrum(problem)

@@ -17,7 +17,17 @@ from gradstep.inputs import Inputs
 from gradstep.problem import Problem, Step
 from gradstep.sizes import Proportional
 
-__all__ = ["AXES", "DEFAULT", "Axis", "coefficient_in", "inputs_of", "penalty_in", "problem_of", "setting_of"]
+__all__ = [
+    "AXES",
+    "DEFAULT",
+    "TEACHERS",
+    "Axis",
+    "coefficient_in",
+    "inputs_of",
+    "penalty_in",
+    "problem_of",
+    "setting_of",
+]
 
 #: Parameters for the horizontal axis: what the page calls them, and the range shown first.
 AXES: Mapping[str, Mapping[str, Any]] = {
@@ -48,7 +58,7 @@ DEFAULT: Mapping[str, Any] = {
     "training": {"steps": 1, "fresh": True, "optimiser": "gradient"},
 }
 
-#: Where the teacher lies: exponent of its part of the eigenvectors of a power law, and its share on one large direction.
+#: Where the teacher lies: exponent of its part of a power law's eigenvectors, and its share on one large direction.
 TEACHERS: Mapping[str, tuple[float | None, float | None]] = {
     "random": (None, None),
     "even": (0.0, None),
@@ -146,7 +156,8 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
         numbers; ``n_step`` may be ``"n"``, as many as the fit has, or ``"inf"``; ``ridge`` is ``{"per_d": value}``,
         ``{"per_n": value}`` (Ba et al. 2022, Moniri et al. 2024) or ``{"per_width": value}`` (Cui et al. 2024), or a
         number; ``eta`` may be ``{"coefficient", "exponent", "of"}``, a power of ``"width"`` or of ``"n"``; ``d`` may be
-        ``"inf"``; ``inputs`` may have a form of `inputs_of`. A ``training`` (`gradstep.app.training.Training`) is checked and is no part of the problem.
+        ``"inf"``; ``inputs`` may have a form of `inputs_of`. A ``training`` (`gradstep.app.training.Training`) is
+        checked and is no part of the problem.
 
     Raises
     ------
@@ -231,7 +242,9 @@ def inputs_of(given: Any, d: float) -> Any:
     exponent = TEACHERS[place][0]
     if math.isinf(d):
         if value >= 1 or (exponent or 0) >= 1:
-            reason = "in the proportional limit the exponent is below 1, and the teacher is not on the leading directions"
+            reason = (
+                "in the proportional limit the exponent is below 1, and the teacher is not on the leading directions"
+            )
             raise InvalidInput("inputs", _plain(given), "exponents below 1", reason)
         return Inputs.power_law(value, exponent).to_plain()
     return Inputs.power_law(value, exponent, d=int(d)).to_plain()

@@ -64,7 +64,7 @@ function slider(label, symbol, scale, get, set) {
 const LAWS = { isotropic: null, exponent: { exponent: 0.5, teacher: "even" }, strength: { strength: 20, teacher: "last" } };
 
 const OPTIONS = {
-  law: [["isotropic", "isotropic, all alike"], ["exponent", "power law of the rank"], ["strength", "one large direction"], ["other", "as in the address"]],
+  law: [["isotropic", "isotropic, all alike"], ["exponent", "power law of the rank"], ["strength", "one large direction"], ["other", "as given"]],
   lies: [["random", "in a random direction"], ["even", "in all directions alike"], ["leading", "where inputs vary most"], ["last", "where they vary least"]],
   n_step_kind: [["own", "as the slider says"], ["n", "as many as the fit, n₀ = n"], ["inf", "∞: population"]],
   ridge_unit: [["per_d", "Λ = value × d"], ["per_n", "Λ = value × n  (Ba, Moniri)"], ["per_width", "Λ = value × N  (Cui)"]],
@@ -105,8 +105,8 @@ export function nameOf(field) {
 
 /** What the server allows, in the words of the page: fields have forms there that nobody types here. */
 const FORMS = [
-  [/^an odd one, for which a damped step has theory:.*/, "an odd function, such as tanh or erf, while the step is damped: a damped step of others has no theory"],
-  [/^eigenvalues of at most d\/8:.*/, "a smaller exponent or variance: theory needs every direction to have less than an eighth of all the variance"],
+  [/an odd one, for which a damped step has theory:.*others/g, "an odd function, such as tanh or erf, while the step is damped: other damped steps have no theory"],
+  [/eigenvalues of at most d\/8: features bend along directions with more/g, "directions that hold less than an eighth of all variance each"],
   [/'power_law\(0\.5\)', 'spiked.*/, "power_law(0.5) or spiked([9, 9], d=300)"],
   [/, as \{per_d\}, \{per_n\} or \{per_width\}/g, ""],
   [/\{per_d: ([^}]*)\}/g, "$1"],
@@ -156,7 +156,7 @@ export class Controls {
       group("Task", formulaRow("teacher", "Teacher"), sliderRow("noise"),
         `<p class="help" id="formulas">A name such as <code>relu</code>, or a formula: <code>tanh(x) + 0.3*x**2</code>, <code>H2 + 0.5*H3</code>.</p>`),
       group("Inputs", selectRow("law", "Spectrum", ` aria-describedby="error-inputs"`), sliderRow("exponent"), sliderRow("strength"),
-        selectRow("lies", "The teacher lies"),
+        selectRow("lies", "Teacher lies"),
         `<figure id="eigenvalues" hidden><svg viewBox="0 0 300 96" role="img" aria-label="Eigenvalues of the inputs"></svg>
           <figcaption class="caption"></figcaption></figure>
         <p class="error" id="error-inputs" role="alert"></p>`),
@@ -318,16 +318,17 @@ export class Controls {
     // A random direction has its part of every eigenvector: no share of its own on one of them is "all alike".
     this.byId("lies").querySelector("[value=even]").hidden = kind === "strength";
     if (problem.inputs?.teacher) this.byId("lies").value = problem.inputs.teacher;
-    this.byId("eigenvalues").hidden = kind === "isotropic";
+    if (kind === "isotropic") this.drawLaw(null);
   }
 
   /**
    * Draw the eigenvalues against their rank, both logarithmic; the width of a class is its share of the directions.
    *
-   * @param law as the server resolved it; null for isotropic inputs
+   * @param law as the server resolved it; null if there is nothing to draw
    */
   drawLaw(law, d) {
     const figure = this.byId("eigenvalues");
+    figure.hidden = !law;
     if (!law) return;
     const [left, right, top, bottom] = [4, 296, 8, 92];
     const least = d === "inf" ? 1 / 300 : 1 / d;
@@ -336,15 +337,16 @@ export class Controls {
     const [high, low] = [Math.max(...law.eigenvalues), Math.max(Math.min(...law.eigenvalues), 1e-12)];
     const span = Math.max(Math.log(high / low), Math.log(2));
     const up = (value) => top + ((bottom - 14 - top) * Math.log(high / Math.max(value, low))) / span;
-    const most = Math.max(...law.teacher);
+    const parts = law.teacher.map((part, k) => part / law.share[k]); // of one direction
+    const most = Math.max(...parts);
     figure.querySelector("svg").innerHTML = law.eigenvalues.map((value, k) => {
       const x = k ? across(ends[k]) : left;
       const box = { x, y: up(value), width: Math.max(across(ends[k + 1]) - x, 1.5), height: bottom - up(value) };
       const at = Object.entries(box).map(([name, size]) => `${name}="${size.toFixed(1)}"`).join(" ");
-      return `<rect ${at} style="--part:${(law.teacher[k] / most).toFixed(3)}"></rect>`;
+      return `<rect ${at} style="--part:${(parts[k] / most).toFixed(3)}"></rect>`;
     }).join("");
-    const words = `Eigenvalues from ${written(high)} to ${written(low)} against their rank (both logarithmic); the darker, the more of the teacher ` +
-      `lies there. The effective dimension is ${written(law.effective_dimension, 2)} d.`;
+    const words = `Eigenvalues by rank, from ${written(high)} to ${written(low)}, both axes logarithmic; darker where a direction has more of the ` +
+      `teacher. Effective dimension ${written(law.effective_dimension, 2)} d.`;
     figure.querySelector("svg").setAttribute("aria-label", words);
     figure.querySelector("figcaption").textContent = words;
   }

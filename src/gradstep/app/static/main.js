@@ -307,6 +307,7 @@ function nearest({ kappa, learned }, at) {
 
 function drawSpectrum() {
   const found = known.spectrum.get(keyOf(theoryOf(mine().problem)));
+  byId("spectrum").hidden = false;
   byId("spectrum").classList.toggle("waiting", !found);
   byId("spectrum").classList.toggle("stale", !found);
   if (!found) return;
@@ -422,6 +423,7 @@ function refused(error) {
     byId("failure").classList.toggle("partial", false);
     say("failure", brief(error.message));
   }
+  controls.drawLaw(null);
   document.documentElement.style.setProperty("--regime", "var(--initial)");
   say("regime-title", "No prediction for this setting");
   say("regime-verdict", "");
@@ -504,7 +506,7 @@ const studies = {
     {
       patience: 0,
       failed: (error) => {
-        byId("spectrum").classList.remove("waiting");
+        byId("spectrum").hidden = true;
         say("spectrum-caption", error.reason ? `${error.reason[0].toUpperCase()}${error.reason.slice(1)}.` : brief(error.message));
       },
     },

@@ -31,7 +31,7 @@ from gradstep.simulation import Network
 from gradstep.simulation.data_rows import DataRows
 from gradstep.theory import predict_many
 
-__all__ = ["Mixture", "measure", "mixture_rows"]
+__all__ = ["Mixture", "gaussian_problem", "measure", "mixture_rows"]
 
 _COMPONENTS = 2
 _ROWS_STREAM = 1 << 20
@@ -43,7 +43,7 @@ def _spread(parameters: Settings) -> float:
     return float(parameters["d"] ** (parameters["strength"] * (1 - parameters["weighting"])))
 
 
-def _problem(parameters: Settings) -> Problem:
+def gaussian_problem(parameters: Settings) -> Problem:
     r"""Return the paper's network in this package's convention, with Gaussian inputs of the mixture's covariance.
 
     The paper's inputs have the trace ``d + theta``, and its first layer is divided by the root of that. Its step is
@@ -86,7 +86,7 @@ def measure(parameters: Settings, seed: int) -> dict[str, float]:
     The table is handed over in its own coordinates, not centred and not scaled by its sample covariance, as in the
     paper: centring would make the means of the samples of the fit and of the test opposite.
     """
-    problem = _problem(parameters)
+    problem = gaussian_problem(parameters)
     d, sizes = problem.sizes.d, problem.sizes
     rows = sizes.n_step + sizes.n + round(parameters["test_rows"] * d)
     table = DataRows(mixture_rows(d, rows, _spread(parameters), seed), np.ones(d), replacement=False)
@@ -107,7 +107,7 @@ class Mixture(Curves):
         return {"test_error": self._theory([self.parameters(curve, float(ratio)) for ratio in x])}
 
     def _theory(self, places: Sequence[Settings]) -> list[float]:
-        found = predict_many([_problem(place) for place in places])
+        found = predict_many([gaussian_problem(place) for place in places])
         return [prediction.test_error / 2 for prediction in found]
 
     def claims(self, found: Outcome) -> Sequence[Check]:

@@ -686,6 +686,7 @@ def test_the_first_click_after_typing_counts(watched):
         assert 0 < below < 80
     page.fill("#activation", "tanh(x) + x")
     # With the mouse, button down and up at one place, as a hand does.
+    page.locator("#reset").scroll_into_view_if_needed()
     box = page.locator("#reset").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.down()

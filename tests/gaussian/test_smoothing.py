@@ -114,6 +114,7 @@ def test_parity(name):
 @given(st.sampled_from(NAMES), st.floats(-5, 5), st.floats(0, 10))
 @example("sign", 0.0, 5e-324)
 @example("sign", 5e-324, 5e-324)
+@example("tanh", 0.0, 1e-9)
 @settings(max_examples=60)
 def test_bessel(name, mean, scale):
     """mean^2 + slope^2 <= E f^2, measured by itself, and the residual variance is what is missing."""

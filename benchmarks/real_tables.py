@@ -9,10 +9,16 @@ their noise, so that an error is one less R^2.
 Inputs are taken in two forms. *Standardised* columns have the eigenvalues of their correlation matrix, of which theory
 refuses those above d/8. *Whitened* inputs are isotropic.
 
-An indicator of how far theory is off is chosen, and its threshold set, on every other table, and both are tested on the
-rest. How much of the deviation is there already for Gaussian inputs is seen on a control for each table: whitened
-Gaussian inputs of its size, with labels of its link and noise. The tables are those of `benchmarks.estimator_data`; a
-table that cannot be loaded stops the run.
+How much of the deviation is there already for Gaussian inputs is seen on a control for each table: whitened Gaussian
+inputs of its size, with labels of its link and noise.
+
+Whether theory can be trusted is told beforehand from two indicators of a table, which are computed from its rows and
+labels. The logarithm of the deviation is fitted to the logarithms of each pair of indicators on half of the tables; the
+best pair and a threshold are kept, and tested on the other half. This is done for many random halves.
+
+The tables are those of `benchmarks.estimator_data`; a table that cannot be loaded stops the run. A run goes on where
+the last one stopped: tables that are in the results file are not measured again, but their indicators are computed
+anew.
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +50,8 @@ RESULTS = Path(__file__).parent / "results" / "real_tables.json"
 WIDTH, SEEDS, CONTROL_SEEDS, STEP = 128, 4, 2, 1.5
 #: Parts of the rows for the step and for the fits, and penalties over the width.
 STEP_PART, PARTS, PENALTIES = 0.3, (0.08, 0.2, 0.5), (0.003, 0.03, 0.3, 3.0)
+#: Random halves of the tables, and where classes of tables by their number of columns begin.
+HALVINGS, COLUMNS = 300, (2, 8, 15, 25, 1000)
 #: Place of the penalty that is taken without theory.
 DEFAULT = 2
 FORMS = ("standardised", "whitened")
@@ -108,24 +117,26 @@ def predicted(X: Array, found: gs.Inputs, form: str) -> dict[str, Array]:
 
 
 def indicators(X: Array, y: Array, found: gs.Inputs) -> dict[str, float]:
-    """Return numbers of a table that are what they are for Gaussian inputs if its inputs act like Gaussian ones."""
+    """Return positive numbers of a table that may tell how far it is from a Gaussian one."""
     rows, d = X.shape
     law = np.linalg.eigvalsh(X.T @ X / rows)
-    length = (X**2).sum(axis=1)
     normals = np.random.default_rng(0).standard_normal((d, 50))
     projections = X @ normals / np.sqrt((normals**2).sum(axis=0))
     half = rows // 2
     halves = (X[:half], y[:half]), (X[half:], y[half:])
     nearest = np.mean([fitted_error(*own, *other) for own, other in (halves, halves[::-1])])
+    noise = max(found.noise, LEAST_NOISE)
     return {
-        # The variance of the length, over the one it has if the inputs are Gaussian.
-        "spread of lengths": float(length.var() / (2 * (law**2).sum())),
-        "excess kurtosis": float(np.mean((projections**4).mean(axis=0) / (projections**2).mean(axis=0) ** 2) - 3),
-        "columns over rows": d / rows,
-        "one over columns": 1 / d,
-        # What the nearest rows know of the labels that the link along one direction does not.
-        "beyond the link": float(found.noise**2 - nearest),
-        "error of the noise": found.noise_error / max(found.noise, LEAST_NOISE),
+        "columns": float(d),
+        "rows over columns": rows / d,
+        "noise": noise,
+        "relative error of the noise": max(found.noise_error, LEAST_NOISE**2) / noise,
+        # The variance of the length of a row, over the one it has if the inputs are Gaussian.
+        "spread of lengths": float((X**2).sum(axis=1).var() / (2 * (law**2).sum())),
+        # Fourth moments of projections at random, over those of Gaussian inputs.
+        "fourth moments": float(np.mean((projections**4).mean(axis=0) / (projections**2).mean(axis=0) ** 2) / 3),
+        # What the link along one direction leaves of the labels, over what the nearest rows leave.
+        "link over nearest rows": float(noise**2 / max(nearest, LEAST_NOISE**2)),
     }
 
 
@@ -175,7 +186,6 @@ def table(data: DataSet, form: str) -> Row:
         return {**row, "refused": error.field}
     except GradstepError as error:
         return {**row, "refused": str(error)[:80]}
-    row["indicators"] = indicators(X, y, found)
     return {**row, "control": control(X, found)["off"]} if form == "whitened" else row
 
 
@@ -193,41 +203,50 @@ def choices(theory: dict[str, Array], network: dict[str, Array]) -> Row:
 
 
 def calibrated(rows: Sequence[Row]) -> Row:
-    """Choose the indicator and its threshold on every other table, and test them on the rest."""
-    here, there = rows[::2], rows[1::2]
-    ranks = {name: rank(here, name) for name in here[0]["indicators"]}
-    name = max(ranks, key=lambda each: abs(ranks[each]))
-    sign = math.copysign(1, ranks[name])
-
-    def below(limit: float, tables: Sequence[Row], side: bool = True) -> list[Row]:
-        return [row for row in tables if (sign * row["indicators"][name] <= limit) is side]
-
-    limits = sorted(sign * row["indicators"][name] for row in here)
-    limit = max((each for each in limits if share(below(each, here)) >= RELIABLE), default=-math.inf)
-    trusted, other = below(limit, there), below(limit, there, side=False)
+    """Choose a pair of indicators, their weights and a threshold on random halves, and test them on the others."""
+    names = [*rows[0]["indicators"]]
+    logs = {name: np.log([row["indicators"][name] for row in rows]) for name in names}
+    off, random = np.log([row["off"] for row in rows]), np.random.default_rng(0)
+    single = [{"indicator": name, "rank": float(spearmanr(logs[name], off)[0])} for name in names]
+    chosen: Counter[str] = Counter()
+    tests = []
+    for _ in range(HALVINGS):
+        here, there = np.array_split(random.permutation(len(rows)), 2)
+        fits = {pair: fit([logs[name] for name in pair], off, here) for pair in itertools.combinations(names, 2)}
+        pair = min(fits, key=lambda each: float(((fits[each] - off)[here] ** 2).sum()))
+        chosen[" and ".join(pair)] += 1
+        tests.append(trial(fits[pair], off, here, there))
+    pair, count = chosen.most_common(1)[0]
     return {
-        "indicator": name,
-        "rank_correlations": ranks,
-        "test_rank_correlation": rank(there, name),
-        "threshold": sign * limit if math.isfinite(limit) else None,
-        "calibration_tables": len(here),
-        "tables": len(there),
-        "trusted": len(trusted),
-        "trusted_close": 100 * share(trusted),
-        "other_close": 100 * share(other),
-        "trusted_median": 100 * middle(trusted),
-        "other_median": 100 * middle(other),
+        "halvings": HALVINGS,
+        "single": single,
+        "pair": pair,
+        "chosen": 100 * count / HALVINGS,
+        **{name: float(np.nanmean([test[name] for test in tests])) for name in tests[0]},
     }
 
 
-def rank(rows: Sequence[Row], name: str) -> float:
-    """Return the rank correlation of an indicator with the deviation of theory."""
-    return float(spearmanr([row["indicators"][name] for row in rows], [row["off"] for row in rows])[0])
+def fit(predictors: Sequence[Array], off: Array, here: Array) -> Array:
+    """Return what the least squares fit to some of the tables says of all of them."""
+    design = np.column_stack([np.ones(len(off)), *predictors])
+    return np.asarray(design @ np.linalg.lstsq(design[here], off[here], rcond=None)[0])
 
 
-def middle(rows: Sequence[Row]) -> float:
-    """Return the median deviation; zero of no table."""
-    return float(np.median([row["off"] for row in rows])) if rows else 0.0
+def trial(told: Array, off: Array, here: Array, there: Array) -> dict[str, float]:
+    """Set the threshold on one half so that enough of the trusted are close, and count on the other."""
+    close = off <= math.log(CLOSE)
+    limit = max((each for each in told[here] if close[here][told[here] <= each].mean() >= RELIABLE), default=-math.inf)
+    trusted = told[there] <= limit
+
+    def part(side: Array) -> float:
+        return 100 * float(close[there][side].mean()) if side.any() else math.nan
+
+    return {
+        "rank": float(spearmanr(told[there], off[there])[0]),
+        "trusted": 100 * float(trusted.mean()),
+        "trusted_close": part(trusted),
+        "other_close": part(~trusted),
+    }
 
 
 def share(rows: Sequence[Row]) -> float:
@@ -245,7 +264,7 @@ def summary(rows: Sequence[Row]) -> Iterator[Row]:
             "tables": len(own),
             "answered": len(answered),
             **{name: float(np.mean([row[name] for row in answered])) for name in ("regret", "regret_of_default")},
-            "control": 100 * float(np.median([row["control"] for row in answered if "control" in row] or [math.nan])),
+            "control": 100 * float(np.median([row["control"] for row in answered])) if form == "whitened" else None,
             "step_agrees": 100 * float(np.mean([row["step_agrees"] for row in answered])),
             "off": 100 * float(np.median([row["off"] for row in answered])),
             "close": 100 * share(answered),
@@ -255,23 +274,46 @@ def summary(rows: Sequence[Row]) -> Iterator[Row]:
         }
 
 
+def by_columns(rows: Sequence[Row]) -> Iterator[Row]:
+    """Summarise tables by their number of columns."""
+    for low, high in itertools.pairwise(COLUMNS):
+        own = [row for row in rows if low <= row["d"] < high]
+        yield {
+            "from": low,
+            "to": max(row["d"] for row in own),
+            "tables": len(own),
+            "off": 100 * float(np.median([row["off"] for row in own])),
+            "control": 100 * float(np.median([row["control"] for row in own])),
+            "close": 100 * share(own),
+            **{name: float(np.mean([row[name] for row in own])) for name in ("regret", "regret_of_default")},
+        }
+
+
 def main() -> None:
-    """Measure all tables in both forms."""
+    """Measure all tables in both forms that are not in the results yet, and write what follows from all."""
     sets = sorted((each for each in (*data_sets(), *development_sets()) if each.real), key=lambda each: each.name)
+    known = json.loads(RESULTS.read_text(encoding="utf-8"))["tables"] if RESULTS.exists() else []
+    kept = {(row["form"], row["table"]): row for row in known}
     rows = []
     for form in FORMS:
         for data in sets:
-            rows.append(table(data, form))
-            print(json.dumps({key: value for key, value in rows[-1].items() if key != "indicators"}), flush=True)
+            row = kept.get((form, data.name)) or table(data, form)
+            if "off" in row:
+                X, y = prepared(*data.load()[:2], form)
+                row["indicators"] = indicators(X, y, gs.Inputs.from_data(X, y))
+            rows.append(row)
+            print(json.dumps({key: value for key, value in row.items() if key != "indicators"}), flush=True)
     whitened = [row for row in rows if row["form"] == "whitened" and "off" in row]
-    settings = {"seeds": SEEDS, "width": WIDTH, "step": STEP, "close": 100 * CLOSE, "tables": len(sets)}
+    settings = {"seeds": SEEDS, "width": WIDTH, "tables": len(sets), "places": 2 * len(PARTS) * len(PENALTIES)}
     found: Row = {
         "settings": settings,
         "summary": list(summary(rows)),
+        "by_columns": list(by_columns(whitened)),
         "indicator": calibrated(whitened),
         "tables": rows,
     }
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    short = json.loads(json.dumps(found, allow_nan=False), parse_float=lambda text: float(f"{float(text):.5g}"))
+    RESULTS.write_text(json.dumps(short, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

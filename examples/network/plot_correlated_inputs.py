@@ -17,7 +17,11 @@ import matplotlib.pyplot as plt
 import gradstep as gs
 
 d = 150
-teachers = {"on the leading directions": 2.0, "on all alike": 0.0, "on the last": -1.0}
+teachers = {
+    "on the leading directions": 2.0,
+    "on all alike": 0.0,
+    "on the last": -1.0,
+}
 law = gs.Inputs.power_law(0.5, 0.0, d=d)
 print(law)
 
@@ -33,10 +37,16 @@ problem = gs.Problem(
     noise=0.1,
 )
 for words, exponent in teachers.items():
-    found = gs.predict(problem.replace(inputs=gs.Inputs.power_law(0.5, exponent, d=d)))
-    print(f"{words:26} alignment {found.alignment:.2f}, test error {found.test_error:.3f}")
+    found = gs.predict(
+        problem.replace(inputs=gs.Inputs.power_law(0.5, exponent, d=d))
+    )
+    print(
+        f"{words:26} alignment {found.alignment:.2f}, test error {found.test_error:.3f}"
+    )
 isotropic = gs.predict(problem)
-print(f"{'isotropic inputs':26} alignment {isotropic.alignment:.2f}, test error {isotropic.test_error:.3f}")
+print(
+    f"{'isotropic inputs':26} alignment {isotropic.alignment:.2f}, test error {isotropic.test_error:.3f}"
+)
 
 # %%
 # One plain step finds a teacher on the leading directions better than one in isotropic inputs, and others worse.
@@ -50,9 +60,16 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrain
 for colour, (words, exponent) in enumerate(teachers.items()):
     laws = [gs.Inputs.power_law(each, exponent, d=d) for each in exponents]
     curve = gs.predict_many([problem.replace(inputs=law) for law in laws])
-    networks = [gs.simulate(problem.replace(inputs=law), seeds=4) for law in laws[1::2]]
+    networks = [
+        gs.simulate(problem.replace(inputs=law), seeds=4) for law in laws[1::2]
+    ]
     for axes, name in ((left, "alignment"), (right, "test_error")):
-        axes.plot(exponents, [getattr(each, name) for each in curve], f"C{colour}", label=words)
+        axes.plot(
+            exponents,
+            [getattr(each, name) for each in curve],
+            f"C{colour}",
+            label=words,
+        )
         means = [float(each.mean(name)) for each in networks]
         errors = [float(each.standard_error(name)) for each in networks]
         axes.errorbar(exponents[1::2], means, errors, fmt="o", color=f"C{colour}")

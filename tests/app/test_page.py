@@ -557,7 +557,7 @@ def test_where_theory_ends_the_network_is_drawn(watched):
     page.select_option("#samples", "reused")
     page.select_option("#optimiser", "sign")
     watched.settled()
-    assert "Theory ends at one plain step" in page.inner_text("#beyond")
+    assert "Theory ends at one gradient step" in page.inner_text("#beyond")
     assert "3 steps of sign descent (the same samples in all)" in page.inner_text("#beyond")
     assert watched.traces()["test"] == shown
     page.fill("#places", "2")

@@ -82,7 +82,7 @@ export function trainingText({ steps, fresh, optimiser }) {
   return `${steps} steps of ${rule} (${fresh ? "fresh samples in each" : "the same samples in all"})`;
 }
 const OPTIMISERS = {
-  gradient: "plain gradient descent", damped: "damped gradient descent", sign: "sign descent", adam: "Adam", spectral: "spectral descent (Muon)",
+  gradient: "gradient descent", damped: "damped gradient descent", sign: "sign descent", adam: "Adam", spectral: "spectral descent (Muon)",
 };
 
 /** Which control a field of the server belongs to. */
@@ -166,7 +166,7 @@ export class Controls {
           <div class="control"><label for="steps">Steps</label>
             <input id="steps" class="value" type="number" min="1" max="20" aria-describedby="error-steps"><p class="error" id="error-steps" role="alert"></p></div>
           ${selectRow("optimiser", "Optimiser")}${selectRow("samples", "Samples")}
-          <p class="caption">Theory covers one plain step. The network after any other training is drawn and measured.</p></details>`),
+          <p class="caption">Theory covers one gradient step. The network after any other training is drawn and measured.</p></details>`),
       group("Ridge fit", sliderRow("n"), sliderRow("ridge")),
       group("Size", sliderRow("d"),
         `<div class="control check"><label><input type="checkbox" id="limit"> proportional limit, d → ∞</label></div>`),

@@ -208,7 +208,7 @@ function showKey(curves) {
   const marks = [
     ["solid", "test", true],
     ["dots", "training", true],
-    ["faint", "theory of one plain step", curves.some((c) => c.beyond)],
+    ["faint", "theory of one gradient step", curves.some((c) => c.beyond)],
     ["dot", "this setting", curves.some((c) => c.active && !c.beyond)],
     ["star", "best on this axis", bestOnAxis()],
     ["points", "real network, ± standard error", curves.some((c) => c.points && !c.points.old)],
@@ -270,7 +270,7 @@ async function drawErrors() {
   fillErrorsData(curves);
 }
 
-/** Say where theory ends: all lines and numbers are of one plain step, whatever the training. */
+/** Say where theory ends: all lines and numbers are of one step, whatever the training. */
 function showBeyond({ beyond, problem, points }) {
   byId("beyond").hidden = !beyond;
   if (!beyond) return;
@@ -809,13 +809,13 @@ function drawSoon() {
   }, 100);
 }
 
-/** What a training brings: its errors over those that theory has for one plain step. */
+/** What a training brings: its errors over those that theory has for one step. */
 function gained({ theory, places }, { training }, after) {
   const ratios = places.flatMap(({ test_error: test }, k) => (test && theory[k] > 0 ? [test.mean / theory[k]] : [])).sort((a, b) => a - b);
   if (!ratios.length) return "";
   const change = 100 * (ratios[Math.floor(ratios.length / 2)] - 1);
   return `${after} ${trainingText(training)} the test error is ${written(Math.abs(change), 2)} % ${change < 0 ? "below" : "above"} that of ` +
-    "one plain step in theory, in the median of the places.";
+    "one gradient step in theory, in the median of the places.";
 }
 
 function agreement(scores, several) {
@@ -844,7 +844,7 @@ function notes(curves) {
     key: `Test error (solid), training error (dotted), ${noisy() ? "both with" : "both without"} label noise.${grey}${points}${before}`,
     parameters: curves.map(({ letter, here, beyond, problem }) =>
       `${curves.length > 1 ? `${letter}: ` : ""}${model.parameters(here.problem, state.axis.name)}` +
-      `${beyond ? `; points after ${trainingText(problem.training)}, lines of one plain step` : ""}.`).concat(`gradstep ${facts.version}`),
+      `${beyond ? `; points after ${trainingText(problem.training)}, lines of one gradient step` : ""}.`).concat(`gradstep ${facts.version}`),
   };
 }
 

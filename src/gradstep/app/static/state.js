@@ -39,7 +39,7 @@ const FIELDS = {
   optimiser: { get: (p) => p.training.optimiser, set: (p, v) => (p.training.optimiser = v) },
 };
 
-/** Whether the network is trained otherwise than by the one plain step that theory predicts. */
+/** Whether the network is trained otherwise than by the one step that theory predicts. */
 export const beyondTheory = ({ training }) => training.steps !== 1 || training.optimiser !== "gradient";
 
 /** What theory is about: a setting without its training. */

@@ -121,7 +121,7 @@ def test_the_answer_has_the_law_of_the_inputs_and_no_bound_for_it(api):
     assert here["kernel_bound"] is None
     assert here["best_linear"] is None
     assert here["regime"]["verdict"].startswith("The step ")
-    assert "bound" not in here["regime"]["title"] + here["regime"]["verdict"]
+    assert "bound" not in here["regime"]["title"] + here["regime"]["verdict"] + here["regime"]["text"]
     refused = api.post("/api/spectrum", json={"problem": setting})
     assert refused.status_code == 422
     assert refused.json()["error"]["reason"] == "no theory of the spectrum for correlated inputs"

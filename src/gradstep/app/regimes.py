@@ -248,7 +248,8 @@ def _sentences(problem: Problem, step: _Step, activation: Moments, teacher: Mome
         )
     elif step.taught is not None or step.alignment < _NONE:
         said.append("Along it the network learns next to nothing.")
-    return [*said, *_as_width_grows(exponent, step)]
+    # The papers prove it for isotropic inputs.
+    return said if problem.inputs is not None else [*said, *_as_width_grows(exponent, step)]
 
 
 def _direction(problem: Problem, step: _Step, teacher: Moments) -> str:

@@ -331,7 +331,7 @@ export class Controls {
     figure.hidden = !law;
     if (!law) return;
     const [left, right, top, bottom] = [4, 296, 8, 92];
-    const least = d === "inf" ? 1 / 300 : 1 / d;
+    const least = d === "inf" ? 1 / 300 : 0.5 / d; // half a rank, so that the first direction has a width
     const ends = law.share.reduce((all, share) => [...all, all.at(-1) + share], [0]);
     const across = (rank) => left + (right - left) * (1 - Math.log(Math.max(rank, least)) / Math.log(least));
     const [high, low] = [Math.max(...law.eigenvalues), Math.max(Math.min(...law.eigenvalues), 1e-12)];
@@ -346,7 +346,7 @@ export class Controls {
       return `<rect ${at} style="--part:${(parts[k] / most).toFixed(3)}"></rect>`;
     }).join("");
     const words = `Eigenvalues by rank, from ${written(high)} to ${written(low)}, both axes logarithmic; darker where a direction has more of the ` +
-      `teacher. Effective dimension ${written(law.effective_dimension, 2)} d.`;
+      `teacher. Effective dimension ${written(law.effective_dimension, 2)}\u00a0d.`;
     figure.querySelector("svg").setAttribute("aria-label", words);
     figure.querySelector("figcaption").textContent = words;
   }

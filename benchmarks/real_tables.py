@@ -310,6 +310,7 @@ def main() -> None:
         "summary": list(summary(rows)),
         "by_columns": list(by_columns(whitened)),
         "indicator": calibrated(whitened),
+        "digits": {row["form"]: 100 * row["off"] for row in rows if row["table"] == "digits"},
         "tables": rows,
     }
     short = json.loads(json.dumps(found, allow_nan=False), parse_float=lambda text: float(f"{float(text):.5g}"))

@@ -312,6 +312,92 @@ def test_every_axis(watched):
     assert page.inner_text("#error-axis") == "“seven” is not a number"
 
 
+def test_correlated_inputs_and_damping(watched):
+    page = watched.open(studies=True)
+    assert page.locator("#eigenvalues").is_hidden()
+    page.select_option("#law", "exponent")
+    watched.settled()
+    law = gs.Inputs.power_law(0.5, 0.0, d=256)
+    setting = changed(inputs=law.to_plain())
+    assert watched.shown() == pytest.approx(error_at(setting), rel=1e-3)
+    assert page.locator("#eigenvalues rect").count() == len(law.eigenvalues)
+    assert f"Effective dimension {law.effective_dimension:.2g} d" in page.inner_text("#eigenvalues").replace(
+        "\u00a0", " "
+    )
+    # The bound and the spectrum are known for isotropic inputs.
+    assert "kernel bound" not in page.inner_text("#errors") + page.inner_text("#regime-verdict")
+    watched.until(
+        "document.querySelector('#spectrum-caption').textContent === 'No theory of the spectrum for correlated inputs.'"
+    )
+    assert page.locator("#spectrum").is_hidden()
+    assert "power_law(0.5, 0.0, d=256)" in page.inner_text(".model [data-of=data]")
+    # A heavier class has a larger bar.
+    heights = [float(bar.get_attribute("height")) for bar in page.locator("#eigenvalues rect").all()]
+    assert heights == sorted(heights, reverse=True)
+    assert len(set(heights)) > 5
+    page.select_option("#lies", "last")
+    watched.write("exponent-value", "0.4")
+    watched.write("damping-value", "0.2")
+    setting = changed(inputs="power_law(0.4, -1.0, d=256)", damping=0.2)
+    assert watched.shown() == pytest.approx(error_at(setting), rel=1e-3)
+    assert "damping δ = 0.2" in page.inner_text(".model [data-of=step]")
+    page.select_option("#axis", "damping")
+    watched.settled()
+    traces = watched.traces()
+    assert len(traces["test"]["x"]) == 24
+    assert traces["test"]["y"][-1] == pytest.approx(error_at({**setting, "damping": 100.0}), rel=1e-9)
+    unstepped = error_at({**setting, "eta": {"coefficient": 0}, "damping": "inf"})
+    assert traces["no step"]["y"] == pytest.approx([unstepped] * 24)
+    # The same in the address, in Python, and at the right end of the slider.
+    watched.until("location.hash.includes('A.inputs=exponent%3A0.4%3Alast') && location.hash.includes('A.damping=0.2')")
+    address = page.evaluate("location.hash")
+    page.click("#downloads summary")
+    page.click("[data-download=py]")
+    watched.until("document.querySelector('#code').open")
+    code = page.inner_text("#code code")
+    assert 'inputs="power_law(0.4, -1.0, d=256)"' in code
+    assert "damping=0.2" in code
+    assert "kernel" not in code
+    page.click("#code-close")
+    watched.slide("damping", 200)
+    assert watched.shown() == pytest.approx(error_at({**setting, "damping": "inf"}), rel=1e-3)
+    assert page.input_value("#damping-value") == "∞"
+    watched.open(address)
+    assert watched.shown() == pytest.approx(error_at(setting), rel=1e-3)
+    assert page.input_value("#law") == "exponent"
+    assert page.input_value("#lies") == "last"
+    page.select_option("#law", "strength")
+    watched.settled()
+    law = "spiked([20.0], d=256, teacher=[0.0])"
+    assert watched.shown() == pytest.approx(error_at({**setting, "inputs": law}), rel=1e-3)
+    assert page.locator("#eigenvalues rect").count() == 2
+
+
+def test_what_has_no_theory_is_said_in_plain_words(watched):
+    page = watched.open("#A.damping=0.2&A.inputs=strength:20:last")
+    assert page.inner_text("#error-inputs") == ""
+    watched.write("activation", "relu")
+    words = "an odd function, such as tanh or erf, while the step is damped: other damped steps have no theory"
+    assert page.inner_text("#error-activation") == f"Allowed: {words}"
+    assert page.inner_text("#regime-text") == f"Activation: {words}."
+    assert page.locator("#eigenvalues").is_hidden()
+    watched.write("damping-value", "inf")
+    assert page.inner_text("#error-activation") == ""
+    watched.write("strength-value", "500")
+    assert page.inner_text("#error-inputs") == "Allowed: directions that hold less than an eighth of all variance each"
+    page.check("#limit")
+    watched.settled()
+    assert "one direction has no weight among infinitely many" in page.inner_text("#error-inputs")
+    page.select_option("#law", "exponent")
+    watched.settled()
+    assert page.inner_text("#error-inputs") == ""
+    watched.write("exponent-value", "1.2")
+    assert "in the proportional limit the exponent is below 1" in page.inner_text("#error-inputs")
+    page.select_option("#law", "isotropic")
+    watched.settled()
+    assert "the kernel bound" in page.inner_text("#regime-verdict")
+
+
 def test_formula_errors_are_shown_at_the_field(watched):
     page = watched.open(FAST)
     watched.write("teacher", "x1*x2")
@@ -498,7 +584,7 @@ def test_where_theory_ends_the_network_is_drawn(watched):
     page.select_option("#samples", "reused")
     page.select_option("#optimiser", "sign")
     watched.settled()
-    assert "Theory ends at one plain step" in page.inner_text("#beyond")
+    assert "Theory ends at one gradient step" in page.inner_text("#beyond")
     assert "3 steps of sign descent (the same samples in all)" in page.inner_text("#beyond")
     assert watched.traces()["test"] == shown
     page.fill("#places", "2")
@@ -627,6 +713,7 @@ def test_the_first_click_after_typing_counts(watched):
         assert 0 < below < 80
     page.fill("#activation", "tanh(x) + x")
     # With the mouse, button down and up at one place, as a hand does.
+    page.locator("#reset").scroll_into_view_if_needed()
     box = page.locator("#reset").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.down()

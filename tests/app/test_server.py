@@ -28,6 +28,7 @@ from gradstep.app.answers import code, curve_part
 from gradstep.app.presets import elsewhere, presets
 from gradstep.app.server import _together, serve
 from gradstep.app.settings import AXES, DEFAULT, Axis, coefficient_in, penalty_in, problem_of, setting_of
+from gradstep.app.training import trained
 from gradstep.app.workers import Ended, TooLong, Workers, _Worker
 from gradstep.errors import InvalidInput
 from gradstep.papers.beyond.experiments.phases import _problem
@@ -80,8 +81,69 @@ def test_every_axis_moves_its_parameter(name):
 
 
 @pytest.mark.parametrize(
+    ("given", "law"),
+    [
+        ({"exponent": 0.5, "teacher": "random"}, gs.Inputs.power_law(0.5, d=256)),
+        ({"exponent": 0.5, "teacher": "even"}, gs.Inputs.power_law(0.5, 0.0, d=256)),
+        ({"strength": 9, "teacher": "random"}, gs.Inputs.spiked([9], d=256)),
+        ({"strength": 9, "teacher": "leading"}, gs.Inputs.spiked([9], d=256, teacher=[1])),
+        ("power_law(0.3)", gs.Inputs.power_law(0.3)),
+        ({"eigenvalues": [3, 1]}, gs.Inputs([3, 1])),
+        ({"exponent": 0, "teacher": "even"}, None),
+        (None, None),
+    ],
+)
+def test_the_page_s_forms_of_a_spectrum(given, law):
+    found = problem_of(changed(inputs=given, damping=0.3))
+    assert found.inputs == law
+    assert found.damping == 0.3
+    # What the page is sent back is the same problem.
+    assert problem_of(setting_of(found)).replace(origin=found.origin) == found
+
+
+def test_a_spectrum_in_the_limit():
+    given = {"exponent": 0.5, "teacher": "last"}
+    assert problem_of(changed(d="inf", inputs=given)).inputs == gs.Inputs.power_law(0.5, -1.0)
+    for refused in (
+        {"exponent": 1, "teacher": "even"},
+        {"exponent": 0.5, "teacher": "leading"},
+        {"strength": 3, "teacher": "even"},
+    ):
+        with pytest.raises(InvalidInput, match=r"limit|finite dimension"):
+            problem_of(changed(d="inf", inputs=refused))
+
+
+def test_the_answer_has_the_law_of_the_inputs_and_no_bound_for_it(api):
+    setting = fast(inputs={"exponent": 0.5, "teacher": "even"}, damping=0.5)
+    here = api.post("/api/curves", json=request(setting)).json()["here"]
+    law = problem_of(setting).inputs.at_dimension(setting["d"])
+    assert here["inputs"]["eigenvalues"] == pytest.approx(law.eigenvalues)
+    assert here["inputs"]["effective_dimension"] == pytest.approx(law.effective_dimension)
+    assert here["kernel_bound"] is None
+    assert here["best_linear"] is None
+    assert here["regime"]["verdict"].startswith("The step ")
+    assert "bound" not in here["regime"]["title"] + here["regime"]["verdict"] + here["regime"]["text"]
+    refused = api.post("/api/spectrum", json={"problem": setting})
+    assert refused.status_code == 422
+    assert refused.json()["error"]["reason"] == "no theory of the spectrum for correlated inputs"
+
+
+def test_several_steps_of_the_gradient_are_damped_as_the_problem_says():
+    problem = problem_of(fast(d=20, damping=0.5, inputs={"strength": 2, "teacher": "random"}))
+    training = {"steps": 2, "fresh": True, "optimiser": "gradient"}
+    found = trained({"problem": problem.to_dict(), "training": training, "ridge": [1.0]}, 3)
+    network = gs.Network(problem, 3).train(2, optimiser="damped", damping=0.5)
+    assert found["test_error"] == pytest.approx(network.risk(network.fit([1.0]).readouts).test_error)
+
+
+@pytest.mark.parametrize(
     ("setting", "field"),
     [
+        (changed(inputs={"exponent": -1, "teacher": "even"}), "inputs"),
+        (changed(inputs={"exponent": 0.5, "teacher": "where"}), "inputs.teacher"),
+        (changed(inputs={"exponent": 0.5}), "inputs"),
+        (changed(inputs="power_law(x)"), "inputs"),
+        (changed(damping=0), "damping"),
         (changed(d=1), "d"),
         (changed(d=10**9), "d"),
         (changed(d="many"), "d"),

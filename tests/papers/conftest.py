@@ -43,6 +43,7 @@ SPARSE = {
     "convex_robust": {"line": 3},
     "convex_sparse": {"line": 3},
     "feature_spectrum": {"grid": 3},
+    "damping": {"line": 3},
     "fig3a": {"line": 15},
     "fig3b": {"line": 15},
     "fig8_features": {"line": 15},

@@ -17,7 +17,7 @@ from gradstep.checks import flag, integer, one_of
 from gradstep.errors import GradstepError, InvalidInput
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.cui2024 import best_linear
-from gradstep.problem import Problem
+from gradstep.problem import Problem, link_of
 from gradstep.theory import Prediction, predict, predict_each
 from gradstep.theory.prediction import QUANTITIES
 from gradstep.theory.spectra.feature_spectrum import Outlier, feature_spectrum
@@ -70,7 +70,7 @@ def curve_part(request: Mapping[str, Any], part: int, parts: int) -> dict[str, A
 
 def _unstepped_errors(problems: Sequence[Problem]) -> list[float | None]:
     """Return the test error of each problem without a step, on which the step's samples have no influence."""
-    unstepped = [problem.replace(eta=0.0, n_step=problems[0].n_step) for problem in problems]
+    unstepped = [problem.replace(eta=0.0, n_step=problems[0].n_step, damping=math.inf) for problem in problems]
     distinct = list(dict.fromkeys(unstepped))
     found = dict(zip(distinct, predict_each(distinct), strict=True))
     return [p.test_error if isinstance(p := found[problem], Prediction) else None for problem in unstepped]
@@ -81,7 +81,9 @@ def here(request: Mapping[str, Any]) -> dict[str, Any]:
     setting, axis = _setting(request), _axis(request)
     problem = problem_of(setting)
     prediction = predict(problem)
-    before = without_step(problem)
+    before, teacher = without_step(problem), link_of(problem.teacher)
+    # That no kernel is below the bound is known for isotropic inputs.
+    bounds = {"kernel_bound": kernel_lower_bound, "best_linear": best_linear}
     return {
         "x": _finite(axis.place(setting, problem)),
         **{name: _finite(getattr(prediction, name)) for name in QUANTITIES},
@@ -90,11 +92,20 @@ def here(request: Mapping[str, Any]) -> dict[str, Any]:
         "method": prediction.method,
         "caveats": [asdict(caveat) for caveat in prediction.caveats],
         "residual": _finite(prediction.residual),
-        "kernel_bound": kernel_lower_bound(problem.link),
-        "best_linear": best_linear(problem.link),
+        **{name: None if problem.inputs is not None else bound(teacher) for name, bound in bounds.items()},
+        "inputs": _law(problem),
         "regime": asdict(describe(prediction, before)),
         "problem": problem.to_dict(),
     }
+
+
+def _law(problem: Problem) -> dict[str, Any] | None:
+    """Return the classes of the inputs' eigenvalues as they are at the dimension, from the largest on."""
+    if problem.inputs is None:
+        return None
+    law = problem.inputs if problem.is_limit else problem.inputs.at_dimension(int(problem.d))
+    lists = {name: list(getattr(law, name)) for name in ("eigenvalues", "share", "teacher")}
+    return {**lists, "effective_dimension": law.effective_dimension}
 
 
 def learned(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,6 +119,11 @@ def spectrum(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the predicted density of the singular values of the features or of the weights, and the outliers."""
     of = one_of("of", request.get("of", "features"), ("features", "weights"))
     problem = problem_of(_setting(request))
+    if problem.inputs is not None or problem.is_damped:
+        what = "correlated inputs" if problem.inputs is not None else "a damped step"
+        raise InvalidInput(
+            "problem", what, "isotropic inputs and a plain step", f"no theory of the spectrum for {what}"
+        )
     if problem.is_limit:
         problem = problem.at_dimension(_SPECTRUM_DIMENSION)
     return _of_weights(problem) if of == "weights" else _of_features(problem)

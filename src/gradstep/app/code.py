@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gradstep import __version__
-from gradstep.app.settings import AXES, Axis
+from gradstep.app.settings import AXES, Axis, inputs_of
 from gradstep.app.training import Training
 from gradstep.checks import is_infinite
 
@@ -63,11 +64,14 @@ def code_of(
     label, logarithmic = AXES[axis.name]["label"], (scale or AXES[axis.name]["scale"]) == "log"
     # What varies in more than one place, or not alike in all settings, is the argument of a function.
     tied = any(_is_tied(s, axis.name) for s in settings) or len({_shared(s, axis.name) for s in settings}) > 1
-    plain = axis.name if axis.name in (*_SIZES, "ridge") else "eta"
+    plain = axis.name if axis.name in (*_SIZES, "ridge", "damping") else "eta"
     over = _VARIABLES.get(axis.name, axis.name) if tied else plain
     names = ["problem"] if len(settings) == 1 else [f"problem_{'abcd'[k]}" for k in range(len(settings))]
     shown = names[0] if len(names) == 1 else "{" + ", ".join(f'"{n[-1].upper()}": {n}' for n in names) + "}"
-    references = '["no step", "kernel lower bound"]' if _step(settings[active])[0] else '"kernel lower bound"'
+    references = ["no step"] if _step(settings[active])[0] else []
+    # The bound is known for isotropic inputs.
+    if all(setting.get("inputs") is None for setting in settings):
+        references.append("kernel lower bound")
 
     def values(count: int) -> str:
         return _values(settings[0], axis, f"{'log' if logarithmic else ''}{count}", tied)
@@ -87,7 +91,7 @@ def code_of(
             *([""] if tied else []),
             *problems,
             f'curve = gs.curve({shown}, over={{"{over}": "{values(len(axis.places))}"}})  # seeds=8 adds the network',
-            f'figure = curve.plot(["test_error", "train_error"], references={references})',
+            f'figure = curve.plot(["test_error", "train_error"], references={json.dumps(references)})',
             *filter(None, trained),
             'figure.savefig("gradstep_page.png", bbox_inches="tight")',
             "",
@@ -156,6 +160,8 @@ def _values(setting: Mapping[str, Any], axis: Axis, count: str, tied: bool) -> s
     plain = f"{low!r}:{high!r}:{count}"
     if axis.name in _SIZES or (axis.name == "ridge" and not tied):
         return f"{low!r}d:{high!r}d:{count}"
+    if axis.name == "damping":
+        return plain
     coefficient, exponent, _ = _step(setting)
     if tied or (axis.name == "eta" and not exponent):
         return plain
@@ -217,7 +223,8 @@ class _Code:
 
     def problem(self, name: str, variable: str) -> str:
         """Return the code of the problem, or of a function that returns it."""
-        usual = {key: repr(self.setting[key]) for key in _USUAL if self.setting.get(key, _USUAL[key]) != _USUAL[key]}
+        setting = {**self.setting, "inputs": inputs_of(self.setting.get("inputs"), _dimension(self.setting))}
+        usual = {key: repr(setting[key]) for key in _USUAL if setting.get(key, _USUAL[key]) != _USUAL[key]}
         given = {
             "activation": repr(self.setting["activation"]),
             "teacher": repr(self.setting["teacher"]),

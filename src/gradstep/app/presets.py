@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gradstep.app.settings import AXES, DEFAULT, setting_of
+from gradstep.app.settings import AXES, DEFAULT, TEACHERS, inputs_of, setting_of
+from gradstep.papers.beyond.experiments.mixture import gaussian_problem
 from gradstep.papers.figure import PAPERS, load_figures
 from gradstep.problem import Problem, Step
 
@@ -95,7 +96,12 @@ def _made(page: _Page) -> dict[str, Any]:
 def _setting(parameters: Mapping[str, Any], per_width: bool = False) -> dict[str, Any]:
     """Return the page's form of a problem in a paper's parameters, with what that paper ties together tied."""
     forms: dict[str, Any] = {"training": parameters["training"]} if "training" in parameters else {}
-    problem = Problem.from_dict({name: value for name, value in parameters.items() if name not in forms})
+    values = {name: value for name, value in parameters.items() if name not in forms}
+    if "inputs" in values:
+        law = inputs_of(values["inputs"], values["d"])
+        forms |= {"inputs": values["inputs"]} if law is not values["inputs"] else {}
+        values["inputs"] = law
+    problem = Problem.from_dict(values)
     convention = parameters.get("convention")
     if convention == "cui2024":
         forms["ridge"] = {"per_width": float(parameters["lam"])}
@@ -281,6 +287,32 @@ def _phases(settings: Settings, preset: Settings) -> _Page:
     return _Page("ridge", curves, {"from": low, "to": high, "scale": "log"}, note)
 
 
+def _damping(settings: Settings, preset: Settings) -> _Page:
+    axis, d = settings["axis"], preset["d"]
+    base = {name: value for name, value in settings["base"].items() if name not in ("per_d", "teacher_exponent")}
+    sizes = {
+        name: value * d if name == "ridge" else round(value * d) for name, value in settings["base"]["per_d"].items()
+    }
+    shared = {**base, **sizes, "d": d, "damping": 0.1}
+    place = next(word for word, (exponent, _) in TEACHERS.items() if exponent == settings["base"]["teacher_exponent"])
+    curves = [
+        (curve["label"], {**shared, **({"inputs": {"exponent": exponent, "teacher": place}} if exponent else {})})
+        for curve in settings["curves"]
+        for exponent in [curve["parameters"]["exponent"]]
+    ]
+    return _Page("damping", curves, {"from": axis["from"], "to": axis["to"], "scale": axis["scale"]})
+
+
+def _mixture(settings: Settings, preset: Settings) -> _Page:
+    axis, shared = settings["axis"], {**settings["base"], "d": preset["d"], "ratio": 1.0}
+    curves = [
+        (curve["label"], gaussian_problem({**shared, **curve["parameters"]}).to_dict()) for curve in settings["curves"]
+    ]
+    note = "Gaussian inputs of the mixture's covariance. The error is the whole mean square, twice the figure's."
+    span = {"from": axis["from"], "to": axis["to"], "scale": "linear"}
+    return _Page("width", curves, span, note, per_width=True)
+
+
 _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
     "learning_curves": _learning_curves,
     "drawn_curves": _drawn_curves,
@@ -299,6 +331,8 @@ _MAKERS: Mapping[str, Callable[[Settings, Settings], _Page | None]] = {
     "tuned": _tuned,
     "several_steps": _several_steps,
     "phases": _phases,
+    "damping": _damping,
+    "mixture": _mixture,
 }
 
 #: Why the page cannot compute the figures of each of the other experiments.
@@ -317,7 +351,8 @@ _REASONS = {
     "convex": "it has other losses or penalties than the squares that the page fits",
     "bias": "its neurons have biases, which those of the page have not",
     "several": "its models are drawn features with two given spikes or with biases",
-    "optimisers": "its inputs are correlated, and those of the page are not",
+    "optimisers": "it is about the direction of the step, and the page has errors of networks there",
+    "gradient_spikes": "it is about singular values of the gradient, which have no theory for correlated inputs",
     "reused_samples": "it is about the direction after two steps, and the page has errors of networks there",
     "second_outliers": "it is about singular values after two steps",
     "two_directions": "its teacher has two directions, and that of the page has one",

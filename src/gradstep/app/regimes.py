@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian.moments import Moments, moments
 from gradstep.papers.moniri2024.staircase import degree
-from gradstep.problem import Problem
+from gradstep.problem import Problem, link_of
 from gradstep.resolution import NOTHING
 from gradstep.theory import Prediction, predict
 from gradstep.theory.equivalent.tables import LARGE_DIMENSION
@@ -85,7 +85,7 @@ class _Step:
 
 def without_step(problem: Problem) -> Prediction | None:
     """Return the prediction for the network that takes no step; None if there is no step, or no such prediction."""
-    return _known(problem.replace(eta=0.0)) if problem.eta.coefficient else None
+    return _known(problem.replace(eta=0.0, damping=math.inf)) if problem.eta.coefficient else None
 
 
 def describe(prediction: Prediction, before: Prediction | None) -> Regime:
@@ -102,10 +102,12 @@ def describe(prediction: Prediction, before: Prediction | None) -> Regime:
     Regime
     """
     problem = prediction.problem
-    teacher, activation = moments(problem.link), moments(problem.activation)
+    teacher, activation = moments(link_of(problem.teacher)), moments(problem.activation)
     size = _known(problem.at_dimension(int(LARGE_DIMENSION))) if problem.is_limit else prediction
     error = prediction.test_error
-    bound = teacher.nonlinear_second_moment if _is_nonlinear(teacher) else 0.0
+    bound = None  # known for isotropic inputs only
+    if problem.inputs is None:
+        bound = teacher.nonlinear_second_moment if _is_nonlinear(teacher) else 0.0
     change = error / before.test_error - 1 if before is not None and before.test_error > 0 else None
     step = _step_of(prediction if size is None else size)
     key = _key(problem, step)
@@ -133,7 +135,7 @@ def _step_of(prediction: Prediction) -> _Step:
     width = problem.real_sizes().width
     common = strength / math.sqrt(width) if math.isfinite(strength) else math.nan
     moved = math.hypot(common, math.sqrt(max(prediction.bulk_variance - 1, 0.0)))
-    teacher, curve = moments(problem.link), prediction.curve
+    teacher, curve = moments(link_of(problem.teacher)), prediction.curve
     power = teacher.second_moment - teacher.mean**2
     learned = taught = None
     if power > _ROUNDING * teacher.second_moment:
@@ -166,7 +168,7 @@ def _key(problem: Problem, step: _Step) -> str:
     return "few" if problem.ratio("n_step") < _FEW else "large"
 
 
-def _outcome(problem: Problem, error: float, bound: float, change: float | None, activation: Moments) -> str:
+def _outcome(problem: Problem, error: float, bound: float | None, change: float | None, activation: Moments) -> str:
     """Say in a few words what comes of the step; "features are learned" is what no kernel can do."""
     if problem.eta.coefficient == 0:
         return "random features"
@@ -174,6 +176,8 @@ def _outcome(problem: Problem, error: float, bound: float, change: float | None,
         return "hardly any change"
     if change is not None and change > 0:
         return "a higher error"
+    if bound is None:
+        return "a lower error" if change is not None else "an error that is known, what the step does to it is not"
     if error < (1 - _CLEAR) * bound and _is_nonlinear(activation):
         return "features are learned"
     if change is None:
@@ -185,9 +189,11 @@ def _outcome(problem: Problem, error: float, bound: float, change: float | None,
     return "a lower error, above the kernel bound"
 
 
-def _verdict(error: float, bound: float, change: float | None, teacher: Moments) -> str:
+def _verdict(error: float, bound: float | None, change: float | None, teacher: Moments) -> str:
     """Say what the step does to the test error, and where that lies with respect to the kernel bound."""
-    if bound == 0:
+    if bound is None:
+        place, remark = "", ""
+    elif bound == 0:
         constant = teacher.linear**2 <= _ROUNDING * teacher.second_moment
         place, remark = "", f" The teacher is {'constant' if constant else 'linear'}: kernels can learn all of it."
     else:
@@ -242,7 +248,8 @@ def _sentences(problem: Problem, step: _Step, activation: Moments, teacher: Mome
         )
     elif step.taught is not None or step.alignment < _NONE:
         said.append("Along it the network learns next to nothing.")
-    return [*said, *_as_width_grows(exponent, step)]
+    # The papers prove it for isotropic inputs.
+    return said if problem.inputs is not None else [*said, *_as_width_grows(exponent, step)]
 
 
 def _direction(problem: Problem, step: _Step, teacher: Moments) -> str:

@@ -13,10 +13,21 @@ import numpy as np
 from gradstep.app.training import Training
 from gradstep.checks import integer, is_integer, is_real, one_of, real
 from gradstep.errors import InvalidInput
+from gradstep.inputs import Inputs
 from gradstep.problem import Problem, Step
 from gradstep.sizes import Proportional
 
-__all__ = ["AXES", "DEFAULT", "Axis", "coefficient_in", "penalty_in", "problem_of", "setting_of"]
+__all__ = [
+    "AXES",
+    "DEFAULT",
+    "TEACHERS",
+    "Axis",
+    "coefficient_in",
+    "inputs_of",
+    "penalty_in",
+    "problem_of",
+    "setting_of",
+]
 
 #: Parameters for the horizontal axis: what the page calls them, and the range shown first.
 AXES: Mapping[str, Mapping[str, Any]] = {
@@ -26,6 +37,7 @@ AXES: Mapping[str, Mapping[str, Any]] = {
     "eta": {"label": "step scale c", "from": 0.05, "to": 5.0, "scale": "log"},
     "alpha": {"label": "step exponent α", "from": 0.0, "to": 0.5, "scale": "linear"},
     "ridge": {"label": "ridge penalty", "from": 1e-4, "to": 100.0, "scale": "log"},
+    "damping": {"label": "damping of the step δ", "from": 0.02, "to": 100.0, "scale": "log"},
 }
 
 #: A large step that visibly learns, in the page's units.
@@ -41,9 +53,18 @@ DEFAULT: Mapping[str, Any] = {
     "noise": 0.1,
     "readout": "gaussian",
     "initial_weights": "gaussian",
+    "inputs": None,
+    "damping": "inf",
     "training": {"steps": 1, "fresh": True, "optimiser": "gradient"},
 }
 
+#: Where the teacher lies: exponent of its part of a power law's eigenvectors, and its share on one large direction.
+TEACHERS: Mapping[str, tuple[float | None, float | None]] = {
+    "random": (None, None),
+    "even": (0.0, None),
+    "leading": (2.0, 1.0),
+    "last": (-1.0, 0.0),
+}
 _LARGEST_DIMENSION = 1_000_000
 _RATIO = "a ratio to d from 1e-4 to 1e6"
 #: A penalty's unit to the size that it multiplies.
@@ -108,12 +129,16 @@ class Axis:
             return {**setting, "eta": {**_step(setting), key: place}}
         if self.name == "ridge":
             return {**setting, "ridge": {_unit(setting): place}}
+        if self.name == "damping":
+            return {**setting, "damping": place}
         return {**setting, self.name: {"per_d": place}}
 
     def place(self, setting: Mapping[str, Any], problem: Problem) -> float:
         """Return where a problem lies: sizes are whole numbers, so not exactly where it was asked for."""
         if self.name == "ridge":
             return penalty_in(setting, problem)
+        if self.name == "damping":
+            return problem.damping
         if self.name == "eta":
             return float(_step(setting)["coefficient"])
         if self.name == "alpha":
@@ -131,7 +156,8 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
         numbers; ``n_step`` may be ``"n"``, as many as the fit has, or ``"inf"``; ``ridge`` is ``{"per_d": value}``,
         ``{"per_n": value}`` (Ba et al. 2022, Moniri et al. 2024) or ``{"per_width": value}`` (Cui et al. 2024), or a
         number; ``eta`` may be ``{"coefficient", "exponent", "of"}``, a power of ``"width"`` or of ``"n"``; ``d`` may be
-        ``"inf"``. A ``training`` (`gradstep.app.training.Training`) is checked and is no part of the problem.
+        ``"inf"``; ``inputs`` may have a form of `inputs_of`. A ``training`` (`gradstep.app.training.Training`) is
+        checked and is no part of the problem.
 
     Raises
     ------
@@ -162,6 +188,8 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
         ratio = _ratio(name, values[name], math.inf if infinite else float(d))
         sizes[name] = ratio if infinite else max(1, round(ratio * d))
         values[name] = {"per_d": ratio} if infinite else sizes[name]
+    if "inputs" in values:
+        values["inputs"] = inputs_of(values["inputs"], math.inf if infinite else int(d))
     unit, penalty = _penalty(values.get("ridge"), math.inf if infinite else float(d))
     ridge = penalty * sizes[_UNITS[unit]]
     step = _step(values)
@@ -179,6 +207,49 @@ def problem_of(setting: Mapping[str, Any]) -> Problem:
     )
 
 
+def inputs_of(given: Any, d: float) -> Any:
+    """Return the law of the inputs in a form of `Problem`, at the setting's dimension.
+
+    Parameters
+    ----------
+    given : object
+        ``{"exponent", "teacher"}``, eigenvalues that fall as a power of their rank; ``{"strength", "teacher"}``, one
+        direction of which the variance is ``1 + strength`` times that of the others; or what a problem has. The
+        ``teacher`` is a word of `TEACHERS`.
+    d : float
+        Dimension, infinite in the limit.
+
+    Raises
+    ------
+    InvalidInput
+        On numbers and words out of range, and laws that no limit has.
+    """
+    if not isinstance(given, Mapping) or not set(given) & {"exponent", "strength"}:
+        return given
+    kind = "exponent" if "exponent" in given else "strength"
+    if set(given) != {kind, "teacher"}:
+        raise InvalidInput("inputs", _plain(given), "{exponent, teacher} or {strength, teacher}")
+    place = one_of("inputs.teacher", given["teacher"], tuple(TEACHERS))
+    allowed = "an exponent from 0 to 4" if kind == "exponent" else "a strength from 0 to 1e6"
+    most = 4 if kind == "exponent" else 1e6
+    value = real("inputs", _plain(given[kind]), allowed, lambda number: 0 <= number <= most)
+    if kind == "strength":
+        if math.isinf(d):
+            reason = "one direction has no weight among infinitely many: choose a finite dimension for it"
+            raise InvalidInput("inputs", "one large direction in the limit", "a finite dimension", reason)
+        share = TEACHERS[place][1]
+        return Inputs.spiked([value], int(d), None if share is None else [share]).to_plain()
+    exponent = TEACHERS[place][0]
+    if math.isinf(d):
+        if value >= 1 or (exponent or 0) >= 1:
+            reason = (
+                "in the proportional limit the exponent is below 1, and the teacher is not on the leading directions"
+            )
+            raise InvalidInput("inputs", _plain(given), "exponents below 1", reason)
+        return Inputs.power_law(value, exponent).to_plain()
+    return Inputs.power_law(value, exponent, d=int(d)).to_plain()
+
+
 def setting_of(problem: Problem, **forms: Any) -> dict[str, Any]:
     """Return the page's form of a problem; `forms` replace fields by another form of the same value."""
     infinite_step = problem.n_step == math.inf
@@ -193,6 +264,8 @@ def setting_of(problem: Problem, **forms: Any) -> dict[str, Any]:
         "n": {"per_d": problem.ratio("n")},
         "eta": {"coefficient": problem.eta.coefficient, "exponent": problem.eta.exponent, "of": "width"},
         "ridge": {"per_d": problem.ratio("ridge")},
+        "inputs": plain.get("inputs"),
+        "damping": plain.get("damping", "inf"),
         "training": dict(DEFAULT["training"]),
         **forms,
     }

@@ -69,7 +69,9 @@ def trained(parameters: Mapping[str, Any], seed: int) -> dict[str, list[float]]:
     """Train one network, and return its errors and the degrees of freedom of its fit, one for each penalty."""
     training = parameters["training"]
     network = Network(Problem.from_dict(parameters["problem"]), seed)
-    network = network.train(training["steps"], fresh=training["fresh"], optimiser=training["optimiser"])
+    # The gradient is the problem's own, with its damping.
+    optimiser = None if training["optimiser"] == "gradient" else training["optimiser"]
+    network = network.train(training["steps"], fresh=training["fresh"], optimiser=optimiser)
     fit = network.fit([float(value) for value in parameters["ridge"]])
     return {
         "test_error": network.risk(fit.readouts).test_error.tolist(),

@@ -1,6 +1,6 @@
 // Fields and sliders of one setting.
 
-import { UNITS, beyondTheory, readoutText, readoutValue } from "./state.js";
+import { UNITS, beyondTheory, kindOf, readoutText, readoutValue } from "./state.js";
 
 const STEPS = 200;
 
@@ -26,6 +26,12 @@ const linear = (low, high) => ({
 });
 const whole = (scale) => ({ at: (t) => Math.round(scale.at(t)), of: scale.of });
 
+/** From a number to another, and at the right end infinity. */
+const endless = (scale) => ({
+  at: (t) => (t >= STEPS ? Infinity : scale.at(t)),
+  of: (v) => (v === Infinity ? STEPS : Math.min(STEPS - 1, scale.of(v))),
+});
+
 const unit = (p) => Object.keys(p.ridge)[0];
 
 /** Sliders: what they are called, where they go, and what they change. */
@@ -41,6 +47,12 @@ const SLIDERS = {
   alpha: slider("Step exponent", "α", linear(0, 0.5), (p) => p.eta.exponent, (p, v) => (p.eta.exponent = v)),
   ridge: slider("Ridge penalty", "Λ", log(1e-6, 1e3), (p) => p.ridge[unit(p)], (p, v) => (p.ridge = { [unit(p)]: v })),
   noise: slider("Label noise", "sd", linear(0, 2), (p) => p.noise, (p, v) => (p.noise = v)),
+  damping: slider(
+    "Damping", "δ", endless(log(0.01, 100)),
+    (p) => (p.damping === "inf" ? Infinity : p.damping), (p, v) => (p.damping = v === Infinity ? "inf" : v),
+  ),
+  exponent: slider("Exponent", "γ", linear(0, 1.5), (p) => p.inputs?.exponent ?? NaN, (p, v) => (p.inputs = { ...p.inputs, exponent: v })),
+  strength: slider("Its extra variance", "θ", log(0.1, 1000), (p) => p.inputs?.strength ?? NaN, (p, v) => (p.inputs = { ...p.inputs, strength: v })),
   d: slider("Dimension", "d", whole(log(20, 5000)), (p) => (p.d === "inf" ? Infinity : p.d), (p, v) => (p.d = v)),
 };
 
@@ -48,7 +60,12 @@ function slider(label, symbol, scale, get, set) {
   return { label, symbol, scale, get, set };
 }
 
+/** What the inputs are at first when a kind of spectrum is chosen. */
+const LAWS = { isotropic: null, exponent: { exponent: 0.5, teacher: "even" }, strength: { strength: 20, teacher: "last" } };
+
 const OPTIONS = {
+  law: [["isotropic", "isotropic, all alike"], ["exponent", "power law of the rank"], ["strength", "one large direction"], ["other", "as given"]],
+  lies: [["random", "in a random direction"], ["even", "in all directions alike"], ["leading", "where inputs vary most"], ["last", "where they vary least"]],
   n_step_kind: [["own", "as the slider says"], ["n", "as many as the fit, n₀ = n"], ["inf", "∞: population"]],
   ridge_unit: [["per_d", "Λ = value × d"], ["per_n", "Λ = value × n  (Ba, Moniri)"], ["per_width", "Λ = value × N  (Cui)"]],
   of: [["width", "η = c N^α"], ["n", "η = c n^α  (Moniri)"]],
@@ -65,7 +82,7 @@ export function trainingText({ steps, fresh, optimiser }) {
   return `${steps} steps of ${rule} (${fresh ? "fresh samples in each" : "the same samples in all"})`;
 }
 const OPTIMISERS = {
-  gradient: "plain gradient descent", damped: "damped gradient descent", sign: "sign descent", adam: "Adam", spectral: "spectral descent (Muon)",
+  gradient: "gradient descent", damped: "damped gradient descent", sign: "sign descent", adam: "Adam", spectral: "spectral descent (Muon)",
 };
 
 /** Which control a field of the server belongs to. */
@@ -74,6 +91,7 @@ export function controlOf(field) {
   const name = field.split(" ")[0];
   const known = { eta: "c", "eta.coefficient": "c", "eta.exponent": "alpha", "eta.of": "c", "bounds": "ridge" };
   if (name.startsWith("axis")) return "axis";
+  if (name.startsWith("inputs")) return "inputs";
   if (name === "seeds" || name === "places") return "simulate";
   const id = known[name] ?? name;
   return document.getElementById(`error-${id}`) ? id : null;
@@ -87,6 +105,9 @@ export function nameOf(field) {
 
 /** What the server allows, in the words of the page: fields have forms there that nobody types here. */
 const FORMS = [
+  [/an odd one, for which a damped step has theory:.*others/g, "an odd function, such as tanh or erf, while the step is damped: other damped steps have no theory"],
+  [/eigenvalues of at most d\/8: features bend along directions with more/g, "directions that hold less than an eighth of all variance each"],
+  [/'power_law\(0\.5\)', 'spiked.*/, "power_law(0.5) or spiked([9, 9], d=300)"],
   [/, as \{per_d\}, \{per_n\} or \{per_width\}/g, ""],
   [/\{per_d: ([^}]*)\}/g, "$1"],
   [/'inf' for the proportional limit/g, "the proportional limit"],
@@ -134,13 +155,18 @@ export class Controls {
       `<datalist id="functions">${facts.functions.map((f) => `<option value="${f}">`).join("")}</datalist>`,
       group("Task", formulaRow("teacher", "Teacher"), sliderRow("noise"),
         `<p class="help" id="formulas">A name such as <code>relu</code>, or a formula: <code>tanh(x) + 0.3*x**2</code>, <code>H2 + 0.5*H3</code>.</p>`),
+      group("Inputs", selectRow("law", "Spectrum", ` aria-describedby="error-inputs"`), sliderRow("exponent"), sliderRow("strength"),
+        selectRow("lies", "Teacher lies"),
+        `<figure id="eigenvalues" hidden><svg viewBox="0 0 300 96" role="img" aria-label="Eigenvalues of the inputs"></svg>
+          <figcaption class="caption"></figcaption></figure>
+        <p class="error" id="error-inputs" role="alert"></p>`),
       group("Network", formulaRow("activation", "Activation"), sliderRow("width")),
-      group("Gradient step", sliderRow("c"), sliderRow("alpha"), sliderRow("n_step"), selectRow("n_step_kind", "How many"),
+      group("Gradient step", sliderRow("c"), sliderRow("alpha"), sliderRow("n_step"), selectRow("n_step_kind", "How many"), sliderRow("damping"),
         `<details class="training"><summary>Several steps, other optimisers</summary>
           <div class="control"><label for="steps">Steps</label>
             <input id="steps" class="value" type="number" min="1" max="20" aria-describedby="error-steps"><p class="error" id="error-steps" role="alert"></p></div>
           ${selectRow("optimiser", "Optimiser")}${selectRow("samples", "Samples")}
-          <p class="caption">Theory covers one plain step. The network after any other training is drawn and measured.</p></details>`),
+          <p class="caption">Theory covers one gradient step. The network after any other training is drawn and measured.</p></details>`),
       group("Ridge fit", sliderRow("n"), sliderRow("ridge")),
       group("Size", sliderRow("d"),
         `<div class="control check"><label><input type="checkbox" id="limit"> proportional limit, d → ∞</label></div>`),
@@ -202,7 +228,7 @@ export class Controls {
       const field = this.byId(`${name}-value`);
       field.addEventListener("change", () => {
         const text = field.value.trim();
-        const value = text === "" ? NaN : Number(text);
+        const value = text === "" ? NaN : name === "damping" && /^(∞|inf|infinity)$/i.test(text) ? Infinity : Number(text);
         if (Number.isNaN(value)) this.fail(name, `“${text}” is not a number`);
         else change((p) => set(p, value), null);
       });
@@ -231,6 +257,8 @@ export class Controls {
     this.byId("readout").addEventListener("change", ({ target }) =>
       change((p) => (p.readout = readoutValue(target.value === "readout-values" ? "0.5:0.5,2:0.5" : target.value))));
     this.byId("readout-values").addEventListener("change", ({ target }) => change((p) => (p.readout = readoutValue(target.value))));
+    this.byId("law").addEventListener("change", ({ target }) => change((p) => (p.inputs = structuredClone(LAWS[target.value] ?? null))));
+    this.byId("lies").addEventListener("change", ({ target }) => change((p) => (p.inputs = { ...p.inputs, teacher: target.value })));
     this.byId("steps").addEventListener("change", ({ target }) => {
       const steps = Number(target.value);
       if (Number.isInteger(steps) && steps >= 1 && steps <= 20) change((p) => (p.training.steps = steps));
@@ -250,9 +278,9 @@ export class Controls {
       const unitOf = name === "ridge" ? `/${UNITS[unit(problem)]}` : "";
       this.form.querySelector(`label[for="${name}"] var`).textContent = symbol + unitOf;
       const range = this.byId(name);
-      const fixed = !Number.isFinite(value) || (name === "n_step" && problem.n_step === "n");
+      const fixed = (!Number.isFinite(value) && name !== "damping") || (name === "n_step" && problem.n_step === "n");
       range.disabled = this.byId(`${name}-value`).disabled = fixed;
-      if (Number.isFinite(value) && typing !== name) range.value = scale.of(value);
+      if ((Number.isFinite(value) || name === "damping") && typing !== name) range.value = scale.of(value);
       this.byId(`${name}-value`).value = written(value, name === "d" ? 6 : 4);
       range.setAttribute("aria-valuetext", `${written(value)}`);
       for (const field of [range, this.byId(`${name}-value`)]) field.setAttribute("aria-label", `${label} ${symbol}${unitOf}`);
@@ -270,6 +298,7 @@ export class Controls {
     this.byId("readout").value = listed ? readout : "readout-values";
     this.byId("readout-values-row").hidden = listed;
     this.byId("readout-values").value = readout;
+    this.#showInputs(problem);
     this.byId("limit").checked = problem.d === "inf";
     const { steps, fresh, optimiser } = problem.training;
     this.byId("steps").value = steps;
@@ -277,6 +306,49 @@ export class Controls {
     this.byId("samples").value = fresh ? "fresh" : "reused";
     this.byId("samples").disabled = steps === 1;
     if (beyondTheory(problem)) this.form.querySelector(".training").open = true;
+  }
+
+  /** The fields that the kind of spectrum has. */
+  #showInputs(problem) {
+    const kind = kindOf(problem.inputs);
+    this.byId("law").value = kind;
+    this.byId("law").querySelector("[value=other]").hidden = kind !== "other";
+    for (const name of ["exponent", "strength"]) this.form.querySelector(`[data-name=${name}]`).hidden = kind !== name;
+    this.byId("lies").closest(".control").hidden = !["exponent", "strength"].includes(kind);
+    // A random direction has its part of every eigenvector: no share of its own on one of them is "all alike".
+    this.byId("lies").querySelector("[value=even]").hidden = kind === "strength";
+    if (problem.inputs?.teacher) this.byId("lies").value = problem.inputs.teacher;
+    if (kind === "isotropic") this.drawLaw(null);
+  }
+
+  /**
+   * Draw the eigenvalues against their rank, both logarithmic; the width of a class is its share of the directions.
+   *
+   * @param law as the server resolved it; null if there is nothing to draw
+   */
+  drawLaw(law, d) {
+    const figure = this.byId("eigenvalues");
+    figure.hidden = !law;
+    if (!law) return;
+    const [left, right, top, bottom] = [4, 296, 8, 92];
+    const least = d === "inf" ? 1 / 300 : 0.5 / d; // half a rank, so that the first direction has a width
+    const ends = law.share.reduce((all, share) => [...all, all.at(-1) + share], [0]);
+    const across = (rank) => left + (right - left) * (1 - Math.log(Math.max(rank, least)) / Math.log(least));
+    const [high, low] = [Math.max(...law.eigenvalues), Math.max(Math.min(...law.eigenvalues), 1e-12)];
+    const span = Math.max(Math.log(high / low), Math.log(2));
+    const up = (value) => top + ((bottom - 14 - top) * Math.log(high / Math.max(value, low))) / span;
+    const parts = law.teacher.map((part, k) => part / law.share[k]); // of one direction
+    const most = Math.max(...parts);
+    figure.querySelector("svg").innerHTML = law.eigenvalues.map((value, k) => {
+      const x = k ? across(ends[k]) : left;
+      const box = { x, y: up(value), width: Math.max(across(ends[k + 1]) - x, 1.5), height: bottom - up(value) };
+      const at = Object.entries(box).map(([name, size]) => `${name}="${size.toFixed(1)}"`).join(" ");
+      return `<rect ${at} style="--part:${(parts[k] / most).toFixed(3)}"></rect>`;
+    }).join("");
+    const words = `Eigenvalues by rank, from ${written(high)} to ${written(low)}, both axes logarithmic; darker where a direction has more of the ` +
+      `teacher. Effective dimension ${written(law.effective_dimension, 2)}\u00a0d.`;
+    figure.querySelector("svg").setAttribute("aria-label", words);
+    figure.querySelector("figcaption").textContent = words;
   }
 
   /** Mark the best value of a slider; null takes the mark away. */

@@ -142,7 +142,7 @@ export function errors({ curves, axis, axisLabel, yLabel, guides, best, width, n
   }
   for (const { letter, colour: own, curve, active, beyond } of curves) {
     const name = curves.length > 1 ? `${letter} ` : "";
-    const colour = beyond ? fade(own, 0.4) : own; // theory of one plain step, beside points of another training
+    const colour = beyond ? fade(own, 0.4) : own; // theory of one step, beside points of another training
     traces.push({
       x: curve.x, y: positive(curve.train_error), name: `${name}training`,
       ...drawn(curve.train_error, { symbol: "circle-open", color: colour }),

@@ -5,11 +5,13 @@ import * as downloads from "./downloads.js";
 import * as figures from "./figures.js";
 import * as model from "./model.js";
 import { Latest, Unreachable, follow, get, post } from "./requests.js";
-import { LETTERS, UNITS, beyondTheory, copy, decode, differences, encode, fieldText, initial, keyOf, span, theoryOf, unread } from "./state.js";
+import { LETTERS, UNITS, beyondTheory, copy, decode, differences, encode, fieldText, initial, keyOf, lawLabel, span, theoryOf, unread } from "./state.js";
 
 const byId = (id) => document.getElementById(id);
 const element = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const POINTS = 60;
+/** Each damping has a law of its own rows, which takes a fifth of a second. */
+const FEWER = 24;
 const MOST = 4;
 /** Milliseconds of rest, with all curves drawn, before what takes seconds is asked for. */
 const REST = 350;
@@ -61,7 +63,8 @@ const known = { curves: new Memory(), learned: new Memory(), spectrum: new Memor
 
 const mine = () => state.slots[state.active];
 const spectrumKey = (problem) => keyOf([theoryOf(problem), state.matrix]);
-const axisRequest = () => ({ ...state.axis, count: POINTS });
+const pointCount = () => (state.axis.name === "damping" ? FEWER : POINTS);
+const axisRequest = () => ({ ...state.axis, count: pointCount() });
 /** A curve does not depend on where the setting lies on it. */
 const curveKey = (problem) => keyOf([theoryOf(problem), state.axis]);
 const pointsKey = (problem) => {
@@ -74,17 +77,18 @@ const pointsKey = (problem) => {
   return keyOf([elsewhere, name]);
 };
 /** The network without a step is that of every step: the same key for all of them. */
-const unsteppedKey = (problem) => keyOf([{ ...theoryOf(problem), eta: null, n_step: problem.n_step === "n" ? "n" : null }, state.axis]);
+const unsteppedKey = (problem) => keyOf([{ ...theoryOf(problem), eta: null, damping: null, n_step: problem.n_step === "n" ? "n" : null }, state.axis]);
 
 // --- words ---------------------------------------------------------------------------------------------------------
 
-const NAMES = { n: "n/d", width: "N/d", n_step: "n₀/d", c: "c", alpha: "α", ridge: "ridge", noise: "noise", d: "d", steps: "steps", samples: "samples" };
+const NAMES = { n: "n/d", width: "N/d", n_step: "n₀/d", c: "c", alpha: "α", ridge: "ridge", noise: "noise", d: "d", damping: "δ", steps: "steps", samples: "samples" };
 
 function labelOf(k) {
   const { label, problem } = state.slots[k];
   if (label) return label;
   const others = differences(state.slots.map((slot) => slot.problem));
-  const parts = others.slice(0, 3).map((name) => `${NAMES[name] ?? ""} ${fieldText(problem, name)}`.trim());
+  const parts = others.slice(0, 3).map((name) =>
+    name === "inputs" ? lawLabel(problem.inputs) : `${NAMES[name] ?? ""} ${fieldText(problem, name)}`.trim());
   return parts.join(", ") || `${problem.activation} on ${problem.teacher}`;
 }
 
@@ -169,11 +173,12 @@ function shownCurves() {
 /** The test error without a step along the axis; null if the setting has no step itself. */
 function unsteppedOf(problem, { x }, { without_step: level }) {
   if (!problem.eta.coefficient) return null;
-  if (["eta", "alpha", "n_step"].includes(state.axis.name)) return x.map(() => level);
+  if (["eta", "alpha", "n_step", "damping"].includes(state.axis.name)) return x.map(() => level);
   return known.unstepped.get(unsteppedKey(problem)) ?? null;
 }
 
 function guidesOf({ kernel_bound: kernel, best_linear: linear }) {
+  if (kernel === null) return []; // known for isotropic inputs
   if (Math.abs(linear - kernel) < 1e-9 * Math.max(1, kernel)) {
     return [{ y: kernel, label: `kernel bound = best linear, ${written(kernel)}`, short: `kernel bound ${written(kernel)}`, dash: "dash" }];
   }
@@ -208,7 +213,7 @@ function showKey(curves) {
   const marks = [
     ["solid", "test", true],
     ["dots", "training", true],
-    ["faint", "theory of one plain step", curves.some((c) => c.beyond)],
+    ["faint", "theory of one gradient step", curves.some((c) => c.beyond)],
     ["dot", "this setting", curves.some((c) => c.active && !c.beyond)],
     ["star", "best on this axis", bestOnAxis()],
     ["points", "real network, ± standard error", curves.some((c) => c.points && !c.points.old)],
@@ -252,24 +257,25 @@ async function drawErrors() {
   say("regime-verdict", here.regime.verdict);
   say("regime-text", here.regime.text);
   showBeyond(active);
+  controls.drawLaw(here.inputs, here.problem.d);
   const caveats = here.caveats.map((c) => `${c.name} (the network may be off by about ${Math.round(100 * c.size)} %)`);
   say("caveats", caveats.length ? `Caveats: ${caveats.join("; ")}. The docs' page on the limits of validity has a section for each.` : "");
   byId("errors").setAttribute("aria-label",
     `Test and training error against ${axisLabel()}. At ${written(here.x)}: test error ${written(here.test_error)}, training error ` +
-    `${written(here.train_error)}; kernel bound ${written(here.kernel_bound)}. The data is below.`);
+    `${written(here.train_error)}${here.kernel_bound === null ? "" : `; kernel bound ${written(here.kernel_bound)}`}. The data is below.`);
   byId("numbers").innerHTML = Object.entries(quantities())
     .map(([name, [title, meaning]]) => `<div><dt>${title} <small>${meaning}</small></dt><dd>${written(here[name], 4)}</dd></div>`).join("");
   model.show(document.querySelector(".model"), here.problem, active.problem.training);
   say("method", `Method: ${here.method}.`);
   const missing = active.curve.test_error.filter((v) => v === null).length;
   byId("failure").classList.toggle("partial", true);
-  say("failure", active.failure ? `No prediction at ${missing} of ${POINTS} places. ${told(active.failure)}` : "");
+  say("failure", active.failure ? `No prediction at ${missing} of ${pointCount()} places. ${told(active.failure)}` : "");
   showChips(curves);
   showAgain(curves);
   fillErrorsData(curves);
 }
 
-/** Say where theory ends: all lines and numbers are of one plain step, whatever the training. */
+/** Say where theory ends: all lines and numbers are of one step, whatever the training. */
 function showBeyond({ beyond, problem, points }) {
   byId("beyond").hidden = !beyond;
   if (!beyond) return;
@@ -307,6 +313,7 @@ function nearest({ kappa, learned }, at) {
 function drawSpectrum() {
   const found = known.spectrum.get(spectrumKey(mine().problem));
   byId("matrix").value = state.matrix;
+  byId("spectrum").hidden = false;
   byId("spectrum").classList.toggle("waiting", !found);
   byId("spectrum").classList.toggle("stale", !found);
   if (!found) return;
@@ -426,6 +433,7 @@ function refused(error) {
     byId("failure").classList.toggle("partial", false);
     say("failure", brief(error.message));
   }
+  controls.drawLaw(null);
   document.documentElement.style.setProperty("--regime", "var(--initial)");
   say("regime-title", "No prediction for this setting");
   say("regime-verdict", "");
@@ -442,7 +450,7 @@ let failed = false;
 async function ask(k, signal) {
   const { problem } = state.slots[k];
   const [key, unstepped, { name }] = [curveKey(problem), unsteppedKey(problem), state.axis];
-  const both = k === state.active && problem.eta.coefficient && !["eta", "alpha", "n_step"].includes(name) && !known.unstepped.has(unstepped);
+  const both = k === state.active && problem.eta.coefficient && !["eta", "alpha", "n_step", "damping"].includes(name) && !known.unstepped.has(unstepped);
   if (known.curves.has(key) && !both) return;
   const found = await post("curves", { problem, axis: axisRequest(), without_step: Boolean(both) }, signal);
   known.curves.keep(key, found);
@@ -506,7 +514,13 @@ const studies = {
       known.spectrum.keep(key, await post("spectrum", { problem, of: state.matrix }, signal));
       drawSpectrum();
     },
-    { patience: 0, failed: (error) => say("spectrum-caption", brief(error.message)) },
+    {
+      patience: 0,
+      failed: (error) => {
+        byId("spectrum").hidden = true;
+        say("spectrum-caption", error.reason ? `${error.reason[0].toUpperCase()}${error.reason.slice(1)}.` : brief(error.message));
+      },
+    },
   ),
 };
 
@@ -624,6 +638,7 @@ const controls = new Controls(byId("controls"), facts, hold, (problem) => {
 });
 
 const AXIS_NAMES = {
+  damping: "damping, δ",
   n: "samples, n/d", width: "neurons, N/d", n_step: "samples of the step, n₀/d", eta: "step scale, c", alpha: "step exponent, α", ridge: "ridge, Λ",
 };
 byId("axis").innerHTML = Object.keys(facts.axes).map((name) => `<option value="${name}">${AXIS_NAMES[name]}</option>`).join("");
@@ -819,13 +834,13 @@ function drawSoon() {
   }, 100);
 }
 
-/** What a training brings: its errors over those that theory has for one plain step. */
+/** What a training brings: its errors over those that theory has for one step. */
 function gained({ theory, places }, { training }, after) {
   const ratios = places.flatMap(({ test_error: test }, k) => (test && theory[k] > 0 ? [test.mean / theory[k]] : [])).sort((a, b) => a - b);
   if (!ratios.length) return "";
   const change = 100 * (ratios[Math.floor(ratios.length / 2)] - 1);
   return `${after} ${trainingText(training)} the test error is ${written(Math.abs(change), 2)} % ${change < 0 ? "below" : "above"} that of ` +
-    "one plain step in theory, in the median of the places.";
+    "one gradient step in theory, in the median of the places.";
 }
 
 function agreement(scores, several) {
@@ -854,7 +869,7 @@ function notes(curves) {
     key: `Test error (solid), training error (dotted), ${noisy() ? "both with" : "both without"} label noise.${grey}${points}${before}`,
     parameters: curves.map(({ letter, here, beyond, problem }) =>
       `${curves.length > 1 ? `${letter}: ` : ""}${model.parameters(here.problem, state.axis.name)}` +
-      `${beyond ? `; points after ${trainingText(problem.training)}, lines of one plain step` : ""}.`).concat(`gradstep ${facts.version}`),
+      `${beyond ? `; points after ${trainingText(problem.training)}, lines of one gradient step` : ""}.`).concat(`gradstep ${facts.version}`),
   };
 }
 

@@ -32,12 +32,14 @@ const FIELDS = {
   noise: { get: (p) => String(p.noise), set: (p, v) => (p.noise = Number(v)) },
   readout: { get: (p) => readoutText(p.readout), set: (p, v) => (p.readout = readoutValue(v)) },
   initial_weights: text("initial_weights"),
+  inputs: { get: (p) => inputsText(p.inputs), set: (p, v) => (p.inputs = inputsValue(v)) },
+  damping: { get: (p) => String(p.damping), set: (p, v) => (p.damping = v === "inf" ? "inf" : Number(v)) },
   steps: { get: (p) => String(p.training.steps), set: (p, v) => (p.training.steps = Number(v)) },
   samples: { get: (p) => (p.training.fresh ? "fresh" : "reused"), set: (p, v) => (p.training.fresh = v !== "reused") },
   optimiser: { get: (p) => p.training.optimiser, set: (p, v) => (p.training.optimiser = v) },
 };
 
-/** Whether the network is trained otherwise than by the one plain step that theory predicts. */
+/** Whether the network is trained otherwise than by the one step that theory predicts. */
 export const beyondTheory = ({ training }) => training.steps !== 1 || training.optimiser !== "gradient";
 
 /** What theory is about: a setting without its training. */
@@ -55,6 +57,37 @@ function ratio(name) {
 export function readoutText(readout) {
   if (typeof readout === "string") return readout;
   return Object.entries(readout).map(([value, weight]) => `${value}:${weight}`).join(",");
+}
+
+/** Which kind of spectrum the inputs have, of those that have a slider. */
+export function kindOf(inputs) {
+  if (!inputs) return "isotropic";
+  return ["exponent", "strength"].find((name) => typeof inputs === "object" && name in inputs) ?? "other";
+}
+
+/** A law of the inputs as text: what its slider says and where the teacher lies, or as the command line writes it. */
+export function inputsText(inputs) {
+  const kind = kindOf(inputs);
+  if (kind === "isotropic") return kind;
+  if (kind === "other") return typeof inputs === "string" ? inputs : JSON.stringify(inputs);
+  return `${kind}:${inputs[kind]}:${inputs.teacher}`;
+}
+
+/** The same in few words. */
+export function lawLabel(inputs) {
+  const kind = kindOf(inputs);
+  return { isotropic: "isotropic", exponent: `exponent ${inputs?.exponent}`, strength: `one direction θ ${inputs?.strength}` }[kind] ?? "other inputs";
+}
+
+function inputsValue(written) {
+  if (written === "isotropic" || written === "") return null;
+  const [kind, value, teacher] = written.split(":");
+  if (["exponent", "strength"].includes(kind)) return { [kind]: Number(value), teacher: teacher ?? "random" };
+  try {
+    return JSON.parse(written);
+  } catch {
+    return written;
+  }
 }
 
 export function readoutValue(written) {

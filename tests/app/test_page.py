@@ -437,6 +437,10 @@ def test_presets(watched, api):
     watched.settled()
     assert page.input_value("#teacher").startswith("softplus(x)")
     assert page.input_value("#axis") == "n"
+    # So it is in a new tab; a figure of spectra begins with its first setting, which shows the most.
+    watched.open("#figure=weights_spectrum")
+    assert page.input_value("#matrix") == "weights"
+    assert page.locator(".chip [aria-pressed=true] b").inner_text() == "A"
 
 
 def test_simulation_with_progress_and_cancel(watched):

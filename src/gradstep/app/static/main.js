@@ -26,7 +26,9 @@ state = read(location.hash.slice(1));
 let colours = figures.palette();
 
 /** The card in which a preset shows most. */
-const cardOf = ({ shows }) => (shows === "weights" ? "spectrum" : shows);
+function cardOf({ shows }) {
+  return shows === "weights" ? "spectrum" : shows;
+}
 
 function stateOf(preset) {
   return {

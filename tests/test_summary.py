@@ -10,7 +10,7 @@ import pytest
 import gradstep as gs
 from gradstep.gaussian import moments
 from gradstep.progress import progress
-from gradstep.summary import Summary
+from gradstep.summary import Summary, wrapped
 from gradstep.text_table import Table, measured
 
 PROBLEM = gs.Problem(
@@ -93,6 +93,11 @@ def test_a_prediction_says_whether_the_step_beat_what_it_has_to():
     assert f"kernel lower bound {bound:.6g}: the test error is" in text
     assert f"best linear error {bound + known.mean**2:.6g}: the test error is below it" in text
     assert "bound" not in str(gs.predict(PROBLEM.replace(teacher="H1")))
+
+
+def test_a_line_does_not_end_between_a_number_and_its_error():
+    assert wrapped("a gain of 0.1234 +- 0.0021", 20) == ["a gain of", "  0.1234 +- 0.0021"]
+    assert wrapped("a gain of 0.1234 +- 0.0021", 80) == ["a gain of 0.1234 +- 0.0021"]
 
 
 def test_wide_tables_are_broken_between_columns_and_words():

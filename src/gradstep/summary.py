@@ -61,8 +61,10 @@ class Summarised:
 
 
 def wrapped(text: str, width: int = COLUMNS, indent: int = 2) -> list[str]:
-    """Return a text as lines of at most so many characters; what goes on is indented."""
-    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    """Return a text as lines of at most so many characters; what goes on is indented, a number keeps its error."""
+    joined = text.replace(" +- ", "\xa0+-\xa0")
+    lines = textwrap.wrap(joined, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\xa0+-\xa0", " +- ") for line in lines]
 
 
 def _table(table: Table) -> str:

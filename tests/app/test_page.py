@@ -149,7 +149,7 @@ def test_the_spectrum_is_of_features_or_weights(watched):
     watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
     assert "before" not in watched.traces("spectrum")
     page.select_option("#matrix", "weights")
-    watched.until("document.querySelector('#spectrum-caption').textContent.includes('Grey: before the step.')")
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('Dashed: before the step.')")
     assert "teacher's direction" in page.inner_text("#spectrum-caption")
     assert "singular value of the weights" in page.inner_text("#spectrum")
     drawn = watched.traces("spectrum")
@@ -160,7 +160,7 @@ def test_the_spectrum_is_of_features_or_weights(watched):
     page.select_option("#matrix", "features")
     watched.until("document.querySelector('#spectrum-caption').textContent.includes('power of κ')")
     watched.open(address, studies=True)
-    watched.until("document.querySelector('#spectrum-caption').textContent.includes('Grey: before the step.')")
+    watched.until("document.querySelector('#spectrum-caption').textContent.includes('Dashed: before the step.')")
     assert page.input_value("#matrix") == "weights"
     assert watched.traces("spectrum")["outliers"] == drawn["outliers"]
 
@@ -523,6 +523,10 @@ def test_presets(watched, api):
     watched.settled()
     assert page.input_value("#teacher").startswith("softplus(x)")
     assert page.input_value("#axis") == "n"
+    # So it is in a new tab; a figure of spectra begins with its first setting, which shows the most.
+    watched.open("#figure=weights_spectrum")
+    assert page.input_value("#matrix") == "weights"
+    assert page.locator(".chip [aria-pressed=true] b").inner_text() == "A"
 
 
 def test_simulation_with_progress_and_cancel(watched):

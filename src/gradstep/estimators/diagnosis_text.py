@@ -62,8 +62,9 @@ def describe_html(diagnosis: Diagnosis) -> str:
     str
     """
     told = _told(diagnosis)
-    cell = '<td style="text-align:left;vertical-align:top;padding:.1em .7em;min-width:6em">'
-    body = "".join(f"<tr>{cell}{escape(name)}</td>{cell}{escape(text)}</td></tr>" for name, text in told.rows)
+    style = "text-align:left;vertical-align:top;padding:.1em .7em"
+    first, second = f'<td style="{style};white-space:nowrap">', f'<td style="{style}">'
+    body = "".join(f"<tr>{first}{escape(name)}</td>{second}{escape(text)}</td></tr>" for name, text in told.rows)
     table = f'<table style="border-collapse:collapse">{body}</table>' if body else ""
     advice = f'<div style="font-size:1.1em;margin:.4em 0">{escape(told.advice)}</div>'
     return f'<div style="max-width:60em"><b>{escape(told.head)}</b>{advice}{table}</div>'

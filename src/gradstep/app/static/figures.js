@@ -274,7 +274,7 @@ export function learned(curves, colours) {
   return { traces, layout };
 }
 
-/** Density of the singular values, and outliers; the one before the step is grey. */
+/** Density of the singular values, and outliers; the one before the step is dashed. */
 export function spectrum({ found, matrix, colour }, colours) {
   const before = found.before ?? [];
   const edge = Math.max(...[...found.bands, ...before].flatMap((band) => band.singular_value));
@@ -285,8 +285,8 @@ export function spectrum({ found, matrix, colour }, colours) {
     x: band.singular_value, y: band.density, mode: "lines", fill: "tozeroy", name: "bulk",
     line: { color: colour, width: 2 }, fillcolor: fade(colour, 0.22), hovertemplate: "%{x:.3f}: density %{y:.3f}<extra></extra>",
   }));
-  traces.unshift(...before.map((band) => ({
-    x: band.singular_value, y: band.density, mode: "lines", name: "before", line: { color: colours.initial, width: 1.5 },
+  traces.push(...before.map((band) => ({
+    x: band.singular_value, y: band.density, mode: "lines", name: "before", line: { color: colours.ink, width: 1.5, dash: "dash" },
     hovertemplate: "before the step, %{x:.3f}: density %{y:.3f}<extra></extra>",
   })));
   const heights = [...found.bands, ...before].flatMap((band) => band.density.filter((_, k) => band.singular_value[k] > 0.02 * edge));

@@ -28,7 +28,9 @@ state = read(location.hash.slice(1));
 let colours = figures.palette();
 
 /** The card in which a preset shows most. */
-const cardOf = ({ shows }) => (shows === "weights" ? "spectrum" : shows);
+function cardOf({ shows }) {
+  return shows === "weights" ? "spectrum" : shows;
+}
 
 function stateOf(preset) {
   return {
@@ -324,8 +326,8 @@ function drawSpectrum() {
   const whose = names.length === 1 ? "its singular vector" : "each one's singular vector";
   const label = state.matrix === "weights" ? `how close ${whose} is to the teacher's direction (squared cosine)`
     : `which power of κ ${whose} is closest to, and how close`;
-  const grey = found.before ? " Grey: before the step." : "";
-  const detail = (names.length ? ` at ${names.join(", ")}. The label says ${label}.` : ".") + grey;
+  const dashed = found.before ? " Dashed: before the step." : "";
+  const detail = (names.length ? ` at ${names.join(", ")}. The label says ${label}.` : ".") + dashed;
   const limit = mine().problem.d === "inf" ? ` Drawn at d = ${found.d}: in the limit outliers move away without bound.` : "";
   say("spectrum-caption", `${many}${detail}${limit}`);
   byId("spectrum").setAttribute("aria-label", `Density of the singular values of the ${state.matrix}. ${many}${detail}`);

@@ -134,6 +134,7 @@ def test_isotropic_theory_is_far_off_where_this_one_is_right():
     ("function", "changes", "field"),
     [
         (gs.predict_spread, {"damping": 1.0, "inputs": None}, "damping"),
+        (gs.predict_spread, {"eta": 1.0}, "inputs"),
         (gs.predict, {"damping": 1.0, "activation": "softplus"}, "activation"),
         (gs.predict, {"damping": 1.0, "inputs": None, "output_scale": "1/sqrt(N)"}, "output_scale"),
         (lambda problem: gs.predict(problem, rows="isotropic"), {"damping": 1.0, "inputs": None}, "rows"),
@@ -200,6 +201,33 @@ def test_the_spike_of_many_draws_varies_as_the_caveat_says():
     expected = step_statistics(problem, d, width, n_step).correlated.swing / n_step
     found = strength.var(ddof=1) / strength.mean() ** 2
     assert found == pytest.approx(expected, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"inputs": gs.Inputs.power_law(0.5, 2.0, d=120)},
+        {"activation": "relu", "teacher": "x+0.4*(x**2-1)", "readout": "gaussian"},
+    ],
+)
+def test_spread_without_a_step(changes):
+    problem = FINITE.replace(eta=0.0, inputs=TWO_LEVELS, n_step=240, noise=0.3).replace(**changes)
+    theory, network = gs.predict_spread(problem), gs.simulate(problem, seeds=200)
+    for name in ("test_error", "train_error"):
+        values = np.asarray(network[name])
+        found = values.std(ddof=1)
+        fourth = np.mean((values - values.mean()) ** 4) / found**4
+        error = found * math.sqrt((fourth - 1) / (4 * len(values)))
+        # The leading order is off by a few per cent at this size, for isotropic inputs too.
+        assert abs(getattr(theory, name) - found) < 3 * error + 0.05 * found, name
+
+
+def test_spread_of_nearly_equal_eigenvalues_is_that_of_isotropic_inputs():
+    problem = FINITE.replace(eta=0.0)
+    isotropic, found = (gs.predict_spread(problem.replace(inputs=x)) for x in (None, gs.Inputs([1 + 1e-7, 1 - 1e-7])))
+    assert found.test_error == pytest.approx(isotropic.test_error, rel=1e-5)
+    assert found.train_error == pytest.approx(isotropic.train_error, rel=1e-5)
 
 
 def test_the_square_loss_of_convex_losses_is_the_prediction():

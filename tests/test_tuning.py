@@ -400,7 +400,7 @@ def test_no_neighbour_of_the_optimum_is_better_on_the_real_network(name):
         gain = at_best - measured(factor)
         assert gain.mean() < 2.5 * gain.std(ddof=1) / math.sqrt(len(seeds)), factor
     # And the test has power: far from the optimum the network is clearly worse.
-    gain = at_best - measured({"split": 0.1, "damping": 30.0}.get(name, 0.05))
+    gain = at_best - measured({"split": 0.1, "damping": 100.0}.get(name, 0.05))
     assert gain.mean() < -5 * gain.std(ddof=1) / math.sqrt(len(seeds))
 
 

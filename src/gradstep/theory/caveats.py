@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, expectation, moments
 from gradstep.problem import Problem, link_of
@@ -71,6 +72,7 @@ _RULES: Mapping[str, _Rule] = {
     "sizes": _Rule("small sizes", 1.0, 1.0, 0.04),
     "eigenvalue": _Rule("large eigenvalue of the inputs", 1.3, 1.0, 0.043),
     "leading": _Rule("rows stretched along leading directions", 0.07, 0.5, 0.055),
+    "swing": _Rule("spike that differs between draws", 0.194, 1.0, 0.03),
 }
 #: Weight of a stretch of the whole row, where one along the teacher has weight one.
 _AS_A_WHOLE = 0.2
@@ -190,7 +192,10 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
           an initial output of order one;
         * ``eigenvalue``: the largest eigenvalue of the inputs' covariance, over :math:`d`, if they are correlated;
         * ``leading``: :math:`|q|\sqrt{E a^2}\,c_{\max}\sqrt{d/n_{\text{step}}}`, by how much correlated inputs stretch
-          rows along their leading directions, of which the equations know the mean only.
+          rows along their leading directions, of which the equations know the mean only;
+        * ``swing``: :math:`\operatorname{Var}(s)\,E[z^2\sigma'(\varrho z)^2]/E[\sigma(\varrho z)^2]` times the share of
+          the readout's mean in its mean square. The spike :math:`s` in correlated inputs, or of a damped step, differs
+          between draws of the step's samples; :math:`\varrho` is the length of a row after the step.
     """
     d, width, *_ = problem.real_sizes()
     activation, teacher, power = (
@@ -219,16 +224,35 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
         "stretch": abs(step.curvature) * math.sqrt(power) * stretched / math.sqrt(d),
         "shared_sign": shared * (1 - 1 / (1 + whole_spike)) / math.sqrt(d),
         "own_output": nonlinear * strength / math.sqrt(d),
-        **_of_inputs(step, d, power, per_sample),
+        **_of_inputs(problem, step, d, per_sample),
     }
 
 
-def _of_inputs(step: StepStatistics, d: float, power: float, per_sample: float) -> dict[str, float]:
+def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: float) -> dict[str, float]:
     """Return the indicators of correlated inputs, if they are; `per_sample` is ``d / n_step``."""
     if step.correlated is None:
         return {}
-    largest = float(step.correlated.spectrum.eigenvalue.max())
-    return {"eigenvalue": largest / d, "leading": abs(step.drift) * largest * math.sqrt(power * per_sample)}
+    largest, readout = float(step.correlated.spectrum.eigenvalue.max()), problem.readout
+    power = readout.second_moment
+    found = {"eigenvalue": largest / d, "leading": abs(step.drift) * largest * math.sqrt(power * per_sample)}
+    spike = step.spike * step.spike * power
+    # A spike alone, which all neurons share: a readout of mean zero has others for all lengths.
+    if spike == 0 or readout.mean == 0 or not spike < _OUT_OF_RANGE:
+        return {**found, "swing": 0.0}
+    variance = spike * step.correlated.swing * per_sample / (4 * d)
+    length = math.sqrt(1 + spike + step.bulk * power)
+    return {**found, "swing": variance * _follows(problem.activation, length) * readout.mean**2 / power}
+
+
+def _follows(activation: ScalarFunction, length: float) -> float:
+    """Return the mean square slope of a feature in the length of its row, over its mean square."""
+
+    def squares(z: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.stack([(z * activation.derivative(length * z)) ** 2, activation(length * z) ** 2])
+
+    with np.errstate(all="ignore"):
+        slope, square = np.asarray(expectation(squares, kinks=tuple(k / length for k in activation.kinks)).value)
+    return float(slope / square)
 
 
 @lru_cache(maxsize=256)

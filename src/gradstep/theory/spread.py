@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import InvalidInput, NotConverged, within_range
 from gradstep.gaussian import moments
-from gradstep.problem import Problem, check_problem
+from gradstep.problem import Problem, check_isotropic, check_problem, link_of
 from gradstep.summary import Summarised, Summary
 from gradstep.text_table import Table, number
 from gradstep.theory.arguments import check_labels
@@ -100,7 +100,7 @@ def predict_spread(problem: Problem) -> Spread:
     Parameters
     ----------
     problem : Problem
-        With finite sizes.
+        With finite sizes; of correlated inputs without a step.
 
     Returns
     -------
@@ -109,8 +109,8 @@ def predict_spread(problem: Problem) -> Spread:
     Raises
     ------
     InvalidInput
-        In the proportional limit, where nothing fluctuates; for labels that are all zero; for an initial output that
-        diverges with the width.
+        In the proportional limit, where nothing fluctuates; after a step on correlated inputs or a damped one; for
+        labels that are all zero; for an initial output that diverges with the width.
     NotConverged
         If the equations' true residual stays above 1e-10, or differences of losses do not have the errors for
         derivatives (almost without ridge, near interpolation), or the deviations are above twice the error itself or
@@ -127,6 +127,9 @@ def predict_spread(problem: Problem) -> Spread:
     check_problem(problem)
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
+    if problem.eta.coefficient != 0:
+        # What the step's samples do to the spike and the bulk is known for isotropic inputs and the plain step.
+        check_isotropic(problem)
     check_labels(problem)
     shares, given = zip(
         *((share, _given_constant(problem, constant)) for share, constant in output_constants(problem)), strict=True
@@ -135,7 +138,7 @@ def predict_spread(problem: Problem) -> Spread:
     weight = np.array(shares)
     # The variance of the means given the constant adds to the mean of the variances.
     total = weight @ variances + weight @ (errors - weight @ errors) ** 2
-    size = max(float(weight @ errors[:, 0]), _VANISHING * moments(problem.link).second_moment)
+    size = max(float(weight @ errors[:, 0]), _VANISHING * moments(link_of(problem.teacher)).second_moment)
     advice = "Use larger sizes, or an activation that grows more slowly."
     if (least := float(np.nanmin(total)) / size**2) < -_ROUNDING:
         reason = f"is {least:.3g} times the square of the error: small deviations say nothing"
@@ -169,7 +172,7 @@ def _of_network(problem: Problem, network: SteppedNetwork) -> tuple[Array, Array
     fits = _solve(problem, step, tables, ridge * np.array([1, 1, 1 + _RIDGE_CHANGE]), np.array([0, change, 0]))
     _check_derivatives(problem, tables.features, fits, change)
 
-    draw = SharedDraw(tables, problem.link, step.alignment, problem.noise, d - 1, width, samples)
+    draw = SharedDraw(tables, link_of(problem.teacher), step.alignment, problem.noise, d - 1, width, samples)
     covariance, error = loss_covariance(draw, fits)
     derivatives = np.array([[-1 / change, 1 / change, 0], [1 + 1 / _RIDGE_CHANGE, 0, -1 / _RIDGE_CHANGE]]) / samples
     variance = np.diagonal(derivatives @ covariance @ derivatives.T)

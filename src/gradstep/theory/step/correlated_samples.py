@@ -24,7 +24,7 @@ from gradstep.inputs import Inputs
 from gradstep.resolution import NOTHING
 from gradstep.theory.step.weighted_samples import Residual
 
-__all__ = ["CorrelatedSamples", "Spectrum", "plane_frame", "words_trace"]
+__all__ = ["CorrelatedSamples", "Spectrum", "plane_frame", "relative_variance", "words_trace"]
 
 Array = NDArray[np.float64]
 
@@ -109,6 +109,13 @@ class CorrelatedSamples:
         noise = self.ratio * self.law.square * self.spectrum.moment(power)
         return self.linear**2 * self.spectrum.teacher_moment(power) + noise
 
+    @property
+    def swing(self) -> float:
+        """``n_step`` times the relative variance of ``|C g|^2`` that the averages of ``u r`` and ``r^2`` make."""
+        r, u = self.law.residual, self.law.projection
+        signal, noise = self.linear * self.spectrum.teacher_moment(2), self.ratio * self.spectrum.moment(2)
+        return relative_variance(self.law, 2 * signal * u * r + noise * r**2, self.norm**2)
+
     def among(self, power: int) -> Array:
         """Return ``C^k`` between bt, ``C bt`` and ``C Z_perp^T r / n_step``, of which `frame` is made."""
         one, two, three = (self.spectrum.teacher_moment(power + k) for k in (0, 1, 2))
@@ -164,6 +171,11 @@ class CorrelatedSamples:
         """Return ``g.C^k.h``."""
         noise = self.ratio * self.mean(self.law.residual**3) * self.spectrum.moment(power)
         return self.linear * self.squares_to_teacher * self.spectrum.teacher_moment(power) + noise
+
+
+def relative_variance(law: Residual, values: Array, size: float) -> float:
+    """Return the variance of values at the nodes of a law, over the square of a size."""
+    return law.mean((values - law.mean(values)) ** 2) / max(size, NOTHING) ** 2
 
 
 def plane_frame(alignment: float, of_spike: float, teacher: Array, spike: Array) -> Array:

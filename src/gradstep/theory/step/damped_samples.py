@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.resolution import NOTHING
-from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum, relative_variance
 from gradstep.theory.step.weighted_samples import Residual
 
 __all__ = ["DampedSamples"]
@@ -151,6 +151,16 @@ class DampedSamples:
     def norm(self) -> float:
         """``|theta|``."""
         return math.sqrt(self.quadratic(self._one))
+
+    @property
+    def swing(self) -> float:
+        """``n_step`` times the relative variance of ``|theta|^2`` that the averages of ``u r`` and ``r^2`` make."""
+        r, u, known = self.law.residual, self.law.projection, self.spectrum.teacher
+        signal = self.scale**2 * self.linear * float(known @ self.kept**2)
+        left = r - self.linear * float(known @ self.kept) * u
+        return relative_variance(
+            self.law, 2 * signal * u * r + self.ratio * self.trace(self._one) * left**2, self.norm**2
+        )
 
     @cached_property
     def alignment(self) -> float:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.estimator_data import DataSet, data_sets, development_sets
+from scipy.special import stdtrit
 from threadpoolctl import threadpool_limits
 
 import gradstep as gs
@@ -71,6 +72,7 @@ def compared(curves: list[Any], refits: Array, finite: float) -> list[Row]:
                 "refits_error": float(scatter[(k, *place)]),
                 "estimates": [float(getattr(curve, f"{kind}_error")[place]) for curve in curves],
                 "standard_errors": [float(getattr(curve, f"{kind}_standard_error")[place]) for curve in curves],
+                "freedoms": [float(getattr(curve, f"{kind}_freedom")[place]) for curve in curves],
             }
         entry["left"] = finite
         rows.append(entry)
@@ -290,14 +292,15 @@ def _against_the_pool(entry: Row, kind: str) -> Row:
 
 
 def _coverage(cells: list[Row], kind: str) -> float:
-    """Return the share of estimates whose 95 % band, symmetric in the logarithm, holds the refits' error."""
+    """Return the share of estimates whose 95 % band, that of `LearningCurve.interval`, holds the refits' error."""
     held = []
     for cell in cells:
         entry = cell[kind]
         values, errors = np.array(entry["estimates"], float), np.array(entry["standard_errors"], float)
         share = np.hypot(errors / values * cell["left"] ** 0.5, entry["refits_error"] / entry["refits"])
         distance = np.abs(np.log(values / entry["refits"]))[~np.isnan(values)]
-        held += list(distance <= 1.96 * share[~np.isnan(values)])
+        width = stdtrit(np.array(entry["freedoms"], float), 0.975)
+        held += list(distance <= (width * share)[~np.isnan(values)])
     return float(100 * np.mean(held)) if held else float("nan")
 
 

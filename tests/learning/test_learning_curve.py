@@ -1,6 +1,7 @@
 """The function as its users see it: what it takes, refuses and returns."""
 
 import copy
+import dataclasses
 import pickle
 
 import matplotlib
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import gradstep as gs
 from gradstep.errors import InvalidInput, NotConverged
@@ -137,7 +139,13 @@ def test_what_the_result_says(curve, rows):
     assert len(frame) == 6
     np.testing.assert_allclose(frame.test_error, curve.test_error.ravel())
     low, high = curve.interval()
-    np.testing.assert_allclose(np.log(high / low), 2 * 1.959964 * curve.test_standard_error / curve.test_error)
+    widths = np.log(high / low) * curve.test_error / curve.test_standard_error / 2
+    np.testing.assert_allclose(widths, stats.t.ppf(0.975, curve.test_freedom))
+    low, high = curve.interval(0.5, of="training")
+    widths = np.log(high / low) * curve.training_error / curve.training_standard_error / 2
+    np.testing.assert_allclose(widths, stats.t.ppf(0.75, curve.training_freedom))
+    known = dataclasses.replace(curve, test_freedom=None).interval()
+    np.testing.assert_allclose(np.log(known[1] / known[0]), 2 * 1.959964 * curve.test_standard_error / curve.test_error)
     assert curve.to_dict()["test_error"] == curve.test_error.tolist()
     variances = np.einsum("abab->ab", curve.test_covariance)
     np.testing.assert_allclose(variances, curve.test_standard_error**2)
@@ -160,6 +168,18 @@ def test_change_between_two_sizes(curve):
         curve.change(60, 61)
     with pytest.raises(InvalidInput, match="level: got 95"):
         curve.interval(95)
+    with pytest.raises(InvalidInput, match="of: got 'both'"):
+        curve.interval(of="both")
+
+
+def test_freedom_of_gaussian_targets_and_of_one_that_is_far_off():
+    """Nothing is fitted, and influences are squares of the targets: of kurtosis fifteen, or that of a single row."""
+    random = np.random.default_rng(0)
+    features, targets = random.standard_normal((4000, 3)), random.standard_normal(4000)
+    found = gs.learning_curve(features, targets, n=2000, ridge=1e9)
+    assert found.test_freedom[0, 0] == pytest.approx(2 * 4000 / 14, rel=0.3)
+    targets[0] = 1e4
+    assert gs.learning_curve(features, targets, n=2000, ridge=1e9).test_freedom[0, 0] == pytest.approx(2, rel=0.01)
 
 
 @pytest.mark.parametrize("ridge", [5.0, [5.0, 50.0]])

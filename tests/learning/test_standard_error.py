@@ -10,7 +10,7 @@ from gradstep.learning.standard_error import (
     influence_on_test_error,
     influence_on_training_error,
     influences_on_errors,
-    pair_variance,
+    pair_variances,
 )
 
 
@@ -80,7 +80,7 @@ def test_pairs_are_second_differences(width, ridge, training):
     share = (1 + errors.fit.leverage) ** -2.0 if training else np.ones(count)
     square = (errors.residuals**2).sum(axis=1)
     mean_fit = square.sum() / (square + errors.fit.spread(square)).sum()
-    assert pair_variance(errors, share) == pytest.approx(mean_fit * np.square(pairs).sum(), rel=0.05)
+    assert pair_variances(errors, [share])[0] == pytest.approx(mean_fit * np.square(pairs).sum(), rel=0.05)
 
 
 def test_transposed_spread(rows):

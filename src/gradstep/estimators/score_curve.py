@@ -454,7 +454,11 @@ def _levelled(curve: LearningCurve, levels: Levels, share: Host, unit: float) ->
         training_error=curve.training_error[:-1],
         training_standard_error=curve.training_standard_error[:-1],
         classification_error=wrong,
-        classification_standard_error=None
-        if curve.classification_standard_error is None
-        else curve.classification_standard_error[:-1],
+        classification_standard_error=_all_but_the_last(curve.classification_standard_error),
+        test_freedom=_all_but_the_last(curve.test_freedom),
+        training_freedom=_all_but_the_last(curve.training_freedom),
     )
+
+
+def _all_but_the_last(values: Host | None) -> Host | None:
+    return None if values is None else values[:-1]

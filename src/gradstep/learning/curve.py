@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
-from gradstep.checks import real
+from gradstep.checks import one_of, real
 from gradstep.errors import InvalidInput, optional_module
 from gradstep.plain import plain
 from gradstep.summary import Summarised, Summary
@@ -60,6 +60,8 @@ class LearningCurve(Summarised):
         What to know before relying on the numbers.
     noise_variance : float
         Variance of the label noise that `test_error` leaves out. It is zero for rows whose noise is not known.
+    test_freedom, training_freedom : ndarray, shape (A, B), or None
+        Degrees of freedom of the standard errors: how well they are known. None where they are known well.
     """
 
     n: NDArray[np.int64]
@@ -76,6 +78,8 @@ class LearningCurve(Summarised):
     outputs: int
     caveats: tuple[str, ...] = ()
     noise_variance: float = 0.0
+    test_freedom: Host | None = None
+    training_freedom: Host | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -104,15 +108,19 @@ class LearningCurve(Summarised):
         """Least test error at each n, shape (A,)."""
         return np.asarray(self.test_error[np.arange(len(self.n)), self.best])
 
-    def interval(self, level: float = 0.95) -> tuple[Host, Host]:
-        """Return the ends of a confidence interval of the test error, each of shape (A, B).
+    def interval(self, level: float = 0.95, of: str = "test") -> tuple[Host, Host]:
+        """Return the ends of a confidence interval of the test or the training error, each of shape (A, B).
 
-        Errors are positive, and vary by factors rather than by amounts: the interval is symmetric in the logarithm.
+        Errors are positive, and vary by factors rather than by amounts: the interval is symmetric in the logarithm. It
+        is as wide as Student's law with the degrees of freedom of the standard error wants it: few rows with errors far
+        above the others make a standard error uncertain.
 
         Parameters
         ----------
         level : float
             Probability that it holds the true error, between 0 and 1.
+        of : {"test", "training"}
+            Which error.
 
         Returns
         -------
@@ -121,12 +129,16 @@ class LearningCurve(Summarised):
         Raises
         ------
         InvalidInput
-            If the level is not between 0 and 1.
+            If the level is not between 0 and 1, or the error is another.
         """
         share = real("level", level, "a number between 0 and 1", lambda value: 0 < value < 1)
+        one_of("of", of, ("test", "training"))
+        error, deviation = getattr(self, f"{of}_error"), getattr(self, f"{of}_standard_error")
+        freedom = getattr(self, f"{of}_freedom")
+        width = ndtri((1 + share) / 2) if freedom is None else stdtrit(freedom, (1 + share) / 2)
         with np.errstate(divide="ignore", invalid="ignore"):
-            factor = np.exp(ndtri((1 + share) / 2) * self.test_standard_error / self.test_error)
-            return self.test_error / factor, self.test_error * factor
+            factor = np.exp(width * deviation / error)
+            return error / factor, error * factor
 
     def change(self, before: int, after: int) -> tuple[float, float]:
         """Return by how much the test error changes from one number of samples to another, with a standard error.

@@ -141,10 +141,19 @@ def _tables(
         "test_covariance": covariance.reshape(*shape, *shape),
         "training_error": table([cell.training for cell in found]),
         "training_standard_error": table(errors[1]),
+        "test_freedom": table(_freedom(test)),
+        "training_freedom": table(_freedom(training)),
         "classification_error": table([cell.wrong[0] for cell in found]) if classes else None,
         "classification_standard_error": table([cell.wrong[1] for cell in found]) if classes else None,
     }
     return tables, float(deciding.min())
+
+
+def _freedom(influences: Host) -> Host:
+    """Return the degrees of freedom of the mean squares of influences (G, M), from their fourth powers, shape (G,)."""
+    square, rows = np.square(influences), influences.shape[1]
+    kurtosis = np.square(square).mean(axis=1) / np.maximum(np.square(square.mean(axis=1)), NOTHING)
+    return np.asarray(2 * rows / np.maximum(kurtosis - 1, 1 / rows))
 
 
 def _products(deviations: list[Host], sizes: Host) -> Host:

@@ -13,6 +13,7 @@ Docs, "Learning curve", equations (F7) and (F12).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from array_api_compat import device
@@ -26,7 +27,7 @@ __all__ = [
     "influence_on_test_error",
     "influence_on_training_error",
     "influences_on_errors",
-    "pair_variance",
+    "pair_variances",
 ]
 
 #: Relative residual of the linear systems, of which a standard error needs two digits.
@@ -141,20 +142,19 @@ def influences_on_errors(errors: RowErrors) -> tuple[Array, Array]:
     test, training : array, shape (M,)
         Pairs of rows count once in their squares, and not twice as in those of the influences.
     """
-    total, gain = errors.fit.resolvent.pool.total, 1 + errors.fit.leverage
-    test = _counted_once(errors, influence_on_test_error(errors), 1 / total + 0 * gain)
-    return test, _counted_once(errors, influence_on_training_error(errors), 1 / (total * gain**2))
+    pool, gain = errors.fit.resolvent.pool, 1 + errors.fit.leverage
+    xp, found = pool.xp, (influence_on_test_error(errors), influence_on_training_error(errors))
+    twice = pair_variances(errors, [1 / pool.total + 0 * gain, 1 / (pool.total * gain**2)])
+    scaled = []
+    for influences, pairs in zip(found, twice, strict=True):
+        variance = float(xp.mean(influences**2)) / pool.rows
+        # At most half of a variance that has the pairs twice, and all else besides, is theirs.
+        scaled.append(influences * (1 - min(pairs, variance / 2) / max(variance, NOTHING)) ** 0.5)
+    return scaled[0], scaled[1]
 
 
-def _counted_once(errors: RowErrors, influences: Array, share: Array) -> Array:
-    variance = float(errors.fit.resolvent.pool.xp.mean(influences**2)) / errors.fit.resolvent.pool.rows
-    # At most half of a variance that has the pairs twice, and all else besides, is theirs.
-    twice = min(pair_variance(errors, share), variance / 2)
-    return influences * (1 - twice / max(variance, NOTHING)) ** 0.5
-
-
-def pair_variance(errors: RowErrors, share: Array) -> float:
-    r"""Return the variance of an estimate between pools that comes from pairs of rows.
+def pair_variances(errors: RowErrors, shares: Sequence[Array]) -> list[float]:
+    r"""Return the variances of estimates between pools that come from pairs of rows.
 
     Docs, "Learning curve", equation (F12).
 
@@ -162,33 +162,36 @@ def pair_variance(errors: RowErrors, share: Array) -> float:
     ----------
     errors : RowErrors
         Of a single pair of n and ridge.
-    share : array, shape (M,)
-        Shares of the rows in the estimate, which is the sum of ``share * errors.squares``.
+    shares : sequence of array, shape (M,)
+        Shares of the rows in each estimate, which is the sum of ``share * errors.squares``.
 
     Returns
     -------
-    float
+    list of float
         From the pairs of some hundred rows with all others.
     """
     fit, e, w, rest = errors.fit, errors.residuals, errors.fit.weights, errors.fit.remainder
     resolvent, xp = fit.resolvent, fit.resolvent.pool.xp
-    # The estimate is the sum of `a` times the squares of the residuals of the weighted fit.
-    scale = w * rest
-    a = scale**2 * fit.solved(share / scale**2, _TOLERANCE)
-    own = (a / rest)[:, None] * e
-    others = resolvent.predictions(own) - fit.bare_leverage[:, None] * own
-    pull = (own - w[:, None] * others - fit.gathered(a)[:, None] * e) / rest[:, None]
-    drawn, moment = w[:, None] * e, resolvent.moment(a / rest**2)
-    rows = resolvent.pool.rows
+    rows, psi, drawn = resolvent.pool.rows, resolvent.whitened, w[:, None] * e
     probes = xp.asarray(range(0, rows, -(-rows // _PROBES)), device=device(e))
-    few, few_pull, few_drawn = (xp.take(values, probes, axis=0) for values in (resolvent.whitened, pull, drawn))
-    through, squares = few @ moment, 0.0
+    few, few_drawn = (xp.take(values, probes, axis=0) for values in (psi, drawn))
+    pulls, middles = [], []
+    for share in shares:
+        # The estimate is the sum of `a` times the squares of the residuals of the weighted fit.
+        a = (w * rest) ** 2 * fit.solved(share / (w * rest) ** 2, _TOLERANCE)
+        own = (a / rest)[:, None] * e
+        others = resolvent.predictions(own) - fit.bare_leverage[:, None] * own
+        pulls.append((own - w[:, None] * others - fit.gathered(a)[:, None] * e) / rest[:, None])
+        middles.append(few @ resolvent.moment(a / rest**2))
+    sums = [0.0 for _ in shares]
     for part in resolvent.pool.blocks():
-        psi, every = resolvent.whitened[part, :].T, xp.arange(rows, device=device(e))[part]
-        directly = few_pull @ drawn[part, :].T + few_drawn @ pull[part, :].T
-        effect = (through @ psi) * (few_drawn @ drawn[part, :].T) - (few @ psi) * directly
-        squares += float(xp.sum(xp.where(probes[:, None] == every[None, :], 0 * effect, effect) ** 2))
+        every = xp.arange(rows, device=device(e))[part]
+        apart = xp.astype(probes[:, None] != every[None, :], e.dtype)
+        both = apart * (few_drawn @ drawn[part, :].T)
+        near = apart * (few @ psi[part, :].T)
+        for place, (pull, middle) in enumerate(zip(pulls, middles, strict=True)):
+            directly = xp.take(pull, probes, axis=0) @ drawn[part, :].T + few_drawn @ pull[part, :].T
+            sums[place] += float(xp.sum(((middle @ psi[part, :].T) * both - near * directly) ** 2))
     size = xp.sum(e**2, axis=1)
     mean_fit = float(xp.sum(size)) / max(float(xp.sum(size + fit.spread(size))), NOTHING)
-    found: float = 2 * mean_fit * squares * rows / int(probes.shape[0])
-    return found
+    return [2 * mean_fit * found * rows / int(probes.shape[0]) for found in sums]

@@ -365,9 +365,17 @@ LOW_RANK = BASE.replace(
 )  # fmt: skip
 
 
+#: As many samples as neurons, and almost without ridge: the errors' equations are nearly singular.
+AT_THE_PEAK = BASE.replace(
+    activation="hermite2", teacher="tanh", d=20, width=20, n_step=1, n=20, eta=gs.Step(1.0, 0.5), ridge=1.523e-8,
+    noise=0.0, readout="constant",
+)  # fmt: skip
+
+
 @settings(max_examples=120)
 @given(problems())
 @example(LOW_RANK)
+@example(AT_THE_PEAK)
 def test_every_problem_is_solved_and_certified(problem):
     prediction = gs.predict(problem)
     assert prediction.residual <= 1e-10

@@ -40,6 +40,7 @@ __all__ = [
     "check_point",
     "check_response",
     "check_solution",
+    "response_defect",
 ]
 
 Array = NDArray[np.float64]
@@ -99,23 +100,34 @@ def check_point(equations: LeverageEquations, point: Leverage, near: Linearised,
         _refuse(np.abs(fitted - from_neurons) / size, _FREEDOM, "counts two numbers of degrees of freedom")
 
 
-def check_response(near: Linearised, sources: Array, changes: Array) -> None:
-    """Refuse a response whose relative error may be large in any entry.
+def response_defect(near: Linearised, sources: Array, changes: Array) -> Array:
+    """Return the residual of each entry of a response over what is allowed, shape (batch, nodes + groups).
 
     Parameters
     ----------
     near : Linearised
     sources, changes : ndarray, shape (batch, nodes + groups)
         Right-hand sides and solution.
+    """
+    residual = np.abs(np.matvec(near.matrix, changes) - sources)
+    rounding = np.diagonal(near.matrix, axis1=1, axis2=2) * np.abs(changes)
+    allowed = _RESPONSE * np.abs(sources) + _ROUNDING * rounding
+    return np.divide(residual, allowed, out=np.zeros_like(residual), where=residual > 0)
+
+
+def check_response(near: Linearised, sources: Array, changes: Array) -> None:
+    """Refuse a response whose relative error may be large in any entry.
+
+    Parameters
+    ----------
+    near, sources, changes
+        As for `response_defect`.
 
     Raises
     ------
     NotConverged
     """
-    residual = np.abs(np.matvec(near.matrix, changes) - sources)
-    rounding = np.diagonal(near.matrix, axis1=1, axis2=2) * np.abs(changes)
-    allowed = _RESPONSE * np.abs(sources) + _ROUNDING * rounding
-    defect = np.divide(residual, allowed, out=np.zeros_like(residual), where=residual > 0)
+    defect = response_defect(near, sources, changes)
     _refuse(_RESPONSE * defect, _RESPONSE, "has errors that do not solve their equations")
 
 

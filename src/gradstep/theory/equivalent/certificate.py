@@ -112,7 +112,7 @@ def response_defect(near: Linearised, sources: Array, changes: Array) -> Array:
     residual = np.abs(np.matvec(near.matrix, changes) - sources)
     rounding = np.diagonal(near.matrix, axis1=1, axis2=2) * np.abs(changes)
     allowed = _RESPONSE * np.abs(sources) + _ROUNDING * rounding
-    return np.divide(residual, allowed, out=np.zeros_like(residual), where=residual > 0)
+    return np.asarray(np.divide(residual, allowed, out=np.zeros_like(residual), where=residual > 0))
 
 
 def check_response(near: Linearised, sources: Array, changes: Array) -> None:

@@ -136,8 +136,18 @@ def test_a_fault_of_the_solver_is_refused(fault: str, problem: str, monkeypatch:
     # a half, or by nothing.
     module, name, change = FAULTS[fault]
     monkeypatch.setattr(module, name, change(getattr(module, name)))
+    monkeypatch.setattr(uniform, "response_defect", lambda *_: np.zeros(1))  # a refinement mends some of them
     with pytest.raises(NotConverged):
         gs.predict(PROBLEMS[problem])
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_refinement_mends_a_fault_of_the_response(problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = gs.predict(PROBLEMS[problem])
+    monkeypatch.setattr(uniform, "response", changed(doubled)(uniform.response))
+    found = gs.predict(PROBLEMS[problem])
+    assert found.test_error == pytest.approx(expected.test_error, rel=1e-9)
+    assert found.train_loss == pytest.approx(expected.train_loss, rel=1e-9)
 
 
 def test_equations_of_the_means_that_are_solved_beside_larger_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

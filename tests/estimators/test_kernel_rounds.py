@@ -94,6 +94,29 @@ def test_rows_that_nearly_agree(weight):
     assert rounds > 0
 
 
+def test_more_inputs_than_rows():
+    """The gradients lie in the span of the rows: turned into it, nothing changes but the cost."""
+    z, random = table(40, 90)
+    y = np.tanh(z[:, :1]) + 0.1 * random.standard_normal((40, 1))
+    gradients, rounds = kernel_gradients(z, y, np.ones(40), 2)
+    assert gradients.shape == (40, 90)
+    assert rounds > 0
+    basis = np.linalg.svd(z, full_matrices=False)[2].T
+    inside, _ = kernel_gradients(z @ basis, y, np.ones(40), 2)
+    assert product(gradients) == pytest.approx(product(inside @ basis.T), abs=1e-8)
+
+
+def test_many_outputs_have_gradients_of_fewer_rows(monkeypatch):
+    z, _ = table(300, 6)
+    y = np.concatenate([np.tanh(z[:, :1]), z[:, 1:2] ** 2, np.zeros((300, 2))], axis=1)
+    every, _ = kernel_gradients(z, y, np.ones(300), 2)
+    monkeypatch.setattr(kernel_rounds, "_GRADIENTS", 400)
+    some, _ = kernel_gradients(z, y, np.ones(300), 2)
+    assert every.shape == (1200, 6)
+    assert some.shape == (400, 6)
+    assert product(some) == pytest.approx(product(every), abs=0.1)
+
+
 def test_noise_ends_the_rounds():
     z, random = table(300, 10)
     _, rounds = kernel_gradients(z, random.standard_normal((300, 1)), np.ones(300), 8)

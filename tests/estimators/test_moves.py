@@ -1,4 +1,4 @@
-"""Rounds draw the first layer again along the gradients of the fitted network."""
+"""Rounds draw the first layer again along the directions in which the targets vary."""
 
 import math
 from dataclasses import replace
@@ -114,6 +114,22 @@ def test_networks_sharpen_the_directions_of_many_rows(monkeypatch):
     assert 1 - inside[1] < 0.7 * (1 - inside[0])
 
 
+@pytest.mark.parametrize("most", [2000, 100])
+def test_the_order_of_rows_makes_no_difference(monkeypatch, most):
+    """Also where some of many rows stand for all, of a table that is sorted by an input."""
+    monkeypatch.setattr(moves, "KERNEL_ROWS", 300)
+    monkeypatch.setattr(moves, "REDRAW_ROWS", most)
+    monkeypatch.setattr(moves, "_SIDE", min(most, moves._SIDE))
+    X, y, *_ = several(1000, 6, 10)
+    found = []
+    for order in (np.arange(1000), np.argsort(X[:, 0])):
+        sample = sample_of(X[order], y[order, None])
+        sample = replace(sample, copies=replace(sample.copies, group=order))
+        metric = measure(X[order], sample.y, sample.weights, sample.copies, sample.step_rows)
+        found.append(redrawn_on(layer_of(40, 6), sample, sample.step_rows, metric, 3)[0].weights)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+
+
 def test_copies_count_as_one_row_with_their_weight():
     X, y, *_ = several(200, 5, 9)
     layer, once = layer_of(30, 5), sample_of(X, y[:, None])
@@ -182,8 +198,9 @@ def test_the_diagnosis_of_a_square():
     diagnosis = model.diagnose(X, y)
     text = " ".join(str(diagnosis).split())
     assert "learned one direction, column x0 (1.0 effective); columns x0" in text
-    assert f"first layer drawn again in {model.rounds_} rounds" in text
-    assert "more rounds twice the rounds" in text
+    assert f"which {model.rounds_} rounds found" in " ".join(text.split())
+    assert f"more rounds none: the rounds ended by themselves after {model.rounds_}" in text
+    assert (diagnosis.larger, diagnosis.larger_error) == (0.0, 0.0)
     assert diagnosis.importance_errors[0] < 0.05
     assert diagnosis.theory is None
     diagnosis.plot()

@@ -43,6 +43,20 @@ def test_what_changes_nothing(rows):
     same(gs.learning_curve(np.hstack([features, 0 * features]), targets, ridge=RIDGE, **options), found, 1e-4)
     mixed = gs.learning_curve(features[order], targets[order], n=N, ridge=RIDGE, sample_weight=weights[order])
     same(mixed, found, 1e-4)
+    # Also where some rows stand for all in the standard errors, with an order that repeats every second row.
+    many, answers, _ = rows(400, 12)
+    answers[::2] += 2.0
+    kept = np.random.default_rng(3).permutation(400)
+    same(
+        gs.learning_curve(many[kept], answers[kept], n=N, ridge=RIDGE),
+        gs.learning_curve(many, answers, n=N, ridge=RIDGE),
+    )
+    # And where all rows have one length, by which they cannot be told apart.
+    round_ = many / np.linalg.norm(many, axis=1, keepdims=True)
+    same(
+        gs.learning_curve(round_[kept], answers[kept], n=20, ridge=0.1),
+        gs.learning_curve(round_, answers, n=20, ridge=0.1),
+    )
     heavier = gs.learning_curve(features, targets, n=N, ridge=2 * penalties, sample_weight=2 * weights)
     same(heavier, found, 1e-4)
     turned = gs.learning_curve(features, targets @ [[0.6, 0.8], [-0.8, 0.6]], ridge=RIDGE, **options)

@@ -18,7 +18,7 @@ from gradstep.estimators.layer import FirstLayer
 from gradstep.estimators.learned import Learned
 from gradstep.estimators.link import Bins, Link, binned, fit_link, normal_scores
 from gradstep.estimators.metric import HOST, Metric, measure
-from gradstep.estimators.moves import NO_STEP, Move, Sample, gradient_on, redrawn_on
+from gradstep.estimators.moves import NO_STEP, ROUNDS, Move, Sample, gradient_on, redrawn_on
 from gradstep.estimators.score_curve import ScoreCurve
 from gradstep.estimators.step_choice import SCALES, StepErrors, score_steps
 from gradstep.estimators.targets import mistaken
@@ -132,8 +132,8 @@ class Diagnosis:
     gain, gain_error : float
         How much the step lowers the leave-one-out error of the initial features, with its standard error over rows.
     larger, larger_error : float
-        How much twice the step, or twice the rounds, would lower it further (the smallest step of the grid, where
-        nothing was taken).
+        How much twice the step would lower it further (the smallest step of the grid, where nothing was taken), or
+        twice the rounds; zero where the rounds ended by themselves.
     wider, wider_error : float
         How much twice `compared_width` would lower it further.
     halves : float
@@ -312,8 +312,11 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     scales = sorted({*SCALES, following.scale, scale} - {0.0})
     moves = [NO_STEP, *(Move(size, fitted.damping) for size in scales)]
     if fitted.rounds:
-        taken, following = (Move(0.0, math.inf, number * fitted.rounds) for number in (1, 2))
-        moves += [taken, following]
+        taken = following = Move(0.0, math.inf, ROUNDS)
+        moves.append(taken)
+        if fitted.rounds == ROUNDS:  # otherwise they ended by themselves
+            following = Move(0.0, math.inf, 2 * ROUNDS)
+            moves.append(following)
     wrong = None if fitted.codes is None else partial(_mistaken, *fitted.codes)
     steps = score_steps(narrow, sample, metric, moves, fitted.n_steps, mistaken=wrong)
     doubled = score_steps(wide, sample, metric, [taken], fitted.n_steps, mistaken=wrong)

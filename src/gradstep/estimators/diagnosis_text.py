@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradstep.estimators.diagnosis import Accuracy, Diagnosis
+from gradstep.estimators.moves import ROUNDS
 from gradstep.estimators.step_choice import CLEARLY, FOLDS
 from gradstep.summary import wrapped
 
@@ -114,7 +115,9 @@ def _told(diagnosis: Diagnosis) -> _Told:
         *_more_rows(diagnosis),
         (
             "more rounds" if diagnosis.rounds else "larger step",
-            f"{step}, {width} neurons: {_verdict(diagnosis, *gains.larger)}",
+            f"none: the rounds ended by themselves after {diagnosis.rounds}"
+            if 0 < diagnosis.rounds < ROUNDS
+            else f"{step}, {width} neurons: {_verdict(diagnosis, *gains.larger)}",
         ),
         (
             "more width",
@@ -198,7 +201,7 @@ def _learned(diagnosis: Diagnosis) -> str:
 
 def _move(diagnosis: Diagnosis) -> str:
     if diagnosis.rounds:
-        return f"first layer drawn again in {diagnosis.rounds} rounds along the gradients of the fitted network"
+        return f"first layer drawn again along the directions of the targets, which {diagnosis.rounds} rounds found"
     return (
         f"eta = {diagnosis.eta:.4g}, damping = {diagnosis.damping:.3g}: pre-activations changed by "
         f"{diagnosis.step_scale:.3g} times their size"

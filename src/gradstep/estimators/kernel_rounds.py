@@ -33,6 +33,8 @@ _PENALTIES = np.logspace(-3, 3, 25)
 _PROGRESS = 0.98
 #: Rows from which the median distance is taken.
 _MEDIAN_ROWS = 256
+#: Gradients that are taken, of all outputs together, at most; but of as many rows as there are inputs.
+_GRADIENTS = 4 * KERNEL_ROWS
 #: Distances over the median below which two rows count as one: the kernel has no gradient there.
 _ONE_PLACE = 1e-5
 
@@ -40,7 +42,8 @@ _ONE_PLACE = 1e-5
 def kernel_gradients(z: Host, y: Host, weights: Host, most: int) -> tuple[Host | None, int]:
     """Return the gradients at the rows of a function that is fitted in rounds.
 
-    Rounds end early when the error of generalised cross-validation falls by less than two per cent.
+    Rounds end early when the error of generalised cross-validation falls by less than two per cent. A round in which it
+    rises is left out.
 
     Parameters
     ----------
@@ -55,17 +58,22 @@ def kernel_gradients(z: Host, y: Host, weights: Host, most: int) -> tuple[Host |
 
     Returns
     -------
-    gradients : ndarray, shape (n k, d), or None
-        Matrix ``R`` with ``R^T R`` equal to ``M``, up to a factor; None if the targets or the inputs are constant.
+    gradients : ndarray, shape (rows, d), or None
+        Matrix ``R`` with ``R^T R`` equal to ``M``, up to a factor. It has a row for each input and output, of the first
+        inputs alone if there are many outputs. None if the targets or the inputs are constant.
     rounds : int
         Number of rounds.
     """
+    if z.shape[1] > len(z):  # everything happens in the span of the rows
+        basis = np.linalg.qr(z.T)[0]
+        within, rounds = kernel_gradients(z @ basis, y, weights, most)
+        return None if within is None else within @ basis.T, rounds
     weights = weights / weights.mean()
     y = y - weights @ y / len(y)
     gradients, root, before, rounds = None, np.eye(z.shape[1]), math.inf, 0
     while rounds < most:
         found, error = _one_round(z @ root, y, weights)
-        if found is None:
+        if found is None or error > before:
             break
         gradients, rounds = found @ root, rounds + 1
         if error > _PROGRESS * before:
@@ -78,7 +86,7 @@ def kernel_gradients(z: Host, y: Host, weights: Host, most: int) -> tuple[Host |
 
 
 def _one_round(place: Host, y: Host, weights: Host) -> tuple[Host | None, float]:
-    """Return the weighted gradients with respect to the places, shape (n k, d), and the error of the fit.
+    """Return the weighted gradients with respect to the places, shape (rows, d), and the error of the fit.
 
     The gradients are None where the function is constant.
     """
@@ -90,11 +98,12 @@ def _one_round(place: Host, y: Host, weights: Host) -> tuple[Host | None, float]
     distance[near] = 1.0
     kernel /= distance
     kernel[near] = 0.0
-    roots = np.sqrt(weights)[:, None]
+    some = slice(max(_GRADIENTS // y.shape[1], min(place.shape)))
+    kernel, roots = kernel[some], np.sqrt(weights)[some, None]
     gradients = []
     for column in coefficients.T:
         pull = kernel * column
-        gradients.append(roots * (pull @ place - pull.sum(axis=1)[:, None] * place))
+        gradients.append(roots * (pull @ place - pull.sum(axis=1)[:, None] * place[some]))
     result = np.concatenate(gradients)
     return result if np.isfinite(result).all() and result.any() else None, error
 

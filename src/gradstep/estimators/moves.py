@@ -194,10 +194,12 @@ def redrawn_on(layer: FirstLayer, sample: Sample, rows: Rows, metric: Metric, mo
         If features overflow.
     """
     place = np.flatnonzero(rows & (sample.weights > 0))
+    # In the order of the rows' hashes, which is random: the first of them stand for all.
+    place = place[np.argsort(sample.copies.group[place], kind="stable")]
     if not len(place):
         return layer, 0
     z, y, weights = sample.z[place], sample.y[place], sample.weights[place]
-    # Copies of a row are one row: the numbers of groups are in the order of the rows' hashes, which is random.
+    # Copies of a row are one row.
     groups, first, which = np.unique(sample.copies.group[place], return_index=True, return_inverse=True)
     total = np.asarray(np.bincount(which, weights), dtype=np.float64)
     mean = np.stack([np.bincount(which, weights * column) for column in y.T], axis=1) / total[:, None]

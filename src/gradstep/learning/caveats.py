@@ -35,6 +35,7 @@ def caveats_of(
     copied: int,
     deciding: float,
     capped_share: float,
+    classes: bool,
 ) -> tuple[str, ...]:
     """Return sentences about what may be wrong with a learning curve.
 
@@ -52,6 +53,9 @@ def caveats_of(
         Smallest effective number of rows behind a standard error.
     capped_share : float
         Largest share of rows whose weight is bounded in the extrapolation.
+    classes : bool
+        Whether there is a classification error. It is that of the equations also where the others are measured on
+        parts of the pool.
 
     Returns
     -------
@@ -70,9 +74,12 @@ def caveats_of(
         )
     if rows < _FEW_ROWS:
         notes.append(f"The standard error of {rows} rows is itself uncertain, by some ten per cent or more.")
-    if any(size < _FEW_SAMPLES and not has_parts(size, rows) for size in sizes):
+    few = [size for size in sizes if size < _FEW_SAMPLES]
+    unmeasured = any(not has_parts(size, rows) for size in few)
+    if unmeasured or (few and classes):
+        what = "estimate" if unmeasured else "classification error"
         notes.append(
-            f"Below {_FEW_SAMPLES} samples the estimate may be biased: the equations are the leading order in the "
+            f"Below {_FEW_SAMPLES} samples the {what} may be biased: the equations are the leading order in the "
             "number of samples."
         )
     if sizes.max() > rows:

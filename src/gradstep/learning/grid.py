@@ -101,7 +101,7 @@ def learning_curve(
         raise next(iter(failures.values()))
     tables, deciding = _tables(cells, pairs, (len(sizes), len(ridges)), classes)
     capped_share = max(cell.capped_share for cell in cells.values())
-    notes = caveats_of(failures, sizes, rows, copies(given.features), deciding, capped_share)
+    notes = caveats_of(failures, sizes, rows, copies(given.features), deciding, capped_share, classes)
     return LearningCurve(
         n=sizes.astype(np.int64),
         ridge=ridges,

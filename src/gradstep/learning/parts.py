@@ -2,8 +2,9 @@ r"""Errors of fits to few samples, measured on parts of the pool.
 
 The equations are the leading order in one over the number of samples. Where samples are few, the pool holds many fits
 to so few: it is divided into parts of n rows, and the fit to each part is tested on rows of the others. Every row is
-in one part of each division and is tested equally often. So what single rows bring to the mean error is the same for
-every division, and only what depends on the company of a row scatters from one to the next.
+in one part of each division and is tested equally often, but for the rows that are left when n does not divide their
+number. So what single rows bring to the mean error is nearly the same for every division, and what depends on the
+company of a row scatters from one to the next.
 
 Docs, "Learning curve", equation (F13).
 """
@@ -82,13 +83,11 @@ def measured_errors(pool: Pool, samples: int, ridges: Host) -> MeasuredErrors:
     features, targets = to_host(pool.features), to_host(pool.targets)
     parts = pool.rows // samples
     fits = float(np.clip(_CUBES / samples**3, *_FITS))
-    # The order in which rows were given makes no difference.
-    order = np.argsort(np.square(features).sum(axis=1), kind="stable")
     random = np.random.default_rng(_SEED)
     window = np.arange(samples + min(pool.rows - samples, _TESTED))
     errors = []
     for _ in range(max(_DIVISIONS, math.ceil(fits / parts))):
-        mixed = random.permutation(order)
+        mixed = random.permutation(pool.order)
         places = mixed[(np.arange(parts)[:, None] * samples + window) % pool.rows]
         errors.append(_errors_of_parts(features[places], targets[places], samples, ridges))
     return MeasuredErrors(np.array(errors) * (pool.rows / pool.total))

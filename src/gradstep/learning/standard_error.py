@@ -32,7 +32,7 @@ __all__ = [
 
 #: Relative residual of the linear systems, of which a standard error needs two digits.
 _TOLERANCE = 1e-2
-#: Rows whose pairs with all others are summed; rows are alike, so that these stand for the others.
+#: Rows whose pairs with all others are summed: they stand for the others, wherever they lie in the table.
 _PROBES = 200
 
 
@@ -173,7 +173,7 @@ def pair_variances(errors: RowErrors, shares: Sequence[Array]) -> list[float]:
     fit, e, w, rest = errors.fit, errors.residuals, errors.fit.weights, errors.fit.remainder
     resolvent, xp = fit.resolvent, fit.resolvent.pool.xp
     rows, psi, drawn = resolvent.pool.rows, resolvent.whitened, w[:, None] * e
-    probes = xp.asarray(range(0, rows, -(-rows // _PROBES)), device=device(e))
+    probes = xp.asarray(resolvent.pool.order[:: -(-rows // _PROBES)].copy(), device=device(e))
     few, few_drawn = (xp.take(values, probes, axis=0) for values in (psi, drawn))
     pulls, middles = [], []
     for share in shares:

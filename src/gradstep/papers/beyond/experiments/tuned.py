@@ -27,7 +27,7 @@ from gradstep.papers.places import Place, Sample, Settings, on_curve, point_seed
 from gradstep.problem import Problem, Step
 from gradstep.simulation import simulate
 from gradstep.theory import predict_many
-from gradstep.theory.tuning import PARAMETERS, tune
+from gradstep.theory.tuning import tune
 
 __all__ = ["Tuned", "measure"]
 
@@ -68,7 +68,7 @@ def measure(parameters: Settings, seed: int) -> dict[str, Any]:
     """Tune each parameter alone and all together, or simulate an optimum and its neighbours."""
     problem = Problem.from_dict(dict(parameters["problem"]))
     if "over" not in parameters:
-        alone = {name: tune(problem, over=name) for name in PARAMETERS}
+        alone = {name: tune(problem, over=name) for name in _LABELS}
         pair = tune(problem, over=("ridge", "eta"))
         best = {name: _shown(name, _coordinate(name, tuned.problem)) for name, tuned in alone.items()}
         errors = {name: tuned.prediction.test_error for name, tuned in alone.items()}
@@ -110,7 +110,7 @@ class Tuned(Experiment):
         low, high = self.settings["budget_range"]
         for budget in map(float, np.linspace(low, high, self.preset["lines"])):
             yield Place(measure, {"problem": self._problem(budget)}, "lines", budget, seeds=(0,))
-        for name in PARAMETERS:
+        for name in _LABELS:
             for budget in map(float, self.preset["budgets"]):
                 seeds = point_seeds(self.figure, name, budget, self.preset)
                 around = {"over": name, "shift": self.settings["neighbours"][name], "seeds": list(seeds)}
@@ -120,12 +120,12 @@ class Tuned(Experiment):
         """Draw a panel for each parameter, and one of the errors."""
         lines = on_curve(samples, "lines")
         found, at_best = Outcome(), []
-        for name in PARAMETERS:
+        for name in _LABELS:
             own, tuned = _optimum(name, lines, on_curve(samples, name))
             found += own
             at_best.append(points_of(tuned, name, _REGIMES[name]))
         curves = {"none": ("as given", "initial"), "pair": ("ridge and eta", "fourth kind")}
-        curves |= {name: (name, _REGIMES[name]) for name in PARAMETERS}
+        curves |= {name: (name, _REGIMES[name]) for name in _LABELS}
         bought = [_line(lines, "errors", key, *curve) for key, curve in curves.items()]
         panel = Panel("", _BUDGET, "test error, tuned", y_scale="log", lines=bought, points=at_best)
         return found + Outcome([panel])

@@ -17,8 +17,8 @@ labels. The logarithm of the deviation is fitted to the logarithms of each pair 
 best pair and a threshold are kept, and tested on the other half. This is done for many random halves.
 
 The tables are those of `benchmarks.estimator_data`; a table that cannot be loaded stops the run. A run goes on where
-the last one stopped: tables that are in the results file are not measured again, but their indicators are computed
-anew.
+the last one stopped: each table is written when it is measured, and tables that are in the results file are not
+measured again, but their indicators are computed anew. What follows from all tables is written at the end.
 """
 
 from __future__ import annotations
@@ -297,11 +297,14 @@ def main() -> None:
     rows = []
     for form in FORMS:
         for data in sets:
-            row = kept.get((form, data.name)) or table(data, form)
+            known_row = kept.pop((form, data.name), None)
+            row = known_row or table(data, form)
             if "off" in row:
                 X, y = prepared(*data.load()[:2], form)
                 row["indicators"] = indicators(X, y, gs.Inputs.from_data(X, y))
             rows.append(row)
+            if known_row is None:
+                write({"tables": [*rows, *kept.values()]})
             print(json.dumps({key: value for key, value in row.items() if key != "indicators"}), flush=True)
     whitened = [row for row in rows if row["form"] == "whitened" and "off" in row]
     settings = {"seeds": SEEDS, "width": WIDTH, "tables": len(sets), "places": 2 * len(PARTS) * len(PENALTIES)}
@@ -313,6 +316,11 @@ def main() -> None:
         "digits": {row["form"]: 100 * row["off"] for row in rows if row["table"] == "digits"},
         "tables": rows,
     }
+    write(found)
+
+
+def write(found: Row) -> None:
+    """Write results with five digits, in the place of those that are there."""
     short = json.loads(json.dumps(found, allow_nan=False), parse_float=lambda text: float(f"{float(text):.5g}"))
     RESULTS.write_text(json.dumps(short, indent=1) + "\n", encoding="utf-8")
 

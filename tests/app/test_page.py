@@ -330,6 +330,12 @@ def test_correlated_inputs_and_damping(watched):
         "document.querySelector('#spectrum-caption').textContent === 'No theory of the spectrum for correlated inputs.'"
     )
     assert page.locator("#spectrum").is_hidden()
+    # Neither its data nor another theme bring the spectrum of the setting before back.
+    page.click("#spectrum-data summary")
+    assert page.locator("#spectrum-data tr").count() == 0
+    page.click("#theme")
+    assert page.locator("#spectrum").is_hidden()
+    assert page.locator("#spectrum-data tr").count() == 0
     assert "power_law(0.5, 0.0, d=256)" in page.inner_text(".model [data-of=data]")
     # A heavier class has a larger bar.
     heights = [float(bar.get_attribute("height")) for bar in page.locator("#eigenvalues rect").all()]

@@ -34,7 +34,7 @@ _NOISE = {
     True: "Test errors are without the label noise, which the page adds to them.",
 }
 _TRAINED = """
-# Theory ends at one plain step. The network after {words} is drawn and measured.
+# Theory ends at one gradient step. The network after {words} is drawn and measured.
 few = gs.curve({name}, over={{"{variable}": "{few}"}})
 for place, each in zip(few.axes[0].numbers, few.problems):
     networks = [gs.Network({each}, seed).train({options}) for seed in range({networks})]

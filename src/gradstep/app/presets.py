@@ -308,7 +308,11 @@ def _mixture(settings: Settings, preset: Settings) -> _Page:
     curves = [
         (curve["label"], gaussian_problem({**shared, **curve["parameters"]}).to_dict()) for curve in settings["curves"]
     ]
-    note = "Gaussian inputs of the mixture's covariance. The error is the whole mean square, twice the figure's."
+    note = (
+        "Gaussian inputs of the mixture's covariance. The error is the whole mean square, twice the figure's. The step "
+        "size is that of k/m = 1 at every width, and the figure's changes with the width: at k/m = 0.1 the error "
+        "differs by up to 1.6 per cent."
+    )
     span = {"from": axis["from"], "to": axis["to"], "scale": "linear"}
     return _Page("width", curves, span, note, per_width=True)
 

@@ -1,4 +1,4 @@
-"""Other trainings than one plain gradient step: theory ends there, and the page draws and trains networks."""
+"""Other trainings than one gradient step: theory ends there, and the page draws and trains networks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Training:
 
     @property
     def has_theory(self) -> bool:
-        """Whether this is the one plain step that theory predicts."""
+        """Whether this is the one gradient step that theory predicts."""
         return self.steps == 1 and self.optimiser == "gradient"
 
     def operations(self, sizes: Sizes[float]) -> float:

@@ -571,7 +571,9 @@ def learn(
     target: Annotated[str, typer.Option(help="Column to predict; text is taken for classes.")],
     drop: Annotated[list[str] | None, typer.Option(help="Leave this column out; repeatable.")] = None,
     classes: Annotated[bool, typer.Option("--classes", help="The numbers of the target are classes.")] = False,
-    width: Annotated[int, typer.Option(min=1, max=4096, help="Neurons.")] = 512,
+    width: Annotated[
+        int, typer.Option(min=1, max=4096, help="Neurons; the estimators' own choice is larger for 363 rows or more.")
+    ] = 512,
     n: Annotated[str | None, typer.Option(help="Numbers of rows: 100,200 or 50:800:5; at most twice yours.")] = None,
     max_rows: Annotated[int, typer.Option(min=10, help="Rows that are looked at, at most.")] = 2048,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the drawn neurons.")] = 0,

@@ -315,10 +315,10 @@ function nearest({ kappa, learned }, at) {
 function drawSpectrum() {
   const found = known.spectrum.get(spectrumKey(mine().problem));
   byId("matrix").value = state.matrix;
-  byId("spectrum").hidden = false;
   byId("spectrum").classList.toggle("waiting", !found);
   byId("spectrum").classList.toggle("stale", !found);
   if (!found) return;
+  byId("spectrum").hidden = false; // after a refusal it is hidden until there is another
   const active = shownCurves().find((c) => c.active);
   figures.draw("spectrum", figures.spectrum({ found, matrix: state.matrix, colour: active?.colour ?? colours.large }, colours));
   const names = found.outliers.map((o) => `${written(o.singular_value)} (${o.label.replace(/ \(.*/, "")})`);
@@ -520,6 +520,7 @@ const studies = {
       patience: 0,
       failed: (error) => {
         byId("spectrum").hidden = true;
+        fill("spectrum-data", () => "");
         say("spectrum-caption", error.reason ? `${error.reason[0].toUpperCase()}${error.reason.slice(1)}.` : brief(error.message));
       },
     },

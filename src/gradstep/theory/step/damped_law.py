@@ -143,7 +143,7 @@ class DampedLaw:
         following = np.stack([ratio * (h / n) @ share, 1 + eta * ratio * (b / n) @ share, -ratio * a * (1 / n @ share)])
         square = 1 / n**2
         bb, bh, hh = (b**2 * square) @ share, (b * h * square) @ share, (h**2 * square) @ share
-        b_, none = (b * square) @ share, square @ share
+        b_, bare = (b * square) @ share, square @ share
         # Of b, h and Y_11 by the unknowns: they are the same for all classes.
         first, one_one = at.one @ nodes, at.one**2 @ nodes
         one_s, s_s = (at.one * at.weighed) @ nodes, at.weighed**2 @ nodes
@@ -156,7 +156,7 @@ class DampedLaw:
             [
                 bb * of_corner - 2 * bh * of_cross - t * hh * of_left,
                 eta * ((t * a * ((h * square) @ share) - bb) * of_cross - t * (a * b_ * of_corner + bh * of_left)),
-                2 * a * b_ * of_cross + t * a**2 * none * of_corner - bb * of_left,
+                2 * a * b_ * of_cross + t * a**2 * bare * of_corner - bb * of_left,
             ]
         )
         apart = at.apart**2

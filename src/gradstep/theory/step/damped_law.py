@@ -209,10 +209,11 @@ class DampedLaw:
         reached, length = way.whole, np.full(len(z), _FIRST_STEP)
         at = way.place(reached, every)
         good, unknown, slopes = self._corrected(zeroth - slope / at[:, None], at, np.full(len(z), _TOLERANCE))
-        active = every[good]
-        for _ in range(_MAX_STEPS):
+        active = every
+        # Where the expansion far away is no solution, there is none to follow.
+        for _ in range(_MAX_STEPS if good.all() else 0):
             active = active[reached[active] > 0]
-            if good.all() and not len(active):
+            if not len(active):
                 # Slopes of these very unknowns: the rules that are made of them feel the last digit.
                 final = self._at(unknown, z)
                 return final, self._newton(final)[2]
@@ -224,9 +225,9 @@ class DampedLaw:
             done = active[found]
             unknown[done], slopes[done], at[done], reached[done] = value[found], by_z[found], there[found], aim[found]
             length[active] *= np.where(found, _LONGER, _SHORTER)
-        raise NotConverged(
-            "the law of the rows after a damped step", float(reached.max()), 0.0, "Change the damping or the step."
-        )
+        reason = "was not followed from far away to the points asked for"
+        advice = "Change the damping or the step."
+        raise NotConverged("the law of the rows after a damped step", float(reached.max()), 0.0, advice, reason)
 
     @cached_property
     def _size(self) -> float:

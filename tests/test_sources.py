@@ -66,6 +66,19 @@ def test_a_single_problem_says_them_and_others_are_not_asked():
         gs.compare(PROBLEM, 3, fit="expected", sources=True)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rows": np.ones((90, 20)), "sources": True}, "sources: got True; allowed: False with rows of a table"),
+        ({"fit": "foo", "sources": True}, "fit: got 'foo'"),
+    ],
+)
+def test_what_has_no_expected_errors_is_refused_before_anything_is_simulated(options, message, monkeypatch):
+    monkeypatch.setattr("gradstep.comparison.simulate_many", lambda *_, **__: pytest.fail("simulated"))
+    with pytest.raises(InvalidInput, match=message):
+        gs.compare(PROBLEM, 3, **options)
+
+
 @pytest.mark.statistical
 def test_the_fit_is_no_source_where_its_errors_are_expectations():
     """Of 32 neurons theory may be off; the errors expected of fits are those of the fits all the same."""

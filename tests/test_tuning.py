@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import gradstep as gs
 from gradstep.cli import app
 from gradstep.errors import InvalidInput, NotConverged
 from gradstep.gaussian import moments
-from gradstep.theory.minimise import Axis, minimise
+from gradstep.theory.minimise import Axis, _certify, _Counted, minimise
 
 LIMIT = {"d": math.inf, "n_step": gs.Proportional(1.0), "n": gs.Proportional(2.0), "ridge": gs.Proportional(1.0)}
 
@@ -86,6 +87,16 @@ def test_what_cannot_be_certified_is_not_returned():
         minimise(lambda p: 1 + rng.random(len(p)), [Axis(np.linspace(0, 1, 12), 0.05)])
     with pytest.raises(NotConverged, match="No point"):
         minimise(lambda p: np.full(len(p), np.inf), [Axis(np.linspace(0, 1, 12), 0.05)])
+
+
+@pytest.mark.parametrize("reluctance", [1e-6, 0.1])
+def test_the_reluctance_to_leave_one_bound_excuses_no_other_coordinate(reluctance):
+    # The point is six tenths of a spacing short of the minimum, so that its neighbour is lower.
+    axes = [Axis(np.linspace(-1, 1, 9), 0.05), Axis(np.linspace(0, 1, 5), 0.05, reluctance=(reluctance, reluctance))]
+    counted = _Counted(lambda p: 1 + (p[:, 0] - 0.03) ** 2 + p[:, 1], axes, 1e-10)
+    point = np.zeros(2)
+    with pytest.raises(NotConverged, match="A neighbour is lower"):
+        _certify(counted, axes, point, float(counted(point[None])[0]), (), tolerance=1.0)
 
 
 # --- closed forms -----------------------------------------------------------------------------------------------------
@@ -315,6 +326,8 @@ def test_damping_with_ridge_and_step_is_better_than_without():
         ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (2, 1)}}),
         ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (0, 1)}}),
         ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": "low"}}),
+        ("bounds of ridge", {}, {"over": "ridge", "bounds": {"ridge": (1, math.inf)}}),
+        ("bounds of eta", {}, {"over": "eta", "bounds": {"eta": (0, math.inf)}}),
         ("bounds of split", {}, {"over": "split", "bounds": {"split": (1, 100)}}),
         ("n_step", {"n_step": math.inf}, {"over": "split"}),
         ("n_step + n", {"n_step": 5, "n": 4}, {"over": "split"}),
@@ -328,6 +341,33 @@ def test_bad_input_is_named(field, changes, arguments):
     with pytest.raises(InvalidInput) as raised:
         gs.tune(network(**changes), **arguments)
     assert raised.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "allowed"),
+    [
+        ("ridge", (1, math.inf), "0 < low < high < infinity"),
+        ("eta", (-1, 1), "0 <= low < high < infinity"),
+        ("damping", (0, 1), "0 < low < high <= infinity"),
+        ("split", (1, 100), "2 < low < high < 698"),
+    ],
+)
+def test_a_message_about_bounds_says_which_ends_are_allowed(name, given, allowed):
+    with pytest.raises(InvalidInput, match=re.escape(allowed)):
+        gs.tune(network(), over=name, bounds={name: given})
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "ends", "value"),
+    [
+        ("damping", {"eta": 1e-3, "ridge": 100.0}, ("10", "inf"), math.inf),
+        ("eta", {"teacher": "H3"}, ("0", "1"), 0.0),
+    ],
+)
+def test_ends_given_as_text_are_those_of_numbers(name, changes, ends, value):
+    found = gs.tune(network(**changes), over=name, bounds={name: ends})[name]
+    assert found.value == value
+    assert (found.low, found.high) == pytest.approx(tuple(map(float, ends)))
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -356,6 +396,15 @@ def test_command_tunes_the_damping():
     assert document["parameters"]["damping"]["value"] == best["damping"].value
     refused = CliRunner().invoke(app, ["tune", *SMALL, "--over", "damping", "--damping", "0.1,1"])
     assert refused.stderr.startswith("error: damping:")
+
+
+def test_command_writes_the_plain_gradient_as_inf():
+    small = ["--eta", "0.001*N^0.5", "--ridge", "100", "--over", "damping", "--bounds", "damping=10:inf", "--json"]
+    shown = CliRunner().invoke(app, ["tune", *SMALL, *small])
+    assert shown.exit_code == 0, shown.stderr
+    found = json.loads(shown.stdout)["tuned"][0]["parameters"]["damping"]
+    assert (found["value"], found["bounds"][1], found["within_one_per_cent"][1]) == ("inf", "inf", "inf")
+    assert found["neighbours"][1] is None
 
 
 def test_command_takes_a_grid():

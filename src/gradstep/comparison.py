@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gradstep.checks import flag
+from gradstep.checks import flag, one_of
 from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.gaussian import MultivariateFunction, ScalarFunction
 from gradstep.overlay import FAR, Overlay
@@ -102,8 +102,8 @@ class Comparison(Summarised):
         """Where the deviations of the test and the training error come from; empty if it was not asked for.
 
         ``sources["test_error"].rows`` is the overlay of theory and the errors expected of fits on the first layers that
-        were drawn, ``sources["test_error"].fit`` that of these and the fits. Their differences add up to that of
-        ``comparison["test_error"]``.
+        were drawn, ``sources["test_error"].fit`` that of these and the fits. Of the networks that have both, their
+        differences add up to that of ``comparison["test_error"]``.
         """
         if not self.expected:
             return {}
@@ -190,7 +190,8 @@ class Comparison(Summarised):
         Returns
         -------
         Table
-            In per cent of the theory, with standard errors; without rows if it was not asked for.
+            In per cent of the theory: the whole difference ("off by") without a standard error, which `table` has in
+            its units, and the two parts with one. Without rows if it was not asked for.
         """
         known = self._places if places is None else places
         rows = []
@@ -371,7 +372,8 @@ def compare(
         a table theory is that of Gaussian inputs of the problems' law.
     sources : bool
         Whether to find where deviations come from: from the law of the rows after the step, or from the equivalence of
-        the fit. This measures the networks again, with the errors expected of fits. See `Comparison.sources`.
+        the fit. This measures the networks again, with the errors expected of fits. See `Comparison.sources`. Of rows
+        of a table no expected errors are known, so that `sources` is refused with `rows`.
     device, dtype, kernel_tolerance
         As in `gradstep.simulate`.
     progress : callable, optional
@@ -395,8 +397,11 @@ def compare(
     chosen = chosen_seeds(seeds)
     if len(chosen) < 2:
         raise InvalidInput("seeds", seeds, "at least 2: one seed has no standard error")
+    one_of("fit", fit, ("drawn", "expected"))
     if flag("sources", sources) and fit != "drawn":
         raise InvalidInput("sources", sources, "False with fit='expected', which is one of the two that are compared")
+    if sources and rows is not None:
+        raise InvalidInput("sources", sources, "False with rows of a table, of which no expected errors are known")
     found = predict_each(listed, some=True)
     options = {
         "rows": rows,
@@ -407,15 +412,15 @@ def compare(
     }
     passes = 2 if sources else 1
 
-    def measured(fit: str, before: int) -> tuple[Measurement, ...]:
+    def measure(kind: str, passes_before: int) -> tuple[Measurement, ...]:
         def advance(done: float, total: int) -> None:
             if progress is not None:
-                progress(before * total + done, passes * total)
+                progress(passes_before * total + done, passes * total)
 
-        return tuple(simulate_many(listed, chosen, fit=fit, progress=advance, **options))
+        return tuple(simulate_many(listed, chosen, fit=kind, progress=advance, **options))
 
-    drawn = measured(fit, 0)
-    return Comparison(tuple(listed), tuple(found), drawn, shape, measured("expected", 1) if sources else ())
+    drawn = measure(fit, 0)
+    return Comparison(tuple(listed), tuple(found), drawn, shape, measure("expected", 1) if sources else ())
 
 
 def _cases(

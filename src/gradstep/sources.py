@@ -55,7 +55,14 @@ class Sources:
         return cls(Overlay.of(theory, expected, axis), Overlay(before, after, error, seeds))
 
     def columns(self) -> dict[str, Any]:
-        """Return the difference of each part as a share of the theory, its standard error and its z."""
+        """Return the difference of each part as a share of the theory, its standard error and its z.
+
+        Returns
+        -------
+        dict
+            ``rows_difference``, ``rows_error``, ``rows_z``, ``fit_difference``, ``fit_error`` and ``fit_z``, each of
+            the shape of the theory. Differences and errors are nan where the theory is zero.
+        """
         size = np.abs(np.asarray(self.rows.theory, dtype=np.float64))
         size = np.where(size > 0, size, np.nan)
         return {

@@ -228,6 +228,7 @@ def test_compare_with_expected_fits() -> None:
         (lambda: gs.Network(BASE, 0).learning_curve(pool=0), "pool"),
         (lambda: gs.simulate(BASE, 2, fit="mean"), "fit"),
         (lambda: gs.simulate(BASE, 2, fit="expected", test_samples=5), "test_samples"),
+        (lambda: gs.simulate(BASE, 2, fit="expected", rows=np.ones((9, 2))), "fit"),
         (lambda: gs.layer_learning_curve(np.ones(3), "tanh", "sin", n=5, ridge=1.0), "layer"),
         (lambda: gs.layer_learning_curve(np.eye(3), "tanh", "sin", n=5, ridge=1.0, bias=[1.0]), "bias"),
         (lambda: gs.layer_learning_curve(np.eye(3), "tanh", "x1*x4", n=5, ridge=1.0), "teacher"),

@@ -48,8 +48,9 @@ _LARGEST_RANGE = 60.0
 # Gauss-Legendre with 24 nodes resolves the square of sin(t x), whose effective strip is 16 / t, on a panel this wide.
 _PANEL_PER_STRIP = 1.0
 _NARROWEST_UNIFORM = 0.3
-# tanh is taken from exp(2 x) with an error of 1e-17 of one. Where the arguments are smaller than this, tanh is small
-# too, and it is evaluated directly.
+# tanh is taken from exp(2 x) with an error of 1e-17 of one. Where arguments are small, tanh is small too, and it is
+# evaluated directly. Only the scale of the arguments is looked at, not their mean: elements that are evaluated together
+# all are so if the smallest of their scales is below this.
 _SMALLEST_ARGUMENT = 1e-3
 # Scales over the mean below which nodes may fall on a kink by rounding.
 _GRAINY = 1e-9
@@ -369,7 +370,7 @@ def _on_common_nodes(
     result = np.empty((count, m.size))
     for start in range(0, m.size, rows):
         part = slice(start, start + rows)
-        if exponential is None or abs(exponential[1]) * s[part].min(initial=math.inf) < _SMALLEST_ARGUMENT:
+        if exponential is None or abs(exponential[1]) * s[part].min() < _SMALLEST_ARGUMENT:
             values = function(m[part, None] + s[part, None] * z)
         else:
             values = _through_exponentials(*exponential, m[part], s[part], z)

@@ -95,6 +95,8 @@ def simulate(
     one_of("fit", fit, ("drawn", "expected"))
     if fit == "expected" and fresh:
         raise InvalidInput("test_samples", fresh, "0 with fit='expected', where there is no one readout to test")
+    if fit == "expected" and rows is not None:
+        raise InvalidInput("fit", fit, "'drawn' with rows of a table, of which no expected errors are known")
     real("kernel_tolerance", kernel_tolerance, "a finite number > 0", lambda value: 0 < value < math.inf)
     backend(device, dtype)
     table = None if rows is None else DataRows.of(rows, flag("replacement", replacement))

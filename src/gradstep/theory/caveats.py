@@ -236,15 +236,16 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
     power = readout.second_moment
     found = {"eigenvalue": largest / d, "leading": abs(step.drift) * largest * math.sqrt(power * per_sample)}
     spike = step.spike * step.spike * power
-    # A spike alone, which all neurons share: a readout of mean zero has others for all lengths.
+    # Without a spike there is none that differs. Where the readout's mean is zero, rows have spikes of several lengths,
+    # and what some of them lose by another draw others make up for.
     if spike == 0 or readout.mean == 0 or not spike < _OUT_OF_RANGE:
         return {**found, "swing": 0.0}
-    variance = spike * step.correlated.swing * per_sample / (4 * d)
+    variance = spike * step.correlated.relative_variance_of_square * per_sample / (4 * d)
     length = math.sqrt(1 + spike + step.bulk * power)
-    return {**found, "swing": variance * _follows(problem.activation, length) * readout.mean**2 / power}
+    return {**found, "swing": variance * _sensitivity_to_length(problem.activation, length) * readout.mean**2 / power}
 
 
-def _follows(activation: ScalarFunction, length: float) -> float:
+def _sensitivity_to_length(activation: ScalarFunction, length: float) -> float:
     """Return the mean square slope of a feature in the length of its row, over its mean square."""
 
     def squares(z: NDArray[np.float64]) -> NDArray[np.float64]:

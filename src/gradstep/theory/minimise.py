@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.resolution import NOTHING
 
-__all__ = ["Axis", "Minimum", "minimise"]
+__all__ = ["RESOLUTION", "Axis", "Bound", "Minimum", "minimise"]
 
 Array = NDArray[np.float64]
 Bound = Literal["lower", "upper"]
@@ -190,7 +190,7 @@ def _valleys(counted: _Counted, axes: Sequence[Axis]) -> list[Array]:
     grid = np.stack(np.meshgrid(*(axis.scan for axis in axes), indexing="ij"), axis=-1)
     values = counted(grid.reshape(-1, len(axes))).reshape(shape)
     if not np.isfinite(values).any():
-        raise NotConverged("the scan", np.nan, RESOLUTION, "No point has a value: narrow the bounds.")
+        raise NotConverged("the scan", np.nan, counted.resolution, "No point has a value: narrow the bounds.")
     padded = np.pad(values, 1, constant_values=np.inf)
     lowest = np.ones(shape, dtype=bool)
     for offset in itertools.product((-1, 0, 1), repeat=len(axes)):
@@ -344,10 +344,16 @@ def _certify(
         worst = float(np.max(displacement[free] / allowed))
         if not worst <= 1:
             raise NotConverged("the minimum", worst * tolerance, tolerance, "Narrow the bounds, or tune fewer at once.")
-    lower = min(float(below.min()), float(above.min()))
-    left = [axis.reluctance[bound == "upper"] for axis, bound in zip(axes, bounds, strict=True) if bound]
-    slack = max(left, default=counted.resolution)
-    if lower < value - slack * abs(value):
-        excess = (value - lower) / abs(value)
-        raise NotConverged("the minimum", excess, slack, "A neighbour is lower: narrow the bounds.")
+    # On a bound a neighbour may be lower by what is no reason to leave this bound, in other coordinates by nothing.
+    slack = np.array(
+        [
+            axis.reluctance[bound == "upper"] if bound else counted.resolution
+            for axis, bound in zip(axes, bounds, strict=True)
+        ]
+    )
+    excess = (value - np.minimum(below, above)) / abs(value)
+    if (excess > slack).any():
+        k = int(np.argmax(excess - slack))
+        advice = "A neighbour is lower: narrow the bounds."
+        raise NotConverged("the minimum", float(excess[k]), float(slack[k]), advice)
     return Minimum(point, value, bounds, below, above, gradient, curvature, displacement, others, len(counted.known))

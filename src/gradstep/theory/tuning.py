@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,7 +169,10 @@ class Tuned(Summarised):
         raise InvalidInput("parameter", name, ", ".join(parameter.name for parameter in self.parameters))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, with the convention spelled out."""
+        """Return plain values, with the convention spelled out; an infinite damping is the text "inf".
+
+        JSON has no word for infinity, and None stands for what does not exist: a neighbour beyond a bound.
+        """
         return {
             "convention": CONVENTION,
             "problem": self.problem.to_dict(),
@@ -179,20 +182,23 @@ class Tuned(Summarised):
             "caveats": [asdict(caveat) for caveat in self.prediction.caveats],
             "parameters": {
                 p.name: {
-                    "value": p.value,
-                    "bounds": [p.low, p.high],
+                    "value": _told(p.value),
+                    "bounds": [_told(p.low), _told(p.high)],
                     "at_bound": p.at_bound,
                     "meaning": p.meaning,
-                    "neighbours": list(p.neighbours),
+                    "neighbours": [_told(value) for value in p.neighbours],
                     "neighbour_errors": list(p.neighbour_errors),
                     "slope": p.slope,
                     "curvature": p.curvature,
                     "uncertainty": p.uncertainty,
-                    "within_one_per_cent": list(p.near),
+                    "within_one_per_cent": [_told(value) for value in p.near],
                 }
                 for p in self.parameters
             },
-            "other_minima": [{"values": dict(values), "test_error": error} for values, error in self.others],
+            "other_minima": [
+                {"values": {name: _told(value) for name, value in values.items()}, "test_error": error}
+                for values, error in self.others
+            ],
             "discretisation": self.discretisation,
             "evaluations": self.evaluations,
         }
@@ -232,6 +238,10 @@ class Tuned(Summarised):
         return Summary(title, [str(self.problem)], self.table(), [*self.notes(), method])
 
 
+def _told(value: float) -> float | str:
+    return "inf" if value == math.inf else value
+
+
 def tune(
     problem: Problem,
     over: str | Iterable[str] = ("ridge", "eta"),
@@ -249,7 +259,7 @@ def tune(
         What to tune; any combination.
     bounds : mapping, optional
         Name to (low, high) in place of the default bounds: the penalty (divided by ``d`` in the proportional limit),
-        the coefficient of the step size (zero is allowed), the damping (infinity is allowed), the samples of the step
+        the coefficient of the step size (low may be zero), the damping (high may be infinite), the samples of the step
         (divided by ``d`` in the limit).
 
     Returns
@@ -303,6 +313,15 @@ def tune(
     )
 
 
+class _Range(NamedTuple):
+    """The ends of a search, finite and above zero, and whether they stand for zero and for infinity."""
+
+    low: float
+    high: float
+    from_zero: bool = False
+    to_infinity: bool = False
+
+
 class _Search:
     """The predicted error as a function of coordinates in which it is smooth: logarithms, and samples of the step."""
 
@@ -315,18 +334,18 @@ class _Search:
                 raise InvalidInput("bounds", name, f"the parameters tuned: {', '.join(names)}")
         self.budget = _budget(problem) if "split" in names else math.nan
         self.bounds = {name: _bounds(name, problem, self.budget, bounds.get(name)) for name in names}
-        # The smallest step of the default search stands for none.
-        self.zero_step = self.bounds["eta"][0] if "eta" in names and not bounds.get("eta", (0.0,))[0] else 0.0
-        # The largest damping of the default search stands for the plain gradient.
-        ends = bounds.get("damping", (0.0, math.inf))
-        self.plain = self.bounds["damping"][1] if "damping" in names and ends[1] == math.inf else math.inf
+        # Smallest step, which stands for none, and largest damping, which stands for the plain gradient.
+        self.zero_step = self.bounds["eta"].low if "eta" in names and self.bounds["eta"].from_zero else 0.0
+        self.plain = (
+            self.bounds["damping"].high if "damping" in names and self.bounds["damping"].to_infinity else math.inf
+        )
         self.axes = [self._axis(name) for name in names]
         sizes, _ = readout_values(problem.readout)
         uneven = problem.inputs is not None and len(set(np.abs(sizes))) > 1
         self.resolution = _UNEVEN if uneven else RESOLUTION
 
     def _axis(self, name: Parameter) -> Axis:
-        low, high = self.bounds[name]
+        low, high, *_ = self.bounds[name]
         points = _SCAN[name][len(self.names)]
         if name != "split":
             count = 2 + math.ceil(points * math.log10(high / low))
@@ -473,26 +492,28 @@ def _budget(problem: Problem) -> float:
     return budget
 
 
-def _bounds(name: Parameter, problem: Problem, budget: float, given: tuple[float, float] | None) -> tuple[float, float]:
+def _bounds(name: Parameter, problem: Problem, budget: float, given: tuple[float, float] | None) -> _Range:
     """Return the bounds of a parameter in the units of `TunedParameter`."""
     defaults = {"ridge": _ridge_bounds, "eta": _eta_bounds, "damping": _damping_bounds, "split": _split_bounds}
     default = defaults[name](problem, budget)
     if given is None:
         return default
-    allowed = "(low, high) with 0 < low < high"
-    low, high = _pair(name, given, allowed)
-    if name == "eta" and low == 0:
-        low = min(default[0], high / 10)
-    if name == "damping" and high == math.inf:
-        high = max(default[1], 10 * low)
     least, most = 0.0, math.inf
     if name == "split":
         least = 0.0 if problem.is_limit else _FEWEST - 1
         most = budget if problem.is_limit else budget - _FEWEST + 1
-        allowed = f"(low, high) with {least:g} < low < high < {most:g}"
+    below, above = "<=" if name == "eta" else "<", "<=" if name == "damping" else "<"
+    largest = f"{most:g}" if most < math.inf else "infinity"
+    allowed = f"(low, high) with {least:g} {below} low < high {above} {largest}"
+    low, high = _pair(name, given, allowed)
+    from_zero, to_infinity = name == "eta" and low == 0, name == "damping" and high == math.inf
+    if from_zero:
+        low = min(default.low, high / 10)
+    if to_infinity:
+        high = max(default.high, 10 * low)
     if not least < low < high < most:
         raise InvalidInput(f"bounds of {name}", given, allowed)
-    return low, high
+    return _Range(low, high, from_zero, to_infinity)
 
 
 def _pair(name: str, given: object, allowed: str) -> tuple[float, float]:
@@ -503,13 +524,13 @@ def _pair(name: str, given: object, allowed: str) -> tuple[float, float]:
     return low, high
 
 
-def _ridge_bounds(problem: Problem, budget: float) -> tuple[float, float]:
+def _ridge_bounds(problem: Problem, budget: float) -> _Range:
     per_d = problem.ratio("n") + problem.ratio("width")
     unit = per_d * (1.0 if problem.is_limit else problem.d) * float(moments(problem.activation).second_moment)
-    return _RIDGE_RANGE[0] * unit, _RIDGE_RANGE[1] * unit
+    return _Range(_RIDGE_RANGE[0] * unit, _RIDGE_RANGE[1] * unit)
 
 
-def _eta_bounds(problem: Problem, budget: float) -> tuple[float, float]:
+def _eta_bounds(problem: Problem, budget: float) -> _Range:
     limit, exponent = problem.is_limit, problem.eta.exponent
     sizes = sizes_of(problem)
     unit = step_statistics(problem.replace(eta=Step(1.0, 0.5)), sizes.d, sizes.width, sizes.n_step)
@@ -520,18 +541,19 @@ def _eta_bounds(problem: Problem, budget: float) -> tuple[float, float]:
     one = 1 / moved
     if limit:
         low, high = (_SMALLEST_SPIKE, 1e3) if exponent == 0 else (1e-3, _LARGEST_SPIKE)
-        return low * one, high * one
+        return _Range(low * one, high * one, from_zero=True)
     power = sizes.width ** (0.5 - exponent)
-    return _SMALLEST_SPIKE * one * power / math.sqrt(sizes.width), _LARGEST_SPIKE * one * power
+    smallest = _SMALLEST_SPIKE / math.sqrt(sizes.width)
+    return _Range(smallest * one * power, _LARGEST_SPIKE * one * power, from_zero=True)
 
 
-def _damping_bounds(problem: Problem, budget: float) -> tuple[float, float]:
+def _damping_bounds(problem: Problem, budget: float) -> _Range:
     largest = 1.0 if problem.inputs is None else max(problem.inputs.eigenvalues)
-    return _DAMPING_RANGE[0], _DAMPING_RANGE[1] * largest
+    return _Range(_DAMPING_RANGE[0], _DAMPING_RANGE[1] * largest, to_infinity=True)
 
 
-def _split_bounds(problem: Problem, budget: float) -> tuple[float, float]:
+def _split_bounds(problem: Problem, budget: float) -> _Range:
     least = _SMALLEST_SHARE * budget
     if not problem.is_limit:
         least = max(_FEWEST, math.ceil(least))
-    return least, budget - least
+    return _Range(least, budget - least)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import gradstep as gs
+from gradstep.errors import NotConverged
 from gradstep.gaussian import moments, scalar_function
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
@@ -84,3 +85,10 @@ def test_means_at_a_sample_are_those_of_the_vectors():
     # g is the sum of the samples with their residuals: averages over one sample are products with g.
     samples = samples_of(0.3, 0.8)
     assert samples.law.mean(samples.law.residual * samples.along) == pytest.approx(samples.norm**2)
+
+
+@pytest.mark.parametrize(("name", "value"), [("_MAX_STEPS", 1), ("_TOLERANCE", 0.0)])
+def test_a_solution_that_cannot_be_followed_is_told(name, value, monkeypatch):
+    monkeypatch.setattr(f"gradstep.theory.step.damped_law.{name}", value)
+    with pytest.raises(NotConverged, match="was not followed from far away to the points asked for"):
+        DampedLaw(samples_of(0.3, 0.8), 0.7).transform(Z)

@@ -33,7 +33,8 @@ __all__ = ["correlated_classes"]
 #: lowest is below the least eigenvalue of C, but no lower than the last number.
 _LEVELS, _PER_DECADE, _LOWEST = (-2.0, 3.0), 16 / 5, -8.0
 _TOLERANCE = 1e-8
-#: Squares of readouts over that of the rule for which there are poles too, if there are several.
+#: Squares of readouts over that of the rule for which there are poles too, if there are several: readouts of twice and
+#: four times the size. Two per cent of Gaussian readouts are larger still.
 _LONGER = (4.0, 16.0)
 #: Distance from the real axis, over the eigenvalue, at which diagonals are taken.
 _WIDTH = 0.01
@@ -74,13 +75,15 @@ def correlated_classes(
     reference = power**3 / float(shares @ sizes**4)
     strength = step.bulk / samples.bulk_trace * reference
     law = DampedLaw(samples, strength) if isinstance(samples, DampedSamples) else CorrelatedLaw(samples, strength)
-    positive, least = known.eigenvalue[known.eigenvalue > 0].min(), known.eigenvalue.min()
-    lowest = max(min(_LEVELS[0], math.log10(positive) - 1), _LOWEST)
+    smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
+    lowest = max(min(_LEVELS[0], math.log10(smallest_positive) - 1), _LOWEST)
     count = round((_LEVELS[1] - lowest) * _PER_DECADE * refine) + 1
     level = 10.0 ** np.linspace(lowest, _LEVELS[1], count)
-    # Rows of larger readouts have poles where A is nearer to the least eigenvalue of C.
+    # The fit needs 1/(Sigma_a + level), and Sigma_a is about c + l (A - c) with l the square of the readout over the
+    # reference and c the smallest eigenvalue of C. So the pole is at A = c - (c + level) / l; the factor 1 - i/2 takes
+    # it off the real axis. Rows of larger readouts have poles where A is nearer to c.
     longer = np.array([1.0, *_LONGER] if len(set(np.abs(sizes))) > 1 else [1.0])
-    z = (least - (least + level * law.mean) * (1 - 0.5j) / longer[:, None]).ravel()
+    z = (smallest - (smallest + level * law.mean) * (1 - 0.5j) / longer[:, None]).ravel()
     level = np.tile(level, len(longer))
     tolerance, frame = _TOLERANCE * 100.0 ** (1 - refine), samples.frame(step.alignment)
     transform, slope = (each[:, None, None] for each in law.transform(z))
@@ -98,14 +101,19 @@ def correlated_classes(
 
 
 def _variances(
-    step: StepStatistics, law: CorrelatedLaw | DampedLaw, groups: Groups, nodes: Array, power: float, least: float
+    step: StepStatistics,
+    law: CorrelatedLaw | DampedLaw,
+    groups: Groups,
+    nodes: Array,
+    power: float,
+    lowest_level: float,
 ) -> Array:
     """Return the variances of the rows of each group in the eigenbasis of A at eigenvalues, shape (groups, nodes).
 
     Docs, "Correlated inputs", equation (C9).
     """
     c = law.samples.spectrum.eigenvalue
-    height = np.maximum(nodes, least * law.mean)
+    height = np.maximum(nodes, lowest_level * law.mean)
     part, sampled = law.diagonals(height * (1 + _WIDTH * 1j))
     plain = part @ c
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
@@ -115,6 +123,7 @@ def _variances(
     first = int(c.argmin())
     above = (stretched - stretched[:, [first]]) @ part.T
     above += np.outer(step.bulk / law.samples.bulk_trace * a_square, sampled)
-    # Rows of the mean square readout that are not stretched have the eigenvalue itself: none is below the least of C.
+    # Rows with ``a^2 = (E a^2)^3 / E a^4`` that are not stretched have the eigenvalue itself. No row has a variance
+    # below the smallest eigenvalue of C.
     known = np.maximum(plain - c[first] + law.strength * sampled, NOTHING)
     return np.asarray(np.maximum(stretched[:, [first]] + above * np.maximum(height - c[first], 0.0) / known, _LEAST))

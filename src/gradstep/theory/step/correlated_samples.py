@@ -110,7 +110,7 @@ class CorrelatedSamples:
         return self.linear**2 * self.spectrum.teacher_moment(power) + noise
 
     @property
-    def swing(self) -> float:
+    def relative_variance_of_square(self) -> float:
         """``n_step`` times the relative variance of ``|C g|^2`` that the averages of ``u r`` and ``r^2`` make."""
         r, u = self.law.residual, self.law.projection
         signal, noise = self.linear * self.spectrum.teacher_moment(2), self.ratio * self.spectrum.moment(2)

@@ -143,7 +143,7 @@ class DampedLaw:
         following = np.stack([ratio * (h / n) @ share, 1 + eta * ratio * (b / n) @ share, -ratio * a * (1 / n @ share)])
         square = 1 / n**2
         bb, bh, hh = (b**2 * square) @ share, (b * h * square) @ share, (h**2 * square) @ share
-        b_, none = (b * square) @ share, square @ share
+        b_, bare = (b * square) @ share, square @ share
         # Of b, h and Y_11 by the unknowns: they are the same for all classes.
         first, one_one = at.one @ nodes, at.one**2 @ nodes
         one_s, s_s = (at.one * at.weighed) @ nodes, at.weighed**2 @ nodes
@@ -156,7 +156,7 @@ class DampedLaw:
             [
                 bb * of_corner - 2 * bh * of_cross - t * hh * of_left,
                 eta * ((t * a * ((h * square) @ share) - bb) * of_cross - t * (a * b_ * of_corner + bh * of_left)),
-                2 * a * b_ * of_cross + t * a**2 * none * of_corner - bb * of_left,
+                2 * a * b_ * of_cross + t * a**2 * bare * of_corner - bb * of_left,
             ]
         )
         apart = at.apart**2
@@ -209,10 +209,11 @@ class DampedLaw:
         reached, length = way.whole, np.full(len(z), _FIRST_STEP)
         at = way.place(reached, every)
         good, unknown, slopes = self._corrected(zeroth - slope / at[:, None], at, np.full(len(z), _TOLERANCE))
-        active = every[good]
-        for _ in range(_MAX_STEPS):
+        active = every
+        # Where the expansion far away is no solution, there is none to follow.
+        for _ in range(_MAX_STEPS if good.all() else 0):
             active = active[reached[active] > 0]
-            if good.all() and not len(active):
+            if not len(active):
                 # Slopes of these very unknowns: the rules that are made of them feel the last digit.
                 final = self._at(unknown, z)
                 return final, self._newton(final)[2]
@@ -224,9 +225,9 @@ class DampedLaw:
             done = active[found]
             unknown[done], slopes[done], at[done], reached[done] = value[found], by_z[found], there[found], aim[found]
             length[active] *= np.where(found, _LONGER, _SHORTER)
-        raise NotConverged(
-            "the law of the rows after a damped step", float(reached.max()), 0.0, "Change the damping or the step."
-        )
+        reason = "was not followed from far away to the points asked for"
+        advice = "Change the damping or the step."
+        raise NotConverged("the law of the rows after a damped step", float(reached.max()), 0.0, advice, reason)
 
     @cached_property
     def _size(self) -> float:

@@ -153,14 +153,17 @@ class DampedSamples:
         return math.sqrt(self.quadratic(self._one))
 
     @property
-    def swing(self) -> float:
-        """``n_step`` times the relative variance of ``|theta|^2`` that the averages of ``u r`` and ``r^2`` make."""
+    def relative_variance_of_square(self) -> float:
+        """``n_step`` times the relative variance of ``|theta|^2`` that the averages over the samples make.
+
+        The metric knows the samples: of a residual r its teacher's part fits some, and the average of u times the rest
+        is what differs between draws.
+        """
         r, u, known = self.law.residual, self.law.projection, self.spectrum.teacher
         signal = self.scale**2 * self.linear * float(known @ self.kept**2)
         left = r - self.linear * float(known @ self.kept) * u
-        return relative_variance(
-            self.law, 2 * signal * u * r + self.ratio * self.trace(self._one) * left**2, self.norm**2
-        )
+        noise = self.ratio * self.trace(self._one)
+        return relative_variance(self.law, (2 * signal * u + noise * left) * left, self.norm**2)
 
     @cached_property
     def alignment(self) -> float:

@@ -1,0 +1,44 @@
+"""Samples of a damped step: how much the square of the gradient varies between draws of them."""
+
+import numpy as np
+import pytest
+
+from gradstep.gaussian import moments, scalar_function
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.damped_samples import DampedSamples
+from gradstep.theory.step.weighted_samples import residual_law
+
+ONE = np.ones(1)
+
+
+def samples(teacher: str, noise: float, ratio: float, damping: float) -> DampedSamples:
+    link = scalar_function(teacher)
+    law = residual_law(link, 0.0, noise**2)
+    return DampedSamples(CorrelatedSamples(law, ratio, moments(link).linear, Spectrum(ONE, ONE, ONE)), damping)
+
+
+def test_a_linear_teacher_without_noise_is_found_by_every_draw_of_a_hardly_damped_step():
+    assert samples("x", 0.0, 0.2, 1e-6).relative_variance_of_square == pytest.approx(0.0, abs=1e-9)
+
+
+def test_of_a_large_damping_it_is_that_of_the_plain_step():
+    damped = samples("sin(1.5*x)", 0.3, 0.2, 1e7)
+    assert damped.relative_variance_of_square == pytest.approx(damped.plain.relative_variance_of_square, rel=1e-5)
+
+
+@pytest.mark.parametrize("damping", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize(("teacher", "noise"), [("x", 0.5), ("x + 0.3*(x**3 - 3*x)", 0.0)])
+def test_drawn_regressions(teacher, noise, damping):
+    """Of a thousand samples a direction, what is of a higher order is below the standard error."""
+    d, count, draws = 2, 2000, 1000
+    random, link = np.random.default_rng(1), scalar_function(teacher)
+    squares = []
+    for _ in range(draws):
+        z = random.standard_normal((count, d))
+        r = np.asarray(link(z[:, 0])) + noise * random.standard_normal(count)
+        theta = np.linalg.solve(z.T @ z / count + damping * np.eye(d), (1 + damping) * (z.T @ r) / count)
+        squares.append(theta @ theta)
+    apart = count * (np.array(squares) / np.mean(squares) - 1) ** 2
+    error = apart.std(ddof=1) / draws**0.5
+    found = samples(teacher, noise, d / count, damping).relative_variance_of_square
+    assert abs(found - apart.mean()) < 3.5 * error < 0.3 * found

@@ -272,12 +272,23 @@ def test_bounds_are_kept():
     assert 2 <= step.value <= 3
 
 
-@pytest.mark.parametrize("inputs", [None, gs.Inputs([4, 1], [0.25, 0.75], [0.6, 0.4])])
-@pytest.mark.parametrize("readout", ["constant", "gaussian"])
+TWO_LEVELS = gs.Inputs([4, 1], [0.25, 0.75], [0.6, 0.4])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "readout"),
+    [
+        (None, "constant"),
+        # Law of the damped rows for each size of the readout: half a minute.
+        pytest.param(None, "gaussian", marks=pytest.mark.statistical),
+        pytest.param(TWO_LEVELS, "gaussian", marks=pytest.mark.statistical),
+        (TWO_LEVELS, "constant"),
+    ],
+)
 def test_best_damping_is_that_of_a_dense_scan(inputs, readout):
     problem = network(ridge=100.0, inputs=inputs, readout=readout)
     best = gs.tune(problem, over="damping")
-    dense = np.geomspace(1e-4, 1e4, 161)
+    dense = np.geomspace(1e-3, 1e3, 61)
     errors = [p.test_error for p in gs.predict_many(problem.replace(damping=float(x)) for x in dense)]
     at = int(np.argmin(errors))
     assert dense[at - 1] < best["damping"].value < dense[at + 1]
@@ -289,7 +300,7 @@ def test_best_damping_is_that_of_a_dense_scan(inputs, readout):
         assert error(problem, damping=neighbour) == pytest.approx(claimed, rel=1e-12)
 
 
-@pytest.mark.parametrize("inputs", [None, gs.Inputs([4, 1], [0.25, 0.75], [0.6, 0.4])])
+@pytest.mark.parametrize("inputs", [pytest.param(None, marks=pytest.mark.statistical), TWO_LEVELS])  # None takes long
 def test_the_plain_gradient_is_among_the_candidates(inputs):
     problem = network(eta=1e-3, ridge=100.0, inputs=inputs)
     best = gs.tune(problem, over="damping")
@@ -302,6 +313,7 @@ def test_the_plain_gradient_is_among_the_candidates(inputs):
     assert (again.low, again.value) == (pytest.approx(0.01), math.inf)
 
 
+@pytest.mark.statistical  # takes long
 def test_damping_with_ridge_and_step_is_better_than_without():
     problem = network(inputs=gs.Inputs([4, 1], [0.25, 0.75], [0.3, 0.7]))
     plain, best = (gs.tune(problem, over=over) for over in (("ridge", "eta"), ("ridge", "eta", "damping")))
@@ -360,7 +372,7 @@ def test_a_message_about_bounds_says_which_ends_are_allowed(name, given, allowed
 @pytest.mark.parametrize(
     ("name", "changes", "ends", "value"),
     [
-        ("damping", {"eta": 1e-3, "ridge": 100.0}, ("10", "inf"), math.inf),
+        ("damping", {"eta": 1e-3, "ridge": 100.0}, ("1000", "inf"), math.inf),
         ("eta", {"teacher": "H3"}, ("0", "1"), 0.0),
     ],
 )
@@ -399,7 +411,7 @@ def test_command_tunes_the_damping():
 
 
 def test_command_writes_the_plain_gradient_as_inf():
-    small = ["--eta", "0.001*N^0.5", "--ridge", "100", "--over", "damping", "--bounds", "damping=10:inf", "--json"]
+    small = ["--eta", "0.001*N^0.5", "--ridge", "100", "--over", "damping", "--bounds", "damping=1000:inf", "--json"]
     shown = CliRunner().invoke(app, ["tune", *SMALL, *small])
     assert shown.exit_code == 0, shown.stderr
     found = json.loads(shown.stdout)["tuned"][0]["parameters"]["damping"]

@@ -128,3 +128,9 @@ def test_nothing_is_found_where_nothing_varies():
     assert kernel_gradients(z, np.ones((30, 1)), np.ones(30), 3) == (None, 0)
     assert kernel_gradients(np.ones((30, 3)), z[:, :1], np.ones(30), 3) == (None, 0)
     assert kernel_gradients(z[:1], z[:1, :1], np.ones(1), 3) == (None, 0)
+
+
+def test_inputs_that_are_no_numbers_end_the_search():
+    z, _ = table(600, 3)
+    z[500, 1] = np.nan
+    assert kernel_gradients(z, z[:, :1], np.ones(600), 3) == (None, 0)

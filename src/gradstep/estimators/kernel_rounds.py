@@ -88,8 +88,10 @@ def kernel_gradients(z: Host, y: Host, weights: Host, most: int) -> tuple[Host |
 def _one_round(place: Host, y: Host, weights: Host) -> tuple[Host | None, float]:
     """Return the weighted gradients with respect to the places, shape (rows, d), and the error of the fit.
 
-    The gradients are None where the function is constant.
+    The gradients are None where the function is constant, or places are no numbers.
     """
+    if not np.isfinite(place).all():
+        return None, 0.0
     kernel, distance = _kernel(place)
     if kernel is None:
         return None, 0.0

@@ -134,11 +134,11 @@ def test_noise_is_not_fitted_through_the_step(n, d):
     for seed in range(4):
         random = np.random.default_rng(seed)
         X, y = random.normal(size=(n, d)), random.normal(size=n)
-        model = gs.OneStepRegressor(random_state=seed).fit(X, y)
+        model = gs.OneStepRegressor(512, random_state=seed).fit(X, y)
         # The mean alone loses 1/n against the truth; the errors of the fit itself ask for a penalty of no use.
         assert np.mean(model.predict(random.normal(size=(2000, d))) ** 2) < 8 / n + 0.02
         by_fit = model.ridge_path_[np.argmin(model.ridge_errors_)]
-        leaky = gs.OneStepRegressor(random_state=seed, ridge=by_fit).fit(X, y)
+        leaky = gs.OneStepRegressor(512, random_state=seed, ridge=by_fit).fit(X, y)
         assert leaky.ridge_ <= model.ridge_
     assert np.mean(leaky.predict(random.normal(size=(2000, d))) ** 2) > 0.05
 
@@ -166,7 +166,7 @@ def test_the_penalty_is_not_that_of_a_smaller_network():
         X, fresh = random.standard_normal((400, 8)), random.standard_normal((3000, 8))
         y, truth = (np.sin(2 * inputs[:, :4]).sum(axis=1) for inputs in (X, fresh))
         y = y + 0.3 * random.standard_normal(400)
-        auto = gs.OneStepRegressor(random_state=seed).fit(X, y)
+        auto = gs.OneStepRegressor(512, random_state=seed).fit(X, y)
         given = (auto.set_params(ridge=ridge) for ridge in auto.ridge_path_[10:25:2])
         chosen = auto.score(fresh, truth)
         losses.append(max(model.fit(X, y).score(fresh, truth) for model in given) - chosen)

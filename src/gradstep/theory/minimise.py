@@ -23,6 +23,8 @@ __all__ = ["RESOLUTION", "Axis", "Bound", "Minimum", "minimise"]
 
 Array = NDArray[np.float64]
 Bound = Literal["lower", "upper"]
+"""An end of an axis."""
+
 #: Points of shape (m, coordinates) in, values of shape (m,) out; infinite where there is none.
 Function = Callable[[Array], Array]
 

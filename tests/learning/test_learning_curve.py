@@ -43,7 +43,7 @@ def test_what_changes_nothing(rows):
     same(gs.learning_curve(np.hstack([features, 0 * features]), targets, ridge=RIDGE, **options), found, 1e-4)
     mixed = gs.learning_curve(features[order], targets[order], n=N, ridge=RIDGE, sample_weight=weights[order])
     same(mixed, found, 1e-4)
-    # Also where some rows stand for all in the standard errors, with an order that repeats every second row.
+    # Standard errors of more than 200 rows use some of them. Here every second row differs from its neighbours.
     many, answers, _ = rows(400, 12)
     answers[::2] += 2.0
     kept = np.random.default_rng(3).permutation(400)

@@ -26,7 +26,7 @@ _HARDLY_LINEAR = 0.1
 
 
 class _Told(NamedTuple):
-    """What a diagnosis is about, its verdict, and a name and a text for each thing that was measured."""
+    """The parts of the text: a head line, the verdict, and rows of a name and a text."""
 
     head: str
     advice: str
@@ -129,7 +129,7 @@ def _told(diagnosis: Diagnosis) -> _Told:
 
 
 class _Gains(NamedTuple):
-    """What is judged, with its values before and after, and gains with their standard errors."""
+    """Values of accuracy or of R^2 before and after the step, and gains with their standard errors."""
 
     unit: str
     before: float

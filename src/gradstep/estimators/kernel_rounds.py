@@ -88,7 +88,7 @@ def kernel_gradients(z: Host, y: Host, weights: Host, most: int) -> tuple[Host |
 def _one_round(place: Host, y: Host, weights: Host) -> tuple[Host | None, float]:
     """Return the weighted gradients with respect to the places, shape (rows, d), and the error of the fit.
 
-    The gradients are None where the function is constant, or places are no numbers.
+    The gradients are None where the function is constant, or where places are not finite.
     """
     if not np.isfinite(place).all():
         return None, 0.0

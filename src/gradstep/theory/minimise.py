@@ -175,7 +175,7 @@ def _to_bounds(counted: _Counted, axes: Sequence[Axis], point: Array, value: flo
     """Move to every bound that is as good as the minimum: the limit is what such a plateau means."""
     for k in range(len(point)):
         ends = zip((counted.low[k], counted.high[k]), axes[k].reluctance, strict=True)
-        # Of two that are as good, the one that is left with more reluctance.
+        # If both ends are as good, the one with the larger reluctance is taken.
         for edge, gain in sorted(ends, key=lambda end: -end[1]):
             moved = point.copy()
             moved[k] = edge

@@ -128,7 +128,7 @@ def predict_spread(problem: Problem) -> Spread:
     if problem.is_limit:
         raise InvalidInput("d", problem.d, "a finite dimension: in the limit nothing fluctuates")
     if problem.eta.coefficient != 0:
-        # What the step's samples do to the spike and the bulk is known for isotropic inputs and the plain step.
+        # The fluctuations of a step are known for isotropic inputs and the plain gradient only.
         check_isotropic(problem)
     check_labels(problem)
     shares, given = zip(

@@ -144,7 +144,7 @@ class DampedLaw:
         square = 1 / n**2
         bb, bh, hh = (b**2 * square) @ share, (b * h * square) @ share, (h**2 * square) @ share
         b_, bare = (b * square) @ share, square @ share
-        # Of b, h and Y_11 by the unknowns: they are the same for all classes.
+        # Derivatives of b, h and Y_11 by the unknowns. They are the same for all classes.
         first, one_one = at.one @ nodes, at.one**2 @ nodes
         one_s, s_s = (at.one * at.weighed) @ nodes, at.weighed**2 @ nodes
         of_first = np.stack([-t * one_s, -2 * p * one_one, t * eta**2 * gain * one_one])
@@ -354,7 +354,7 @@ class DampedLaw:
         with_it = [(moved * first) @ teacher, (moved * both) @ teacher]
         with_it += [p * ((1 - p[:, None] * at.one) @ along), -eta * gain * (at.one @ along)]
         across = np.stack([np.stack(with_bt, axis=-1), np.stack(with_it, axis=-1)], axis=1)
-        # What a sample has along bt, beside that of the others.
+        # The square of a sample along bt is u^2. Along every other direction its mean is one.
         beside = law.weight * (1 - u**2)
         ones = at.one @ beside
         coupling = np.zeros((len(gain), 4, 4), dtype=complex)

@@ -67,10 +67,6 @@ class CorrelatedLaw:
     strength: float
 
     @property
-    def _weight(self) -> Array:
-        return np.asarray(self.samples.law.residual**2 / self.samples.law.square)
-
-    @property
     def mean(self) -> float:
         """``(1/d) tr A``."""
         return 1 + self.strength * self.samples.spectrum.moment(2)
@@ -87,7 +83,7 @@ class CorrelatedLaw:
         """
         known, t = self.samples.spectrum, self.strength
         c, share, phi0 = known.eigenvalue, known.share, self.samples.ratio
-        p, omega = self.samples.law.weight, t * self._weight
+        p, omega = self.samples.law.weight, t * self.samples.law.relative_squares
         gain = phi0 * ((share * c**2) / (c - z[:, None])).sum(axis=1)
         for _ in range(_MAX_STEPS):
             sampled = 1 / (1 + gain[:, None] * omega)
@@ -105,10 +101,12 @@ class CorrelatedLaw:
                 "the law of the rows after the step", worst, _TOLERANCE, "Take more samples in the step."
             )
         d_gain = phi0 * (resolvent**2 @ (share * c**2)) / (1 - bend)
-        squared = sampled**2 @ (p * self._weight * omega)
+        squared = sampled**2 @ (p * self.samples.law.relative_squares * omega)
         d_weight = -squared * d_gain
         d_resolvent = resolvent**2 * (1 - t * d_weight[:, None] * c**2)
-        return LawPoints(resolvent, d_resolvent, sampled, gain, d_gain, sampled @ (p * self._weight), d_weight)
+        return LawPoints(
+            resolvent, d_resolvent, sampled, gain, d_gain, sampled @ (p * self.samples.law.relative_squares), d_weight
+        )
 
     def transform(self, z: Complex) -> tuple[Complex, Complex]:
         """Return the Stieltjes transform of the spectral law and its derivative."""
@@ -147,7 +145,7 @@ class CorrelatedLaw:
             The vectors, as columns, in terms of bt, ``C bt`` and ``C Z_perp^T r / n_step``.
         """
         known, law, t = self.samples.spectrum, self.samples.law, self.strength
-        p, u, r, omega = law.weight, law.projection, law.residual, self._weight
+        p, u, r, omega = law.weight, law.projection, law.residual, self.samples.law.relative_squares
         points = self.at(z)
         count = len(points.gain)
         q, d_q = points.gain[:, None] * points.sampled, points.d_gain[:, None] * points.sampled**2
@@ -182,7 +180,7 @@ class CorrelatedLaw:
         samples, known, law = self.samples, self.samples.spectrum, self.samples.law
         t_1, t_2, t_3, t_4 = (known.teacher_moment(k) for k in (1, 2, 3, 4))
         noise = samples.ratio * law.square * known.moment(4)
-        u, weighed = law.projection, law.weight * self._weight
+        u, weighed = law.projection, law.weight * self.samples.law.relative_squares
         mean = np.stack([t_1 * u, t_2 * u, samples.ratio * known.moment(2) * law.residual])
         spread = np.array(
             [

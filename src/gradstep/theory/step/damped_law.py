@@ -115,15 +115,11 @@ class DampedLaw:
         """Solutions at points that were asked for before."""
         return {}
 
-    @cached_property
-    def _weight(self) -> Array:
-        return np.asarray(self.samples.law.residual**2 / self.samples.law.square)
-
     def _at(self, unknown: Complex, z: Complex) -> _At:
         """Return the equations at given unknowns."""
         eta, t, share, c = self._eta, self.strength, self.samples.law.weight, self.samples.spectrum.eigenvalue
         gain, p, lost = unknown.T
-        s = self._weight - (eta**2 * lost)[:, None]
+        s = self.samples.law.relative_squares - (eta**2 * lost)[:, None]
         one = 1 / ((p**2)[:, None] + t * gain[:, None] * s)
         weighed = s * one
         first, left, apart = one @ share, weighed @ share, 1 / (c - z[:, None])
@@ -185,7 +181,7 @@ class DampedLaw:
         left, gain, corner = 1 / (p**2 * (1 - f)), two / (1 - f), 1 / (1 - f)
         p_slope = t * left * (f * gain * p - eta * corner * three) / (1 - f)
         cross = -eta / p**2 * (p_slope + t * gain * left * p)
-        square = t * self.samples.law.mean((self._weight + lost) ** 2)
+        square = t * self.samples.law.mean((self.samples.law.relative_squares + lost) ** 2)
         bent = left * (2 * cross * three + t * left * corner * four)
         left_slope = -(eta**2 * bent / p**2 + 2 * p_slope * left / p + gain * square / p**4) / (1 - f)
         return np.array([0.0, p, -left * two]), np.array([gain, p_slope, bent - left_slope * two])

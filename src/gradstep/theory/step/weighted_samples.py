@@ -72,6 +72,11 @@ class Residual:
         """``E r^2``."""
         return self.mean(self.residual**2)
 
+    @cached_property
+    def relative_squares(self) -> Array:
+        """``r^2 / E r^2``, shape (nodes,)."""
+        return np.asarray(self.residual**2 / self.square)
+
 
 @lru_cache(maxsize=128)
 def _resolved(teacher: ScalarFunction) -> tuple[Array, Array, Array]:

@@ -16,6 +16,7 @@ from gradstep.errors import InvalidInput, NotConverged
 from gradstep.overlay import Overlay
 from gradstep.simulation import simulate_many
 from gradstep.sweeps import design_of
+from gradstep.text_table import in_words
 from gradstep.theory import QUANTITIES, predict_each
 
 PROBLEM = gs.Problem(
@@ -135,8 +136,8 @@ def test_text_holds_every_number():
     found = gs.compare(PROBLEM, 3)
     lines = str(found).splitlines()
     for name, overlay in found.overlays.items():
-        (line,) = (line for line in lines if line.split()[:1] == [name])
-        theory, mean, error, *rest = line.split()[1:]
+        (line,) = (line for line in lines if line.startswith(f"{in_words(name)}  "))
+        theory, mean, error, *rest = line.removeprefix(in_words(name)).split()
         assert theory == f"{overlay.theory:.6g}"
         assert float(error) == float(f"{overlay.standard_error:.2g}")
         assert float(mean) == pytest.approx(overlay.mean, abs=0.06 * overlay.standard_error)
@@ -144,28 +145,28 @@ def test_text_holds_every_number():
     assert any(line.startswith("caveat: small sizes") for line in lines)
     quantity = max(QUANTITIES, key=lambda name: abs(found[name].z))
     beyond = sum(abs(overlay.z) > 3 for overlay in found.overlays.values())
-    assert f"worst z: {found[quantity].z:+.2f} ({quantity}); {beyond} of 7 beyond 3" in lines
+    assert f"worst z: {found[quantity].z:+.2f} ({in_words(quantity)}); {beyond} of 7 beyond 3" in lines
     # Callables cannot be written down, and need not be.
     custom = PROBLEM.replace(teacher=lambda x: np.sin(x))
     several = str(gs.compare([custom, custom.replace(n=50, eta=0.0)], 2)).splitlines()
     assert next(line for line in several if "quantity" in line).split()[:3] == ["n", "eta", "quantity"]
-    start = [line.split() for line in several if " test_error " in line]
+    start = [line.split() for line in several if " test error " in line]
     assert [line[:2] for line in start] == [["30", "N^0.5"], ["50", "0"]]
     assert [line.split()[-1] for line in several if " alignment " in line][1] == "-"
     assert any("the same seeds at all problems" in line for line in several)
     laws = str(gs.compare([PROBLEM, PROBLEM.replace(readout="constant")], 2)).splitlines()
-    assert [line.split()[0] for line in laws if " test_error " in line] == ["gaussian", "constant"]
+    assert [line.split()[0] for line in laws if " test error " in line] == ["gaussian", "constant"]
 
 
 def test_what_is_the_same_for_all_problems_has_one_row():
     found = gs.compare([PROBLEM, PROBLEM.replace(n=50)], 3)
     rows = found.table().rows
-    assert [row[1] for row in rows if row[0] == "all"] == ["alignment", "spike_strength", "bulk_variance"]
+    assert [row[1] for row in rows if row[0] == "all"] == ["alignment", "spike strength", "bulk variance"]
     assert len(rows) == 2 * 4 + 3
     assert found["alignment"].z[0] == found["alignment"].z[1]
     (marked,) = found.table().emphasised
     worst = found.verdict["worst"]
-    assert rows[marked][1] == worst["quantity"]
+    assert rows[marked][1] == in_words(worst["quantity"])
     assert rows[marked][-1] == f"{worst['z']:+.2f}"
 
 

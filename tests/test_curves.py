@@ -65,6 +65,8 @@ def test_the_figure_shows_the_numbers(measured):
     assert {"no step", r"$\eta$ = $\sqrt{N}$", "kernel lower bound", "label noise"} == words
     with pytest.raises(InvalidInput, match=r"reference: .*did you mean kernel lower bound"):
         measured.plot(references="kernel bound")
+    with pytest.raises(InvalidInput, match=r"reference: .*did you mean label noise"):
+        measured.plot(references="noise")  # a word of the name, though "no step" has more of its letters in order
 
 
 def test_without_the_step_is_another_curve():

@@ -64,7 +64,7 @@ def test_means_have_the_digits_of_their_errors():
 
 def test_compared_problems_keep_the_form_of_their_step():
     text = str(gs.compare([PROBLEM, PROBLEM.replace(eta=1), PROBLEM.replace(eta=0)], 2))
-    assert "N^0.5  test_error" in text
+    assert "N^0.5  test error" in text
     assert "test_error_bound" not in str(gs.simulate(PROBLEM, 2))
 
 
@@ -116,6 +116,13 @@ def test_columns_come_closer_if_that_keeps_them_together():
     assert [len(line) for line in table.lines(29)] == [29, 29]
     assert [len(line) for line in table.lines(25)] == [25, 25]
     assert len(table.lines(24)) == 5
+
+
+def test_a_table_prints_as_its_columns():
+    assert str(Table(["test_error", "z"], [["0.1", "+1.00"]])).splitlines() == [
+        "test error      z",
+        "       0.1  +1.00",
+    ]
 
 
 def test_long_tables_lose_their_middle_but_not_what_is_marked_at_the_end():

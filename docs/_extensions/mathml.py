@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ElementTree
 from typing import Any
 
 from docutils import nodes
@@ -13,6 +14,9 @@ from sphinx.writers.html5 import HTML5Translator
 
 logger = logging.getLogger(__name__)
 
+#: How many parts an element has.
+_PARTS = {"msubsup": 3, "munderover": 3} | dict.fromkeys(("mfrac", "mroot", "msub", "msup", "munder", "mover"), 2)
+
 
 def mathml(node: nodes.Element, display: str) -> str:
     """Convert the formula of a node; a command that the converter does not know is a warning, hence an error."""
@@ -20,14 +24,21 @@ def mathml(node: nodes.Element, display: str) -> str:
     if r"\\" in source and r"\begin" not in source:
         source = rf"\begin{{align*}}{source}\end{{align*}}"
     source = source.replace("{aligned}", "{align*}")
+    # The converter hangs an exponent of a matrix on its last bracket alone, unless braces hold the matrix together.
+    source = re.sub(r"(\\begin\{pmatrix\}(?:(?!\\end).)*\\end\{pmatrix\})(?=[_^])", r"{\1}", source, flags=re.DOTALL)
     text = convert(source, display=display)
-    if "\\" in text or "<mi>&</mi>" in text:
+    if "\\" in text or "<mi>&</mi>" in text or not _is_complete(ElementTree.fromstring(text)):
         logger.warning("formula not understood: %s", source, location=node)
     text = text.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")  # the converter writes \\sim as an accent
     # Chromium lowers a bracket of a given size that has an exponent, unless it stands in a group of its own.
     text = re.sub(r"(<m(?:sub|sup|subsup)>)(<mo [^>]*minsize[^>]*>[^<]*</mo>)", r"\1<mrow>\2</mrow>", text)
     # A bar and a slash have the spaces of a relation unless told otherwise; norms and fractions have none.
     return re.sub("<mo([^>]*)>(?=&#x0007C;|&#x0002F;)", r'<mo\1 lspace="0" rspace="0">', text)
+
+
+def _is_complete(formula: ElementTree.Element) -> bool:
+    """Whether all fractions, roots and elements with an index or an exponent have the parts that a browser expects."""
+    return all(len(each) == _PARTS.get(each.tag.rpartition("}")[2], len(each)) for each in formula.iter())
 
 
 def visit_math(self: HTML5Translator, node: nodes.math) -> None:

@@ -21,7 +21,7 @@ from gradstep.simulation import Measurement, simulate_many
 from gradstep.simulation.arguments import chosen_seeds, finite_sizes
 from gradstep.sources import Sources
 from gradstep.summary import ROWS, Summarised, Summary
-from gradstep.text_table import Table, measured, number
+from gradstep.text_table import Table, in_words, measured, number
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import caveat_lines
 
@@ -169,7 +169,7 @@ class Comparison(Summarised):
         lines, worst, failures = [], self.verdict["worst"], self.failures
         if worst is not None:
             place = (self._places if places is None else places)[worst["index"]]
-            where = [worst["quantity"], *(f"{name} = {_text(value)}" for name, value in place.items())]
+            where = [in_words(worst["quantity"]), *(f"{name} = {_text(value)}" for name, value in place.items())]
             beyond = f"{self.verdict['beyond_three']} of {self.verdict['judged']} beyond {FAR:g}"
             lines.append(f"worst z: {worst['z']:+.2f} ({', '.join(where)}); {beyond}")
         if failures:
@@ -203,7 +203,9 @@ class Comparison(Summarised):
                     f"{100 * of[f'{part}_difference']:+.1f} +- {100 * of[f'{part}_error']:.1f} %" for part in _PARTS
                 ]
                 texts = [f"{off:+.1f} %", *parts]
-                rows.append([*map(_text, where.values()), name, *("-" if "nan" in text else text for text in texts)])
+                rows.append(
+                    [*map(_text, where.values()), in_words(name), *("-" if "nan" in text else text for text in texts)]
+                )
         return Table([*known[0], "quantity", "off by", "law of the rows", "fit"], rows, index=len(known[0]) + 1)
 
     def to_dict(self) -> dict[str, Any]:
@@ -263,7 +265,7 @@ class Comparison(Summarised):
         rows, marked = [], []
         for index, name in keys:
             where = ["all", *[""] * (len(known[0]) - 1)] if name in same else list(map(_text, known[index].values()))
-            rows.append([*where, name, *_cell_texts(self.cells[index][name])])
+            rows.append([*where, in_words(name), *_cell_texts(self.cells[index][name])])
             if worst is not None and name == worst["quantity"] and (name in same or index == worst["index"]):
                 marked.append(len(rows) - 1)
         header = [*known[0], "quantity", "theory", "network", "standard error", "off by", "z"]

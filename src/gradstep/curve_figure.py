@@ -16,6 +16,7 @@ from gradstep.grid import MOST_CURVES
 from gradstep.panels import SCALE, Field, Guide, Line, Panel, Points
 from gradstep.picture import Picture
 from gradstep.problem import Problem, Step
+from gradstep.text_table import in_words
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import largest_caveats
 from gradstep.theory.references import REFERENCES
@@ -122,7 +123,7 @@ def _curves(curve: Curve, quantity: str, references: Sequence[str]) -> Panel:
     return Panel(
         "",
         axis.label,
-        quantity.replace("_", " "),
+        in_words(quantity),
         x_scale=_scale(axis),
         y_scale="log" if wide and quantity != "alignment" else "linear",
         lines=[*lines, *more],
@@ -228,7 +229,7 @@ def _map(curve: Curve, quantity: str) -> Panel:
     own = [np.asarray(curve.axes[i].numbers, dtype=float) for i in (across, up)]
     mean = np.asarray(curve[quantity].mean)
     measured = () if curve.comparison is None else (*own, mean if across == 1 else mean.T)
-    called = quantity.replace("_", " ")
+    called = in_words(quantity)
     x_scale, y_scale = (_scale(curve.axes[i]) for i in (across, up))
     labels = curve.axes[across].label, curve.axes[up].label
     field = Field(x, y, theory if across == 1 else theory.T, called, *measured)

@@ -20,7 +20,7 @@ from gradstep.problem import CONVENTION, Problem, check_problem, differences
 from gradstep.progress import Report
 from gradstep.progress import progress as show_progress
 from gradstep.summary import Summarised, Summary
-from gradstep.text_table import Table, measured, number
+from gradstep.text_table import Table, in_words, measured, number
 from gradstep.theory import QUANTITIES, Prediction, predict_each
 from gradstep.theory.caveats import caveat_lines
 from gradstep.theory.references import reference_lines
@@ -210,7 +210,7 @@ class Curve(Summarised):
         constant = [name for name in QUANTITIES if name not in self.varying]
         lines = []
         if self.comparison is None and constant and self.axes:
-            same = ", ".join(f"{name.replace('_', ' ')} {number(getattr(known[0], name))}" for name in constant)
+            same = ", ".join(f"{in_words(name)} {number(getattr(known[0], name))}" for name in constant)
             lines = [f"the same at all: {same}"]
         if self.comparison is not None:
             return lines + self.comparison.notes(self.grid.places())

@@ -17,7 +17,7 @@ from gradstep.gaussian import ScalarFunction
 from gradstep.problem import Problem, Readout, Step
 from gradstep.ranges import values_of
 from gradstep.sizes import Proportional
-from gradstep.text_table import number
+from gradstep.text_table import in_words, number
 
 __all__ = ["MOST_PROBLEMS", "Axis", "Grid"]
 
@@ -153,7 +153,7 @@ class Axis:
     @property
     def label(self) -> str:
         """Name and symbol for the axis of a figure, with the unit."""
-        called, symbol = _CALLED.get(self.name, (self.name.replace("_", " "), ""))
+        called, symbol = _CALLED.get(self.name, (in_words(self.name), ""))
         unit = self.unit
         if unit == "N^":
             return f"exponent of the {called}, {symbol} = {_symbols(Step.parse(self.values[0]), 'α')}"
@@ -167,7 +167,7 @@ class Axis:
         _, symbol = _CALLED.get(self.name, ("", ""))
         if symbol:
             return f"{symbol} = {_symbols(value)}"
-        return self.said(value).replace("_", " ")
+        return in_words(self.said(value))
 
     def said(self, value: Any) -> str:
         """Return one value with the name of the parameter, in plain text."""

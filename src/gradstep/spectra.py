@@ -113,7 +113,10 @@ class SpectrumOverlay(Summarised):
                 marks.append(Mark(value, label, regime))
         if len(self.seeds):
             histograms.append(histogram(self.measured.ravel(), self.bulk, "networks", "initial"))
-        count = "" if not len(self.seeds) else f"\nbars and triangles: {len(self.seeds)} networks; dashed: outliers"
+        count = ""
+        if len(self.seeds):
+            what = "bars and triangles: {} networks; dashed: outliers" if self.outliers else "bars: {} networks"
+            count = "\n" + what.format(len(self.seeds))
         if self.outliers and self.of == "features":
             count += f"\n{_DEGREE}"
         panel = Panel(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from gradstep.text_table import Table
+from gradstep.text_table import Table, in_words
 
 __all__ = ["Summarised", "Summary"]
 
@@ -77,7 +77,7 @@ def _table(table: Table) -> str:
         )
         return f"<tr{style}>{''.join(shown)}</tr>"
 
-    head = row([cell.replace("_", " ") for cell in table.header], "th")
+    head = row([in_words(cell) for cell in table.header], "th")
     bold = ' style="font-weight:bold"'
     body = (row(cells, "td", bold if index in table.emphasised else "") for index, cells in enumerate(table.rows))
     return f'<table style="{_STYLE}"><thead>{head}</thead><tbody>{"".join(body)}</tbody></table>'

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["Table", "measured", "number"]
+__all__ = ["Table", "in_words", "measured", "number"]
 
 #: Between two columns, and where that lets all of them stand side by side; a header that is not broken.
 _GAP, _NARROW, _SHORT = 2, 1, 5
@@ -21,6 +21,10 @@ class Table:
     rows: Sequence[Sequence[str]]
     emphasised: frozenset[int] = frozenset()
     index: int = 0
+
+    def __str__(self) -> str:
+        """Return the aligned columns."""
+        return "\n".join(self.lines())
 
     @property
     def widths(self) -> list[int]:
@@ -62,7 +66,7 @@ class Table:
             Characters of a line. Headers that do not fit are broken between words, columns come closer if they then
             fit, and those that do not stand in a block of their own below, each with the index.
         """
-        table = replace(self.merged(), header=[name.replace("_", " ") for name in self.header])
+        table = replace(self.merged(), header=[in_words(name) for name in self.header])
         if width is None or sum(table.widths) + _GAP * (len(table.header) - 1) <= width:
             return table._block([[name] for name in table.header], range(len(table.header)))
         heads = [[word for word in re.split(r"(?<=[ /])", name) if word] for name in table.header]
@@ -106,6 +110,11 @@ def _filled(words: Sequence[str], width: int) -> list[str]:
         else:
             lines.append(word)
     return [line.rstrip() for line in lines]
+
+
+def in_words(name: str) -> str:
+    """Return the name of a field as people read it: "test error" for ``test_error``."""
+    return name.replace("_", " ")
 
 
 def number(value: float, digits: int = 6) -> str:

@@ -37,7 +37,7 @@ COMMANDS = [
     (name_of(page), line)
     for page in PAGES
     for block in blocks(page, "sh", "bash")
-    for line in block.splitlines()
+    for line in block.replace("\\\n", " ").splitlines()  # a command may go on in the next line
     if line.startswith("gradstep ")
 ]
 

@@ -315,29 +315,30 @@ def predict(
 def _before_and_after(after: Prediction) -> Table:
     """Return a table of one prediction beside that without the step."""
     from gradstep.cli import output
+    from gradstep.text_table import in_words
     from gradstep.theory import QUANTITIES, predict
 
     if after.problem.eta.coefficient == 0:
         columns = {"no step": after}
     else:
         columns = {"without the step": predict(after.problem.replace(eta=0.0)), "after the step": after}
-    rows = [[name, *(output.number(getattr(each, name)) for each in columns.values())] for name in QUANTITIES]
+    rows = [[in_words(name), *(output.number(getattr(each, name)) for each in columns.values())] for name in QUANTITIES]
     return output.Table(["quantity", *columns], rows)
 
 
 def _with_spreads(table: Table, spreads: list[Spread]) -> Table:
     """Return a table of predictions with the standard deviations over draws: as columns, or in the rows of errors."""
     from gradstep.cli import output
+    from gradstep.text_table import in_words
 
     of = ("test_error", "train_error")
     if len(spreads) > 1:
-        heads = [f"spread of {name}" for name in of]
+        heads = [f"spread of {in_words(name)}" for name in of]
         cells = [[output.number(getattr(spread, name), _SPREAD_DIGITS) for name in of] for spread in spreads]
     else:
         heads = ["spread"]
-        cells = [
-            [output.number(getattr(spreads[0], row[0]), _SPREAD_DIGITS) if row[0] in of else ""] for row in table.rows
-        ]
+        own = {in_words(name): output.number(getattr(spreads[0], name), _SPREAD_DIGITS) for name in of}
+        cells = [[own.get(row[0], "")] for row in table.rows]
     rows = [[*row, *cell] for row, cell in zip(table.rows, cells, strict=True)]
     return replace(table, header=[*table.header, *heads], rows=rows)
 

@@ -10,7 +10,7 @@ from typing import Any
 from gradstep.plain import plain
 from gradstep.progress import progress
 from gradstep.summary import COLUMNS, wrapped
-from gradstep.text_table import Table, number
+from gradstep.text_table import Table, in_words, number
 from gradstep.versions import versions
 
 __all__ = [
@@ -55,7 +55,7 @@ def print_table(table: Table) -> None:
             ruled = RichTable()
             table = table.merged()
             for name, right in zip(table.header, table.numeric, strict=True):
-                ruled.add_column(name.replace("_", " "), justify="right" if right else "left", no_wrap=True)
+                ruled.add_column(in_words(name), justify="right" if right else "left", no_wrap=True)
             for index, row in enumerate(table.rows):
                 ruled.add_row(*map(Text, row), style="bold red" if index in table.emphasised else None)
             console.print(ruled)

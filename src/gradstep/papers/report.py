@@ -28,6 +28,7 @@ from gradstep.papers import data
 from gradstep.papers.figure import PAPERS, FigureResult
 from gradstep.papers.outcome import Check
 from gradstep.problem import CONVENTION
+from gradstep.text_table import in_words
 from gradstep.typesetting import to_html
 from gradstep.versions import versions
 from gradstep.whole_file import replace_file
@@ -245,7 +246,7 @@ def _table(table: Table) -> str:
 def _section(result: FigureResult, drawing: str, behind: Mapping[str, bytes]) -> str:
     figure, outcome, verdict = result.figure, result.outcome, result.verdict
     chosen = figure.presets[result.preset]
-    bounds = ", ".join(f"{name.replace('_', ' ')} at most {bound:.3g}" for name, bound in verdict.bounds.items())
+    bounds = ", ".join(f"{in_words(name)} at most {bound:.3g}" for name, bound in verdict.bounds.items())
     found = (
         f"{_number(verdict.largest_z)} largest, {_number(verdict.median_z)} median (without allowances, one value for "
         f"each of {verdict.samples} independent sets of networks)"

@@ -15,7 +15,7 @@ from gradstep.overlay import mean_and_error
 from gradstep.plain import plain
 from gradstep.problem import CONVENTION, Problem
 from gradstep.summary import Summarised, Summary
-from gradstep.text_table import Table, measured, number
+from gradstep.text_table import Table, in_words, measured, number
 
 #: The quantity that bounds the error of another one.
 _BOUND = "test_error_bound"
@@ -159,7 +159,7 @@ class Measurement(Summarised):
         """Return the summary that is printed: every quantity, or at each penalty those of the fit."""
         count = f"{len(self.seeds)} networks" if len(self.seeds) > 1 else "1 network"
         if not isinstance(self.ridge, tuple):
-            rows = [[name.replace("_", " "), *texts] for name, texts in self.texts().items()]
+            rows = [[in_words(name), *texts] for name, texts in self.texts().items()]
             table = Table(["quantity", "mean", "standard error"], rows)
             return Summary(f"Measurement of {count}", [str(self.problem)], table, self.notes())
         path = [name for name, value in self.values.items() if value.ndim == 2 and name in _OF_A_PATH]
@@ -167,7 +167,7 @@ class Measurement(Summarised):
         for name in path:
             pairs = zip(self.mean(name).tolist(), self.standard_error(name).tolist(), strict=True)
             columns += map(list, zip(*(measured(mean, error) for mean, error in pairs), strict=True))
-        header = ["ridge", *(head for name in path for head in (name.replace("_", " "), "+-"))]
+        header = ["ridge", *(head for name in path for head in (in_words(name), "+-"))]
         title = f"Measurement of {count} at {len(self.ridge)} penalties"
         about = [self.problem.described(["ridge"])]
         return Summary(title, about, Table(header, list(zip(*columns, strict=True)), index=1))

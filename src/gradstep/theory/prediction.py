@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from gradstep.gaussian import gaussian_rule
 from gradstep.problem import CONVENTION, Problem
 from gradstep.summary import Summarised, Summary
-from gradstep.text_table import Table, number
+from gradstep.text_table import Table, in_words, number
 from gradstep.theory.caveats import Caveat
 from gradstep.theory.references import reference_lines
 
@@ -237,7 +237,7 @@ class Prediction(Summarised):
 
     def summary(self) -> Summary:
         """Return the summary that is printed."""
-        rows = [[name.replace("_", " "), number(getattr(self, name))] for name in QUANTITIES]
+        rows = [[in_words(name), number(getattr(self, name))] for name in QUANTITIES]
         notes = [*reference_lines([self]), *(f"caveat: {caveat}" for caveat in self.caveats)]
         return Summary(f"Prediction ({self.method})", [str(self.problem)], Table(["quantity", "theory"], rows), notes)
 

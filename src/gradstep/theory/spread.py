@@ -83,7 +83,7 @@ class Spread(Summarised):
             "squared_error": "squared error of one network at one input",
         }
         rows = [[text, number(getattr(self, name), 3)] for name, text in of.items()]
-        table = Table(["of the", "standard deviation"], rows)
+        table = Table(["quantity", "standard deviation"], rows)
         return Summary("Spread of single networks around their prediction", [str(self.problem)], table)
 
 

@@ -26,6 +26,7 @@ from gradstep.papers.places import Place, Sample, Settings, on_curve
 from gradstep.problem import Problem
 from gradstep.simulation import Network
 from gradstep.spectra import density, histogram, outlier_marks
+from gradstep.text_table import in_words
 from gradstep.theory.spectra.weight_spectrum import WeightSpectrum, weight_spectrum
 from gradstep.theory.step.statistics import step_statistics
 
@@ -94,7 +95,7 @@ class WeightSpectra(Spectra):
         outlier = spectrum.outlier
         if outlier and outlier.singular_value >= (1 + self.settings["resolved"]) * math.sqrt(spectrum.after.edge):
             for name in ("singular_value", *(name for name, _, _ in _OVERLAPS)):
-                words = {"curve": "outlier", "quantity": name.replace("_", " ")}
+                words = {"curve": "outlier", "quantity": in_words(name)}
                 yield sample.compare(getattr(outlier, name), name, **words)
 
     def _placed(self, spectrum: WeightSpectrum, sample: Sample) -> list[Check]:

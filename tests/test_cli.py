@@ -33,6 +33,7 @@ from gradstep.papers.figure import load_figures
 from gradstep.problem import CONVENTION, Problem, Step
 from gradstep.simulation import simulate
 from gradstep.sizes import Proportional
+from gradstep.text_table import in_words
 from gradstep.theory import QUANTITIES, predict, predict_spread
 
 SETTINGS = """
@@ -224,9 +225,9 @@ def test_comparison_is_that_of_the_library() -> None:
     assert abs(worst["z"]) == pytest.approx(abs(expected.verdict["worst"]["z"]), rel=1e-6)  # alignments tie
     assert (document["judged"], document["beyond_three"]) == (14, beyond)
     plain = run("compare", *SMALL, "--seeds", "4", "--n", "25,35").stdout
-    assert f"({worst['quantity']}, n = {(25, 35)[worst['index']]}); {beyond} of 14 beyond 3" in plain
+    assert f"({in_words(worst['quantity'])}, n = {(25, 35)[worst['index']]}); {beyond} of 14 beyond 3" in plain
     single = compare(small_problem(), 4)["test_error"]
-    row = next(line for line in run("compare", *SMALL, "--seeds", "4").stdout.splitlines() if "test_error " in line)
+    row = next(line for line in run("compare", *SMALL, "--seeds", "4").stdout.splitlines() if "test error " in line)
     assert row.split()[-3:] == [f"{100 * single.relative_difference:+.1f}", "%", f"{single.z:+.2f}"]
 
 

@@ -49,7 +49,7 @@ def test_they_are_those_of_both_kinds_of_measurement():
     assert progress[-1][0] == progress[-1][1] == 2 * len(problems) * 2
     assert all(before <= after for (before, _), (after, _) in pairwise(progress))
     table = found.source_table()
-    assert [row[:3] for row in table.rows[:2]] == [["30", "0.1", "test_error"], ["30", "0.1", "train_error"]]
+    assert [row[:3] for row in table.rows[:2]] == [["30", "0.1", "test error"], ["30", "0.1", "train error"]]
     assert len(found.to_frame()["rows_difference"].dropna()) == 8
     case = json.loads(json.dumps(found.to_dict()))["comparisons"][3]
     assert case["sources"]["test_error"]["fit_z"] == pytest.approx(found.sources["test_error"].fit.z[1, 1])

@@ -61,7 +61,7 @@ print(
 # The importances are those of the columns of the table. The floor has none.
 
 print(model.learned_)
-print(dict(zip(train.columns, model.feature_importances_.round(3), strict=True)))
+print(pd.Series(model.feature_importances_, train.columns).round(3))
 model.learned_.plot()
 
 # %%

@@ -45,7 +45,8 @@ for words, exponent in teachers.items():
     )
 isotropic = gs.predict(problem)
 print(
-    f"{'isotropic inputs':26} alignment {isotropic.alignment:.2f}, test error {isotropic.test_error:.3f}"
+    f"{'isotropic inputs':26} alignment {isotropic.alignment:.2f}, "
+    f"test error {isotropic.test_error:.3f}"
 )
 
 # %%
@@ -55,13 +56,13 @@ print(
 # ----------------
 # Lines are theory, points are networks. At the left end the inputs are isotropic.
 
-exponents = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+exponents = [0.05 * k for k in range(11)]
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
 for colour, (words, exponent) in enumerate(teachers.items()):
     laws = [gs.Inputs.power_law(each, exponent, d=d) for each in exponents]
     curve = gs.predict_many([problem.replace(inputs=law) for law in laws])
     networks = [
-        gs.simulate(problem.replace(inputs=law), seeds=4) for law in laws[1::2]
+        gs.simulate(problem.replace(inputs=law), seeds=4) for law in laws[2::4]
     ]
     for axes, name in ((left, "alignment"), (right, "test_error")):
         axes.plot(
@@ -72,7 +73,7 @@ for colour, (words, exponent) in enumerate(teachers.items()):
         )
         means = [float(each.mean(name)) for each in networks]
         errors = [float(each.standard_error(name)) for each in networks]
-        axes.errorbar(exponents[1::2], means, errors, fmt="o", color=f"C{colour}")
+        axes.errorbar(exponents[2::4], means, errors, fmt="o", color=f"C{colour}")
 left.set(xlabel="exponent of the eigenvalues", ylabel="alignment with the teacher")
 right.set(xlabel="exponent of the eigenvalues", ylabel="test error", yscale="log")
 left.legend(title="the teacher is")

@@ -11,10 +11,10 @@ from gradstep.typesetting import to_html, to_mathtext
 FORMULAS = [
     ("eta = sqrt N", r"$\eta$ = $\sqrt{N}$", '<i>η</i> = √<span class="root"><i>N</i></span>'),
     ("η = √N", r"$\eta$ = $\sqrt{N}$", '<i>η</i> = √<span class="root"><i>N</i></span>'),
-    ("eta = N^alpha", r"$\eta$ = $N^{\alpha}$", "<i>η</i> = <i>N</i><sup>α</sup>"),
+    ("eta = N^alpha", r"$\eta$ = $N^{\alpha}$", "<i>η</i> = <i>N</i><sup><i>α</i></sup>"),
     ("alpha0 = inf", r"$\alpha_{0}$ = ∞", "<i>α</i><sub>0</sub> = ∞"),
     ("lam = 1e-4, sigma_eps = 0.25", r"$\lambda$ = $10^{-4}$, $\sigma_{\epsilon}$ = 0.25", None),
-    ("n^((α-1/2)k+1)", r"$n^{(\alpha -1/2)k+1}$", "<i>n</i><sup>(α−1/2)k+1</sup>"),
+    ("n^((α-1/2)k+1)", r"$n^{(\alpha -1/2)k+1}$", "<i>n</i><sup>(<i>α</i>−1/2)<i>k</i>+1</sup>"),
     ("||G0 - A|| / ||G0||", "‖$G_{0}$ − A‖ / ‖$G_{0}$‖", "‖<i>G</i><sub>0</sub> − A‖ / ‖<i>G</i><sub>0</sub>‖"),
     ("||W0||_F", r"‖$W_{0}$$\Vert_{F}$", "‖<i>W</i><sub>0</sub>‖<sub>F</sub>"),
     ("samples n0/d, from -1/2", "samples $n_0/d$, from −1/2", None),

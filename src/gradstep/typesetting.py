@@ -122,7 +122,12 @@ def _html(match: re.Match[str]) -> str:
     name, below, above = _symbol(match)
     written = _italic("η̃" if name == "eta_tilde" else _GREEK.get(name, name))
     written += f"<sub>{_italic('ε' if below == 'epsilon' else below)}</sub>" if below else ""
-    return written + (f"<sup>{escape(_GREEK.get(above, above)).replace('-', '−')}</sup>" if above else "")
+    for word, letter in _GREEK.items():
+        above = re.sub(rf"\b{word}\b", letter, above)
+    above = re.sub(
+        r"(?<![\w&])[^\W\d_](?!\w)", lambda symbol: _italic(symbol[0]), escape(above)
+    )  # not a word, as in exp
+    return written + (f"<sup>{above.replace('-', '−')}</sup>" if above else "")
 
 
 def _italic(text: str) -> str:

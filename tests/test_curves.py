@@ -88,11 +88,22 @@ def test_quantities_that_do_not_vary_have_no_panel_and_are_told_once():
 
 def test_problems_are_curves_with_labels():
     listed = gs.curve([PROBLEM, PROBLEM.replace(activation="relu", ridge=2)], over={"n": [20, 40]})
-    assert listed.axes[1].values == ("tanh, ridge 0.5", "relu, ridge 2")
+    assert listed.axes[1].values == ("tanh, Λ = 0.5", "relu, Λ = 2")
     assert listed.problems[-1] == PROBLEM.replace(activation="relu", ridge=2, n=40)
+    steps = gs.curve([PROBLEM, PROBLEM.replace(eta=0)], over={"n": [20, 40]})
+    assert {text.get_text() for text in steps.plot("test_error").axes[0].texts} == {r"$\eta$ = $\sqrt{N}$", "no step"}
     named = gs.curve({"one": PROBLEM, "two": PROBLEM.replace(ridge=2)}, over={"n": [20, 40]})
     assert {text.get_text() for text in named.plot("test_error").axes[0].texts} == {"one", "two"}
     assert named["test_error"].theory[1, 1] == pytest.approx(gs.predict(PROBLEM.replace(ridge=2, n=40)).test_error)
+
+
+def test_a_field_that_is_no_field_is_named():
+    with pytest.raises(
+        InvalidInput, match=r"nosie: not a known name \(did you mean noise\?\); allowed: one of the fields"
+    ):
+        gs.curve(PROBLEM, over={"nosie": [0, 1]})
+    with pytest.raises(InvalidInput, match=r"references: got True.*kernel lower bound"):
+        gs.curve(PROBLEM, over={"n": [20, 40]}).plot(references=True)
 
 
 def test_values_without_a_scale_are_places_side_by_side():
@@ -113,6 +124,8 @@ def test_two_parameters_with_many_numbers_are_a_map(monkeypatch):
     assert panel.get_title(loc="left") == "test error"
     assert min(found.dense.grid.shape) >= 13
     assert bar.get_ylim()[0] <= np.nanmin(found["test_error"].theory)
+    with pytest.raises(InvalidInput, match=r"references: .* none with a map"):
+        found.plot(references="no step")
     assert len(gs.curve(PROBLEM, over={"n": "1d:3d:9", "ridge": [0.1, 1.0]}).plot("test_error").axes) == 1
     monkeypatch.setattr("gradstep.curve_figure._MOST", 12)
     with pytest.raises(InvalidInput, match="at most 12 curves"):

@@ -24,13 +24,25 @@ def overlapping(found):
 
 
 def test_labels_move_no_more_than_they_have_to():
-    assert _spread([0.1, 0.5, 0.9]) == [0.1, 0.5, 0.9]
-    close = _spread([0.5, 0.5, 0.5])
+    assert _spread([0.1, 0.5, 0.9], [1, 1, 1]) == pytest.approx([0.1, 0.5, 0.9], abs=1e-12)
+    close = _spread([0.5, 0.5, 0.5], [1, 1, 1])
     assert np.mean(close) == pytest.approx(0.5)
     assert min(np.diff(close)) > 0.05
-    high = _spread([0.99, 1.0, 1.0])
+    low, middle, high = _spread([0.5, 0.5, 0.5], [1, 3, 1])  # three lines take the room of two more labels
+    assert high - middle == pytest.approx(middle - low) == pytest.approx(2 * (close[1] - close[0]))
+    high = _spread([0.99, 1.0, 1.0], [1, 1, 1])
     assert max(high) <= 1
     assert min(np.diff(high)) > 0.05
+
+
+def test_long_labels_are_broken_at_their_commas():
+    long = ", ".join(["tanh(x) + 0.3*x**2", "x + 0.2*x**3", "eta = sqrt N", "noise 0.3"])
+    lines = [Line([1.0, 2.0], [0.5, 0.5 + 0.01 * k], f"{long}, {k}", "small") for k in range(2)]
+    canvas = drawn(Panel("", "x", "y", lines=lines))
+    (axes,) = canvas.axes
+    assert all("\n" in text.get_text() and r"$\eta$ = $\sqrt{N}$" in text.get_text() for text in axes.texts)
+    assert not overlapping(boxes(axes.texts))
+    assert axes.get_position().width > 0.5
 
 
 def test_labels_of_close_lines_and_guides_do_not_overlap():

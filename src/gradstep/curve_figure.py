@@ -76,8 +76,12 @@ def draw_curve(
     for name in named:
         one_of("quantity", name, QUANTITIES)
     wanted = [references] if isinstance(references, str) else references
+    if not isinstance(wanted, Sequence):
+        raise InvalidInput("references", references, "names of lines to compare with, such as 'kernel lower bound'")
     for name in wanted:
         one_of("reference", name, (_NO_STEP, *REFERENCES))
+    if wanted and curve.grid.is_map:
+        raise InvalidInput("references", references, "none with a map; a curve over one of its axes has them")
     panels = [_map(curve, name) if curve.grid.is_map else _curves(curve, name, wanted) for name in named]
     return draw(panels, note=_note(curve), dark=dark)
 

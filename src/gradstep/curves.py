@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -304,6 +304,10 @@ def curve(
     flag("progress", progress)
     if not isinstance(over, Mapping) or not over:
         raise InvalidInput("over", over, "a mapping of a field to its values, such as {'n': '0.5d:4d:12'}")
+    known = sorted(each.name for each in fields(Problem))
+    for name, given in over.items():
+        if name not in known and not any(map(callable, problems.values())):
+            raise InvalidInput(str(name), given, f"one of the fields {', '.join(known)}")
     axes = [Axis.of(name, given) for name, given in over.items()]
     if len(problems) > 1:
         axes.append(Axis("problem", tuple(problems)))
@@ -365,7 +369,7 @@ def _labelled(problem: _Given | Iterable[Problem] | Mapping[str, _Given]) -> dic
         for each in several:
             check_problem(each)
         differ = differences(several)
-        labels = [", ".join(Axis(name, ()).said(getattr(each, name)) for name in differ) for each in several]
+        labels = [", ".join(Axis(name, ()).legend(getattr(each, name)) for name in differ) for each in several]
         listed = dict(zip(labels, several, strict=True))
         if len(listed) != len(several):
             raise InvalidInput("problem", f"{len(several)} problems", "problems that differ")

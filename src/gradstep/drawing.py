@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from scipy.optimize import isotonic_regression
 
 from gradstep.panels import SCALE, Field, Guide, Histogram, Image, Line, Mark, Panel, Points
 from gradstep.picture import Picture
+from gradstep.text_table import filled
 from gradstep.typesetting import to_mathtext
 
 __all__ = ["DARK", "HUES", "LIGHT", "Ink", "draw"]
@@ -44,6 +46,8 @@ _MIDDLE = 0.2
 _COLUMNS = 3
 #: Least distance between labels beside the axes, as a share of the height of the axes.
 _LINE_HEIGHT = 0.058
+#: Characters of a label beside the axes, if it can be broken at a comma.
+_LABEL_WIDTH = 28
 #: Least distance between tick labels on a logarithmic axis, as a share of its length.
 _TICK_ROOM = {"x": 0.085, "y": 0.05}
 
@@ -356,9 +360,11 @@ def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colou
     edge, inverse = axes.get_xlim()[1], axes.transAxes.inverted()
     places = {k: float(inverse.transform(axes.transData.transform((edge, y)))[1]) for k, (y, _) in ends.items()}
     order = sorted(places, key=lambda label: places[label])
-    for label, height in zip(order, _spread([places[label] for label in order]), strict=True):
+    written = [filled([part for part in re.split(r"(?<=, )", label) if part], _LABEL_WIDTH) for label in order]
+    heights = _spread([places[label] for label in order], [len(lines) for lines in written])
+    for label, lines, height in zip(order, written, heights, strict=True):
         axes.annotate(
-            to_mathtext(label),
+            "\n".join(map(to_mathtext, lines)),
             (1.0, height),
             xycoords="axes fraction",
             xytext=(6, 0),
@@ -370,9 +376,10 @@ def _label_curves(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colou
         )
 
 
-def _spread(heights: Sequence[float]) -> list[float]:
-    """Move increasing heights as little as possible so that each is one line above the last, within the axes."""
-    steps = _LINE_HEIGHT * np.arange(len(heights))
+def _spread(heights: Sequence[float], lines: Sequence[int]) -> list[float]:
+    """Move increasing heights as little as possible so that labels of so many lines do not touch, within the axes."""
+    half = _LINE_HEIGHT * np.asarray(lines) / 2
+    steps = np.cumsum([0, *(half[1:] + half[:-1])])
     moved = isotonic_regression(np.asarray(heights) - steps).x
     return list(map(float, np.clip(moved, 0, max(1 - steps[-1], 0)) + steps))
 

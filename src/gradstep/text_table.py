@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["Table", "in_words", "measured", "number"]
+__all__ = ["Table", "filled", "in_words", "measured", "number"]
 
 #: Between two columns, and where that lets all of them stand side by side; a header that is not broken.
 _GAP, _NARROW, _SHORT = 2, 1, 5
@@ -71,7 +71,7 @@ class Table:
             return table._block([[name] for name in table.header], range(len(table.header)))
         heads = [[word for word in re.split(r"(?<=[ /])", name) if word] for name in table.header]
         cells = [max((len(row[i]) for row in table.rows), default=0) for i in range(len(heads))]
-        heads = [_filled(words, max(cell, _SHORT)) for words, cell in zip(heads, cells, strict=True)]
+        heads = [filled(words, max(cell, _SHORT)) for words, cell in zip(heads, cells, strict=True)]
         widths = [max(cell, *map(len, words)) for cell, words in zip(cells, heads, strict=True)]
         if sum(widths) + _GAP * (len(widths) - 1) > width >= sum(widths) + _NARROW * (len(widths) - 1):
             return table._block(heads, range(len(widths)), _NARROW)
@@ -101,7 +101,7 @@ class Table:
         ]
 
 
-def _filled(words: Sequence[str], width: int) -> list[str]:
+def filled(words: Sequence[str], width: int) -> list[str]:
     """Return words as lines of at most this width, as far as the words allow."""
     lines: list[str] = []
     for word in words:

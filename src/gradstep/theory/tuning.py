@@ -210,7 +210,7 @@ class Tuned(Summarised):
             header[3] = "errors of its neighbours"
         rows = [
             [
-                _UNITS[p.name],
+                self._called(p.name),
                 number(p.value),
                 f"{p.near[0]:.4g} to {p.near[1]:.4g}",
                 ", ".join(number(error, 8) for error in p.neighbour_errors),
@@ -220,11 +220,16 @@ class Tuned(Summarised):
         ]
         return Table(header, rows, index=1)
 
+    def _called(self, name: str) -> str:
+        """Return what a number in the table is: of a step size that grows with the width, the coefficient."""
+        power = self.problem.eta.exponent if name == "eta" else 0.0
+        return f"{_UNITS[name]} / N^{power:g}" if power else _UNITS[name]
+
     def notes(self) -> list[str]:
         """Return lines about the bounds that were reached, other minima, and what the theory leaves out."""
         lines = [f"on a bound: {p.meaning}" for p in self.parameters if p.at_bound]
         for values, error in self.others:
-            place = ", ".join(f"{_UNITS[name]} = {value:.4g}" for name, value in values.items())
+            place = ", ".join(f"{self._called(name)} = {value:.4g}" for name, value in values.items())
             lines.append(f"another minimum: {place}, test error {error:.6g}")
         if self.discretisation > _VISIBLE:
             lines.append(f"relative discretisation error of the theory: {self.discretisation:.0e}")

@@ -38,7 +38,7 @@ def not_below(who: str, bound: str, most: float) -> Check:
     sentence = (
         f"{who} lies below {bound} by more than chance (the lowest lies {abs(most):.3g} standard errors {side} it)"
     )
-    return Check.at_most(sentence, most, FAR)
+    return Check.at_most(sentence, most, FAR, "below it")
 
 
 def total_fall(before: Sequence[Judged], after: Sequence[Judged]) -> float:

@@ -82,6 +82,8 @@ class Check:
     passed : bool
     relation : str
         Between value and bound, as written.
+    unit : str
+        What the bound counts, if the label does not end with it.
     """
 
     label: str
@@ -89,6 +91,7 @@ class Check:
     bound: float
     passed: bool
     relation: str = ""
+    unit: str = ""
 
     @property
     def sentence(self) -> str:
@@ -96,9 +99,9 @@ class Check:
         return self.label.replace("{}", f"{self.value:.3g}" if math.isfinite(self.value) else "–")
 
     @classmethod
-    def at_most(cls, label: str, value: float, bound: float) -> Self:
+    def at_most(cls, label: str, value: float, bound: float, unit: str = "") -> Self:
         """Return a check that fails when `value` exceeds `bound`, or is nan."""
-        return cls(label, float(value), float(bound), bool(value <= bound), "≤")
+        return cls(label, float(value), float(bound), bool(value <= bound), "≤", unit)
 
     @classmethod
     def at_least(cls, label: str, value: float, bound: float) -> Self:

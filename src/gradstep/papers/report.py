@@ -232,7 +232,7 @@ def _checks(result: FigureResult) -> str:
 
 def _required(check: Check) -> str:
     words = {"≤": "at most", "≥": "at least"}.get(check.relation, check.relation)
-    return f"{words} {_number(check.bound, '.3g')}"
+    return " ".join([words, _number(check.bound, ".3g"), *([check.unit] if check.unit else [])])
 
 
 def _table(table: Table) -> str:

@@ -105,7 +105,7 @@ def claim_checks(settings: Settings, errors: Sequence[Judged], measured: Measure
         if "rate_from" in claims:
             start = next(c for c in own if float(c.place) >= claims["rate_from"])
             growth, error = _growth(start, own[-1])
-            label = f"{curve}: from n/d = {start.place:g} on, risk times n/d grows by {{}} standard errors"
+            label = f"{curve}: from n/d = {start.place:g} on, risk times n/d changes by {{}} standard errors"
             checks.append(Check.at_most(label, growth / error, RESOLVED))
     if claims.get("order", False):
         pairs = zip(list(by_curve)[:-1], list(by_curve)[1:], strict=True)

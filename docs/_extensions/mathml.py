@@ -30,6 +30,9 @@ def mathml(node: nodes.Element, display: str) -> str:
     if "\\" in text or "<mi>&</mi>" in text or not _is_complete(ElementTree.fromstring(text)):
         logger.warning("formula not understood: %s", source, location=node)
     text = text.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")  # the converter writes \\sim as an accent
+    # The letters ^ and ~ are too large for accents: Chromium draws them through what they stand on.
+    text = re.sub("<mo[^>]*>&#x0005E;</mo>", '<mo stretchy="false">&#x002C6;</mo>', text)
+    text = re.sub("<mo[^>]*>&#x0007E;</mo>", '<mo stretchy="false">&#x002DC;</mo>', text)
     # Chromium lowers a bracket of a given size that has an exponent, unless it stands in a group of its own.
     text = re.sub(r"(<m(?:sub|sup|subsup)>)(<mo [^>]*minsize[^>]*>[^<]*</mo>)", r"\1<mrow>\2</mrow>", text)
     # A bar and a slash have the spaces of a relation unless told otherwise; norms and fractions have none.

@@ -44,10 +44,9 @@ for coefficient, colour in ((0.0, "C3"), (1.0, "C1"), (3.0, "C2"), (9.0, "C0")):
         f"η = {coefficient:g}√N: test error {error:.4f}, alignment {alignment:.3f}"
     )
 curve = prediction.curve
-seen = np.abs(curve.kappa) < 3
 axes.plot(
-    curve.kappa[seen],
-    curve.target[seen],
+    kappa,
+    curve.smooth(curve.target, kappa),
     "--",
     color="#22252b",
     lw=1.2,

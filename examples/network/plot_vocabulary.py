@@ -35,11 +35,11 @@ problem = gs.Problem(
 )
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.9))
+kappa = np.linspace(-3, 3, 200)
 for place, (name, law) in enumerate(laws.items()):
     best = gs.tune(problem.replace(readout=law), over="ridge")
     curve = best.prediction.curve
-    seen = np.abs(curve.kappa) < 3
-    left.plot(curve.kappa[seen], curve.learned[seen], f"C{place}", label=name)
+    left.plot(kappa, curve.smooth(curve.learned, kappa), f"C{place}", label=name)
     measured = gs.simulate(best.problem, seeds=4)
     right.plot(
         place, best.prediction.test_error, "_", color=f"C{place}", ms=28, mew=2
@@ -54,8 +54,8 @@ for place, (name, law) in enumerate(laws.items()):
     expected, mean = best.prediction.test_error, measured.mean("test_error")
     print(f"{name:12} theory {expected:.4f}  network {mean:.4f}")
 left.plot(
-    curve.kappa[seen],
-    curve.target[seen],
+    kappa,
+    curve.smooth(curve.target, kappa),
     "--",
     color="#22252b",
     lw=1.2,

@@ -367,6 +367,7 @@ def simulate(
     from gradstep.cli.compute import simulating
     from gradstep.ranges import parse_seeds
     from gradstep.simulation import simulate_many
+    from gradstep.text_table import in_words
 
     with simulating(grid, device) as report:
         measurements = simulate_many(
@@ -395,7 +396,7 @@ def simulate(
         return
     _print_heading(grid)
     rows = [
-        [*cells, name, *texts]
+        [*cells, in_words(name), *texts]
         for cells, found in zip(grid.cells, measurements, strict=True)
         for name, texts in found.texts().items()
     ]

@@ -1,7 +1,8 @@
 """The estimators on functions of few directions: ``python -m benchmarks.several_directions 1000 5000 20000``.
 
-With ``--own`` only the estimators are measured again, beside the errors of the other methods that are known. Results for
-other numbers of rows stay. The methods with a kernel need a matrix of all pairs of rows, and are left out above 10,000.
+With ``--own`` only the estimators are measured again, beside the errors of the other methods that are known. Results
+for other numbers of rows stay. The methods with a kernel need a matrix of all pairs of rows: they are left out above
+10,000.
 
 Each target is a function of some of the inputs. "Rotated": the inputs are Gaussian and turned, so that no column means
 anything. Label noise has a tenth of the targets' deviation. The error is the mean square on 5000 fresh rows over the

@@ -99,6 +99,29 @@ def test_what_few_random_features_do_not_see_is_learned(function):
     assert errors["auto"] < 0.3 * errors[1]
 
 
+@pytest.mark.parametrize(
+    ("function", "activation"),
+    [(lambda u: np.sin(2 * u[:, :3]).sum(axis=1), "tanh"), (lambda u: u[:, 0] * u[:, 1] + u[:, 2] * u[:, 3], "relu")],
+)
+def test_smooth_functions_get_smooth_neurons(function, activation):
+    """Of ReLU and tanh the better one is taken, where neither is given and several steps are allowed."""
+    random = np.random.default_rng(3)
+    n = 500
+    u = random.standard_normal((1500, 6))
+    truth = function(u) / function(u).std()
+    y = truth[:n] + 0.1 * random.standard_normal(n)
+    models = {given: gs.OneStepRegressor(256, activation=given, random_state=0) for given in ("auto", "relu", "tanh")}
+    errors = {given: np.mean((model.fit(u[:n], y).predict(u[n:]) - truth[n:]) ** 2) for given, model in models.items()}
+    assert models["auto"].activation_ == activation
+    assert errors["auto"] == errors[activation] < 0.8 * max(errors.values())
+    for of_theory in ({"n_steps": 1}, {"eta": 0}):
+        model = gs.OneStepRegressor(256, random_state=0, **of_theory)
+        assert model.fit(u[:n], y).activation_ == "relu"
+    if activation == "tanh":  # what follows a fit is about the neurons that were taken
+        ours, given = (models[name].learning_curve(u[:n], y, n=[n]) for name in ("auto", activation))
+        assert str(ours) == str(given)
+
+
 def test_networks_sharpen_the_directions_of_many_rows(monkeypatch):
     """With four times as many rows as the kernel sees, more of the layer lies along the directions of the target."""
     monkeypatch.setattr(moves, "KERNEL_ROWS", 300)

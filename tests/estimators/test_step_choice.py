@@ -111,6 +111,19 @@ def test_noise_is_noise_and_a_single_index_is_found():
     assert gain > 5 * deviation > 0
 
 
+def test_smooth_neurons_are_scored_as_those_of_a_layer_that_has_them():
+    layer = layer_of("relu", 64, 10)
+    sample, _ = sample_of(200, index)
+    metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
+    moves = candidates(math.inf, redraw=True, smooth=True)
+    found = score_steps(layer, sample, metric, moves, 1)
+    smooth = [move for move in moves if move.smooth]
+    assert [move._replace(smooth=False) for move in smooth] == [moves[0], moves[3]]
+    of_tanh = score_steps(layer.smooth(), sample, metric, [moves[0], moves[3]], 1)
+    np.testing.assert_allclose(found.squares[[moves.index(move) for move in smooth]], of_tanh.squares, rtol=1e-12)
+    assert not np.allclose(found.squares[moves.index(smooth[0])], found.squares[0])
+
+
 @pytest.mark.parametrize(
     ("none", "large", "spread", "chosen"),
     [

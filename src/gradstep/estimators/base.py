@@ -69,10 +69,14 @@ _REDRAW_NUMBERS = 2**23
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked parameters; `eta`, `damping` and `ridge` are None where they are to be chosen."""
+    """Checked parameters; `eta`, `damping` and `ridge` are None where they are to be chosen.
+
+    If `smooth`, the activation may be replaced by tanh.
+    """
 
     width: int
     activation: ScalarFunction
+    smooth: bool
     eta: float | None
     damping: float | None
     ridge: float | None
@@ -154,7 +158,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         self,
         width: Any = "auto",
         *,
-        activation: Any = "relu",
+        activation: Any = "auto",
         eta: Any = "auto",
         damping: Any = "auto",
         readout: Any = "gaussian",
@@ -184,7 +188,7 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         assert offset is not None
         return Settings(
             width,
-            checked_activation(self.activation),
+            *checked_activation(self.activation),
             checked_eta(self.eta, width),
             checked_damping(self.damping),
             checked_real("ridge", ridge, positive=True, auto=True),
@@ -306,11 +310,15 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
         metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
         move = Move(math.nan, settings.damping or math.inf)
         if settings.eta is None:
-            moves = candidates(settings.damping or metric.damping, redraw=settings.redraw)
+            smooth = settings.smooth and settings.redraw
+            moves = candidates(settings.damping or metric.damping, redraw=settings.redraw, smooth=smooth)
             narrow = self._initial.narrowed(choice_width(settings.width, len(sample.z)))
             with threads_for_products(len(sample.z), sample.z.shape[1], narrow.width):
                 self.step_errors_ = score_steps(narrow, sample, metric, moves, settings.n_steps)
             move = self.step_errors_.chosen
+            if move.smooth:
+                self._layer = self._initial = self._initial.smooth()
+                move = move._replace(smooth=False)
         if move == NO_STEP:
             return
         if move.rounds:
@@ -413,6 +421,11 @@ class OneStep(BaseEstimator):  # type: ignore[misc, unused-ignore]
     def weights_(self) -> Host:
         """First layer after the step, shape (width, inputs), acting on standardised inputs."""
         return self._layer.weights
+
+    @property
+    def activation_(self) -> str:
+        """Name of the activation."""
+        return self._layer.activation.name
 
     @property
     def initial_weights_(self) -> Host:

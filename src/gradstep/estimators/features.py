@@ -41,10 +41,12 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         Number of neurons ``N``, and of features. ``"auto"``: the power of two next to twice the number of rows, but not
         less than 512 and not more than 2048. Tables of more than 32,768 rows have fewer again, so that the products of
         the fit take about ten seconds.
-    activation : str, callable or ScalarFunction
+    activation : "auto", str, callable or ScalarFunction
         ``sigma``: a name (``"relu"``, ``"tanh"``, ``"erf"``, ...), a formula in x or a function, as everywhere in
-        gradstep. Names and formulas can be pickled, functions where Python can: those that a module defines. A lambda
-        goes through ``n_jobs=2`` (joblib has a pickler of its own), but not through ``pickle.dump`` or ``joblib.dump``.
+        gradstep. ``"auto"`` is ReLU; where `eta` and `n_steps` are chosen, it may be tanh without a step and after
+        rounds, if that has the lowest error of all that are clearly better than a small step. Names and formulas can be
+        pickled, functions where Python can: those that a module defines. A lambda goes through ``n_jobs=2`` (joblib has
+        a pickler of its own), but not through ``pickle.dump`` or ``joblib.dump``.
     eta : "auto", float or Step
         Step size. ``"auto"`` takes a step that changes the pre-activations by a quarter of their own size (root mean
         square), unless none or one of six times their size has a clearly lower error, by two standard errors. These
@@ -81,6 +83,8 @@ class OneStepFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, OneStep
         After the step.
     initial_readout_ : ndarray, shape (width, outputs)
         ``a``.
+    activation_ : str
+        Name of ``sigma`` used.
     eta_ : float
         Step size taken, of every step.
     damping_ : float

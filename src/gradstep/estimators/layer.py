@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.estimators.metric import Metric
-from gradstep.gaussian import ScalarFunction
+from gradstep.gaussian import ScalarFunction, scalar_function
 from gradstep.problem import Readout
 from gradstep.simulation.backend import Array, Backend, to_host
 from gradstep.simulation.instance import initial_readout, initial_weights
@@ -70,6 +70,10 @@ class FirstLayer:
         before, after = metric.sizes(self.weights), metric.sizes(weights)
         growth = np.divide(after, before, out=np.ones(self.width), where=before > 0)
         return replace(self, weights=weights, offsets=self.offsets * growth)
+
+    def smooth(self) -> Self:
+        """Return the layer with the activation tanh."""
+        return replace(self, activation=scalar_function("tanh"))
 
     def redrawn(self, gradients: Host, metric: Metric) -> Self:
         """Return the layer with rows ``w_i M^{1/2}``: ``M`` is ``R^T R`` of trace one with a little of the identity.

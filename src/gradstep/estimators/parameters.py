@@ -100,15 +100,17 @@ def checked_split(value: Any) -> float:
     return real("sample_split", value, "False, True or a number in (0, 1)", lambda share: 0 < share < 1)
 
 
-def checked_activation(value: Any) -> ScalarFunction:
-    """Return the function."""
+def checked_activation(value: Any) -> tuple[ScalarFunction, bool]:
+    """Return the function, and whether a smooth one may take its place: ``"auto"`` begins with ReLU."""
+    if isinstance(value, str) and value == "auto":
+        return scalar_function("relu"), True
     try:
         function = scalar_function(value)
     except InvalidInput as error:
         raise InvalidInput("activation", error.value, error.allowed, error.reason) from None
     if np.ptp(function(np.linspace(-8, 8, 257))) == 0:
         raise InvalidInput("activation", value, "a function that is not constant")
-    return function
+    return function, False
 
 
 def checked_backend(device: Any, dtype: Any) -> Backend:

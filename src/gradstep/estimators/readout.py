@@ -46,7 +46,7 @@ class OneStepReadout(OneStep):
         self,
         width: Any = "auto",
         *,
-        activation: Any = "relu",
+        activation: Any = "auto",
         eta: Any = "auto",
         damping: Any = "auto",
         ridge: Any = "auto",
@@ -218,7 +218,7 @@ class OneStepReadout(OneStep):
         metric = measure(sample.z, sample.y, sample.weights, sample.copies, sample.step_rows)
         classes = is_classifier(self)
         targets = np.sign(sample.y * scale + centre) if classes else sample.y
-        chosen = self.step_errors_.chosen if self.step_errors_ is not None else None
+        chosen = self.step_errors_.chosen._replace(smooth=False) if self.step_errors_ is not None else None
         move = chosen or Move(self.step_scale_, self.damping_)
         eta = self.eta_ if chosen is None and self.eta_ > 0 else None
         layers = self._initial, self._layer

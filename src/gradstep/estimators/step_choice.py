@@ -23,6 +23,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,10 +67,21 @@ CHOICE_ROWS = 4096
 """Largest number of rows on which the networks are compared."""
 
 
-def candidates(damping: float, *, redraw: bool) -> list[Move]:
-    """Return the moves to compare: none, a step of every size, and rounds that draw the layer again if `redraw`."""
+def candidates(damping: float, *, redraw: bool, smooth: bool = False) -> list[Move]:
+    """Return the moves to compare.
+
+    Parameters
+    ----------
+    damping : float
+        Of the steps.
+    redraw : bool
+        Whether rounds that draw the layer again are among them.
+    smooth : bool, optional
+        Whether no step and the rounds are among them with smooth neurons, too.
+    """
     rounds = [Move(0.0, math.inf, ROUNDS)] if redraw else []
-    return [NO_STEP, *(Move(scale, damping) for scale in SCALES), *rounds]
+    again = [move._replace(smooth=True) for move in (NO_STEP, *rounds)] if smooth else []
+    return [NO_STEP, *(Move(scale, damping) for scale in SCALES), *rounds, *again]
 
 
 @dataclass(frozen=True)
@@ -273,13 +285,19 @@ def score_steps(
     # One penalty for all folds of a step, as in the fit itself; penalties are relative, so folds can be compared.
     order = np.argsort(np.concatenate([np.flatnonzero(scored) for _, scored in folds]), kind="stable")
 
+    @cache
+    def stepped_without(k: int, move: Move) -> FirstLayer:
+        return moved_on(layer, sample, folds[k][0], metric, move, n_steps, gradient=gradients[k])
+
     def best_of(move: Move) -> tuple[Host, Host, PenaltyPath]:
-        if move == NO_STEP:
-            scores = _scores(layer, sample, sample.fit_rows, mistaken)
+        same = move._replace(smooth=False)  # the directions are those of kernel fits, whatever the neurons
+        if same == NO_STEP:
+            scores = _scores(layer.smooth() if move.smooth else layer, sample, sample.fit_rows, mistaken)
             return *_best(scores), PenaltyPath(scores.penalties, scores.errors, scores.errors)
         unseen, seen = [], []
-        for k, ((rows, scored), gradient) in enumerate(zip(folds, gradients, strict=True)):
-            stepped = moved_on(layer, sample, rows, metric, move, n_steps, gradient=gradient)
+        for k, (_, scored) in enumerate(folds):
+            stepped = stepped_without(k, same)
+            stepped = stepped.smooth() if move.smooth else stepped
             # The next fold, if there is one that the step has seen: so every row is scored once in either way.
             _, met = folds[(k + 1) % len(folds)]
             both = _scores(stepped, sample, scored | met, mistaken)

@@ -48,7 +48,13 @@ Array = NDArray[np.float64]
 
 
 def correlated_classes(
-    step: StepStatistics, samples: CorrelatedSamples | DampedSamples, groups: Groups, readout: Readout, refine: int
+    step: StepStatistics,
+    samples: CorrelatedSamples | DampedSamples,
+    groups: Groups,
+    readout: Readout,
+    refine: int,
+    *,
+    odd: bool,
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return the classes of directions and the special directions.
 
@@ -62,6 +68,8 @@ def correlated_classes(
     readout : Readout
     refine : int
         Divides the tolerance of the rules, by a hundred for each step beyond one.
+    odd : bool
+        Whether the activation is odd, so that a step stretches no rows.
 
     Returns
     -------
@@ -74,7 +82,7 @@ def correlated_classes(
         ``(1/d) tr Sigma_a``.
     """
     known, (sizes, _) = samples.spectrum, readout_values(readout)
-    power, law = readout.second_moment, _law(step, samples, readout)
+    power, law = readout.second_moment, _law(step, samples, readout, odd=odd)
     smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
     lowest = max(min(_LEVELS[0], math.log10(smallest_positive) - 1), _LOWEST)
     # Rows that the samples stretch may be shorter than any before the step.
@@ -107,12 +115,12 @@ def correlated_classes(
 
 
 def _law(
-    step: StepStatistics, samples: CorrelatedSamples | DampedSamples, readout: Readout
+    step: StepStatistics, samples: CorrelatedSamples | DampedSamples, readout: Readout, *, odd: bool
 ) -> CorrelatedLaw | DampedLaw | StretchedLaw:
     """Return the law of the matrix whose eigenvectors all directions get."""
     values, shares = readout_values(readout)
     strength = step.bulk / samples.bulk_trace
-    if isinstance(samples, CorrelatedSamples) and len(values) == 1 and step.curvature != 0:
+    if isinstance(samples, CorrelatedSamples) and len(values) == 1 and not odd:
         linear = step.curvature**2 * samples.ratio * samples.law.square
         value = float(values[0])
         return StretchedLaw(samples, step.curvature * value, max(strength - linear, 0.0) * value**2)

@@ -271,6 +271,40 @@ def test_in_the_limit_isotropic_correlated_and_hardly_damped_steps_are_one(reado
         assert other.train_error == pytest.approx(found.train_error, rel=1e-7)
 
 
+@pytest.mark.parametrize("n_step", [0.4, 3.0, math.inf])
+@pytest.mark.parametrize(
+    ("activation", "damping"), [("tanh", math.inf), ("tanh", 1.0), ("tanh", 0.05), ("relu", math.inf)]
+)
+def test_directions_in_which_inputs_do_not_vary_are_not_there(activation, damping, n_step):
+    # Without them there are fewer directions, whose eigenvalues have the mean one: the unit of inputs, of the damping
+    # and of the step changes.
+    left, known = 0.6, {"activation": activation}
+    with_them = {"inputs": gs.Inputs([3, 1, 0], [0.2, 0.4, 0.4], [0.5, 0.5, 0]), "damping": damping}
+    factor = 1 / left if math.isinf(damping) else (1 + damping) / (1 + left * damping)
+    without = {"inputs": gs.Inputs([3, 1], [1, 2], [0.5, 0.5]), "damping": left * damping}
+
+    def predicted(unit: float, eta: float, **changes: object) -> gs.Prediction:
+        sizes = {
+            name: value / unit for name, value in (("width", 1.2), ("n", 1.8), ("n_step", n_step), ("ridge", 0.01))
+        }
+        sizes = {name: value if math.isinf(value) else f"{value}d" for name, value in sizes.items()}
+        return gs.predict(LIMIT.replace(**{**known, **sizes, **changes, "eta": gs.Step(eta, 0.5)}))
+
+    one, other = predicted(1.0, 1.0, **with_them), predicted(left, factor, **without)
+    for name in ("test_error", "train_error", "alignment"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-7), name
+
+
+@pytest.mark.parametrize("least", [0.0, 1e-12, 1e-8, 1e-6])
+@pytest.mark.parametrize("damping", [1e-6, 1.0])
+def test_damped_steps_on_the_whole_population(least, damping):
+    problem = FINITE.replace(inputs=gs.Inputs([3, 1, least], [0.2, 0.4, 0.4], [0.5, 0.5, 0]), damping=damping)
+    errors = [gs.predict(problem.replace(n_step=n_step)).test_error for n_step in (10**8, 10**10, math.inf)]
+    # What is missing falls like one over the samples.
+    assert errors[0] == pytest.approx(errors[2], rel=1e-4)
+    assert errors[1] == pytest.approx(errors[2], rel=1e-6)
+
+
 def test_without_a_step_there_is_nothing_to_damp():
     problem = FINITE.replace(eta=0.0, inputs=TWO_LEVELS)
     assert gs.predict(problem.replace(damping=1.0)).test_error == gs.predict(problem).test_error

@@ -35,6 +35,8 @@ __all__ = ["correlated_classes"]
 #: Decades of the levels that a pole of the fit may have, in units of the mean variance, and points for each decade. The
 #: lowest is below the least eigenvalue of C, but no lower than the last number.
 _LEVELS, _PER_DECADE, _LOWEST = (-2.0, 3.0), 16 / 5, -8.0
+#: The last number for damped steps, whose law has fewer digits.
+_LOWEST_DAMPED = -5.0
 _TOLERANCE = 1e-8
 #: Squares of readouts over that of the rule for which there are poles too, if there are several: readouts of twice and
 #: four times the size. Two per cent of Gaussian readouts are larger still.
@@ -84,7 +86,8 @@ def correlated_classes(
     known, (sizes, _) = samples.spectrum, readout_values(readout)
     power, law = readout.second_moment, _law(step, samples, readout, odd=odd)
     smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
-    lowest = max(min(_LEVELS[0], math.log10(smallest_positive) - 1), _LOWEST)
+    least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
+    lowest = max(min(_LEVELS[0], math.log10(smallest_positive) - 1), least)
     # Rows that the samples stretch may be shorter than any before the step.
     smallest = 0.0 if isinstance(law, StretchedLaw) else smallest
     count = round((_LEVELS[1] - lowest) * _PER_DECADE * refine) + 1
@@ -154,4 +157,4 @@ def _variances(
     # Rows with ``a^2 = (E a^2)^3 / E a^4`` that are not stretched have the eigenvalue itself. No row has a variance
     # below the smallest eigenvalue of C.
     known = np.maximum(plain - c[first] + law.strength * sampled, NOTHING)
-    return np.asarray(np.maximum(stretched[:, [first]] + above * np.maximum(height - c[first], 0.0) / known, _LEAST))
+    return np.asarray(np.maximum(stretched[:, [first]] + above * np.maximum(nodes - c[first], 0.0) / known, _LEAST))

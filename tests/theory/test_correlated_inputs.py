@@ -177,15 +177,32 @@ def test_a_large_eigenvalue_is_a_caveat():
 
 
 def test_rows_stretched_along_leading_directions_are_a_caveat():
-    # The benchmark has such settings off by 8 to 11 per cent, and this one without the constant residual by less.
+    # Of a readout with several values and a mean the equations know the stretch by its mean only.
     name, problem = "rows stretched along leading directions", FINITE.replace(activation="relu", teacher="x")
     problem = problem.replace(d=300, width=400, n=700, n_step=90, eta=gs.Step(1.5, 0.5), ridge=5.0)
-    inputs = gs.Inputs([9, 1], [0.1, 0.9])
+    inputs, values = gs.Inputs([9, 1], [0.1, 0.9]), {0.5: 0.5, 1.5: 0.5}
     for changes, expected in (
-        ({"inputs": inputs}, True),
-        ({"inputs": inputs, "activation": "tanh"}, False),
+        ({"inputs": inputs, "readout": values}, True),
+        ({"inputs": inputs}, False),
+        ({"inputs": inputs, "readout": values, "activation": "tanh"}, False),
         ({"inputs": inputs, "readout": "gaussian"}, False),
+        ({"inputs": None, "readout": values}, False),
+    ):
+        assert (name in {caveat.name for caveat in gs.predict(problem.replace(**changes)).caveats}) == expected
+
+
+def test_few_directions_of_correlated_inputs_are_a_caveat():
+    # The benchmark has the first one off by 9 per cent, and isotropic inputs by less than one.
+    name, problem = "few step samples after a strong step", FINITE.replace(activation="relu", teacher="x")
+    sizes = {"d": 300, "width": 400, "n": 700, "n_step": 90}
+    inputs = gs.Inputs([9, 1], [0.1, 0.9])
+    problem = problem.replace(eta=gs.Step(1.5, 0.5), ridge=5.0, inputs=inputs, **sizes)
+    for changes, expected in (
+        ({}, True),
         ({"inputs": None}, False),
+        ({"activation": "softplus", "teacher": "tanh(x)"}, False),
+        ({"n_step": 2400}, False),
+        ({name: 8 * size for name, size in sizes.items()}, False),
     ):
         assert (name in {caveat.name for caveat in gs.predict(problem.replace(**changes)).caveats}) == expected
 
@@ -201,7 +218,9 @@ def test_a_spike_that_differs_between_draws_is_a_caveat():
         ({"activation": "tanh"}, False),
         ({"teacher": "tanh(2*x)"}, False),
         ({"readout": "gaussian"}, False),
-        ({"readout": {-1: 0.5, 1: 0.5}}, False),
+        # With signs of the readout features have signs, which a fit does not feel.
+        ({"readout": {-1: 0.5, 1: 0.5}}, True),
+        ({"readout": {0.5: 0.3, 1: 0.4, 1.5: 0.3}}, False),
         ({"n_step": 2400}, False),
         ({name: 4 * sizes[name] for name in ("d", "width", "n", "n_step")}, False),
         ({"inputs": None}, False),

@@ -101,6 +101,16 @@ def test_rows_stretched_by_the_samples_are_those_of_isotropic_inputs(activation,
     assert found.train_error == pytest.approx(isotropic.train_error, rel=0.02)
 
 
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("teacher", [0.0, 2.0])
+def test_errors_do_not_depend_on_the_nodes(activation, teacher):
+    # Of many classes each has a band of its own in the law of the rows. A Gaussian readout asks where in it a node is.
+    inputs = gs.Inputs.power_law(0.5, teacher, d=120)
+    problem = FINITE.replace(activation=activation, readout="gaussian", eta=gs.Step(1.5, 0.5), inputs=inputs)
+    errors = [gs.predict(problem, refine=refine).test_error for refine in (1, 2, 3)]
+    assert errors == pytest.approx([errors[2]] * 3, rel=5e-5)
+
+
 def test_inputs_of_one_eigenvalue_are_isotropic():
     assert FINITE.replace(inputs=gs.Inputs([2.0, 2.0])).inputs is None
 

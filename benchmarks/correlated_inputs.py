@@ -1,13 +1,16 @@
-"""Theory beside networks on correlated inputs: ``python -m benchmarks.correlated_inputs``.
+"""Theory beside networks on correlated inputs after one step: ``python -m benchmarks.correlated_inputs``.
 
 A run goes on where the last one stopped: settings that are in the results file are not measured again, but theory is
-put beside all of them anew.
+put beside all of them anew. ``--minutes`` ends it before all are measured.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
+import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ import gradstep as gs
 
 RESULTS = Path(__file__).parent / "results" / "correlated_inputs.json"
 DIMENSION, SEEDS, ROUNDS = 300, 32, 3
-NAMES = ("spectrum", "teacher", "n_step_per_d", "readout", "activation", "link", "eta_over_sqrt_width")
+NAMES = ("spectrum", "teacher", "n_step_per_d", "readout", "activation", "link", "eta_over_sqrt_width", "damping")
 QUANTITIES = ("test_error", "train_error", "alignment")
 
 #: Names and laws, by how far they are from isotropic.
@@ -41,6 +44,8 @@ FUNCTIONS = [
     ("sin", "x+0.2*(x**3-3*x)"),
 ]
 STEPS = (0.3, 1.0, 3.0, 8.0)
+#: Of damped steps, which have theory for odd activations.
+DAMPINGS, ODD = (1.0, 0.1), [pair for pair in FUNCTIONS if pair[0] not in ("relu", "softplus")]
 
 
 def inputs(spectrum: str, teacher: str, d: int) -> gs.Inputs | None:
@@ -57,15 +62,23 @@ def inputs(spectrum: str, teacher: str, d: int) -> gs.Inputs | None:
 
 def settings() -> list[dict[str, Any]]:
     """Return the settings: every spectrum, place of the teacher and number of samples, the rest drawn a few times."""
-    return [setting for draw in range(ROUNDS) for setting in _settings(np.random.default_rng(draw))]
+    return [setting for draw in range(ROUNDS) for setting in _settings(np.random.default_rng(draw), FUNCTIONS, None)]
 
 
-def _settings(random: np.random.Generator) -> list[dict[str, Any]]:
+def damped_settings() -> list[dict[str, Any]]:
+    """Return settings with damped steps: every spectrum, place of the teacher and number of samples, twice."""
+    found = [_settings(np.random.default_rng(100 + index), ODD, damping) for index, damping in enumerate(DAMPINGS)]
+    return [setting for pair in zip(*found, strict=True) for setting in pair if setting["eta_over_sqrt_width"] > 0]
+
+
+def _settings(
+    random: np.random.Generator, functions: list[tuple[str, str]], damping: float | None
+) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for n_step, teacher, spectrum in itertools.product(STEPS, TEACHERS, SPECTRA):
         if spectrum == "flat" and teacher != "spread":
             continue
-        activation, link = FUNCTIONS[random.integers(len(FUNCTIONS))]
+        activation, link = functions[random.integers(len(functions))]
         found.append(
             {
                 "spectrum": spectrum,
@@ -75,6 +88,7 @@ def _settings(random: np.random.Generator) -> list[dict[str, Any]]:
                 "activation": activation,
                 "link": link,
                 "eta_over_sqrt_width": float(random.choice((0.0, 0.75, 1.5), p=(0.15, 0.45, 0.4))),
+                "damping": damping,
             }
         )
     # In any order, so that the first of them are like the rest.
@@ -95,6 +109,7 @@ def problem(setting: dict[str, Any], d: int = DIMENSION) -> gs.Problem:
         noise=0.2,
         readout=setting["readout"],
         inputs=inputs(setting["spectrum"], setting["teacher"], d),
+        damping=math.inf if setting["damping"] is None else setting["damping"],
     )
 
 
@@ -150,20 +165,36 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measure what is not measured yet."""
-    rows = [compared(row) for row in json.loads(RESULTS.read_text())["rows"]] if RESULTS.exists() else []
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=math.inf)
+    end = time.monotonic() + 60 * parser.parse_args().minutes
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    parts = {name: [compared({"damping": None, **row}) for row in known.get(name, [])] for name in ("rows", "damped")}
     about = {"command": "python -m benchmarks.correlated_inputs", "d": DIMENSION, "width": "4/3 d", "n": "7/3 d",
              "ridge": "d/60", "noise": 0.2, "seeds": SEEDS}  # fmt: skip
-    left = [setting for setting in settings() if setting not in [{name: row[name] for name in NAMES} for row in rows]]
-    for setting in [None, *left]:
+    left = [
+        (name, setting)
+        for name, asked in (("rows", settings()), ("damped", damped_settings()))
+        for setting in asked
+        if setting not in [{key: row[key] for key in NAMES} for row in parts[name]]
+    ]
+    for name, setting in [("rows", None), *left]:
         if setting is not None:
+            if time.monotonic() > end:
+                break
             try:
                 gs.predict(problem(setting))
             except gs.GradstepError as refused:
                 print(setting, refused, flush=True)
                 continue
-            rows.append(compared(measured(setting, SEEDS)))
-            print(rows[-1], flush=True)
-        content = {"settings": about, "summary": summary(rows), "rows": rows}
+            parts[name].append(compared(measured(setting, SEEDS)))
+            print(parts[name][-1], flush=True)
+        content = {
+            "settings": about,
+            "summary": summary(parts["rows"]),
+            "damped_summary": summary(parts["damped"]),
+            **parts,
+        }
         RESULTS.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

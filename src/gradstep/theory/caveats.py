@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction, expectation, moments
-from gradstep.problem import Problem, link_of
+from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.equivalent.tables import sizes_of
-from gradstep.theory.step.statistics import StepStatistics, step_statistics
+from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.step.statistics import StepStatistics, readout_values, step_statistics
 
 if TYPE_CHECKING:
     from gradstep.theory.prediction import Prediction
@@ -181,7 +182,9 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
           of an input makes, if this power grows like that of a polynomial of degree :math:`k`. A step lengthens the
           rows, which makes it larger for all but straight functions (:math:`k\le1`);
         * ``few_step_samples``: :math:`t_b^2\,(d/n_{\text{step}})/\sqrt d`, of the bulk's part :math:`t_b` of the
-          strength;
+          strength: few samples have few directions. Correlated inputs have fewer: of the eigenvalues :math:`c` of
+          their covariance, :math:`\langle c^4\rangle/\langle c^2\rangle^2-1`, but no more than :math:`\sqrt d`, is
+          added to :math:`d/n_{\text{step}}`, as to the second moment of the bulk's covariance;
         * ``mixed_bulk``: if the activation is not odd the bulk is made of two matrices, of which the equations know
           only one exactly. This is the product of their shares, and does not fall with the dimension;
         * ``stretch``: :math:`e|E z\sigma'|(|E r|/5+|E r(u^2-1)|)/\sqrt d`, by how much rows are stretched as a whole,
@@ -192,10 +195,12 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
           an initial output of order one;
         * ``eigenvalue``: the largest eigenvalue of the inputs' covariance, over :math:`d`, if they are correlated;
         * ``leading``: :math:`|q|\sqrt{E a^2}\,c_{\max}\sqrt{d/n_{\text{step}}}`, by how much correlated inputs stretch
-          rows along their leading directions, of which the equations know the mean only;
-        * ``swing``: :math:`\operatorname{Var}(s)\,E[z^2\sigma'(\varrho z)^2]/E[\sigma(\varrho z)^2]` times the share of
-          the readout's mean in its mean square. The spike :math:`s` in correlated inputs, or of a damped step, differs
-          between draws of the step's samples; :math:`\varrho` is the length of a row after the step.
+          rows along their leading directions, of which the equations know the mean only if the readout has several
+          values;
+        * ``swing``: :math:`\operatorname{Var}(s)\,E[z^2\sigma'(\varrho z)^2]/E[\sigma(\varrho z)^2]` times the
+          probability that two neurons have readouts of one size. The spike :math:`s` in correlated inputs, or of a
+          damped step, differs between draws of the step's samples; :math:`\varrho` is the length of a row after the
+          step.
     """
     d, width, *_ = problem.real_sizes()
     activation, teacher, power = (
@@ -219,7 +224,7 @@ def step_indicators(problem: Problem, step: StepStatistics) -> dict[str, float]:
     longer = max(growth / 2 - 1, 0.0) / 2 * math.log(1 + spike + bulk)
     return {
         "growth": growth**2 / (2 * d) * math.exp(min(longer, math.log(_OUT_OF_RANGE))),
-        "few_step_samples": bulk_strength**2 * per_sample / math.sqrt(d),
+        "few_step_samples": bulk_strength**2 * (per_sample + _excess(step, d)) / math.sqrt(d),
         "mixed_bulk": linear_bulk * (bulk - linear_bulk) / (1 + bulk) ** 2,
         "stretch": abs(step.curvature) * math.sqrt(power) * stretched / math.sqrt(d),
         "shared_sign": shared * (1 - 1 / (1 + whole_spike)) / math.sqrt(d),
@@ -234,15 +239,37 @@ def _of_inputs(problem: Problem, step: StepStatistics, d: float, per_sample: flo
         return {}
     largest, readout = float(step.correlated.spectrum.eigenvalue.max()), problem.readout
     power = readout.second_moment
-    found = {"eigenvalue": largest / d, "leading": abs(step.drift) * largest * math.sqrt(power * per_sample)}
-    spike = step.spike * step.spike * power
-    # Without a spike there is none that differs. Where the readout's mean is zero, rows have spikes of several lengths,
-    # and what some of them lose by another draw others make up for.
-    if spike == 0 or readout.mean == 0 or not spike < _OUT_OF_RANGE:
+    # For one value the law of the rows has nothing by its mean.
+    stretched = abs(step.drift) if len(readout_values(readout)[0]) > 1 else 0.0
+    found = {"eigenvalue": largest / d, "leading": stretched * largest * math.sqrt(power * per_sample)}
+    spike, alike = step.spike * step.spike * power, _alike(readout)
+    # Without a spike there is none that differs.
+    if spike == 0 or alike == 0 or not spike < _OUT_OF_RANGE:
         return {**found, "swing": 0.0}
     variance = spike * step.correlated.relative_variance_of_square * per_sample / (4 * d)
     length = math.sqrt(1 + spike + step.bulk * power)
-    return {**found, "swing": variance * _sensitivity_to_length(problem.activation, length) * readout.mean**2 / power}
+    return {**found, "swing": variance * _sensitivity_to_length(problem.activation, length) * alike}
+
+
+def _excess(step: StepStatistics, d: float) -> float:
+    """Return what correlation of the inputs adds to the second moment of a bulk that is made of samples of the step."""
+    if not isinstance(step.correlated, CorrelatedSamples):
+        return 0.0
+    known = step.correlated.spectrum
+    return min(known.moment(4) / known.moment(2) ** 2 - 1, math.sqrt(d))
+
+
+def _alike(readout: Readout) -> float:
+    """Return the probability that two neurons have readouts of one size, and so spikes of one length.
+
+    Where they differ, what some neurons lose by another draw of the step others make up for.
+    """
+    if readout.kind == "gaussian":
+        return 0.0
+    shares: dict[float, float] = {}
+    for value, share in zip(readout.values, readout.weights, strict=True):
+        shares[abs(value)] = shares.get(abs(value), 0.0) + share
+    return sum(share * share for share in shares.values())
 
 
 def _sensitivity_to_length(activation: ScalarFunction, length: float) -> float:

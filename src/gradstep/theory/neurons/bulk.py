@@ -32,7 +32,7 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
-from gradstep.problem import Problem, Readout
+from gradstep.problem import Problem
 from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
@@ -143,7 +143,7 @@ def bulk_law(
     """
     scale = problem.readout.second_moment
     if step.correlated is not None:
-        return _correlated(step, step.correlated, groups, problem.readout, refine)
+        return _correlated(problem, step, step.correlated, groups, refine)
     # In the proportional limit a step of order one leaves the bulk of every row as it was.
     unchanged = problem.is_limit and problem.eta.exponent == 0
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
@@ -187,13 +187,14 @@ def bulk_law(
 
 
 def _correlated(
-    step: StepStatistics, samples: CorrelatedSamples | DampedSamples, groups: Groups, readout: Readout, refine: int
+    problem: Problem, step: StepStatistics, samples: CorrelatedSamples | DampedSamples, groups: Groups, refine: int
 ) -> Bulk:
     """Return the classes of directions of correlated inputs.
 
     Docs, "Correlated inputs", equation (C10).
     """
-    found = correlated_classes(step, samples, groups, readout, refine)
+    odd = problem.activation.parity == "odd"
+    found = correlated_classes(step, samples, groups, problem.readout, refine, odd=odd)
     share, profile, overlap, special_profile, mean_variance = found
     spike, teacher = overlap.T
     # Orthogonal to rounding: a rule of a broad law has lost digits.

@@ -43,6 +43,8 @@ _NEWTON_STEPS = 8
 _AROUND, _RADIUS = 12, 0.03
 #: Points of a circle from which means are taken, and its radius over the size of the law.
 _FAR, _FAR_RADIUS = 16, 100.0
+#: Least eigenvalue of C that another number is divided by.
+_LEAST = 1e-12
 
 
 class _At(NamedTuple):
@@ -107,6 +109,11 @@ class DampedLaw:
         return 1 + self.strength * self.samples.trace(np.ones_like(self.samples.spectrum.eigenvalue))
 
     @property
+    def _divisor(self) -> Array:
+        """Eigenvalues of C to divide by: what is finite over almost nothing takes no part in the step."""
+        return np.maximum(self.samples.spectrum.eigenvalue, _LEAST)
+
+    @property
     def _eta(self) -> float:
         return 1 / self.samples.scale
 
@@ -123,7 +130,7 @@ class DampedLaw:
         one = 1 / ((p**2)[:, None] + t * gain[:, None] * s)
         weighed = s * one
         first, left, apart = one @ share, weighed @ share, 1 / (c - z[:, None])
-        cross = self.samples.damping * eta / c + (eta * p * first)[:, None]
+        cross = self.samples.damping * eta / self._divisor + (eta * p * first)[:, None]
         corner = (eta**2 * gain * first)[:, None] + apart
         return _At(unknown, one, weighed, left, apart, cross, corner, cross**2 + t * corner * left[:, None], t)
 
@@ -333,7 +340,7 @@ class DampedLaw:
         lost, taken = samples.linear * (1 - found), samples.ratio * float(known.share @ samples.kept)
         part = samples.linear * found + lost * taken
         r, directly = (law.residual - part * u) / length, samples.scale * lost * taken / length
-        source = (lost * (1 - taken) - part * samples.damping / known.eigenvalue) / length
+        source = (lost * (1 - taken) - part * samples.damping / self._divisor) / length
         # The first of the two rows in units of p.
         inner, teacher = at.inner, known.teacher
         first, both, last = inner[:, :, 0, 0] / (p**2)[:, None], inner[:, :, 0, 1] / p[:, None], inner[:, :, 1, 1]

@@ -1,0 +1,110 @@
+"""The law of rows that the step stretches: its limits, drawn matrices, derivatives."""
+
+import numpy as np
+import pytest
+
+import gradstep as gs
+from gradstep.errors import NotConverged
+from gradstep.gaussian import moments, scalar_function
+from gradstep.theory.neurons import stretched_law
+from gradstep.theory.neurons.correlated_law import CorrelatedLaw
+from gradstep.theory.neurons.stretched_law import StretchedLaw
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame, residual_law
+
+Z = np.array([-0.05, -0.5, -3.0]) * (1 - 0.5j)
+ONE = np.ones(1)
+LEVELS = gs.Inputs([3, 1, 0.3], [0.2, 0.5, 0.3], [0.5, 0.3, 0.2])
+NOISE, OFFSET = 0.3, 0.4
+
+
+def law_of(teacher: str, spectrum: Spectrum, ratio: float, stretch: float, strength: float) -> StretchedLaw:
+    link = scalar_function(teacher)
+    samples = CorrelatedSamples(residual_law(link, OFFSET, NOISE**2), ratio, moments(link).linear, spectrum)
+    return StretchedLaw(samples, stretch, strength)
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.7])
+def test_without_a_stretch_it_is_the_law_of_the_squares(strength):
+    law = law_of("sin(x)+0.3*x**2", Spectrum.of(LEVELS), 1.2, 0.0, strength)
+    known, frame = CorrelatedLaw(law.samples, strength), law.samples.frame(law.samples.alignment)
+    for found, expected in zip(law.transform(Z), known.transform(Z), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-11)
+    for found, expected in zip(law.between(Z, frame), known.between(Z, frame), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_allclose(law.average(frame), known.average(frame), rtol=1e-13)
+    assert law.mean == pytest.approx(known.mean, rel=1e-14)
+
+
+@pytest.mark.parametrize("stretch", [-1.3, 0.4])
+def test_the_stretch_alone_is_the_square_of_the_linear_part(stretch):
+    # 1/((1 + k B)^2 - z) is half the difference of two resolvents of B over the root of z.
+    law = law_of("sin(x)+0.3*x**2", Spectrum(ONE, ONE, ONE), 1.2, stretch, 0.0)
+    alignment, root = law.samples.alignment, np.sqrt(Z.astype(complex))
+    known = WeightedSamples(law.samples.law, law.samples.law.residual, law.samples.ratio)
+    frame, vectors = directions_frame(alignment), law.samples.frame(alignment)
+    resolvents, transforms = [], []
+    for point in ((root - 1) / stretch, (-root - 1) / stretch):
+        above = np.where(point.imag > 0, point, point.conj())
+        m = known.transform(above)
+        r = known.resolvent(above, m, known.transform_slope(m), frame)[0]
+        transforms.append(np.where(point.imag > 0, m, m.conj()))
+        resolvents.append(np.where(point.imag[:, None, None] > 0, r, r.conj()))
+    whole = 2 * stretch * root
+    np.testing.assert_allclose(law.transform(Z)[0], (transforms[0] - transforms[1]) / whole, rtol=1e-10)
+    expected = (resolvents[0] - resolvents[1]) / whole[:, None, None]
+    np.testing.assert_allclose(law.between(Z, vectors)[0], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("strength", [0.0, 1.5])
+@pytest.mark.parametrize("spectrum", [LEVELS, gs.Inputs([2, 0], [0.5, 0.5], [1, 0])])
+def test_derivatives_and_the_average_are_those_of_the_resolvent(strength, spectrum):
+    law = law_of("x + 0.5*x**2", Spectrum.of(spectrum), 0.8, 0.6, strength)
+    frame, h = law.samples.frame(law.samples.alignment), 1e-5
+    for of in (law.transform, lambda z: law.between(z, frame)):
+        np.testing.assert_allclose((of(Z + h)[0] - of(Z - h)[0]) / (2 * h), of(Z)[1], rtol=1e-6, atol=1e-9)
+    # -z^2 (1/(A - z) + 1/z) is A + A^2/z + ..., of which the second term is imaginary on the imaginary axis.
+    far = np.array([1e5j])
+    found = -(far**2) * (law.between(far, frame)[0][0] + np.eye(2) / far)
+    np.testing.assert_allclose(found.real, law.average(frame), rtol=1e-5, atol=1e-5)
+    assert (-(far**2) * (law.transform(far)[0] + 1 / far)).real == pytest.approx(law.mean, rel=1e-6)
+
+
+def test_drawn_matrices():
+    d, count, k, t, draws = 500, 400, -0.5, 0.6, 40
+    teacher = "sin(x)+0.2*(x**2-1)"
+    link, law = scalar_function(teacher), law_of(teacher, Spectrum.of(LEVELS), d / count, k, t)
+    frame = law.samples.frame(law.samples.alignment)
+    expected = np.concatenate([law.transform(Z)[0][:, None], law.between(Z, frame)[0].reshape(3, 4)], axis=1)
+    sizes = LEVELS.counts(d)
+    c = np.repeat(LEVELS.eigenvalues, sizes)
+    direction = np.zeros(d)
+    direction[np.cumsum(sizes) - 1] = np.sqrt(LEVELS.teacher)
+    random, found, whole = np.random.default_rng(3), [], []
+    for _ in range(draws):
+        x = random.standard_normal((count, d))
+        r = np.asarray(link(x @ direction)) - OFFSET + NOISE * random.standard_normal(count)
+        v = c * (x.T @ r)
+        v /= np.linalg.norm(v)
+        rest = direction - (v @ direction) * v
+        rest /= np.linalg.norm(rest)
+        squares = (x.T * (r**2 / law.samples.law.square)) @ x / count
+        linear = np.eye(d) + k * c[:, None] * ((x.T * r) @ x / count)
+        values, vectors = np.linalg.eigh((linear * c) @ linear.T + t * c[:, None] * squares * c)
+        overlap = vectors.T @ np.stack([v, rest], axis=1)
+        resolvents = [(overlap.T / (values - z)) @ overlap for z in Z]
+        found.append([[np.mean(1 / (values - z)), *m.ravel()] for z, m in zip(Z, resolvents, strict=True)])
+        whole.append([values.mean(), *((overlap.T * values) @ overlap).ravel()])
+    for drawn, known in ((found, expected), (whole, np.array([law.mean, *law.average(frame).ravel()]))):
+        mean, error = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1) / draws**0.5
+        # Beside chance, terms of relative order 1/d.
+        assert np.all(np.abs(mean - known) < 4 * error + 0.005 * np.abs(mean))
+    # Without the stretch they are far apart.
+    mean, error = np.mean(found, axis=0)[:, 0], np.std(found, axis=0, ddof=1)[:, 0] / draws**0.5
+    assert np.all(np.abs(mean - CorrelatedLaw(law.samples, t).transform(Z)[0]) > 10 * error + 0.005 * np.abs(mean))
+
+
+def test_a_fixed_point_that_is_not_found_is_an_error(monkeypatch):
+    monkeypatch.setattr(stretched_law, "_MAX_STEPS", 1)
+    with pytest.raises(NotConverged, match="law of the rows"):
+        law_of("x", Spectrum.of(LEVELS), 1.2, 0.5, 0.7).at(Z)

@@ -428,10 +428,12 @@ def test_command_takes_a_grid():
 @pytest.mark.parametrize(
     "arguments", [["--over", "width"], ["--over", ""], ["--over", "split", "--n-step", "inf"], ["--ridge", "1,2"]]
 )
-def test_command_refuses_in_one_line(arguments):
+def test_command_refuses_in_one_message(arguments):
     shown = CliRunner().invoke(app, ["tune", *SMALL, *arguments])
     assert shown.exit_code == 2
-    assert len(shown.stderr.strip().splitlines()) == 1
+    first, *others = shown.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert all(line.startswith("  ") for line in others)
     as_json = CliRunner().invoke(app, ["tune", *SMALL, *arguments, "--json"])
     assert json.loads(as_json.stderr)["error"]["exit_code"] == 2
 

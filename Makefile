@@ -38,13 +38,14 @@ setup: .venv/.stamp-dev ## install everything a developer needs (the other targe
 reproduce: .venv/.stamp-core ## draw theory over simulation of the real network; ends with the path of the report
 	@$(BIN)/gradstep reproduce --preset $(PRESET) --out $(OUT)
 
-# The same examples in every run (tests/conftest.py), so that it does not depend on luck.
+# The same examples in every run (tests/conftest.py), so that it does not depend on luck. Each process begins with a half
+# of the files in their order (worksteal), so that what tests of a file share, and the server and browser, are made once.
 test: .venv/.stamp-test ## run the tests (a few minutes)
-	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) -m "not statistical" $(ARGS)
+	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not statistical" $(ARGS)
 
 test-statistical: .venv/.stamp-test ## run the slow comparisons with the real network, and properties on random examples
-	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) -m "statistical or hypothesis" --hypothesis-profile random \
-	  $(ARGS)
+	@$(one_blas_thread) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "statistical or hypothesis" \
+	  --hypothesis-profile random $(ARGS)
 
 check: lint docs ## lock file, style, types, docstrings, documentation
 

@@ -54,6 +54,14 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
+def message(stderr: str) -> str:
+    """Return a message as one line: its first line begins at the margin, the others are indented and fit."""
+    first, *others = stderr.rstrip("\n").split("\n")
+    assert first[0] != " "
+    assert all(line.startswith("  ") and (len(line) <= 80 or " " not in line.strip()) for line in others)
+    return " ".join([first, *(line.strip() for line in others)])
+
+
 def run_json(*arguments: str) -> dict[str, Any]:
     result = run(*arguments, "--json")
     assert result.exit_code == 0, result.stderr
@@ -332,8 +340,8 @@ def test_a_full_disk_leaves_an_older_figure_alone(tmp_path: Path, monkeypatch: p
         )
     result = run("predict", *SMALL, "--plot", str(path))
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: plot: got ")
-    assert "No space left" in result.stderr
+    assert message(result.stderr).startswith("error: plot: got ")
+    assert "No space left" in message(result.stderr)
     assert path.read_text() == "an older figure"
     assert [entry.name for entry in tmp_path.iterdir()] == ["figure.png"]
 
@@ -390,12 +398,12 @@ BAD = [
 @pytest.mark.parametrize(
     ("arguments", "field"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_bad_input_is_one_line_and_exit_code_two(arguments: list[str], field: str) -> None:
+def test_bad_input_is_one_message_and_exit_code_two(arguments: list[str], field: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
-    (line,) = result.stderr.splitlines()
+    line = message(result.stderr)
     assert line.startswith((f"error: {field}: got ", f"error: {field}: missing; "))
     assert "; allowed: " in line
 
@@ -415,7 +423,7 @@ def test_a_paper_s_problem_without_a_size_is_told_which_to_give(
     given = [word for pair in settings for word in ("--set", pair)]
     result = run(command, "--convention", convention, *given)
     assert result.exit_code == 2
-    assert f"give a finite --{size} ({convention} without it is the limit)" in result.stderr
+    assert f"give a finite --{size} ({convention} without it is the limit)" in message(result.stderr)
     if command == "predict":
         assert run(command, "--convention", convention, *given, f"--{size}", "100").exit_code == 0
         assert "give a finite" not in run("predict", "--d", "inf", "--eta", "N^0.25").stderr
@@ -429,27 +437,27 @@ def test_a_paper_s_problem_without_a_size_is_told_which_to_give(
         ("d = " + "9" * 5000, "valid TOML"),
     ],
 )
-def test_settings_that_no_reader_takes_are_one_clear_line(text: str, said: str, tmp_path: Path) -> None:
+def test_settings_that_no_reader_takes_are_one_clear_message(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text(text)
     for result in (run("predict", "--settings", str(path)), run("sweep", str(path), "--out", str(tmp_path / "never"))):
         assert result.exit_code == 2
-        assert result.stderr.startswith("error: settings: got ")
-        assert said in result.stderr
-        assert result.stderr.count("\n") == 1
+        assert message(result.stderr).startswith("error: settings: got ")
+        assert said in message(result.stderr)
     with pytest.raises(InvalidInput, match=said):
         Problem.from_toml(path)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="directories in use cannot be deleted there")
-def test_a_deleted_working_directory_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_working_directory_is_one_clear_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone, settings = tmp_path / "gone", tmp_path / "settings.toml"
     settings.write_text(SETTINGS)
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
     result = run("sweep", str(settings), "--out", str(tmp_path / "results"))
-    assert result.stderr.startswith("error: working directory: got 'deleted'; allowed: a directory that exists")
+    said = "error: working directory: got 'deleted'; allowed: a directory that exists"
+    assert message(result.stderr).startswith(said)
     result = run("predict", *SMALL, "--plot", "figure.png")
     assert result.stderr == "error: plot: got 'figure.png'; allowed: a file in a directory that exists\n"
     assert run("predict", *SMALL).exit_code == 0
@@ -468,15 +476,15 @@ def test_a_missing_part_is_told_how_to_install(extra: str, tmp_path: Path, monke
     monkeypatch.setitem(sys.modules, missing, None)
     result = run(*command)
     assert result.exit_code == 2
-    assert result.stderr.endswith(f'a part of gradstep that is not installed; run: pip install "gradstep[{extra}]"\n')
+    said = f'a part of gradstep that is not installed; run: pip install "gradstep[{extra}]"'
+    assert message(result.stderr).endswith(said)
 
 
 @pytest.mark.parametrize("columns", [50, 80, 200])
-def test_errors_are_broken_at_words_on_a_terminal_and_commands_are_whole(
+def test_errors_are_broken_at_words_and_commands_are_whole(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     width = min(columns, 80)
     for text, last in [("words " * 50, None), ("words " * 30 + "run: gradstep sweep a b", "  gradstep sweep a b")]:
         report("InvalidInput", text, 2, as_json=False)
@@ -489,9 +497,9 @@ def test_errors_are_broken_at_words_on_a_terminal_and_commands_are_whole(
 
 
 def test_a_multiple_of_the_dimension_that_cannot_be_read_is_shown_as_it_was_given() -> None:
-    line = run("predict", "--width", "1,0x3d").stderr
+    line = message(run("predict", "--width", "1,0x3d").stderr)
     assert line.startswith("error: width: got '1,0x3d'; allowed: ")
-    assert line.endswith("each may be a multiple of d: 1.5d,2d or 1d:4d:7\n")
+    assert line.endswith("each may be a multiple of d: 1.5d,2d or 1d:4d:7")
 
 
 @pytest.mark.parametrize("text", [b"n = ", b"\xff\xfe", b"problem = 3", b"depth = 3"])
@@ -500,7 +508,7 @@ def test_bad_settings_files(text: bytes, tmp_path: Path) -> None:
     path.write_bytes(text)
     result = run("predict", "--settings", str(path))
     assert result.exit_code == 2
-    assert len(result.stderr.splitlines()) == 1
+    assert message(result.stderr).startswith("error: ")
 
 
 def test_a_directory_is_no_figure(tmp_path: Path) -> None:
@@ -548,7 +556,7 @@ def test_unknown_options_are_refused(option: list[str]) -> None:
 def test_minus_infinity_is_no_dimension() -> None:
     result = run("predict", "--d", "-inf")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: d: got -inf")
+    assert message(result.stderr).startswith("error: d: got -inf")
 
 
 def test_settings_of_a_sweep_are_not_those_of_a_problem(tmp_path: Path) -> None:
@@ -566,16 +574,15 @@ def test_failure_to_converge_has_its_own_exit_code(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("gradstep.theory.predict_many", fail)
     result = run("predict", *SMALL)
     assert result.exit_code == 3
-    assert (
-        result.stderr == "error: the equations did not converge: residual 1.00e-03 above 1e-10. Use a larger penalty.\n"
-    )
+    said = "error: the equations did not converge: residual 1.00e-03 above 1e-10. Use a larger penalty."
+    assert message(result.stderr) == said
     assert json.loads(run("predict", *SMALL, "--json").stderr)["error"]["residual"] == 1e-3
 
 
 def test_numbers_out_of_range_are_no_traceback() -> None:
     result = run("predict", *SMALL, "--noise", "1e200")
     assert result.exit_code == 2
-    assert len(result.stderr.splitlines()) == 1
+    assert message(result.stderr).startswith("error: ")
 
 
 def test_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -697,7 +704,7 @@ def test_reproduce_interrupted_says_how_to_go_on(two_figures: SimpleNamespace, t
     two_figures.interrupted = True
     result = run("reproduce", "--out", str(tmp_path))
     assert result.exit_code == 130
-    assert "goes on from what is finished" in result.stderr
+    assert "goes on from what is finished" in message(result.stderr)
     as_json = json.loads(run("reproduce", "--out", str(tmp_path), "--json").stderr)["error"]
     assert "goes on from what is finished" in as_json["message"]
     assert as_json["exit_code"] == 130
@@ -716,7 +723,7 @@ def test_reproduce_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     for arguments in wrong:
         result = run("reproduce", "--out", str(tmp_path), *arguments)
         assert result.exit_code == 2, arguments
-        assert result.stderr.startswith(f"error: {arguments[0][2:]}: got ")
+        assert message(result.stderr).startswith(f"error: {arguments[0][2:]}: got ")
 
 
 # --- the rest -----------------------------------------------------------------------------------------------------
@@ -762,14 +769,14 @@ def test_as_a_program(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("arguments", ["functions", "functions --json", "--help", "--version"])
 @pytest.mark.parametrize(("to", "said"), [("> /dev/full", "No space left"), (">&-", "closed")])
-def test_standard_output_that_takes_nothing_is_one_clear_line(arguments: str, to: str, said: str) -> None:
+def test_standard_output_that_takes_nothing_is_one_clear_message(arguments: str, to: str, said: str) -> None:
     command = f"'{sys.executable}' -m gradstep {arguments} {to}"
     lost = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
     assert lost.returncode == 2
-    (line,) = lost.stderr.splitlines()
-    message = json.loads(line)["error"]["message"] if "--json" in arguments else line.removeprefix("error: ")
-    assert message.startswith("standard output: got ")
-    assert said in message
+    line = message(lost.stderr)
+    told = json.loads(line)["error"]["message"] if "--json" in arguments else line.removeprefix("error: ")
+    assert told.startswith("standard output: got ")
+    assert said in told
 
 
 def test_a_reader_that_has_gone_is_no_error_to_speak_of() -> None:
@@ -878,7 +885,7 @@ def test_sizes_of_a_sweep_may_be_multiples_of_its_dimension(tmp_path: Path) -> N
 def test_what_is_too_much_is_named() -> None:
     result = run("simulate", "--d", "10000", "--width", "10000", "--n-step", "1000000000000", "--n", "100")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: n_step: got 1000000000000")
+    assert message(result.stderr).startswith("error: n_step: got 1000000000000")
     assert run("tune", "--bounds", "ridge").stderr.startswith("error: bounds: got 'ridge'")
 
 
@@ -891,7 +898,7 @@ def test_settings_that_nobody_writes_are_not_waited_for(command: str, tmp_path: 
     program = [sys.executable, "-m", "gradstep", command, *where]
     found = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode == 2
-    assert "no plain file" in found.stderr
+    assert "no plain file" in message(found.stderr)
     assert "Traceback" not in found.stderr
 
 
@@ -974,13 +981,13 @@ def test_text_is_taken_for_classes(people: Path) -> None:
         (["--target", "town", "--drop", "kind", "--drop", "income"], "table: got 'OneStepClassifier needs samples of"),
     ],
 )
-def test_a_table_that_cannot_be_used_is_one_line_that_names_the_column(
+def test_a_table_that_cannot_be_used_is_one_message_that_names_the_column(
     options: list[str], said: str, people: Path
 ) -> None:
     result = run("learn", str(people), *options)
     assert result.exit_code == 2, result.output
-    line = result.stderr.splitlines()[-1]  # after progress
-    assert line.startswith(f"error: {said}")
+    told = result.stderr[result.stderr.rindex("error: ") :]  # after progress
+    assert message(told).startswith(f"error: {said}")
     assert "Traceback" not in result.stderr
 
 
@@ -992,5 +999,4 @@ def test_a_file_that_is_no_table_is_told(name: str, content: bytes | None, tmp_p
         (tmp_path / name).write_bytes(content)
     result = run("learn", str(tmp_path / name), "--target", "y")
     assert result.exit_code == 2
-    assert result.stderr.startswith("error: table: got ")
-    assert len(result.stderr.splitlines()) == 1
+    assert message(result.stderr).startswith("error: table: got ")

@@ -372,7 +372,7 @@ def test_a_message_about_bounds_says_which_ends_are_allowed(name, given, allowed
 @pytest.mark.parametrize(
     ("name", "changes", "ends", "value"),
     [
-        ("damping", {"eta": 1e-3, "ridge": 100.0}, ("1000", "inf"), math.inf),
+        ("damping", {"eta": 1e-3, "ridge": 100.0, "inputs": TWO_LEVELS}, ("1000", "inf"), math.inf),
         ("eta", {"teacher": "H3"}, ("0", "1"), 0.0),
     ],
 )
@@ -411,8 +411,9 @@ def test_command_tunes_the_damping():
 
 
 def test_command_writes_the_plain_gradient_as_inf():
+    inputs = ["--inputs", "spiked([3], d=40)"]
     small = ["--eta", "0.001*N^0.5", "--ridge", "100", "--over", "damping", "--bounds", "damping=1000:inf", "--json"]
-    shown = CliRunner().invoke(app, ["tune", *SMALL, *small])
+    shown = CliRunner().invoke(app, ["tune", *SMALL, *inputs, *small])
     assert shown.exit_code == 0, shown.stderr
     found = json.loads(shown.stdout)["tuned"][0]["parameters"]["damping"]
     assert (found["value"], found["bounds"][1], found["within_one_per_cent"][1]) == ("inf", "inf", "inf")
@@ -428,10 +429,12 @@ def test_command_takes_a_grid():
 @pytest.mark.parametrize(
     "arguments", [["--over", "width"], ["--over", ""], ["--over", "split", "--n-step", "inf"], ["--ridge", "1,2"]]
 )
-def test_command_refuses_in_one_line(arguments):
+def test_command_refuses_in_one_message(arguments):
     shown = CliRunner().invoke(app, ["tune", *SMALL, *arguments])
     assert shown.exit_code == 2
-    assert len(shown.stderr.strip().splitlines()) == 1
+    first, *others = shown.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert all(line.startswith("  ") for line in others)
     as_json = CliRunner().invoke(app, ["tune", *SMALL, *arguments, "--json"])
     assert json.loads(as_json.stderr)["error"]["exit_code"] == 2
 

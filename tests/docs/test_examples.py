@@ -57,7 +57,8 @@ def test_code_of_pages_runs(page: Path, capsys: pytest.CaptureFixture[str]) -> N
     for block in blocks(page, "python"):
         if "dask_jobqueue" in block and find_spec("dask_jobqueue") is None:
             continue
-        exec(compile(block, name_of(page), "exec"), namespace)
+        # Two networks show that it runs; how many a reader draws is no matter of the code.
+        exec(compile(re.sub(r"seeds=\d+", "seeds=2", block), name_of(page), "exec"), namespace)
     assert "nan" not in capsys.readouterr().out
 
 

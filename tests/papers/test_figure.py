@@ -44,6 +44,12 @@ def test_headline_figures_are_marked():
     assert {name: figure.row for name, figure in FIGURES.items() if figure.headline} == HEADLINES
 
 
+def test_figures_stand_by_paper_in_whatever_order_they_are_asked_for():
+    # So the report of a run names each paper once.
+    asked = ["fig2_sin", "fig1", "fig2_tanh", "staircase", "fig1"]
+    assert [figure.name for figure in load_figures(asked)] == ["fig1", "staircase", "fig2_sin", "fig2_tanh"]
+
+
 @pytest.mark.parametrize("name", sorted(FIGURES))
 def test_settings_are_complete(name):
     figure = FIGURES[name]

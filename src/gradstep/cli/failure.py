@@ -1,6 +1,7 @@
-"""Report that a command cannot go on: a line on standard error, or a JSON document, and an exit code.
+"""Report that a command cannot go on: a message on standard error, or a JSON document, and an exit code.
 
-The line is broken at words on a terminal, and stays one line in files and pipes, where it is searched for.
+The message is broken at words into lines of at most 80 characters, in files and pipes as on a terminal. What goes on is
+indented, so that a message is one line that begins at the margin.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from typing import Any, NoReturn
 
 import typer
@@ -28,18 +28,14 @@ _COMMAND = re.compile(r"(?<=: )(?:gradstep|pip) .*")
 
 
 def report(kind: str, message: str, code: int, as_json: bool, **fields: Any) -> None:
-    """Print a message on standard error, as one JSON document with more fields or as one line, broken on a terminal."""
+    """Print a message on standard error, as lines or as one JSON document with more fields."""
     line = " ".join(message.split())
-    if as_json:
-        document = plain({"error": {"type": kind, "message": line, "exit_code": code, **fields}})
-        line = json.dumps(document, default=str, allow_nan=False)
-    elif sys.stderr.isatty():
-        line = _broken(line)
-    typer.echo(line, err=True)
+    document = {"error": {"type": kind, "message": line, "exit_code": code, **fields}}
+    typer.echo(json.dumps(plain(document), default=str, allow_nan=False) if as_json else _broken(line), err=True)
 
 
 def _broken(line: str) -> str:
-    """Return a message as lines that fit on the terminal, with a command at its end whole on a line of its own."""
+    """Return a message as lines of a readable length, with a command at its end whole on a line of its own."""
     from gradstep.summary import COLUMNS, wrapped  # only errors need it
 
     width = min(shutil.get_terminal_size().columns, COLUMNS)

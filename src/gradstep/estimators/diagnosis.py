@@ -294,52 +294,24 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
     -------
     Diagnosis
     """
-    layer, z, y, w = fitted.initial, sample.z, sample.y, sample.weights
-    step, fit = sample.step_rows, sample.fit_rows
-    metric = measure(z, y, w, sample.copies, sample.step_rows)
+    layer, y, w, fit = fitted.initial, sample.y, sample.weights, sample.fit_rows
+    metric = measure(sample.z, y, w, sample.copies, sample.step_rows)
+    everything = _step_on(sample.step_rows, fitted, sample, metric)
+    compared = _compared(fitted, sample, metric, everything)
+    steps, taken = compared.steps, compared.taken
+    gain, larger, wider = compared.gains
 
-    def step_on(rows: NDArray[np.bool_], mean: bool = True) -> Host:
-        return metric.damped(gradient_on(layer, sample, rows, mean=mean), fitted.damping)
-
-    everything = step_on(step)
-    scale = fitted.n_steps * fitted.eta / math.sqrt(layer.width)
-    scale = scale * metric.movement(layer.weights, everything) if scale > 0 else 0.0  # a movement may be infinite
-    scale = next((known for known in SCALES if abs(scale - known) <= 0.02 * known), scale)
-    wide = fitted.redraw(2 * min(layer.width, _WIDTH))
-    narrow = wide.narrowed(wide.width // 2)
-    taken = Move(scale, fitted.damping) if scale else NO_STEP
-    following = Move(2 * scale if scale else SCALES[0], fitted.damping)
-    scales = sorted({*SCALES, following.scale, scale} - {0.0})
-    moves = [NO_STEP, *(Move(size, fitted.damping) for size in scales)]
-    if fitted.rounds:
-        taken = following = Move(0.0, math.inf, ROUNDS)
-        moves.append(taken)
-        if fitted.rounds == ROUNDS:  # otherwise they ended by themselves
-            following = Move(0.0, math.inf, 2 * ROUNDS)
-            moves.append(following)
-    wrong = None if fitted.codes is None else partial(_mistaken, *fitted.codes)
-    steps = score_steps(narrow, sample, metric, moves, fitted.n_steps, mistaken=wrong)
-    doubled = score_steps(wide, sample, metric, [taken], fitted.n_steps, mistaken=wrong)
-    gain, larger, wider = steps.gain(taken), steps.gain(following, over=taken), doubled.gain_over(steps, taken)
-
-    quarter = sample.copies.group % QUARTERS
-    pieces = [step_on(step & (quarter == k), mean=False) for k in range(QUARTERS)]
-    total, overlaps = np.sum(pieces, axis=0), []
-    for k in range(1, QUARTERS):
-        one, other = (z @ metric.leading(half)[0] for half in (pieces[0] + pieces[k], total - pieces[0] - pieces[k]))
-        overlaps.append(abs(correlation(one, other, w)))
-    # A gradient of nothing has no direction to agree on.
-    halves = sum(overlaps) / len(overlaps) if np.any(everything) else 0.0
-
-    path = steps.paths[steps.moves.index(taken)]
-    penalty = float(path.penalties[np.argmin(path.unseen)]) if path is not None else 1.0
     change = fitted.stepped.weights - layer.weights if fitted.eta else everything
     combination = _combination(layer.readout, metric.leading(change if np.any(change) else everything)[1])
     target = y @ combination
-    draws = narrow, wide.beyond(narrow.width)
-    index = find_index(draws, sample, metric, taken, fitted.n_steps, penalty, target)
+    index = find_index(compared.draws, sample, metric, taken, fitted.n_steps, compared.penalty, target)
     if fitted.rounds:
         halves = index.halves
+    elif np.any(everything):
+        halves = _agreement(fitted, sample, metric)
+    else:  # a gradient of nothing has no direction to agree on
+        halves = 0.0
+
     y, w, target = y[fit], w[fit], target[fit]
     kappa = normal_scores(index.projections[fit], w)
     size = math.sqrt(_variances(target[:, None], w)[0]) or 1.0
@@ -354,17 +326,17 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         if broken := broken_by_errors(theory.unexplained[1], squares, w, sample.copies.group[fit]):
             theory, note = None, broken
     return Diagnosis(
-        rows=len(z),
+        rows=len(sample.z),
         inputs=fitted.varying,
         width=layer.width,
         eta=fitted.eta,
         damping=fitted.damping,
         rounds=fitted.rounds,
         taken=taken,
-        step_scale=scale,
+        step_scale=compared.scale,
         ridge=fitted.ridge,
         steps=steps,
-        compared_width=narrow.width,
+        compared_width=compared.draws[0].width,
         gain=gain[0],
         gain_error=gain[1],
         larger=larger[0],
@@ -386,25 +358,105 @@ def diagnose(fitted: Fitted, sample: Sample, random: np.random.RandomState) -> D
         curve=fitted.curve,
         theory=theory,
         theory_note=note,
-        accuracy=_accuracy(steps, doubled, taken, following),
+        accuracy=compared.accuracy,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """The step of a fit beside others, by leave-one-out errors.
+
+    Parameters
+    ----------
+    scale : float
+        `Diagnosis.step_scale`.
+    taken, following : Move
+        The move of the fit and the next larger one.
+    draws : tuple of FirstLayer
+        The two first layers that are compared; together they have twice the width.
+    steps, doubled : StepErrors
+        Of the first layer alone, and of the move of the fit on both together.
+    """
+
+    scale: float
+    taken: Move
+    following: Move
+    draws: tuple[FirstLayer, FirstLayer]
+    steps: StepErrors
+    doubled: StepErrors
+
+    @property
+    def gains(self) -> tuple[tuple[float, float], ...]:
+        """What the step, the next larger one and twice the width gain, each with its standard error."""
+        steps, taken = self.steps, self.taken
+        return steps.gain(taken), steps.gain(self.following, over=taken), self.doubled.gain_over(steps, taken)
+
+    @property
+    def penalty(self) -> float:
+        """The penalty with the lowest leave-one-out error after the step, one where no fit is finite."""
+        path = self.steps.paths[self.steps.moves.index(self.taken)]
+        return float(path.penalties[np.argmin(path.unseen)]) if path is not None else 1.0
+
+    @property
+    def accuracy(self) -> Accuracy | None:
+        """Accuracies and their gains; None for numbers."""
+        steps, taken = self.steps, self.taken
+        if steps.wrong is None:
+            return None
+        gains = (
+            *steps.more_right(steps, NO_STEP, taken),
+            *steps.more_right(steps, taken, self.following),
+            *self.doubled.more_right(steps, taken),
+        )
+        return Accuracy(steps.accuracy(NO_STEP), steps.accuracy(taken), *gains)
+
+
+def _compared(fitted: Fitted, sample: Sample, metric: Metric, gradient: Host) -> _Compared:
+    """Compare the move of a fit, along a gradient or in rounds, with no step, other steps and twice the rounds."""
+    width = fitted.initial.width
+    scale = fitted.n_steps * fitted.eta / math.sqrt(width)
+    scale = scale * metric.movement(fitted.initial.weights, gradient) if scale > 0 else 0.0  # it may be infinite
+    scale = next((known for known in SCALES if abs(scale - known) <= 0.02 * known), scale)
+    taken = Move(scale, fitted.damping) if scale else NO_STEP
+    following = Move(2 * scale if scale else SCALES[0], fitted.damping)
+    scales = sorted({*SCALES, following.scale, scale} - {0.0})
+    moves = [NO_STEP, *(Move(size, fitted.damping) for size in scales)]
+    if fitted.rounds:
+        taken = following = Move(0.0, math.inf, ROUNDS)
+        moves.append(taken)
+        if fitted.rounds == ROUNDS:  # otherwise they ended by themselves
+            following = Move(0.0, math.inf, 2 * ROUNDS)
+            moves.append(following)
+    wide = fitted.redraw(2 * min(width, _WIDTH))
+    narrow = wide.narrowed(wide.width // 2)
+    wrong = None if fitted.codes is None else partial(_mistaken, *fitted.codes)
+    steps = score_steps(narrow, sample, metric, moves, fitted.n_steps, mistaken=wrong)
+    doubled = score_steps(wide, sample, metric, [taken], fitted.n_steps, mistaken=wrong)
+    return _Compared(scale, taken, following, (narrow, wide.beyond(narrow.width)), steps, doubled)
+
+
+def _step_on(rows: NDArray[np.bool_], fitted: Fitted, sample: Sample, metric: Metric, *, mean: bool = True) -> Host:
+    """Return the damped gradient of the initial network on some rows, their mean or their sum."""
+    return metric.damped(gradient_on(fitted.initial, sample, rows, mean=mean), fitted.damping)
+
+
+def _agreement(fitted: Fitted, sample: Sample, metric: Metric) -> float:
+    """Return `Diagnosis.halves` of steps: the mean over the three ways to pair quarters of the rows."""
+    quarter = sample.copies.group % QUARTERS
+    rows = [sample.step_rows & (quarter == k) for k in range(QUARTERS)]
+    pieces = [_step_on(part, fitted, sample, metric, mean=False) for part in rows]
+    total, overlaps = np.sum(pieces, axis=0), []
+    for piece in pieces[1:]:
+        halves = pieces[0] + piece, total - pieces[0] - piece
+        one, other = (sample.z @ metric.leading(half)[0] for half in halves)
+        overlaps.append(abs(correlation(one, other, sample.weights)))
+    return sum(overlaps) / len(overlaps)
 
 
 def _mistaken(centre: Host, scale: Host, outputs: Host, targets: Host) -> NDArray[np.bool_]:
     """Say where standardised outputs mean another class than standardised codes."""
     outputs, targets = (values * scale[:, None] + centre[:, None] for values in (outputs, targets))
     return mistaken(outputs, targets)
-
-
-def _accuracy(steps: StepErrors, doubled: StepErrors, taken: Move, following: Move) -> Accuracy | None:
-    if steps.wrong is None:
-        return None
-    gains = (
-        *steps.more_right(steps, NO_STEP, taken),
-        *steps.more_right(steps, taken, following),
-        *doubled.more_right(steps, taken),
-    )
-    return Accuracy(steps.accuracy(NO_STEP), steps.accuracy(taken), *gains)
 
 
 def _jackknife(variations: Host, learned: Learned) -> Host:

@@ -52,16 +52,7 @@ def describe(diagnosis: Diagnosis) -> str:
 
 
 def describe_html(diagnosis: Diagnosis) -> str:
-    """Write the same as HTML that needs no style sheet.
-
-    Parameters
-    ----------
-    diagnosis : Diagnosis
-
-    Returns
-    -------
-    str
-    """
+    """Write the same as HTML that needs no style sheet; arguments as in `describe`."""
     told = _told(diagnosis)
     style = "text-align:left;vertical-align:top;padding:.1em .7em"
     first, second = f'<td style="{style};white-space:nowrap">', f'<td style="{style}">'

@@ -146,7 +146,7 @@ def load_figures(names: Sequence[str] | None = None) -> list[Figure]:
     Parameters
     ----------
     names : sequence of str, optional
-        Figures to load (all by default).
+        Figures to load, in any order (all by default).
 
     Raises
     ------
@@ -161,7 +161,7 @@ def load_figures(names: Sequence[str] | None = None) -> list[Figure]:
     for name in names or ():
         if name not in found:
             raise InvalidInput("figure", name, ", ".join(found))
-    return [found[name] for name in (names or found)]
+    return [figure for name, figure in found.items() if not names or name in names]
 
 
 def _shipped() -> Iterator[Figure]:

@@ -50,8 +50,9 @@ _REMEMBERED = 2.0**26
 _BY_NODE, _BY_DIRECTION, _SMALL = 10, 4, 2.0**14
 #: Members of a batch solved together; larger batches gain nothing.
 _BATCH = 256
-#: Numbers in the largest stack of matrices: a megabyte, so that a stack is still in the cache when it is used next.
-_LARGEST_STACK = 2**17
+#: Numbers in the largest stack of matrices, half a megabyte: it is still in the cache when it is used next, and the
+#: memory of larger ones is given back to the system and asked for anew, which may take longer than the work on it.
+_LARGEST_STACK = 2**16
 
 Array = NDArray[np.float64]
 
@@ -285,7 +286,7 @@ def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
 def _batch_size(prepared: _Prepared) -> int:
     """Return how many members are best solved together."""
     groups, nodes, classes, *_ = prepared.shape
-    numbers = classes * nodes * max(groups, nodes)
+    numbers = classes * max(groups, nodes) ** 2
     return max(1, min(_BATCH, _LARGEST_STACK // numbers))
 
 

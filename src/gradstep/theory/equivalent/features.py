@@ -217,7 +217,8 @@ def row_features(
         allowed = "one that grows less fast, or a smaller step"
         reason = f"whose moments are infinite or overflow at pre-activations of scale {error.value:.3g} after the step"
         raise InvalidInput("activation", activation.name, allowed, reason) from None
-    row = Smoothed(*(values[0] for values in found))
+    # Copies: what tables keep must not hold on to the averages of the longer ones.
+    row = Smoothed(*(values[0].copy() for values in found))
     if dimension == np.inf:
         return row, np.empty((len(row.mean), 0))
     return row, np.asarray((found.mean[1] - row.mean) * (np.sqrt(2 / (dimension - 1)) / _CHANGE))

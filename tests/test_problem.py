@@ -486,6 +486,8 @@ def test_replace_validates_again() -> None:
     assert problem.n == 50
     refused(lambda: problem.replace(n=-1), "n")
     refused(lambda: problem.replace(samples=60), "samples")
+    refused(lambda: problem.replace(n_step="60d", output_scale="1"), "output_scale")
+    refused(lambda: problem.replace(width=40, eta=Step(9e29, exponent=0.5)), "eta")
     refused(lambda: problem.replace(d=math.inf), "width")
 
 

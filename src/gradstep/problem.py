@@ -353,34 +353,33 @@ class Problem:
         damping: float | str = math.inf,
         origin: str = "canonical",
     ) -> None:
-        dimension, n_step = read_size("d", d), read_size("n_step", n_step)
-        if not is_infinite(dimension):
-            dimension = size("d", dimension, 2)
-        values: dict[str, object] = {
-            "activation": _varying(_moderate("activation", _function("activation", activation))),
-            "teacher": _teacher(teacher, dimension),
-            "d": dimension,
-            "width": extent("width", width, dimension),
-            "n_step": math.inf if is_infinite(n_step) else extent("n_step", n_step, dimension),
-            "n": extent("n", n, dimension),
-            "eta": Step.parse(eta),
-            "ridge": _ridge(ridge, dimension),
-            "noise": bounded("noise", noise),
-            "readout": Readout.parse(readout),
+        dimension = _dimension(d)
+        object.__setattr__(self, "d", dimension)
+        given: dict[str, object] = {
+            "activation": activation,
+            "teacher": teacher,
+            "width": width,
+            "n_step": n_step,
+            "n": n,
+            "eta": eta,
+            "ridge": ridge,
+            "noise": noise,
+            "readout": readout,
+            "inputs": inputs,
+            "damping": damping,
             "initial_weights": initial_weights,
             "output_scale": output_scale,
-            "inputs": _inputs(inputs, dimension),
-            "damping": _damping(damping),
             "origin": origin,
         }
-        one_of("initial_weights", initial_weights, ("gaussian", "sphere"))
-        one_of("output_scale", output_scale, ("1/N", "1/sqrt(N)"))
-        if not isinstance(origin, str):
-            raise InvalidInput("origin", origin, "a string")
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        self._set(given)
+
+    def _set(self, given: Mapping[str, Any]) -> None:
+        """Set fields other than the dimension, which is known, to validated values."""
+        for name, value in given.items():
+            object.__setattr__(self, name, _FIELDS[name](value, self.d))
         if not self.is_limit and self.step_size > LARGEST_NUMBER:
-            raise InvalidInput("eta", eta, f"a step of at most {LARGEST_NUMBER:g}, after the factor width**exponent")
+            allowed = f"a step of at most {LARGEST_NUMBER:g}, after the factor width**exponent"
+            raise InvalidInput("eta", given.get("eta", self.eta), allowed)
 
     @property
     def link(self) -> ScalarFunction:
@@ -722,7 +721,7 @@ class Problem:
         }
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with some fields changed, validated again.
+        """Return a copy with some fields changed, which are validated.
 
         Parameters
         ----------
@@ -742,7 +741,13 @@ class Problem:
         for name, value in changes.items():
             if name not in known:
                 raise InvalidInput(name, value, f"one of the fields {', '.join(sorted(known))}")
-        return type(self)(**{**{name: getattr(self, name) for name in known}, **changes})
+        if "d" in changes:
+            return type(self)(**{**{name: getattr(self, name) for name in known}, **changes})
+        # What does not change is valid.
+        changed = object.__new__(type(self))
+        vars(changed).update(vars(self))
+        changed._set(changes)
+        return changed
 
     def at_dimension(self, d: int) -> Self:
         """Return the problem with sizes ``ratio * d`` (rounded) in place of a proportional limit.
@@ -1057,6 +1062,41 @@ def _ridge(value: object, d: float) -> float | Proportional:
     if is_infinite(d):
         raise InvalidInput("ridge", value, "a multiple of d such as '0.1d' or Proportional(0.1): d is infinite")
     return bounded("ridge", value, positive=True)
+
+
+def _dimension(value: object) -> int | float:
+    dimension = read_size("d", value)
+    return math.inf if is_infinite(dimension) else size("d", dimension, 2)
+
+
+def _n_step(value: object, d: float) -> int | float | Proportional:
+    samples = read_size("n_step", value)
+    return math.inf if is_infinite(samples) else extent("n_step", samples, d)
+
+
+def _origin(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput("origin", value, "a string")
+    return value
+
+
+#: Fields of a problem but its dimension, to what reads them: a function of what is given and of the dimension.
+_FIELDS: dict[str, Callable[[Any, float], object]] = {
+    "activation": lambda value, d: _varying(_moderate("activation", _function("activation", value))),
+    "teacher": _teacher,
+    "width": lambda value, d: extent("width", value, d),
+    "n_step": _n_step,
+    "n": lambda value, d: extent("n", value, d),
+    "eta": lambda value, d: Step.parse(value),
+    "ridge": _ridge,
+    "noise": lambda value, d: bounded("noise", value),
+    "readout": lambda value, d: Readout.parse(value),
+    "inputs": _inputs,
+    "damping": lambda value, d: _damping(value),
+    "initial_weights": lambda value, d: one_of("initial_weights", value, ("gaussian", "sphere")),
+    "output_scale": lambda value, d: one_of("output_scale", value, ("1/N", "1/sqrt(N)")),
+    "origin": lambda value, d: _origin(value),
+}
 
 
 def _scaled(penalty: float, size: int | Proportional) -> float | Proportional:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -50,8 +50,11 @@ _REMEMBERED = 2.0**26
 _BY_NODE, _BY_DIRECTION, _SMALL = 10, 4, 2.0**14
 #: Members of a batch solved together; larger batches gain nothing.
 _BATCH = 256
-#: Numbers in the largest stack of matrices: a megabyte, so that a stack is still in the cache when it is used next.
-_LARGEST_STACK = 2**17
+#: Numbers in the largest stack of matrices, half a megabyte: it is still in the cache when it is used next, and the
+#: memory of larger ones is given back to the system and asked for anew, which may take longer than the work on it.
+_LARGEST_STACK = 2**16
+#: How much larger the matrices of a member may become to be solved with others, and what is small enough in any case.
+_FILLED_UP, _ANY_SIZE = 1.5, 2**12
 
 Array = NDArray[np.float64]
 
@@ -66,7 +69,7 @@ class _Prepared:
     tables: Tables
     #: Factor of the rows along the readout; the spiked random features model has none, but for an output of order one.
     shrinkage: float
-    #: What members of a batch must have in common.
+    #: Numbers of groups, nodes, classes and special directions; and what members of a batch must have in common.
     shape: tuple[int, ...]
     #: What a prediction says of the step alone.
     spike_strength: float
@@ -256,17 +259,39 @@ def predict_each(problems: Sequence[Problem], *, some: bool = False) -> list[Pre
 def _solve_all(
     problems: Sequence[Problem], waiting: Sequence[_Waiting], results: dict[int, dict[int, tuple[float, Prediction]]]
 ) -> None:
-    """Solve what waits, tables of equal shapes together, and add it to the results."""
-    alike: dict[tuple[int, ...], list[_Waiting]] = {}
-    for member in waiting:
-        alike.setdefault(member.prepared.shape, []).append(member)
-    for members in alike.values():
-        size = _batch_size(members[0].prepared)
+    """Solve what waits, tables of similar shapes together, and add it to the results."""
+    for members, size in _batches(waiting):
         for start in range(0, len(members), size):
             batch = members[start : start + size]
             solved = _solve([problems[member.problem] for member in batch], [member.prepared for member in batch])
             for member, prediction in zip(batch, solved, strict=True):
                 results.setdefault(member.problem, {})[member.place] = member.share, prediction
+
+
+def _batches(waiting: Sequence[_Waiting]) -> Iterator[tuple[list[_Waiting], int]]:
+    """Yield what is best solved together, and how many members at once.
+
+    Many members of one shape have a batch of their own. Few, as along a curve, are filled up to a larger shape: a batch
+    of one takes longer than the work on what is added.
+    """
+    alike: dict[tuple[int, ...], list[_Waiting]] = {}
+    for member in waiting:
+        alike.setdefault(member.prepared.shape, []).append(member)
+    together: list[_Waiting] = []
+    largest: tuple[int, ...] = ()
+    for shape in sorted(alike, key=lambda shape: (shape[-2:], _numbers(shape))):
+        if len(alike[shape]) * _numbers(shape) > _LARGEST_STACK / 2:
+            yield alike[shape], _batch_size(shape)
+            continue
+        both = tuple(map(max, zip(largest or shape, shape, strict=True)))
+        smallest = together[0].prepared.shape if together else shape
+        grown = _numbers(both) > max(_FILLED_UP * _numbers(smallest), _ANY_SIZE)
+        if together and (grown or shape[-2:] != smallest[-2:]):
+            yield together, _batch_size(largest)
+            together, both = [], shape
+        together, largest = [*together, *alike[shape]], both
+    if together:
+        yield together, _batch_size(largest)
 
 
 def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
@@ -282,11 +307,15 @@ def _mean(parts: Sequence[tuple[float, Prediction]]) -> Prediction:
     return replace(mean, curve=Curve(kappa, learned, target, slope), caveats=caveats)
 
 
-def _batch_size(prepared: _Prepared) -> int:
+def _numbers(shape: tuple[int, ...]) -> int:
+    """Return how many numbers the largest matrices of a member have."""
+    groups, nodes, classes, *_ = shape
+    return classes * max(groups, nodes) ** 2
+
+
+def _batch_size(shape: tuple[int, ...]) -> int:
     """Return how many members are best solved together."""
-    groups, nodes, classes, *_ = prepared.shape
-    numbers = classes * nodes * max(groups, nodes)
-    return max(1, min(_BATCH, _LARGEST_STACK // numbers))
+    return max(1, min(_BATCH, _LARGEST_STACK // _numbers(shape)))
 
 
 def _without_fit(problem: Problem) -> Problem:
@@ -310,7 +339,13 @@ def _prepare(problem: Problem, rows: RowLaw, model: BulkModel, network: SteppedN
     """Return all of a prediction that is independent of the ridge fit, for one description of the network."""
     sizes, literal, step, tables = network.sizes, network.gradient_step, network.step, network.tables
     features, bulk = tables.features, tables.bulk
-    shape = (*features.mean.shape, len(bulk.share), len(bulk.teacher), int(tables.joint), features.length_slope.size)
+    shape = (
+        *features.mean.shape,
+        len(bulk.share),
+        len(bulk.teacher),
+        int(tables.joint),
+        int(features.length_slope.size > 0),
+    )
     spike_strength = abs(literal.whole_spike) * math.sqrt(sizes.width * problem.readout.second_moment)
     if problem.is_limit and problem.eta.exponent > 0 and literal.spike != 0:
         spike_strength = math.inf
@@ -367,7 +402,8 @@ def _mirrored(half: Array) -> Array:
 
 def _prediction(problem: Problem, prepared: _Prepared, solution: UniformSolution, index: int) -> Prediction:
     kappa, target = prepared.kappa, prepared.target
-    learned, slope = solution.learned[index], solution.rest_slope[index]
+    _, nodes, *_ = prepared.shape
+    learned, slope = solution.learned[index, :nodes], solution.rest_slope[index, :nodes]
     if len(kappa) > len(learned):
         # The slope of an odd function is even.
         learned, slope = _mirrored(learned), np.concatenate([slope[::-1], slope])

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 import gradstep as gs
 from gradstep.gaussian import scalar_function
-from gradstep.theory.equivalent.features import conditional_features, length_response
+from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import Groups
 
 PROJECTION, VARIANCE = np.array([0.3, -1.2, 0.0]), np.array([0.8, 1.0, 1.7])
@@ -17,8 +17,8 @@ GROUPS = Groups(np.full(3, 1 / 3), PROJECTION, VARIANCE, np.zeros(3), np.ones(3)
 
 def response(activation, dimension):
     function = scalar_function(activation)
-    tables = conditional_features(function, scalar_function("sin"), GROUPS, 0.6)
-    return tables.kappa, length_response(function, GROUPS, tables.kappa, tables.mean, dimension)
+    tables = conditional_features(function, scalar_function("sin"), GROUPS, 0.6, dimension=dimension)
+    return tables.kappa, tables.length_slope
 
 
 def test_the_length_enters_by_the_derivative_in_the_variance():

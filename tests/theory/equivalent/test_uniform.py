@@ -15,6 +15,7 @@ from gradstep.gaussian import moments
 from gradstep.papers.ba2022 import coefficients, small_step
 from gradstep.papers.cui2024 import summary_statistics
 from gradstep.theory.equivalent import uniform
+from gradstep.theory.equivalent.tables import stacked
 from gradstep.theory.equivalent.uniform import solve
 
 predict_module = sys.modules["gradstep.theory.predict"]  # gs.theory.predict is the function
@@ -429,6 +430,56 @@ def test_problems_that_differ_in_the_fit_share_their_tables(d):
     for problem, prediction in zip(problems, together, strict=True):
         predict_module._prepared.cache_clear()
         assert gs.predict(problem).test_error == pytest.approx(prediction.test_error, rel=1e-9)
+
+
+def tables_behind(problem):
+    """Return what the predictions are means over."""
+    bare = predict_module._without_fit(problem)
+    return [prepared for _, prepared in predict_module._prepared(bare, "network", "structured", 1, None)]
+
+
+@pytest.mark.parametrize("readout", ["gaussian", "constant"])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_tables_that_fill_up_others_change_nothing(activation, readout, monkeypatch):
+    # Along the step the numbers of groups, nodes and directions grow; alone every problem has its own shape.
+    curve = [
+        gs.Problem(
+            activation=activation, teacher="sin", d=300, width=500, n_step=900, n=700, eta=gs.Step(step, 0.5),
+            ridge=0.5, noise=0.1, readout=readout,
+        )
+        for step in (0.3, 0.5, 0.8, 1.0, 1.3, 1.6, 2.0)
+    ]  # fmt: skip
+    alone = [gs.predict(problem) for problem in curve]
+    batches = []
+
+    def counted(tables, **sizes):
+        batches.append(len(sizes["ridge"]))
+        return solve(tables, **sizes)
+
+    monkeypatch.setattr(predict_module, "solve", counted)
+    together = gs.predict_many(curve)
+    shapes = {part.shape for problem in curve for part in tables_behind(problem)}
+    assert len(batches) < len(shapes)
+    for one, other in zip(together, alone, strict=True):
+        for name in ("test_error", "train_error", "train_loss", "degrees_of_freedom"):
+            assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-9)
+        np.testing.assert_array_equal(one.curve.kappa, other.curve.kappa)
+        np.testing.assert_allclose(one.curve.learned, other.curve.learned, atol=1e-9)
+        assert one.residual <= 1e-10
+
+
+def test_what_fills_up_a_table_weighs_nothing():
+    # Far more nodes, groups and directions than the table has: the same errors to rounding.
+    problem = BASE.replace(activation="relu", eta=4.0)
+    small, alone = solution_of(problem)
+    large, _ = solution_of(problem.replace(eta=gs.Step(2.0, 0.5)))
+    assert large.features.mean.size > 2 * small.features.mean.size
+    assert len(large.bulk.share) > len(small.bulk.share)
+    sizes = {"dimension": problem.d, "width": problem.width, "samples": problem.n, "ridge": problem.ridge}
+    others = {"noise": problem.noise, "shrinkage": tables_behind(problem)[0].shrinkage}
+    found = solve(stacked([small, large]), **{k: np.full(2, float(v)) for k, v in (sizes | others).items()})
+    for name in ("test_error", "train_error", "train_loss", "readout_norm", "degrees_of_freedom"):
+        assert getattr(found, name)[0] == pytest.approx(getattr(alone, name)[0], rel=1e-11)
 
 
 # --- refusals ---

@@ -40,7 +40,7 @@ def samples_with_output(teacher, kind, ratio):
     samples = StepSamples(law, ratio, law.mean(law.residual * law.projection), noise, variance, -OUTPUT)
     weight = law.residual**2 / law.square if kind == "squared" else law.residual
     frame = directions_frame(samples.linear / samples.norm, samples.own / samples.norm)
-    return samples.weighted(weight, own_output=True), frame
+    return samples.weighted(weight), frame
 
 
 def drawn(teacher, kind, ratio, d, seed, own=0.0):
@@ -92,7 +92,7 @@ def test_transforms_are_those_of_drawn_matrices(teacher, kind, ratio, own):
         assert agree(part(traces), part(m), 0.02 * size)
         assert agree(part(blocks), part(resolvent), 0.03 * size)
     assert agree(means, samples.mean(frame), 0.02 * np.abs(samples.mean(frame)).max())
-    assert agree(powers, samples.moments(), 0.02 * np.abs(samples.moments()))
+    assert agree(powers, samples.moments, 0.02 * np.abs(samples.moments))
 
 
 @pytest.mark.parametrize("make", [samples_of, samples_with_output])
@@ -181,7 +181,7 @@ def test_classes_are_as_fine_as_the_law_is_broad(activation, teacher):
         rest = (step.bulk - linear) * samples.diagonal(square)
         own = float(step.own_stretch(1.0, 1.0))
         coefficients = [own**2 + rest[0], 2 * own * step.curvature + rest[1], step.curvature**2 + rest[2]]
-    mean = coefficients @ samples.moments()[:3]
+    mean = coefficients @ samples.moments[:3]
     for level in (0.02, 0.3, 1.0, 7.0, 80.0):
         roots = np.roots(np.trim_zeros([coefficients[2], coefficients[1], coefficients[0] + level * mean], "f"))
         z = roots[roots.imag.argmax()] + 1e-9j

@@ -143,6 +143,14 @@ def test_population_gradient_is_aligned_and_has_no_bulk():
     assert theory.bulk == 0.0
 
 
+def test_steps_that_differ_in_their_size_alone_share_their_samples():
+    problem = gs.Problem(activation="relu", teacher="sin", d=100, width=80, n_step=150, n=60, eta=1.0, ridge=1.0)
+    samples = statistics(problem).samples
+    assert statistics(problem.replace(eta=3.0, n=90, ridge=0.1)).samples is samples
+    for change in ({"n_step": 151}, {"width": 81}, {"noise": 0.1}, {"teacher": "tanh"}):
+        assert statistics(problem.replace(**change)).samples is not samples
+
+
 def test_sign_has_no_gradient():
     assert statistics(BASE.replace(activation="sign")).spike == 0.0
 

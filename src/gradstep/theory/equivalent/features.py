@@ -7,7 +7,7 @@ For ridge regression and given ``kappa``, a neuron of a group with row ``(s, c)`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,6 @@ __all__ = [
     "conditional_features",
     "kappa_rule",
     "length_dimension",
-    "length_response",
     "row_features",
 ]
 
@@ -43,7 +42,7 @@ class ConditionalFeatures:
     teacher_mean, teacher_slope, teacher_square : ndarray, shape (nodes,)
         ``h0 = E f*``, ``h1 = E t f*`` and ``E f*^2`` given kappa, ``t`` the teacher's coordinate off the spike.
     length_slope : ndarray, shape (groups, nodes) or (groups, 0)
-        Slope of ``g0`` along the input's length, a standard normal (`length_response`).
+        Slope of ``g0`` along the input's length, a standard normal (`row_features`).
     """
 
     kappa: NDArray[np.float64]
@@ -175,80 +174,63 @@ def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction) 
         raise NotConverged("resolution of the features along the spike", nodes, most, advice, reason)
 
 
-def row_features(activation: ScalarFunction, groups: Groups, kappa: NDArray[np.float64]) -> Smoothed:
-    """Return the averages of the features of each group, over all that is orthogonal to kappa.
+def row_features(
+    activation: ScalarFunction, groups: Groups, kappa: NDArray[np.float64], dimension: float = np.inf
+) -> tuple[Smoothed, NDArray[np.float64]]:
+    """Return the averages of the features of each group, over all that is orthogonal to kappa, and how they follow it.
 
-    Docs, "Uniform equivalent", equation (E7).
+    The square of an input's length off the spike has the relative variance ``2/(d-1)``, and scales the variance of
+    every pre-activation. This is a small change of each neuron, but the same for all. If neurons share the sign of the
+    spike, it has the same effect on the fit as a spike of order ``d**-1/2``. This project.
+
+    Docs, "Uniform equivalent", equation (E7). Docs, "Gaussian calculus", equation (G3).
 
     Parameters
     ----------
     activation : ScalarFunction
     groups : Groups
     kappa : ndarray, shape (nodes,)
+    dimension : float
+        May be infinite.
 
     Returns
     -------
     Smoothed
         Arrays of shape (groups, nodes).
+    ndarray, shape (groups, nodes) or (groups, 0)
+        How the mean features follow the length of an input, for a standard deviation of it. Empty in infinite
+        dimension.
 
     Raises
     ------
     InvalidInput
         If the activation grows so fast that those of the rows after the step are infinite.
     """
+    # Of inputs as they are and, to see what their length does, of slightly longer ones.
+    scales = np.ones(1) if dimension == np.inf else np.array([1, 1 + _CHANGE])
+    deviation = np.sqrt(scales[:, None] * groups.variance)[..., None]
     try:
-        return smoothed(activation, groups.projection[:, None] * kappa, np.sqrt(groups.variance)[:, None])
+        found = smoothed(activation, groups.projection[:, None] * kappa, deviation)
     except InvalidInput as error:
         if error.field != "scale":
             raise
         allowed = "one that grows less fast, or a smaller step"
         reason = f"whose moments are infinite or overflow at pre-activations of scale {error.value:.3g} after the step"
         raise InvalidInput("activation", activation.name, allowed, reason) from None
+    # Copies: what tables keep must not hold on to the averages of the longer ones.
+    row = Smoothed(*(values[0].copy() for values in found))
+    if dimension == np.inf:
+        return row, np.empty((len(row.mean), 0))
+    return row, np.asarray((found.mean[1] - row.mean) * (np.sqrt(2 / (dimension - 1)) / _CHANGE))
 
 
 def length_dimension(activation: ScalarFunction, rows: RowLaw, dimension: float) -> float:
-    """Return the dimension for `length_response`: infinite where a model leaves the length out.
+    """Return the dimension for `row_features`: infinite where a model leaves the length out.
 
     Spiked random features do, if the activation is odd (Cui et al. 2024): it adds an error of order ``1/d``, but so may
     all of the error be after a large step. Otherwise it may be of leading order, and no model is without it.
     """
     return np.inf if rows == "isotropic" and activation.parity == "odd" else dimension
-
-
-def length_response(
-    activation: ScalarFunction,
-    groups: Groups,
-    kappa: NDArray[np.float64],
-    mean: NDArray[np.float64],
-    dimension: float,
-) -> NDArray[np.float64]:
-    """Return how the mean features follow the length of an input, for a standard deviation of it.
-
-    The square of an input's length off the spike has the relative variance ``2/(d-1)``, and scales the variance of
-    every pre-activation. This is a small change of each neuron, but the same for all. If neurons share the sign of the
-    spike, it has the same effect on the fit as a spike of order ``d**-1/2``. This project.
-
-    Docs, "Gaussian calculus", equation (G3).
-
-    Parameters
-    ----------
-    activation : ScalarFunction
-    groups : Groups
-    kappa : ndarray, shape (nodes,)
-    mean : ndarray, shape (groups, nodes)
-        ``g0``.
-    dimension : float
-        May be infinite.
-
-    Returns
-    -------
-    ndarray, shape (groups, nodes) or (groups, 0)
-        Empty in infinite dimension.
-    """
-    if dimension == np.inf:
-        return np.empty((len(mean), 0))
-    longer = row_features(activation, replace(groups, variance=(1 + _CHANGE) * groups.variance), kappa).mean
-    return np.asarray((longer - mean) * (np.sqrt(2 / (dimension - 1)) / _CHANGE))
 
 
 def conditional_features(
@@ -300,6 +282,5 @@ def conditional_features(
         h1 = (h1 + h1[::-1])[half] / 2
         square = (square + square[::-1])[half] / 2
         kappa, weight = kappa[half], 2 * weight[half]
-    row = row_features(activation, groups, kappa)
-    length = length_response(activation, groups, kappa, row.mean, dimension)
+    row, length = row_features(activation, groups, kappa, dimension)
     return ConditionalFeatures(kappa, weight, row.mean, row.slope, row.residual_variance, h0, h1, square, length)

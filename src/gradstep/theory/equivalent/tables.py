@@ -54,6 +54,11 @@ def sizes_of(problem: Problem) -> Sizes[float]:
     return problem.real_sizes(LARGE_DIMENSION)
 
 
+#: What nodes, groups and directions have that fill up smaller tables, where it is not zero. Their weight is so small
+#: that all they add is lost to rounding, and its inverse and square are still numbers.
+_FILL = {"weight": 1e-60, "variance": 1.0, "teacher_square": 1.0, "profile": 1.0, "special_profile": 1.0}
+
+
 @dataclass(frozen=True)
 class Tables:
     """Tables of one problem, or with a leading axis as the solver takes them (see `shared` and `stacked`).
@@ -242,7 +247,12 @@ def _check_spectrum(problem: Problem, step: StepStatistics, d: float) -> None:
 
 
 def stacked(members: Sequence[Tables]) -> Tables:
-    """Return tables of equal shapes as one, with a leading axis for the batch."""
+    """Return tables as one, with a leading axis for the batch, those of smaller shapes filled up.
+
+    What is added are nodes and groups of a weight that is none, with noise of variance one for features and labels, and
+    directions of no share. They change nothing else of the solution. Either all or none of the tables have slopes along
+    the input's length, and a spike direction that is resolved with the bulk.
+    """
     return Tables(
         _stacked([t.features for t in members]),
         _stacked([t.groups for t in members]),
@@ -252,5 +262,15 @@ def stacked(members: Sequence[Tables]) -> Tables:
 
 def _stacked(tables: Sequence[_Table]) -> _Table:
     kind = type(tables[0])
-    columns = ([getattr(t, f.name) for t in tables] for f in fields(kind))
-    return kind(*(np.stack(column) if len(column) > 1 else column[0][None] for column in columns))
+    return kind(*(_filled_up([getattr(t, f.name) for t in tables], _FILL.get(f.name, 0.0)) for f in fields(kind)))
+
+
+def _filled_up(arrays: Sequence[Array], value: float) -> Array:
+    """Return arrays of one or two axes as a stack of the largest shape, with a value where there is nothing."""
+    shapes = {array.shape for array in arrays}
+    if len(shapes) == 1:
+        return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+    found = np.full((len(arrays), *map(max, zip(*shapes, strict=True))), value)
+    for whole, array in zip(found, arrays, strict=True):
+        whole[tuple(map(slice, array.shape))] = array
+    return found

@@ -156,7 +156,7 @@ def bulk_law(
     parts: list[_Part] = []
     joint = groups.resolved or step.common is not None
     for share, samples, variance, stretch in _bases(step, step.samples, a, a_square):
-        moments = samples.moments()
+        moments = samples.moments
         mean_variance = moments[:3] @ variance
         relative = variance / mean_variance
         varying = looked_at & (np.abs(relative[1:]) > _LEAST).any(axis=0)
@@ -240,16 +240,14 @@ def _bases(
     step: StepStatistics, samples: StepSamples, a: Array, a_square: Array
 ) -> Iterator[tuple[float, WeightedSamples, Array, Array]]:
     """Yield the bases that have a share of the directions; variances and stretch are polynomials of an eigenvalue."""
-    square = samples.residual**2 / samples.law.square
     linear_variance = step.curvature**2 * samples.ratio * samples.law.square
     share = smooth_rise(linear_variance / step.bulk, *_LINEAR)
-    own_output = step.common is not None
     if share < 1:
         variance = np.stack([step.stretch(a, a_square) ** 2, step.bulk * a_square, 0 * a])
-        yield 1 - share, samples.weighted(square, own_output=own_output), variance, np.array([step.whole_drift])
+        yield 1 - share, samples.by_square, variance, np.array([step.whole_drift])
     if share > 0:
-        weighted = samples.weighted(samples.residual, own_output=own_output)
-        k, rest = step.curvature, (step.bulk - linear_variance) * weighted.diagonal(square)
+        weighted = samples.by_residual
+        k, rest = step.curvature, (step.bulk - linear_variance) * weighted.diagonal(samples.law.relative_squares)
         # The samples' matrix holds the drift by its mean.
         own = step.own_stretch(a, a_square)
         variance = np.stack(

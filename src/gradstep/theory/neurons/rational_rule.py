@@ -29,24 +29,18 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 class _Span(NamedTuple):
     """The functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` times the vectors, each over its norm.
 
-    `metric` and `operator` are the matrices of their products, with nothing and with ``l`` between; `pole` is the index
-    of each one's pole, minus one for the vectors themselves, which come first.
+    `metric` and `operator` are the matrices of their products, with nothing and with ``l`` between. The vectors
+    themselves come first.
     """
 
     metric: Array
     operator: Array
-    pole: NDArray[np.intp]
-
-    def take(self, poles: list[int]) -> _Span:
-        """Return the span of the vectors and some poles."""
-        chosen = np.zeros(self.pole.max() + 2, dtype=bool)
-        chosen[[-1, *poles]] = True
-        square = np.ix_(chosen[self.pole], chosen[self.pole])
-        return _Span(self.metric[square], self.operator[square], self.pole[chosen[self.pole]])
 
 
 def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> _Span:
     count, size = len(poles), len(mean)
+    if count == 0:
+        return _Span(np.eye(size), mean)
     apart = poles[None, :] - poles[:, None] + np.eye(count)
     plain = (transform[None, :] - transform[:, None]) / apart[..., None, None]
     plain[np.arange(count), np.arange(count)] = slope
@@ -69,18 +63,17 @@ def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> _S
     times[:, imaginary] = y * gram[:, real] + x * gram[:, imaginary]
     times[0, 0], times[1:, 0] = mean, times[0, 1:]
     metric, operator = (np.swapaxes(m, 1, 2).reshape(len(gram) * size, -1) for m in (gram, times))
-    pole = np.repeat(np.concatenate([[-1], np.arange(count), np.arange(count)]), size)
     # A pole so near the real axis that its imaginary part is rounding has a real part only.
     square = np.diagonal(metric)
     kept = square > _RANK * np.concatenate([square[: (count + 1) * size], square[size : (count + 1) * size]])
     scale = 1 / np.sqrt(square[kept])
     units, chosen = np.outer(scale, scale), np.ix_(kept, kept)
-    return _Span(metric[chosen] * units, operator[chosen] * units, pole[kept])
+    return _Span(metric[chosen] * units, operator[chosen] * units)
 
 
 def _ritz(span: _Span, size: int) -> tuple[Array, Array]:
     """Return the nodes and overlaps of the rule of a span."""
-    metric, operator, _ = span
+    metric, operator = span
     spread, vectors = np.linalg.eigh(metric)
     kept = spread > _RANK * spread[-1]
     basis = vectors[:, kept] / np.sqrt(spread[kept])
@@ -140,14 +133,12 @@ def sparse_rule(
     NotConverged
         If rounding leaves an error above a per cent.
     """
-    size = len(mean)
-    span = _span(points, transform, slope, mean)
     along = np.diagonal(transform.imag, axis1=1, axis2=2)
     weight = importance[:, None, None] / np.sqrt(along[:, :, None] * along[:, None, :])
     poles: list[int] = []
     found: list[tuple[float, Array, Array]] = []
     while True:
-        nodes, overlap = _ritz(span.take(poles), size)
+        nodes, overlap = rational_rule(points[poles], transform[poles], slope[poles], mean)
         products = (overlap[:, :, None] * overlap[:, None, :]).reshape(len(nodes), -1)
         known = (1 / (nodes - points[:, None])) @ products
         errors = (np.abs(known.reshape(transform.shape) - transform) * weight).max(axis=(1, 2))

@@ -210,12 +210,10 @@ def row_fluctuations(
     All terms of order ``1/d``. Products of pre-activations of different samples are left out where they are smaller by
     ``1/d``.
     """
-    psi, r = derivative_moments(activation), samples.residual
-    mean = samples.mean
-    m2, m3, m4 = (mean(r**power) for power in (2, 3, 4))
+    psi, (m2, m3, m4) = derivative_moments(activation), samples.powers
     k, spike, length = e * psi.linear, e * psi.second, e * psi.third
     # (1/d) tr B^j, and what a sample adds to the trace of a product with its own matrix.
-    _, b1, b2, b3, b4 = samples.weighted(r).moments().tolist()
+    _, b1, b2, b3, b4 = samples.by_residual.moments.tolist()
 
     # Degree one: <w0, L v> in p. In c, sum_mu r_mu psi(z_mu) <L w0, x_mu> has s_3 E[z_mu <L w0, x_mu>] = s_3 (1 + a k
     # (b1 + phi0 r_mu)) along x_mu, and psi^2 its own slope. So l = a l_g g + a^2 (l_gg g + l_h h), h = X^T r^2 / n.
@@ -242,7 +240,7 @@ def row_fluctuations(
     form = 2 * np.array([1.0, 2 * first * b1, first**2 * b2 + 2 * second, 2 * first * second_first, second_second])
     mean_form = np.array([1.0, first * b1, second])  # tr M / d
     # E r^j <x, v>: tr C B / d and so on.
-    v1, v2, v3 = samples.norm, samples.squares_along, mean(r**3 * samples.along)
+    v1, v2, v3 = samples.norm, samples.squares_along, samples.cubes_along
     c_first, c_squares = v1 * b1 + phi0 * v2, v1 * m2 + phi0 * v3
     c_second = v1 * b2 + 2 * phi0 * b1 * v2 + phi0**2 * v3
     joint = spike * np.array([v1, first * c_first, k**2 * c_second + also * c_first + bent * c_squares])

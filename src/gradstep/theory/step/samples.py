@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.theory.step.weighted_samples import Residual, WeightedSamples
+from gradstep.gaussian import ScalarFunction, moments
+from gradstep.theory.step.weighted_samples import Residual, WeightedSamples, residual_law
 
-__all__ = ["StepSamples"]
+__all__ = ["StepSamples", "step_samples"]
 
 Array = NDArray[np.float64]
 
@@ -66,18 +67,19 @@ class StepSamples:
         """Return the average of values at the nodes of the law."""
         return self.law.mean(values)
 
-    def weighted(self, weight: Array, *, own_output: bool = False) -> WeightedSamples:
-        """Return the matrix of the samples with given weights at the nodes of the law.
-
-        Parameters
-        ----------
-        weight : ndarray, shape (nodes,)
-        own_output : bool, optional
-            Whether the direction of the linear part of an initial output of order one is one of its own.
-        """
-        if not own_output:
-            return WeightedSamples(self.law, weight, self.ratio)
+    def weighted(self, weight: Array) -> WeightedSamples:
+        """Return the matrix of the samples with given weights at the nodes of the law."""
         return WeightedSamples(self.law, weight, self.ratio, self.output, self.output_variance)
+
+    @cached_property
+    def by_residual(self) -> WeightedSamples:
+        """The matrix ``B`` of the samples weighted by their residuals."""
+        return self.weighted(self.residual)
+
+    @cached_property
+    def by_square(self) -> WeightedSamples:
+        """The matrix ``S`` of the samples weighted by the squares of these, over their mean."""
+        return self.weighted(self.law.relative_squares)
 
     @cached_property
     def norm(self) -> float:
@@ -153,6 +155,17 @@ class StepSamples:
         return self.mean(self.residual**2 * self.along)
 
     @cached_property
+    def cubes_along(self) -> float:
+        """``E[r^3 <x, v>]``."""
+        return self.mean(self.residual**3 * self.along)
+
+    @cached_property
+    def powers(self) -> tuple[float, float, float]:
+        """``E r^2``, ``E r^3`` and ``E r^4``."""
+        two, three, four = (self.mean(self.residual**power) for power in (2, 3, 4))
+        return two, three, four
+
+    @cached_property
     def _squares_to_teacher(self) -> float:
         return self.mean(self.residual**2 * self.law.projection)
 
@@ -194,3 +207,31 @@ class StepSamples:
         by_output = self.own_square * self._squares_to_output * self._with_output
         by_rest = self.mean(r) * phi0 * self.mean(r**3) / self.norm if self.norm > 0 else 0.0
         return by_sample + by_output + by_rest
+
+
+@lru_cache(maxsize=64)
+def step_samples(
+    teacher: ScalarFunction, offset: float, noise_variance: float, ratio: float, own: float
+) -> StepSamples:
+    """Return the samples of a step; steps that differ in their size alone share them, with all of their averages.
+
+    Parameters
+    ----------
+    teacher : ScalarFunction
+    offset, noise_variance : float
+        As in `gradstep.theory.step.weighted_samples.residual_law`, which gives the law of a residual.
+    ratio, own : float
+        As in `StepSamples`.
+
+    Returns
+    -------
+    StepSamples
+
+    Raises
+    ------
+    NotConverged
+        If the teacher varies too fast to be resolved.
+    """
+    law = residual_law(teacher, offset, noise_variance)
+    from_noise = law.residual - (np.asarray(teacher(law.projection)) - offset)
+    return StepSamples(law, ratio, moments(teacher).linear, from_noise, noise_variance, own)

@@ -37,7 +37,7 @@ from gradstep.theory.step.row_fluctuations import (
     row_fluctuations,
     rows_without_a_step,
 )
-from gradstep.theory.step.samples import StepSamples
+from gradstep.theory.step.samples import StepSamples, step_samples
 from gradstep.theory.step.transitions import smooth_rise
 from gradstep.theory.step.weighted_samples import residual_law
 
@@ -325,10 +325,8 @@ def step_statistics(
     # Labels that the network has already leave no gradient.
     if step_size == 0 or residual_square == 0:
         return limits
-    law = residual_law(problem.link, output.mean, noise_variance)
-    from_noise = law.residual - (np.asarray(problem.link(law.projection)) - output.mean)
     own = -activation.linear * math.sqrt(readout.second_moment) if correlated else 0.0
-    samples = StepSamples(law, phi0, teacher.linear, from_noise, noise_variance, own)
+    samples = step_samples(problem.link, output.mean, noise_variance, phi0, own)
     curvature = e * derivative_slope(problem.activation)
     fluctuations = row_fluctuations(problem.activation, samples, e, phi0, sphere=problem.initial_weights == "sphere")
     own_drift, own_norm = (0.0, 0.0), (0.0, 0.0)

@@ -155,16 +155,15 @@ class WeightedSamples:
         NotConverged
             If the fixed point is not found.
         """
-        omega, p = self.ratio * self.weight, self.law.weight
+        omega, powers = self._self_energy
         m = -1 / z
         for _ in range(_MAX_STEPS):
-            part = _reciprocal(1 + np.multiply.outer(m, omega))
-            mean = _mean(part, p * omega) / self.ratio
+            mean, square = _sums(m, omega, powers)[..., 0]
             gap = 1 / (mean - z) - m
             if np.all(np.abs(gap) <= _TOLERANCE * np.abs(m)):
                 return m
             # d(1 / (mean - z)) / dm; Newton's step while it stays in the half-plane, the contraction otherwise.
-            slope = _mean(part**2, p * omega**2) / self.ratio / (mean - z) ** 2
+            slope = square / (mean - z) ** 2
             newton = m + gap / (1 - slope)
             m = np.where(newton.imag > 0, newton, m + gap)
         worst = float(np.max(np.abs(gap / m)))
@@ -174,9 +173,14 @@ class WeightedSamples:
 
     def transform_slope(self, m: Complex) -> Complex:
         """Return ``m'(z)`` at a solution."""
-        omega, p = self.ratio * self.weight, self.law.weight
-        part = _reciprocal(1 + np.multiply.outer(m, omega))
-        return np.asarray(m**2 / (1 - m**2 * _mean(part**2, p * omega**2) / self.ratio))
+        omega, powers = self._self_energy
+        return np.asarray(m**2 / (1 - m**2 * _sums(m, omega, powers)[1, :, 0]))
+
+    @cached_property
+    def _self_energy(self) -> tuple[Array, Array]:
+        """``phi0 omega`` at the nodes, and what `_sums` takes for the equation of ``m``."""
+        omega = self.ratio * self.weight
+        return omega, _powers(omega, (self.law.weight * self.weight)[:, None])
 
     @cached_property
     def _products(self) -> tuple[Array, Array]:
@@ -188,6 +192,12 @@ class WeightedSamples:
         x = u[None] if self.output is None else np.stack([u, self.output])
         variance = np.diag([0.0, self.output_variance][: len(x)])[..., None]
         return weight * (x[:, None] * x + variance), weight * self.law.residual * x
+
+    def _products_in(self, frame: Array) -> tuple[Array, Array]:
+        """Return `_products` in the directions of a frame, of which the last is that of the random gradient."""
+        count = len(frame) - 1
+        products, crossed = self._products
+        return products[:count, :count], crossed[:count]
 
     def resolvent(self, z: Complex, m: Complex, slope: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent ``(A - z)^-1`` between some vectors and its derivative, shape (..., vectors, vectors).
@@ -201,33 +211,36 @@ class WeightedSamples:
         frame : ndarray, shape (directions, vectors)
             The vectors, as columns, in the directions of `directions_frame`.
         """
-        r, omega, ratio, p = self.law.residual, self.weight, self.ratio, self.law.weight
-        products, crossed = self._products
-        part = _reciprocal(1 + np.multiply.outer(m, ratio * omega))
-        turn = -ratio * slope[..., None] * omega * part**2
-        square, one = self.law.square, np.eye(len(crossed))
-        scale = math.sqrt(ratio / square)
-        known = np.linalg.inv(np.einsum("zk,ijk->zij", part, products) - z[:, None, None] * one)
-        d_known = -known @ (np.einsum("zk,ijk->zij", turn, products) - one) @ known
-        coupling = scale * m[:, None] * (part @ crossed.T)
-        d_coupling = scale * (slope[:, None] * (part @ crossed.T) + m[:, None] * (turn @ crossed.T))
+        products, crossed = self._products_in(frame)
+        count, square, omega = len(crossed), self.law.square, self.ratio * self.weight
+        own = self.law.weight * self.law.residual**2 / square
+        weights = np.concatenate([products.reshape(count**2, -1), crossed, own[None]]).T
+        part, turn = _sums(m, omega, _powers(omega, weights))
+        turn *= -slope[:, None]
+        scale, one = math.sqrt(self.ratio / square), np.eye(count)
+        forms, d_forms = (sums[:, : count**2].reshape(-1, count, count) for sums in (part, turn))
+        couplings, d_couplings = (sums[:, count**2 : -1] for sums in (part, turn))
+        known = np.linalg.inv(forms - z[:, None, None] * one)
+        d_known = -known @ (d_forms - one) @ known
+        coupling = scale * m[:, None] * couplings
+        d_coupling = scale * (slope[:, None] * couplings + m[:, None] * d_couplings)
         across = -np.matvec(known, coupling)
         d_across = -np.matvec(d_known, coupling) - np.matvec(known, d_coupling)
-        rest = m * _mean(part, p * r**2) / square - _dot(coupling, across)
-        d_rest = (slope * _mean(part, p * r**2) + m * _mean(turn, p * r**2)) / square
-        d_rest = d_rest - _dot(d_coupling, across) - _dot(coupling, d_across)
+        rest = m * part[:, -1] - _dot(coupling, across)
+        d_rest = slope * part[:, -1] + m * turn[:, -1] - _dot(d_coupling, across) - _dot(coupling, d_across)
         return _between(frame, known, across, rest), _between(frame, d_known, d_across, d_rest)
 
     def mean(self, frame: Array) -> Array:
         """Return the matrix itself between the vectors of `resolvent`, shape (vectors, vectors)."""
-        products, crossed = self._products
+        products, crossed = self._products_in(frame)
         mean, square, phi0 = self.law.mean, self.law.square, self.ratio
         across = math.sqrt(phi0 / square) * crossed.sum(axis=-1)
         rest = mean(self.weight) + phi0 * mean(self.weight * self.law.residual**2) / square
         return _between(frame, products.sum(axis=-1), across, np.array(rest))
 
+    @cached_property
     def moments(self) -> Array:
-        """Return ``(1/d) tr A^k`` for k = 0..4: the free cumulants of ``A`` are ``phi0^(k-1) E omega^k``."""
+        """``(1/d) tr A^k`` for k = 0..4: the free cumulants of ``A`` are ``phi0^(k-1) E omega^k``."""
         k1, k2, k3, k4 = (self.ratio ** (k - 1) * self.law.mean(self.weight**k) for k in range(1, 5))
         third = k3 + 3 * k1 * k2 + k1**3
         return np.array([1, k1, k2 + k1**2, third, k4 + 4 * k1 * k3 + 2 * k2**2 + 6 * k1**2 * k2 + k1**4])
@@ -250,14 +263,42 @@ class WeightedSamples:
         return np.array([c0 - c1 * centre + c2 * centre**2, c1 - 2 * c2 * centre, c2])
 
 
-def _reciprocal(values: Complex) -> Complex:
-    """Return the reciprocals, several times faster than by NumPy's division (which also serves numbers near 1e300)."""
-    return np.asarray(values.conj() * (1 / (values.real**2 + values.imag**2)))
+def _powers(omega: Array, weights: Array) -> Array:
+    """Return weights of shape (nodes, columns) times the powers 0 to 3 of ``omega``, shape (nodes, 4 columns)."""
+    one = weights * omega[:, None]
+    two = one * omega[:, None]
+    return np.concatenate([weights, one, two, two * omega[:, None]], axis=1)
 
 
-def _mean(values: NDArray[Any], weight: Array) -> NDArray[Any]:
-    """Return the weighted sum over the last axis; BLAS would give these few numbers to several threads."""
-    return np.asarray(np.einsum("...k,k->...", values, weight))
+def _sums(m: Complex, omega: Array, powers: Array) -> Complex:
+    """Return the sums over the nodes of ``1 / (1 + m omega)`` and of ``omega / (1 + m omega)^2``, times weights.
+
+    A reciprocal is the complex conjugate over the squared size: sums of real numbers are all that the nodes take.
+
+    Parameters
+    ----------
+    m : ndarray, shape (points,)
+    omega : ndarray, shape (nodes,)
+    powers : ndarray, shape (nodes, 4 columns)
+        Of `_powers`.
+
+    Returns
+    -------
+    ndarray, shape (2, points, columns)
+    """
+    size, imaginary = np.multiply.outer(m.real, omega), np.multiply.outer(m.imag, omega)
+    size += 1
+    np.square(size, out=size)
+    size += np.square(imaginary, out=imaginary)
+    inverse = np.reciprocal(size, out=size)
+    columns, c = powers.shape[1] // 4, m.conj()[:, None]
+    plain = inverse @ powers[:, : 2 * columns]
+    squared = np.square(inverse, out=inverse) @ powers[:, columns:]
+    one, two, three = squared[:, :columns], squared[:, columns:-columns], squared[:, -columns:]
+    sums = np.empty((2, len(m), columns), dtype=np.complex128)
+    sums[0] = plain[:, :columns] + c * plain[:, columns:]
+    sums[1] = one + c * (2 * two + c * three)
+    return sums
 
 
 def _dot(left: Complex, right: Complex) -> Complex:

@@ -552,7 +552,7 @@ def test_simulation_with_progress_and_cancel(watched):
     assert "A network" not in watched.traces()
     assert watched.traces()["A network, before"] == {**points, "name": "A network, before"}
     assert page.inner_text("#run") == "Simulate again"
-    assert "grey points" in page.inner_text("#simulation-status")
+    assert page.inner_text("#simulation-status") == "The points drawn before are grey: they are of another setting."
     assert "A.points" not in page.evaluate("(document.querySelector('#share').click(), location.hash)")
     watched.write("noise-value", "0.1")
     assert watched.traces()["A network"] == points
@@ -584,6 +584,47 @@ def test_simulation_with_progress_and_cancel(watched):
     page.click("#cancel")
     watched.until("document.querySelector('#simulation-status').textContent === 'Cancelled.'")
     page.wait_for_selector("#run:not([hidden])")
+
+
+def test_points_of_the_setting_before_are_in_the_link(watched):
+    page = watched.open("#A.d=24&A.readout=constant&from=1&to=6")
+    page.fill("#places", "3")
+    page.fill("#seeds", "4")
+    page.click("#run")
+    watched.until("document.querySelector('#simulation-status').textContent.includes('standard errors')")
+    points = watched.traces()["A network"]
+    watched.write("noise-value", "0.4")
+    address = page.evaluate("(document.querySelector('#share').click(), location.hash)")
+    assert "A.before=n.24_" in address
+    # Whoever opens it sees them grey, and would draw as many again.
+    watched.open(address)
+    watched.until("document.querySelector('#errors').data.some(t => t.name === 'A network, before')")
+    old = watched.traces()["A network, before"]
+    assert old["x"] == pytest.approx(points["x"], rel=1e-3)
+    assert old["y"] == pytest.approx(points["y"], rel=1e-3)
+    assert [page.input_value(f"#{name}") for name in ("places", "seeds", "simulated-d")] == ["3", "4", "24"]
+    assert page.inner_text("#run") == "Simulate again"
+    assert "grey" in page.inner_text("#simulation-status")
+    # Another axis has no points, and the same offer, also in its own link.
+    page.select_option("#axis", "ridge")
+    watched.settled()
+    assert "A network, before" not in watched.traces()
+    again = page.evaluate("(document.querySelector('#share').click(), location.hash)")
+    for _ in range(2):
+        words = "The points drawn before are along another axis, samples per dimension n/d."
+        assert page.inner_text("#simulation-status") == words
+        assert page.inner_text("#run") == "Simulate again"
+        watched.open(again)
+        watched.until("document.querySelector('#run').textContent === 'Simulate again'")
+    page.click("#run")
+    watched.until("document.querySelector('#simulation-status').textContent.includes('standard errors')")
+    assert len(watched.traces()["A network"]["x"]) == 3
+    assert page.inner_text("#run") == "Simulate"
+    assert "A.before" not in page.evaluate("(document.querySelector('#share').click(), location.hash)")
+    # What is no list of points is named.
+    page.evaluate("location.hash = '#A.before=n.24_1*4&A.noise=0.2'")
+    watched.until("document.querySelector('#toast.shown')?.textContent.includes('A.before=n.24_1*4')")
+    watched.settled()
 
 
 def test_where_theory_ends_the_network_is_drawn(watched):

@@ -156,6 +156,13 @@ function pointsOf(slot) {
   return found ? { ...found, old: slot.simulated.key !== key, problem: slot.problem } : null;
 }
 
+/** The points that were simulated last, on whatever axis; `old` if they are not those of the setting and the axis. */
+function lastPointsOf(slot) {
+  pointsOf(slot); // finds those of the setting first
+  const found = known.points.get(slot.simulated?.key);
+  return found?.places.some((place) => place.test_error) ? { ...found, axis: slot.simulated.axis, old: slot.simulated.key !== pointsKey(slot.problem) } : null;
+}
+
 /** The settings whose curves are known, with their colours. */
 function shownCurves() {
   const found = state.slots.map((slot, k) => ({ k, slot, ...known.curves.get(curveKey(slot.problem)) })).filter((c) => c.curve);
@@ -285,13 +292,17 @@ function showBeyond({ beyond, problem, points }) {
   byId("beyond-run").hidden = Boolean(simulation) || Boolean(points && !points.old);
 }
 
-/** Points of another setting are not of this one: the button draws them again. */
+/** Points of another setting or axis are not of this one: the button draws them again. */
 function showAgain(curves) {
-  const old = curves.some((c) => c.points?.old);
-  say("run", old ? "Simulate again" : "Simulate");
-  if (!simulation && old) say("simulation-status", "The grey points are of the setting before.");
-  else if (!simulation && byId("simulation-status").textContent.startsWith("The grey")) say("simulation-status", "");
+  const apart = state.slots.map(({ simulated }) => simulated?.axis).find((name) => name && name !== state.axis.name);
+  const words = curves.some((c) => c.points?.old) ? `${BEFORE} are grey: they are of another setting.`
+    : apart ? `${BEFORE} are along another axis, ${facts.axes[apart].label}.` : "";
+  say("run", words ? "Simulate again" : "Simulate");
+  if (!simulation && (words || ofBefore())) say("simulation-status", words);
 }
+const BEFORE = "The points drawn before";
+/** Whether the words beside the button are about points of another setting. */
+const ofBefore = () => byId("simulation-status").textContent.startsWith(BEFORE);
 
 function drawLearned() {
   const curves = shownCurves().map((c) => ({ ...c, learned: known.learned.get(keyOf(theoryOf(c.problem))) })).filter((c) => c.learned);
@@ -561,7 +572,7 @@ function changed() {
   clearTimeout(noted);
   noted = setTimeout(remember, 200);
   // What it says is about the setting before.
-  if (!simulation && !byId("simulation-status").textContent.startsWith("The grey")) say("simulation-status", "");
+  if (!simulation && !ofBefore()) say("simulation-status", "");
   showChips();
   showAxis();
   showPreset();
@@ -589,10 +600,7 @@ function study() {
 let ownHash = location.hash.slice(1);
 function remember() {
   if (location.hash.slice(1) !== ownHash) return; // another address was typed, and is about to be read
-  const fragment = encode(state, facts, (k) => {
-    const points = pointsOf(state.slots[k]);
-    return points && !points.old ? points : null;
-  });
+  const fragment = encode(state, facts, (k) => lastPointsOf(state.slots[k]));
   history.replaceState(null, "", `#${fragment}`);
   ownHash = location.hash.slice(1); // as the browser writes it
 }
@@ -606,13 +614,19 @@ addEventListener("hashchange", () => {
 function adopt(next) {
   simulation?.abort();
   state = next;
-  for (const { problem, points } of state.slots) if (points) known.points.keep(pointsKey(problem), points);
+  for (const slot of state.slots) {
+    const { problem, points, before } = slot;
+    if (points) known.points.keep(pointsKey(problem), points);
+    // Of which setting they are is not in the address: they have a key of their own.
+    if (before) slot.simulated = { key: keyOf([before]), axis: before.axis };
+    if (before) known.points.keep(slot.simulated.key, before);
+  }
   byId("noise-in").value = state.noise;
   controls.clear();
   controls.show(mine().problem);
   byId("preset").value = state.preset;
   changed();
-  showSimulated(state.slots.find(({ points }) => points)?.points);
+  showSimulated(state.slots.map(({ points, before }) => points ?? before).find(Boolean));
 }
 
 /** Points that came with an address: what would be simulated again is as many of them. */

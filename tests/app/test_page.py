@@ -421,6 +421,13 @@ def test_formula_errors_are_shown_at_the_field(watched):
     assert watched.shown() == pytest.approx(
         error_at(changed(activation="tanh(x) + 0.3*x**2", readout="constant")), rel=1e-3
     )
+    # A misspelt name gets the guess that it gets in Python.
+    watched.write("activation", "tahn")
+    assert page.inner_text("#error-activation") == "unknown name. Did you mean tanh?"
+    assert page.inner_text("#regime-text") == "Activation: unknown name. Did you mean tanh?"
+    watched.write("activation", "zzz")
+    assert page.inner_text("#error-activation") == "unknown name"
+    watched.write("activation", "tanh")
     watched.write("teacher", "import os")
     assert "not a formula" in page.inner_text("#error-teacher")
     watched.write("teacher", "exp(x**2)")
@@ -428,7 +435,10 @@ def test_formula_errors_are_shown_at_the_field(watched):
     watched.write("teacher", "H1")
     # In the words of the page, not in those of the interface behind it.
     watched.write("ridge-value", "0")
-    assert page.inner_text("#error-ridge") == "Allowed: a number > 0 from 1e-12 to 1e12"
+    words = "Allowed: a number > 0 from 1e-12 to 1e12"
+    assert page.inner_text("#error-ridge") == f"{words}; for the min-norm fit (ridge → 0) a small one such as 1e-6"
+    watched.write("ridge-value", "-1")
+    assert page.inner_text("#error-ridge") == words
     watched.write("ridge-value", "0.2")
     watched.write("d-value", "1")
     assert page.inner_text("#error-d") == "Allowed: an integer from 2 to 1000000, or the proportional limit"

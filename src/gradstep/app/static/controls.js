@@ -115,7 +115,7 @@ const FORMS = [
   [/(there is theory): gradstep\..* for several/g, "$1"],
   [/a number >= 0, or \{coefficient, exponent, of\}/g, "a number >= 0"],
 ];
-export const plainly = (text) => FORMS.reduce((words, [form, said]) => words.replace(form, said), text).replaceAll(">=", "≥");
+export const plainly = (text) => FORMS.reduce((words, [form, said]) => words.replace(form, said), text).replaceAll(">=", "≥").replaceAll("->", "→");
 
 function sliderRow(name) {
   const { label, symbol } = SLIDERS[name];

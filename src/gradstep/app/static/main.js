@@ -121,8 +121,14 @@ const quantities = () => ({
   degrees_of_freedom: ["Degrees of freedom", "of the ridge fit; per d in the limit"],
 });
 
+/** What a misspelt name may have meant, as a question. */
+const meant = ({ guess }) => (guess ? ` Did you mean ${guess}?` : "");
+
 /** An error in words, with the page's name for the field. */
-const told = ({ field, allowed, reason, message }) => brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : message);
+const told = (error) => {
+  const { field, allowed, reason, message } = error;
+  return brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : message) + meant(error);
+};
 
 // --- drawing -------------------------------------------------------------------------------------------------------
 
@@ -431,7 +437,10 @@ const brief = (given) => {
 };
 
 /** What a field says of its value. */
-const atField = ({ reason, allowed, message }) => brief(reason || (allowed ? `Allowed: ${allowed}` : message));
+const atField = (error) => {
+  const { reason, allowed, message } = error;
+  return brief(reason ? `${reason}${meant(error) && "."}` : allowed ? `Allowed: ${allowed}` : message) + meant(error);
+};
 
 function refused(error) {
   failed = true;

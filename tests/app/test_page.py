@@ -919,6 +919,63 @@ def test_phone_width_and_both_schemes(browser, server, scheme):
     phone.close()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720)])
+def test_the_buttons_of_the_setting_are_in_sight(browser, server, width, height):
+    watched = Page(browser, server, viewport={"width": width, "height": height})
+    page = watched.open(FAST)
+    for name in ("best-both", "reset"):
+        box = page.locator(f"#{name}").bounding_box()
+        assert box["y"] + box["height"] <= height
+    # What has the focus is not under them.
+    page.locator("#teacher").focus()
+    above = page.locator(".finish").bounding_box()["y"]
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        inside = page.evaluate("document.activeElement.closest('.controls > :not(.finish)') !== null")
+        if inside:
+            assert page.evaluate("document.activeElement.getBoundingClientRect().bottom") <= above + 1
+    watched.close()
+
+
+def test_on_a_phone_the_focus_is_not_under_the_figure(browser, server):
+    phone = Page(browser, server, viewport={"width": 390, "height": 844}, has_touch=True)
+    page = phone.open(FAST)
+    page.locator("#reset").focus()
+    seen = []
+    for _ in range(60):
+        page.keyboard.press("Shift+Tab")
+        where = page.evaluate(
+            """() => { const e = document.activeElement;
+              return e.closest('.controls') && [e.id || e.textContent, e.getBoundingClientRect().top,
+                document.querySelector('.errors').getBoundingClientRect().bottom]; }"""
+        )
+        if where is None:
+            break
+        seen.append(where)
+    assert {"teacher", "n_step_kind"} <= {name for name, *_ in seen}
+    assert [name for name, top, bottom in seen if top < bottom] == []
+    phone.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_a_preset_leaves_its_note_in_sight(browser, server, api, width, height):
+    watched = Page(browser, server, viewport={"width": width, "height": height})
+    page = watched.open(FAST)
+    presets = [p for p in api.get("/api/start").json()["presets"] if p["shows"] in ("learned", "spectrum")]
+    for preset in (presets[0], presets[-1]):
+        page.select_option("#preset", preset["name"])
+        watched.settled()
+        page.wait_for_timeout(300)
+        for name in ("preset-note", "regime-title"):
+            box = page.locator(f"#{name}").bounding_box()
+            assert 0 <= box["y"] <= height - box["height"]
+    # From there is a way to what the figure shows.
+    page.click("#preset-note .link")
+    card = "learned" if presets[-1]["shows"] == "learned" else "spectrum"
+    watched.until(f"document.querySelector('.card.{card}').getBoundingClientRect().bottom <= {height + 1}")
+    watched.close()
+
+
 def test_colours_are_those_of_the_figures(api):
     style = api.get("/static/style.css").text
     for regime in ("initial", "small", "between", "few", "large", "infinite"):

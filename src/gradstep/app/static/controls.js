@@ -179,9 +179,9 @@ export class Controls {
         <p class="error" id="error-initial_weights" role="alert"></p>
         ${selectRow("ridge_unit", "Unit of the penalty")}
         ${selectRow("of", "Step size")}</fieldset></details>`,
-      `<div class="row"><button type="button" id="best-both">Set best ridge and step</button>
+      `<div class="finish"><div class="row"><button type="button" id="best-both">Set best ridge and step</button>
         <button type="button" class="quiet" id="reset">Reset</button></div>
-        <p class="error" id="error-best" role="alert"></p>`,
+        <p class="error" id="error-best" role="alert"></p></div>`,
     ].join("");
     this.#listen();
   }

@@ -740,7 +740,6 @@ byId("preset").addEventListener("change", ({ target }) => {
   if (target.value.startsWith("elsewhere")) return pointTo(facts.elsewhere[target.value.split(" ")[1]]);
   if (!preset) return adopt(initial(facts));
   adopt(stateOf(preset));
-  if (preset.shows !== "errors") byId(cardOf(preset)).closest(".card").scrollIntoView({ block: "nearest", behavior: "smooth" });
 });
 
 /** A figure that the page cannot draw: where it is drawn. */
@@ -759,6 +758,16 @@ function pointTo({ name, paper, title, summary, reason, command }) {
   );
   byId("preset-note").scrollIntoView({ block: "nearest" });
 }
+
+/** The way to the card that shows what the figure has, if it is not the first one. */
+function wayTo(preset) {
+  if (preset.shows === "errors") return [];
+  const card = byId(cardOf(preset)).closest(".card");
+  const way = element("button", { type: "button", className: "link", textContent: CARDS[cardOf(preset)] });
+  way.addEventListener("click", () => card.scrollIntoView({ block: "nearest", behavior: "smooth" }));
+  return [" The figure is drawn below: ", way];
+}
+const CARDS = { learned: "what it learned", spectrum: "the spectrum", numbers: "the numbers" };
 
 function showPreset() {
   const preset = facts.presets.find((p) => p.name === state.preset);
@@ -786,7 +795,7 @@ function showPreset() {
   });
   const rest = element("p", { className: "rest" });
   if (swaps.length) rest.append("Also in the figure, to show in place of the chosen one: ", ...swaps);
-  byId("preset-note").replaceChildren(element("b", { textContent: `${preset.paper}: ${preset.title}. ` }), preset.note, rest, whose);
+  byId("preset-note").replaceChildren(element("b", { textContent: `${preset.paper}: ${preset.title}. ` }), preset.note, ...wayTo(preset), rest, whose);
 }
 
 // --- simulation ----------------------------------------------------------------------------------------------------
@@ -964,6 +973,15 @@ addEventListener("keydown", ({ key }) => {
     byId("downloads").querySelector("summary").focus();
   }
 });
+
+// --- room ----------------------------------------------------------------------------------------------------------
+
+/** Heights that the style sheet reckons with: of the head, below which the panel of controls ends in sight, and of the
+ * figure that stays in sight on a phone, below which what is focused comes to lie. */
+for (const [name, selector] of [["--head", ".top"], ["--figure", ".errors"]]) {
+  new ResizeObserver(([{ target }]) => document.documentElement.style.setProperty(name, `${target.offsetHeight}px`))
+    .observe(document.querySelector(selector));
+}
 
 // --- theme ---------------------------------------------------------------------------------------------------------
 

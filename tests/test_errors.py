@@ -30,3 +30,9 @@ def test_a_prediction_beyond_double_precision_says_so() -> None:
     )
     with pytest.raises(gs.NotConverged, match="use less extreme settings"):
         gs.predict(problem)
+
+
+def test_a_misspelt_word_has_a_guess() -> None:
+    assert gs.InvalidInput("activation", "tahn", "relu, tanh or sigmoid").guess == "tanh"
+    assert gs.InvalidInput("activation", "zzz", "relu, tanh or sigmoid").guess == ""
+    assert gs.InvalidInput("ridge", -1.0, "a number > 0").guess == ""

@@ -54,10 +54,12 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
         if self.allowed.startswith(_NAMES):  # the name is at fault, not the value
             return f"{self.field}: not a known name{self._meant()}; allowed: {self.allowed}"
         reason = f", {self.reason}" if self.reason else ""
-        return f"{self.field}: got {_shown(self.value)}{reason}{self._meant()}; allowed: {self.allowed}"
+        guess = f" (did you mean {self.guess}?)" if self.guess else ""
+        return f"{self.field}: got {_shown(self.value)}{reason}{guess}; allowed: {self.allowed}"
 
-    def _meant(self) -> str:
-        """Return a guess at a misspelt word, if one of those that are allowed is close to it."""
+    @property
+    def guess(self) -> str:
+        """What a misspelt word may have meant, if one of those that are allowed is close to it; otherwise empty."""
         given = self.field if self.allowed.startswith(_NAMES) else self.value
         if not isinstance(given, str) or not 3 <= len(given) <= _LONGEST_WORD:
             return ""
@@ -71,7 +73,7 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
         known = [word for word in words if word not in present and word.count("(") == word.count(")")]
         longer = [word for word in known if given in word.split()]  # "noise" for "label noise"
         close = longer or get_close_matches(given, known, n=1, cutoff=0.65)
-        return f" (did you mean {close[0]}?)" if close else ""
+        return close[0] if close else ""
 
 
 def missing_extra(field: str, extra: str) -> InvalidInput:

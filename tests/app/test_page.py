@@ -421,6 +421,13 @@ def test_formula_errors_are_shown_at_the_field(watched):
     assert watched.shown() == pytest.approx(
         error_at(changed(activation="tanh(x) + 0.3*x**2", readout="constant")), rel=1e-3
     )
+    # A misspelt name gets the guess that it gets in Python.
+    watched.write("activation", "tahn")
+    assert page.inner_text("#error-activation") == "unknown name. Did you mean tanh?"
+    assert page.inner_text("#regime-text") == "Activation: unknown name. Did you mean tanh?"
+    watched.write("activation", "zzz")
+    assert page.inner_text("#error-activation") == "unknown name"
+    watched.write("activation", "tanh")
     watched.write("teacher", "import os")
     assert "not a formula" in page.inner_text("#error-teacher")
     watched.write("teacher", "exp(x**2)")
@@ -428,7 +435,10 @@ def test_formula_errors_are_shown_at_the_field(watched):
     watched.write("teacher", "H1")
     # In the words of the page, not in those of the interface behind it.
     watched.write("ridge-value", "0")
-    assert page.inner_text("#error-ridge") == "Allowed: a number > 0 from 1e-12 to 1e12"
+    words = "Allowed: a number > 0 from 1e-12 to 1e12"
+    assert page.inner_text("#error-ridge") == f"{words}; for the min-norm fit (ridge → 0) a small one such as 1e-6"
+    watched.write("ridge-value", "-1")
+    assert page.inner_text("#error-ridge") == words
     watched.write("ridge-value", "0.2")
     watched.write("d-value", "1")
     assert page.inner_text("#error-d") == "Allowed: an integer from 2 to 1000000, or the proportional limit"
@@ -552,7 +562,7 @@ def test_simulation_with_progress_and_cancel(watched):
     assert "A network" not in watched.traces()
     assert watched.traces()["A network, before"] == {**points, "name": "A network, before"}
     assert page.inner_text("#run") == "Simulate again"
-    assert "grey points" in page.inner_text("#simulation-status")
+    assert page.inner_text("#simulation-status") == "The points drawn before are grey: they are of another setting."
     assert "A.points" not in page.evaluate("(document.querySelector('#share').click(), location.hash)")
     watched.write("noise-value", "0.1")
     assert watched.traces()["A network"] == points
@@ -584,6 +594,47 @@ def test_simulation_with_progress_and_cancel(watched):
     page.click("#cancel")
     watched.until("document.querySelector('#simulation-status').textContent === 'Cancelled.'")
     page.wait_for_selector("#run:not([hidden])")
+
+
+def test_points_of_the_setting_before_are_in_the_link(watched):
+    page = watched.open("#A.d=24&A.readout=constant&from=1&to=6")
+    page.fill("#places", "3")
+    page.fill("#seeds", "4")
+    page.click("#run")
+    watched.until("document.querySelector('#simulation-status').textContent.includes('standard errors')")
+    points = watched.traces()["A network"]
+    watched.write("noise-value", "0.4")
+    address = page.evaluate("(document.querySelector('#share').click(), location.hash)")
+    assert "A.before=n.24_" in address
+    # Whoever opens it sees them grey, and would draw as many again.
+    watched.open(address)
+    watched.until("document.querySelector('#errors').data.some(t => t.name === 'A network, before')")
+    old = watched.traces()["A network, before"]
+    assert old["x"] == pytest.approx(points["x"], rel=1e-3)
+    assert old["y"] == pytest.approx(points["y"], rel=1e-3)
+    assert [page.input_value(f"#{name}") for name in ("places", "seeds", "simulated-d")] == ["3", "4", "24"]
+    assert page.inner_text("#run") == "Simulate again"
+    assert "grey" in page.inner_text("#simulation-status")
+    # Another axis has no points, and the same offer, also in its own link.
+    page.select_option("#axis", "ridge")
+    watched.settled()
+    assert "A network, before" not in watched.traces()
+    again = page.evaluate("(document.querySelector('#share').click(), location.hash)")
+    for _ in range(2):
+        words = "The points drawn before are along another axis, samples per dimension n/d."
+        assert page.inner_text("#simulation-status") == words
+        assert page.inner_text("#run") == "Simulate again"
+        watched.open(again)
+        watched.until("document.querySelector('#run').textContent === 'Simulate again'")
+    page.click("#run")
+    watched.until("document.querySelector('#simulation-status').textContent.includes('standard errors')")
+    assert len(watched.traces()["A network"]["x"]) == 3
+    assert page.inner_text("#run") == "Simulate"
+    assert "A.before" not in page.evaluate("(document.querySelector('#share').click(), location.hash)")
+    # What is no list of points is named.
+    page.evaluate("location.hash = '#A.before=n.24_1*4&A.noise=0.2'")
+    watched.until("document.querySelector('#toast.shown')?.textContent.includes('A.before=n.24_1*4')")
+    watched.settled()
 
 
 def test_where_theory_ends_the_network_is_drawn(watched):
@@ -866,6 +917,63 @@ def test_phone_width_and_both_schemes(browser, server, scheme):
     assert page.inner_text("#theme") == "Theme: dark"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]") < 60
     phone.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 720)])
+def test_the_buttons_of_the_setting_are_in_sight(browser, server, width, height):
+    watched = Page(browser, server, viewport={"width": width, "height": height})
+    page = watched.open(FAST)
+    for name in ("best-both", "reset"):
+        box = page.locator(f"#{name}").bounding_box()
+        assert box["y"] + box["height"] <= height
+    # What has the focus is not under them.
+    page.locator("#teacher").focus()
+    above = page.locator(".finish").bounding_box()["y"]
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        inside = page.evaluate("document.activeElement.closest('.controls > :not(.finish)') !== null")
+        if inside:
+            assert page.evaluate("document.activeElement.getBoundingClientRect().bottom") <= above + 1
+    watched.close()
+
+
+def test_on_a_phone_the_focus_is_not_under_the_figure(browser, server):
+    phone = Page(browser, server, viewport={"width": 390, "height": 844}, has_touch=True)
+    page = phone.open(FAST)
+    page.locator("#reset").focus()
+    seen = []
+    for _ in range(60):
+        page.keyboard.press("Shift+Tab")
+        where = page.evaluate(
+            """() => { const e = document.activeElement;
+              return e.closest('.controls') && [e.id || e.textContent, e.getBoundingClientRect().top,
+                document.querySelector('.errors').getBoundingClientRect().bottom]; }"""
+        )
+        if where is None:
+            break
+        seen.append(where)
+    assert {"teacher", "n_step_kind"} <= {name for name, *_ in seen}
+    assert [name for name, top, bottom in seen if top < bottom] == []
+    phone.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_a_preset_leaves_its_note_in_sight(browser, server, api, width, height):
+    watched = Page(browser, server, viewport={"width": width, "height": height})
+    page = watched.open(FAST)
+    presets = [p for p in api.get("/api/start").json()["presets"] if p["shows"] in ("learned", "spectrum")]
+    for preset in (presets[0], presets[-1]):
+        page.select_option("#preset", preset["name"])
+        watched.settled()
+        page.wait_for_timeout(300)
+        for name in ("preset-note", "regime-title"):
+            box = page.locator(f"#{name}").bounding_box()
+            assert 0 <= box["y"] <= height - box["height"]
+    # From there is a way to what the figure shows.
+    page.click("#preset-note .link")
+    card = "learned" if presets[-1]["shows"] == "learned" else "spectrum"
+    watched.until(f"document.querySelector('.card.{card}').getBoundingClientRect().bottom <= {height + 1}")
+    watched.close()
 
 
 def test_colours_are_those_of_the_figures(api):

@@ -100,9 +100,10 @@ def _explained(error: Exception) -> _Refused:
             value = error.value if error.value is None else str(error.value)[:200]
             message = f"{error.field}: {error.reason or error.allowed}"[:1000]
             allowed, reason = error.allowed[:1000], error.reason[:1000]
-            return _Refused(422, message, field=error.field, value=value, allowed=allowed, reason=reason)
+            given = {"field": error.field, "value": value, "allowed": allowed, "reason": reason}
+            return _Refused(422, message, **given, guess=error.guess)
         case NotConverged():
-            return _Refused(422, str(error), field=None, value=None, allowed=error.advice, reason="")
+            return _Refused(422, str(error), field=None, value=None, allowed=error.advice, reason="", guess="")
         case Busy():
             return _Refused(429, "Too many requests at once: wait for one to end.")
         case TooLong():

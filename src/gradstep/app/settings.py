@@ -318,6 +318,8 @@ def _penalty(value: Any, d: float) -> tuple[str, float]:
         unit, value = next(iter(value.items()))
     elif is_real(value) and math.isfinite(d):
         value = value / d if abs(value) < 1e300 else math.inf
+    if is_real(value) and value == 0:
+        allowed += "; for the min-norm fit (ridge -> 0) a small one such as 1e-6"
     return unit, real("ridge", _plain(value), allowed, lambda number: 1e-12 <= number <= 1e12)
 
 

@@ -115,7 +115,7 @@ const FORMS = [
   [/(there is theory): gradstep\..* for several/g, "$1"],
   [/a number >= 0, or \{coefficient, exponent, of\}/g, "a number >= 0"],
 ];
-export const plainly = (text) => FORMS.reduce((words, [form, said]) => words.replace(form, said), text).replaceAll(">=", "≥");
+export const plainly = (text) => FORMS.reduce((words, [form, said]) => words.replace(form, said), text).replaceAll(">=", "≥").replaceAll("->", "→");
 
 function sliderRow(name) {
   const { label, symbol } = SLIDERS[name];
@@ -179,9 +179,9 @@ export class Controls {
         <p class="error" id="error-initial_weights" role="alert"></p>
         ${selectRow("ridge_unit", "Unit of the penalty")}
         ${selectRow("of", "Step size")}</fieldset></details>`,
-      `<div class="row"><button type="button" id="best-both">Set best ridge and step</button>
+      `<div class="finish"><div class="row"><button type="button" id="best-both">Set best ridge and step</button>
         <button type="button" class="quiet" id="reset">Reset</button></div>
-        <p class="error" id="error-best" role="alert"></p>`,
+        <p class="error" id="error-best" role="alert"></p></div>`,
     ].join("");
     this.#listen();
   }

@@ -121,8 +121,14 @@ const quantities = () => ({
   degrees_of_freedom: ["Degrees of freedom", "of the ridge fit; per d in the limit"],
 });
 
+/** What a misspelt name may have meant, as a question. */
+const meant = ({ guess }) => (guess ? ` Did you mean ${guess}?` : "");
+
 /** An error in words, with the page's name for the field. */
-const told = ({ field, allowed, reason, message }) => brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : message);
+const told = (error) => {
+  const { field, allowed, reason, message } = error;
+  return brief(field && allowed ? `${nameOf(field)}: ${reason || allowed}.` : message) + meant(error);
+};
 
 // --- drawing -------------------------------------------------------------------------------------------------------
 
@@ -154,6 +160,13 @@ function pointsOf(slot) {
   if (slot.simulated?.axis !== state.axis.name) return null;
   const found = known.points.get(slot.simulated.key);
   return found ? { ...found, old: slot.simulated.key !== key, problem: slot.problem } : null;
+}
+
+/** The points that were simulated last, on whatever axis; `old` if they are not those of the setting and the axis. */
+function lastPointsOf(slot) {
+  pointsOf(slot); // finds those of the setting first
+  const found = known.points.get(slot.simulated?.key);
+  return found?.places.some((place) => place.test_error) ? { ...found, axis: slot.simulated.axis, old: slot.simulated.key !== pointsKey(slot.problem) } : null;
 }
 
 /** The settings whose curves are known, with their colours. */
@@ -285,13 +298,17 @@ function showBeyond({ beyond, problem, points }) {
   byId("beyond-run").hidden = Boolean(simulation) || Boolean(points && !points.old);
 }
 
-/** Points of another setting are not of this one: the button draws them again. */
+/** Points of another setting or axis are not of this one: the button draws them again. */
 function showAgain(curves) {
-  const old = curves.some((c) => c.points?.old);
-  say("run", old ? "Simulate again" : "Simulate");
-  if (!simulation && old) say("simulation-status", "The grey points are of the setting before.");
-  else if (!simulation && byId("simulation-status").textContent.startsWith("The grey")) say("simulation-status", "");
+  const apart = state.slots.map(({ simulated }) => simulated?.axis).find((name) => name && name !== state.axis.name);
+  const words = curves.some((c) => c.points?.old) ? `${BEFORE} are grey: they are of another setting.`
+    : apart ? `${BEFORE} are along another axis, ${facts.axes[apart].label}.` : "";
+  say("run", words ? "Simulate again" : "Simulate");
+  if (!simulation && (words || ofBefore())) say("simulation-status", words);
 }
+const BEFORE = "The points drawn before";
+/** Whether the words beside the button are about points of another setting. */
+const ofBefore = () => byId("simulation-status").textContent.startsWith(BEFORE);
 
 function drawLearned() {
   const curves = shownCurves().map((c) => ({ ...c, learned: known.learned.get(keyOf(theoryOf(c.problem))) })).filter((c) => c.learned);
@@ -420,7 +437,10 @@ const brief = (given) => {
 };
 
 /** What a field says of its value. */
-const atField = ({ reason, allowed, message }) => brief(reason || (allowed ? `Allowed: ${allowed}` : message));
+const atField = (error) => {
+  const { reason, allowed, message } = error;
+  return brief(reason ? `${reason}${meant(error) && "."}` : allowed ? `Allowed: ${allowed}` : message) + meant(error);
+};
 
 function refused(error) {
   failed = true;
@@ -561,7 +581,7 @@ function changed() {
   clearTimeout(noted);
   noted = setTimeout(remember, 200);
   // What it says is about the setting before.
-  if (!simulation && !byId("simulation-status").textContent.startsWith("The grey")) say("simulation-status", "");
+  if (!simulation && !ofBefore()) say("simulation-status", "");
   showChips();
   showAxis();
   showPreset();
@@ -589,10 +609,7 @@ function study() {
 let ownHash = location.hash.slice(1);
 function remember() {
   if (location.hash.slice(1) !== ownHash) return; // another address was typed, and is about to be read
-  const fragment = encode(state, facts, (k) => {
-    const points = pointsOf(state.slots[k]);
-    return points && !points.old ? points : null;
-  });
+  const fragment = encode(state, facts, (k) => lastPointsOf(state.slots[k]));
   history.replaceState(null, "", `#${fragment}`);
   ownHash = location.hash.slice(1); // as the browser writes it
 }
@@ -606,13 +623,19 @@ addEventListener("hashchange", () => {
 function adopt(next) {
   simulation?.abort();
   state = next;
-  for (const { problem, points } of state.slots) if (points) known.points.keep(pointsKey(problem), points);
+  for (const slot of state.slots) {
+    const { problem, points, before } = slot;
+    if (points) known.points.keep(pointsKey(problem), points);
+    // Of which setting they are is not in the address: they have a key of their own.
+    if (before) slot.simulated = { key: keyOf([before]), axis: before.axis };
+    if (before) known.points.keep(slot.simulated.key, before);
+  }
   byId("noise-in").value = state.noise;
   controls.clear();
   controls.show(mine().problem);
   byId("preset").value = state.preset;
   changed();
-  showSimulated(state.slots.find(({ points }) => points)?.points);
+  showSimulated(state.slots.map(({ points, before }) => points ?? before).find(Boolean));
 }
 
 /** Points that came with an address: what would be simulated again is as many of them. */
@@ -717,7 +740,6 @@ byId("preset").addEventListener("change", ({ target }) => {
   if (target.value.startsWith("elsewhere")) return pointTo(facts.elsewhere[target.value.split(" ")[1]]);
   if (!preset) return adopt(initial(facts));
   adopt(stateOf(preset));
-  if (preset.shows !== "errors") byId(cardOf(preset)).closest(".card").scrollIntoView({ block: "nearest", behavior: "smooth" });
 });
 
 /** A figure that the page cannot draw: where it is drawn. */
@@ -736,6 +758,16 @@ function pointTo({ name, paper, title, summary, reason, command }) {
   );
   byId("preset-note").scrollIntoView({ block: "nearest" });
 }
+
+/** The way to the card that shows what the figure has, if it is not the first one. */
+function wayTo(preset) {
+  if (preset.shows === "errors") return [];
+  const card = byId(cardOf(preset)).closest(".card");
+  const way = element("button", { type: "button", className: "link", textContent: CARDS[cardOf(preset)] });
+  way.addEventListener("click", () => card.scrollIntoView({ block: "nearest", behavior: "smooth" }));
+  return [" The figure is drawn below: ", way];
+}
+const CARDS = { learned: "what it learned", spectrum: "the spectrum", numbers: "the numbers" };
 
 function showPreset() {
   const preset = facts.presets.find((p) => p.name === state.preset);
@@ -763,7 +795,7 @@ function showPreset() {
   });
   const rest = element("p", { className: "rest" });
   if (swaps.length) rest.append("Also in the figure, to show in place of the chosen one: ", ...swaps);
-  byId("preset-note").replaceChildren(element("b", { textContent: `${preset.paper}: ${preset.title}. ` }), preset.note, rest, whose);
+  byId("preset-note").replaceChildren(element("b", { textContent: `${preset.paper}: ${preset.title}. ` }), preset.note, ...wayTo(preset), rest, whose);
 }
 
 // --- simulation ----------------------------------------------------------------------------------------------------
@@ -941,6 +973,15 @@ addEventListener("keydown", ({ key }) => {
     byId("downloads").querySelector("summary").focus();
   }
 });
+
+// --- room ----------------------------------------------------------------------------------------------------------
+
+/** Heights that the style sheet reckons with: of the head, below which the panel of controls ends in sight, and of the
+ * figure that stays in sight on a phone, below which what is focused comes to lie. */
+for (const [name, selector] of [["--head", ".top"], ["--figure", ".errors"]]) {
+  new ResizeObserver(([{ target }]) => document.documentElement.style.setProperty(name, `${target.offsetHeight}px`))
+    .observe(document.querySelector(selector));
+}
 
 // --- theme ---------------------------------------------------------------------------------------------------------
 

@@ -2,11 +2,12 @@
 
 /** What the server says is wrong with a value. */
 export class Refused extends Error {
-  constructor({ message, field = null, allowed = "", reason = "" }) {
+  constructor({ message, field = null, allowed = "", reason = "", guess = "" }) {
     super(message);
     this.field = field;
     this.allowed = allowed;
     this.reason = reason;
+    this.guess = guess;
   }
 }
 

@@ -144,10 +144,22 @@ function pointsValue(text) {
   return { d: d[0], x: rows.map(([x]) => x), places };
 }
 
+/** Points of the setting before as text: the axis along which they were drawn comes first. */
+function beforeText(points) {
+  return `${points.axis}.${pointsText(points)}`;
+}
+
+function beforeValue(text, axes) {
+  const end = text.indexOf(".");
+  const [axis, points] = [text.slice(0, Math.max(end, 0)), pointsValue(text.slice(end + 1))];
+  return Object.hasOwn(axes, axis) && points ? { ...points, axis } : null;
+}
+
 /**
  * The state as the fragment of an address.
  *
- * @param pointsOf the simulated points of a setting, by its place; null if there are none
+ * @param pointsOf the simulated points of a setting, by its place, with the axis along which they were drawn, and whether
+ *   they are those of the setting before, `old`; null if there are none
  */
 export function encode(state, facts, pointsOf = () => null) {
   const out = new URLSearchParams();
@@ -168,7 +180,7 @@ export function encode(state, facts, pointsOf = () => null) {
       if (written !== field.get(facts.default)) out.set(`${letter}.${name}`, written);
     }
     const points = pointsOf(k);
-    if (points) out.set(`${letter}.points`, pointsText(points));
+    if (points) out.set(`${letter}.${points.old ? "before" : "points"}`, (points.old ? beforeText : pointsText)(points));
   });
   return out.toString();
 }
@@ -193,7 +205,8 @@ export function decode(fragment, facts) {
     for (const [field, { set }] of Object.entries(FIELDS)) {
       if (given.has(`${letter}.${field}`)) set(problem, given.get(`${letter}.${field}`));
     }
-    return { problem, label: given.get(letter) ?? "", points: pointsValue(given.get(`${letter}.points`) ?? "") };
+    const [points, before] = ["points", "before"].map((name) => given.get(`${letter}.${name}`) ?? "");
+    return { problem, label: given.get(letter) ?? "", points: pointsValue(points), before: beforeValue(before, facts.axes) };
   });
   state.active = Math.min(Math.max(0, LETTERS.indexOf(given.get("active"))), state.slots.length - 1);
   state.noise = given.get("noise") === "both" ? "both" : "neither";
@@ -218,6 +231,7 @@ export function unread(fragment, facts) {
   const known = ([key, value]) => {
     const [letter, field, ...more] = key.split(".");
     if (LETTERS.includes(letter) && field === "points") return pointsValue(value) !== null;
+    if (LETTERS.includes(letter) && field === "before") return beforeValue(value, facts.axes) !== null;
     if (LETTERS.includes(letter)) return !more.length && (field === undefined || Object.hasOwn(FIELDS, field));
     if (["from", "to", "scale"].includes(key) && !given.has("axis")) return false;
     return Object.hasOwn(readable, key) && readable[key](value);

@@ -51,10 +51,10 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
             return f"{self.field}: {MISSING}; allowed: {self.allowed}"
         if self.reason == NOT_INSTALLED:
             return f"{self.field}: needs a part of gradstep that is not installed; run: {self.allowed}"
-        if self.allowed.startswith(_NAMES):  # the name is at fault, not the value
-            return f"{self.field}: not a known name{self._meant()}; allowed: {self.allowed}"
-        reason = f", {self.reason}" if self.reason else ""
         guess = f" (did you mean {self.guess}?)" if self.guess else ""
+        if self.allowed.startswith(_NAMES):  # the name is at fault, not the value
+            return f"{self.field}: not a known name{guess}; allowed: {self.allowed}"
+        reason = f", {self.reason}" if self.reason else ""
         return f"{self.field}: got {_shown(self.value)}{reason}{guess}; allowed: {self.allowed}"
 
     @property

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gradstep.gaussian import ScalarFunction, scalar_function
     from gradstep.inputs import Inputs
     from gradstep.learning import LearningCurve, learning_curve
-    from gradstep.problem import Problem, Readout, Step
+    from gradstep.problem import CONVENTION_IN_FULL, Problem, Readout, Step
     from gradstep.simulation import Measurement, Network, simulate
     from gradstep.sizes import Proportional
     from gradstep.spectra import SpectrumOverlay, spectrum
@@ -39,6 +39,7 @@ __version__ = "0.2.0"
 
 # Names are imported at first use: SciPy takes most of a second, and `gradstep --help` needs none of it.
 _HOME = {
+    "CONVENTION_IN_FULL": "gradstep.problem",
     "Comparison": "gradstep.comparison",
     "Curve": "gradstep.curves",
     "GradstepError": "gradstep.errors",
@@ -76,6 +77,7 @@ _HOME = {
 }
 
 __all__ = [
+    "CONVENTION_IN_FULL",
     "Comparison",
     "Curve",
     "GradstepError",

@@ -42,7 +42,7 @@ class LearningCurves(Curves):
     measure = staticmethod(measure)
     notes = (
         "Lines: theory of the network (the uniform equivalent) at d = {d}; points: the real network; "
-        "dashes: the paper's model in the proportional limit."
+        "dashes of the same colours, hidden where they agree: the paper's model in the proportional limit."
     )
 
     def theory(self, curve: Settings, x: Array, limit: bool = False) -> dict[str, list[float]]:

@@ -11,13 +11,16 @@ partitions without crossings. This project. Docs, "Correlated inputs", equations
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.gaussian import ScalarFunction
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, words_trace
 from gradstep.theory.step.damped_samples import DampedSamples
-from gradstep.theory.step.row_fluctuations import RowFluctuations, derivative_moments
+from gradstep.theory.step.row_fluctuations import DerivativeMoments, RowFluctuations, derivative_moments
 
 __all__ = ["correlated_fluctuations", "correlated_rows_without_a_step"]
 
@@ -55,98 +58,164 @@ def correlated_fluctuations(
     -------
     RowFluctuations
     """
-    psi, r, mean = derivative_moments(activation), samples.law.residual, samples.mean
-    phi0, norm = samples.ratio, samples.norm
-    c2, c3, c4, c5 = (samples.spectrum.moment(power) for power in (2, 3, 4, 5))
-    r0, m2, m4 = (mean(r**power) for power in (1, 2, 4))
-    k, spike, length = e * psi.linear, e * psi.second, e * psi.third
-
-    # Degree one: <om_0, L^T v> in p, <om_0, l> in c with l = (a l_1 + a^2 l_2) g + a^2 l_3 h.
-    l_1, l_2 = 2 * spike * c2, 2 * spike * k * r0 * c3
-    l_3 = phi0 * c2 * (2 * spike * k + e**2 * psi.square_slope)
-    # g.C.v, h.C.v, and with one more sample between.
-    g_v, h_v = norm, mean(r**2 * samples.along(2)) / norm
-    g_b_v = samples.square(r, 1, 2) / norm
-    own = phi0 * r**2 + samples.squares_to_teacher * samples.spectrum.teacher_moment(1) * samples.law.projection
-    h_b_v = mean(r * own * samples.along(2)) + r0 * (
-        samples.crossed_form(3)
-        - samples.linear
-        * samples.squares_to_teacher
-        * samples.spectrum.teacher_moment(1)
-        * samples.spectrum.teacher_moment(2)
-    )
-    h_b_v /= norm
-    linear = [l_1 * g_v, l_2 * g_v + l_3 * h_v + k * l_1 * g_b_v, k * (l_2 * g_b_v + l_3 * h_b_v)]
-    crossed = samples.crossed_form(1)
-    degree_one = [
-        l_1**2 * samples.form(1),
-        2 * l_1 * (l_2 * samples.form(1) + l_3 * crossed),
-        l_2**2 * samples.form(1) + 2 * l_2 * l_3 * crossed + l_3**2 * samples.squares_form(1),
-    ]
-
-    # Degree two: om_0.M.om_0 in c, and (a spike / 2) om_0.W.om_0 in p.
-    with_product = phi0 * c2 * (k * length + e**2 * psi.square_bend)
-    form: list[_Term] = [
-        (0, 1.0, 0, []),
-        (1, k, 0, [(r, 1)]),
-        (1, k, 1, [(r, 0)]),
-        (1, length * c2, 0, [(r, 0)]),
-        (2, k**2, 0, [(r, 2), (r, 0)]),
-        (2, k * length * r0 * c3, 0, [(r, 0)]),
-        (2, with_product, 0, [(r**2, 0)]),
-    ]
-    form = [term for term in form if term[1] != 0]
-    projection: list[_Term] = [(0, spike, 0, [(r * samples.along(2) / norm, 0)])]
-    quadratic = 2 * _polynomial(samples, form, form, 5)
-    joint = _polynomial(samples, projection, form, 3)
-    if sphere:
-        unit: list[_Term] = [(0, 1.0, -1, [])]
-        # C^-1 in front and one C between leave tr M, of rows w themselves: tr (C^1/2 M C^1/2).
-        mean_form = _polynomial(samples, unit, form, 3)
-        quadratic -= 2 * np.convolve(mean_form, mean_form)
-        joint -= _polynomial(samples, projection, unit, 1)[0] * mean_form
-
-    # Above: for each sample a e r <z, C v> psi in p, and 2 a e r psi y + a^2 e^2 phi0 c2 r^2 psi^2 in c, where y is
-    # alpha z_mu + y' with alpha = c2 + a k (r0 c3 + phi0 c2 r).
-    alpha = [np.full_like(r, c2), k * (r0 * c3 + phi0 * c2 * r)]
-    rest = [c3 - c2**2, 2 * k * r0 * (c4 - c2 * c3), k**2 * (r0**2 * (c5 - c3**2) + phi0 * m2 * c4)]
-    squares = [alpha[0] ** 2, 2 * alpha[0] * alpha[1], alpha[1] ** 2]
-    product, cross = 4 * e**2 * psi.product, 4 * e**3 * phi0 * c2 * psi.cross
-    higher = np.array(
-        [product * mean(r**2 * part) + 4 * e**2 * m2 * psi.square * y for part, y in zip(squares, rest, strict=True)]
-    )
-    higher[1:] += [cross * mean(r**3 * part) for part in alpha]
-    higher[2] += e**4 * phi0**2 * c2**2 * psi.square_square * m4
-    higher *= phi0
-    pairs = 2 * (e**2 * phi0 * m2 * psi.square) ** 2 * c4
-    along = samples.along(2) / norm
-    together = 2 * e**2 * phi0 * psi.with_product
-    joint_higher = [0.0, together * mean(r**2 * along * alpha[0]), together * mean(r**2 * along * alpha[1])]
-    joint_higher[2] += e**3 * phi0**2 * c2 * psi.with_square * mean(r**3 * along)
-
-    norm_variance = quadratic
-    norm_variance[2:] += np.array(degree_one) + higher
-    norm_variance[4] += pairs
+    moments, mean, norm = derivative_moments(activation), samples.mean, samples.norm
+    terms = _Terms(samples, moments, e)
+    linear, slope, constant = terms.linear, terms.slope, samples.form(3) / norm**2
+    joint, norm_variance = terms.quadratic(sphere=sphere)
+    joint_higher, higher = terms.higher
+    norm_variance[2:] += np.array(terms.linear_variance) + higher
     # Of these the part that follows <om_0, v>.
-    constant = samples.form(3) / norm**2
-    slope = (linear[0] / constant**0.5, (l_2 * g_v + l_3 * h_v) / constant**0.5)
     norm_variance[2:] -= [slope[0] ** 2, 2 * slope[0] * slope[1], slope[1] ** 2]
+    r = samples.law.residual
     gain = samples.square(r**2) / norm**2
     square = _form_square(samples) / norm**2
     projection_variance = (
         constant,
-        2 * k * samples.square(r) / norm**2,
-        k**2 * square + e**2 * phi0 * psi.square * gain,
+        2 * terms.k * samples.square(r) / norm**2,
+        terms.k**2 * square + e**2 * samples.ratio * moments.square * gain,
     )
-    following = spike * norm
+    following = terms.spike * norm
     return RowFluctuations(
         projection_variance=projection_variance,
-        spike_variance=following**2 / 2 * (c2 - sphere),
+        spike_variance=following**2 / 2 * (samples.spectrum.moment(2) - sphere),
         norm_slope=slope,
         covariance=tuple((np.array(linear) + joint + joint_higher).tolist()),
         norm_variance=tuple(norm_variance.tolist()),
-        sample_gain=gain / m2,
+        sample_gain=gain / mean(r**2),
     )
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """The projection ``p`` on the spike and the squared norm ``c`` off it by degrees in ``om_0``.
+
+    Each is a polynomial of the readout.
+
+    Attributes
+    ----------
+    samples : CorrelatedSamples
+    psi : DerivativeMoments
+    e : float
+        ``eta / sqrt(N)``.
+    """
+
+    samples: CorrelatedSamples
+    psi: DerivativeMoments
+    e: float
+
+    @property
+    def k(self) -> float:
+        """``e s_2``."""
+        return self.e * self.psi.linear
+
+    @property
+    def spike(self) -> float:
+        """``e s_3``."""
+        return self.e * self.psi.second
+
+    @property
+    def residual(self) -> float:
+        """``E r``."""
+        return float(self.samples.mean(self.samples.law.residual))
+
+    @cached_property
+    def _along_gradient(self) -> tuple[float, float, float]:
+        """``l_1, l_2, l_3`` of the linear part ``l = (a l_1 + a^2 l_2) g + a^2 l_3 h`` of c: equation (C4)."""
+        c2, c3 = (self.samples.spectrum.moment(power) for power in (2, 3))
+        product = 2 * self.spike * self.k
+        l_3 = self.samples.ratio * c2 * (product + self.e**2 * self.psi.square_slope)
+        return 2 * self.spike * c2, product * self.residual * c3, l_3
+
+    @cached_property
+    def _beside_spike(self) -> tuple[float, float, float, float]:
+        """``g.C.v``, ``h.C.v``, and both with one more sample between."""
+        samples, known, mean = self.samples, self.samples.spectrum, self.samples.mean
+        r, norm, along = samples.law.residual, samples.norm, samples.along(2)
+        t_1, t_2 = known.teacher_moment(1), known.teacher_moment(2)
+        own = samples.ratio * r**2 + samples.squares_to_teacher * t_1 * samples.law.projection
+        crossed = samples.crossed_form(3) - samples.linear * samples.squares_to_teacher * t_1 * t_2
+        h_b_v = mean(r * own * along) + self.residual * crossed
+        return norm, mean(r**2 * along) / norm, samples.square(r, 1, 2) / norm, h_b_v / norm
+
+    @property
+    def linear(self) -> list[float]:
+        """The covariance of the parts of degree one, ``<om_0, L^T v>`` in p and ``<om_0, l>`` in c."""
+        (l_1, l_2, l_3), (g_v, h_v, g_b_v, h_b_v), k = self._along_gradient, self._beside_spike, self.k
+        return [l_1 * g_v, l_2 * g_v + l_3 * h_v + k * l_1 * g_b_v, k * (l_2 * g_b_v + l_3 * h_b_v)]
+
+    @property
+    def linear_variance(self) -> list[float]:
+        """The variance of that of c."""
+        (l_1, l_2, l_3), samples = self._along_gradient, self.samples
+        form, crossed = samples.form(1), samples.crossed_form(1)
+        both = l_2**2 * form + 2 * l_2 * l_3 * crossed + l_3**2 * samples.squares_form(1)
+        return [l_1**2 * form, 2 * l_1 * (l_2 * form + l_3 * crossed), both]
+
+    @property
+    def slope(self) -> tuple[float, float]:
+        """The slope of c along ``<om_0, v>``, over its standard deviation."""
+        (l_1, l_2, l_3), (g_v, h_v, *_) = self._along_gradient, self._beside_spike
+        scale = (self.samples.form(3) / self.samples.norm**2) ** 0.5
+        return l_1 * g_v / scale, (l_2 * g_v + l_3 * h_v) / scale
+
+    def quadratic(self, *, sphere: bool) -> tuple[Array, Array]:
+        """Return the covariance and the variance of c of the parts of degree two.
+
+        They are ``(a spike / 2) om_0.W.om_0`` in p and ``om_0.M.om_0`` in c: equation (C5).
+        """
+        samples, psi, k, r0, e = self.samples, self.psi, self.k, self.residual, self.e
+        c2, c3 = (samples.spectrum.moment(power) for power in (2, 3))
+        r, length = samples.law.residual, e * psi.third
+        form: list[_Term] = [
+            (0, 1.0, 0, []),
+            (1, k, 0, [(r, 1)]),
+            (1, k, 1, [(r, 0)]),
+            (1, length * c2, 0, [(r, 0)]),
+            (2, k**2, 0, [(r, 2), (r, 0)]),
+            (2, k * length * r0 * c3, 0, [(r, 0)]),
+            (2, samples.ratio * c2 * (k * length + e**2 * psi.square_bend), 0, [(r**2, 0)]),
+        ]
+        form = [term for term in form if term[1] != 0]
+        projection: list[_Term] = [(0, self.spike, 0, [(r * samples.along(2) / samples.norm, 0)])]
+        quadratic = 2 * _polynomial(samples, form, form, 5)
+        joint = _polynomial(samples, projection, form, 3)
+        if sphere:
+            unit: list[_Term] = [(0, 1.0, -1, [])]
+            # C^-1 in front and one C between leave tr M, of rows w themselves: tr (C^1/2 M C^1/2).
+            mean_form = _polynomial(samples, unit, form, 3)
+            quadratic -= 2 * np.convolve(mean_form, mean_form)
+            joint -= _polynomial(samples, projection, unit, 1)[0] * mean_form
+        return joint, quadratic
+
+    @property
+    def higher(self) -> tuple[list[float], Array]:
+        """The covariance and the variance of c of the parts above degree two.
+
+        For each sample these are ``a e r <z, C v> psi`` in p, and ``2 a e r psi y + a^2 e^2 phi0 c2 r^2 psi^2`` in c,
+        where y is ``alpha z_mu + y'`` with ``alpha = c2 + a k (r0 c3 + phi0 c2 r)``.
+        """
+        samples, psi, k, r0, e = self.samples, self.psi, self.k, self.residual, self.e
+        c2, c3, c4, c5 = (samples.spectrum.moment(power) for power in (2, 3, 4, 5))
+        r, mean, phi0 = samples.law.residual, samples.mean, samples.ratio
+        m2, m4 = (mean(r**power) for power in (2, 4))
+        alpha = [np.full_like(r, c2), k * (r0 * c3 + phi0 * c2 * r)]
+        rest = [c3 - c2**2, 2 * k * r0 * (c4 - c2 * c3), k**2 * (r0**2 * (c5 - c3**2) + phi0 * m2 * c4)]
+        squares = [alpha[0] ** 2, 2 * alpha[0] * alpha[1], alpha[1] ** 2]
+        product, cross = 4 * e**2 * psi.product, 4 * e**3 * phi0 * c2 * psi.cross
+        found = [
+            product * mean(r**2 * part) + 4 * e**2 * m2 * psi.square * y for part, y in zip(squares, rest, strict=True)
+        ]
+        variance = np.array(found)
+        variance[1:] += [cross * mean(r**3 * part) for part in alpha]
+        variance[2] += e**4 * phi0**2 * c2**2 * psi.square_square * m4
+        variance *= phi0
+        # Pairs of samples.
+        variance[2] += 2 * (e**2 * phi0 * m2 * psi.square) ** 2 * c4
+        along = samples.along(2) / samples.norm
+        together = 2 * e**2 * phi0 * psi.with_product
+        joint = [0.0, together * mean(r**2 * along * alpha[0]), together * mean(r**2 * along * alpha[1])]
+        joint[2] += e**3 * phi0**2 * c2 * psi.with_square * mean(r**3 * along)
+        return joint, variance
 
 
 def _form_square(samples: CorrelatedSamples) -> float:

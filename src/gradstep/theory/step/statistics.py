@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gradstep.errors import InvalidInput
-from gradstep.gaussian import moments
+from gradstep.gaussian import ScalarFunction, moments
 from gradstep.problem import Problem, Readout, link_of
 from gradstep.theory.step.correlated_rows import correlated_fluctuations, correlated_rows_without_a_step
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
@@ -358,12 +358,7 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
 
     Docs, "Correlated inputs", equations (C1), (C2) and (C11).
     """
-    if problem.output_scale != "1/N":
-        asked = "for a damped step" if problem.is_damped else "for correlated inputs"
-        raise InvalidInput("output_scale", problem.output_scale, f"'1/N' {asked}, in theory")
-    if problem.is_damped and problem.activation.parity != "odd":
-        allowed = "an odd one, for which a damped step has theory: gradstep.simulate and Network answer for others"
-        raise InvalidInput("activation", problem.activation.name, allowed)
+    _check_correlated(problem)
     inputs, one = problem.inputs, np.ones(1)
     spectrum = Spectrum(one, one, one)
     if inputs is not None:
@@ -402,12 +397,6 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
     taken = e * activation.derivative_mean * activation.linear * readout.second_moment
     residual_mean = samples.law.mean(law.residual)
     bulk = e**2 * samples.ratio * law.square * activation.derivative_variance
-    if isinstance(samples, DampedSamples):
-        rows = DampedLaw(samples, 1.0)
-        gain = rows.sampled_along(samples.frame(samples.alignment))[0, 0]
-        fluctuations = damped_fluctuations(problem.activation, samples, e, gain, rows.sampled_square, sphere=sphere)
-    else:
-        fluctuations = correlated_fluctuations(problem.activation, samples, e, sphere=sphere)
     return replace(
         limits,
         spike=e * activation.derivative_mean * samples.norm,
@@ -416,9 +405,30 @@ def _correlated_statistics(problem: Problem, d: float, width: float, n_step: flo
         drift=curvature * residual_mean,
         # Every class of directions has its own factor 1 - taken c, of which rows have the mean square.
         readout_shrinkage=math.copysign(math.sqrt(1 - 2 * taken * once + taken**2 * twice), 1 - taken * once),
-        fluctuations=fluctuations,
+        fluctuations=_correlated_rows(problem.activation, samples, e, sphere=sphere),
         influence=smooth_rise(strength * d, *_INFLUENCE),
     )
+
+
+def _check_correlated(problem: Problem) -> None:
+    """Refuse what has no theory for correlated inputs or a damped step."""
+    if problem.output_scale != "1/N":
+        asked = "for a damped step" if problem.is_damped else "for correlated inputs"
+        raise InvalidInput("output_scale", problem.output_scale, f"'1/N' {asked}, in theory")
+    if problem.is_damped and problem.activation.parity != "odd":
+        allowed = "an odd one, for which a damped step has theory: gradstep.simulate and Network answer for others"
+        raise InvalidInput("activation", problem.activation.name, allowed)
+
+
+def _correlated_rows(
+    activation: ScalarFunction, samples: CorrelatedSamples | DampedSamples, e: float, *, sphere: bool
+) -> RowFluctuations:
+    """Return the fluctuations of the rows after a plain or a damped step."""
+    if not isinstance(samples, DampedSamples):
+        return correlated_fluctuations(activation, samples, e, sphere=sphere)
+    rows = DampedLaw(samples, 1.0)
+    gain = rows.sampled_along(samples.frame(samples.alignment))[0, 0]
+    return damped_fluctuations(activation, samples, e, gain, rows.sampled_square, sphere=sphere)
 
 
 class _InitialOutput(NamedTuple):

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from gradstep.app.code import code_of
-from gradstep.app.label_noise import noiseless_training_error
 from gradstep.app.regimes import describe, without_step
 from gradstep.app.settings import Axis, coefficient_in, penalty_in, problem_of
 from gradstep.checks import flag, integer, one_of
 from gradstep.errors import GradstepError, InvalidInput
+from gradstep.label_noise import noiseless_training_error
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.cui2024 import best_linear
 from gradstep.problem import Problem, link_of

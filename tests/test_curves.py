@@ -230,3 +230,86 @@ def test_references_stand_only_beside_what_they_bound():
     bare = gs.curve(PROBLEM.replace(eta=0), over={"n": [20, 40, 80]})["train_error"].theory
     ends = [line.get_ydata()[-1] for line in train.lines if len(line.get_ydata()) > 2]
     assert min(abs(np.array(ends) / bare[-1] - 1)) < 1e-6
+
+
+NOISY = PROBLEM.replace(noise=0.5)
+
+
+def test_label_noise_is_in_both_errors_or_in_neither():
+    found = gs.curve(NOISY, over={"n": [30, 60]}, seeds=range(40))
+    for name, noise in (("test_error", "neither"), ("train_error", "both"), ("alignment", "both")):
+        for value in ("theory", "mean", "standard_error"):
+            own, plain = getattr(found.overlay(name, noise), value), getattr(found[name], value)
+            np.testing.assert_allclose(own, plain, rtol=1e-12)
+    both, plain = found.overlay("test_error", "both"), found["test_error"]
+    np.testing.assert_allclose(both.theory, plain.theory + 0.25)
+    np.testing.assert_allclose(both.mean, plain.mean + 0.25)
+    # Without the noise the training error is that of the networks on the teacher itself.
+    neither = found.overlay("train_error", "neither")
+    assert neither.theory.shape == neither.mean.shape == (2,)
+    gaps = []
+    for seed in range(40):
+        network = gs.Network(found.problems[1], seed=seed)
+        inputs, _ = network.fit_data()
+        output = network.features(inputs) @ network.fit().readouts[:, 0]
+        gaps.append(np.mean((np.sin(inputs[:, 0]) - output) ** 2))
+    assert abs(np.mean(gaps) - neither.mean[1]) < 4 * np.std(gaps, ddof=1) / np.sqrt(40)
+    assert abs(np.mean(gaps) - found["train_error"].mean[1]) > 0.05
+    with pytest.raises(InvalidInput, match="label_noise: got 'none'"):
+        found.overlay("test_error", "none")
+
+
+@pytest.mark.parametrize("noise", ["both", "neither"])
+def test_two_errors_in_one_panel(noise):
+    found = gs.curve(NOISY, over={"n": "1d:3d:3"}, seeds=4)
+    names, references = ["test_error", "train_error"], ["no step", "kernel lower bound"]
+    figure = found.plot(names, references=references, label_noise=noise, together=True, x_scale="log", y_scale="log")
+    (panel,) = figure.axes
+    assert (panel.get_xscale(), panel.get_yscale()) == ("log", "log")
+    assert panel.get_ylabel() == "test error (solid), train error (dotted)"
+    for points, name in zip(points_of(panel), names, strict=True):
+        np.testing.assert_allclose(points[:, 1], found.overlay(name, noise).mean)
+    test, train, without = [line for line in panel.lines if len(line.get_xdata()) > 20]
+    for line, name in ((test, "test_error"), (train, "train_error")):
+        np.testing.assert_allclose(line.get_ydata(), found.dense.overlay(name, noise).theory)
+    assert test.get_color() == train.get_color() != without.get_color()
+    assert test.get_linestyle() == "-" != train.get_linestyle()
+    added = 0.25 if noise == "both" else 0
+    bare = gs.predict(NOISY.replace(n=60, eta=0)).test_error
+    assert without.get_ydata()[-1] == pytest.approx(bare + added, rel=1e-9)
+    heights = {float(line.get_ydata()[0]) for line in panel.lines if len(set(line.get_ydata())) == 1}
+    assert moments(PROBLEM.teacher).nonlinear_second_moment + added in heights
+    assert f"label noise in {noise}" in figure.get_supxlabel()
+
+
+def test_a_training_error_that_vanishes_does_not_stretch_a_shared_axis():
+    found = gs.curve(PROBLEM.replace(width=200, ridge=1e-9, noise=0.0), over={"n": [20, 40, 80]})
+    least = found["test_error"].theory.min()
+    low = found.plot(["test_error", "train_error"], together=True, y_scale="log").axes[0].get_ylim()[0]
+    assert found["train_error"].theory.min() < 1e-6 * least
+    assert low > least / 100
+
+
+def test_without_the_step_has_one_name_and_colour_for_all_curves():
+    found = gs.curve({"A": PROBLEM, "B": PROBLEM.replace(width=40)}, over={"n": [20, 40, 80]})
+    panel = found.plot("test_error", references="no step").axes[0]
+    ends = [gs.predict(each.replace(n=80, eta=0)).test_error for each in found.problems[-2:]]
+    without = [line for line in panel.lines if min(abs(line.get_ydata()[-1] / np.array(ends) - 1)) < 1e-9]
+    assert len(without) == 2
+    assert len({line.get_color() for line in without}) == 1
+    assert sorted(text.get_text() for text in panel.texts) == ["A", "B", "no step"]
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"label_noise": "some"}, "label_noise"),
+        ({"together": 1}, "together"),
+        ({"together": True, "quantities": ["test_error", "train_error", "alignment"]}, "together"),
+        ({"x_scale": "logarithmic"}, "x_scale"),
+    ],
+)
+def test_looks_that_a_figure_cannot_have(measured, options, field):
+    with pytest.raises(InvalidInput) as caught:
+        measured.plot(**options)
+    assert caught.value.field == field

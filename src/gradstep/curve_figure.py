@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import one_of
+from gradstep.checks import flag, one_of
 from gradstep.drawing import draw
 from gradstep.errors import InvalidInput
 from gradstep.grid import MOST_CURVES
+from gradstep.label_noise import LABEL_NOISE, with_label_noise
 from gradstep.panels import SCALE, Field, Guide, Line, Panel, Points
 from gradstep.picture import Picture
 from gradstep.problem import Problem, Step
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
     from gradstep.grid import Axis, Grid
     from gradstep.panels import Scale
 
-__all__ = ["DRAWN", "check_drawable", "draw_curve"]
+__all__ = ["DRAWN", "Look", "check_drawable", "draw_curve"]
+
+_Drawn = TypeVar("_Drawn", Line, Points)
 
 #: Quantities that are drawn if they vary and nothing else is asked for.
 DRAWN = ("test_error", "train_error", "alignment")
@@ -48,7 +53,34 @@ _BESIDE = {
     "label noise": ("test_error", "train_error"),
 }
 
+#: The second quantity of a panel does not stretch its logarithmic axis further below the first than by this factor.
+_BELOW = 40.0
+_SCALES = ("linear", "log")
+
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How errors are drawn; see `gradstep.curves.Curve.plot`."""
+
+    label_noise: str | None = None
+    together: bool = False
+    x_scale: Scale | None = None
+    y_scale: Scale | None = None
+
+    def check(self, names: Sequence[str], *, is_map: bool) -> None:
+        """Raise `InvalidInput` if a figure of these quantities cannot look so."""
+        if self.label_noise is not None:
+            one_of("label_noise", self.label_noise, LABEL_NOISE)
+        flag("together", self.together)
+        for name in ("x_scale", "y_scale"):
+            if (scale := getattr(self, name)) is not None:
+                one_of(name, scale, _SCALES)
+                if is_map:
+                    raise InvalidInput(name, scale, "none for a map")
+        if self.together and (is_map or len(names) > 2):
+            raise InvalidInput("together", f"a map of {names[0]}" if is_map else names, "two quantities of curves")
 
 
 def check_drawable(grid: Grid) -> None:
@@ -60,14 +92,19 @@ def check_drawable(grid: Grid) -> None:
 
 
 def draw_curve(
-    curve: Curve, quantities: str | Sequence[str] | None, references: str | Sequence[str], *, dark: bool
+    curve: Curve,
+    quantities: str | Sequence[str] | None,
+    references: str | Sequence[str],
+    look: Look,
+    *,
+    dark: bool,
 ) -> Picture:
     """Draw a curve; see `gradstep.curves.Curve.plot`.
 
     Raises
     ------
     InvalidInput
-        On an unknown quantity or reference, and on more curves than a figure can show.
+        On an unknown quantity or reference, on more curves than a figure can show, and on what a look does not allow.
     """
     check_drawable(curve.grid)
     named = [quantities] if isinstance(quantities, str) else quantities
@@ -82,11 +119,15 @@ def draw_curve(
         one_of("reference", name, (_NO_STEP, *REFERENCES))
     if wanted and curve.grid.is_map:
         raise InvalidInput("references", references, "none with a map; a curve over one of its axes has them")
-    panels = [_map(curve, name) if curve.grid.is_map else _curves(curve, name, wanted) for name in named]
-    return draw(panels, note=_note(curve), dark=dark)
+    look.check(named, is_map=curve.grid.is_map)
+    if curve.grid.is_map:
+        panels = [_map(curve, name, look) for name in named]
+    else:
+        panels = [_curves(curve, each, wanted, look) for each in ([named] if look.together else [[n] for n in named])]
+    return draw(panels, note=_note(curve, look), dark=dark)
 
 
-def _note(curve: Curve) -> str:
+def _note(curve: Curve, look: Look) -> str:
     """Return what the figure is about: what is shared, what was measured, and what may be off."""
     parts, shown = [curve.shared], []
     if not curve.grid.is_map and curve.axes[curve.grid.across].numbers is None:
@@ -96,6 +137,8 @@ def _note(curve: Curve) -> str:
         count = len(curve.comparison.seeds)
         bars = "" if curve.grid.is_map else ", bars of one standard error"
         shown += [f"{points}: mean of {count} networks{bars}", "the same seeds at all places, which move together"]
+    if look.label_noise is not None:
+        shown.append(f"label noise in {look.label_noise} {'errors' if look.label_noise == 'both' else 'error'}")
     parts += ["; ".join(shown)] if shown else []
     known = [each for each in curve.predictions if isinstance(each, Prediction)]
     caveats = largest_caveats(caveat for each in known for caveat in each.caveats)
@@ -105,8 +148,8 @@ def _note(curve: Curve) -> str:
     return "\n".join(parts)
 
 
-def _curves(curve: Curve, quantity: str, references: Sequence[str]) -> Panel:
-    """Return the panel of one quantity, a curve for each combination of the axes but one."""
+def _curves(curve: Curve, names: Sequence[str], references: Sequence[str], look: Look) -> Panel:
+    """Return the panel of a quantity, or of two, a curve for each combination of the axes but one."""
     axis = curve.axes[curve.grid.across]
     others = [each for index, each in enumerate(curve.axes) if index != curve.grid.across]
     combinations = list(product(*(each.values for each in others)))
@@ -114,27 +157,50 @@ def _curves(curve: Curve, quantity: str, references: Sequence[str]) -> Panel:
     first = np.moveaxis(np.arange(len(curve.problems)).reshape(curve.grid.shape), curve.grid.across, -1)
     places = first.reshape(len(combinations), -1)
     regimes = _regimes([curve.problems[row[-1]] for row in places], [each.name for each in others])
-    if labels == [""] and _NO_STEP in references and quantity in _BESIDE[_NO_STEP]:
+    if labels == [""] and _NO_STEP in references and names[0] in _BESIDE[_NO_STEP]:
         labels = ["after the step"]
     styled = list(zip(labels, regimes, strict=True))
-    lines = _lines(curve, quantity, styled)
-    points = _points(curve, quantity, styled, places)
-    more, guides = _references(curve, quantity, [name for name in references if quantity in _BESIDE[name]])
-    shown = np.concatenate([np.asarray(line.y, dtype=float) for line in [*lines, *more]] or [np.ones(1)])
-    shown = shown[np.isfinite(shown)]
-    wide = shown.size and shown.min() > 0 and shown.max() > _WIDE * shown.min()
+    lines = [_lines(curve, name, styled, look) for name in names]
+    points = [_points(curve, name, styled, look) for name in names]
+    more, guides = _references(curve, names[0], [name for name in references if names[0] in _BESIDE[name]], look)
+    shown = np.concatenate([np.asarray(line.y, dtype=float) for line in [*lines[0], *more]] or [np.ones(1)])
+    every = np.concatenate([shown, *(np.asarray(line.y, dtype=float) for own in lines[1:] for line in own)])
+    y_scale: Scale = look.y_scale or ("log" if _is_wide(every) and names[0] != "alignment" else "linear")
+    least = np.nanmin(shown, initial=np.inf, where=shown > 0) / _BELOW if y_scale == "log" else -np.inf
+    seconds = [[_second(line, least) for line in own] for own in lines[1:]]
+    # A line without a label has the colour of the one before it.
+    drawn = [line for own in zip(lines[0], *seconds, strict=True) for line in own]
+    hollow = [replace(_above(each, "mean", least), hollow=True) for own in points[1:] for each in own]
     ticks = () if axis.numbers is not None else tuple((float(i), axis.legend(v)) for i, v in enumerate(axis.values))
+    words = [in_words(name) for name in names]
     return Panel(
         "",
         axis.label,
-        in_words(quantity),
-        x_scale=_scale(axis),
-        y_scale="log" if wide and quantity != "alignment" else "linear",
-        lines=[*lines, *more],
-        points=points,
+        words[0] if len(words) == 1 else f"{words[0]} (solid), {words[1]} (dotted)",
+        x_scale=look.x_scale or _scale(axis),
+        y_scale=y_scale,
+        lines=[*drawn, *more],
+        points=[*points[0], *hollow],
         guides=guides,
         x_ticks=ticks,
     )
+
+
+def _is_wide(values: Array) -> bool:
+    """Return whether values are positive and spread so far that they are drawn on a logarithmic axis."""
+    known = values[np.isfinite(values)]
+    return bool(known.size and known.min() > 0 and known.max() > _WIDE * known.min())
+
+
+def _second(line: Line, least: float) -> Line:
+    """Return a line as that of the second quantity of a panel, where it is not less than something."""
+    return replace(_above(line, "y", least), label="", style="dotted")
+
+
+def _above(drawn: _Drawn, name: str, least: float) -> _Drawn:
+    """Return a line or points, with nan in place of values below something."""
+    values = np.asarray(getattr(drawn, name), dtype=float)
+    return replace(drawn, **{name: np.where(values < least, np.nan, values).tolist()})
 
 
 def _along(curve: Curve, values: NDArray[Any]) -> Array:
@@ -149,9 +215,9 @@ def _numbers(curve: Curve) -> Array:
     return np.asarray(axis.numbers if axis.numbers is not None else range(len(axis.values)), dtype=float)
 
 
-def _lines(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]]) -> list[Line]:
+def _lines(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]], look: Look) -> list[Line]:
     dense = curve.dense or curve
-    x, theory = _numbers(dense), _along(dense, dense[quantity].theory)
+    x, theory = _numbers(dense), _along(dense, dense.overlay(quantity, look.label_noise).theory)
     if dense.axes[dense.grid.across].numbers is None:
         # Names have no order: nothing connects them.
         return [
@@ -165,10 +231,10 @@ def _lines(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]]) -> li
     ]
 
 
-def _points(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]], places: NDArray[np.intp]) -> list[Points]:
+def _points(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]], look: Look) -> list[Points]:
     if curve.comparison is None:
         return []
-    overlay, x = curve[quantity], _numbers(curve)
+    overlay, x = curve.overlay(quantity, look.label_noise), _numbers(curve)
     means, errors = _along(curve, overlay.mean), _along(curve, overlay.standard_error)
     return [
         Points(x.tolist(), means[row].tolist(), errors[row].tolist(), label, regime)
@@ -177,7 +243,7 @@ def _points(curve: Curve, quantity: str, styled: Sequence[tuple[str, str]], plac
     ]
 
 
-def _references(curve: Curve, quantity: str, wanted: Sequence[str]) -> tuple[list[Line], list[Guide]]:
+def _references(curve: Curve, quantity: str, wanted: Sequence[str], look: Look) -> tuple[list[Line], list[Guide]]:
     """Return what a figure compares with: without the step another curve, otherwise dashed lines."""
     dense = curve.dense or curve
     x = _numbers(dense)
@@ -185,17 +251,22 @@ def _references(curve: Curve, quantity: str, wanted: Sequence[str]) -> tuple[lis
     rows = np.moveaxis(np.arange(len(dense.problems)).reshape(dense.grid.shape), dense.grid.across, -1).reshape(
         -1, len(x)
     )
-    lines, guides = [], []
+    lines: list[Line] = []
+    guides: list[Guide] = []
     for name in wanted:
         if name == _NO_STEP:
             problems = [[dense.problems[i].replace(eta=0.0) for i in row] for row in rows]
             distinct = {tuple(each): None for each in problems}
             for each in distinct:
-                found = [getattr(p, quantity) if isinstance(p, Prediction) else np.nan for p in predict_each(each)]
-                label = _NO_STEP if len(distinct) == 1 else ""
-                lines.append(Line.of(x[order], np.asarray(found)[order], label, "initial"))
+                found = [_shown(p, quantity, look) if isinstance(p, Prediction) else np.nan for p in predict_each(each)]
+                # One name serves all: a line without a label has the colour of the one before it.
+                lines.append(Line.of(x[order], np.asarray(found)[order], "" if lines else _NO_STEP, "initial"))
             continue
-        values = {tuple(REFERENCES[name](dense.problems[i]) for i in row): None for row in rows}
+        noisy = look.label_noise == "both" and name != "label noise"
+        values = {
+            tuple(REFERENCES[name](dense.problems[i]) + noisy * dense.problems[i].noise ** 2 for i in row): None
+            for row in rows
+        }
         for each in values:
             height = each[0] if len(set(each)) == 1 else None
             if height is not None:
@@ -203,6 +274,12 @@ def _references(curve: Curve, quantity: str, wanted: Sequence[str]) -> tuple[lis
             else:
                 guides.append(Guide(name, x=x[order].tolist(), y=np.asarray(each)[order].tolist()))
     return lines, guides
+
+
+def _shown(found: Prediction, quantity: str, look: Look) -> float:
+    """Return a quantity of a prediction as it is drawn."""
+    value: float = with_label_noise(quantity, found.problem, partial(getattr, found), look.label_noise)
+    return value
 
 
 def _regimes(problems: Sequence[Problem], names: Sequence[str]) -> list[str]:
@@ -224,14 +301,14 @@ def _regime(step: Step) -> str:
     return "between" if step.exponent > 0 else "small"
 
 
-def _map(curve: Curve, quantity: str) -> Panel:
+def _map(curve: Curve, quantity: str, look: Look) -> Panel:
     """Return the panel of one quantity over two axes."""
     dense = curve.dense or curve
     across, up = curve.grid.across, 1 - curve.grid.across
     x, y = (np.asarray(dense.axes[i].numbers, dtype=float) for i in (across, up))
-    theory = dense[quantity].theory
+    theory = dense.overlay(quantity, look.label_noise).theory
     own = [np.asarray(curve.axes[i].numbers, dtype=float) for i in (across, up)]
-    mean = np.asarray(curve[quantity].mean)
+    mean = np.asarray(curve.overlay(quantity, look.label_noise).mean)
     measured = () if curve.comparison is None else (*own, mean if across == 1 else mean.T)
     called = in_words(quantity)
     x_scale, y_scale = (_scale(curve.axes[i]) for i in (across, up))

@@ -6,15 +6,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradstep.checks import flag, is_integer
+from gradstep.checks import flag, is_integer, one_of
 from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.grid import Axis, Grid, plain_value
+from gradstep.label_noise import LABEL_NOISE, with_label_noise
 from gradstep.overlay import Overlay
 from gradstep.problem import CONVENTION, Problem, check_problem, differences
 from gradstep.progress import Report
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from gradstep.comparison import Comparison
+    from gradstep.panels import Scale
 
 __all__ = ["Curve", "curve"]
 
@@ -86,6 +88,40 @@ class Curve(Summarised):
         nan = np.full(self.grid.shape, math.nan)
         return Overlay(self._theory(quantity), nan, nan, np.zeros(self.grid.shape, dtype=int))
 
+    def overlay(self, quantity: str, label_noise: str | None = None) -> Overlay:
+        """Return the overlay of a quantity, with label noise in both errors or in neither.
+
+        Parameters
+        ----------
+        quantity : str
+        label_noise : {"both", "neither"}, optional
+            If not given, as `Prediction` and `Measurement` have it: the test error has none, and the training error is
+            on noisy labels.
+
+        Raises
+        ------
+        InvalidInput
+            On an unknown quantity or word.
+        """
+        plain = self[quantity]
+        if label_noise is None:
+            return plain
+        one_of("label_noise", label_noise, LABEL_NOISE)
+        theory = np.reshape(
+            [
+                with_label_noise(quantity, each.problem, partial(getattr, each), label_noise)
+                if isinstance(each, Prediction)
+                else math.nan
+                for each in self.predictions
+            ],
+            self.grid.shape,
+        )
+        if self.comparison is None:
+            return replace(plain, theory=theory)
+        pairs = zip(self.problems, self.comparison.measurements, strict=True)
+        measured = np.array([with_label_noise(quantity, p, each.__getitem__, label_noise) for p, each in pairs])
+        return Overlay.of(theory, measured.reshape(*self.grid.shape, -1), axis=-1)
+
     def _theory(self, quantity: str) -> NDArray[np.float64]:
         values = [getattr(each, quantity) if isinstance(each, Prediction) else math.nan for each in self.predictions]
         return np.reshape(values, self.grid.shape)
@@ -112,7 +148,15 @@ class Curve(Summarised):
         return self.problems[0].described(omit)
 
     def plot(
-        self, quantities: str | Sequence[str] | None = None, *, references: str | Sequence[str] = (), dark: bool = False
+        self,
+        quantities: str | Sequence[str] | None = None,
+        *,
+        references: str | Sequence[str] = (),
+        label_noise: str | None = None,
+        together: bool = False,
+        x_scale: Scale | None = None,
+        y_scale: Scale | None = None,
+        dark: bool = False,
     ) -> Figure:
         """Draw theory as lines and the networks as points with bars of one standard error, or a map with contours.
 
@@ -122,6 +166,13 @@ class Curve(Summarised):
             One panel each; the test error, the training error and the alignment, as far as they vary, if not given.
         references : str or sequence of str, optional
             Lines to compare with: ``"no step"``, ``"kernel lower bound"``, ``"best linear error"``, ``"label noise"``.
+        label_noise : {"both", "neither"}, optional
+            Which errors have the label noise, as in `overlay`.
+        together : bool, optional
+            Whether two quantities share a panel: the second has dotted lines and hollow points.
+        x_scale, y_scale : {"linear", "log"}, optional
+            Scales of the axes, chosen by the range of what is drawn if not given. On a logarithmic axis that two
+            quantities share, the second is not drawn where it is less than a fortieth of the first one's least.
         dark : bool, optional
             Light ink for a dark page.
 
@@ -132,12 +183,14 @@ class Curve(Summarised):
         Raises
         ------
         InvalidInput
-            On an unknown quantity or reference, and on more curves than a figure can show.
+            On an unknown quantity, reference or scale, on more curves than a figure can show, and if a map is asked for
+            what only curves have, or more than two quantities for one panel.
         """
-        from gradstep.curve_figure import draw_curve
+        from gradstep.curve_figure import Look, draw_curve
         from gradstep.picture import offer
 
-        return offer(draw_curve(self, quantities, references, dark=dark))
+        look = Look(label_noise, together, x_scale, y_scale)
+        return offer(draw_curve(self, quantities, references, look, dark=dark))
 
     def to_frame(self) -> Any:
         """Return a pandas table with a row for each problem and quantity.

@@ -216,6 +216,7 @@ def _draw_lines(axes: Axes, lines: Sequence[Line], colours: dict[tuple[str, str]
 
 def _draw_points(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour], ink: Ink) -> None:
     for points in panel.points:
+        colour = colours[points.regime, points.label]
         axes.errorbar(
             points.x,
             points.mean,
@@ -223,9 +224,10 @@ def _draw_points(axes: Axes, panel: Panel, colours: dict[tuple[str, str], Colour
             fmt="o",
             ms=4.5 if panel.image is None else 8,
             capsize=2.5,
-            color=colours[points.regime, points.label],
-            mec=ink.text,
-            mew=0.6,
+            color=colour,
+            mfc="none" if points.hollow else colour,
+            mec=colour if points.hollow else ink.text,
+            mew=1.2 if points.hollow else 0.6,
             zorder=20,
         )
 

@@ -45,6 +45,7 @@ class Points:
     error: Sequence[float] | None
     label: str
     regime: str
+    hollow: bool = False
 
     @classmethod
     def measured(cls, x: Iterable[float], values: Iterable[ArrayLike], label: str, regime: str) -> Self:

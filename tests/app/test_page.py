@@ -740,12 +740,18 @@ def test_downloads(watched, tmp_path):
     script = download("py", "#code-save")
     page.click("#code-close")
     read = "import json, runpy, sys; found = runpy.run_path(sys.argv[1])['curve']; "
-    read += "print(json.dumps({name: found[name].theory.T.tolist() for name in ('test_error', 'train_error')}))"
+    read += "names = 'test_error', 'train_error'; "
+    read += "print(json.dumps({name: found.overlay(name, 'neither').theory.T.tolist() for name in names}))"
     command = [sys.executable, "-c", read, script]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     computed = json.loads(done.stdout)
     for k, name in enumerate("AB"):
-        assert computed["test_error"][k] == pytest.approx(shown[f"{name} test"]["y"], rel=1e-9)
+        for quantity, own in (("test_error", "test"), ("train_error", "training")):
+            line = shown[f"{name} {own}"]["y"]
+            assert computed[quantity][k] == pytest.approx([line[0], line[-1]], rel=1e-9)
+    # As many networks at as many places as were simulated.
+    assert "seeds=2)" in script.read_text()
+    assert ":log2" in script.read_text()
     assert (tmp_path / "gradstep_page.png").stat().st_size > 10_000
 
 

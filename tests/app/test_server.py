@@ -309,23 +309,62 @@ def test_code_has_the_numbers_of_the_page(tmp_path, monkeypatch, name, setting):
         names = {}
         exec(compile(code(asked)["code"], "page.py", "exec"), names)
         expected = curve_part({"problem": setting, "axis": axis}, 0, 1)
-        for quantity in ("test_error", "train_error"):
-            found = names["curve"][quantity].theory
+        for quantity, shown in (("test_error", "test_error"), ("train_error", "noiseless_train_error")):
+            found = names["curve"].overlay(quantity, "neither").theory
             own = found if several == [setting] else found[:, 1]
-            assert own == pytest.approx(expected[quantity], rel=1e-9)
+            assert own == pytest.approx(expected[shown], rel=1e-9)
+        (panel,) = names["figure"].axes
+        assert panel.get_yscale() == "log"
     assert (tmp_path / "gradstep_page.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("noise", ["neither", "both"])
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [("n", fast(d=24)), ("n", fast(d="inf", n_step="n")), ("ridge", fast(d=24, ridge={"per_n": 0.1}))],
+)
+def test_code_draws_the_points_of_the_page(tmp_path, monkeypatch, name, setting, noise):
+    monkeypatch.chdir(tmp_path)
+    span = {"name": name, "from": 1.0, "to": 6.0, "scale": "log"}
+    names, asked = {}, {"problems": [setting], "axis": {**span, "count": 60}, "noise": noise}
+    exec(compile(code({**asked, "seeds": 3, "places": 2, "d": 20})["code"], "page.py", "exec"), names)
+    # Networks of the page's problems at these places, with the seeds that a curve has.
+    finite = setting if setting["d"] != "inf" else {**setting, "d": 20}
+    axis = Axis.parse({**span, "count": 2})
+    problems = [problem_of(axis.apply(finite, place)) for place in axis.places]
+    added = setting["noise"] ** 2
+    drawn = [container.lines[0].get_ydata() for container in names["figure"].axes[0].containers]
+    for column, problem in enumerate(problems):
+        found = gs.simulate(problem, 3)
+        test, train, freedom = (float(found.mean(q)) for q in ("test_error", "train_error", "degrees_of_freedom"))
+        expected = test + added, train
+        if noise == "neither":
+            expected = test, train - added * (1 - 2 * freedom / problem.n)
+        assert [points[column] for points in drawn] == pytest.approx(expected, rel=1e-9)
+
+
+def test_code_compares_with_what_the_page_compares_with():
+    def references(setting, **more):
+        written = code({"problems": [setting], "axis": AXIS, **more})["code"]
+        return json.loads(written.split("references=")[1].split(",\n")[0])
+
+    assert references(fast()) == ["no step", "kernel lower bound"]
+    # The best linear error has a line of its own where it is another number: a teacher with a mean.
+    assert references(fast(teacher="relu")) == ["no step", "kernel lower bound", "best linear error"]
+    assert references(fast(teacher="x", eta=0.0)) == []
+    assert references(fast(inputs={"exponent": 0.3, "teacher": "even"})) == ["no step"]
 
 
 def test_code_draws_networks_where_theory_ends(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gradstep.app.code._PLACES", 2)
-    monkeypatch.setattr("gradstep.app.code._NETWORKS", 3)
     training = {"steps": 2, "fresh": False, "optimiser": "sign"}
     setting = fast(d=20, training=training)
     names = {}
-    exec(compile(code({"problems": [setting], "axis": AXIS})["code"], "page.py", "exec"), names)
+    asked = {"problems": [setting], "axis": AXIS, "places": 2, "seeds": 3, "noise": "both"}
+    exec(compile(code(asked)["code"], "page.py", "exec"), names)
     network = gs.Network(names["few"].problems[-1], 2).train(2, fresh=False, optimiser="sign")
-    assert names["errors"][-1] == pytest.approx(network.risk(network.fit().readouts).test_error[0])
+    noisy = network.risk(network.fit().readouts).test_error[0] + setting["noise"] ** 2
+    assert names["errors"][-1] == pytest.approx(noisy)
     assert len(names["figure"].axes[0].containers) == 2
 
 
@@ -643,7 +682,7 @@ def test_bad_bodies_are_refused(api, body, status):
         ("learned", "problem"),
         ("spectrum", "problem, of"),
         ("best", "problem, over"),
-        ("code", "problems, axis, active, noise"),
+        ("code", "problems, axis, active, noise, seeds, places, d"),
         ("simulate", "problem, axis, seeds, d"),
     ],
 )

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from gradstep.app.code import code_of
-from gradstep.app.label_noise import noiseless_training_error
+from gradstep.app.code import Points, code_of
 from gradstep.app.regimes import describe, without_step
 from gradstep.app.settings import Axis, coefficient_in, penalty_in, problem_of
 from gradstep.checks import flag, integer, one_of
 from gradstep.errors import GradstepError, InvalidInput
+from gradstep.label_noise import LABEL_NOISE, noiseless_training_error
 from gradstep.papers.ba2022 import kernel_lower_bound
 from gradstep.papers.cui2024 import best_linear
 from gradstep.problem import Problem, link_of
@@ -206,8 +206,15 @@ def code(request: Mapping[str, Any]) -> dict[str, str]:
         problem_of(_setting({"problem": setting}))
     axis = _axis(request)
     active = integer("active", request.get("active", 0), 0, len(settings) - 1)
-    noisy = one_of("noise", request.get("noise", "neither"), ("neither", "both")) == "both"
-    return {"code": code_of(settings, axis, request["axis"].get("scale"), active=active, noisy=noisy)}
+    noise = one_of("noise", request.get("noise", "neither"), LABEL_NOISE)
+    points = Points(
+        seeds=integer("seeds", request.get("seeds", 0), 0, 100),
+        places=integer("places", request.get("places", 8), 2, 40),
+        d=integer("d", request.get("d", 200), 2),
+    )
+    return {
+        "code": code_of(settings, axis, request["axis"].get("scale"), active=active, noise=str(noise), points=points)
+    }
 
 
 def _noiseless(found: Prediction) -> float:

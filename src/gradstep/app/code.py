@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradstep import __version__
-from gradstep.app.settings import AXES, Axis, inputs_of
+from gradstep.app.settings import AXES, Axis, inputs_of, problem_of
 from gradstep.app.training import Training
 from gradstep.checks import is_infinite
+from gradstep.theory.references import REFERENCES
 
-__all__ = ["code_of"]
+__all__ = ["Points", "code_of"]
 
 _SIZES = ("n", "width", "n_step")
+_NO_STEP, _BOUNDS = "no step", ("kernel lower bound", "best linear error")
+#: Bounds that differ by less are the same.
+_SAME = 1e-9
 #: What an axis other than a size is called where problems are functions of it.
 _VARIABLES = {"eta": "c", "alpha": "alpha", "ridge": "penalty"}
 #: What is not said of a problem if it is this.
@@ -27,25 +31,57 @@ _USUAL = {
     "inputs": None,
     "damping": "inf",
 }
-#: Dimension of the networks that stand for infinite ones, their number at each place, and the number of places.
-_DRAWN_DIMENSION, _NETWORKS, _PLACES = 200, 8, 8
-_NOISE = {
-    False: "Training errors are on the noisy labels, from which the page takes the noise.",
-    True: "Test errors are without the label noise, which the page adds to them.",
-}
+#: Networks at each place, and places, where theory ends and none were simulated.
+_NETWORKS, _PLACES = 8, 8
+_NOISE = {"neither": "Neither error has the label noise.", "both": "Both errors have the label noise."}
+_OTHERS = "\nThe networks have other seeds than those of the page."
+_DRAWN = """
+# {words}
+networks = gs.curve({problem}, over={{"{variable}": "{few}"}}, seeds={seeds})
+for error, inside in (("test_error", None), ("train_error", "none")):
+    found = networks.overlay(error, label_noise="{noise}")
+    look = {{"fmt": "o", "color": figure.axes[0].lines[{line}].get_color(), "mfc": inside}}
+    figure.axes[0].errorbar(networks.axes[0].numbers, found.mean, found.standard_error, **look)
+"""
 _TRAINED = """
 # Theory ends at one gradient step. The network after {words} is drawn and measured.
+# The page draws its training errors, too.
 few = gs.curve({name}, over={{"{variable}": "{few}"}})
 for place, each in zip(few.axes[0].numbers, few.problems):
-    networks = [gs.Network({each}, seed).train({options}) for seed in range({networks})]
-    errors = [network.risk(network.fit().readouts).test_error[0] for network in networks]
+    networks = [gs.Network({each}, seed).train({options}) for seed in range({seeds})]
+    errors = [network.risk(network.fit().readouts).test_error[0]{plus} for network in networks]
     bar = np.std(errors, ddof=1) / len(errors) ** 0.5
-    figure.axes[0].errorbar(place, np.mean(errors), bar, fmt="o", color="black")
+    figure.axes[0].errorbar(place, np.mean(errors), bar, fmt="o", color=figure.axes[0].lines[{line}].get_color())
 """
 
 
+@dataclass(frozen=True)
+class Points:
+    """How networks were simulated on the page.
+
+    Attributes
+    ----------
+    seeds : int
+        Networks at each place; 0 if none were simulated.
+    places : int
+        Places of the axis.
+    d : int
+        Dimension of the networks that stand for infinite ones.
+    """
+
+    seeds: int = 0
+    places: int = _PLACES
+    d: int = 200
+
+
 def code_of(
-    settings: Sequence[Mapping[str, Any]], axis: Axis, scale: object, *, active: int = 0, noisy: bool = False
+    settings: Sequence[Mapping[str, Any]],
+    axis: Axis,
+    scale: object,
+    *,
+    active: int = 0,
+    noise: str = "neither",
+    points: Points = Points(),
 ) -> str:
     """Return a script that draws what the page draws.
 
@@ -57,60 +93,106 @@ def code_of(
     scale : {"linear", "log", None}
         Of the axis; None for the axis' own.
     active : int
-        Place of the setting at hand, which decides whether there is a curve without a step.
-    noisy : bool
-        Whether the page has the label noise in both errors, or in neither: the script says how its errors differ.
+        Place of the setting at hand, which decides what the curves are compared with.
+    noise : {"neither", "both"}
+        Which errors have the label noise.
+    points : Points
+        The script draws as many networks.
     """
-    label, logarithmic = AXES[axis.name]["label"], (scale or AXES[axis.name]["scale"]) == "log"
+    label, scale = AXES[axis.name]["label"], scale or AXES[axis.name]["scale"]
     # What varies in more than one place, or not alike in all settings, is the argument of a function.
     tied = any(_is_tied(s, axis.name) for s in settings) or len({_shared(s, axis.name) for s in settings}) > 1
     plain = axis.name if axis.name in (*_SIZES, "ridge", "damping") else "eta"
     over = _VARIABLES.get(axis.name, axis.name) if tied else plain
     names = ["problem"] if len(settings) == 1 else [f"problem_{'abcd'[k]}" for k in range(len(settings))]
     shown = names[0] if len(names) == 1 else "{" + ", ".join(f'"{n[-1].upper()}": {n}' for n in names) + "}"
-    references = ["no step"] if _step(settings[active])[0] else []
-    # The bound is known for isotropic inputs.
-    if all(setting.get("inputs") is None for setting in settings):
-        references.append("kernel lower bound")
+    references = _references(settings, active)
 
     def values(count: int) -> str:
-        return _values(settings[0], axis, f"{'log' if logarithmic else ''}{count}", tied)
+        return _values(settings[0], axis, f"{'log' if scale == 'log' else ''}{count}", tied)
 
-    named = list(zip(names, settings, strict=True))
-    trained = [_trained(name, setting, over, values(_PLACES)) for name, setting in named]
-    problems = [_Code(setting, axis.name if tied else "").problem(name, over) for name, setting in named]
+    few = {"variable": over, "few": values(points.places), "noise": noise}
+    each = [
+        _networks(name, setting, {**few, "line": 2 * place}, points, tied)
+        for place, (name, setting) in enumerate(zip(names, settings, strict=True))
+    ]
+    trained = any(not _training(setting).has_theory for setting in settings)
+    apart = trained or any(is_infinite(_dimension(setting)) for setting in settings)
+    seeds, hint = "", "" if apart else "  # seeds=8 adds the network"
+    if points.seeds and not apart:
+        each, seeds, hint = [], f", seeds={points.seeds}", ""
+    count = points.places if seeds else len(axis.places)
+    problems = [
+        _Code(setting, axis.name if tied else "").problem(name, over)
+        for name, setting in zip(names, settings, strict=True)
+    ]
+    several = len(settings) > 1 and _NO_STEP in references
     return "\n".join(
         [
             f'"""Test and training error against {label}: what the page of gradstep {__version__} shows.',
             "",
-            f'{_NOISE[noisy]}\n"""',
+            f'{_NOISE[noise]}{_OTHERS if points.seeds else ""}\n"""',
             "",
-            *(["import numpy as np", ""] if any(trained) else []),
+            *(["import numpy as np", ""] if trained else []),
             "import gradstep as gs",
             "",
             *([""] if tied else []),
             *problems,
-            f'curve = gs.curve({shown}, over={{"{over}": "{values(len(axis.places))}"}})  # seeds=8 adds the network',
-            f'figure = curve.plot(["test_error", "train_error"], references={json.dumps(references)})',
-            *filter(None, trained),
+            f'curve = gs.curve({shown}, over={{"{over}": "{values(count)}"}}{seeds}){hint}',
+            *(["# The page draws the curve without the step of the setting at hand alone."] if several else []),
+            "figure = curve.plot(",
+            '    ["test_error", "train_error"],',
+            f"    references={json.dumps(references)},",
+            f'    label_noise="{noise}",',
+            "    together=True,",
+            f'    x_scale="{scale}",',
+            '    y_scale="log",',
+            ")",
+            *filter(None, each),
             'figure.savefig("gradstep_page.png", bbox_inches="tight")',
             "",
         ]
     )
 
 
-def _trained(name: str, setting: Mapping[str, Any], variable: str, few: str) -> str:
-    """Return what draws the network of a setting whose training has no theory; empty if it has."""
-    training = Training.parse(setting.get("training", {}))
-    if training.has_theory:
+def _references(settings: Sequence[Mapping[str, Any]], active: int) -> list[str]:
+    """Return the names of what the setting at hand is compared with."""
+    found = [_NO_STEP] if _step(settings[active])[0] else []
+    # The bounds are known for isotropic inputs.
+    if any(setting.get("inputs") is not None for setting in settings):
+        return found
+    problem = problem_of(settings[active])
+    kernel, linear = (REFERENCES[name](problem) for name in _BOUNDS)
+    # Bounds that are one number have one line, and those of a linear teacher, which are zero, have none.
+    distinct = abs(linear - kernel) >= _SAME * max(1.0, kernel)
+    shown = (kernel >= _SAME, distinct)
+    return found + [name for name, there in zip(_BOUNDS, shown, strict=True) if there]
+
+
+def _training(setting: Mapping[str, Any]) -> Training:
+    return Training.parse(setting.get("training", {}))
+
+
+def _networks(name: str, setting: Mapping[str, Any], few: Mapping[str, Any], points: Points, tied: bool) -> str:
+    """Return what draws the networks of a setting beside the curve; empty if there are none."""
+    training, infinite = _training(setting), is_infinite(_dimension(setting))
+    finite = f".at_dimension({points.d})" if infinite else ""
+    if not training.has_theory:
+        options = f"{training.steps}{'' if training.fresh else ', fresh=False'}"
+        if training.optimiser != "gradient":
+            options += f', optimiser="{training.optimiser}"'
+        words = f"{training.steps} step{'s' if training.steps > 1 else ''} ({training.optimiser})"
+        given = {"words": words, "name": name, "each": f"each{finite}", "options": options}
+        plus = " + each.noise**2" if few["noise"] == "both" else ""
+        return _TRAINED.format(**few, **given, plus=plus, seeds=points.seeds or _NETWORKS)
+    if not points.seeds:
         return ""
-    options = f"{training.steps}{'' if training.fresh else ', fresh=False'}"
-    if training.optimiser != "gradient":
-        options += f', optimiser="{training.optimiser}"'
-    each = f"each.at_dimension({_DRAWN_DIMENSION})" if is_infinite(_dimension(setting)) else "each"
-    words = f"{training.steps} step{'s' if training.steps > 1 else ''} ({training.optimiser})"
-    given = {"words": words, "name": name, "variable": variable, "few": few, "each": each, "options": options}
-    return _TRAINED.format(**given, networks=_NETWORKS)
+    words, problem = "The networks of one step.", name
+    if infinite:
+        words, variable = f"Networks of dimension {points.d} stand for infinite ones.", few["variable"]
+        made = f"{name}({variable})" if tied else f"{name}.replace({variable}={variable})"
+        problem = f"lambda {variable}: {made}{finite}"
+    return _DRAWN.format(**few, words=words, problem=problem, seeds=points.seeds)
 
 
 def _dimension(setting: Mapping[str, Any]) -> float:

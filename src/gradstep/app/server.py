@@ -263,7 +263,10 @@ class _Service:
         posts: Mapping[str, tuple[Answer, Sequence[str]]] = {
             "curves": (self._curves, ("problem", "axis", "without_step")),
             "learned": (partial(self._theory.ask, "answers:learned"), ("problem",)),
-            "code": (partial(self._theory.ask, "answers:code"), ("problems", "axis", "active", "noise")),
+            "code": (
+                partial(self._theory.ask, "answers:code"),
+                ("problems", "axis", "active", "noise", "seeds", "places", "d"),
+            ),
             "spectrum": (partial(self._study, "spectrum"), ("problem", "of")),
             "best": (partial(self._study, "best"), ("problem", "over")),
         }

@@ -8,11 +8,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from gradstep.app.label_noise import noiseless_training_error
 from gradstep.app.settings import Axis, problem_of
 from gradstep.app.training import MEASURE, Training
 from gradstep.checks import integer
 from gradstep.errors import InvalidInput
+from gradstep.label_noise import noiseless_training_error
 from gradstep.overlay import Overlay, mean_and_error
 from gradstep.plain import plain
 from gradstep.problem import Problem

@@ -933,8 +933,17 @@ async function download(kind) {
   }
 }
 
+/** How many networks were drawn for the points of the settings, at how many places, and of which dimension. */
+function simulatedAs() {
+  const drawn = state.slots.map(pointsOf).filter((points) => points && !points.old && points.places.some((place) => place.test_error));
+  if (!drawn.length) return {};
+  const most = (numbers) => Math.max(...numbers);
+  return { seeds: most(drawn.flatMap(({ places }) => places.map((place) => place.seeds ?? 0))), places: most(drawn.map(({ x }) => x.length)), d: drawn[0].d };
+}
+
 async function showCode() {
-  const { code } = await post("code", { problems: state.slots.map((slot) => slot.problem), axis: axisRequest(), active: state.active, noise: state.noise });
+  const shown = { problems: state.slots.map((slot) => slot.problem), axis: axisRequest(), active: state.active, noise: state.noise };
+  const { code } = await post("code", { ...shown, ...simulatedAs() });
   byId("code").querySelector("code").textContent = code;
   byId("code").showModal();
 }

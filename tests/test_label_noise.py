@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import gradstep as gs
-from gradstep.app.label_noise import noiseless_training_error
 from gradstep.app.settings import DEFAULT, problem_of
+from gradstep.label_noise import noiseless_training_error
 
 PROBLEM = gs.Problem(
     activation="tanh",

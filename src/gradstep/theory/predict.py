@@ -51,7 +51,7 @@ _BY_NODE, _BY_DIRECTION, _SMALL = 10, 4, 2.0**14
 #: Members of a batch solved together; larger batches gain nothing.
 _BATCH = 256
 #: Numbers in the largest stack of matrices, half a megabyte: it is still in the cache when it is used next, and the
-#: memory of larger ones is given back to the system and asked for anew, which may take longer than the work on it.
+#: memory of larger ones is given back to the system and asked for anew, which may take half as long as the work on it.
 _LARGEST_STACK = 2**16
 #: How much larger the matrices of a member may become to be solved with others, and what is small enough in any case.
 _FILLED_UP, _ANY_SIZE = 1.5, 2**12

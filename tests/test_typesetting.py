@@ -6,7 +6,7 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from gradstep.papers.figure import load_figures
-from gradstep.typesetting import to_html, to_mathtext
+from gradstep.typesetting import to_html, to_mathtext, to_plain
 
 FORMULAS = [
     ("eta = sqrt N", r"$\eta$ = $\sqrt{N}$", '<i>η</i> = √<span class="root"><i>N</i></span>'),
@@ -27,6 +27,23 @@ FORMULAS = [
 def test_forms(text, mathtext, html):
     assert to_mathtext(text) == mathtext
     assert html is None or to_html(text) == html
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("eta = sqrt N", "η = √N"),
+        ("eta = N^alpha", "η = N^α"),
+        ("alpha0 = inf", "α₀ = ∞"),
+        ("lam = 1e-4, sigma_eps = 0.25", "λ = 10⁻⁴, σ_ε = 0.25"),
+        ("n^((α-1/2)k+1), H2^2, N^.45", "n^((α-1/2)k+1), H₂², N^.45"),
+        ("samples n0/d, F_l, R1 <= 10 tau*, η~ = 3", "samples n₀/d, F_l, R₁ ≤ 10 τ*, η̃ = 3"),
+        ("||W0||_F - 1", "‖W₀‖_F − 1"),
+        ("a theta of meta data", "a theta of meta data"),
+    ],
+)
+def test_plain_text_has_letters_of_unicode(text, plain):
+    assert to_plain(text) == plain
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from html import escape
 
-__all__ = ["to_html", "to_mathtext"]
+__all__ = ["to_html", "to_mathtext", "to_plain"]
 
 _GREEK = {
     "alpha": "α",
@@ -51,6 +51,7 @@ _FORMULA = re.compile(
     """,
     re.VERBOSE,
 )
+_RAISED, _LOWERED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"), str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _PLAIN = {"||": "‖", "<=": "≤", ">=": "≥", "inf": "∞", "sqrt": "√", "-": "−"}
 
 
@@ -78,6 +79,16 @@ def to_html(text: str) -> str:
         parts += [escape(text[end : match.start()]), _html(match)]
         end = match.end()
     return "".join([*parts, escape(text[end:])])
+
+
+def to_plain(text: str) -> str:
+    """Return text with the formulas in the letters of Unicode, for what holds no markup: names in lists and titles.
+
+    Parameters
+    ----------
+    text : str
+    """
+    return _FORMULA.sub(_plain, text)
 
 
 def _symbol(match: re.Match[str]) -> tuple[str, str, str]:
@@ -128,6 +139,30 @@ def _html(match: re.Match[str]) -> str:
         r"(?<![\w&])[^\W\d_](?!\w)", lambda symbol: _italic(symbol[0]), escape(above)
     )  # not a word, as in exp
     return written + (f"<sup>{above.replace('-', '−')}</sup>" if above else "")
+
+
+def _plain(match: re.Match[str]) -> str:
+    if plain := match["plain"] or match["minus"]:
+        return _PLAIN[plain]
+    if match["norm"]:
+        return "‖_F"
+    if ten := match["ten"]:
+        return f"10{ten.translate(_RAISED)}"
+    if root := match["in_brackets"] or match["behind"] or match["root"]:
+        return f"√{root}"
+    if above := match["above"]:
+        return f"{above.replace('0', '₀')}/{match['under']}"
+    name, below, above = _symbol(match)
+    written = "η̃" if name == "eta_tilde" else _GREEK.get(name, name)
+    if below:
+        written += below.translate(_LOWERED) if below.isdigit() else f"_{'ε' if below == 'epsilon' else below}"
+    for word, letter in _GREEK.items():
+        above = re.sub(rf"\b{word}\b", letter, above)
+    if not above or above == "*":
+        return written + above
+    if re.fullmatch(r"-?\d+", above):
+        return written + above.translate(_RAISED)
+    return f"{written}^{above.replace('-', '−') if len(above) == 1 or match['short'] else f'({above})'}"
 
 
 def _italic(text: str) -> str:

@@ -1,6 +1,7 @@
 """The page in real headless Chromium: what a person does with it, and what comes of it."""
 
 import csv
+import html
 import json
 import re
 import signal
@@ -16,6 +17,7 @@ import pytest
 import gradstep as gs
 from gradstep.app.settings import DEFAULT, problem_of
 from gradstep.drawing import HUES
+from gradstep.typesetting import to_html
 
 STUDIES = re.compile(r"/api/(best|spectrum)$")
 #: The machine may be busy.
@@ -488,6 +490,35 @@ def test_comparison_of_four_and_the_state_in_the_address(watched):
     assert page.evaluate("document.activeElement.id") == "compare"
 
 
+def read(text):
+    """Return text as it is read on the page, its formulas typeset."""
+    return html.unescape(re.sub("<[^>]+>", "", to_html(text)))
+
+
+def test_words_of_figures_are_typeset(watched, api):
+    page = watched.open()
+    presets = api.get("/api/start").json()["presets"]
+    preset = next(p for p in presets if "eta = N^alpha" in p["title"])
+    assert "η = N^α" in page.locator(f"#preset option[value={preset['name']}]").inner_text()
+    page.select_option("#preset", preset["name"])
+    watched.settled()
+    assert page.locator("#preset-note b sup i").inner_text() == "α"
+    page.click("#preset-note summary")
+    assert page.locator("#preset-note details").inner_html().count('<span class="root">') == to_html(
+        preset["stated"] + preset["ours"]
+    ).count('<span class="root">')
+    # A label is typeset on its chip and in the names for screen readers, and is plain in the address.
+    preset = next(p for p in presets if any(s["label"] == "eta = sqrt N" for s in p["settings"]))
+    page.select_option("#preset", preset["name"])
+    watched.settled()
+    assert page.locator(".chip .root").inner_text() == "N"
+    assert page.get_by_role("button", name=re.compile("η = √N$")).count() >= 1
+    assert "=eta+%3D+sqrt+N" in page.evaluate("(document.querySelector('#share').click(), location.hash)")
+    # What is in an address and known to nobody is text.
+    watched.open("#A=<i>x</i>&B=eta+%3D+1")
+    assert page.locator(".chip span").all_inner_texts()[0] == "<i>x</i>"
+
+
 def test_presets(watched, api):
     page = watched.open()
     facts = api.get("/api/start").json()
@@ -511,7 +542,7 @@ def test_presets(watched, api):
         names = ["test"] if count == 1 else [f"{'ABCD'[k]} test" for k in range(count)]
         assert [name for name in traces if name.endswith("test")] == names, name
         assert all(value is not None for name in names for value in traces[name]["y"])
-        assert preset["title"] in page.inner_text("#preset-note")
+        assert read(preset["title"]) in page.inner_text("#preset-note")
         assert page.inner_text("#failure") == ""
     # A figure of five curves: the fifth takes the place of the chosen one, which can come back.
     assert len(preset["settings"]) == 5
@@ -519,11 +550,11 @@ def test_presets(watched, api):
     shown = [labels[k] for k in preset["shown"]]
     (other,) = set(labels) - set(shown)
     (swap,) = page.locator("#preset-note button").all()
-    assert swap.inner_text() == other
+    assert swap.inner_text() == read(other)
     swap.press("Enter")
     watched.settled()
-    assert page.locator(".chip [aria-pressed=true] span").inner_text() == other
-    assert page.locator("#preset-note button").inner_text() == shown[-1]
+    assert page.locator(".chip [aria-pressed=true] span").inner_text() == read(other)
+    assert page.locator("#preset-note button").inner_text() == read(shown[-1])
     at_swap = preset["settings"][labels.index(other)]["problem"]
     assert watched.shown() == pytest.approx(error_at(at_swap), rel=1e-3)
     # A figure that is no curve of problems says where it is drawn, and leaves the page as it is.

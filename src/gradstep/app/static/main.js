@@ -27,6 +27,13 @@ let state = null;
 state = read(location.hash.slice(1));
 let colours = figures.palette();
 
+/** Words of the figures with their formulas typeset, as an element or as plain text; others, of an address, as they are. */
+function typeset(text, tag = "span") {
+  const found = facts.typeset[text];
+  return element(tag, found ? { innerHTML: found.html } : { textContent: text });
+}
+const plainText = (text) => facts.typeset[text]?.plain ?? text;
+
 /** The card in which a preset shows most. */
 function cardOf({ shows }) {
   return shows === "weights" ? "spectrum" : shows;
@@ -390,10 +397,9 @@ function showChips(curves = shownCurves()) {
     const pick = element("button", { type: "button" });
     pick.dataset.chip = `pick-${k}`;
     pick.setAttribute("aria-pressed", String(k === state.active));
-    pick.innerHTML = "<b></b> <span></span>";
-    pick.firstElementChild.textContent = LETTERS[k];
-    pick.lastElementChild.textContent = pick.title = labelOf(k);
-    pick.setAttribute("aria-label", `${LETTERS[k]} ${labelOf(k)}`); // a phone shows the letter alone
+    pick.append(element("b", { textContent: LETTERS[k] }), " ", typeset(labelOf(k)));
+    pick.title = plainText(labelOf(k));
+    pick.setAttribute("aria-label", `${LETTERS[k]} ${pick.title}`); // a phone shows the letter alone
     pick.addEventListener("click", () => {
       state.active = k;
       controls.clear();
@@ -728,11 +734,11 @@ byId("best-both").addEventListener("click", async ({ currentTarget: button }) =>
 
 for (const paper of new Set(facts.presets.map((p) => p.paper))) {
   const group = element("optgroup", { label: paper });
-  group.append(...facts.presets.filter((p) => p.paper === paper).map((p) => new Option(p.title, p.name)));
+  group.append(...facts.presets.filter((p) => p.paper === paper).map((p) => new Option(plainText(p.title), p.name)));
   byId("preset").append(group);
 }
 const elsewhere = element("optgroup", { label: "Not curves of problems: on the command line" });
-elsewhere.append(...facts.elsewhere.map((f, k) => new Option(`${f.paper}: ${f.title}`, `elsewhere ${k}`)));
+elsewhere.append(...facts.elsewhere.map((f, k) => new Option(`${f.paper}: ${plainText(f.title)}`, `elsewhere ${k}`)));
 byId("preset").append(elsewhere);
 
 byId("preset").addEventListener("change", ({ target }) => {
@@ -742,6 +748,12 @@ byId("preset").addEventListener("change", ({ target }) => {
   adopt(stateOf(preset));
 });
 
+function heading(paper, title) {
+  const words = element("b", {});
+  words.append(`${paper}: `, typeset(title), ". ");
+  return words;
+}
+
 /** A figure that the page cannot draw: where it is drawn. */
 function pointTo({ name, paper, title, summary, reason, command }) {
   state.preset = "";
@@ -750,11 +762,10 @@ function pointTo({ name, paper, title, summary, reason, command }) {
   const copier = element("button", { type: "button", className: "link", textContent: "Copy" });
   copier.addEventListener("click", () => copyText(command, "Command copied."));
   byId("preset-note").replaceChildren(
-    element("b", { textContent: `${paper}: ${title}. ` }),
-    `${summary} The page cannot compute this figure: ${reason}. A terminal does: `,
+    heading(paper, title), typeset(summary), " The page cannot compute this figure: ", typeset(reason), ". A terminal does: ",
     element("code", { textContent: command }), " ",
     copier,
-    element("img", { src: `/static/figures/${name}.webp`, alt: `${title}, as the command draws it`, className: "figure" }),
+    element("img", { src: `/static/figures/${name}.webp`, alt: `${plainText(title)}, as the command draws it`, className: "figure" }),
   );
   byId("preset-note").scrollIntoView({ block: "nearest" });
 }
@@ -781,10 +792,10 @@ function showPreset() {
   const whose = element("details", {});
   whose.append(
     element("summary", { textContent: "Whose settings" }),
-    `The paper states: ${preset.stated}. Chosen here: ${preset.ours}.`,
+    "The paper states: ", typeset(preset.stated), ". Chosen here: ", typeset(preset.ours), ".",
   );
   const swaps = others.map(({ label, problem }) => {
-    const swap = element("button", { type: "button", textContent: label });
+    const swap = Object.assign(typeset(label, "button"), { type: "button" });
     swap.addEventListener("click", () => {
       Object.assign(mine(), { label, problem: copy(problem) });
       controls.show(mine().problem);
@@ -795,7 +806,7 @@ function showPreset() {
   });
   const rest = element("p", { className: "rest" });
   if (swaps.length) rest.append("Also in the figure, to show in place of the chosen one: ", ...swaps);
-  byId("preset-note").replaceChildren(element("b", { textContent: `${preset.paper}: ${preset.title}. ` }), preset.note, ...wayTo(preset), rest, whose);
+  byId("preset-note").replaceChildren(heading(preset.paper, preset.title), typeset(preset.note), ...wayTo(preset), rest, whose);
 }
 
 // --- simulation ----------------------------------------------------------------------------------------------------
@@ -891,7 +902,7 @@ function agreement(scores, several) {
 
 const title = () => {
   const { activation, teacher } = mine().problem;
-  return state.slots.length > 1 ? state.slots.map((_, k) => `${LETTERS[k]}: ${labelOf(k)}`).join("   ") : `${activation} student, ${teacher} teacher`;
+  return state.slots.length > 1 ? state.slots.map((_, k) => `${LETTERS[k]}: ${plainText(labelOf(k))}`).join("   ") : `${activation} student, ${teacher} teacher`;
 };
 
 /** What stands below a picture that leaves the page: all parameters, and what its marks are. */
@@ -938,7 +949,9 @@ function simulatedAs() {
   const drawn = state.slots.map(pointsOf).filter((points) => points && !points.old && points.places.some((place) => place.test_error));
   if (!drawn.length) return {};
   const most = (numbers) => Math.max(...numbers);
-  return { seeds: most(drawn.flatMap(({ places }) => places.map((place) => place.seeds ?? 0))), places: most(drawn.map(({ x }) => x.length)), d: drawn[0].d };
+  // A simulation that was cancelled may have left less than the two that a mean with its error needs.
+  const seeds = Math.max(2, most(drawn.flatMap(({ places }) => places.map((place) => place.seeds ?? 0))));
+  return { seeds, places: Math.max(2, most(drawn.map(({ x }) => x.length))), d: drawn[0].d };
 }
 
 async function showCode() {

@@ -20,7 +20,7 @@ _WORDS = ("title", "note", "stated", "ours", "summary", "reason")
 
 
 def start() -> dict[str, Any]:
-    """Return axes, the first setting, functions known by name, presets, figures that are none, and the words of these."""
+    """Return axes, the first setting, functions by name, presets, figures that are none, and the words of these."""
     found = presets()
     others = elsewhere(found)
     return {

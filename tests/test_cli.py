@@ -167,7 +167,7 @@ def test_plain_output_states_problem_convention_and_numbers() -> None:
     assert f"{predict(small_problem(eta=0)).test_error:.6g}" in result.stdout
     assert "\x1b" not in result.stdout
     assert not set("│┃─━") & set(result.stdout)
-    columns = [line for line in result.stdout.splitlines() if line.startswith(("quantity", *QUANTITIES))]
+    columns = [line for line in result.stdout.splitlines() if line.startswith(("quantity", *map(in_words, QUANTITIES)))]
     assert len(columns) == 1 + len(QUANTITIES)
     assert len({len(line) for line in columns}) == 1
 
@@ -404,7 +404,7 @@ def test_bad_input_is_one_message_and_exit_code_two(arguments: list[str], field:
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     line = message(result.stderr)
-    assert line.startswith((f"error: {field}: got ", f"error: {field}: missing; "))
+    assert line.startswith((f"error: {field}: got ", f"error: {field}: missing; ", f"error: {field}: not a known name"))
     assert "; allowed: " in line
 
 

@@ -211,7 +211,7 @@ def test_compare_with_expected_fits() -> None:
     seen: list[tuple[float, int]] = []
     compared = gs.compare(BASE, 4, fit="expected", progress=lambda *pair: seen.append(pair))
     assert set(compared.overlays) == {"test_error", "train_error", "alignment", "spike_strength", "bulk_variance"}
-    assert "test_error" in str(compared)
+    assert "test error" in str(compared)
     assert seen[-1] == (1.0, 1)
 
 

@@ -24,8 +24,8 @@ def mathml(node: nodes.Element, display: str) -> str:
     if r"\\" in source and r"\begin" not in source:
         source = rf"\begin{{align*}}{source}\end{{align*}}"
     source = source.replace("{aligned}", "{align*}")
-    # The converter hangs an exponent of a matrix on its last bracket alone, unless braces hold the matrix together.
-    source = re.sub(r"(\\begin\{pmatrix\}(?:(?!\\end).)*\\end\{pmatrix\})(?=[_^])", r"{\1}", source, flags=re.DOTALL)
+    # Without braces the converter hangs the exponent of a matrix on its last bracket, and brackets may stay small.
+    source = re.sub(r"(\\begin\{pmatrix\}(?:(?!\\end).)*\\end\{pmatrix\})", r"{\1}", source, flags=re.DOTALL)
     text = convert(source, display=display)
     if "\\" in text or "<mi>&</mi>" in text or not _is_complete(ElementTree.fromstring(text)):
         logger.warning("formula not understood: %s", source, location=node)

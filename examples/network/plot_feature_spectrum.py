@@ -68,7 +68,7 @@ for rank, (outlier, colour) in enumerate(
         ms=8,
         mec="#22252b",
     )
-axes.set(xlabel="singular value of F / √n", ylabel="density", xscale="log")
+axes.set(xlabel=r"singular value of $F/\sqrt{n}$", ylabel="density", xscale="log")
 axes.legend(loc="upper left", bbox_to_anchor=(0.64, 1))
 
 # %%

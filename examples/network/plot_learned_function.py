@@ -37,7 +37,7 @@ for coefficient, colour in ((0.0, "C3"), (1.0, "C1"), (3.0, "C2"), (9.0, "C0")):
         kappa,
         prediction.learned(kappa),
         colour,
-        label=f"η = {coefficient:g}√N" if coefficient else "no step",
+        label=rf"$\eta={coefficient:g}\sqrt{{N}}$" if coefficient else "no step",
     )
     error, alignment = prediction.test_error, prediction.alignment
     print(

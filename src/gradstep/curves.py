@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from gradstep.errors import GradstepError, InvalidInput, optional_module
 from gradstep.grid import Axis, Grid, plain_value
 from gradstep.label_noise import LABEL_NOISE, with_label_noise
 from gradstep.overlay import Overlay
-from gradstep.problem import CONVENTION, Problem, check_problem, differences
+from gradstep.problem import CONVENTION, Problem, check_field, check_problem, differences
 from gradstep.progress import Report
 from gradstep.progress import progress as show_progress
 from gradstep.summary import Summarised, Summary
@@ -357,10 +357,9 @@ def curve(
     flag("progress", progress)
     if not isinstance(over, Mapping) or not over:
         raise InvalidInput("over", over, "a mapping of a field to its values, such as {'n': '0.5d:4d:12'}")
-    known = sorted(each.name for each in fields(Problem))
-    for name, given in over.items():
-        if name not in known and not any(map(callable, problems.values())):
-            raise InvalidInput(str(name), given, f"one of the fields {', '.join(known)}")
+    if not any(map(callable, problems.values())):
+        for name, given in over.items():
+            check_field(name, given)
     axes = [Axis.of(name, given) for name, given in over.items()]
     if len(problems) > 1:
         axes.append(Axis("problem", tuple(problems)))

@@ -59,7 +59,7 @@ class InvalidInput(GradstepError, ValueError):  # noqa: N818 - reads as what it 
 
     @property
     def guess(self) -> str:
-        """What a misspelt word may have meant, if one of those that are allowed is close to it; otherwise empty."""
+        """The allowed word that a misspelt one is close to; empty if there is none."""
         given = self.field if self.allowed.startswith(_NAMES) else self.value
         if not isinstance(given, str) or not 3 <= len(given) <= _LONGEST_WORD:
             return ""

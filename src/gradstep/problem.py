@@ -737,13 +737,11 @@ class Problem:
         InvalidInput
             On an unknown field, and as the constructor.
         """
-        known = {f.name for f in dataclasses.fields(self)}
         for name, value in changes.items():
-            if name not in known:
-                raise InvalidInput(name, value, f"one of the fields {', '.join(sorted(known))}")
+            check_field(name, value)
         if "d" in changes:
-            return type(self)(**{**{name: getattr(self, name) for name in known}, **changes})
-        # What does not change is valid.
+            return type(self)(**{**{f.name: getattr(self, f.name) for f in dataclasses.fields(self)}, **changes})
+        # The other fields were validated when this problem was made, for the same dimension.
         changed = object.__new__(type(self))
         vars(changed).update(vars(self))
         changed._set(changes)
@@ -978,6 +976,13 @@ def check_problem(value: object) -> None:
     """Refuse what is no `Problem`, in everything that takes one."""
     if not isinstance(value, Problem):
         raise InvalidInput("problem", value, "a gradstep.Problem")
+
+
+def check_field(name: object, value: object) -> None:
+    """Refuse what is no field of a problem, with a guess at the one that is meant."""
+    known = {f.name for f in dataclasses.fields(Problem)}
+    if name not in known:
+        raise InvalidInput(str(name), value, f"one of the fields {', '.join(sorted(known))}")
 
 
 def differences(problems: Iterable[Problem]) -> list[str]:

@@ -92,12 +92,15 @@ def to_plain(text: str) -> str:
 
 
 def _symbol(match: re.Match[str]) -> tuple[str, str, str]:
-    """Return a symbol, what stands below it and what stands above it; Greek letters by their names."""
+    """Return a symbol by its name, what stands below it, and what stands above it, with Greek letters."""
     if alone := match["alone"] or match["last"]:
         return alone, "", ""
     found = match["symbol"]
     name, below = _PARTS.get(found, ({"η~": "eta_tilde"}.get(found, _NAME.get(found, found)), ""))
-    return name, below or match["index"] or "", (match["star"] or "") + (match["long"] or match["short"] or "")
+    above = (match["star"] or "") + (match["long"] or match["short"] or "")
+    for word, letter in _GREEK.items():
+        above = re.sub(rf"\b{word}\b", letter, above)
+    return name, below or match["index"] or "", above
 
 
 def _mathtext(match: re.Match[str]) -> str:
@@ -113,7 +116,7 @@ def _mathtext(match: re.Match[str]) -> str:
         return f"${above.replace('n0', 'n_0')}/{match['under']}$"
     name, below, above = _symbol(match)
     for word, letter in _GREEK.items():
-        above = re.sub(rf"\b{word}\b|{letter}", rf"\\{word} ", above)
+        above = above.replace(letter, rf"\{word} ")
     written = {"eta_tilde": r"\tilde\eta"}.get(name, rf"\{name}" if name in _GREEK else name)
     written += rf"_{{{chr(92) if len(below) > 1 else ''}{below}}}" if below else ""
     return f"${written}^{{{above.strip()}}}$" if above else f"${written}$"
@@ -133,11 +136,8 @@ def _html(match: re.Match[str]) -> str:
     name, below, above = _symbol(match)
     written = _italic("η̃" if name == "eta_tilde" else _GREEK.get(name, name))
     written += f"<sub>{_italic('ε' if below == 'epsilon' else below)}</sub>" if below else ""
-    for word, letter in _GREEK.items():
-        above = re.sub(rf"\b{word}\b", letter, above)
-    above = re.sub(
-        r"(?<![\w&])[^\W\d_](?!\w)", lambda symbol: _italic(symbol[0]), escape(above)
-    )  # not a word, as in exp
+    # A letter alone is a symbol; several are a word, such as exp.
+    above = re.sub(r"(?<![\w&])[^\W\d_](?!\w)", lambda symbol: _italic(symbol[0]), escape(above))
     return written + (f"<sup>{above.replace('-', '−')}</sup>" if above else "")
 
 
@@ -156,8 +156,6 @@ def _plain(match: re.Match[str]) -> str:
     written = "η̃" if name == "eta_tilde" else _GREEK.get(name, name)
     if below:
         written += below.translate(_LOWERED) if below.isdigit() else f"_{'ε' if below == 'epsilon' else below}"
-    for word, letter in _GREEK.items():
-        above = re.sub(rf"\b{word}\b", letter, above)
     if not above or above == "*":
         return written + above
     if re.fullmatch(r"-?\d+", above):

@@ -15,7 +15,7 @@ from gradstep.typesetting import to_html, to_plain
 
 __all__ = ["openapi", "start"]
 
-#: What is written of a figure.
+#: Fields of a figure that hold words.
 _WORDS = ("title", "note", "stated", "ours", "summary", "reason")
 
 

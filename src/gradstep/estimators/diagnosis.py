@@ -387,7 +387,7 @@ class _Compared:
 
     @property
     def gains(self) -> tuple[tuple[float, float], ...]:
-        """What the step, the next larger one and twice the width gain, each with its standard error."""
+        """Gains of the step, of the next larger one and of twice the width, each with its standard error."""
         steps, taken = self.steps, self.taken
         return steps.gain(taken), steps.gain(self.following, over=taken), self.doubled.gain_over(steps, taken)
 

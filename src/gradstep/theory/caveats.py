@@ -262,7 +262,8 @@ def _excess(step: StepStatistics, d: float) -> float:
 def _alike(readout: Readout) -> float:
     """Return the probability that two neurons have readouts of one size, and so spikes of one length.
 
-    Where they differ, what some neurons lose by another draw of the step others make up for.
+    In another draw of the step's samples, neurons of one size all do worse together. If sizes differ, some neurons do
+    worse and others better, and the errors hardly change.
     """
     if readout.kind == "gaussian":
         return 0.0

@@ -177,7 +177,7 @@ def _check_resolution(nodes: float, groups: Groups, activation: ScalarFunction) 
 def row_features(
     activation: ScalarFunction, groups: Groups, kappa: NDArray[np.float64], dimension: float = np.inf
 ) -> tuple[Smoothed, NDArray[np.float64]]:
-    """Return the averages of the features of each group, over all that is orthogonal to kappa, and how they follow it.
+    """Return averages of the features of each group, given kappa, and their slope in the length of an input.
 
     The square of an input's length off the spike has the relative variance ``2/(d-1)``, and scales the variance of
     every pre-activation. This is a small change of each neuron, but the same for all. If neurons share the sign of the
@@ -206,7 +206,7 @@ def row_features(
     InvalidInput
         If the activation grows so fast that those of the rows after the step are infinite.
     """
-    # Of inputs as they are and, to see what their length does, of slightly longer ones.
+    # The averages for inputs of the usual length, and for slightly longer ones: their difference gives the slope.
     scales = np.ones(1) if dimension == np.inf else np.array([1, 1 + _CHANGE])
     deviation = np.sqrt(scales[:, None] * groups.variance)[..., None]
     try:

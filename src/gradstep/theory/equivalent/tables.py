@@ -54,8 +54,8 @@ def sizes_of(problem: Problem) -> Sizes[float]:
     return problem.real_sizes(LARGE_DIMENSION)
 
 
-#: What nodes, groups and directions have that fill up smaller tables, where it is not zero. Their weight is so small
-#: that all they add is lost to rounding, and its inverse and square are still numbers.
+#: Smaller tables are filled up with nodes, groups and directions that have these values, and zero elsewhere. Their
+#: weight is so small that all they add is lost to rounding; its inverse and its square are still numbers.
 _FILL = {"weight": 1e-60, "variance": 1.0, "teacher_square": 1.0, "profile": 1.0, "special_profile": 1.0}
 
 

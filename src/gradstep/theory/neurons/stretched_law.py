@@ -124,7 +124,7 @@ class StretchedLaw:
 
     @property
     def _own(self) -> Array:
-        """What a sample of each node adds to H, shape (nodes, 2, 2)."""
+        """The matrix m that a sample adds to H, at each node of their law, shape (nodes, 2, 2)."""
         law = self.samples.law
         squares, residual = self.strength * law.relative_squares, self.stretch * law.residual
         return np.stack([np.stack([squares, residual], -1), np.stack([residual, 0 * residual], -1)], -1)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.hunt FOLDER TABLE                 all of it; goes on where the table and the folder end
     python -m benchmarks.hunt FOLDER TABLE --minutes 60    what an hour allows, the largest deviations first
-    python -m benchmarks.hunt FOLDER TABLE --only search   one stage: measure, search, larger or report
+    python -m benchmarks.hunt FOLDER TABLE --only search   one stage: measure, search, larger, decide or report
     python -m benchmarks.hunt --theory TABLE               the predictions of a table again, by the theory of today
 
 Networks are measured by `gradstep.simulate` and kept in the folder one by one; no prediction is kept with them. The
@@ -23,10 +23,12 @@ from benchmarks.hunt.measure import ERRORS, Search
 from benchmarks.hunt.settings import DIMENSION, PENALTIES, SEEDS, Setting, design, is_found
 from benchmarks.hunt.table import falls, is_off, measured_row, measured_rows, read, with_theory, write
 
-STAGES = ("measure", "search", "larger", "report")
+STAGES = ("measure", "search", "larger", "decide", "report")
 #: Sizes at which what is off is measured again, with the most networks there: the next size for those deviations only
 #: that are not known to fall by then.
 LARGER = ((2 * DIMENSION, 32), (4 * DIMENSION, 32), (8 * DIMENSION, 32), (16 * DIMENSION, 16))
+#: Where it is still open whether a deviation falls, it is asked of more networks at this size, in rounds.
+DECIDE = (4 * DIMENSION, (32, 64, 128, 256))
 #: The most networks of a setting that the local search has found.
 FOUND = 64
 
@@ -88,6 +90,14 @@ def main() -> None:
             known = [size for size, _ in LARGER[:place]]
             off = [s for s in off if not falls(with_theory(measured_row(search, s)), again(s, known))]
             search.measure(off, min(networks, options.networks), of_the_worst, d)
+    if "decide" in stages:
+        d, rounds = DECIDE
+        larger = [size for size, _ in LARGER]
+        rest = [s for s in measured if is_off(with_theory(measured_row(search, s)))]
+        for networks in rounds:
+            rest = [s for s in rest if falls(with_theory(measured_row(search, s)), again(s, larger)) is None]
+            print(f"{len(rest)} settings are open before {networks} networks at d = {d}", flush=True)
+            search.simulate((setting, d, networks) for setting in rest)
     if "report" in stages:
         # Of the local search, what it has found.
         rows = [

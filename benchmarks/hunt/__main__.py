@@ -27,8 +27,8 @@ STAGES = ("measure", "search", "larger", "decide", "report")
 #: Sizes at which what is off is measured again, with the most networks there: the next size for those deviations only
 #: that are not known to fall by then.
 LARGER = ((2 * DIMENSION, 32), (4 * DIMENSION, 32), (8 * DIMENSION, 32), (16 * DIMENSION, 16))
-#: Where it is still open whether a deviation falls, it is asked of more networks at this size, in rounds.
-DECIDE = (4 * DIMENSION, (32, 64, 128, 256))
+#: Where it is still open whether a deviation falls, more networks are asked in these rounds, small ones first.
+DECIDE = ((DIMENSION, 256), *((4 * DIMENSION, networks) for networks in (8, 16, 32, 64, 128)))
 #: The most networks of a setting that the local search has found.
 FOUND = 64
 
@@ -72,10 +72,6 @@ def main() -> None:
         wanted.flat[worst] = max(options.precision, abs(off.flat[worst]) / 8)
         return wanted
 
-    def again(setting: Setting, dimensions: Iterable[int]) -> list[dict[str, Any]]:
-        """Return what was measured of a setting at larger sizes."""
-        return [measured_row(search, setting, d) for d in dimensions if search.measured([setting], d)]
-
     if "measure" in stages:
         search.measure(settings, options.networks, of_test_errors)
     if "search" in stages:
@@ -88,16 +84,10 @@ def main() -> None:
         off.sort(key=lambda s: -search.doubt(s))
         for place, (d, networks) in enumerate(LARGER):
             known = [size for size, _ in LARGER[:place]]
-            off = [s for s in off if not falls(with_theory(measured_row(search, s)), again(s, known))]
+            off = [s for s in off if not falls(with_theory(measured_row(search, s)), again(search, s, known))]
             search.measure(off, min(networks, options.networks), of_the_worst, d)
     if "decide" in stages:
-        d, rounds = DECIDE
-        larger = [size for size, _ in LARGER]
-        rest = [s for s in measured if is_off(with_theory(measured_row(search, s)))]
-        for networks in rounds:
-            rest = [s for s in rest if falls(with_theory(measured_row(search, s)), again(s, larger)) is None]
-            print(f"{len(rest)} settings are open before {networks} networks at d = {d}", flush=True)
-            search.simulate((setting, d, networks) for setting in rest)
+        decide(search, [s for s in measured if is_off(with_theory(measured_row(search, s)))])
     if "report" in stages:
         # Of the local search, what it has found.
         rows = [
@@ -107,6 +97,21 @@ def main() -> None:
         kept = [s for s in measured if s.name in names]
         larger = [measured_row(search, s, d) for d, _ in LARGER for s in search.measured(kept, d)]
         print(json.dumps(write(options.table, rows, larger), indent=1))
+
+
+def again(search: Search, setting: Setting, dimensions: Iterable[int]) -> list[dict[str, Any]]:
+    """Return what was measured of a setting at larger sizes."""
+    return [measured_row(search, setting, d) for d in dimensions if search.measured([setting], d)]
+
+
+def decide(search: Search, settings: Iterable[Setting]) -> None:
+    """Draw more networks of the settings of which it is open whether their deviation falls, until it is not."""
+    sizes = [size for size, _ in LARGER]
+    rest = list(settings)
+    for d, networks in DECIDE:
+        rest = [s for s in rest if falls(with_theory(measured_row(search, s)), again(search, s, sizes)) is None]
+        print(f"{len(rest)} settings are open before {networks} networks at d = {d}", flush=True)
+        search.simulate((setting, d, networks) for setting in rest)
 
 
 if __name__ == "__main__":

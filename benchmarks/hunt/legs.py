@@ -1,6 +1,7 @@
 """Where a deviation comes from: the law of the rows after the step, or the equivalence of the fit on them.
 
     python -m benchmarks.hunt.legs FOLDER TABLE OUT --minutes 60    goes on where FOLDER ends
+    python -m benchmarks.hunt.legs --theory TABLE OUT               the legs of today's theory and table, nothing drawn
 
 Between a prediction and a network lie the expected errors of ridge fits on drawn first layers
 (`gradstep.Network.learning_curve`), which take nothing from the theory of the rows. So the deviation of a
@@ -15,7 +16,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,16 @@ def layer(task: Task) -> dict[str, Any]:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def legs_of(row: Mapping[str, Any], layers: Sequence[Mapping[str, Any]]) -> Row:
+def sample_of(layers: Sequence[Mapping[str, Any]]) -> Sample:
+    """Return the expected errors of first layers, shape (errors, penalties)."""
+    return Sample.of([[layer[name] for name in ERRORS] for layer in layers])
+
+
+def legs_of(row: Mapping[str, Any], expected: Sample) -> Row:
     """Return both legs of a row of the search's table, in per cent of its errors, shape (errors, penalties).
 
     Their standard errors take layers and networks for independent, although they share seeds: they are too large.
     """
-    expected = Sample.of([[layer[name] for name in ERRORS] for layer in layers])
     mean, error = (np.array([row[key][name] for name in ERRORS]) for key in ("mean", "error"))
     size = size_of_errors(row["problem"], mean) / 100
     told = with_theory(row)
@@ -86,6 +91,8 @@ def legs_of(row: Mapping[str, Any], layers: Sequence[Mapping[str, Any]]) -> Row:
         "is_off": is_off(told),
         "worst": told.get("worst"),
         "layers": expected.count,
+        "expected": expected.mean.tolist(),
+        "expected_error": expected.error.tolist(),
         **{key: np.round(value, 3).tolist() for key, value in values.items()},
     }
 
@@ -150,20 +157,21 @@ def legs_table(table: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Measure first layers until the time is over, and write the legs."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("table", type=Path, help="table of the search")
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    options = parser.parse_args()
-    end, store = time.monotonic() + 60 * options.minutes, Store(options.folder)
+def _known(path: Path, rows: Sequence[Row]) -> Iterator[tuple[Row, Sample]]:
+    """Yield the rows of the search's table whose expected errors are in a file, with these."""
+    of_name = {row["name"]: row for row in rows}
+    for known in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        if known["name"] in of_name:
+            sample = Sample.from_error(known["layers"], known["expected"], known["expected_error"])
+            yield of_name[known["name"]], sample
+
+
+def _measured(folder: Path, rows: list[Row], seconds: float) -> Iterator[tuple[Row, Sample]]:
+    """Yield rows with the expected errors of their first layers, until the time is over."""
+    end, store = time.monotonic() + seconds, Store(folder)
     store.prepare()
-    rows = [row for row in read(options.table)["rows"] if not is_found(row["name"])]
     # The cheapest first: what is left when the time is over are the widest.
     rows.sort(key=lambda row: row["problem"]["width"] ** 2 * max(4 * row["problem"]["width"], row["problem"]["n"]))
-    done = []
     for row in rows:
         parameters = {"problem": row["problem"], "ridge": [factor * row["problem"]["ridge"] for factor in PENALTIES]}
         found = []
@@ -177,7 +185,25 @@ def main() -> None:
                 break
             found.append(result)
         if len(found) == LAYERS:
-            done.append(legs_of(row, found))
+            yield row, sample_of(found)
+
+
+def main() -> None:
+    """Measure first layers until the time is over, and write the legs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", help="where layers are kept")
+    parser.add_argument("table", type=Path, help="table of the search")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--theory", action="store_true", help="draw nothing, and read expected errors from OUT")
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    options = parser.parse_args()
+    rows = [row for row in read(options.table)["rows"] if not is_found(row["name"])]
+    if options.theory:
+        done = [legs_of(*pair) for pair in _known(options.out, rows)]
+    elif options.folder is None:
+        parser.error("a folder, a table and a file to write are needed")
+    else:
+        done = [legs_of(*pair) for pair in _measured(options.folder, rows, 60 * options.minutes)]
     content = {"settings": {"command": "python -m benchmarks.hunt.legs", "d": rows[0]["d"], "layers": LAYERS}}
     parts = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in {**content, "summary": summary(done)}.items()]
     parts.append(' "rows": [\n' + ",\n".join(json.dumps(row) for row in done) + "\n ]")

@@ -11,13 +11,13 @@ and the few directions that know the samples, bt and ``C g``, follow by a change
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.theory.neurons.row_law import RowLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 
 __all__ = ["CorrelatedLaw", "LawPoints"]
@@ -54,7 +54,7 @@ class LawPoints(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CorrelatedLaw:
+class CorrelatedLaw(RowLaw[LawPoints]):
     """The covariance of the rows of one readout.
 
     Attributes
@@ -72,26 +72,11 @@ class CorrelatedLaw:
         """``(1/d) tr A``."""
         return 1 + self.strength * self.samples.spectrum.moment(2)
 
-    @cached_property
-    def _solved(self) -> dict[bytes, LawPoints]:
-        """Solutions at points that were asked for before."""
-        return {}
-
-    def at(self, z: Complex) -> LawPoints:
-        """Return the resolvent at points in the upper half-plane.
+    def _solve(self, z: Complex) -> LawPoints:
+        """Solve the equation of ``M`` at points in the upper half-plane.
 
         Docs, "Correlated inputs", equation (C6).
-
-        Raises
-        ------
-        NotConverged
-            If the fixed point is not found.
         """
-        if z.tobytes() not in self._solved:
-            self._solved[z.tobytes()] = self._solve(z)
-        return self._solved[z.tobytes()]
-
-    def _solve(self, z: Complex) -> LawPoints:
         known, t = self.samples.spectrum, self.strength
         c, share, phi0 = known.eigenvalue, known.share, self.samples.ratio
         p, omega = self.samples.law.weight, t * self.samples.law.relative_squares

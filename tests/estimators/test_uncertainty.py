@@ -99,3 +99,30 @@ def test_the_link_along_a_direction():
         assert drawn._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(InvalidInput, match="direction"):
         model.link(X, y, 25)
+
+
+def test_the_link_of_several_outputs_is_that_of_one_of_them():
+    random = np.random.default_rng(5)
+    X = random.standard_normal((500, 4))
+    y = np.stack([0.1 * X[:, 1] + random.standard_normal(500), np.tanh(2 * X[:, 0])], axis=1)
+    model = gs.OneStepRegressor(128, random_state=0).fit(X, y)
+    # The second target is what the network knows, and the mean of both would show half of it.
+    link = model.link(X, y)
+    assert link.target == "target 1"
+    assert link.explained == model.link(X, y, output=1).explained > 0.9
+    assert model.link(X, y, output=0).explained < 0.1
+    with pytest.raises(InvalidInput, match="output"):
+        model.link(X, y, output=2)
+
+    # Codes of all classes add up to a constant, so that the mean over classes would show nothing.
+    labels = np.array(["low", "middle", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    classifier = gs.OneStepClassifier(128, random_state=0).fit(X, labels)
+    link = classifier.link(X, labels)
+    assert link.explained > 0.8
+    assert link.target in {"class low (+1, others -1)", "class high (+1, others -1)"}
+    two = gs.OneStepClassifier(128, random_state=0).fit(X, X[:, 0] > 0)
+    link = two.link(X, X[:, 0] > 0)
+    assert link.target == "class True (+1, other -1)"
+    assert link.plot().axes[0].get_ylabel() == "class True (+1, other -1), standardised"
+    rising = np.corrcoef(link.bins.kappa, link.bins.target)[0, 1] * two.directions_[0, 0]
+    assert rising > 0

@@ -142,6 +142,9 @@ class OneStepClassifier(ClassifierMixin, OneStepReadout):  # type: ignore[misc, 
         shown = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         return np.where(labels[:, None] == shown, 1.0, -1.0)
 
+    def _output_names(self, count: int) -> list[str]:
+        return [f"class {name} (+1, other{'s' * (count > 1)} -1)" for name in self.classes_[-count:]]
+
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the outputs.
 

@@ -155,6 +155,8 @@ class LearnedLink:
     bins : Bins
         Targets and outputs of the network, averaged along the projection, which stands in the place of its normal
         scores. All are standardised.
+    target : str
+        What the target is, in words.
     """
 
     label: str
@@ -162,11 +164,12 @@ class LearnedLink:
     explained: float
     link: Link
     bins: Bins
+    target: str
 
     def __repr__(self) -> str:
         return (
             f"along {self.label} ({self.share:.1%} of the mean squared gradient): a function of this projection alone "
-            f"explains {max(self.explained, 0):.1%} of the variance of the targets"
+            f"explains {max(self.explained, 0):.1%} of the variance of {self.target}"
         )
 
     def plot(self) -> Figure:

@@ -61,7 +61,11 @@ def draw_link(link: LearnedLink) -> Picture:
     axes, bins = figure.subplots(), link.bins
     axes.errorbar(bins.kappa, bins.target, bins.target_error, fmt="o", ms=3, color=_INK, lw=1, label="targets")
     axes.plot(bins.kappa, bins.learned, color=_RED, label="network")
-    axes.set(xlabel=link.label, ylabel="standardised target", title=f"Alone it explains {max(link.explained, 0):.0%}")
+    axes.set(
+        xlabel=link.label,
+        ylabel=f"{link.target}, standardised",
+        title=f"Alone it explains {max(link.explained, 0):.0%}",
+    )
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     return figure

@@ -101,6 +101,10 @@ class OneStepReadout(OneStep):
         source = np.arange(len(table)) if known is None else known.source
         return [*names, *(f"{names[k]} missing" for k in gaps)], table, np.append(source, source[gaps])
 
+    def _output_names(self, count: int) -> list[str]:
+        """Return what each output is, in words."""
+        return ["the target"] if count == 1 else [f"target {k}" for k in range(count)]
+
     @property
     def directions_(self) -> Host:
         """Directions along which the network varies, shape (directions, columns that it sees)."""
@@ -112,7 +116,13 @@ class OneStepReadout(OneStep):
         return self.learned_.importances
 
     def link(
-        self, X: ArrayLike, y: ArrayLike, direction: int = 0, *, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        direction: int = 0,
+        *,
+        output: int | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> LearnedLink:
         """Average the targets and the network along one of the directions that it has learned.
 
@@ -120,9 +130,12 @@ class OneStepReadout(OneStep):
         ----------
         X : array-like, shape (n, d)
         y : array-like
-            Targets or labels, as in `fit`. Of several outputs it is their mean.
+            Targets or labels, as in `fit`.
         direction : int
             Place in ``directions_``.
+        output : int, optional
+            Which target of several, or which class in ``classes_`` of more than two. By default it is the one that the
+            network varies most along the direction. Of two classes it is the second.
         sample_weight : array-like, shape (n,), optional
 
         Returns
@@ -133,7 +146,7 @@ class OneStepReadout(OneStep):
         Raises
         ------
         InvalidInput
-            If there is no such direction.
+            If there is no such direction or output.
         """
         settings, training, centre, scale = self._read(X, y, sample_weight)
         learned = self.learned_
@@ -143,14 +156,20 @@ class OneStepReadout(OneStep):
         sample = self._sample(training)
         with self._threads(len(sample.z), settings.width), self._in_range():
             outputs = self._layer.features(settings.backend, sample.z) @ np.atleast_2d(self.coef_).T + self.intercept_
-        outputs = ((outputs - centre) / np.where(scale > 0, scale, 1.0)).mean(axis=1)
-        target, weights, projections = sample.y.mean(axis=1), sample.weights, sample.z @ learned.directions[place]
+        outputs = (outputs - centre) / np.where(scale > 0, scale, 1.0)
+        weights, projections = sample.weights, sample.z @ learned.directions[place]
+        along = [binned(projections, y, f, weights) for y, f in zip(sample.y.T, outputs.T, strict=True)]
+        if output is None:
+            chosen = int(np.argmax([np.average(bins.learned**2, weights=bins.weight) for bins in along]))
+        else:
+            chosen = integer("output", output, 0, len(along) - 1)
+        bins, target = along[chosen], sample.y[:, chosen]
         link = fit_link(normal_scores(projections, weights), target, weights)
         share = weights / weights.sum()
         variance = float(share @ (target - share @ target) ** 2)
         explained = 1 - link.noise**2 / variance if variance > 0 else 0.0
-        bins = binned(projections, target, outputs, weights)
-        return LearnedLink(learned.described(place), float(learned.shares[place]), explained, link, bins)
+        name = self._output_names(len(along))[chosen]
+        return LearnedLink(learned.described(place), float(learned.shares[place]), explained, link, bins, name)
 
     def learning_curve(
         self,

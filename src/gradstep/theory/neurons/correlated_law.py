@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.theory.neurons.row_law import RowLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 
 __all__ = ["CorrelatedLaw", "LawPoints"]
@@ -53,7 +54,7 @@ class LawPoints(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CorrelatedLaw:
+class CorrelatedLaw(RowLaw[LawPoints]):
     """The covariance of the rows of one readout.
 
     Attributes
@@ -71,15 +72,10 @@ class CorrelatedLaw:
         """``(1/d) tr A``."""
         return 1 + self.strength * self.samples.spectrum.moment(2)
 
-    def at(self, z: Complex) -> LawPoints:
-        """Return the resolvent at points in the upper half-plane.
+    def _solve(self, z: Complex) -> LawPoints:
+        """Solve the equation of ``M`` at points in the upper half-plane.
 
         Docs, "Correlated inputs", equation (C6).
-
-        Raises
-        ------
-        NotConverged
-            If the fixed point is not found.
         """
         known, t = self.samples.spectrum, self.strength
         c, share, phi0 = known.eigenvalue, known.share, self.samples.ratio

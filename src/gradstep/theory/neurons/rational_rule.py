@@ -8,6 +8,7 @@ resolvent at some of the points times them: rational Krylov spaces, whose poles 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,20 +28,27 @@ Complex = NDArray[np.complexfloating[Any, Any]]
 
 
 class _Span(NamedTuple):
-    """The functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` times the vectors, each over its norm.
+    """The functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` times the vectors.
 
-    `metric` and `operator` are the matrices of their products, with nothing and with ``l`` between. The vectors
-    themselves come first.
+    Attributes
+    ----------
+    metric, operator : ndarray, shape (2 poles + 1, 2 poles + 1, vectors, vectors)
+        The matrices of their products, with nothing and with ``l`` between. The vectors themselves come first, then
+        the real and the imaginary parts.
     """
 
     metric: Array
     operator: Array
 
+    def of(self, poles: Sequence[int]) -> _Span:
+        """Return the part of the span that some of the poles have."""
+        chosen, count = np.array(poles, dtype=int), len(self.metric) // 2
+        rows = np.concatenate([[0], 1 + chosen, 1 + count + chosen])
+        return _Span(self.metric[np.ix_(rows, rows)], self.operator[np.ix_(rows, rows)])
+
 
 def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> _Span:
     count, size = len(poles), len(mean)
-    if count == 0:
-        return _Span(np.eye(size), mean)
     apart = poles[None, :] - poles[:, None] + np.eye(count)
     plain = (transform[None, :] - transform[:, None]) / apart[..., None, None]
     plain[np.arange(count), np.arange(count)] = slope
@@ -62,18 +70,25 @@ def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> _S
     times[:, real] = gram[:, :1] + x * gram[:, real] - y * gram[:, imaginary]
     times[:, imaginary] = y * gram[:, real] + x * gram[:, imaginary]
     times[0, 0], times[1:, 0] = mean, times[0, 1:]
-    metric, operator = (np.swapaxes(m, 1, 2).reshape(len(gram) * size, -1) for m in (gram, times))
+    return _Span(gram, times)
+
+
+def _scaled(span: _Span) -> tuple[Array, Array]:
+    """Return the matrices of a span's functions, each over its norm."""
+    size, count = span.metric.shape[-1], len(span.metric) // 2
+    metric, operator = (np.swapaxes(m, 1, 2).reshape(len(m) * size, -1) for m in span)
     # A pole so near the real axis that its imaginary part is rounding has a real part only.
     square = np.diagonal(metric)
     kept = square > _RANK * np.concatenate([square[: (count + 1) * size], square[size : (count + 1) * size]])
     scale = 1 / np.sqrt(square[kept])
     units, chosen = np.outer(scale, scale), np.ix_(kept, kept)
-    return _Span(metric[chosen] * units, operator[chosen] * units)
+    return metric[chosen] * units, operator[chosen] * units
 
 
-def _ritz(span: _Span, size: int) -> tuple[Array, Array]:
+def _ritz(span: _Span) -> tuple[Array, Array]:
     """Return the nodes and overlaps of the rule of a span."""
-    metric, operator = span
+    size = span.metric.shape[-1]
+    metric, operator = _scaled(span)
     spread, vectors = np.linalg.eigh(metric)
     kept = spread > _RANK * spread[-1]
     basis = vectors[:, kept] / np.sqrt(spread[kept])
@@ -104,7 +119,7 @@ def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Arra
         Components of the vectors, each of length one; ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against
         the law.
     """
-    return _ritz(_span(poles, transform, slope, mean), len(mean))
+    return _ritz(_span(poles, transform, slope, mean))
 
 
 def sparse_rule(
@@ -135,10 +150,10 @@ def sparse_rule(
     """
     along = np.diagonal(transform.imag, axis1=1, axis2=2)
     weight = importance[:, None, None] / np.sqrt(along[:, :, None] * along[:, None, :])
-    poles: list[int] = []
+    span, poles = _span(points, transform, slope, mean), list[int]()
     found: list[tuple[float, Array, Array]] = []
     while True:
-        nodes, overlap = rational_rule(points[poles], transform[poles], slope[poles], mean)
+        nodes, overlap = _ritz(span.of(poles))
         products = (overlap[:, :, None] * overlap[:, None, :]).reshape(len(nodes), -1)
         known = (1 / (nodes - points[:, None])) @ products
         errors = (np.abs(known.reshape(transform.shape) - transform) * weight).max(axis=(1, 2))

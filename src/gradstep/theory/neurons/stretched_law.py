@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
+from gradstep.theory.neurons.row_law import RowLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 
 __all__ = ["StretchedLaw", "StretchedPoints"]
@@ -34,6 +35,9 @@ _LEAST = 1e-60
 _BASIS = np.array([[[1, 0], [0, 0]], [[0, 1], [1, 0]], [[0, 0], [0, 1]]], dtype=np.float64)
 #: The first block, where z is.
 _FIRST = _BASIS[0]
+#: Where `numpy.triu_indices(3)` has the product of the entries (i, a) and (b, j) of a symmetric matrix of two by two.
+_ENTRY = np.array([[0, 1], [1, 2]])
+_PRODUCTS = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])[_ENTRY[:, :, None, None], _ENTRY]
 
 
 class StretchedPoints(NamedTuple):
@@ -61,7 +65,7 @@ class StretchedPoints(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StretchedLaw:
+class StretchedLaw(RowLaw[StretchedPoints]):
     """The covariance of the rows of one readout.
 
     Attributes
@@ -85,15 +89,10 @@ class StretchedLaw:
         linear = 2 * k * mean(r) * c2 + k**2 * (mean(r) ** 2 * c3 + self.samples.ratio * mean(r**2) * c2)
         return 1 + linear + self.strength * c2
 
-    def at(self, z: Complex) -> StretchedPoints:
-        """Return the inverse at points in the upper half-plane.
+    def _solve(self, z: Complex) -> StretchedPoints:
+        """Solve the equation of ``M`` at points in the upper half-plane.
 
         Docs, "Correlated inputs", equation (C7a).
-
-        Raises
-        ------
-        NotConverged
-            If the fixed point is not found.
         """
         share, c = self.samples.spectrum.share, self.samples.spectrum.eigenvalue
         by_second, by_fourth = self.samples.ratio * share * c**2, self.samples.ratio * share * c**4
@@ -260,8 +259,10 @@ def _sandwich(outer: Complex, inner: NDArray[Any], weight: Array) -> Complex:
     -------
     ndarray, shape (points, matrices, 2, 2)
     """
-    pairs = np.einsum("zkia,zkbj,k->ziabj", outer, outer, weight, optimize=True)
-    return np.asarray(np.einsum("ziabj,zkab->zkij", pairs, np.broadcast_to(inner, (len(outer), *inner.shape[-3:]))))
+    parts = outer[..., 0, 0], outer[..., 0, 1], outer[..., 1, 1]
+    products = np.stack([(parts[i] * parts[j]) @ weight for i, j in zip(*np.triu_indices(3), strict=True)])
+    whole = np.broadcast_to(inner, (len(outer), *inner.shape[-3:]))
+    return np.asarray(np.einsum("iabjz,zkab->zkij", products[_PRODUCTS], whole))
 
 
 def _solved(bend: Complex, gap: Complex) -> Complex:

@@ -236,16 +236,20 @@ def _form_square(samples: CorrelatedSamples) -> float:
 def _polynomial(samples: CorrelatedSamples, left: list[_Term], right: list[_Term], count: int) -> Array:
     """Return ``(1/d) tr (left C right C)`` by powers of the readout."""
     total = np.zeros(count)
-    for power, factor, front, word in left:
-        for other_power, other_factor, other_front, other in right:
-            letters = [letter for letter, _ in word + other]
-            powers = [behind for _, behind in word + other]
-            if word and other:
-                powers[len(word) - 1] += 1 + other_front
-                powers[-1] += 1 + front
-            elif letters:
-                powers[-1] += 2 + front + other_front
-            else:
-                powers = [2 + front + other_front]
-            total[power + other_power] += factor * other_factor * words_trace(samples, letters, powers)
+    if left is right:
+        # A trace is the same backwards: each pair of different terms occurs twice.
+        pairs = [(left[i], left[j], 1.0 + (i < j)) for i in range(len(left)) for j in range(i, len(left))]
+    else:
+        pairs = [(one, other, 1.0) for one in left for other in right]
+    for (power, factor, front, word), (other_power, other_factor, other_front, other), times in pairs:
+        letters = [letter for letter, _ in word + other]
+        powers = [behind for _, behind in word + other]
+        if word and other:
+            powers[len(word) - 1] += 1 + other_front
+            powers[-1] += 1 + front
+        elif letters:
+            powers[-1] += 2 + front + other_front
+        else:
+            powers = [2 + front + other_front]
+        total[power + other_power] += times * factor * other_factor * words_trace(samples, letters, powers)
     return total

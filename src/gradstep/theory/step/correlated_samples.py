@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,9 +49,16 @@ class Spectrum:
         """Return the classes of a law of the inputs."""
         return cls(np.asarray(inputs.eigenvalues), np.asarray(inputs.share), np.asarray(inputs.teacher))
 
+    @cached_property
+    def _moments(self) -> dict[int, float]:
+        """The moments that somebody has asked for."""
+        return {}
+
     def moment(self, power: int) -> float:
         """Return ``<c^k>``, the mean power over all directions."""
-        return float(self.share @ self.eigenvalue**power)
+        if power not in self._moments:
+            self._moments[power] = float(self.share @ self.eigenvalue**power)
+        return self._moments[power]
 
     def teacher_moment(self, power: int) -> float:
         """Return ``<c^k>_bt = bt.C^k.bt``."""
@@ -249,13 +256,14 @@ def words_trace(samples: CorrelatedSamples, letters: list[Array], powers: list[i
     """
     if not letters:
         return samples.spectrum.moment(sum(powers))
-    total = 0.0
-    for blocks, gaps in _crossing_free(len(letters)):
-        part = 1.0
-        for block in blocks:
-            product = np.prod([letters[k] for k in block], axis=0)
-            part *= samples.ratio ** (len(block) - 1) * samples.mean(product)
-        for gap in gaps:
-            part *= samples.spectrum.moment(sum(powers[k] for k in gap))
-        total += part
-    return total
+
+    @cache
+    def shared(block: tuple[int, ...]) -> float:
+        product = reduce(np.multiply, (letters[k] for k in block))
+        return float(samples.ratio ** (len(block) - 1) * samples.mean(product))
+
+    moment = samples.spectrum.moment
+    return sum(
+        math.prod(map(shared, blocks)) * math.prod(moment(sum(powers[k] for k in gap)) for gap in gaps)
+        for blocks, gaps in _crossing_free(len(letters))
+    )

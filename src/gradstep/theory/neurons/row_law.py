@@ -1,0 +1,41 @@
+"""What laws of the rows' covariance share: the equations at given points are solved once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["RowLaw"]
+
+Complex = NDArray[np.complexfloating[Any, Any]]
+Points = TypeVar("Points")
+
+
+class RowLaw(ABC, Generic[Points]):
+    """A law that is known through its resolvent at points off the real axis."""
+
+    @cached_property
+    def _solved(self) -> dict[bytes, Points]:
+        """Solutions at points that were asked for before."""
+        return {}
+
+    def at(self, z: Complex) -> Points:
+        """Return the solution at points in the upper half-plane, shape (points,).
+
+        Raises
+        ------
+        NotConverged
+            If the fixed point is not found.
+        """
+        key = z.tobytes()
+        if key not in self._solved:
+            self._solved[key] = self._solve(z)
+        return self._solved[key]
+
+    @abstractmethod
+    def _solve(self, z: Complex) -> Points:
+        """Solve the equations of the law."""

@@ -28,7 +28,7 @@ STAGES = ("measure", "search", "larger", "decide", "report")
 #: that are not known to fall by then.
 LARGER = ((2 * DIMENSION, 32), (4 * DIMENSION, 32), (8 * DIMENSION, 32), (16 * DIMENSION, 16))
 #: Where it is still open whether a deviation falls, more networks are asked in these rounds, small ones first.
-DECIDE = ((DIMENSION, 256), *((4 * DIMENSION, networks) for networks in (8, 16, 32, 64, 128)))
+DECIDE = ((4 * DIMENSION, 8), (DIMENSION, 128), *((4 * DIMENSION, networks) for networks in (16, 32, 64, 128)))
 #: The most networks of a setting that the local search has found.
 FOUND = 64
 

@@ -184,7 +184,7 @@ def left_of(rows: Sequence[Row]) -> dict[str, list[float]]:
             both = sums.setdefault(size["d"], [0.0, 0.0])
             both[0] += first * size["percent"] / size["percent_error"] ** 2
             both[1] += first**2 / size["percent_error"] ** 2
-    return {str(d): [round(100 * a / b, 1), round(100 / math.sqrt(b), 1)] for d, (a, b) in sorted(sums.items())}
+    return {f"d{d}": [round(100 * a / b, 1), round(100 / math.sqrt(b), 1)] for d, (a, b) in sorted(sums.items())}
 
 
 def _precise(row: Row) -> bool:

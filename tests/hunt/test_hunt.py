@@ -389,9 +389,9 @@ def test_what_is_left_of_deviations_that_are_open():
         ]
         rows.append({"problem": {"seed": k}, "sizes": sizes})
     left = left_of([*rows, *rows[:50]])  # a problem that was found twice counts once
-    assert left["400"][1] == left["800"][1] == 0.5
-    assert abs(left["400"][0] - 50) < 4 * 0.5
-    assert abs(left["800"][0] - 25) < 4 * 0.5
+    assert left["d400"][1] == left["d800"][1] == 0.5
+    assert abs(left["d400"][0] - 50) < 4 * 0.5
+    assert abs(left["d800"][0] - 25) < 4 * 0.5
 
 
 def test_the_committed_table_calibrates_the_caveats() -> None:

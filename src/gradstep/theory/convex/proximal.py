@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.convex import Loss, Penalty
-from gradstep.gaussian import ScalarFunction, smoothed
+from gradstep.gaussian import ScalarFunction, smoothed, smoothed_mean
 from gradstep.gaussian.panels import legendre_rule
 from gradstep.labels import Labels
 from gradstep.resolution import NOTHING
@@ -246,7 +246,7 @@ def _chance(mean: ScalarFunction, centre: Array, across: float, known: Array, re
 @lru_cache(maxsize=32)
 def _averaged(mean: ScalarFunction, scale: float, step: float, half: int) -> Array:
     """Return the averages of a function over a Gaussian of a scale, at so many multiples of a step on either side."""
-    return smoothed(mean, step * np.arange(-half, half + 1), scale).mean
+    return smoothed_mean(mean, step * np.arange(-half, half + 1), scale)
 
 
 def _reals(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,8 @@ def steps(count: int) -> list[gs.Step]:
     return [gs.Step(float(size), exponent=0.5) for size in np.geomspace(0.1, 4, count)]
 
 
-def curves(rounds: int, points: int = 60) -> list[Row]:
-    """Time curves along one parameter, with new tables."""
+def posed_curves(points: int) -> Iterator[tuple[str, float, list[gs.Problem]]]:
+    """Yield curves along one parameter: what they are, the goal, the problems."""
     axes: dict[str, list[Any]] = {
         "eta": list(steps(points)),
         "d": [round(d) for d in np.geomspace(200, 4000, points)],
@@ -82,42 +82,48 @@ def curves(rounds: int, points: int = 60) -> list[Row]:
     }
     cases = {(axis, *case): goal for axis in ("eta", "d", "n_step") for case, goal in goals.items()}
     cases |= {(axis, "relu", "gaussian"): 0.04 for axis in ("n", "ridge")}
-    rows = []
     for (axis, activation, readout), goal in cases.items():
         posed = [problem(activation=activation, readout=readout, **{axis: value}) for value in axes[axis]]
+        yield f"{points} points over {axis}, {activation}, {readout} readout, new tables", goal, posed
+
+
+def curves(rounds: int, points: int = 60) -> list[Row]:
+    """Time curves along one parameter, with new tables."""
+    rows = []
+    for label, goal, posed in posed_curves(points):
         times = timed({"curve": partial(cold, posed), "bare": bare_solves(posed)}, rounds)
-        label = f"{points} points over {axis}, {activation}, {readout} readout, new tables"
         rows += waited(label, times["curve"], goal, times["bare"])
     return rows
 
 
+def posed_grids(side: int) -> Iterator[tuple[str, float, list[gs.Problem]]]:
+    """Yield grids with the penalty: what they are, the goal of 100 x 100, the problems."""
+    ridges = np.geomspace(1e-2, 1e4, side).tolist()
+    samples = [round(n) for n in np.geomspace(200, 20_000, side)]
+    scaled = "" if side == 100 else f", scaled up from {side} x {side}"
+    for activation, goal in (("tanh", 15.0), ("relu", 5.0)):
+        posed = [problem(n=n, ridge=r, activation=activation) for n in samples for r in ridges]
+        yield f"100 x 100 grid over (n, ridge), {activation}{scaled}", goal, posed
+    posed = [problem(eta=e, ridge=r) for e in steps(side) for r in ridges]
+    yield f"100 x 100 grid over (eta, ridge), tanh{scaled}", 1.5, posed
+
+
 def grids(side: int) -> list[Row]:
     """Time `gs.predict_many` over grids with the penalty; a smaller grid is scaled up to 100 x 100."""
-    ridges, more = np.geomspace(1e-2, 1e4, side).tolist(), (100 / side) ** 2
-    samples = [round(n) for n in np.geomspace(200, 20_000, side)]
-    over = {
-        ("n, ridge", "tanh"): ([problem(n=n, ridge=r) for n in samples for r in ridges], 15.0),
-        ("n, ridge", "relu"): ([problem(n=n, ridge=r, activation="relu") for n in samples for r in ridges], 5.0),
-        ("eta, ridge", "tanh"): ([problem(eta=e, ridge=r) for e in steps(side) for r in ridges], 1.5),
-    }
-    rows, worst = [], 0.0
-    for (axes, activation), (posed, goal) in over.items():
+    rows, worst, more = [], 0.0, (100 / side) ** 2
+    for label, goal, posed in posed_grids(side):
         start = time.perf_counter()
         predictions = cold(posed)
         seconds = (time.perf_counter() - start) * more
         worst = max(worst, *(prediction.residual for prediction in predictions))
         bare = timed({"bare": bare_solves(posed)}, 1)["bare"].least * more
-        label = f"100 x 100 grid over ({axes}), {activation}" + (
-            "" if side == 100 else f", scaled up from {side} x {side}"
-        )
         rows += waited(label, Times(seconds, seconds), goal, Times(bare, bare))
     return [*rows, row("largest residual of the grids", worst, 1e-10, "goal", unit="")]
 
 
-def limit_points(rounds: int, points: int = 200) -> list[Row]:
-    """Time points of the proportional limit through `gs.predict_many`, against the function of the paper."""
+def posed_limits(points: int) -> Iterator[tuple[str, float, list[gs.Problem], Callable[[], object]]]:
+    """Yield points of the proportional limit: what they are, the goal, the problems, the function of the paper."""
     ratios, sizes = np.linspace(0.2, 3.0, points), np.linspace(0.5, 4.0, points)
-    rows = []
     for label, etas in (("that share their tables", np.full(points, 3.0)), ("each with its own step", sizes)):
         posed = [
             gs.Problem.cui2024(
@@ -125,31 +131,48 @@ def limit_points(rounds: int, points: int = 200) -> list[Row]:
             )
             for alpha, eta in zip(ratios, etas, strict=True)
         ]
-        calls: dict[str, Callable[[], object]] = {
-            "many": partial(cold, posed),
-            "bare": partial(large_step, ratios, etas),
-        }
-        times = timed(calls, rounds)
-        name = "the vectorised function of Cui et al. 2024"
-        rows += waited(f"{points} points of the limit, {label}", times["many"], 60e-6 * points, times["bare"], name)
+        yield f"{points} points of the limit, {label}", 60e-6 * points, posed, partial(large_step, ratios, etas)
+
+
+def limit_points(rounds: int, points: int = 200) -> list[Row]:
+    """Time points of the proportional limit through `gs.predict_many`, against the function of the paper."""
+    rows = []
+    for label, goal, posed, bare in posed_limits(points):
+        times = timed({"many": partial(cold, posed), "bare": bare}, rounds)
+        rows += waited(label, times["many"], goal, times["bare"], "the vectorised function of Cui et al. 2024")
     return rows
+
+
+#: Searches for the best parameters, with their goals.
+SEARCHES: dict[tuple[str, tuple[str, ...]], float] = {
+    ("tanh", ("ridge",)): 0.03,
+    ("tanh", ("ridge", "eta")): 0.25,
+    ("tanh", ("ridge", "eta", "split")): 0.8,
+    ("relu", ("ridge", "eta")): 0.8,
+    ("abs", ("ridge", "eta")): 1.5,
+}
+#: Two classes.
+CLASSES = problem(teacher="tanh(2*x)")
+#: What has no closed averages.
+FORMULAS = ("x/(1+x**2)", "tanh(x)*cos(x)")
+
+
+def tuned(activation: str, over: tuple[str, ...]) -> gs.Tuned:
+    """Search with new tables."""
+    predict_module._prepared.cache_clear()
+    return gs.tune(problem(activation=activation), over=over)
 
 
 def tuning(*, quick: bool) -> list[Row]:
     """Time `gs.tune`."""
-    cases: dict[tuple[str, tuple[str, ...]], float] = {("tanh", ("ridge",)): 0.03, ("tanh", ("ridge", "eta")): 0.25}
-    if not quick:
-        cases[("tanh", ("ridge", "eta", "split"))] = 0.8
-        cases |= {("relu", ("ridge", "eta")): 0.8, ("abs", ("ridge", "eta")): 1.5}
     rows = []
-    for (activation, over), goal in cases.items():
-        posed, found = problem(activation=activation), list[gs.Tuned]()
+    for (activation, over), goal in [*SEARCHES.items()][: 2 if quick else None]:
+        found = list[gs.Tuned]()
 
-        def tuned(posed: gs.Problem = posed, over: tuple[str, ...] = over, found: list[gs.Tuned] = found) -> None:
-            predict_module._prepared.cache_clear()
-            found.append(gs.tune(posed, over=over))
+        def search(activation: str = activation, over: tuple[str, ...] = over, found: list[gs.Tuned] = found) -> None:
+            found.append(tuned(activation, over))
 
-        time_of = timed({"tune": tuned}, 1)["tune"]
+        time_of = timed({"tune": search}, 1)["tune"]
         best = found[-1]
         bare = timed({"bare": bare_solves([best.problem])}, 3, CALLS_IN_TURN)["bare"]
         bare = Times(*(each * best.evaluations for each in bare))
@@ -158,15 +181,17 @@ def tuning(*, quick: bool) -> list[Row]:
     return rows
 
 
+def posed_spectra() -> Iterator[tuple[str, float, gs.Problem]]:
+    """Yield spectra of the features: what they are, the goal, the problem."""
+    yield "feature_spectrum, tanh", 0.1, problem()
+    large = problem(activation="relu", eta=gs.Step(10.0, exponent=0.5))
+    yield "feature_spectrum, relu, a step ten times as large", 1.0, large
+
+
 def spectra(*, quick: bool) -> list[Row]:
     """Time the spectrum of the features, against the linear systems of its Newton steps."""
-    cases = [(problem(), 0.1, "tanh")]
-    if not quick:
-        cases.append(
-            (problem(activation="relu", eta=gs.Step(10.0, exponent=0.5)), 1.0, "relu, a step ten times as large")
-        )
     rows = []
-    for posed, goal, label in cases:
+    for label, goal, posed in [*posed_spectra()][: 1 if quick else None]:
         sizes: Counter[int] = Counter()
         newton = FeatureEquations.newton
 
@@ -182,20 +207,20 @@ def spectra(*, quick: bool) -> list[Row]:
         }
         times = timed(calls, 1)
         name = f"bare LAPACK solves of its {sizes.total()} Newton steps"
-        rows += waited(f"feature_spectrum, {label}", times["spectrum"], goal, times["bare"], name)
+        rows += waited(label, times["spectrum"], goal, times["bare"], name)
     return rows
 
 
 def others(rounds: int) -> list[Row]:
     """Time convex losses, a formula without closed averages."""
     rows = []
-    posed = problem(teacher="tanh(2*x)")
+    posed = CLASSES
     bare = timed({"bare": bare_solves([posed])}, 3, CALLS_IN_TURN)["bare"]
     for loss in ("logistic", "hinge"):
         call = partial(convex_prediction, posed, loss=loss, channel="sign")
         lost = timed({"loss": call}, 1)["loss"]
         rows += waited(f"convex_prediction, {loss}, classes", lost, 0.3, bare, "bare LAPACK solves of a ridge fit")
-    for activation in ("x/(1+x**2)", "tanh(x)*cos(x)"):
+    for activation in FORMULAS:
         posed = problem(activation=activation)
         times = timed({"new": partial(cold, [posed]), "bare": bare_solves([posed])}, rounds)
         rows += waited(f"predict, {activation}, new tables", times["new"], 6e-3, times["bare"])
@@ -224,11 +249,16 @@ def along_curves(points: int = 8) -> list[Row]:
     return rows
 
 
-def finite_moniri(rounds: int) -> list[Row]:
-    """Time the errors of Moniri et al. 2024 at finite n, where the initial output has a constant of order one."""
-    posed = problem(
-        activation="sin(1.2*x+0.6)", teacher="x+(x**2-1)/2", eta=gs.Step(1.0, exponent=0.2), output_scale="1/sqrt(N)"
+def moniri_problem() -> gs.Problem:
+    """Return a problem whose initial output has a constant of order one."""
+    return problem(
+        activation="tanh(x+0.6)", teacher="x+(x**2-1)/2", eta=gs.Step(1.0, exponent=0.2), output_scale="1/sqrt(N)"
     )
+
+
+def finite_moniri(rounds: int) -> list[Row]:
+    """Time the errors of Moniri et al. 2024 at finite n, with five output constants."""
+    posed = moniri_problem()
     z = np.linspace(-7.6, 7.6, 100)
     products = np.multiply.outer(z, z[:50])
     matrix = np.eye(24)
@@ -236,54 +266,67 @@ def finite_moniri(rounds: int) -> list[Row]:
     def bare() -> None:
         # A formula on its grid and one least-squares problem, for each of the constants.
         for _ in range(5):
-            np.sin(products) * np.exp(-products)
+            np.tanh(products) * np.exp(-products)
             np.linalg.qr(matrix)
 
     times = timed({"errors": lambda: finite_errors([posed]), "bare": bare}, rounds)
-    name = "a sine and an exponential on its grids, and five QR"
+    name = "a hyperbolic tangent and an exponential on its grids, and five QR"
     return waited("moniri2024 errors at finite n, five output constants", times["errors"], 8e-3, times["bare"], name)
 
 
+def small_network(activation: str) -> gs.Problem:
+    """Return the problem of a small network."""
+    return problem(activation=activation, d=128, width=192, n_step=384, n=384)
+
+
+def bare_network(d: int, width: int, samples: int) -> Callable[[], None]:
+    """Return the matrix products, factorisation and random numbers of one seed."""
+    step, fit = np.ones((samples, d)), np.ones((width, d))
+
+    @one_thread()
+    def bare() -> None:
+        rng = np.random.default_rng(0)
+        for shape in ((samples, d), (samples, d), (width, d)):
+            rng.standard_normal(shape)
+        forward = step @ fit.T  # of the step
+        forward.T @ step  # its gradient
+        features = step @ fit.T  # of the fit
+        features.T @ features
+        factor, _ = lapack.dpotrf(np.eye(width), lower=1)
+        lapack.dpotri(factor, lower=1)
+        fit @ fit.T  # covariances of the population kernel
+
+    return bare
+
+
 def small_networks(rounds: int) -> list[Row]:
-    """Time one seed of a small network, over the matrix products, factorisation and random numbers of its shapes."""
-    d, width, samples = 128, 192, 384
+    """Time one seed of a small network, over the bare work of its shapes."""
     rows = []
     for activation in ("tanh", "relu"):
-        posed = problem(activation=activation, d=d, width=width, n_step=samples, n=samples)
-        step, fit = np.ones((samples, d)), np.ones((width, d))
-
-        @one_thread()
-        def bare(step: Any = step, fit: Any = fit) -> None:
-            rng = np.random.default_rng(0)
-            for shape in ((samples, d), (samples, d), (width, d)):
-                rng.standard_normal(shape)
-            forward = step @ fit.T  # of the step
-            forward.T @ step  # its gradient
-            features = step @ fit.T  # of the fit
-            features.T @ features
-            factor, _ = lapack.dpotrf(np.eye(width), lower=1)
-            lapack.dpotri(factor, lower=1)
-            fit @ fit.T  # covariances of the population kernel
-
-        times = timed({"simulate": lambda posed=posed: gs.simulate(posed, seeds=[1]), "bare": bare}, rounds)
+        posed = small_network(activation)
+        d, width, _, samples, _ = map(int, posed.real_sizes())
+        calls = {"simulate": partial(gs.simulate, posed, seeds=[1]), "bare": bare_network(d, width, samples)}
+        times = timed(calls, rounds)
         label = f"simulate {activation}, d = {d}, N = {width}, n = n_step = {samples}"
         name = "bare BLAS, LAPACK and random numbers"
-        measured, least = times["simulate"], times["bare"].least
-        rows.append(row(label, measured.least, least, name, target=2.0))
+        rows.append(row(label, times["simulate"].least, times["bare"].least, name, target=2.0))
     return rows
+
+
+#: What a new interpreter runs.
+FIRST_PREDICTION = (
+    "import gradstep as gs; gs.predict(gs.Problem(activation='tanh', teacher='sin', d=1000, width=2000, "
+    "n_step=4000, n=2000, eta=gs.Step(1.0, exponent=0.5), ridge=2.0))"
+)
 
 
 def from_the_shell(rounds: int) -> list[Row]:
     """Time a new interpreter that imports the package and predicts, next to one that imports NumPy."""
-    predict = (
-        "import gradstep as gs; gs.predict(gs.Problem(activation='tanh', teacher='sin', d=1000, width=2000, "
-        "n_step=4000, n=2000, eta=gs.Step(1.0, exponent=0.5), ridge=2.0))"
-    )
 
     def interpreter(code: str) -> Callable[[], object]:
         return partial(subprocess.run, [sys.executable, "-c", code], check=True)
 
-    times = timed({"predict": interpreter(predict), "bare": interpreter("import numpy")}, rounds)
+    times = timed({"predict": interpreter(FIRST_PREDICTION), "bare": interpreter("import numpy")}, rounds)
     return waited("import and one prediction from the shell", times["predict"], 0.35, times["bare"], "import numpy")
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
-from unittest import mock
 
 import numpy as np
 from benchmarks.published_method_cui2024 import draw_bulk, published_evaluation
@@ -24,8 +23,6 @@ from benchmarks.published_method_cui2024 import draw_bulk, published_evaluation
 import gradstep as gs
 from gradstep.papers.ba2022 import coefficients, small_step
 from gradstep.papers.cui2024 import SummaryStatistics, summary_statistics
-from gradstep.theory.convex.convex_loss import convex_prediction
-from gradstep.theory.spectra.feature_spectrum import FeatureEquations, feature_spectrum
 from gradstep.theory.step.own_output import output_constants
 from gradstep.threads import one_thread
 
@@ -36,8 +33,8 @@ Row = dict[str, Any]
 Key = TypeVar("Key")
 
 #: Predictions of which the mean time is taken.
-_CALLS_IN_TURN = 10
-_BARE = "bare LAPACK solves of its shapes"
+CALLS_IN_TURN = 10
+BARE = "bare LAPACK solves of its shapes"
 
 
 def row(
@@ -147,7 +144,7 @@ def one_prediction(rounds: int) -> list[Row]:
         calls[case, "tables known"] = partial(gs.predict, one)
         calls[case, "isotropic bulk"] = partial(gs.predict, one, bulk="isotropic")
         calls[case, "bare"] = bare_solves([one])
-    times |= timed(calls, rounds, _CALLS_IN_TURN)
+    times |= timed(calls, rounds, CALLS_IN_TURN)
     rows = []
     for case, goal in goals.items():
         label = "predict, {} readout, {}".format(*case)
@@ -157,7 +154,7 @@ def one_prediction(rounds: int) -> list[Row]:
         known, isotropic, bare = (times[case, which].median for which in ("tables known", "isotropic bulk", "bare"))
         rows += [
             row(f"{label}, structured bulk", known, isotropic, "the isotropic bulk", target=5.0),
-            row(f"{label}, tables known", known, bare, _BARE, target=None),
+            row(f"{label}, tables known", known, bare, BARE, target=None),
         ]
     return rows
 
@@ -168,18 +165,10 @@ def vocabularies(rounds: int) -> list[Row]:
     for count in (2, 5, 10):
         posed = problem(readout={(k + 1) / count: 1 / count for k in range(count)}, activation="relu")
         calls = {"structured": partial(gs.predict, posed), "isotropic": partial(gs.predict, posed, bulk="isotropic")}
-        times = timed(calls, rounds, _CALLS_IN_TURN)
+        times = timed(calls, rounds, CALLS_IN_TURN)
         label = f"predict, {count} readout values, relu, structured bulk"
         rows.append(row(label, times["structured"].median, times["isotropic"].median, "the isotropic bulk", target=5.0))
     return rows
-
-
-def waited(label: str, measured: Times, goal: float, bare: Times, bare_name: str = _BARE) -> list[Row]:
-    """Return the rows of something that people wait for: against its goal, and against the bare work in it."""
-    return [
-        row(label, measured.median, goal, "goal", least=measured.least),
-        row(label, measured.least, bare.least, bare_name, target=None),
-    ]
 
 
 def cold(posed: Sequence[gs.Problem]) -> list[gs.Prediction]:
@@ -188,146 +177,7 @@ def cold(posed: Sequence[gs.Problem]) -> list[gs.Prediction]:
     return gs.predict_many(posed)
 
 
-def steps(count: int) -> list[gs.Step]:
-    """Return step sizes from a tenth of the square root of the width to four times it."""
-    return [gs.Step(float(size), exponent=0.5) for size in np.geomspace(0.1, 4, count)]
-
-
-def curves(rounds: int, points: int = 60) -> list[Row]:
-    """Time curves along one parameter, with new tables."""
-    axes: dict[str, list[Any]] = {
-        "eta": list(steps(points)),
-        "d": [round(d) for d in np.geomspace(200, 4000, points)],
-        "n_step": [round(n) for n in np.geomspace(500, 32_000, points)],
-        "n": [round(n) for n in np.geomspace(200, 20_000, points)],
-        "ridge": np.geomspace(1e-2, 1e4, points).tolist(),
-    }
-    goals = {
-        ("tanh", "gaussian"): 0.06,
-        ("tanh", "constant"): 0.04,
-        ("relu", "gaussian"): 0.15,
-        ("relu", "constant"): 0.06,
-    }
-    cases = {(axis, *case): goal for axis in ("eta", "d", "n_step") for case, goal in goals.items()}
-    cases |= {(axis, "relu", "gaussian"): 0.04 for axis in ("n", "ridge")}
-    rows = []
-    for (axis, activation, readout), goal in cases.items():
-        posed = [problem(activation=activation, readout=readout, **{axis: value}) for value in axes[axis]]
-        times = timed({"curve": partial(cold, posed), "bare": bare_solves(posed)}, rounds)
-        label = f"{points} points over {axis}, {activation}, {readout} readout, new tables"
-        rows += waited(label, times["curve"], goal, times["bare"])
-    return rows
-
-
-def grids(side: int) -> list[Row]:
-    """Time `gs.predict_many` over grids with the penalty; a smaller grid is scaled up to 100 x 100."""
-    ridges, more = np.geomspace(1e-2, 1e4, side).tolist(), (100 / side) ** 2
-    samples = [round(n) for n in np.geomspace(200, 20_000, side)]
-    over = {
-        ("n, ridge", "tanh"): ([problem(n=n, ridge=r) for n in samples for r in ridges], 15.0),
-        ("n, ridge", "relu"): ([problem(n=n, ridge=r, activation="relu") for n in samples for r in ridges], 5.0),
-        ("eta, ridge", "tanh"): ([problem(eta=e, ridge=r) for e in steps(side) for r in ridges], 1.5),
-    }
-    rows, worst = [], 0.0
-    for (axes, activation), (posed, goal) in over.items():
-        start = time.perf_counter()
-        predictions = cold(posed)
-        seconds = (time.perf_counter() - start) * more
-        worst = max(worst, *(prediction.residual for prediction in predictions))
-        bare = timed({"bare": bare_solves(posed)}, 1)["bare"].least * more
-        label = f"100 x 100 grid over ({axes}), {activation}" + (
-            "" if side == 100 else f", scaled up from {side} x {side}"
-        )
-        rows += waited(label, Times(seconds, seconds), goal, Times(bare, bare))
-    return [*rows, row("largest residual of the grids", worst, 1e-10, "goal", unit="")]
-
-
-def limit_points(rounds: int, points: int = 200) -> list[Row]:
-    """Time points of the proportional limit through `gs.predict_many`, against the function of the paper."""
-    ratios, sizes = np.linspace(0.2, 3.0, points), np.linspace(0.5, 4.0, points)
-    rows = []
-    for label, etas in (("that share their tables", np.full(points, 3.0)), ("each with its own step", sizes)):
-        posed = [
-            gs.Problem.cui2024(
-                activation="tanh", teacher="sin", alpha=float(alpha), alpha0=20.0, eta_tilde=float(eta), lam=0.1
-            )
-            for alpha, eta in zip(ratios, etas, strict=True)
-        ]
-        calls: dict[str, Callable[[], object]] = {"many": partial(cold, posed), "bare": partial(_large, ratios, etas)}
-        times = timed(calls, rounds)
-        name = "the vectorised function of Cui et al. 2024"
-        rows += waited(f"{points} points of the limit, {label}", times["many"], 60e-6 * points, times["bare"], name)
-    return rows
-
-
-def tuning(*, quick: bool) -> list[Row]:
-    """Time `gs.tune`."""
-    cases: dict[tuple[str, tuple[str, ...]], float] = {("tanh", ("ridge",)): 0.03, ("tanh", ("ridge", "eta")): 0.25}
-    if not quick:
-        cases[("tanh", ("ridge", "eta", "split"))] = 0.8
-        cases |= {("relu", ("ridge", "eta")): 0.8, ("abs", ("ridge", "eta")): 1.5}
-    rows = []
-    for (activation, over), goal in cases.items():
-        posed, found = problem(activation=activation), list[gs.Tuned]()
-
-        def tuned(posed: gs.Problem = posed, over: tuple[str, ...] = over, found: list[gs.Tuned] = found) -> None:
-            predict_module._prepared.cache_clear()
-            found.append(gs.tune(posed, over=over))
-
-        time_of = timed({"tune": tuned}, 1)["tune"]
-        best = found[-1]
-        bare = timed({"bare": bare_solves([best.problem])}, 3, _CALLS_IN_TURN)["bare"]
-        bare = Times(*(each * best.evaluations for each in bare))
-        name = f"bare LAPACK solves of {best.evaluations} predictions at the best parameters"
-        rows += waited(f"tune over {', '.join(over)}, {activation}", time_of, goal, bare, name)
-    return rows
-
-
-def spectra(*, quick: bool) -> list[Row]:
-    """Time the spectrum of the features, against the linear systems of its Newton steps."""
-    cases = [(problem(), 0.1, "tanh")]
-    if not quick:
-        cases.append(
-            (problem(activation="relu", eta=gs.Step(10.0, exponent=0.5)), 1.0, "relu, a step ten times as large")
-        )
-    rows = []
-    for posed, goal, label in cases:
-        sizes: Counter[int] = Counter()
-        newton = FeatureEquations.newton
-
-        def counted(equations: Any, z: complex, state: Any, sizes: Counter[int] = sizes, newton: Any = newton) -> Any:
-            sizes[len(state)] += 1
-            return newton(equations, z, state)
-
-        with mock.patch.object(FeatureEquations, "newton", counted):
-            feature_spectrum(posed)
-        calls: dict[str, Callable[[], object]] = {
-            "spectrum": partial(feature_spectrum, posed),
-            "bare": bare_systems(sizes, 1 + 0.5j),
-        }
-        times = timed(calls, 1)
-        name = f"bare LAPACK solves of its {sizes.total()} Newton steps"
-        rows += waited(f"feature_spectrum, {label}", times["spectrum"], goal, times["bare"], name)
-    return rows
-
-
-def others(rounds: int) -> list[Row]:
-    """Time convex losses, a formula without closed averages."""
-    rows = []
-    posed = problem(teacher="tanh(2*x)")
-    bare = timed({"bare": bare_solves([posed])}, 3, _CALLS_IN_TURN)["bare"]
-    for loss in ("logistic", "hinge"):
-        call = partial(convex_prediction, posed, loss=loss, channel="sign")
-        lost = timed({"loss": call}, 1)["loss"]
-        rows += waited(f"convex_prediction, {loss}, classes", lost, 0.3, bare, "bare LAPACK solves of a ridge fit")
-    for activation in ("x/(1+x**2)", "tanh(x)*cos(x)"):
-        posed = problem(activation=activation)
-        times = timed({"new": partial(cold, [posed]), "bare": bare_solves([posed])}, rounds)
-        rows += waited(f"predict, {activation}, new tables", times["new"], 6e-3, times["bare"])
-    return rows
-
-
-def _large(alpha: Any, eta_tilde: Any = 3.0) -> SummaryStatistics:
+def large_step(alpha: Any, eta_tilde: Any = 3.0) -> SummaryStatistics:
     return summary_statistics("tanh", "sin", eta_tilde=eta_tilde, alpha0=20.0, alpha=alpha, lam=0.1)
 
 
@@ -349,15 +199,15 @@ def limits(rounds: int, dimension: int) -> list[Row]:
     times = timed(
         {
             "small": small,
-            "shared": lambda: _large(ratios),
-            "distinct": lambda: _large(ratios, steps),
-            "single": lambda: _large(0.9),
+            "shared": lambda: large_step(ratios),
+            "distinct": lambda: large_step(ratios, steps),
+            "single": lambda: large_step(0.9),
         },
         rounds,
     )
     seconds = {name: measured.median for name, measured in times.items()}
-    worst = max(float(_large(ratios).residual.max()), float(_large(ratios, steps).residual.max()))
-    apart = float(np.abs(_large(check).test_error - [evaluation.test_error for evaluation in evaluations]).max())
+    worst = max(float(large_step(ratios).residual.max()), float(large_step(ratios, steps).residual.max()))
+    apart = float(np.abs(large_step(check).test_error - [evaluation.test_error for evaluation in evaluations]).max())
     published = median(evaluation.seconds for evaluation in evaluations)
     rows = [
         row(label, points / needed, goal, "goal", better="higher", unit="1/s")
@@ -381,7 +231,7 @@ def limits(rounds: int, dimension: int) -> list[Row]:
         row(
             "test error: distance to the published evaluation",
             apart,
-            float(np.mean(_large(check).test_error)),
+            float(np.mean(large_step(check).test_error)),
             "test error",
             target=None,
             unit="",
@@ -395,11 +245,5 @@ def run(*, quick: bool = False) -> list[Row]:
     return [
         *one_prediction(5 if quick else 51),
         *vocabularies(5 if quick else 11),
-        *curves(3 if quick else 7, 15 if quick else 60),
-        *grids(10 if quick else 100),
-        *limit_points(3 if quick else 7),
-        *tuning(quick=quick),
-        *spectra(quick=quick),
-        *others(3 if quick else 11),
         *limits(3 if quick else 7, 300 if quick else 2000),
     ]

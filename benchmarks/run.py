@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks import bench_app, bench_estimators, bench_simulation, bench_sweeps, bench_theory
+from benchmarks import bench_app, bench_estimators, bench_simulation, bench_sweeps, bench_theory, bench_waits
 
 Row = dict[str, Any]
 
-PARTS = ("theory", "page", "simulation", "sweeps", "estimators")
+PARTS = ("theory", "waits", "page", "simulation", "sweeps", "estimators")
 #: Left out where it has to be quick.
 SLOW = ("page", "simulation")
 
@@ -100,6 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
     began = time.perf_counter()
     measures: dict[str, Callable[[], list[Row]]] = {
         "theory": lambda: bench_theory.run(quick=options.quick),
+        "waits": lambda: bench_waits.run(quick=options.quick),
         "sweeps": lambda: bench_sweeps.run_all(quick=options.quick),
         "estimators": lambda: bench_estimators.run_all(quick=options.quick),
         "page": bench_app.run,

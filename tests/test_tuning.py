@@ -81,6 +81,31 @@ def test_bounds_plateaus_and_integers():
     np.testing.assert_allclose(joint.point, [17, 1.7], atol=1e-6)
 
 
+def test_a_rough_scan_finds_the_valley_and_the_function_itself_its_bottom():
+    calls = []
+
+    def exact(points):
+        calls.extend(map(tuple, points))
+        return quartic(points)
+
+    axes = [Axis(np.linspace(-3, 3, 9), 0.05), Axis(np.linspace(-4, 4, 8), 0.05)]
+    found = minimise(exact, axes, scanned=lambda points: quartic(points) * (1 + 1e-4 * np.sin(9 * points[:, 0])))
+    np.testing.assert_allclose(found.point, [0.3, -1.2], atol=1e-6)
+    assert found.value == pytest.approx(2, abs=1e-12)
+    assert found.evaluations == 72 + len(calls)
+    assert len(calls) < 72 + 100
+
+
+def test_minima_of_a_plateau_that_nothing_separates_are_followed_once():
+    def uneven(points):
+        x, y = points.T
+        return 1 + 1e-8 * np.sin(40 * x) + np.maximum(y, -1) ** 2 * (y > -1)
+
+    found = minimise(uneven, [Axis(np.linspace(-3, 3, 31), 0.05), Axis(np.linspace(-4, 4, 8), 0.05)], resolution=1e-7)
+    assert found.value == pytest.approx(1, abs=1e-7)
+    assert found.others == ()
+
+
 def test_what_cannot_be_certified_is_not_returned():
     rng = np.random.default_rng(5)
     with pytest.raises(NotConverged):

@@ -204,26 +204,37 @@ class Smooth:
         def second(x: Array) -> Array:
             return self.second(x, *self.parameters)
 
-        low, high = u - v * self.steepest[1], u - v * self.steepest[0]
-        point = np.clip(u - v * first(u) / (1 + v * second(u)), low, high)
-        size, last = 1 + np.abs(u) + v, high - low
+        u, v = np.broadcast_arrays(u, v)
+        found = np.empty(u.size)
+        # Those that are left: their places, arguments and brackets.
+        place, arguments, steps = np.arange(u.size), u.ravel(), v.ravel()
+        low, high = arguments - steps * self.steepest[1], arguments - steps * self.steepest[0]
+        point = np.clip(arguments - steps * first(arguments) / (1 + steps * second(arguments)), low, high)
+        last = high - low
         for _ in range(_MAXIMUM_ITERATIONS):
-            gap = point + v * first(point) - u
-            unsolved = np.abs(gap) > 4e-15 * size
-            if not unsolved.any():
+            gap = point + steps * first(point) - arguments
+            size = 1 + np.abs(arguments) + steps
+            found[place] = point
+            left = np.abs(gap) > 4e-15 * size
+            if not left.any():
                 break
+            place = place[left]
+            arguments, steps, point, gap, low, high, last = (
+                values[left] for values in (arguments, steps, point, gap, low, high, last)
+            )
             low, high = np.where(gap < 0, point, low), np.where(gap > 0, point, high)
-            move = -gap / (1 + v * second(point))
+            move = -gap / (1 + steps * second(point))
             # Newton steps that do not shrink would creep along an exponential tail.
             good = (point + move >= low) & (point + move <= high) & (np.abs(move) <= 0.5 * last)
-            move = np.where(unsolved, np.where(good, move, 0.5 * (low + high) - point), 0.0)
-            point, last = point + move, np.where(unsolved, np.abs(move), last)
+            move = np.where(good, move, 0.5 * (low + high) - point)
+            point, last = point + move, np.abs(move)
         else:
-            worst = float(np.max(np.abs(gap) / size))
+            worst = float(np.max(np.abs(gap) / size[left]))
             if not worst <= 1e-13:
                 raise NotConverged("the proximal point", worst, 1e-13, "Use arguments of moderate size.")
-        curvature = second(point)
-        return Proximal(point, first(point), curvature / (1 + v * curvature))
+        solved = np.asarray(found.reshape(u.shape))
+        curvature = second(solved)
+        return Proximal(solved, first(solved), curvature / (1 + v * curvature))
 
 
 @dataclass(frozen=True)

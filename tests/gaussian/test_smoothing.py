@@ -18,6 +18,7 @@ from gradstep.gaussian import (
     moments,
     scalar_function,
     smoothed,
+    smoothed_mean,
 )
 from gradstep.gaussian.expression import compile_expression, differentiate
 from gradstep.gaussian.functions import ScalarFunction
@@ -226,6 +227,15 @@ def test_hermite_smoothed(name, mean, scale):
         lambda x: function(x) * hermite_values((x - mean) / scale, 12), kinks=function.kinks, mean=mean, scale=scale
     ).value
     np.testing.assert_allclose(value, exact, atol=1e-10 * size)
+
+
+@pytest.mark.parametrize("name", ["erf(2*x-0.3)", "erf(x)", "tanh(x)", "relu(x)", "sin(x)"])
+def test_the_mean_alone_is_that_of_all_averages(name):
+    mean, scale = np.linspace(-9, 9, 31)[:, None], np.array([0.0, 1e-8, 0.3, 1.0, 7.0])
+    function = scalar_function(name)
+    np.testing.assert_allclose(smoothed_mean(function, mean, scale), smoothed(function, mean, scale).mean, atol=1e-13)
+    with pytest.raises(InvalidInput):
+        smoothed_mean(function, mean, -scale)
 
 
 def test_hermite_smoothed_derivative_identity():

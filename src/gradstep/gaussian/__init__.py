@@ -5,7 +5,7 @@ from gradstep.gaussian.hermite import hermite_coefficients
 from gradstep.gaussian.moments import Moments, is_continuous, moments
 from gradstep.gaussian.multivariate import MultivariateFunction, function_of
 from gradstep.gaussian.quadrature import Estimate, expectation, gaussian_rule, hermite_rule, trapezoidal_rule
-from gradstep.gaussian.smoothing import Smoothed, hermite_smoothed, hermite_values, smoothed
+from gradstep.gaussian.smoothing import Smoothed, hermite_smoothed, hermite_values, smoothed, smoothed_mean
 
 __all__ = [
     "REGISTERED",
@@ -25,5 +25,6 @@ __all__ = [
     "moments",
     "scalar_function",
     "smoothed",
+    "smoothed_mean",
     "trapezoidal_rule",
 ]

@@ -32,7 +32,7 @@ from gradstep.gaussian.panels import PANEL_ORDER, legendre_rule, resolved_panels
 from gradstep.gaussian.quadrature import gaussian_density, hermite_rule
 from gradstep.resolution import NOTHING
 
-__all__ = ["Smoothed", "hermite_smoothed", "hermite_values", "smoothed"]
+__all__ = ["Smoothed", "hermite_smoothed", "hermite_values", "smoothed", "smoothed_mean"]
 
 Array = NDArray[np.float64]
 # From (values of f, nodes z, probability weights), nodes on the last axis, to statistics on the first axis.
@@ -144,6 +144,35 @@ def smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Smo
     if not np.isfinite(second).all():
         raise _no_finite_moments(function, s)
     return Smoothed(first.reshape(shape), slope.reshape(shape), second.reshape(shape), residual.reshape(shape))
+
+
+def smoothed_mean(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -> Array:
+    """Return E f(mean + scale z) alone, which an error function has in closed form at every scale.
+
+    Docs, "Gaussian calculus", equation (G4).
+
+    Parameters
+    ----------
+    function : ScalarFunction
+    mean, scale : array_like
+        Broadcast against each other; scale >= 0.
+
+    Returns
+    -------
+    ndarray
+        Of the broadcast shape.
+
+    Raises
+    ------
+    InvalidInput
+        As `smoothed`.
+    """
+    kind, data = _plan(function)
+    if kind != "erf":
+        return smoothed(function, mean, scale).mean
+    m, s, shape = _arguments(mean, scale)
+    slope, intercept = data
+    return _error_mean((slope * m + intercept) / np.hypot(1.0, slope * s)).reshape(shape)
 
 
 def hermite_smoothed(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike, order: int) -> Array:
@@ -319,10 +348,15 @@ def _hyperbolic(u: Array, v: Array) -> tuple[Array, Array]:
     return even, np.where(small, series * damping, near - far - p * damping)
 
 
+def _error_mean(argument: Array) -> Array:
+    """Return ``2 Phi(x) - 1``."""
+    return np.asarray(scipy.special.erf(argument * math.sqrt(0.5)))
+
+
 def _error_function(m: Array, s: Array) -> Array:
     width = np.hypot(1.0, s)
     argument = m / width
-    mean = scipy.special.erf(argument * math.sqrt(0.5))
+    mean = _error_mean(argument)
     slope = 2 * s / width * gaussian_density(argument)
     second = 1.0 - 8.0 * scipy.special.owens_t(argument, 1.0 / np.sqrt(1.0 + 2.0 * s * s))
     return np.stack([mean, slope, second - mean**2 - slope**2])

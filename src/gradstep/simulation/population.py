@@ -19,7 +19,7 @@ from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.gaussian import ScalarFunction, gaussian_rule, moments, smoothed
+from gradstep.gaussian import ScalarFunction, gaussian_rule, moments, smoothed, smoothed_mean
 from gradstep.resolution import NOTHING
 from gradstep.simulation.backend import Array, to_host
 from gradstep.simulation.closed_kernels import closed_kernel
@@ -163,7 +163,7 @@ def teacher_correlations(
     weighted = weights * np.asarray(teacher(nodes))
     rows = max(1, _TABLE_POINTS // nodes.size)
     pieces = [
-        np.asarray(smoothed(activation, mean[i : i + rows, None] * nodes, scale[i : i + rows, None]).mean) @ weighted
+        smoothed_mean(activation, mean[i : i + rows, None] * nodes, scale[i : i + rows, None]) @ weighted
         for i in range(0, mean.size, rows)
     ]
     return np.concatenate(pieces)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -35,6 +35,12 @@ _NEWTON_STEPS = 30
 #: Fractions of a step that are tried together, and its longest size in spacings.
 _FRACTIONS = np.array([1.0, 0.5, 0.2, 0.05])
 _LONGEST = 8.0
+#: Share of the decrease that the gradient promises with which a whole step is taken, and no part of it tried.
+_DECREASE = 0.25
+#: Decrease that is none, over the resolution of the values: a minimum is found, or the function is flat.
+_FLAT = 1e-8
+#: Relative height of a barrier between two valleys of the scan that are one.
+_BARRIER = 1e-6
 #: Relative difference of values that counts as none, by default: what the equations are solved to.
 RESOLUTION = 1e-10
 #: Relative gain that is no reason to leave a bound.
@@ -124,7 +130,12 @@ class _Counted:
 
 
 def minimise(
-    function: Function, axes: Sequence[Axis], *, tolerance: float = 1e-3, resolution: float = RESOLUTION
+    function: Function,
+    axes: Sequence[Axis],
+    *,
+    scanned: Function | None = None,
+    tolerance: float = 1e-3,
+    resolution: float = RESOLUTION,
 ) -> Minimum:
     """Find the lowest minimum of a function in a box.
 
@@ -133,6 +144,8 @@ def minimise(
     function : callable
         Takes points of shape (m, coordinates); positive, smooth, and defined two spacings beyond the box.
     axes : sequence of Axis
+    scanned : callable, optional
+        The same function, off by far less than valleys are deep: it is scanned instead, where that takes less time.
     tolerance : float
         Largest Newton displacement left, in spacings (in units of one for a coordinate that takes integers).
     resolution : float
@@ -155,7 +168,8 @@ def minimise(
     bound.
     """
     counted = _Counted(function, axes, resolution)
-    bottoms = [_polish(counted, axes, _descend(counted, axes, start), tolerance) for start in _valleys(counted, axes)]
+    scan = counted if scanned is None else _Counted(scanned, axes, resolution)
+    bottoms = [_polish(counted, axes, _descend(counted, axes, start), tolerance) for start in _valleys(scan, axes)]
     bottoms.sort(key=lambda bottom: bottom[1])
     point, value = bottoms[0]
     others: list[tuple[Array, float]] = []
@@ -163,12 +177,13 @@ def minimise(
         known = [point, *(p for p, _ in others)]
         if all(np.any(np.abs(place - p) > [2 * axis.spacing for axis in axes]) for p in known):
             others.append((place, height))
-    held: tuple[Bound | None, ...] = ()
+    held = _bounds(counted, point)
     # Newton's method may itself end on a bound; what is left is followed until no more bounds are met.
     while held != _bounds(counted, point := _to_bounds(counted, axes, point, value)):
         held = _bounds(counted, point)
         point, value = _polish(counted, axes, point, tolerance)
-    return _certify(counted, axes, point, value, tuple(others), tolerance)
+    found = _certify(counted, axes, point, value, tuple(others), tolerance)
+    return found if scan is counted else replace(found, evaluations=found.evaluations + len(scan.known))
 
 
 def _to_bounds(counted: _Counted, axes: Sequence[Axis], point: Array, value: float) -> Array:
@@ -200,8 +215,17 @@ def _valleys(counted: _Counted, axes: Sequence[Axis]) -> list[Array]:
         lowest &= values <= window
     found = np.argwhere(lowest & np.isfinite(values))
     heights = np.array([values[tuple(index)] for index in found])
-    order = [k for k in np.argsort(heights, kind="stable") if heights[k] <= heights.min() * _RELATIVE_DEPTH]
-    return [grid[tuple(found[k])] for k in order[:_VALLEYS]]
+    from scipy.ndimage import label  # here: only a search needs it
+
+    taken: list[int] = []
+    for k in np.argsort(heights, kind="stable"):
+        if heights[k] > heights.min() * _RELATIVE_DEPTH or len(taken) == _VALLEYS:
+            break
+        # On a plateau every unevenness is a minimum of its own.
+        connected, _ = label(values <= heights[k] * (1 + _BARRIER), np.ones((3,) * len(axes)))
+        if all(connected[tuple(found[k])] != connected[tuple(found[lower])] for lower in taken):
+            taken.append(int(k))
+    return [grid[tuple(found[k])] for k in taken]
 
 
 def _descend(counted: _Counted, axes: Sequence[Axis], start: Array) -> Array:
@@ -302,11 +326,15 @@ def _polish(counted: _Counted, axes: Sequence[Axis], point: Array, tolerance: fl
                 break
             step = _downhill(gradient, hessian, spacing[free])
             step /= max(1.0, float(np.max(np.abs(step) / (_LONGEST * spacing[free]))))
+            slack, promised = counted.resolution * abs(best), float(gradient @ step)
+            if -promised <= _FLAT * slack:
+                break
             trials = np.repeat(point[None], len(_FRACTIONS), axis=0)
             trials[:, free] += _FRACTIONS[:, None] * step
             trials = np.clip(np.where(whole, np.rint(trials), trials), counted.low, counted.high)
-            values = counted(trials)
-            slack = counted.resolution * abs(best)
+            values = counted(trials[:1])
+            if not values[0] <= best + _DECREASE * promised + slack:
+                values = counted(trials)
             chosen = 0 if values[0] <= values.min() + slack else int(np.argmin(values))
             if not values[chosen] <= best + slack:
                 break

@@ -8,7 +8,7 @@ a grid.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +25,7 @@ from gradstep.theory.arguments import check_labels
 from gradstep.theory.caveats import caveat_lines
 from gradstep.theory.equivalent.tables import sizes_of
 from gradstep.theory.minimise import RESOLUTION, Axis, Bound, Minimum, minimise
-from gradstep.theory.predict import predict, predict_many
+from gradstep.theory.predict import predict, predict_many, predict_roughly
 from gradstep.theory.prediction import Prediction
 from gradstep.theory.references import reference_lines
 from gradstep.theory.step.statistics import readout_values, step_statistics
@@ -303,7 +303,7 @@ def tune(
     search = _Search(problem, _names(over), bounds or {})
     # Matrices this small gain nothing by several threads, which beside other work wait for each other.
     with one_thread():
-        found = minimise(search.errors, search.axes, resolution=search.resolution)
+        found = minimise(search.errors, search.axes, scanned=search.rough_errors, resolution=search.resolution)
         best = search.problem_at(found.point)
         prediction, refined = predict(best), predict(best, refine=2)
     discretisation = abs(refined.test_error / prediction.test_error - 1)
@@ -398,12 +398,19 @@ class _Search:
         return self.problem.replace(**changes)
 
     def errors(self, points: Array) -> Array:
+        return self._errors(points, predict_many)
+
+    def rough_errors(self, points: Array) -> Array:
+        """Return the errors to some 1e-5, which is enough to find valleys."""
+        return self._errors(points, predict_roughly)
+
+    def _errors(self, points: Array, predicted: Callable[[Sequence[Problem]], Sequence[Prediction]]) -> Array:
         problems = [self.problem_at(point) for point in points]
         with np.errstate(all="ignore"):  # at the ends of the scan
             try:
-                values = np.array([p.test_error for p in predict_many(problems)])
+                values = np.array([each.test_error for each in predicted(problems)])
             except NotConverged:
-                values = np.array([_error(problem) for problem in problems])
+                values = np.array([_error(problem, predicted) for problem in problems])
         return np.where(np.isfinite(values), values, np.inf)
 
     def parameter(self, k: int, found: Minimum, discretisation: float) -> TunedParameter:
@@ -465,9 +472,9 @@ class _Search:
         return round(place) if axis.whole else place
 
 
-def _error(problem: Problem) -> float:
+def _error(problem: Problem, predicted: Callable[[Sequence[Problem]], Sequence[Prediction]]) -> float:
     try:
-        return predict(problem).test_error
+        return predicted([problem])[0].test_error
     except NotConverged:
         return math.inf
 

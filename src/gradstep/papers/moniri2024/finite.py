@@ -156,19 +156,31 @@ def _mean_errors(problem: Problem, dressed: bool, order: int) -> Array:
     """Return the fields of `FiniteErrors`: means over the constant of an initial output of order one."""
     _check(problem)
     shares, constants = zip(*output_constants(problem), strict=True)
-    errors = [_errors(problem, _step(problem, constant), dressed, order) for constant in constants]
-    return np.asarray(np.array(shares) @ np.array(errors))
-
-
-def _errors(problem: Problem, step: StepStatistics, dressed: bool, order: int) -> tuple[float, float, float, float]:
-    d, N, _, n, ridge = problem.real_sizes()
-    sizes = {"phi": d / n, "psi": d / N, "lam": ridge / n}
-    bulk = problem.activation, problem.link, problem.noise
-    before = limiting_traces(problem.activation, **sizes)
-    initial, initial_slope = (float(v) for v in loss_over_lambda(*bulk, before))
-    L_tr_0, L_te_0 = sizes["lam"] * initial, -initial_slope / float(before.t) ** 2
+    before = _errors_before(problem)
     if problem.step_size == 0:
-        return L_tr_0, L_te_0, 0.0, 0.0
+        return np.concatenate([before, np.zeros(2)])
+    after = [_errors(problem, _step(problem, constant), dressed, order) for constant in constants]
+    errors = np.array(shares) @ np.array(after)
+    return np.concatenate([errors, before - errors])
+
+
+def _limiting_sizes(problem: Problem) -> dict[str, float]:
+    """Return the ratios and the penalty in the paper's convention."""
+    d, N, _, n, ridge = problem.real_sizes()
+    return {"phi": d / n, "psi": d / N, "lam": ridge / n}
+
+
+def _errors_before(problem: Problem) -> Array:
+    """Return the training loss and the test error of the network that takes no step."""
+    sizes = _limiting_sizes(problem)
+    before = limiting_traces(problem.activation, **sizes)
+    loss, slope = (float(v) for v in loss_over_lambda(problem.activation, problem.link, problem.noise, before))
+    return np.array([sizes["lam"] * loss, -slope / float(before.t) ** 2])
+
+
+def _errors(problem: Problem, step: StepStatistics, dressed: bool, order: int) -> tuple[float, float]:
+    """Return the training loss and the test error after the step."""
+    sizes, (_, N, _, n, _) = _limiting_sizes(problem), problem.real_sizes()
     # A row with a component along the spike before the step changes its norm by the step.
     added = step.bulk + (step.fluctuations.norm_slope[0] * step.initial_overlap if dressed else 0.0)
     smooth = _smoothed_features(problem.activation, step.spike, added, order)
@@ -180,9 +192,8 @@ def _errors(problem: Problem, step: StepStatistics, dressed: bool, order: int) -
     if problem.output_scale == "1/N":
         omega = -student.linear / step.gradient_norm / math.sqrt(N)
     gain, gain_slope = _learned(*_spikes(problem, step, smooth, dressed, order), smooth, after, omega, n, N)
-    loss, slope = (float(v) for v in loss_over_lambda(*bulk, after))
-    L_tr, L_te = sizes["lam"] * (loss - gain), -(slope - gain_slope) / float(after.t) ** 2
-    return L_tr, L_te, L_tr_0 - L_tr, L_te_0 - L_te
+    loss, slope = (float(v) for v in loss_over_lambda(problem.activation, problem.link, problem.noise, after))
+    return sizes["lam"] * (loss - gain), -(slope - gain_slope) / float(after.t) ** 2
 
 
 @dataclass(frozen=True)

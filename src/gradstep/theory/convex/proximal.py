@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.convex import Loss, Penalty
-from gradstep.gaussian import ScalarFunction, smoothed
+from gradstep.gaussian import ScalarFunction, smoothed, smoothed_mean
 from gradstep.gaussian.panels import legendre_rule
-from gradstep.gaussian.smoothing import trapezoidal_step
 from gradstep.labels import Labels
 from gradstep.resolution import NOTHING
 
@@ -31,8 +31,10 @@ Array = NDArray[np.float64]
 # Rules for averages over a standard normal, where everything is smooth good to about 1e-12: their range, the step of
 # the trapezoidal one, the width, order and largest number of the panels of the other; nodes of kappa taken together.
 _RANGE, _STEP, _PANEL, _ORDER, _MOST_PANELS, _NODES_AT_ONCE = 7.5, 0.45, 1.875, 8, 400, 8
-# The rule for the chance of a class: reach in standard deviations, most points on either side.
-_TAIL, _MOST_COMMON = 8.8, 4000
+# The rule for the chance of a class: reach in standard deviations, most points on either side of zero. Scales of the
+# part of the Gaussian that is averaged first are powers of two to one over the third. Points are so close, over that
+# scale, that the product of two Gaussians at least as wide is summed to rounding.
+_TAIL, _MOST_COMMON, _LEVELS, _COMMON_STEP = 8.8, 1024, 4, 0.55
 
 
 @dataclass(frozen=True)
@@ -202,6 +204,10 @@ def _classes(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
 def _chance(mean: ScalarFunction, centre: Array, across: float, known: Array, rest: Array) -> tuple[Array, Array]:
     """Return the averages of ``mean(centre + across (known + rest z))`` and of z times it over a standard normal z.
 
+    The chance of a class may be steep, and has then many nodes. Averaged over a part of z, the same for all nodes of
+    kappa, it is as smooth as that part is wide, and few nodes are enough for the other part, whose own rule is the
+    trapezoidal one on a grid that all arguments share.
+
     Parameters
     ----------
     mean : ScalarFunction
@@ -211,21 +217,36 @@ def _chance(mean: ScalarFunction, centre: Array, across: float, known: Array, re
     known : ndarray, shape (nodes, classes, arguments)
     rest : ndarray, shape (nodes, 1, 1)
     """
-    scale = np.maximum(across * rest[:, 0], NOTHING)
-    step = trapezoidal_step(mean.pole_distance / scale) * rest[:, 0]
-    reach = np.abs(known).max(axis=(1, 2))[:, None] + _TAIL * rest[:, 0]
-    count = float(np.ceil(reach / np.maximum(step, NOTHING)).max())
-    if mean.kinks or not count <= _MOST_COMMON:
+    scale, argument = across * rest[:, 0], across * known.reshape(len(known), -1)
+    level = math.floor(_LEVELS * math.log2(max(float(scale.min()), NOTHING) / math.sqrt(2)))
+    common = 2.0 ** (level / _LEVELS)
+    other, step = np.sqrt(scale**2 - common**2), _COMMON_STEP * common
+    reach = np.abs(argument).max(axis=1, keepdims=True) + _TAIL * other
+    farthest = float((np.abs(centre[:, None]) + reach).max()) / step + 2
+    if mean.kinks or not farthest <= _MOST_COMMON:
         found = smoothed(mean, centre[:, None, None] + across * known, across * rest)
         return found.mean, found.slope
-    # One grid of the coordinate for all arguments of a node, where the function is evaluated once.
-    grid = reach * np.linspace(-1, 1, 2 * int(count) + 1)
-    values = np.asarray(mean(centre[:, None] + across * grid))
-    distance = (grid[:, None, :] - known.reshape(len(known), -1, 1)) / rest
-    kernel = np.exp(-0.5 * distance**2)
-    total, first = kernel.sum(axis=2), np.matvec(kernel, values)
-    second = np.matvec(np.multiply(kernel, distance, out=kernel), values)
-    return (first / total).reshape(known.shape), (second / total).reshape(known.shape)
+    # Laws of later sweeps find the same grid.
+    half = 2 ** math.ceil(math.log2(farthest))
+    first, count = np.floor((centre[:, None] - reach) / step), math.ceil(2 * float(reach.max()) / step) + 2
+    place = np.minimum(first.astype(np.int64) + np.arange(count), half)
+    values = _averaged(mean, common, step, half)[place + half]
+    kernel = ((step * place - centre[:, None])[:, None, :] - argument[..., None]) / other[..., None]
+    distance = kernel.copy()
+    np.square(kernel, out=kernel)
+    kernel *= -0.5
+    np.exp(kernel, out=kernel)
+    weight = step / (math.sqrt(2 * math.pi) * other)
+    average = weight * np.matvec(kernel, values)
+    # Of either part of z the average grows as fast with the argument.
+    slope = weight * scale / other * np.matvec(np.multiply(kernel, distance, out=kernel), values)
+    return average.reshape(known.shape), slope.reshape(known.shape)
+
+
+@lru_cache(maxsize=32)
+def _averaged(mean: ScalarFunction, scale: float, step: float, half: int) -> Array:
+    """Return the averages of a function over a Gaussian of a scale, at so many multiples of a step on either side."""
+    return smoothed_mean(mean, step * np.arange(-half, half + 1), scale)
 
 
 def _reals(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:

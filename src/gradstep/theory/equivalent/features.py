@@ -103,7 +103,7 @@ def _teacher_breakpoints(teacher: ScalarFunction, alignment: float, scale: float
 
 
 def kappa_rule(
-    activation: ScalarFunction, teacher: ScalarFunction, groups: Groups, alignment: float, refine: int = 1
+    activation: ScalarFunction, teacher: ScalarFunction, groups: Groups, alignment: float, refine: float = 1
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return nodes and weights in kappa that resolve the features and the teacher.
 
@@ -116,7 +116,7 @@ def kappa_rule(
     groups : Groups
     alignment : float
         Overlap of the spike direction with the teacher.
-    refine : int
+    refine : float
         Multiplies the number of nodes.
 
     Returns
@@ -238,7 +238,7 @@ def conditional_features(
     teacher: ScalarFunction,
     groups: Groups,
     alignment: float,
-    refine: int = 1,
+    refine: float = 1,
     dimension: float = np.inf,
     *,
     whole_line: bool = False,
@@ -253,7 +253,7 @@ def conditional_features(
     groups : Groups
     alignment : float
         Overlap of the spike direction with the teacher.
-    refine : int
+    refine : float
         Multiplies the resolution in kappa.
     dimension : float
         Sets how much the length of an input fluctuates (default: not at all).

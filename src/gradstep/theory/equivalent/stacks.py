@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dgels, dgesv, dposv, dpotrf
+from scipy.linalg.lapack import dgels, dgesv, dposv, dpotrf, zsysv
 
 __all__ = ["cholesky", "identity", "inverses", "least_squares", "scaled_factors", "solved", "solved_definite"]
 
 #: Size from which a call of LAPACK for each matrix is worth its overhead.
 _WORTH_A_CALL = 16
+#: Columns that a factorisation of a symmetric complex matrix takes at once.
+_BLOCK = 64
 #: Least scale of a row or column of a table, or of all: zeros have it, and are divided by it.
 _LEAST_SCALE = 1e-200
 
@@ -77,7 +79,13 @@ def solved_definite(matrices: _Array, right: _Array) -> _Array:
         scale = 1 / np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))[..., None]
         scaled = matrices * scale
         scaled *= scale.mT
-        return np.asarray(scale * np.linalg.solve(scaled, scale * right))
+        if len(matrices) > 1:
+            return np.asarray(scale * np.linalg.solve(scaled, scale * right))
+        # Half of the work, where it is done in blocks.
+        *_, solution, info = zsysv(scaled[0].T, (scale * right)[0], lwork=_BLOCK * matrices.shape[1])
+        if info > 0:
+            raise np.linalg.LinAlgError("Singular matrix")
+        return np.asarray(scale * solution)
     # LAPACK reads columns: the transpose of a symmetric matrix saves a copy.
     _, solution, info = dposv(matrices[0].T, right[0])
     if info > 0:

@@ -114,7 +114,7 @@ def bulk_law(
     d: float,
     n_step: float,
     model: BulkModel = "structured",
-    refine: int = 1,
+    refine: float = 1,
 ) -> Bulk:
     """Return the classes of directions for the rows after the step.
 
@@ -129,7 +129,7 @@ def bulk_law(
         Their readouts set the strength of the covariance.
     d, n_step : float
     model : {"structured", "isotropic"}
-    refine : int
+    refine : float
         Divides the tolerance of the rules, by a hundred for each step beyond one.
 
     Returns
@@ -187,7 +187,7 @@ def bulk_law(
 
 
 def _correlated(
-    problem: Problem, step: StepStatistics, samples: CorrelatedSamples | DampedSamples, groups: Groups, refine: int
+    problem: Problem, step: StepStatistics, samples: CorrelatedSamples | DampedSamples, groups: Groups, refine: float
 ) -> Bulk:
     """Return the classes of directions of correlated inputs.
 
@@ -256,7 +256,7 @@ def _bases(
         yield share, weighted, variance, np.array([step.own_drift[0], k])
 
 
-def _poles(variance: Array, readout: Array, moments: Array, refine: int) -> tuple[Complex, Array]:
+def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tuple[Complex, Array]:
     """Return where the fit has poles in an eigenvalue, as a rule: at which the variance of a group is minus a level.
 
     Parameters
@@ -267,7 +267,7 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: int) -> tupl
         Readouts of the groups, of which a few are used.
     moments : ndarray, shape (powers,)
         Moments of the law, from power zero.
-    refine : int
+    refine : float
 
     Returns
     -------
@@ -278,7 +278,7 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: int) -> tupl
     even = np.linspace(readout.min(), readout.max(), _READOUTS)
     taken = np.unique(np.abs(readout - even[:, None]).argmin(axis=1))
     constant, linear, quadratic = variance[:, taken, None]
-    level = 10.0 ** np.linspace(*_LEVELS, 16 * refine + 1)
+    level = 10.0 ** np.linspace(*_LEVELS, round(16 * refine) + 1)
     width = math.sqrt(moments[2] - moments[1] ** 2)
     if quadratic.any():
         height = np.sqrt((4 * quadratic * (constant + level) - linear**2).astype(complex)).real

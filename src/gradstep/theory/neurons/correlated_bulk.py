@@ -56,7 +56,7 @@ def correlated_classes(
     samples: CorrelatedSamples | DampedSamples,
     groups: Groups,
     readout: Readout,
-    refine: int,
+    refine: float,
     *,
     odd: bool,
 ) -> tuple[Array, Array, Array, Array, Array]:
@@ -70,7 +70,7 @@ def correlated_classes(
     samples : CorrelatedSamples or DampedSamples
     groups : Groups
     readout : Readout
-    refine : int
+    refine : float
         Divides the tolerance of the rules, by a hundred for each step beyond one.
     odd : bool
         Whether the activation is odd, so that a step stretches no rows.

@@ -99,7 +99,7 @@ class Groups:
         return square, unit
 
 
-def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _readout_rule(spread: float, refine: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a symmetric rule of even length for the Gaussian law of the projections.
 
     A neuron's equations bend where `spread` times its readout is of order one, perhaps very near zero; beyond, they
@@ -107,13 +107,13 @@ def _readout_rule(spread: float, refine: int) -> tuple[NDArray[np.float64], NDAr
     needs few of them. For small spikes a few Gaussian nodes are exact.
     """
     if spread < 0.2:
-        return hermite_rule(8 * refine)
+        return hermite_rule(2 * round(4 * refine))
     bend = 1 / min(spread, _LARGEST_SPREAD)
     step = min(5.5 / (9 + 8 / bend), 0.18 * bend)
     return trapezoidal_rule(step / refine, _READOUT_RANGE + 0.5 * (refine - 1), thinning=min(4.0, bend))
 
 
-def _values(spread: float, refine: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _values(spread: float, refine: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return values and proportions that stand for a Gaussian readout to a tenth of a per cent of the errors.
 
     Each is as costly as one of a vocabulary; where the equations bend, see `_readout_rule`.
@@ -131,7 +131,7 @@ def neuron_groups(
     *,
     odd: bool,
     rows: RowLaw = "network",
-    refine: int = 1,
+    refine: float = 1,
     resolve: bool | None = None,
 ) -> Groups:
     """Return the groups for a readout law.
@@ -149,7 +149,7 @@ def neuron_groups(
     rows : {"network", "isotropic"}
         Law of the rows: that of the real network, or that of the spiked random features model of Cui et al. 2024, in
         which the rest of a row is isotropic with a norm that does not fluctuate.
-    refine : int
+    refine : float
         Multiplies the number of nodes for a Gaussian readout.
     resolve : bool, optional
         Whether a Gaussian readout has nodes of its own; by default where its `resolved_share` is above a half.
@@ -249,7 +249,7 @@ def _groups_of_values(
     )
 
 
-def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: RowLaw, refine: int) -> Groups:
+def _groups_of_projections(step: StepStatistics, d: float, *, odd: bool, rows: RowLaw, refine: float) -> Groups:
     """Return the groups of a Gaussian readout that follows from ``s'``."""
     total_spike, spread = step.spike + step.initial_overlap, _typical_spread(step, d, rows)
     z, weight = _readout_rule(abs(total_spike) + math.sqrt(step.bulk) + d**-0.5, refine)

@@ -312,8 +312,12 @@ def around_nearest(equations: Equations, known: list[Point], x: float) -> Point:
 
 
 def _attempt(equations: Equations, point: Point, z: complex, inside: bool) -> Point | None:
-    """Take one step along the tangent and correct it; None if that fails."""
-    return _corrected(equations, z, point.state + (z - point.z) * point.tangent, point, inside)
+    """Take one step along the tangent and correct it; None if that fails.
+
+    In the logarithm of z the tangent is exact far away and at a hard edge, where the unknowns are powers of z.
+    """
+    move = np.log(z / point.z) * point.z
+    return _corrected(equations, z, point.state + move * point.tangent, point, inside)
 
 
 def _corrected(equations: Equations, z: complex, guess: ComplexArray, point: Point, inside: bool) -> Point | None:

@@ -83,6 +83,17 @@ class DiagonalResolvent:
         """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, G) for each row m, shape (M, G)."""
         return self.quadratic(self.moment(values) if moment is None else moment)
 
+    @cached_property
+    def _own_share(self) -> Array:
+        features, scaled = self.pool.features, 1 / self.spectrum**2
+        fourth = self.pool.xp.concat([features[part, :] ** 4 @ scaled for part in self.pool.blocks()])
+        return fourth / self.pool.xp.clip(self.bare_leverage**2, 1e-300, None)
+
+    def own(self, values: Array) -> Array:
+        xp, share = self.pool.xp, self._own_share
+        apart = self.bare_leverage**2 * (1 - share)
+        return share * values + (1 - share) * xp.sum(apart * values, axis=0) / xp.sum(apart, axis=0)
+
     def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 1e-6) -> Array:
         """Return ``phi_m^T R sum_k phi_k t_k``, or with R R if there is a moment, for targets (M, K, G).
 

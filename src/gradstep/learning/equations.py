@@ -26,9 +26,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from array_api_compat import device
+
 from gradstep.errors import NotConverged
+from gradstep.host import to_host
 from gradstep.learning.conjugate_gradient import NotDefinite, conjugate_gradient
 from gradstep.learning.diagonal import DiagonalResolvent
+from gradstep.learning.equal_weights import equal_fits
+from gradstep.learning.fixed_point import accelerated
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.resolvent import Resolvent
 
@@ -52,8 +57,8 @@ LARGEST_WEIGHT = 4.0
 _MOST_CAPPED = 0.2
 #: Largest change of the logarithm of a weight in one step.
 _LONGEST_STEP = 3.0
-#: Longest step of Newton's method for many fits at once, whose steps are not halved one by one.
-_LONGEST_COMMON_STEP = 1.0
+#: Steps of many fits at once.
+_COMMON_STEPS = 200
 #: Largest number of samples over rows of the pool of these.
 _LARGEST_RATIO = 1 - 1e-9
 
@@ -115,7 +120,9 @@ class WeightedFit:
         Docs, "Learning curve", equation (F5).
         """
         scale = self.weights * self.remainder
-        return self.coupled(scale * values) / scale
+        once = self.weights / self.remainder
+        scaled=once*scale*values
+        return once*(self.resolvent.correlated(scaled) - self.bare_leverage**2 * self.resolvent.own(scaled))/scale
 
     def gathered(self, values: Array) -> Array:
         """Return the transpose of the matrix P times values (M,).
@@ -356,7 +363,7 @@ def _directions(fit: WeightedFit) -> Iterator[tuple[Array, bool]]:
     yield plain, True
 
 
-def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> WeightedFit:
+def diagonal_fits(pool: Pool, samples: Array, ridges: Array, tolerance: float = TOLERANCE) -> WeightedFit:
     """Return the weights of G fits without the entries of the resolvent beside its diagonal.
 
     Docs, "Learning curve", equation (F10).
@@ -367,6 +374,8 @@ def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> WeightedFit:
     samples : array, shape (G,)
         Numbers of rows n that they stand for, at most those of the pool.
     ridges : array, shape (G,)
+    tolerance : float
+        Largest residual.
 
     Returns
     -------
@@ -385,16 +394,15 @@ def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> WeightedFit:
     def at(weights: Array) -> WeightedFit:
         return WeightedFit(ratio, weights, DiagonalResolvent(pool, ridges, weights))
 
-    fits = at(ratio + 0 * pool.mass[:, None])
-    fits = at(fits.own_weights)
-    for _ in range(_NEWTON_STEPS):
-        residual = float(xp.max(xp.abs(xp.log(fits.own_weights / fits.weights))))
-        if residual <= TOLERANCE:
-            return fits
-        step = fits.newton_step()
-        length = _LONGEST_COMMON_STEP / xp.clip(xp.max(xp.abs(step), axis=0), _LONGEST_COMMON_STEP, None)
-        fits = at(xp.minimum(fits.weights * xp.exp(length * step), (1 + fits.weights) / 2))
-    raise NotConverged("The weights of a learning curve", residual, TOLERANCE, _ROUNDING)
+    def image(logarithms: Array) -> Array:
+        return xp.log(at(ratio * xp.exp(logarithms)).own_weights / ratio)
+
+    equal = equal_fits(pool, to_host(ratio) * pool.rows, to_host(ridges)).weights
+    start = at(xp.asarray(equal, device=device(ratio)) + 0 * pool.mass[:, None]).own_weights
+    found, residual = accelerated(image, xp.log(start / ratio), _COMMON_STEPS, tolerance)
+    if not residual <= tolerance:
+        raise NotConverged("The weights of a learning curve", residual, tolerance, _ROUNDING)
+    return at(ratio * xp.exp(found))
 
 
 @dataclass(frozen=True, eq=False)

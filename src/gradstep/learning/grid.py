@@ -13,7 +13,7 @@ from gradstep.learning.caveats import caveats_of, copies
 from gradstep.learning.classification import are_classes
 from gradstep.learning.curve import LearningCurve
 from gradstep.learning.given import checked_ridges, checked_rows, checked_sizes, default_ridges
-from gradstep.learning.pairs import Cell, extrapolated, interpolated, measured
+from gradstep.learning.pairs import Cell, extrapolated, interpolated, measured, solved
 from gradstep.learning.pool import pool_of
 from gradstep.learning.reach import with_neighbours
 from gradstep.resolution import NOTHING
@@ -31,6 +31,7 @@ def learning_curve(
     n: ArrayLike | None = None,
     ridge: ArrayLike | None = None,
     sample_weight: Any = None,
+    interpolate: bool = True,
 ) -> LearningCurve:
     r"""Estimate test and training error of ridge regression for every number of samples, from one pool of rows.
 
@@ -93,7 +94,8 @@ def learning_curve(
         pairs = [(n, penalty) for n in sizes.tolist() for penalty in ridges.tolist()]
         within = [pair for pair in dict.fromkeys(pairs) if pair[0] <= rows]
         cells, failures = extrapolated(pool, [pair for pair in pairs if pair[0] > rows], classes)
-        cells |= measured(pool, interpolated(pool, within, classes))
+        few = interpolated(pool, within) if interpolate and not classes else solved(pool, within, classes)
+        cells |= measured(pool, few)
         if failures:
             (size, penalty), failure = next(iter(failures.items()))
             failures[size, penalty] = with_neighbours(pool, size, penalty, failure)

@@ -7,19 +7,21 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["refined"]
+__all__ = ["lattice", "refined", "refined_at_once"]
 
 Host = NDArray[np.float64]
 
-#: Places along each axis of the pairs that are known first.
-_FIRST = 3
 #: Values in a row that were foreseen, after which the others are taken to be so.
-_FORESEEN = 3
-#: Largest difference of the two interpolations over the tolerance.
+_FORESEEN = 2
+#: Largest difference of the two interpolations over the tolerance, where one value more is measured at a time.
 _DOUBT = 0.5
+#: The same where all that are in doubt are measured at once.
+_DOUBT_AT_ONCE = 1.5
+
+Measure = Callable[[list[int]], tuple[Host, Host]]
 
 
-def refined(places: Host, suspect: int, measure: Callable[[int], tuple[Host, Host]]) -> Host:
+def refined(places: Host, first: set[int], measure: Measure, known: tuple[Host, Host]) -> Host:
     """Measure functions at as many places as their interpolation needs, and interpolate at the others.
 
     Two interpolations, by splines of a different order, tell where they are least certain by their difference: there
@@ -28,39 +30,94 @@ def refined(places: Host, suspect: int, measure: Callable[[int], tuple[Host, Hos
     Parameters
     ----------
     places : ndarray, shape (G, 2)
-    suspect : int
-        Number of a place that is to be measured in any case.
+    first : set of int
+        Numbers of the places that are measured in any case.
     measure : callable
-        Takes the number of a place and returns values and tolerances, both of shape (Q,).
+        Takes the numbers of J places and returns values and tolerances, both of shape (J, Q).
+    known : tuple of ndarray, shapes (K, 2) and (K, Q)
+        Further places and the values there; nan where a function is not known.
 
     Returns
     -------
     ndarray, shape (G, Q)
     """
-    known = {place: measure(place) for place in {*_first(places), suspect}}
+    nodes = sorted(first)
+    values, tolerances = measure(nodes)
     foreseen = 0
     while True:
-        nodes = sorted(known)
-        values, tolerances = (np.array([known[node][k] for node in nodes]) for k in (0, 1))
-        smooth, plain = (_weights(places[nodes], places, order) for order in (3, 1))
-        guess = smooth @ values
-        tolerance = np.exp(plain @ np.log(tolerances))
-        doubt = (np.abs(guess - plain @ values) / tolerance).max(axis=1)
+        guess, other = (_through(places, nodes, values, known, order) for order in (3, 1))
+        plain = _weights(places[nodes], places, 1)
+        doubt = (np.abs(guess - other) / np.exp(plain @ np.log(tolerances))).max(axis=1)
         doubt[nodes] = -1
         following = int(doubt.argmax())
         if doubt[following] < 0 or (doubt[following] <= _DOUBT and foreseen >= _FORESEEN):
             guess[nodes] = values
-            return np.asarray(guess)
-        known[following] = measure(following)
-        missed = np.abs(guess[following] - known[following][0]) / known[following][1]
+            return guess
+        value, tolerance = measure([following])
+        missed = np.abs(guess[following] - value[0]) / tolerance[0]
         foreseen = foreseen + 1 if missed.max() <= 1 else 0
+        nodes, values, tolerances = [*nodes, following], np.vstack([values, value]), np.vstack([tolerances, tolerance])
 
 
-def _first(places: Host) -> list[int]:
-    """Return the places nearest to a lattice that spans them all."""
+def _through(places: Host, nodes: list[int], values: Host, known: tuple[Host, Host], order: int) -> Host:
+    """Return splines through values (J, Q) at nodes and through what is known elsewhere, shape (G, Q)."""
+    found = np.empty((len(places), values.shape[1]))
+    for column in range(values.shape[1]):
+        usable = ~np.isnan(known[1][:, column])
+        through = np.concatenate([places[nodes], known[0][usable]])
+        weights = _weights(through, places, order)
+        found[:, column] = weights @ np.concatenate([values[:, column], known[1][usable, column]])
+    return found
+
+
+def refined_at_once(places: Host, first: set[int], measure: Measure) -> tuple[Host, Host]:
+    """Do the same where values are cheap in numbers: all that are in doubt are measured together.
+
+    Parameters
+    ----------
+    places : ndarray, shape (G, 2)
+    first : set of int
+    measure : callable
+        As for `refined`.
+
+    Returns
+    -------
+    values : ndarray, shape (G, Q)
+    weights : ndarray, shape (G, J)
+        Of the values at the J places that were measured, in the order of their numbers.
+    """
+    nodes = sorted(first)
+    values, tolerances = measure(nodes)
+    while True:
+        smooth, plain = (_weights(places[nodes], places, order) for order in (3, 1))
+        guess = smooth @ values
+        doubt = (np.abs(guess - plain @ values) / np.exp(plain @ np.log(tolerances))).max(axis=1)
+        doubt[nodes] = -1
+        following = np.flatnonzero(doubt > _DOUBT_AT_ONCE).tolist()
+        if not following:
+            guess[nodes] = values
+            order = np.argsort(nodes)
+            return guess, smooth[:, order]
+        value, tolerance = measure(following)
+        nodes, values, tolerances = [*nodes, *following], np.vstack([values, value]), np.vstack([tolerances, tolerance])
+
+
+def lattice(places: Host, count: int) -> list[int]:
+    """Return the places nearest to a lattice that spans them all.
+
+    Parameters
+    ----------
+    places : ndarray, shape (G, 2)
+    count : int
+        Points of the lattice along each axis.
+
+    Returns
+    -------
+    list of int
+    """
     low, high = places.min(axis=0), places.max(axis=0)
-    lattice = np.stack(np.meshgrid(*np.linspace(low, high, _FIRST).T, indexing="ij"), axis=-1).reshape(-1, 2)
-    return sorted({int(np.square(places - corner).sum(axis=1).argmin()) for corner in lattice})
+    corners = np.stack(np.meshgrid(*np.linspace(low, high, count).T, indexing="ij"), axis=-1).reshape(-1, 2)
+    return sorted({int(np.square(places - corner).sum(axis=1).argmin()) for corner in corners})
 
 
 def _weights(nodes: Host, places: Host, order: int) -> Host:

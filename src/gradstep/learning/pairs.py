@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.host import to_host
 from gradstep.learning.classification import misclassification
-from gradstep.learning.equations import TOLERANCE, RowErrors, diagonal_fits, row_errors, weighted_fit
-from gradstep.learning.interpolation import refined
+from gradstep.learning.equal_weights import equal_fits
+from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors, weighted_fit
+from gradstep.learning.interpolation import lattice, refined, refined_at_once
 from gradstep.learning.parts import has_parts, measured_errors
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.standard_error import (
@@ -23,7 +24,7 @@ from gradstep.learning.standard_error import (
 )
 from gradstep.resolution import NOTHING
 
-__all__ = ["Cell", "extrapolated", "interpolated", "measured"]
+__all__ = ["Cell", "extrapolated", "interpolated", "measured", "solved"]
 
 Host = NDArray[np.float64]
 Pair = tuple[float, float]
@@ -33,11 +34,15 @@ _FEW = 12
 #: Tolerance of the interpolation in standard errors.
 _SHARE_OF_STANDARD_ERROR = 0.05
 #: Tolerance of the interpolation of standard errors, as a share of them.
-_OF_STANDARD_ERRORS = 0.05
+_OF_STANDARD_ERRORS = 0.1
 #: Largest change of the logarithm of a weight by its own equation, where others are interpolated.
 _TOLERANCE = 1e-5
 #: Units of ln n and ln ridge in the distance of two pairs.
 _SCALES = np.array([1.0, 0.5])
+#: Places along each axis of the pairs that a diagonal resolvent is solved for first.
+_LATTICE = 5
+#: Places along each axis at which the factor is known without a measurement, and how far beyond the largest penalty.
+_FREE, _FAR = 3, 2.3
 #: Numbers in the columns of all pairs that are treated at once.
 _COLUMNS = 2**17
 
@@ -138,10 +143,28 @@ def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
     return found
 
 
-def interpolated(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cell]:
-    """Solve pairs with n at most M: all of them, or as many as the others can be interpolated from.
+def solved(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cell]:
+    """Solve each of some pairs with n at most M.
 
-    Interpolated are the logarithms of the factors between errors and those of a diagonal resolvent.
+    Parameters
+    ----------
+    pool : Pool
+    pairs : list of (n, ridge)
+    classes : bool
+        Whether the targets are classes.
+
+    Returns
+    -------
+    dict of (n, ridge) to Cell
+    """
+    return {pair: _cell(row_errors(weighted_fit(pool, *pair)), classes) for pair in pairs}
+
+
+def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
+    """Solve pairs with n at most M: as many as the others can be interpolated from.
+
+    Three descriptions of a fit follow each other: equal weights, for all pairs; a diagonal resolvent, for some; the
+    whole one, for few. The logarithms of the factors between the errors of one and the next are interpolated.
     Docs, "Learning curve", equation (F11).
 
     Parameters
@@ -149,78 +172,139 @@ def interpolated(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cel
     pool : Pool
     pairs : list of (n, ridge)
         Different from each other.
-    classes : bool
-        Whether the targets are classes; then all pairs are solved.
 
     Returns
     -------
     dict of (n, ridge) to Cell
     """
-    every = classes or len(pairs) <= _FEW
-    rough = None if every else _rough(pool, pairs)
-    tolerance = TOLERANCE if rough is None else _TOLERANCE
+    rough = _rough(pool, pairs) if len(pairs) > _FEW else None
+    if rough is None:
+        return solved(pool, pairs, classes=False)
+    rows, places = pool.rows, _places(pairs)
     cells: dict[int, Cell] = {}
 
-    def solved(place: int) -> Cell:
-        start = None if rough is None else rough.weights[:, place]
-        cells[place] = _cell(row_errors(weighted_fit(pool, *pairs[place], start, tolerance)), classes)
-        return cells[place]
+    def measure(chosen: list[int]) -> tuple[Host, Host]:
+        found = []
+        for place in chosen:
+            errors = row_errors(weighted_fit(pool, *pairs[place], rough.weights.get(place), _TOLERANCE))
+            cells[place] = _cell(errors, classes=False)
+            found.append(_logarithms(cells[place]))
+        values = np.array(found) - logarithms[chosen]
+        return values, _tolerances(rough.errors[:, chosen], rough.deviations[:, chosen], rows)
 
-    if rough is None:
-        return {pair: solved(place) for place, pair in enumerate(pairs)}
-    deviations = rough.influences.std(axis=2)
-
-    def measure(place: int) -> tuple[Host, Host]:
-        cell, own = solved(place), cells[place].influences.std(axis=1)
-        errors = np.array([cell.test, cell.training])
-        values = np.log([errors / rough.errors[:, place], own / deviations[:, place]])
-        relative = own / errors / math.sqrt(pool.rows)
-        tolerances = np.array([_SHARE_OF_STANDARD_ERROR * relative, np.full(2, _OF_STANDARD_ERRORS)])
-        return values.ravel(), tolerances.ravel()
-
-    factors = refined(np.log(np.array(pairs)) * _SCALES, int(rough.errors[0].argmax()), measure)
-    errors, influences = np.exp(factors.T).reshape(2, 2, -1)
-    errors, influences = errors * rough.errors, influences[:, :, None] * rough.influences
+    logarithms = np.log(np.vstack([rough.errors, rough.deviations])).T
+    smallest = min(range(len(pairs)), key=lambda place: pairs[place])
+    first = {smallest, int(rough.errors[0].argmax())}
+    factors = refined(places, first, measure, _unchanged(places, rows))
+    factors[[n == rows for n, _ in pairs], :2] = 0.0
+    errors, deviations = np.exp(factors.T + logarithms.T).reshape(2, 2, -1)
     unknown = (math.nan, math.nan)
-    found = {
-        pair: Cell(float(errors[0, k]), float(errors[1, k]), unknown, influences[:, k], 0.0)
-        for k, pair in enumerate(pairs)
-    }
+    found = {}
+    for place, pair in enumerate(pairs):
+        influences = rough.influences[:, place]
+        factor = deviations[:, place] / influences.std(axis=1)
+        test, training = errors[:, place]
+        found[pair] = Cell(float(test), float(training), unknown, influences * factor[:, None], 0.0)
     return found | {pairs[place]: cell for place, cell in cells.items()}
 
 
-class _Rough(NamedTuple):
-    """Weights (M, G), errors (2, G) and influences (2, G, M) of a diagonal resolvent, for G pairs."""
+def _places(pairs: list[Pair]) -> Host:
+    return np.asarray(np.log(np.array(pairs)) * _SCALES)
 
-    weights: Array
+
+def _logarithms(cell: Cell) -> Host:
+    return np.log([cell.test, cell.training, *cell.influences.std(axis=1)])
+
+
+def _tolerances(errors: Host, deviations: Host, rows: int) -> Host:
+    """Return the tolerances of the logarithms of errors (2, G) and of their standard errors, shape (G, 4)."""
+    relative = _SHARE_OF_STANDARD_ERROR * deviations / errors / math.sqrt(rows)
+    return np.vstack([relative, np.full_like(relative, _OF_STANDARD_ERRORS)]).T
+
+
+def _unchanged(places: Host, rows: int) -> tuple[Host, Host]:
+    """Return places beside the pairs at which the diagonal is known to be all there is, and the factors there.
+
+    For n = M all weights are equal, and errors have no other factor; with a large penalty rows have no leverage.
+    """
+    low, high = places.min(axis=0), places.max(axis=0)
+    ridges, whole = np.linspace(low[1], high[1], _FREE), math.log(rows) * _SCALES[0]
+    at_pool = np.column_stack([np.full(_FREE, whole), ridges])
+    sizes = np.linspace(low[0], max(high[0], whole), _FREE)
+    far = np.column_stack([sizes, np.full(_FREE, high[1] + _FAR)])
+    values = np.zeros((2 * _FREE, 4))
+    values[:_FREE, 2:] = math.nan
+    return np.vstack([at_pool, far]), values
+
+
+class _Rough(NamedTuple):
+    """Errors (2, G), deviations (2, G) of influences and influences (2, G, M) of a diagonal resolvent, for G pairs.
+
+    With the weights (M,) of those that are solved.
+    """
+
+    weights: dict[int, Array]
     errors: Host
+    deviations: Host
     influences: Host
 
 
 def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
-    """Return what a diagonal resolvent tells, for as many pairs at once as take little memory; None if nothing."""
-    xp, order = pool.xp, sorted(range(len(pairs)), key=lambda place: pairs[place][::-1])
+    """Return what a diagonal resolvent tells, interpolated from as many pairs as it takes; None if nothing.
+
+    For n = M it tells the errors exactly, so that these pairs are among them.
+    """
+    samples, ridges = np.array(pairs).T
+    equal = equal_fits(pool, samples, ridges).errors
+    weights: dict[int, Array] = {}
+    influences: dict[int, Host] = {}
+
+    def measure(chosen: list[int]) -> tuple[Host, Host]:
+        found = _diagonal(pool, [pairs[place] for place in chosen])
+        weights.update(zip(chosen, found.weights, strict=True))
+        influences.update(zip(chosen, found.influences.swapaxes(0, 1), strict=True))
+        if not ((found.errors > 0).all() and (found.deviations > 0).all()):
+            raise NotConverged("The diagonal", math.nan, 0.0, "")
+        values = np.log(np.vstack([found.errors, found.deviations]) / np.tile(equal[:, chosen], (2, 1)))
+        return values.T, _tolerances(found.errors, found.deviations, pool.rows)
+
+    places = _places(pairs)
+    first = {*lattice(places, _LATTICE), *np.flatnonzero(samples == pool.rows).tolist()}
+    try:
+        factors, spread = refined_at_once(places, first, measure)
+    except NotConverged:
+        return None
+    errors, deviations = (np.exp(factors.T) * np.tile(equal, (2, 1))).reshape(2, 2, -1)
+    nodes = sorted(influences)
+    per_error = np.array([influences[node] / equal[:, node, None] for node in nodes])
+    every = np.einsum("gj,jkm->kgm", spread, per_error) * equal[:, :, None]
+    for node in nodes:
+        every[:, node] = influences[node]
+    return _Rough(weights, errors, deviations, every)
+
+
+class _Diagonal(NamedTuple):
+    """Weights (G, M), errors (2, G), deviations (2, G) and influences (2, G, M) of G pairs."""
+
+    weights: list[Array]
+    errors: Host
+    deviations: Host
+    influences: Host
+
+
+def _diagonal(pool: Pool, pairs: list[Pair]) -> _Diagonal:
+    """Solve pairs with a diagonal resolvent, as many at once as take little memory."""
+    xp = pool.xp
     at_once = max(_COLUMNS // pool.rows, int(pool.features.shape[1]) // 32, 4)
     weights, errors, influences = [], [], []
-    for first in range(0, len(order), at_once):
-        samples, ridges = np.array([pairs[place] for place in order[first : first + at_once]]).T
-        try:
-            several = row_errors(
-                diagonal_fits(pool, *(xp.asarray(v, device=device(pool.features)) for v in (samples, ridges)))
-            )
-        except NotConverged:
-            return None
-        weights.append(several.fit.weights)
+    for first in range(0, len(pairs), at_once):
+        samples, ridges = np.array(pairs[first : first + at_once]).T
+        columns = (xp.asarray(values, device=device(pool.features)) for values in (samples, ridges))
+        several = row_errors(diagonal_fits(pool, *columns, _TOLERANCE))
+        weights += [several.fit.weights[:, place] for place in range(len(samples))]
         errors.append([to_host(several.test_error), to_host(several.training_error)])
         influences.append(
             [to_host(influence_on_test_error(several)).T, to_host(influence_on_training_error(several)).T]
         )
-    back = np.argsort(order)
-    places = xp.asarray(back, device=device(pool.features))
-    found = _Rough(
-        xp.take(xp.concat(weights, axis=1), places, axis=1),
-        np.concatenate(errors, axis=1)[:, back],
-        np.concatenate(influences, axis=1)[:, back],
-    )
-    positive = (found.errors > 0).all() and (found.influences.std(axis=2) > 0).all()
-    return found if positive else None
+    found = np.concatenate(influences, axis=1)
+    return _Diagonal(weights, np.concatenate(errors, axis=1), found.std(axis=2), found)

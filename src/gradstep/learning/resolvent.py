@@ -116,6 +116,10 @@ class Resolvent:
             return self._pairs @ values
         return self.quadratic(self.moment(values) if moment is None else moment)
 
+    def own(self, values: Array) -> Array:
+        """Return what a row's own term is multiplied by in a sum over rows, shape (M,): its own value."""
+        return values
+
     def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 0.0) -> Array:
         """Return ``psi_m^T sum_k psi_k t_k`` for all rows and each column t of targets (M, K), shape (M, K).
 

@@ -102,7 +102,8 @@ def increment_response(
     every = resolvent.correlated(change, moved)
     if ridge:
         every = every + ridge * fit.double * rest**2
-    first = every - bare**2 * change
+    own = resolvent.own(change)
+    first = every - bare**2 * own
     leverage = -first / rest**2
 
     # Residuals of rows left out: each sum is without the row itself.
@@ -121,8 +122,9 @@ def increment_response(
     if not isinstance(missing, float) or missing:
         varied, moment, second = errors.variation
         both = resolvent.quadratic(resolvent.product(moved + ridge * resolvent.identity, moment))
-        both = both - change * bare * second - varied * bare * every + change * varied * bare**3
-        second = second - bare**2 * varied
+        drawn = resolvent.own(varied)
+        both = both - own * bare * second - drawn * bare * every + own * drawn * bare**3
+        second = second - bare**2 * drawn
         source = source - 2 * (both + w / rest * first * second) / rest**2
     return fit.solved(source, tolerance) / gain - squares * leverage / gain**2
 

@@ -70,6 +70,10 @@ class DiagonalResolvent:
         """Return the diagonal of the sum over rows of ``psi psi^T`` times values (M, G), shape (r, G)."""
         return self._sums(values) / self.spectrum
 
+    def shifted(self, moment: Array, ridge: float) -> Array:
+        """Return moments with the identity times a number added."""
+        return moment + ridge * self.identity
+
     def product(self, first: Array, second: Array) -> Array:
         """Return the product of two moments."""
         return first * second

@@ -36,6 +36,7 @@ from gradstep.learning.equal_weights import equal_fits
 from gradstep.learning.fixed_point import accelerated
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.resolvent import Resolvent
+from gradstep.learning.rounded import RoundedResolvent
 
 __all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
 
@@ -72,8 +73,8 @@ class WeightedFit:
     ratio : float or array, shape (G,)
         Number of samples over rows of the pool, n / M.
     weights : array, shape (M,) or (M, G)
-    resolvent : Resolvent or DiagonalResolvent
-        Of the fit with these weights; the second for G fits.
+    resolvent : Resolvent, RoundedResolvent or DiagonalResolvent
+        Of the fit with these weights; the second with weights (M, 1), the third for G fits.
     """
 
     ratio: Any
@@ -100,6 +101,11 @@ class WeightedFit:
         """``phi^T R R phi`` with R without the row itself, shape (M,)."""
         return self.resolvent.quadratic(self.resolvent.identity) / self.remainder**2
 
+    @cached_property
+    def rounded(self) -> WeightedFit:
+        """The same fit for several columns of values, with sums over pairs of rows in single precision."""
+        return WeightedFit(self.ratio, self.weights[:, None], RoundedResolvent(self.resolvent))
+
     @property
     def missing(self) -> Any:
         """``M / n - 1``: how much more fits to n rows vary than the fit to the pool, as a share of the latter."""
@@ -110,9 +116,12 @@ class WeightedFit:
 
         Docs, "Learning curve", equation (F6).
         """
+        return self._coupled(values, lambda own: own)
+
+    def _coupled(self, values: Array, own: Callable[[Array], Array]) -> Array:
         scale = self.weights / self.remainder
         scaled = scale * values
-        return scale * (self.resolvent.correlated(scaled) - self.bare_leverage**2 * scaled)
+        return scale * (self.resolvent.correlated(scaled) - self.bare_leverage**2 * own(scaled))
 
     def spread(self, values: Array) -> Array:
         """Return the matrix P times values (M,).
@@ -120,9 +129,7 @@ class WeightedFit:
         Docs, "Learning curve", equation (F5).
         """
         scale = self.weights * self.remainder
-        once = self.weights / self.remainder
-        scaled=once*scale*values
-        return once*(self.resolvent.correlated(scaled) - self.bare_leverage**2 * self.resolvent.own(scaled))/scale
+        return self._coupled(scale * values, self.resolvent.own) / scale
 
     def gathered(self, values: Array) -> Array:
         """Return the transpose of the matrix P times values (M,).
@@ -423,6 +430,13 @@ class RowErrors:
     squares: Array
 
     @cached_property
+    def rounded(self) -> RowErrors:
+        """The same errors for several columns of values, with sums over pairs of rows in single precision."""
+        if isinstance(self.fit.resolvent, RoundedResolvent):
+            return self
+        return RowErrors(self.fit.rounded, self.residuals[:, :, None], self.squares[:, None])
+
+    @cached_property
     def variation(self) -> tuple[Array, Array, Array]:
         """Terms, moment and quadratic form of the sum by which fits to n rows vary more than the fit to the pool."""
         terms = self.fit.missing * self.squares * self.fit.weights**2
@@ -442,7 +456,7 @@ class RowErrors:
         return pool.xp.sum(self.squares / (1 + self.fit.leverage) ** 2, axis=0) / pool.total
 
 
-def row_errors(fit: WeightedFit) -> RowErrors:
+def row_errors(fit: WeightedFit, tolerance: float = TOLERANCE, *, rounded: bool = False) -> RowErrors:
     """Return the expected errors of every row.
 
     Docs, "Learning curve", equation (F5).
@@ -451,6 +465,10 @@ def row_errors(fit: WeightedFit) -> RowErrors:
     ----------
     fit : WeightedFit
         As `weighted_fit` returns it.
+    tolerance : float
+        Relative residual of the equation.
+    rounded : bool
+        Whether sums over pairs of rows may be in single precision. Only for a single fit.
 
     Returns
     -------
@@ -463,4 +481,6 @@ def row_errors(fit: WeightedFit) -> RowErrors:
     """
     targets = fit.resolvent.targets
     residuals = (targets - fit.resolvent.predictions(fit.weights[:, None, ...] * targets)) / fit.remainder[:, None, ...]
-    return RowErrors(fit, residuals, fit.solved(fit.resolvent.pool.xp.sum(residuals**2, axis=1)))
+    own = fit.resolvent.pool.xp.sum(residuals**2, axis=1)
+    squares = fit.rounded.solved(own[:, None], tolerance)[:, 0] if rounded else fit.solved(own, tolerance)
+    return RowErrors(fit, residuals, squares)

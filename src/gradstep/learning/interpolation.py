@@ -12,16 +12,17 @@ __all__ = ["lattice", "refined", "refined_at_once"]
 Host = NDArray[np.float64]
 
 #: Values in a row that were foreseen, after which the others are taken to be so.
-_FORESEEN = 2
+_FORESEEN = 1
 #: Largest difference of the two interpolations over the tolerance, where one value more is measured at a time.
 _DOUBT = 0.5
 #: The same where all that are in doubt are measured at once.
 _DOUBT_AT_ONCE = 1.5
 
-Measure = Callable[[list[int]], tuple[Host, Host]]
 
 
-def refined(places: Host, first: set[int], measure: Measure, known: tuple[Host, Host]) -> Host:
+def refined(
+    places: Host, first: list[int], measure: Callable[[int], Host], tolerances: Host, known: Host
+) -> Host:
     """Measure functions at as many places as their interpolation needs, and interpolate at the others.
 
     Two interpolations, by splines of a different order, tell where they are least certain by their difference: there
@@ -30,47 +31,50 @@ def refined(places: Host, first: set[int], measure: Measure, known: tuple[Host, 
     Parameters
     ----------
     places : ndarray, shape (G, 2)
-    first : set of int
-        Numbers of the places that are measured in any case.
+    first : list of int
+        Numbers of the places that are measured in any case, unless all is known there.
     measure : callable
-        Takes the numbers of J places and returns values and tolerances, both of shape (J, Q).
-    known : tuple of ndarray, shapes (K, 2) and (K, Q)
-        Further places and the values there; nan where a function is not known.
+        Takes the number of a place and returns values, shape (Q,).
+    tolerances : ndarray, shape (G, Q)
+    known : ndarray, shape (G, Q)
+        Values that are known without a measurement; nan where they are not.
 
     Returns
     -------
     ndarray, shape (G, Q)
     """
-    nodes = sorted(first)
-    values, tolerances = measure(nodes)
+    values = known.copy()
+    asked = np.isnan(values).any(axis=1)
+    for place in dict.fromkeys(first):
+        if asked[place]:
+            values[place], asked[place] = measure(place), False
     foreseen = 0
-    while True:
-        guess, other = (_through(places, nodes, values, known, order) for order in (3, 1))
-        plain = _weights(places[nodes], places, 1)
-        doubt = (np.abs(guess - other) / np.exp(plain @ np.log(tolerances))).max(axis=1)
-        doubt[nodes] = -1
+    while asked.any():
+        guess, other = (_through(places, values, order) for order in (3, 1))
+        doubt = np.where(asked, (np.abs(guess - other) / tolerances).max(axis=1), -1.0)
         following = int(doubt.argmax())
-        if doubt[following] < 0 or (doubt[following] <= _DOUBT and foreseen >= _FORESEEN):
-            guess[nodes] = values
+        if doubt[following] <= _DOUBT and foreseen >= _FORESEEN:
             return guess
-        value, tolerance = measure([following])
-        missed = np.abs(guess[following] - value[0]) / tolerance[0]
+        values[following], asked[following] = measure(following), False
+        missed = np.abs(guess[following] - values[following]) / tolerances[following]
         foreseen = foreseen + 1 if missed.max() <= 1 else 0
-        nodes, values, tolerances = [*nodes, following], np.vstack([values, value]), np.vstack([tolerances, tolerance])
+    return values
 
 
-def _through(places: Host, nodes: list[int], values: Host, known: tuple[Host, Host], order: int) -> Host:
-    """Return splines through values (J, Q) at nodes and through what is known elsewhere, shape (G, Q)."""
-    found = np.empty((len(places), values.shape[1]))
+def _through(places: Host, values: Host, order: int) -> Host:
+    """Return splines through the values that are known, shape (G, Q); zeros where none is."""
+    found = values.copy()
     for column in range(values.shape[1]):
-        usable = ~np.isnan(known[1][:, column])
-        through = np.concatenate([places[nodes], known[0][usable]])
-        weights = _weights(through, places, order)
-        found[:, column] = weights @ np.concatenate([values[:, column], known[1][usable, column]])
-    return found
+        known = ~np.isnan(values[:, column])
+        if known.any() and not known.all():
+            weights = _weights(places[known], places[~known], order)
+            found[~known, column] = weights @ values[known, column]
+    return np.nan_to_num(found)
 
 
-def refined_at_once(places: Host, first: set[int], measure: Measure) -> tuple[Host, Host]:
+def refined_at_once(
+    places: Host, first: set[int], measure: Callable[[list[int]], tuple[Host, Host]]
+) -> tuple[Host, Host]:
     """Do the same where values are cheap in numbers: all that are in doubt are measured together.
 
     Parameters
@@ -78,7 +82,7 @@ def refined_at_once(places: Host, first: set[int], measure: Measure) -> tuple[Ho
     places : ndarray, shape (G, 2)
     first : set of int
     measure : callable
-        As for `refined`.
+        Takes the numbers of J places and returns values and tolerances, both of shape (J, Q).
 
     Returns
     -------

@@ -34,15 +34,17 @@ _FEW = 12
 #: Tolerance of the interpolation in standard errors.
 _SHARE_OF_STANDARD_ERROR = 0.05
 #: Tolerance of the interpolation of standard errors, as a share of them.
-_OF_STANDARD_ERRORS = 0.1
+_OF_STANDARD_ERRORS = 0.05
 #: Largest change of the logarithm of a weight by its own equation, where others are interpolated.
-_TOLERANCE = 1e-5
+_TOLERANCE = 1e-4
 #: Units of ln n and ln ridge in the distance of two pairs.
 _SCALES = np.array([1.0, 0.5])
 #: Places along each axis of the pairs that a diagonal resolvent is solved for first.
 _LATTICE = 5
-#: Places along each axis at which the factor is known without a measurement, and how far beyond the largest penalty.
-_FREE, _FAR = 3, 2.3
+#: Largest factors that were measured, see `_bounds`.
+_ERROR_BOUND, _DEVIATION_BOUND = 2.0, 1.2
+#: Tolerance of numbers that are interpolated without one.
+_ANY = 1e9
 #: Numbers in the columns of all pairs that are treated at once.
 _COLUMNS = 2**17
 
@@ -181,22 +183,19 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
     if rough is None:
         return solved(pool, pairs, classes=False)
     rows, places = pool.rows, _places(pairs)
+    logarithms = np.log(np.vstack([rough.errors, rough.deviations])).T
+    tolerances = 2 * _tolerances(rough.errors, rough.deviations, rows)
+    known = np.where(rough.bounds.T[:, [0, 0, 1, 1]] < tolerances, 0.0, math.nan)
+    known[[n == rows for n, _ in pairs], :2] = 0.0
     cells: dict[int, Cell] = {}
 
-    def measure(chosen: list[int]) -> tuple[Host, Host]:
-        found = []
-        for place in chosen:
-            errors = row_errors(weighted_fit(pool, *pairs[place], rough.weights.get(place), _TOLERANCE))
-            cells[place] = _cell(errors, classes=False)
-            found.append(_logarithms(cells[place]))
-        values = np.array(found) - logarithms[chosen]
-        return values, _tolerances(rough.errors[:, chosen], rough.deviations[:, chosen], rows)
+    def measure(place: int) -> Host:
+        fit = weighted_fit(pool, *pairs[place], rough.weights.get(place), _TOLERANCE)
+        cells[place] = cell = _cell(row_errors(fit, _TOLERANCE, rounded=True), classes=False)
+        return np.log([cell.test, cell.training, *cell.influences.std(axis=1)]) - logarithms[place]
 
-    logarithms = np.log(np.vstack([rough.errors, rough.deviations])).T
-    smallest = min(range(len(pairs)), key=lambda place: pairs[place])
-    first = {smallest, int(rough.errors[0].argmax())}
-    factors = refined(places, first, measure, _unchanged(places, rows))
-    factors[[n == rows for n, _ in pairs], :2] = 0.0
+    least = [min(range(len(pairs)), key=lambda place: (sign * pairs[place][0], pairs[place][1])) for sign in (1, -1)]
+    factors = refined(places, [*least, int(rough.errors[0].argmax())], measure, tolerances, known)
     errors, deviations = np.exp(factors.T + logarithms.T).reshape(2, 2, -1)
     unknown = (math.nan, math.nan)
     found = {}
@@ -212,41 +211,23 @@ def _places(pairs: list[Pair]) -> Host:
     return np.asarray(np.log(np.array(pairs)) * _SCALES)
 
 
-def _logarithms(cell: Cell) -> Host:
-    return np.log([cell.test, cell.training, *cell.influences.std(axis=1)])
-
-
 def _tolerances(errors: Host, deviations: Host, rows: int) -> Host:
     """Return the tolerances of the logarithms of errors (2, G) and of their standard errors, shape (G, 4)."""
     relative = _SHARE_OF_STANDARD_ERROR * deviations / errors / math.sqrt(rows)
     return np.vstack([relative, np.full_like(relative, _OF_STANDARD_ERRORS)]).T
 
 
-def _unchanged(places: Host, rows: int) -> tuple[Host, Host]:
-    """Return places beside the pairs at which the diagonal is known to be all there is, and the factors there.
-
-    For n = M all weights are equal, and errors have no other factor; with a large penalty rows have no leverage.
-    """
-    low, high = places.min(axis=0), places.max(axis=0)
-    ridges, whole = np.linspace(low[1], high[1], _FREE), math.log(rows) * _SCALES[0]
-    at_pool = np.column_stack([np.full(_FREE, whole), ridges])
-    sizes = np.linspace(low[0], max(high[0], whole), _FREE)
-    far = np.column_stack([sizes, np.full(_FREE, high[1] + _FAR)])
-    values = np.zeros((2 * _FREE, 4))
-    values[:_FREE, 2:] = math.nan
-    return np.vstack([at_pool, far]), values
-
-
 class _Rough(NamedTuple):
     """Errors (2, G), deviations (2, G) of influences and influences (2, G, M) of a diagonal resolvent, for G pairs.
 
-    With the weights (M,) of those that are solved.
+    With the weights (M,) of those that are solved, and bounds (2, G) of the logarithms of the factors to the whole one.
     """
 
     weights: dict[int, Array]
     errors: Host
     deviations: Host
     influences: Host
+    bounds: Host
 
 
 def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
@@ -266,7 +247,9 @@ def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
         if not ((found.errors > 0).all() and (found.deviations > 0).all()):
             raise NotConverged("The diagonal", math.nan, 0.0, "")
         values = np.log(np.vstack([found.errors, found.deviations]) / np.tile(equal[:, chosen], (2, 1)))
-        return values.T, _tolerances(found.errors, found.deviations, pool.rows)
+        tolerances = _tolerances(found.errors, found.deviations, pool.rows)
+        bounds = np.log(np.maximum(found.bounds, NOTHING)).T
+        return np.hstack([values.T, bounds]), np.hstack([tolerances, np.full_like(bounds, _ANY)])
 
     places = _places(pairs)
     first = {*lattice(places, _LATTICE), *np.flatnonzero(samples == pool.rows).tolist()}
@@ -274,37 +257,55 @@ def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
         factors, spread = refined_at_once(places, first, measure)
     except NotConverged:
         return None
-    errors, deviations = (np.exp(factors.T) * np.tile(equal, (2, 1))).reshape(2, 2, -1)
+    errors, deviations, bounds = np.exp(factors.T).reshape(3, 2, -1)
+    errors, deviations = errors * equal, deviations * equal
     nodes = sorted(influences)
     per_error = np.array([influences[node] / equal[:, node, None] for node in nodes])
     every = np.einsum("gj,jkm->kgm", spread, per_error) * equal[:, :, None]
     for node in nodes:
         every[:, node] = influences[node]
-    return _Rough(weights, errors, deviations, every)
+    return _Rough(weights, errors, deviations, every, bounds)
 
 
 class _Diagonal(NamedTuple):
-    """Weights (G, M), errors (2, G), deviations (2, G) and influences (2, G, M) of G pairs."""
+    """Weights (G, M), errors, deviations (2, G) and influences (2, G, M) of G pairs, and bounds (2, G) of factors."""
 
     weights: list[Array]
     errors: Host
     deviations: Host
     influences: Host
+    bounds: Host
 
 
 def _diagonal(pool: Pool, pairs: list[Pair]) -> _Diagonal:
     """Solve pairs with a diagonal resolvent, as many at once as take little memory."""
     xp = pool.xp
     at_once = max(_COLUMNS // pool.rows, int(pool.features.shape[1]) // 32, 4)
-    weights, errors, influences = [], [], []
+    weights, errors, influences, bounds = [], [], [], []
     for first in range(0, len(pairs), at_once):
         samples, ridges = np.array(pairs[first : first + at_once]).T
         columns = (xp.asarray(values, device=device(pool.features)) for values in (samples, ridges))
         several = row_errors(diagonal_fits(pool, *columns, _TOLERANCE))
         weights += [several.fit.weights[:, place] for place in range(len(samples))]
         errors.append([to_host(several.test_error), to_host(several.training_error)])
+        bounds.append(_bounds(several))
         influences.append(
             [to_host(influence_on_test_error(several)).T, to_host(influence_on_training_error(several)).T]
         )
     found = np.concatenate(influences, axis=1)
-    return _Diagonal(weights, np.concatenate(errors, axis=1), found.std(axis=2), found)
+    joined = (np.concatenate(values, axis=1) for values in (errors, bounds))
+    errors_of, bounds_of = joined
+    return _Diagonal(weights, errors_of, found.std(axis=2), found, bounds_of)
+
+
+def _bounds(errors: RowErrors) -> Host:
+    """Return how large the factors between a diagonal resolvent and the whole one may be, in the logarithm, (2, G).
+
+    The diagonal lacks sums over rows of what their weights differ by, and each row meets them with its leverage. The
+    numbers are the largest that were measured. Docs, "Learning curve", equation (F15).
+    """
+    xp, weights, leverage = errors.fit.resolvent.pool.xp, errors.fit.weights, 1 - errors.fit.remainder
+    mean = xp.sum(leverage * weights, axis=0) / xp.sum(leverage, axis=0)
+    differences = xp.mean((weights / mean - 1) ** 2, axis=0) ** 0.5
+    mean_leverage = to_host(xp.mean(leverage, axis=0))
+    return np.stack([_ERROR_BOUND * to_host(differences) * mean_leverage, _DEVIATION_BOUND * mean_leverage])

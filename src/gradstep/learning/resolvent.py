@@ -11,12 +11,18 @@ from scipy.linalg import solve_triangular
 
 from gradstep.learning.pool import Array, Pool
 
-__all__ = ["Resolvent"]
+__all__ = ["Resolvent", "holds_pairs"]
 
 #: Up to so many rows, and so many for each feature, the correlations of all pairs of rows are held: they cost a product
 #: of M x N with N x M, after which a sum over rows is a product with a vector. Measured at N = 200.
 _MOST_PAIRED_ROWS = 4000
 _PAIRED_ROWS_PER_FEATURE = 30
+
+
+def holds_pairs(pool: Pool) -> bool:
+    """Return whether the correlations of all pairs of rows are held."""
+    rows, rank = pool.features.shape
+    return bool(rows <= min(_MOST_PAIRED_ROWS, _PAIRED_ROWS_PER_FEATURE * rank))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +95,10 @@ class Resolvent:
         psi = self.whitened
         return sum(psi[part, :].T @ (values[part, None] * psi[part, :]) for part in self.pool.blocks())
 
+    def shifted(self, moment: Array, ridge: float) -> Array:
+        """Return a moment with the identity times a number added."""
+        return moment + ridge * self.identity
+
     def product(self, first: Array, second: Array) -> Array:
         """Return the product of two moments."""
         return first @ second
@@ -111,8 +121,7 @@ class Resolvent:
         -------
         array, shape (M,)
         """
-        rows, rank = self.pool.features.shape
-        if rows <= min(_MOST_PAIRED_ROWS, _PAIRED_ROWS_PER_FEATURE * rank):
+        if holds_pairs(self.pool):
             return self._pairs @ values
         return self.quadratic(self.moment(values) if moment is None else moment)
 

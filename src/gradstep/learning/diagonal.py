@@ -14,6 +14,8 @@ from functools import cached_property
 
 from gradstep.learning.conjugate_gradient import conjugate_gradient
 from gradstep.learning.pool import Array, Pool
+from gradstep.learning.rounded import rounded_product
+from gradstep.resolution import NOTHING
 
 __all__ = ["DiagonalResolvent"]
 
@@ -52,9 +54,14 @@ class DiagonalResolvent:
         """Diagonal of the inverse of R, shape (r, G)."""
         return self.ridge + self._sums(self.weights)
 
+    @cached_property
+    def _ratio(self) -> Array:
+        """Eigenvalues of the pool over those of the weighted fit, shape (r, G)."""
+        return self.pool.eigenvalues[:, None] / self.spectrum
+
     def _sums(self, values: Array) -> Array:
-        features = self.pool.features
-        return sum((features[part, :] ** 2).T @ values[part, :] for part in self.pool.blocks())
+        """Return the sums of squared features times values (M, G), shape (r, G)."""
+        return self.pool.eigenvalues[:, None] * rounded_product(self.pool.shares.T, values)
 
     @cached_property
     def bare_leverage(self) -> Array:
@@ -80,8 +87,7 @@ class DiagonalResolvent:
 
     def quadratic(self, moment: Array) -> Array:
         """Return ``psi^T moment psi`` for all rows, shape (M, G)."""
-        features, scaled = self.pool.features, moment / self.spectrum
-        return self.pool.xp.concat([features[part, :] ** 2 @ scaled for part in self.pool.blocks()])
+        return rounded_product(self.pool.shares, moment * self._ratio)
 
     def correlated(self, values: Array, moment: Array | None = None) -> Array:
         """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, G) for each row m, shape (M, G)."""
@@ -89,32 +95,42 @@ class DiagonalResolvent:
 
     @cached_property
     def _own_share(self) -> Array:
-        features, scaled = self.pool.features, 1 / self.spectrum**2
-        fourth = self.pool.xp.concat([features[part, :] ** 4 @ scaled for part in self.pool.blocks()])
-        return fourth / self.pool.xp.clip(self.bare_leverage**2, 1e-300, None)
+        """The part of the square of a row's leverage that the diagonal has, shape (M, G)."""
+        return rounded_product(self.pool.shares**2, self._ratio**2) / self.pool.xp.clip(
+            self.bare_leverage**2, NOTHING, None
+        )
 
     def own(self, values: Array) -> Array:
+        """Return what a row's own term is multiplied by in a sum over rows, shape (M, G).
+
+        What the diagonal leaves out of a sum has the mean zero over all rows, so that the row's own part of it and the
+        others' cancel but for what the row's value differs from the mean. Docs, "Learning curve", equation (F10).
+        """
         xp, share = self.pool.xp, self._own_share
         apart = self.bare_leverage**2 * (1 - share)
-        return share * values + (1 - share) * xp.sum(apart * values, axis=0) / xp.sum(apart, axis=0)
+        mean = xp.sum(apart * values, axis=0) / xp.clip(xp.sum(apart, axis=0), NOTHING, None)
+        return share * values + (1 - share) * mean
 
     def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 1e-6) -> Array:
         """Return ``phi_m^T R sum_k phi_k t_k``, or with R R if there is a moment, for targets (M, K, G).
 
         The tolerance is that of the relative residual.
         """
-        xp, blocks, columns = self.pool.xp, list(self.pool.blocks()), tuple(targets.shape[1:])
-        features, spectrum = self.pool.features, self.spectrum[:, None, :]
+        xp, unit, columns = self.pool.xp, self.pool.unit, tuple(targets.shape[1:])
+        # Readouts are those of the unit features.
+        root = self.pool.eigenvalues[:, None, None]
+        spectrum = self.spectrum[:, None, :] / root
 
         def applied(matrix: Array, values: Array) -> Array:
-            return xp.reshape(matrix @ xp.reshape(values, (values.shape[0], -1)), (-1, *columns))
+            found = rounded_product(matrix, xp.reshape(values, (values.shape[0], -1)))
+            return xp.reshape(found, (-1, *columns))
 
         def gram(readout: Array) -> Array:
-            weighted = (self.weights[part, None, :] * applied(features[part, :], readout) for part in blocks)
-            sums = (applied(features[part, :].T, w) for part, w in zip(blocks, weighted, strict=True))
-            return self.ridge * readout + sum(sums)
+            weighted = self.weights[:, None, :] * applied(unit, readout)
+            return self.ridge / root * readout + applied(unit.T, weighted)
 
-        readout = sum(applied(features[part, :].T, targets[part, :, :]) for part in blocks)
-        for _ in range(1 if moment is None else 2):
-            readout, _ = conjugate_gradient(gram, readout, spectrum + 0 * readout, tolerance)
-        return xp.concat([applied(features[part, :], readout) for part in blocks])
+        readout = applied(unit.T, targets)
+        for repeat in range(1 if moment is None else 2):
+            right = readout / root if repeat else readout
+            readout, _ = conjugate_gradient(gram, right, spectrum + 0 * right, tolerance)
+        return applied(unit, readout)

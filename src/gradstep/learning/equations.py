@@ -480,7 +480,8 @@ def row_errors(fit: WeightedFit, tolerance: float = TOLERANCE, *, rounded: bool 
         If the equation is not solved.
     """
     targets = fit.resolvent.targets
-    residuals = (targets - fit.resolvent.predictions(fit.weights[:, None, ...] * targets)) / fit.remainder[:, None, ...]
+    predicted = fit.resolvent.predictions(fit.weights[:, None, ...] * targets, tolerance=tolerance)
+    residuals = (targets - predicted) / fit.remainder[:, None, ...]
     own = fit.resolvent.pool.xp.sum(residuals**2, axis=1)
     squares = fit.rounded.solved(own[:, None], tolerance)[:, 0] if rounded else fit.solved(own, tolerance)
     return RowErrors(fit, residuals, squares)

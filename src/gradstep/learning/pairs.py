@@ -45,6 +45,8 @@ _LATTICE = 5
 _ERROR_BOUND, _DEVIATION_BOUND = 2.0, 1.2
 #: Tolerance of numbers that are interpolated without one.
 _ANY = 1e9
+#: Smallest bound that is told from zero.
+_LEAST_BOUND = 1e-9
 #: Numbers in the columns of all pairs that are treated at once.
 _COLUMNS = 2**17
 
@@ -184,7 +186,7 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
         return solved(pool, pairs, classes=False)
     rows, places = pool.rows, _places(pairs)
     logarithms = np.log(np.vstack([rough.errors, rough.deviations])).T
-    tolerances = 2 * _tolerances(rough.errors, rough.deviations, rows)
+    tolerances = _tolerances(rough.errors, rough.deviations, rows) * np.array([1.5, 1.5, 2, 2])
     known = np.where(rough.bounds.T[:, [0, 0, 1, 1]] < tolerances, 0.0, math.nan)
     known[[n == rows for n, _ in pairs], :2] = 0.0
     cells: dict[int, Cell] = {}
@@ -248,7 +250,7 @@ def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
             raise NotConverged("The diagonal", math.nan, 0.0, "")
         values = np.log(np.vstack([found.errors, found.deviations]) / np.tile(equal[:, chosen], (2, 1)))
         tolerances = _tolerances(found.errors, found.deviations, pool.rows)
-        bounds = np.log(np.maximum(found.bounds, NOTHING)).T
+        bounds = np.log(np.maximum(found.bounds, _LEAST_BOUND)).T
         return np.hstack([values.T, bounds]), np.hstack([tolerances, np.full_like(bounds, _ANY)])
 
     places = _places(pairs)
@@ -258,6 +260,7 @@ def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
     except NotConverged:
         return None
     errors, deviations, bounds = np.exp(factors.T).reshape(3, 2, -1)
+    bounds[0] *= 1 - samples / pool.rows
     errors, deviations = errors * equal, deviations * equal
     nodes = sorted(influences)
     per_error = np.array([influences[node] / equal[:, node, None] for node in nodes])
@@ -285,7 +288,7 @@ def _diagonal(pool: Pool, pairs: list[Pair]) -> _Diagonal:
     for first in range(0, len(pairs), at_once):
         samples, ridges = np.array(pairs[first : first + at_once]).T
         columns = (xp.asarray(values, device=device(pool.features)) for values in (samples, ridges))
-        several = row_errors(diagonal_fits(pool, *columns, _TOLERANCE))
+        several = row_errors(diagonal_fits(pool, *columns, _TOLERANCE), _TOLERANCE)
         weights += [several.fit.weights[:, place] for place in range(len(samples))]
         errors.append([to_host(several.test_error), to_host(several.training_error)])
         bounds.append(_bounds(several))
@@ -301,11 +304,16 @@ def _diagonal(pool: Pool, pairs: list[Pair]) -> _Diagonal:
 def _bounds(errors: RowErrors) -> Host:
     """Return how large the factors between a diagonal resolvent and the whole one may be, in the logarithm, (2, G).
 
+    That of the errors is still to be multiplied by ``1 - n/M``.
+
     The diagonal lacks sums over rows of what their weights differ by, and each row meets them with its leverage. The
     numbers are the largest that were measured. Docs, "Learning curve", equation (F15).
     """
-    xp, weights, leverage = errors.fit.resolvent.pool.xp, errors.fit.weights, 1 - errors.fit.remainder
-    mean = xp.sum(leverage * weights, axis=0) / xp.sum(leverage, axis=0)
-    differences = xp.mean((weights / mean - 1) ** 2, axis=0) ** 0.5
-    mean_leverage = to_host(xp.mean(leverage, axis=0))
-    return np.stack([_ERROR_BOUND * to_host(differences) * mean_leverage, _DEVIATION_BOUND * mean_leverage])
+    xp, fit, leverage = errors.fit.resolvent.pool.xp, errors.fit, 1 - errors.fit.remainder
+    # A weight is n/M times 1 - (1 - n/M) v.
+    v, total = fit.leverage * fit.weights / fit.ratio, xp.sum(leverage, axis=0)
+    means = (xp.sum(leverage * values, axis=0) / total for values in (v, fit.weights))
+    mean_v, mean_weight = means
+    differences = to_host(xp.mean((v - mean_v) ** 2, axis=0) ** 0.5 * fit.ratio / mean_weight)
+    mean_leverage = to_host(total) / int(leverage.shape[0])
+    return np.stack([_ERROR_BOUND * differences * mean_leverage, _DEVIATION_BOUND * mean_leverage])

@@ -11,10 +11,32 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from array_api_compat import array_namespace
+
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.resolvent import Resolvent, holds_pairs
 
-__all__ = ["RoundedResolvent"]
+__all__ = ["RoundedResolvent", "rounded_product"]
+
+
+def rounded_product(matrix: Array, values: Array) -> Array:
+    """Return the product of a matrix in single precision with values of any size, column by column.
+
+    Parameters
+    ----------
+    matrix : array, shape (A, B)
+    values : array, shape (B, C)
+        Each column is divided by its largest value before it is rounded.
+
+    Returns
+    -------
+    array, shape (A, C)
+        In double precision.
+    """
+    xp = array_namespace(values)
+    largest = xp.max(xp.abs(values), axis=0)
+    largest = xp.where(largest > 0, largest, 1 + 0 * largest)
+    return xp.astype(matrix @ xp.astype(values / largest, xp.float32), xp.float64) * largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +132,8 @@ class RoundedResolvent:
         """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, C) for each row m, shape (M, C)."""
         if not holds_pairs(self.pool):
             return self.quadratic(self.moment(values) if moment is None else moment)
-        scaled, size = self.rounded(values)
-        return self.restored(self._pairs @ scaled, size)
+        columns = (rounded_product(self._pairs, values[:, column, None]) for column in range(values.shape[1]))
+        return self.pool.xp.concat(list(columns), axis=1)
 
     def own(self, values: Array) -> Array:
         """Return what a row's own term is multiplied by in a sum over rows, shape (M, C): its own value."""
@@ -119,7 +141,7 @@ class RoundedResolvent:
 
     def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 0.0) -> Array:
         """Return ``psi_m^T sum_k psi_k t_k`` for targets (M, K, C), with a moment (1, r, r) between if there is one."""
-        xp, psi = self.pool.xp, self.whole.whitened
-        sums = psi.T @ xp.reshape(targets, (targets.shape[0], -1))
-        found = psi @ (sums if moment is None else moment[0, :, :] @ sums)
+        xp, psi = self.pool.xp, self.whitened
+        sums = rounded_product(psi.T, xp.reshape(targets, (targets.shape[0], -1)))
+        found = rounded_product(psi, sums if moment is None else moment[0, :, :] @ sums)
         return xp.reshape(found, targets.shape)

@@ -283,7 +283,7 @@ class _Diagonal(NamedTuple):
 def _diagonal(pool: Pool, pairs: list[Pair]) -> _Diagonal:
     """Solve pairs with a diagonal resolvent, as many at once as take little memory."""
     xp = pool.xp
-    at_once = max(_COLUMNS // pool.rows, int(pool.features.shape[1]) // 32, 4)
+    at_once = max(_COLUMNS // pool.rows, int(pool.features.shape[1]) // 16, 4)
     weights, errors, influences, bounds = [], [], [], []
     for first in range(0, len(pairs), at_once):
         samples, ridges = np.array(pairs[first : first + at_once]).T

@@ -36,7 +36,7 @@ from gradstep.learning.equal_weights import equal_fits
 from gradstep.learning.fixed_point import accelerated
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.resolvent import Resolvent
-from gradstep.learning.rounded import RoundedResolvent
+from gradstep.learning.rounded import RoundedResolvent, SingleResolvent
 
 __all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
 
@@ -267,7 +267,13 @@ class WeightedFit:
 
 
 def weighted_fit(
-    pool: Pool, samples: float, ridge: float, start: Array | None = None, tolerance: float = TOLERANCE
+    pool: Pool,
+    samples: float,
+    ridge: float,
+    start: Array | None = None,
+    tolerance: float = TOLERANCE,
+    *,
+    single: bool = False,
 ) -> WeightedFit:
     """Return the weights of the fit that stands for fits to n rows.
 
@@ -284,6 +290,8 @@ def weighted_fit(
         Weights to begin with.
     tolerance : float
         Largest residual.
+    single : bool
+        Whether factors may be in single precision.
 
     Returns
     -------
@@ -298,7 +306,7 @@ def weighted_fit(
     ratio = samples / pool.rows
 
     def at(weights: Array) -> WeightedFit:
-        return WeightedFit(ratio, weights, Resolvent(pool, ridge, weights))
+        return WeightedFit(ratio, weights, (SingleResolvent if single else Resolvent)(pool, ridge, weights))
 
     constant = ratio + 0 * pool.mass
     if ratio == 1:

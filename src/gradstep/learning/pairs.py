@@ -35,8 +35,11 @@ _FEW = 12
 _SHARE_OF_STANDARD_ERROR = 0.05
 #: Tolerance of the interpolation of standard errors, as a share of them.
 _OF_STANDARD_ERRORS = 0.05
-#: Largest change of the logarithm of a weight by its own equation, where others are interpolated.
-_TOLERANCE = 1e-4
+#: Largest change of the logarithm of a weight by its own equation, where others are interpolated: of the diagonal, and
+#: of those that are solved. In the mean over rows it is a tenth of that.
+_TOLERANCE, _SOLVED = 1e-4, 3e-3
+#: Samples over rows of the pool up to which single precision is enough: all that a row has left is 1 - n/M or more.
+_SINGLE = 0.98
 #: Units of ln n and ln ridge in the distance of two pairs.
 _SCALES = np.array([1.0, 0.5])
 #: Places along each axis of the pairs that a diagonal resolvent is solved for first.
@@ -192,7 +195,8 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
     cells: dict[int, Cell] = {}
 
     def measure(place: int) -> Host:
-        fit = weighted_fit(pool, *pairs[place], rough.weights.get(place), _TOLERANCE)
+        start, single = rough.weights.get(place), pairs[place][0] < _SINGLE * rows
+        fit = weighted_fit(pool, *pairs[place], start, _SOLVED, single=single)
         cells[place] = cell = _cell(row_errors(fit, _TOLERANCE, rounded=True), classes=False)
         return np.log([cell.test, cell.training, *cell.influences.std(axis=1)]) - logarithms[place]
 

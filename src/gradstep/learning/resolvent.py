@@ -52,11 +52,19 @@ class Resolvent:
         """Sample weights of the pool, shape (M,)."""
         return self.pool.mass
 
+    @property
+    def _basis(self) -> tuple[Array, Array]:
+        """Features (M, r) in some scale of their columns, and the penalty of each column in it (r,)."""
+        return self.pool.features, self.ridge + 0 * self.pool.eigenvalues
+
     @cached_property
     def _factor(self) -> Array:
         """Lower triangular factor of the inverse of R."""
-        xp, features, root = self.pool.xp, self.pool.features, self.pool.xp.sqrt(self.weights)
-        gram = self.ridge * xp.eye(features.shape[1], dtype=features.dtype, device=device(features))
+        xp, (features, penalties) = self.pool.xp, self._basis
+        root = xp.astype(xp.sqrt(self.weights), features.dtype)
+        gram = xp.astype(penalties, features.dtype) * xp.eye(
+            features.shape[1], dtype=features.dtype, device=device(features)
+        )
         for part in self.pool.blocks():  # the product of a block with its own transpose is half the work of another
             block = root[part, None] * features[part, :]
             gram = gram + block.T @ block
@@ -69,10 +77,11 @@ class Resolvent:
     @cached_property
     def whitened(self) -> Array:
         """Features ``psi`` with ``phi_m^T R phi_k = psi_m^T psi_k``, shape (M, r)."""
+        features, _ = self._basis
         if is_numpy_array(self._factor):  # half the work of a product with the inverse
-            solved = solve_triangular(self._factor, self.pool.features.T, lower=True, check_finite=False)
+            solved = solve_triangular(self._factor, features.T, lower=True, check_finite=False)
             return np.ascontiguousarray(solved.T)
-        return self.pool.features @ self._inverse_factor.T
+        return features @ self._inverse_factor.T
 
     @property
     def log_determinant(self) -> float:

@@ -16,7 +16,10 @@ from array_api_compat import array_namespace
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.resolvent import Resolvent, holds_pairs
 
-__all__ = ["RoundedResolvent", "rounded_product"]
+__all__ = ["RoundedResolvent", "SingleResolvent", "rounded_product"]
+
+#: Solutions with a factor in single precision that are added up.
+_REFINEMENTS = 3
 
 
 def rounded_product(matrix: Array, values: Array) -> Array:
@@ -37,6 +40,68 @@ def rounded_product(matrix: Array, values: Array) -> Array:
     largest = xp.max(xp.abs(values), axis=0)
     largest = xp.where(largest > 0, largest, 1 + 0 * largest)
     return xp.astype(matrix @ xp.astype(values / largest, xp.float32), xp.float64) * largest
+
+
+class SingleResolvent(Resolvent):
+    """A resolvent whose factor and whitened rows are in single precision.
+
+    The columns are scaled so that all directions count alike where weights are equal: what is left for the factor has
+    a condition number of no more than the largest over the smallest weight.
+    """
+
+    @cached_property
+    def _scale(self) -> Array:
+        """Scale of the columns of the unit features, shape (r,)."""
+        xp, eigenvalues = self.pool.xp, self.pool.eigenvalues
+        return 1 / xp.sqrt(xp.mean(self.weights) + self.ridge / eigenvalues)
+
+    @cached_property
+    def _basis(self) -> tuple[Array, Array]:
+        xp, scale = self.pool.xp, self._scale
+        return self.pool.unit * xp.astype(scale, xp.float32), self.ridge / self.pool.eigenvalues * scale**2
+
+    @property
+    def log_determinant(self) -> float:
+        """Logarithm of the determinant of the inverse of R."""
+        xp = self.pool.xp
+        return super().log_determinant + float(xp.sum(xp.log(self.pool.eigenvalues / self._scale**2)))
+
+    @cached_property
+    def bare_leverage(self) -> Array:
+        """``phi^T R phi`` for all rows, shape (M,)."""
+        return self.pool.xp.astype(super().bare_leverage, self.pool.xp.float64)
+
+    @cached_property
+    def identity(self) -> Array:
+        """The identity in the basis of `whitened`, for use in place of a `moment`, shape (r, r)."""
+        xp = self.pool.xp
+        inverse = self._inverse_factor * xp.astype(self._scale / xp.sqrt(self.pool.eigenvalues), xp.float32)
+        return xp.astype(inverse @ inverse.T, xp.float64)
+
+    def correlated(self, values: Array, moment: Array | None = None) -> Array:
+        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each row m, shape (M,)."""
+        return self._columns.correlated(values[:, None], moment)[:, 0]
+
+    @cached_property
+    def _columns(self) -> RoundedResolvent:
+        return RoundedResolvent(self)
+
+    def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 0.0) -> Array:
+        """Return ``phi_m^T R sum_k phi_k t_k`` for all rows and each column t of targets (M, K), shape (M, K).
+
+        What the factor leaves of the right side is solved for again, so that the result is in double precision.
+        """
+        if moment is not None:
+            return self._columns.predictions(targets[:, :, None], moment[None, :, :])[:, :, 0]
+        features, inverse = self.pool.features, self._inverse_factor
+        scale = (self._scale / self.pool.xp.sqrt(self.pool.eigenvalues))[:, None]
+        right = features.T @ targets
+        readout = 0 * right
+        for _ in range(_REFINEMENTS):
+            applied = features.T @ (self.weights[:, None] * (features @ readout)) + self.ridge * readout
+            rest = rounded_product(inverse, scale * (right - applied))
+            readout = readout + scale * rounded_product(inverse.T, rest)
+        return features @ readout
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +148,9 @@ class RoundedResolvent:
     @cached_property
     def whitened(self) -> Array:
         """Features ``psi`` with ``phi_m^T R phi_k = psi_m^T psi_k``, shape (M, r)."""
-        return self.pool.xp.astype(self.whole.whitened, self.pool.xp.float32)
+        whitened = self.whole.whitened
+        single = self.pool.xp.float32
+        return whitened if whitened.dtype == single else self.pool.xp.astype(whitened, single)
 
     @cached_property
     def _pairs(self) -> Array:
@@ -105,8 +172,9 @@ class RoundedResolvent:
     def moment(self, values: Array) -> Array:
         """Return the sums over rows of ``psi psi^T`` times values (M, C) of any sign, shape (C, r, r)."""
         psi, (scaled, size) = self.whitened, self.rounded(values)
+        positive = float(self.pool.xp.min(values)) >= 0
         sums = [
-            sum(psi[part, :].T @ (scaled[part, column, None] * psi[part, :]) for part in self.pool.blocks())
+            sum(_weighted(psi[part, :], scaled[part, column], positive) for part in self.pool.blocks())
             for column in range(values.shape[1])
         ]
         return self.restored(self.pool.xp.stack(sums), size)
@@ -145,3 +213,11 @@ class RoundedResolvent:
         sums = rounded_product(psi.T, xp.reshape(targets, (targets.shape[0], -1)))
         found = rounded_product(psi, sums if moment is None else moment[0, :, :] @ sums)
         return xp.reshape(found, targets.shape)
+
+
+def _weighted(rows: Array, values: Array, positive: bool) -> Array:
+    """Return the sum over rows (B, r) of their squares (r, r) times values (B,)."""
+    if not positive:
+        return rows.T @ (values[:, None] * rows)
+    scaled = array_namespace(rows).sqrt(values)[:, None] * rows  # the product of a matrix with itself is half the work
+    return scaled.T @ scaled

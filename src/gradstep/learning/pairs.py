@@ -189,7 +189,7 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
         return solved(pool, pairs, classes=False)
     rows, places = pool.rows, _places(pairs)
     logarithms = np.log(np.vstack([rough.errors, rough.deviations])).T
-    tolerances = _tolerances(rough.errors, rough.deviations, rows) * np.array([1.5, 1.5, 2, 2])
+    tolerances = _tolerances(rough.errors, rough.deviations, rows) * np.array([1, 1, 2, 2])
     known = np.where(rough.bounds.T[:, [0, 0, 1, 1]] < tolerances, 0.0, math.nan)
     known[[n == rows for n, _ in pairs], :2] = 0.0
     cells: dict[int, Cell] = {}
@@ -200,8 +200,10 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
         cells[place] = cell = _cell(row_errors(fit, _TOLERANCE, rounded=True), classes=False)
         return np.log([cell.test, cell.training, *cell.influences.std(axis=1)]) - logarithms[place]
 
-    least = [min(range(len(pairs)), key=lambda place: (sign * pairs[place][0], pairs[place][1])) for sign in (1, -1)]
-    factors = refined(places, [*least, int(rough.errors[0].argmax())], measure, tolerances, known)
+    # With little penalty rows matter most: where it is least, both ends of what is not known; and the largest error.
+    asked = np.flatnonzero(np.isnan(known[:, :2]).any(axis=1)).tolist()
+    first = [min(asked, key=lambda place: (sign * pairs[place][0], pairs[place][1])) for sign in (1, -1) if asked]
+    factors = refined(places, [*first, int(rough.errors[0].argmax())], measure, tolerances, known)
     errors, deviations = np.exp(factors.T + logarithms.T).reshape(2, 2, -1)
     unknown = (math.nan, math.nan)
     found = {}

@@ -33,7 +33,7 @@ __all__ = [
 #: Relative residual of the linear systems, of which a standard error needs two digits.
 _TOLERANCE = 1e-2
 #: Rows whose pairs with all others are summed: they stand for the others, wherever they lie in the table.
-_PROBES = 100
+_PROBES = 64
 
 
 def influence_on_test_error(errors: RowErrors, tolerance: float = _TOLERANCE) -> Array:
@@ -194,10 +194,11 @@ def pair_variances(errors: RowErrors, shares: Array) -> list[float]:
     probes = xp.asarray(resolvent.pool.order[:: -(-rows // _PROBES)].copy(), device=device(e))
     few, few_drawn, few_pull = (xp.take(values, probes, axis=0) for values in (psi, drawn, pull))
     count, blocks = int(shares.shape[1]), list(resolvent.pool.blocks())
-    middles = [
-        sum(((few @ psi[part, :].T) * between[None, part, place]) @ psi[part, :] for part in blocks)
-        for place in range(count)
-    ]
+    middles = [0 * few for _ in range(count)]
+    for part in blocks:
+        near = few @ psi[part, :].T
+        for place in range(count):
+            middles[place] = middles[place] + (near * between[None, part, place]) @ psi[part, :]
     sums = [0.0] * count
     for part in blocks:
         every = xp.arange(rows, device=device(e))[part]

@@ -6,7 +6,7 @@ import pytest
 import gradstep as gs
 from gradstep.learning import pairs
 from gradstep.learning.equations import WeightedFit, diagonal_fits, row_errors, weighted_fit
-from gradstep.learning.interpolation import refined
+from gradstep.learning.interpolation import lattice, refined, refined_at_once
 from gradstep.learning.pool import pool_of
 
 
@@ -106,26 +106,49 @@ def test_diagonal_weights_are_the_maximum_of_their_function():
 def test_a_smooth_function_needs_few_places_and_a_rough_one_all():
     axis = np.linspace(0, 2, 10)
     places = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    asked = []
+    asked, tolerances = [], np.full((100, 1), 0.01)
 
     def measured(function):
         def measure(place):
             asked.append(place)
-            return np.array([function(*places[place])]), np.array([0.01])
+            return np.array([function(*places[place])])
 
         return measure
 
     def smooth(x, y):
         return np.exp(-x) * (1 + y)
 
-    values = refined(places, 7, measured(smooth))
+    known = np.where(places[:, :1] == 2, smooth(*places.T)[:, None], np.nan)
+    values = refined(places, [7, 99], measured(smooth), tolerances, known)
     assert 7 in asked
+    assert not set(asked) & set(np.flatnonzero(places[:, 0] == 2))
     assert len(asked) < 60
     np.testing.assert_allclose(values[:, 0], smooth(*places.T), atol=0.02)
     asked.clear()
     noise = np.random.default_rng(0).standard_normal(100)
-    refined(places, 0, lambda place: (asked.append(place), (noise[[place]], np.array([0.01])))[1])
+    refined(places, [0], lambda place: (asked.append(place), noise[[place]])[1], tolerances, np.full((100, 1), np.nan))
     assert len(asked) > 90
+    asked.clear()
+    assert not refined(places, [0], measured(smooth), tolerances, np.zeros((100, 1))).any()
+    assert not asked
+
+
+def test_places_in_doubt_are_measured_together():
+    places = np.stack(np.meshgrid(np.linspace(0, 1, 9), np.linspace(0, 1, 9), indexing="ij"), axis=-1).reshape(-1, 2)
+    rounds = []
+
+    def measure(chosen):
+        rounds.append(chosen)
+        x, y = places[chosen].T
+        values = np.stack([np.exp(x + y), np.tanh(8 * (x - 0.5))], axis=1)
+        return values, np.full_like(values, 0.02)
+
+    values, weights = refined_at_once(places, set(lattice(places, 3)), measure)
+    measured = sorted(sum(rounds, []))
+    assert len(measured) == len(set(measured)) == weights.shape[1]
+    assert 1 < len(rounds) < 9 < len(measured) < 81
+    np.testing.assert_allclose(values[:, 1], np.tanh(8 * (places[:, 0] - 0.5)), atol=0.03)
+    np.testing.assert_allclose(weights @ values[measured], values, atol=1e-9)
 
 
 def test_one_axis_alone_is_interpolated(monkeypatch):

@@ -19,6 +19,9 @@ from gradstep.resolution import NOTHING
 
 __all__ = ["DiagonalResolvent"]
 
+#: Relative residual from which predictions are in single precision.
+_ROUGH = 1e-3
+
 
 @dataclass(frozen=True, eq=False)
 class DiagonalResolvent:
@@ -61,7 +64,7 @@ class DiagonalResolvent:
 
     def _sums(self, values: Array) -> Array:
         """Return the sums of squared features times values (M, G), shape (r, G)."""
-        return self.pool.eigenvalues[:, None] * rounded_product(self.pool.shares.T, values)
+        return self.pool.eigenvalues[:, None] * rounded_product(self.pool.shares, values, transposed=True)
 
     @cached_property
     def bare_leverage(self) -> Array:
@@ -116,21 +119,35 @@ class DiagonalResolvent:
 
         The tolerance is that of the relative residual.
         """
-        xp, unit, columns = self.pool.xp, self.pool.unit, tuple(targets.shape[1:])
+        xp, pool, columns = self.pool.xp, self.pool, tuple(targets.shape[1:])
         # Readouts are those of the unit features.
-        root = self.pool.eigenvalues[:, None, None]
-        spectrum = self.spectrum[:, None, :] / root
+        root = pool.xp.sqrt(pool.eigenvalues)[:, None, None]
+        spectrum = self.spectrum[:, None, :] / root**2
+        precise = tolerance < _ROUGH
 
-        def applied(matrix: Array, values: Array) -> Array:
-            found = rounded_product(matrix, xp.reshape(values, (values.shape[0], -1)))
+        def forward(readout: Array, double: bool) -> Array:
+            flat = xp.reshape(readout / root if double else readout, (readout.shape[0], -1))
+            parts = (pool.features[part, :] @ flat for part in pool.blocks())
+            found = xp.concat(list(parts)) if double else rounded_product(pool.unit, flat)
             return xp.reshape(found, (-1, *columns))
 
-        def gram(readout: Array) -> Array:
-            weighted = self.weights[:, None, :] * applied(unit, readout)
-            return self.ridge / root * readout + applied(unit.T, weighted)
+        def backward(values: Array, double: bool) -> Array:
+            flat = xp.reshape(values, (values.shape[0], -1))
+            parts = (pool.features[part, :].T @ flat[part, :] for part in pool.blocks())
+            found = sum(parts) if double else rounded_product(pool.unit, flat, transposed=True)
+            found = xp.reshape(found, (-1, *columns))
+            return found / root if double else found
 
-        readout = applied(unit.T, targets)
+        def gram(readout: Array, double: bool = False) -> Array:
+            weighted = self.weights[:, None, :] * forward(readout, double)
+            return self.ridge / root**2 * readout + backward(weighted, double)
+
+        readout = backward(targets, precise)
         for repeat in range(1 if moment is None else 2):
-            right = readout / root if repeat else readout
+            right = readout / root**2 if repeat else readout
             readout, _ = conjugate_gradient(gram, right, spectrum + 0 * right, tolerance)
-        return applied(unit, readout)
+            if precise:  # what single precision has left of the right side is solved for again
+                rest = right - gram(readout, double=True)
+                more, _ = conjugate_gradient(gram, rest, spectrum + 0 * rest, tolerance)
+                readout = readout + more
+        return forward(readout, precise)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from array_api_compat import device
 from numpy.typing import NDArray
 
 from gradstep.host import to_host
 from gradstep.learning.pool import Pool
 
-__all__ = ["EqualFits", "equal_fits"]
+__all__ = ["EqualFits", "equal_fits", "left_out_errors"]
 
 Host = NDArray[np.float64]
 
@@ -66,6 +67,31 @@ def equal_fits(pool: Pool, samples: Host, ridges: Host) -> EqualFits:
     test = residual / rest**2 / (1 - (1 / ratio - 1) * spread) / pool.total
     training = test / (1 + (1 - rest) / (weights * rest)) ** 2
     return EqualFits(weights, np.stack([test, training]))
+
+
+def left_out_errors(pool: Pool, ridges: Host) -> Host:
+    """Return the errors for as many samples as the pool has rows, where all weights are one: those of leave-one-out.
+
+    Parameters
+    ----------
+    pool : Pool
+    ridges : ndarray, shape (B,)
+
+    Returns
+    -------
+    ndarray, shape (2, B)
+        Test and training error.
+    """
+    xp, features, targets = pool.xp, pool.features, pool.targets
+    spectrum = pool.eigenvalues[:, None] + xp.asarray(ridges, device=device(features))
+    moment = features.T @ targets
+    sums = xp.zeros((2, len(ridges)), dtype=features.dtype, device=device(features))
+    for part in pool.blocks():
+        rest = 1 - features[part, :] ** 2 @ (1 / spectrum)
+        for output in range(targets.shape[1]):
+            within = targets[part, output, None] - features[part, :] @ (moment[:, output, None] / spectrum)
+            sums = sums + xp.stack([xp.sum((within / rest) ** 2, axis=0), xp.sum(within**2, axis=0)])
+    return to_host(sums) / pool.total
 
 
 def _weights(eigenvalues: Host, ratio: Host, ridges: Host, rows: int) -> Host:

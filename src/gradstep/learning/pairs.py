@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gradstep.errors import NotConverged
 from gradstep.host import to_host
 from gradstep.learning.classification import misclassification
-from gradstep.learning.equal_weights import equal_fits
+from gradstep.learning.equal_weights import equal_fits, left_out_errors
 from gradstep.learning.equations import RowErrors, diagonal_fits, row_errors, weighted_fit
 from gradstep.learning.interpolation import lattice, refined, refined_at_once
 from gradstep.learning.parts import has_parts, measured_errors
@@ -191,7 +191,7 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
     logarithms = np.log(np.vstack([rough.errors, rough.deviations])).T
     tolerances = _tolerances(rough.errors, rough.deviations, rows) * np.array([1, 1, 2, 2])
     known = np.where(rough.bounds.T[:, [0, 0, 1, 1]] < tolerances, 0.0, math.nan)
-    known[[n == rows for n, _ in pairs], :2] = 0.0
+    known[rough.whole, :2] = 0.0
     cells: dict[int, Cell] = {}
 
     def measure(place: int) -> Host:
@@ -228,7 +228,8 @@ def _tolerances(errors: Host, deviations: Host, rows: int) -> Host:
 class _Rough(NamedTuple):
     """Errors (2, G), deviations (2, G) of influences and influences (2, G, M) of a diagonal resolvent, for G pairs.
 
-    With the weights (M,) of those that are solved, and bounds (2, G) of the logarithms of the factors to the whole one.
+    With the weights (M,) of those that are solved, bounds (2, G) of the logarithms of the factors to the whole one, and
+    the pairs with n = M (G,), whose errors are exact.
     """
 
     weights: dict[int, Array]
@@ -236,6 +237,7 @@ class _Rough(NamedTuple):
     deviations: Host
     influences: Host
     bounds: Host
+    whole: NDArray[np.bool_]
 
 
 def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
@@ -265,15 +267,17 @@ def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
         factors, spread = refined_at_once(places, first, measure)
     except NotConverged:
         return None
+    whole = samples == pool.rows
     errors, deviations, bounds = np.exp(factors.T).reshape(3, 2, -1)
     bounds[0] *= 1 - samples / pool.rows
     errors, deviations = errors * equal, deviations * equal
+    errors[:, whole] = left_out_errors(pool, ridges[whole])
     nodes = sorted(influences)
     per_error = np.array([influences[node] / equal[:, node, None] for node in nodes])
     every = np.einsum("gj,jkm->kgm", spread, per_error) * equal[:, :, None]
     for node in nodes:
         every[:, node] = influences[node]
-    return _Rough(weights, errors, deviations, every, bounds)
+    return _Rough(weights, errors, deviations, every, bounds, whole)
 
 
 class _Diagonal(NamedTuple):

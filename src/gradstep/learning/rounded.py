@@ -22,14 +22,16 @@ __all__ = ["RoundedResolvent", "SingleResolvent", "rounded_product"]
 _REFINEMENTS = 3
 
 
-def rounded_product(matrix: Array, values: Array) -> Array:
+def rounded_product(matrix: Array, values: Array, *, transposed: bool = False) -> Array:
     """Return the product of a matrix in single precision with values of any size, column by column.
 
     Parameters
     ----------
-    matrix : array, shape (A, B)
+    matrix : array, shape (A, B); or (B, A), if transposed
     values : array, shape (B, C)
         Each column is divided by its largest value before it is rounded.
+    transposed : bool
+        Whether the product is with the transpose of the matrix.
 
     Returns
     -------
@@ -39,7 +41,9 @@ def rounded_product(matrix: Array, values: Array) -> Array:
     xp = array_namespace(values)
     largest = xp.max(xp.abs(values), axis=0)
     largest = xp.where(largest > 0, largest, 1 + 0 * largest)
-    return xp.astype(matrix @ xp.astype(values / largest, xp.float32), xp.float64) * largest
+    scaled = xp.astype(values / largest, xp.float32)
+    found = (scaled.T @ matrix).T if transposed else matrix @ scaled  # the transpose of many rows is slow
+    return xp.astype(found, xp.float64) * largest
 
 
 class SingleResolvent(Resolvent):
@@ -210,7 +214,7 @@ class RoundedResolvent:
     def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 0.0) -> Array:
         """Return ``psi_m^T sum_k psi_k t_k`` for targets (M, K, C), with a moment (1, r, r) between if there is one."""
         xp, psi = self.pool.xp, self.whitened
-        sums = rounded_product(psi.T, xp.reshape(targets, (targets.shape[0], -1)))
+        sums = rounded_product(psi, xp.reshape(targets, (targets.shape[0], -1)), transposed=True)
         found = rounded_product(psi, sums if moment is None else moment[0, :, :] @ sums)
         return xp.reshape(found, targets.shape)
 

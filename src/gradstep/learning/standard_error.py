@@ -164,7 +164,7 @@ def influences_on_errors(errors: RowErrors) -> tuple[Array, Array]:
     return scaled[0], scaled[1]
 
 
-def pair_variances(errors: RowErrors, shares: Array) -> list[float]:
+def pair_variances(errors: RowErrors, shares: Array, most: int = _PROBES) -> list[float]:
     r"""Return the variances of estimates between pools that come from pairs of rows.
 
     Docs, "Learning curve", equation (F12).
@@ -175,11 +175,12 @@ def pair_variances(errors: RowErrors, shares: Array) -> list[float]:
         Of a single pair of n and ridge.
     shares : array, shape (M, C)
         Shares of the rows in each of C estimates, which is the sum of ``share * errors.squares``.
+    most : int
+        Rows at most whose pairs with all others are summed; they stand for the others.
 
     Returns
     -------
     list of float
-        From the pairs of some hundred rows with all others.
     """
     errors = errors.rounded
     fit, e, w, rest = errors.fit, errors.residuals, errors.fit.weights, errors.fit.remainder
@@ -191,7 +192,7 @@ def pair_variances(errors: RowErrors, shares: Array) -> list[float]:
     others = resolvent.predictions(own) - fit.bare_leverage[:, None, :] * own
     pull = (own - w[:, None, :] * others - fit.gathered(a)[:, None, :] * e) / rest[:, None, :]
     between, size = resolvent.rounded(a / rest**2)
-    probes = xp.asarray(resolvent.pool.order[:: -(-rows // _PROBES)].copy(), device=device(e))
+    probes = xp.asarray(resolvent.pool.order[:: -(-rows // most)].copy(), device=device(e))
     few, few_drawn, few_pull = (xp.take(values, probes, axis=0) for values in (psi, drawn, pull))
     count, blocks = int(shares.shape[1]), list(resolvent.pool.blocks())
     middles = [0 * few for _ in range(count)]

@@ -144,7 +144,7 @@ def test_places_in_doubt_are_measured_together():
         return values, np.full_like(values, 0.02)
 
     values, weights = refined_at_once(places, set(lattice(places, 3)), measure)
-    measured = sorted(sum(rounds, []))
+    measured = sorted(place for chosen in rounds for place in chosen)
     assert len(measured) == len(set(measured)) == weights.shape[1]
     assert 1 < len(rounds) < 9 < len(measured) < 81
     np.testing.assert_allclose(values[:, 1], np.tanh(8 * (places[:, 0] - 0.5)), atol=0.03)

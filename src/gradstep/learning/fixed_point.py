@@ -44,7 +44,8 @@ def accelerated(image: Callable[[Array], Array], start: Array, steps: int, toler
     def dot(a: Array, b: Array) -> Array:
         return xp.sum(a * b, axis=0)
 
-    place, before = start, []
+    place = start
+    before: list[tuple[Array, Array]] = []
     residual: Any = None
     for _ in range(steps):
         missing = image(place) - place

@@ -19,10 +19,7 @@ _DOUBT = 0.5
 _DOUBT_AT_ONCE = 1.5
 
 
-
-def refined(
-    places: Host, first: list[int], measure: Callable[[int], Host], tolerances: Host, known: Host
-) -> Host:
+def refined(places: Host, first: list[int], measure: Callable[[int], Host], tolerances: Host, known: Host) -> Host:
     """Measure functions at as many places as their interpolation needs, and interpolate at the others.
 
     Two interpolations, by splines of a different order, tell where they are least certain by their difference: there
@@ -44,7 +41,7 @@ def refined(
     ndarray, shape (G, Q)
     """
     values = known.copy()
-    asked = np.isnan(values).any(axis=1)
+    asked = np.asarray(np.isnan(values).any(axis=1))
     for place in dict.fromkeys(first):
         if asked[place]:
             values[place], asked[place] = measure(place), False

@@ -73,7 +73,7 @@ class Pool:
 
     @cached_property
     def unit(self) -> Array:
-        """Features over the roots of their eigenvalues, of which each column has length one, single precision (M, r)."""
+        """Features over the roots of their eigenvalues, whose columns have length one; single precision, (M, r)."""
         scale = self.xp.sqrt(self.eigenvalues)
         return self._single(lambda part: self.features[part, :] / scale)
 

@@ -113,7 +113,9 @@ def increment_response(
         - (change * bare * rest)[:, None, ...] * e
     )
     shrunk = (
-        resolvent.predictions(w[:, None, ...] * resolvent.targets, resolvent.identity, tolerance) if penalised else 0 * e
+        resolvent.predictions(w[:, None, ...] * resolvent.targets, resolvent.identity, tolerance)
+        if penalised
+        else 0 * e
     )
     residuals = (ridge * shrunk - pulled - (w * first)[:, None, ...] * e) / rest[:, None, ...]
     source = 2 * xp.sum(e * residuals, axis=1)
@@ -123,9 +125,9 @@ def increment_response(
     if not isinstance(missing, float) or missing:
         varied, moment, second = errors.variation
         both = resolvent.quadratic(resolvent.product(resolvent.shifted(moved, ridge), moment))
-        drawn = resolvent.own(varied)
-        both = both - own * bare * second - drawn * bare * every + own * drawn * bare**3
-        second = second - bare**2 * drawn
+        own_varied = resolvent.own(varied)
+        both = both - own * bare * second - own_varied * bare * every + own * own_varied * bare**3
+        second = second - bare**2 * own_varied
         source = source - 2 * (both + w / rest * first * second) / rest**2
     return fit.solved(source, tolerance) / gain - squares * leverage / gain**2
 

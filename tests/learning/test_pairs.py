@@ -172,3 +172,33 @@ def test_interpolation_on_other_array_libraries():
     theirs = gs.learning_curve(xp.asarray(features), xp.asarray(targets), **options)
     np.testing.assert_allclose(theirs.test_error, ours.test_error, rtol=1e-5)
     np.testing.assert_allclose(theirs.test_covariance, ours.test_covariance, rtol=1e-3)
+
+
+def test_as_many_samples_as_rows_is_leave_one_out_in_a_grid():
+    features, targets = rows("after a step")
+    ridges = np.logspace(-3, 1, 8) * np.square(features).sum() / features.shape[1]
+    found = gs.learning_curve(features, targets, n=[30, 60, 90, 150], ridge=ridges)
+    for place, ridge in enumerate(ridges):
+        hat = features @ np.linalg.solve(features.T @ features + ridge * np.eye(40), features.T)
+        left_out = (targets - hat @ targets) / (1 - np.diag(hat))
+        assert found.test_error[3, place] == pytest.approx(np.square(left_out).mean(), rel=1e-8)
+        assert found.training_error[3, place] == pytest.approx(np.square(targets - hat @ targets).mean(), rel=1e-8)
+
+
+def test_many_rows_for_each_feature_need_no_pair_solved(monkeypatch):
+    features, targets = rows("random features", 3000, 30)
+    options = {"n": np.linspace(900, 3000, 5).astype(int), "ridge": np.logspace(-1, 3, 5)}
+    found, exact, count = both(features, targets, monkeypatch, **options)
+    assert count == 0
+    assert np.abs((found.test_error - exact.test_error) / exact.test_standard_error).max() < 0.05
+    assert np.abs((found.training_error - exact.training_error) / exact.training_standard_error).max() < 0.05
+    np.testing.assert_allclose(found.test_standard_error, exact.test_standard_error, rtol=0.1)
+
+
+def test_a_large_constant_in_the_targets_does_no_harm(monkeypatch):
+    features, targets = rows("random features")
+    features = np.column_stack([features, 1e3 * np.ones(150)])
+    options = {"n": [20, 40, 80, 150], "ridge": [0.1, 1.0, 10.0, 100.0]}
+    found, exact, _ = both(features, targets + 1e5, monkeypatch, **options)
+    assert np.abs((found.test_error - exact.test_error) / exact.test_standard_error).max() < 0.1
+    assert np.abs((found.training_error - exact.training_error) / exact.training_standard_error).max() < 0.1

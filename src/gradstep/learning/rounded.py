@@ -38,12 +38,17 @@ def rounded_product(matrix: Array, values: Array, *, transposed: bool = False) -
     array, shape (A, C)
         In double precision.
     """
-    xp = array_namespace(values)
-    largest = xp.max(xp.abs(values), axis=0)
-    largest = xp.where(largest > 0, largest, 1 + 0 * largest)
+    xp, largest = array_namespace(values), _sizes(values, 0)
     scaled = xp.astype(values / largest, xp.float32)
     found = (scaled.T @ matrix).T if transposed else matrix @ scaled  # the transpose of many rows is slow
     return xp.astype(found, xp.float64) * largest
+
+
+def _sizes(values: Array, axes: Any) -> Array:
+    """Return the largest sizes of values along some axes, or one where all are zero."""
+    xp = array_namespace(values)
+    largest = xp.max(xp.abs(values), axis=axes)
+    return xp.where(largest > 0, largest, 1 + 0 * largest)
 
 
 class SingleResolvent(Resolvent):
@@ -79,8 +84,8 @@ class SingleResolvent(Resolvent):
     def identity(self) -> Array:
         """The identity in the basis of `whitened`, for use in place of a `moment`, shape (r, r)."""
         xp = self.pool.xp
-        inverse = self._inverse_factor * xp.astype(self._scale / xp.sqrt(self.pool.eigenvalues), xp.float32)
-        return xp.astype(inverse @ inverse.T, xp.float64)
+        inverse = xp.astype(self._inverse_factor, xp.float64) * (self._scale / xp.sqrt(self.pool.eigenvalues))
+        return inverse @ inverse.T
 
     def correlated(self, values: Array, moment: Array | None = None) -> Array:
         """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each row m, shape (M,)."""
@@ -163,13 +168,12 @@ class RoundedResolvent:
         found *= found
         return found
 
-    def rounded(self, values: Array) -> tuple[Array, Any]:
-        """Return values divided by the largest, in single precision, and the largest."""
-        xp = self.pool.xp
-        largest = float(xp.max(xp.abs(values))) or 1.0
-        return xp.astype(values / largest, xp.float32), largest
+    def rounded(self, values: Array) -> tuple[Array, Array]:
+        """Return values (M, C) in single precision, each column divided by its largest, and the largest (C,)."""
+        largest = _sizes(values, 0)
+        return self.pool.xp.astype(values / largest, self.pool.xp.float32), largest
 
-    def restored(self, values: Array, size: Any) -> Array:
+    def restored(self, values: Array, size: Any = 1.0) -> Array:
         """Return products in double precision, times what was divided by."""
         return self.pool.xp.astype(values, self.pool.xp.float64) * size
 
@@ -181,7 +185,7 @@ class RoundedResolvent:
             sum(_weighted(psi[part, :], scaled[part, column], positive) for part in self.pool.blocks())
             for column in range(values.shape[1])
         ]
-        return self.restored(self.pool.xp.stack(sums), size)
+        return self.restored(self.pool.xp.stack(sums), size[:, None, None])
 
     def shifted(self, moment: Array, ridge: Array) -> Array:
         """Return moments (C, r, r) with the identity times a number (C,) added."""
@@ -193,7 +197,8 @@ class RoundedResolvent:
 
     def quadratic(self, moment: Array) -> Array:
         """Return ``psi^T moment psi`` for all rows and moments (C, r, r), shape (M, C)."""
-        xp, psi, (scaled, size) = self.pool.xp, self.whitened, self.rounded(moment)
+        xp, psi, size = self.pool.xp, self.whitened, _sizes(moment, (1, 2))
+        scaled = xp.astype(moment / size[:, None, None], xp.float32)
         columns = [
             xp.concat([xp.sum((psi[part, :] @ own) * psi[part, :], axis=1) for part in self.pool.blocks()])
             for own in (scaled[place, :, :] for place in range(moment.shape[0]))

@@ -207,10 +207,10 @@ def pair_variances(errors: RowErrors, shares: Array, most: int = _PROBES) -> lis
         every = xp.arange(rows, device=device(e))[part]
         apart = xp.astype(probes[:, None] != every[None, :], e.dtype)
         both = apart * (few_drawn @ drawn[part, :].T)
-        near = apart * resolvent.restored(few @ psi[part, :].T, 1.0)
+        near = apart * resolvent.restored(few @ psi[part, :].T)
         for place in range(count):
             directly = few_pull[:, :, place] @ drawn[part, :].T + few_drawn @ pull[part, :, place].T
-            through = resolvent.restored(middles[place] @ psi[part, :].T, size)
+            through = resolvent.restored(middles[place] @ psi[part, :].T, float(size[place]))
             sums[place] += float(xp.sum((through * both - near * directly) ** 2))
     squares = xp.sum(e**2, axis=1)
     mean_fit = float(xp.sum(squares)) / max(float(xp.sum(squares + fit.spread(squares))), NOTHING)

@@ -410,11 +410,13 @@ def diagonal_fits(pool: Pool, samples: Array, ridges: Array, tolerance: float = 
         return WeightedFit(ratio, weights, DiagonalResolvent(pool, ridges, weights))
 
     def image(logarithms: Array) -> Array:
-        return xp.log(at(ratio * xp.exp(logarithms)).own_weights / ratio)
+        # The weight that solves (1 - w) (1 - w h) = 1 - n/M for the present h: nearer to the end than that for V.
+        bare = at(ratio * xp.exp(logarithms)).bare_leverage
+        return xp.log(2 / (1 + bare + xp.sqrt((1 - bare) ** 2 + 4 * (1 - ratio) * bare)))
 
     equal = equal_fits(pool, to_host(ratio) * pool.rows, to_host(ridges)).weights
-    start = at(xp.asarray(equal, device=device(ratio)) + 0 * pool.mass[:, None]).own_weights
-    found, residual = accelerated(image, xp.log(start / ratio), _COMMON_STEPS, tolerance)
+    start = xp.log(xp.asarray(equal, device=device(ratio)) / ratio) + 0 * pool.mass[:, None]
+    found, residual = accelerated(image, image(start), _COMMON_STEPS, tolerance)
     if not residual <= tolerance:
         raise NotConverged("The weights of a learning curve", residual, tolerance, _ROUNDING)
     return at(ratio * xp.exp(found))

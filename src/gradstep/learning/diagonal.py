@@ -4,7 +4,7 @@ Where all rows have the same weight, the Gram matrix of the weighted fit is diag
 its other entries are sums of much noise and little else. Without them the equations keep their form, and all that
 follows from it: the weights are the maximum of a strictly concave function, and the errors need the inverse of the
 matrix of Newton's method. A sum over pairs of rows becomes two products with the squares of the features. Docs,
-"Learning curve", equation (F10).
+"Learning curve", equation (F11).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class DiagonalResolvent:
         """Return what a row's own term is multiplied by in a sum over rows, shape (M, G).
 
         What the diagonal leaves out of a sum has the mean zero over all rows, so that the row's own part of it and the
-        others' cancel but for what the row's value differs from the mean. Docs, "Learning curve", equation (F10).
+        others' cancel but for what the row's value differs from the mean. Docs, "Learning curve", equation (F11).
         """
         xp, share = self.pool.xp, self._own_share
         apart = self.bare_leverage**2 * (1 - share)

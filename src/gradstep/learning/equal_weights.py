@@ -2,7 +2,7 @@ r"""Fits in which all rows have the same weight and the same leverage: the error
 
 What is left of the equations is generalised cross-validation, continued to other n. It is not accurate where rows
 differ, but it has all that changes fast from one pair of n and ridge to the next: what more accurate errors differ by
-is smooth. Docs, "Learning curve", equation (F14).
+is smooth. Docs, "Learning curve", equation (F10).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class EqualFits:
 def equal_fits(pool: Pool, samples: Host, ridges: Host) -> EqualFits:
     """Return the fits that stand for those to n rows if all rows have the mean leverage.
 
-    Docs, "Learning curve", equation (F14).
+    Docs, "Learning curve", equation (F10).
 
     Parameters
     ----------

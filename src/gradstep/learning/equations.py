@@ -381,7 +381,7 @@ def _directions(fit: WeightedFit) -> Iterator[tuple[Array, bool]]:
 def diagonal_fits(pool: Pool, samples: Array, ridges: Array, tolerance: float = TOLERANCE) -> WeightedFit:
     """Return the weights of G fits without the entries of the resolvent beside its diagonal.
 
-    Docs, "Learning curve", equation (F10).
+    Docs, "Learning curve", equation (F11).
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ def extrapolated(pool: Pool, pairs: list[Pair], classes: bool) -> tuple[dict[Pai
 def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
     """Measure the errors of few samples on parts of the pool.
 
-    Docs, "Learning curve", equation (F13).
+    Docs, "Learning curve", equation (F15).
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
 
     Three descriptions of a fit follow each other: equal weights, for all pairs; a diagonal resolvent, for some; the
     whole one, for few. The logarithms of the factors between the errors of one and the next are interpolated.
-    Docs, "Learning curve", equation (F11).
+    Docs, "Learning curve", equation (F12).
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ in one part of each division and is tested equally often, but for the rows that 
 number. So what single rows bring to the mean error is nearly the same for every division, and what depends on the
 company of a row scatters from one to the next.
 
-Docs, "Learning curve", equation (F13).
+Docs, "Learning curve", equation (F15).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def has_parts(samples: float, rows: int) -> bool:
 def measured_errors(pool: Pool, samples: int, ridges: Host) -> MeasuredErrors:
     """Measure the errors of fits to n rows.
 
-    Docs, "Learning curve", equation (F13).
+    Docs, "Learning curve", equation (F15).
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """What a diagonal resolvent tells of many pairs of n and ridge, interpolated from those for which it is solved.
 
-Docs, "Learning curve", equations (F10), (F11), (F14) and (F15).
+Docs, "Learning curve", equations (F10) to (F13).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _tolerances(errors: Host, deviations: Host, rows: int) -> Host:
 def rough_errors(pool: Pool, pairs: list[Pair]) -> Rough | None:
     """Return what a diagonal resolvent tells, interpolated from as many pairs as it takes.
 
-    Docs, "Learning curve", equation (F11).
+    Docs, "Learning curve", equation (F12).
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def _bounds(errors: RowErrors) -> Host:
     That of the errors is still to be multiplied by ``1 - n/M``.
 
     The diagonal lacks sums over rows of what their weights differ by, and each row meets them with its leverage. The
-    numbers are the largest that were measured. Docs, "Learning curve", equation (F15).
+    numbers are the largest that were measured. Docs, "Learning curve", equation (F13).
     """
     xp, fit, leverage = errors.fit.resolvent.pool.xp, errors.fit, 1 - errors.fit.remainder
     # A weight is n/M times 1 - (1 - n/M) v.

@@ -8,7 +8,7 @@ the equations of the weights and of the errors to p and to the penalty.
 What depends on pairs of rows is in the influences of both, and so is counted twice in the sum of their squares. It is
 known from the residuals and taken out.
 
-Docs, "Learning curve", equations (F7) and (F12).
+Docs, "Learning curve", equations (F7) and (F14).
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def increment_response(
 def influences_on_errors(errors: RowErrors) -> tuple[Array, Array]:
     """Return the influences on the test and on the training error, scaled to what estimates vary by between pools.
 
-    Docs, "Learning curve", equation (F12).
+    Docs, "Learning curve", equation (F14).
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def influences_on_errors(errors: RowErrors) -> tuple[Array, Array]:
 def pair_variances(errors: RowErrors, shares: Array, most: int = _PROBES) -> list[float]:
     r"""Return the variances of estimates between pools that come from pairs of rows.
 
-    Docs, "Learning curve", equation (F12).
+    Docs, "Learning curve", equation (F14).
 
     Parameters
     ----------

@@ -99,9 +99,8 @@ class DiagonalResolvent:
     @cached_property
     def _own_share(self) -> Array:
         """The part of the square of a row's leverage that the diagonal has, shape (M, G)."""
-        return rounded_product(self.pool.shares**2, self._ratio**2) / self.pool.xp.clip(
-            self.bare_leverage**2, NOTHING, None
-        )
+        parts = (rounded_product(self.pool.shares[part, :] ** 2, self._ratio**2) for part in self.pool.blocks())
+        return self.pool.xp.concat(list(parts)) / self.pool.xp.clip(self.bare_leverage**2, NOTHING, None)
 
     def own(self, values: Array) -> Array:
         """Return what a row's own term is multiplied by in a sum over rows, shape (M, G).

@@ -16,7 +16,7 @@ _FORESEEN = 1
 #: Largest difference of the two interpolations over the tolerance, where one value more is measured at a time.
 _DOUBT = 0.5
 #: The same where all that are in doubt are measured at once.
-_DOUBT_AT_ONCE = 1.5
+_DOUBT_AT_ONCE = 1.0
 
 
 def refined(places: Host, first: list[int], measure: Callable[[int], Host], tolerances: Host, known: Host) -> Host:

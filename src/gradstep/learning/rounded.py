@@ -64,7 +64,7 @@ class SingleResolvent(Resolvent):
         xp, eigenvalues = self.pool.xp, self.pool.eigenvalues
         return 1 / xp.sqrt(xp.mean(self.weights) + self.ridge / eigenvalues)
 
-    @cached_property
+    @property
     def _basis(self) -> tuple[Array, Array]:
         xp, scale = self.pool.xp, self._scale
         return self.pool.unit * xp.astype(scale, xp.float32), self.ridge / self.pool.eigenvalues * scale**2

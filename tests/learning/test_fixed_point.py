@@ -1,4 +1,4 @@
-"""Anderson's acceleration: linear maps end when the combined places span their factors, and columns do not disturb others."""
+"""Acceleration: linear maps end when the combined places span their factors, and columns do not disturb others."""
 
 import numpy as np
 

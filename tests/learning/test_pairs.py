@@ -6,7 +6,7 @@ import pytest
 import gradstep as gs
 from gradstep.learning import pairs
 from gradstep.learning.equations import WeightedFit, diagonal_fits, row_errors, weighted_fit
-from gradstep.learning.interpolation import refined
+from gradstep.learning.interpolation import lattice, refined, refined_at_once
 from gradstep.learning.pool import pool_of
 
 
@@ -27,15 +27,14 @@ def both(features, targets, monkeypatch, **options):
     """Return the curve, the curve with every pair solved, and how many of the first were solved."""
     solved, original = [], pairs.weighted_fit
 
-    def counted(*arguments):
+    def counted(*arguments, **options):
         solved.append(arguments)
-        return original(*arguments)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(pairs, "weighted_fit", counted)
     found = gs.learning_curve(features, targets, **options)
     count = len(solved)
-    monkeypatch.setattr(pairs, "_FEW", 10**6)
-    return found, gs.learning_curve(features, targets, **options), count
+    return found, gs.learning_curve(features, targets, interpolate=False, **options), count
 
 
 @pytest.mark.parametrize(
@@ -107,26 +106,49 @@ def test_diagonal_weights_are_the_maximum_of_their_function():
 def test_a_smooth_function_needs_few_places_and_a_rough_one_all():
     axis = np.linspace(0, 2, 10)
     places = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    asked = []
+    asked, tolerances = [], np.full((100, 1), 0.01)
 
     def measured(function):
         def measure(place):
             asked.append(place)
-            return np.array([function(*places[place])]), np.array([0.01])
+            return np.array([function(*places[place])])
 
         return measure
 
     def smooth(x, y):
         return np.exp(-x) * (1 + y)
 
-    values = refined(places, 7, measured(smooth))
+    known = np.where(places[:, :1] == 2, smooth(*places.T)[:, None], np.nan)
+    values = refined(places, [7, 99], measured(smooth), tolerances, known)
     assert 7 in asked
+    assert not set(asked) & set(np.flatnonzero(places[:, 0] == 2))
     assert len(asked) < 60
     np.testing.assert_allclose(values[:, 0], smooth(*places.T), atol=0.02)
     asked.clear()
     noise = np.random.default_rng(0).standard_normal(100)
-    refined(places, 0, lambda place: (asked.append(place), (noise[[place]], np.array([0.01])))[1])
+    refined(places, [0], lambda place: (asked.append(place), noise[[place]])[1], tolerances, np.full((100, 1), np.nan))
     assert len(asked) > 90
+    asked.clear()
+    assert not refined(places, [0], measured(smooth), tolerances, np.zeros((100, 1))).any()
+    assert not asked
+
+
+def test_places_in_doubt_are_measured_together():
+    places = np.stack(np.meshgrid(np.linspace(0, 1, 9), np.linspace(0, 1, 9), indexing="ij"), axis=-1).reshape(-1, 2)
+    rounds = []
+
+    def measure(chosen):
+        rounds.append(chosen)
+        x, y = places[chosen].T
+        values = np.stack([np.exp(x + y), np.tanh(8 * (x - 0.5))], axis=1)
+        return values, np.full_like(values, 0.02)
+
+    values, weights = refined_at_once(places, set(lattice(places, 3)), measure)
+    measured = sorted(place for chosen in rounds for place in chosen)
+    assert len(measured) == len(set(measured)) == weights.shape[1]
+    assert 1 < len(rounds) < 9 < len(measured) < 81
+    np.testing.assert_allclose(values[:, 1], np.tanh(8 * (places[:, 0] - 0.5)), atol=0.03)
+    np.testing.assert_allclose(weights @ values[measured], values, atol=1e-9)
 
 
 def test_one_axis_alone_is_interpolated(monkeypatch):
@@ -150,3 +172,33 @@ def test_interpolation_on_other_array_libraries():
     theirs = gs.learning_curve(xp.asarray(features), xp.asarray(targets), **options)
     np.testing.assert_allclose(theirs.test_error, ours.test_error, rtol=1e-5)
     np.testing.assert_allclose(theirs.test_covariance, ours.test_covariance, rtol=1e-3)
+
+
+def test_as_many_samples_as_rows_is_leave_one_out_in_a_grid():
+    features, targets = rows("after a step")
+    ridges = np.logspace(-3, 1, 8) * np.square(features).sum() / features.shape[1]
+    found = gs.learning_curve(features, targets, n=[30, 60, 90, 150], ridge=ridges)
+    for place, ridge in enumerate(ridges):
+        hat = features @ np.linalg.solve(features.T @ features + ridge * np.eye(40), features.T)
+        left_out = (targets - hat @ targets) / (1 - np.diag(hat))
+        assert found.test_error[3, place] == pytest.approx(np.square(left_out).mean(), rel=1e-8)
+        assert found.training_error[3, place] == pytest.approx(np.square(targets - hat @ targets).mean(), rel=1e-8)
+
+
+def test_many_rows_for_each_feature_need_no_pair_solved(monkeypatch):
+    features, targets = rows("random features", 3000, 30)
+    options = {"n": np.linspace(900, 3000, 5).astype(int), "ridge": np.logspace(-1, 3, 5)}
+    found, exact, count = both(features, targets, monkeypatch, **options)
+    assert count == 0
+    assert np.abs((found.test_error - exact.test_error) / exact.test_standard_error).max() < 0.05
+    assert np.abs((found.training_error - exact.training_error) / exact.training_standard_error).max() < 0.05
+    np.testing.assert_allclose(found.test_standard_error, exact.test_standard_error, rtol=0.1)
+
+
+def test_a_large_constant_in_the_targets_does_no_harm(monkeypatch):
+    features, targets = rows("random features")
+    features = np.column_stack([features, 1e3 * np.ones(150)])
+    options = {"n": [20, 40, 80, 150], "ridge": [0.1, 1.0, 10.0, 100.0]}
+    found, exact, _ = both(features, targets + 1e5, monkeypatch, **options)
+    assert np.abs((found.test_error - exact.test_error) / exact.test_standard_error).max() < 0.1
+    assert np.abs((found.training_error - exact.training_error) / exact.training_standard_error).max() < 0.1

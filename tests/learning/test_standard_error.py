@@ -80,7 +80,8 @@ def test_pairs_are_second_differences(width, ridge, training):
     share = (1 + errors.fit.leverage) ** -2.0 if training else np.ones(count)
     square = (errors.residuals**2).sum(axis=1)
     mean_fit = square.sum() / (square + errors.fit.spread(square)).sum()
-    assert pair_variances(errors, [share])[0] == pytest.approx(mean_fit * np.square(pairs).sum(), rel=0.05)
+    (found,) = pair_variances(errors, share[:, None], count)
+    assert found == pytest.approx(mean_fit * np.square(pairs).sum(), rel=0.05)
 
 
 def test_transposed_spread(rows):

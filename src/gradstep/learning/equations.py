@@ -26,11 +26,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from array_api_compat import device
+
 from gradstep.errors import NotConverged
+from gradstep.host import to_host
 from gradstep.learning.conjugate_gradient import NotDefinite, conjugate_gradient
 from gradstep.learning.diagonal import DiagonalResolvent
+from gradstep.learning.equal_weights import equal_fits
+from gradstep.learning.fixed_point import accelerated
 from gradstep.learning.pool import Array, Pool
 from gradstep.learning.resolvent import Resolvent
+from gradstep.learning.rounded import RoundedResolvent, SingleResolvent
 
 __all__ = ["TOLERANCE", "RowErrors", "WeightedFit", "diagonal_fits", "row_errors", "weighted_fit"]
 
@@ -52,8 +58,8 @@ LARGEST_WEIGHT = 4.0
 _MOST_CAPPED = 0.2
 #: Largest change of the logarithm of a weight in one step.
 _LONGEST_STEP = 3.0
-#: Longest step of Newton's method for many fits at once, whose steps are not halved one by one.
-_LONGEST_COMMON_STEP = 1.0
+#: Steps of many fits at once.
+_COMMON_STEPS = 200
 #: Largest number of samples over rows of the pool of these.
 _LARGEST_RATIO = 1 - 1e-9
 
@@ -67,8 +73,8 @@ class WeightedFit:
     ratio : float or array, shape (G,)
         Number of samples over rows of the pool, n / M.
     weights : array, shape (M,) or (M, G)
-    resolvent : Resolvent or DiagonalResolvent
-        Of the fit with these weights; the second for G fits.
+    resolvent : Resolvent, RoundedResolvent or DiagonalResolvent
+        Of the fit with these weights; the second with weights (M, 1), the third for G fits.
     """
 
     ratio: Any
@@ -95,6 +101,11 @@ class WeightedFit:
         """``phi^T R R phi`` with R without the row itself, shape (M,)."""
         return self.resolvent.quadratic(self.resolvent.identity) / self.remainder**2
 
+    @cached_property
+    def rounded(self) -> WeightedFit:
+        """The same fit for several columns of values, with sums over pairs of rows in single precision."""
+        return WeightedFit(self.ratio, self.weights[:, None], RoundedResolvent(self.resolvent))
+
     @property
     def missing(self) -> Any:
         """``M / n - 1``: how much more fits to n rows vary than the fit to the pool, as a share of the latter."""
@@ -105,9 +116,12 @@ class WeightedFit:
 
         Docs, "Learning curve", equation (F6).
         """
+        return self._coupled(values, lambda own: own)
+
+    def _coupled(self, values: Array, own: Callable[[Array], Array]) -> Array:
         scale = self.weights / self.remainder
         scaled = scale * values
-        return scale * (self.resolvent.correlated(scaled) - self.bare_leverage**2 * scaled)
+        return scale * (self.resolvent.correlated(scaled) - self.bare_leverage**2 * own(scaled))
 
     def spread(self, values: Array) -> Array:
         """Return the matrix P times values (M,).
@@ -115,7 +129,7 @@ class WeightedFit:
         Docs, "Learning curve", equation (F5).
         """
         scale = self.weights * self.remainder
-        return self.coupled(scale * values) / scale
+        return self._coupled(scale * values, self.resolvent.own) / scale
 
     def gathered(self, values: Array) -> Array:
         """Return the transpose of the matrix P times values (M,).
@@ -253,7 +267,13 @@ class WeightedFit:
 
 
 def weighted_fit(
-    pool: Pool, samples: float, ridge: float, start: Array | None = None, tolerance: float = TOLERANCE
+    pool: Pool,
+    samples: float,
+    ridge: float,
+    start: Array | None = None,
+    tolerance: float = TOLERANCE,
+    *,
+    single: bool = False,
 ) -> WeightedFit:
     """Return the weights of the fit that stands for fits to n rows.
 
@@ -270,6 +290,8 @@ def weighted_fit(
         Weights to begin with.
     tolerance : float
         Largest residual.
+    single : bool
+        Whether factors may be in single precision.
 
     Returns
     -------
@@ -284,7 +306,7 @@ def weighted_fit(
     ratio = samples / pool.rows
 
     def at(weights: Array) -> WeightedFit:
-        return WeightedFit(ratio, weights, Resolvent(pool, ridge, weights))
+        return WeightedFit(ratio, weights, (SingleResolvent if single else Resolvent)(pool, ridge, weights))
 
     constant = ratio + 0 * pool.mass
     if ratio == 1:
@@ -356,10 +378,10 @@ def _directions(fit: WeightedFit) -> Iterator[tuple[Array, bool]]:
     yield plain, True
 
 
-def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> WeightedFit:
+def diagonal_fits(pool: Pool, samples: Array, ridges: Array, tolerance: float = TOLERANCE) -> WeightedFit:
     """Return the weights of G fits without the entries of the resolvent beside its diagonal.
 
-    Docs, "Learning curve", equation (F10).
+    Docs, "Learning curve", equation (F11).
 
     Parameters
     ----------
@@ -367,6 +389,8 @@ def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> WeightedFit:
     samples : array, shape (G,)
         Numbers of rows n that they stand for, at most those of the pool.
     ridges : array, shape (G,)
+    tolerance : float
+        Largest residual.
 
     Returns
     -------
@@ -385,16 +409,17 @@ def diagonal_fits(pool: Pool, samples: Array, ridges: Array) -> WeightedFit:
     def at(weights: Array) -> WeightedFit:
         return WeightedFit(ratio, weights, DiagonalResolvent(pool, ridges, weights))
 
-    fits = at(ratio + 0 * pool.mass[:, None])
-    fits = at(fits.own_weights)
-    for _ in range(_NEWTON_STEPS):
-        residual = float(xp.max(xp.abs(xp.log(fits.own_weights / fits.weights))))
-        if residual <= TOLERANCE:
-            return fits
-        step = fits.newton_step()
-        length = _LONGEST_COMMON_STEP / xp.clip(xp.max(xp.abs(step), axis=0), _LONGEST_COMMON_STEP, None)
-        fits = at(xp.minimum(fits.weights * xp.exp(length * step), (1 + fits.weights) / 2))
-    raise NotConverged("The weights of a learning curve", residual, TOLERANCE, _ROUNDING)
+    def image(logarithms: Array) -> Array:
+        # The weight that solves (1 - w) (1 - w h) = 1 - n/M for the present h: nearer to the end than that for V.
+        bare = at(ratio * xp.exp(logarithms)).bare_leverage
+        return xp.log(2 / (1 + bare + xp.sqrt((1 - bare) ** 2 + 4 * (1 - ratio) * bare)))
+
+    equal = equal_fits(pool, to_host(ratio) * pool.rows, to_host(ridges)).weights
+    start = xp.log(xp.asarray(equal, device=device(ratio)) / ratio) + 0 * pool.mass[:, None]
+    found, residual = accelerated(image, image(start), _COMMON_STEPS, tolerance)
+    if not residual <= tolerance:
+        raise NotConverged("The weights of a learning curve", residual, tolerance, _ROUNDING)
+    return at(ratio * xp.exp(found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,6 +438,13 @@ class RowErrors:
     fit: WeightedFit
     residuals: Array
     squares: Array
+
+    @cached_property
+    def rounded(self) -> RowErrors:
+        """The same errors for several columns of values, with sums over pairs of rows in single precision."""
+        if isinstance(self.fit.resolvent, RoundedResolvent):
+            return self
+        return RowErrors(self.fit.rounded, self.residuals[:, :, None], self.squares[:, None])
 
     @cached_property
     def variation(self) -> tuple[Array, Array, Array]:
@@ -434,7 +466,7 @@ class RowErrors:
         return pool.xp.sum(self.squares / (1 + self.fit.leverage) ** 2, axis=0) / pool.total
 
 
-def row_errors(fit: WeightedFit) -> RowErrors:
+def row_errors(fit: WeightedFit, tolerance: float = TOLERANCE, *, rounded: bool = False) -> RowErrors:
     """Return the expected errors of every row.
 
     Docs, "Learning curve", equation (F5).
@@ -443,6 +475,10 @@ def row_errors(fit: WeightedFit) -> RowErrors:
     ----------
     fit : WeightedFit
         As `weighted_fit` returns it.
+    tolerance : float
+        Relative residual of the equation.
+    rounded : bool
+        Whether sums over pairs of rows may be in single precision. Only for a single fit.
 
     Returns
     -------
@@ -454,5 +490,8 @@ def row_errors(fit: WeightedFit) -> RowErrors:
         If the equation is not solved.
     """
     targets = fit.resolvent.targets
-    residuals = (targets - fit.resolvent.predictions(fit.weights[:, None, ...] * targets)) / fit.remainder[:, None, ...]
-    return RowErrors(fit, residuals, fit.solved(fit.resolvent.pool.xp.sum(residuals**2, axis=1)))
+    predicted = fit.resolvent.predictions(fit.weights[:, None, ...] * targets, tolerance=tolerance)
+    residuals = (targets - predicted) / fit.remainder[:, None, ...]
+    own = fit.resolvent.pool.xp.sum(residuals**2, axis=1)
+    squares = fit.rounded.solved(own[:, None], tolerance)[:, 0] if rounded else fit.solved(own, tolerance)
+    return RowErrors(fit, residuals, squares)

@@ -7,19 +7,19 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["refined"]
+__all__ = ["lattice", "refined", "refined_at_once"]
 
 Host = NDArray[np.float64]
 
-#: Places along each axis of the pairs that are known first.
-_FIRST = 3
 #: Values in a row that were foreseen, after which the others are taken to be so.
-_FORESEEN = 3
-#: Largest difference of the two interpolations over the tolerance.
+_FORESEEN = 1
+#: Largest difference of the two interpolations over the tolerance, where one value more is measured at a time.
 _DOUBT = 0.5
+#: The same where all that are in doubt are measured at once.
+_DOUBT_AT_ONCE = 1.0
 
 
-def refined(places: Host, suspect: int, measure: Callable[[int], tuple[Host, Host]]) -> Host:
+def refined(places: Host, first: list[int], measure: Callable[[int], Host], tolerances: Host, known: Host) -> Host:
     """Measure functions at as many places as their interpolation needs, and interpolate at the others.
 
     Two interpolations, by splines of a different order, tell where they are least certain by their difference: there
@@ -28,39 +28,97 @@ def refined(places: Host, suspect: int, measure: Callable[[int], tuple[Host, Hos
     Parameters
     ----------
     places : ndarray, shape (G, 2)
-    suspect : int
-        Number of a place that is to be measured in any case.
+    first : list of int
+        Numbers of the places that are measured in any case, unless all is known there.
     measure : callable
-        Takes the number of a place and returns values and tolerances, both of shape (Q,).
+        Takes the number of a place and returns values, shape (Q,).
+    tolerances : ndarray, shape (G, Q)
+    known : ndarray, shape (G, Q)
+        Values that are known without a measurement; nan where they are not.
 
     Returns
     -------
     ndarray, shape (G, Q)
     """
-    known = {place: measure(place) for place in {*_first(places), suspect}}
+    values = known.copy()
+    asked = np.asarray(np.isnan(values).any(axis=1))
+    for place in dict.fromkeys(first):
+        if asked[place]:
+            values[place], asked[place] = measure(place), False
     foreseen = 0
+    while asked.any():
+        guess, other = (_through(places, values, order) for order in (3, 1))
+        doubt = np.where(asked, (np.abs(guess - other) / tolerances).max(axis=1), -1.0)
+        following = int(doubt.argmax())
+        if doubt[following] <= _DOUBT and foreseen >= _FORESEEN:
+            return guess
+        values[following], asked[following] = measure(following), False
+        missed = np.abs(guess[following] - values[following]) / tolerances[following]
+        foreseen = foreseen + 1 if missed.max() <= 1 else 0
+    return values
+
+
+def _through(places: Host, values: Host, order: int) -> Host:
+    """Return splines through the values that are known, shape (G, Q); zeros where none is."""
+    found = values.copy()
+    for column in range(values.shape[1]):
+        known = ~np.isnan(values[:, column])
+        if known.any() and not known.all():
+            weights = _weights(places[known], places[~known], order)
+            found[~known, column] = weights @ values[known, column]
+    return np.nan_to_num(found)
+
+
+def refined_at_once(
+    places: Host, first: set[int], measure: Callable[[list[int]], tuple[Host, Host]]
+) -> tuple[Host, Host]:
+    """Do the same where values are cheap in numbers: all that are in doubt are measured together.
+
+    Parameters
+    ----------
+    places : ndarray, shape (G, 2)
+    first : set of int
+    measure : callable
+        Takes the numbers of J places and returns values and tolerances, both of shape (J, Q).
+
+    Returns
+    -------
+    values : ndarray, shape (G, Q)
+    weights : ndarray, shape (G, J)
+        Of the values at the J places that were measured, in the order of their numbers.
+    """
+    nodes = sorted(first)
+    values, tolerances = measure(nodes)
     while True:
-        nodes = sorted(known)
-        values, tolerances = (np.array([known[node][k] for node in nodes]) for k in (0, 1))
         smooth, plain = (_weights(places[nodes], places, order) for order in (3, 1))
         guess = smooth @ values
-        tolerance = np.exp(plain @ np.log(tolerances))
-        doubt = (np.abs(guess - plain @ values) / tolerance).max(axis=1)
+        doubt = (np.abs(guess - plain @ values) / np.exp(plain @ np.log(tolerances))).max(axis=1)
         doubt[nodes] = -1
-        following = int(doubt.argmax())
-        if doubt[following] < 0 or (doubt[following] <= _DOUBT and foreseen >= _FORESEEN):
+        following = np.flatnonzero(doubt > _DOUBT_AT_ONCE).tolist()
+        if not following:
             guess[nodes] = values
-            return np.asarray(guess)
-        known[following] = measure(following)
-        missed = np.abs(guess[following] - known[following][0]) / known[following][1]
-        foreseen = foreseen + 1 if missed.max() <= 1 else 0
+            order = np.argsort(nodes)
+            return guess, smooth[:, order]
+        value, tolerance = measure(following)
+        nodes, values, tolerances = [*nodes, *following], np.vstack([values, value]), np.vstack([tolerances, tolerance])
 
 
-def _first(places: Host) -> list[int]:
-    """Return the places nearest to a lattice that spans them all."""
+def lattice(places: Host, count: int) -> list[int]:
+    """Return the places nearest to a lattice that spans them all.
+
+    Parameters
+    ----------
+    places : ndarray, shape (G, 2)
+    count : int
+        Points of the lattice along each axis.
+
+    Returns
+    -------
+    list of int
+    """
     low, high = places.min(axis=0), places.max(axis=0)
-    lattice = np.stack(np.meshgrid(*np.linspace(low, high, _FIRST).T, indexing="ij"), axis=-1).reshape(-1, 2)
-    return sorted({int(np.square(places - corner).sum(axis=1).argmin()) for corner in lattice})
+    corners = np.stack(np.meshgrid(*np.linspace(low, high, count).T, indexing="ij"), axis=-1).reshape(-1, 2)
+    return sorted({int(np.square(places - corner).sum(axis=1).argmin()) for corner in corners})
 
 
 def _weights(nodes: Host, places: Host, order: int) -> Host:

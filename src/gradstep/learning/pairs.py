@@ -6,40 +6,33 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from array_api_compat import device
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.host import to_host
 from gradstep.learning.classification import misclassification
-from gradstep.learning.equations import TOLERANCE, RowErrors, diagonal_fits, row_errors, weighted_fit
+from gradstep.learning.equations import RowErrors, row_errors, weighted_fit
 from gradstep.learning.interpolation import refined
 from gradstep.learning.parts import has_parts, measured_errors
-from gradstep.learning.pool import Array, Pool
-from gradstep.learning.standard_error import (
-    influence_on_test_error,
-    influence_on_training_error,
-    influences_on_errors,
-)
+from gradstep.learning.pool import Pool
+from gradstep.learning.rough import rough_errors
+from gradstep.learning.standard_error import influences_on_errors
 from gradstep.resolution import NOTHING
 
-__all__ = ["Cell", "extrapolated", "interpolated", "measured"]
+__all__ = ["Cell", "extrapolated", "interpolated", "measured", "solved"]
 
 Host = NDArray[np.float64]
 Pair = tuple[float, float]
 
 #: Up to so many pairs with n at most M, each of them is solved.
 _FEW = 12
-#: Tolerance of the interpolation in standard errors.
-_SHARE_OF_STANDARD_ERROR = 0.05
-#: Tolerance of the interpolation of standard errors, as a share of them.
-_OF_STANDARD_ERRORS = 0.05
-#: Largest change of the logarithm of a weight by its own equation, where others are interpolated.
-_TOLERANCE = 1e-5
-#: Units of ln n and ln ridge in the distance of two pairs.
-_SCALES = np.array([1.0, 0.5])
-#: Numbers in the columns of all pairs that are treated at once.
-_COLUMNS = 2**17
+#: Tolerances of the factors between the whole resolvent and its diagonal, over those of the diagonal's own numbers.
+_FACTORS = np.array([1.0, 1.0, 2.0, 2.0])
+#: Largest change of the logarithm of a weight by its own equation, where others are interpolated: in the mean over rows
+#: it is a tenth of that. And the relative residual of the equation of the errors.
+_SOLVED, _TOLERANCE = 3e-3, 1e-4
+#: Samples over rows of the pool up to which single precision is enough: all that a row has left is 1 - n/M or more.
+_SINGLE = 0.98
 
 
 class Cell(NamedTuple):
@@ -110,7 +103,7 @@ def extrapolated(pool: Pool, pairs: list[Pair], classes: bool) -> tuple[dict[Pai
 def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
     """Measure the errors of few samples on parts of the pool.
 
-    Docs, "Learning curve", equation (F13).
+    Docs, "Learning curve", equation (F15).
 
     Parameters
     ----------
@@ -138,89 +131,66 @@ def measured(pool: Pool, cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
     return found
 
 
-def interpolated(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cell]:
-    """Solve pairs with n at most M: all of them, or as many as the others can be interpolated from.
+def solved(pool: Pool, pairs: list[Pair], classes: bool) -> dict[Pair, Cell]:
+    """Solve each of some pairs with n at most M.
 
-    Interpolated are the logarithms of the factors between errors and those of a diagonal resolvent.
-    Docs, "Learning curve", equation (F11).
+    Parameters
+    ----------
+    pool : Pool
+    pairs : list of (n, ridge)
+    classes : bool
+        Whether the targets are classes.
+
+    Returns
+    -------
+    dict of (n, ridge) to Cell
+    """
+    return {pair: _cell(row_errors(weighted_fit(pool, *pair)), classes) for pair in pairs}
+
+
+def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
+    """Solve pairs with n at most M: as many as the others can be interpolated from.
+
+    Three descriptions of a fit follow each other: equal weights, for all pairs; a diagonal resolvent, for some; the
+    whole one, for few. The logarithms of the factors between the errors of one and the next are interpolated.
+    Docs, "Learning curve", equation (F12).
 
     Parameters
     ----------
     pool : Pool
     pairs : list of (n, ridge)
         Different from each other.
-    classes : bool
-        Whether the targets are classes; then all pairs are solved.
 
     Returns
     -------
     dict of (n, ridge) to Cell
     """
-    every = classes or len(pairs) <= _FEW
-    rough = None if every else _rough(pool, pairs)
-    tolerance = TOLERANCE if rough is None else _TOLERANCE
+    rough = rough_errors(pool, pairs) if len(pairs) > _FEW else None
+    if rough is None:
+        return solved(pool, pairs, classes=False)
+    logarithms = np.log(np.vstack([rough.errors, rough.deviations])).T
+    tolerances = rough.tolerances * _FACTORS
+    known = np.where(rough.bounds.T[:, [0, 0, 1, 1]] < tolerances, 0.0, math.nan)
+    known[rough.whole, :2] = 0.0
     cells: dict[int, Cell] = {}
 
-    def solved(place: int) -> Cell:
-        start = None if rough is None else rough.weights[:, place]
-        cells[place] = _cell(row_errors(weighted_fit(pool, *pairs[place], start, tolerance)), classes)
-        return cells[place]
+    def measure(place: int) -> Host:
+        start, single = rough.weights.get(place), pairs[place][0] < _SINGLE * pool.rows
+        fit = weighted_fit(pool, *pairs[place], start, _SOLVED, single=single)
+        cells[place] = cell = _cell(row_errors(fit, _TOLERANCE, rounded=True), classes=False)
+        found = np.log([cell.test, cell.training, *cell.influences.std(axis=1)])
+        return np.asarray(found - logarithms[place])
 
-    if rough is None:
-        return {pair: solved(place) for place, pair in enumerate(pairs)}
-    deviations = rough.influences.std(axis=2)
-
-    def measure(place: int) -> tuple[Host, Host]:
-        cell, own = solved(place), cells[place].influences.std(axis=1)
-        errors = np.array([cell.test, cell.training])
-        values = np.log([errors / rough.errors[:, place], own / deviations[:, place]])
-        relative = own / errors / math.sqrt(pool.rows)
-        tolerances = np.array([_SHARE_OF_STANDARD_ERROR * relative, np.full(2, _OF_STANDARD_ERRORS)])
-        return values.ravel(), tolerances.ravel()
-
-    factors = refined(np.log(np.array(pairs)) * _SCALES, int(rough.errors[0].argmax()), measure)
-    errors, influences = np.exp(factors.T).reshape(2, 2, -1)
-    errors, influences = errors * rough.errors, influences[:, :, None] * rough.influences
+    # With little penalty rows matter most: where it is least, both ends of what is not known; and the largest error.
+    asked = np.flatnonzero(np.isnan(known[:, :2]).any(axis=1)).tolist()
+    first = [min(asked, key=lambda place: (sign * pairs[place][0], pairs[place][1])) for sign in (1, -1) if asked]
+    factors = refined(rough.places, [*first, int(rough.errors[0].argmax())], measure, tolerances, known)
+    errors, deviations = np.exp(factors.T + logarithms.T).reshape(2, 2, -1)
     unknown = (math.nan, math.nan)
-    found = {
-        pair: Cell(float(errors[0, k]), float(errors[1, k]), unknown, influences[:, k], 0.0)
-        for k, pair in enumerate(pairs)
-    }
+    found = {}
+    for place, pair in enumerate(pairs):
+        influences = rough.influences[:, place]
+        factor = deviations[:, place] / influences.std(axis=1)
+        test, training = errors[:, place]
+        found[pair] = Cell(float(test), float(training), unknown, influences * factor[:, None], 0.0)
     return found | {pairs[place]: cell for place, cell in cells.items()}
-
-
-class _Rough(NamedTuple):
-    """Weights (M, G), errors (2, G) and influences (2, G, M) of a diagonal resolvent, for G pairs."""
-
-    weights: Array
-    errors: Host
-    influences: Host
-
-
-def _rough(pool: Pool, pairs: list[Pair]) -> _Rough | None:
-    """Return what a diagonal resolvent tells, for as many pairs at once as take little memory; None if nothing."""
-    xp, order = pool.xp, sorted(range(len(pairs)), key=lambda place: pairs[place][::-1])
-    at_once = max(_COLUMNS // pool.rows, int(pool.features.shape[1]) // 32, 4)
-    weights, errors, influences = [], [], []
-    for first in range(0, len(order), at_once):
-        samples, ridges = np.array([pairs[place] for place in order[first : first + at_once]]).T
-        try:
-            several = row_errors(
-                diagonal_fits(pool, *(xp.asarray(v, device=device(pool.features)) for v in (samples, ridges)))
-            )
-        except NotConverged:
-            return None
-        weights.append(several.fit.weights)
-        errors.append([to_host(several.test_error), to_host(several.training_error)])
-        influences.append(
-            [to_host(influence_on_test_error(several)).T, to_host(influence_on_training_error(several)).T]
-        )
-    back = np.argsort(order)
-    places = xp.asarray(back, device=device(pool.features))
-    found = _Rough(
-        xp.take(xp.concat(weights, axis=1), places, axis=1),
-        np.concatenate(errors, axis=1)[:, back],
-        np.concatenate(influences, axis=1)[:, back],
-    )
-    positive = (found.errors > 0).all() and (found.influences.std(axis=2) > 0).all()
-    return found if positive else None

@@ -6,13 +6,14 @@ in one part of each division and is tested equally often, but for the rows that 
 number. So what single rows bring to the mean error is nearly the same for every division, and what depends on the
 company of a row scatters from one to the next.
 
-Docs, "Learning curve", equation (F13).
+Docs, "Learning curve", equation (F15).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +67,7 @@ def has_parts(samples: float, rows: int) -> bool:
 def measured_errors(pool: Pool, samples: int, ridges: Host) -> MeasuredErrors:
     """Measure the errors of fits to n rows.
 
-    Docs, "Learning curve", equation (F13).
+    Docs, "Learning curve", equation (F15).
 
     Parameters
     ----------
@@ -89,21 +90,24 @@ def measured_errors(pool: Pool, samples: int, ridges: Host) -> MeasuredErrors:
     for _ in range(max(_DIVISIONS, math.ceil(fits / parts))):
         mixed = random.permutation(pool.order)
         places = mixed[(np.arange(parts)[:, None] * samples + window) % pool.rows]
-        errors.append(_errors_of_parts(features[places], targets[places], samples, ridges))
+        errors.append(_errors_of_parts(features, targets, places[:, :samples], places[:, samples:], ridges))
     return MeasuredErrors(np.array(errors) * (pool.rows / pool.total))
 
 
-def _errors_of_parts(features: Host, targets: Host, samples: int, ridges: Host) -> Host:
-    """Return the mean square on all rows after the first n of the fit to these, and on these, shape (2, B).
+def _errors_of_parts(features: Host, targets: Host, fitted: Any, tested: Any, ridges: Host) -> Host:
+    """Return the mean square of fits to n rows each, on other rows and on these, shape (2, B).
 
-    Rows are features (parts, rows, r) and targets (parts, rows, K).
+    Rows are features (M, r) and targets (M, K), and numbers of them (parts, n) and (parts, T).
     """
-    rows, truth = features[:, :samples], targets[:, :samples]
+    rows, truth = features[fitted], targets[fitted]
     values, vectors = np.linalg.eigh(rows @ rows.swapaxes(1, 2))
     turned = vectors.swapaxes(1, 2) @ truth
     shrunk = turned[:, :, None, :] / (np.maximum(values, 0.0)[:, :, None, None] + ridges[:, None])
     columns = shrunk.reshape(*shrunk.shape[:2], -1)
-    missed = features[:, samples:] @ (rows.swapaxes(1, 2) @ (vectors @ columns))
-    missed = targets[:, samples:, None, :] - missed.reshape(*missed.shape[:2], *shrunk.shape[2:])
+    readouts = rows.swapaxes(1, 2) @ (vectors @ columns)
+    # One product for all parts, and then the rows on which each is tested.
+    predicted = (features @ np.hstack(list(readouts))).reshape(len(features), len(rows), -1)
+    missed = predicted[tested, np.arange(len(rows))[:, None]].reshape(*tested.shape, *shrunk.shape[2:])
+    missed -= targets[tested][:, :, None, :]
     found = [np.square(missed).sum(axis=3), np.square(ridges[:, None] * shrunk).sum(axis=3)]
     return np.array([errors.mean(axis=(0, 1)) for errors in found])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,24 @@ class Pool:
         squares = self.features**2 @ self.eigenvalues
         number = np.round(to_host(squares / self.xp.max(squares)), 10)
         return np.lexsort((*to_host(self.targets).T, number))
+
+    @cached_property
+    def unit(self) -> Array:
+        """Features over the roots of their eigenvalues, whose columns have length one; single precision, (M, r)."""
+        scale = self.xp.sqrt(self.eigenvalues)
+        return self._single(lambda part: self.features[part, :] / scale)
+
+    @cached_property
+    def shares(self) -> Array:
+        """Squares of `unit`: the shares of the rows in each eigenvalue, single precision (M, r)."""
+        return self.unit**2
+
+    def _single(self, rows: Callable[[slice], Array]) -> Array:
+        xp, features = self.xp, self.features
+        found = xp.empty(features.shape, dtype=xp.float32, device=device(features))
+        for part in self.blocks():
+            found[part, :] = xp.astype(rows(part), xp.float32)
+        return found
 
     def blocks(self) -> Iterator[slice]:
         """Yield slices of rows whose features are few enough to be copied."""

@@ -11,12 +11,18 @@ from scipy.linalg import solve_triangular
 
 from gradstep.learning.pool import Array, Pool
 
-__all__ = ["Resolvent"]
+__all__ = ["Resolvent", "holds_pairs"]
 
 #: Up to so many rows, and so many for each feature, the correlations of all pairs of rows are held: they cost a product
 #: of M x N with N x M, after which a sum over rows is a product with a vector. Measured at N = 200.
 _MOST_PAIRED_ROWS = 4000
 _PAIRED_ROWS_PER_FEATURE = 30
+
+
+def holds_pairs(pool: Pool) -> bool:
+    """Return whether the correlations of all pairs of rows are held."""
+    rows, rank = pool.features.shape
+    return bool(rows <= min(_MOST_PAIRED_ROWS, _PAIRED_ROWS_PER_FEATURE * rank))
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +52,19 @@ class Resolvent:
         """Sample weights of the pool, shape (M,)."""
         return self.pool.mass
 
+    @property
+    def _basis(self) -> tuple[Array, Array]:
+        """Features (M, r) in some scale of their columns, and the penalty of each column in it (r,)."""
+        return self.pool.features, self.ridge + 0 * self.pool.eigenvalues
+
     @cached_property
     def _factor(self) -> Array:
         """Lower triangular factor of the inverse of R."""
-        xp, features, root = self.pool.xp, self.pool.features, self.pool.xp.sqrt(self.weights)
-        gram = self.ridge * xp.eye(features.shape[1], dtype=features.dtype, device=device(features))
+        xp, (features, penalties) = self.pool.xp, self._basis
+        root = xp.astype(xp.sqrt(self.weights), features.dtype)
+        gram = xp.astype(penalties, features.dtype) * xp.eye(
+            features.shape[1], dtype=features.dtype, device=device(features)
+        )
         for part in self.pool.blocks():  # the product of a block with its own transpose is half the work of another
             block = root[part, None] * features[part, :]
             gram = gram + block.T @ block
@@ -63,10 +77,11 @@ class Resolvent:
     @cached_property
     def whitened(self) -> Array:
         """Features ``psi`` with ``phi_m^T R phi_k = psi_m^T psi_k``, shape (M, r)."""
+        features, _ = self._basis
         if is_numpy_array(self._factor):  # half the work of a product with the inverse
-            solved = solve_triangular(self._factor, self.pool.features.T, lower=True, check_finite=False)
+            solved = solve_triangular(self._factor, features.T, lower=True, check_finite=False)
             return np.ascontiguousarray(solved.T)
-        return self.pool.features @ self._inverse_factor.T
+        return features @ self._inverse_factor.T
 
     @property
     def log_determinant(self) -> float:
@@ -88,6 +103,10 @@ class Resolvent:
         """Return the sum over rows of ``psi psi^T`` times values (M,) of any sign, shape (r, r)."""
         psi = self.whitened
         return sum(psi[part, :].T @ (values[part, None] * psi[part, :]) for part in self.pool.blocks())
+
+    def shifted(self, moment: Array, ridge: float) -> Array:
+        """Return a moment with the identity times a number added."""
+        return moment + ridge * self.identity
 
     def product(self, first: Array, second: Array) -> Array:
         """Return the product of two moments."""
@@ -111,10 +130,13 @@ class Resolvent:
         -------
         array, shape (M,)
         """
-        rows, rank = self.pool.features.shape
-        if rows <= min(_MOST_PAIRED_ROWS, _PAIRED_ROWS_PER_FEATURE * rank):
+        if holds_pairs(self.pool):
             return self._pairs @ values
         return self.quadratic(self.moment(values) if moment is None else moment)
+
+    def own(self, values: Array) -> Array:
+        """Return what a row's own term is multiplied by in a sum over rows, shape (M,): its own value."""
+        return values
 
     def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 0.0) -> Array:
         """Return ``psi_m^T sum_k psi_k t_k`` for all rows and each column t of targets (M, K), shape (M, K).

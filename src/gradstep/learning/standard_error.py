@@ -8,14 +8,14 @@ the equations of the weights and of the errors to p and to the penalty.
 What depends on pairs of rows is in the influences of both, and so is counted twice in the sum of their squares. It is
 known from the residuals and taken out.
 
-Docs, "Learning curve", equations (F7) and (F12).
+Docs, "Learning curve", equations (F7) and (F14).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from array_api_compat import device
 
 from gradstep.learning.equations import RowErrors
@@ -33,7 +33,7 @@ __all__ = [
 #: Relative residual of the linear systems, of which a standard error needs two digits.
 _TOLERANCE = 1e-2
 #: Rows whose pairs with all others are summed: they stand for the others, wherever they lie in the table.
-_PROBES = 200
+_PROBES = 64
 
 
 def influence_on_test_error(errors: RowErrors, tolerance: float = _TOLERANCE) -> Array:
@@ -69,7 +69,7 @@ def _centred(errors: RowErrors, values: Array, mean_error: Any) -> Array:
 
 
 def increment_response(
-    errors: RowErrors, *, population: float = 0.0, ridge: float = 0.0, tolerance: float = _TOLERANCE
+    errors: RowErrors, *, population: Any = 0.0, ridge: Any = 0.0, tolerance: float = _TOLERANCE
 ) -> Array:
     r"""Return the derivative of :math:`\epsilon_j/(1+V_j)` of every row.
 
@@ -90,19 +90,21 @@ def increment_response(
     array, shape (M,)
     """
     fit, e, squares = errors.fit, errors.residuals, errors.squares
+    penalised = bool(np.any(ridge))
     resolvent, w, rest, bare = fit.resolvent, fit.weights, fit.remainder, fit.bare_leverage
     xp, missing, gain = resolvent.pool.xp, fit.missing, 1 + fit.leverage
 
     # Weights and leverages.
     known = population * gain**2 / fit.ratio
-    if ridge:
+    if penalised:
         known = known + missing * ridge * fit.double
     change = w**2 * fit.solved(fit.free * known, tolerance, fit.free)
     moved = resolvent.moment(change)
     every = resolvent.correlated(change, moved)
-    if ridge:
+    if penalised:
         every = every + ridge * fit.double * rest**2
-    first = every - bare**2 * change
+    own = resolvent.own(change)
+    first = every - bare**2 * own
     leverage = -first / rest**2
 
     # Residuals of rows left out: each sum is without the row itself.
@@ -111,7 +113,9 @@ def increment_response(
         - (change * bare * rest)[:, None, ...] * e
     )
     shrunk = (
-        resolvent.predictions(w[:, None, ...] * resolvent.targets, resolvent.identity, tolerance) if ridge else 0 * e
+        resolvent.predictions(w[:, None, ...] * resolvent.targets, resolvent.identity, tolerance)
+        if penalised
+        else 0 * e
     )
     residuals = (ridge * shrunk - pulled - (w * first)[:, None, ...] * e) / rest[:, None, ...]
     source = 2 * xp.sum(e * residuals, axis=1)
@@ -120,9 +124,10 @@ def increment_response(
     source = source + fit.spread(2 * squares * (missing * change / w - population * gain / fit.ratio))
     if not isinstance(missing, float) or missing:
         varied, moment, second = errors.variation
-        both = resolvent.quadratic(resolvent.product(moved + ridge * resolvent.identity, moment))
-        both = both - change * bare * second - varied * bare * every + change * varied * bare**3
-        second = second - bare**2 * varied
+        both = resolvent.quadratic(resolvent.product(resolvent.shifted(moved, ridge), moment))
+        own_varied = resolvent.own(varied)
+        both = both - own * bare * second - own_varied * bare * every + own * own_varied * bare**3
+        second = second - bare**2 * own_varied
         source = source - 2 * (both + w / rest * first * second) / rest**2
     return fit.solved(source, tolerance) / gain - squares * leverage / gain**2
 
@@ -130,7 +135,7 @@ def increment_response(
 def influences_on_errors(errors: RowErrors) -> tuple[Array, Array]:
     """Return the influences on the test and on the training error, scaled to what estimates vary by between pools.
 
-    Docs, "Learning curve", equation (F12).
+    Docs, "Learning curve", equation (F14).
 
     Parameters
     ----------
@@ -142,56 +147,71 @@ def influences_on_errors(errors: RowErrors) -> tuple[Array, Array]:
     test, training : array, shape (M,)
         Pairs of rows count once in their squares, and not twice as in those of the influences.
     """
-    pool, gain = errors.fit.resolvent.pool, 1 + errors.fit.leverage
-    xp, found = pool.xp, (influence_on_test_error(errors), influence_on_training_error(errors))
-    twice = pair_variances(errors, [1 / pool.total + 0 * gain, 1 / (pool.total * gain**2)])
+    errors = errors.rounded
+    pool, gain, squares = errors.fit.resolvent.pool, 1 + errors.fit.leverage, errors.squares
+    xp = pool.xp
+    population, ridge = (xp.asarray(rates, device=device(gain)) for rates in ([1.0, 0.0], [0.0, 1.0]))
+    response = increment_response(errors, population=population, ridge=ridge)
+    found = [
+        _centred(errors, squares + response[:, :1], errors.test_error),
+        _centred(errors, squares / gain - errors.fit.resolvent.ridge * response[:, 1:], errors.training_error),
+    ]
+    twice = pair_variances(errors, xp.concat([1 / pool.total + 0 * gain, 1 / (pool.total * gain**2)], axis=1))
     scaled = []
     for influences, pairs in zip(found, twice, strict=True):
         variance = float(xp.mean(influences**2)) / pool.rows
         # At most half of a variance that has the pairs twice, and all else besides, is theirs.
-        scaled.append(influences * (1 - min(pairs, variance / 2) / max(variance, NOTHING)) ** 0.5)
+        factor = (1 - min(pairs, variance / 2) / max(variance, NOTHING)) ** 0.5
+        scaled.append(influences[:, 0] * factor)
     return scaled[0], scaled[1]
 
 
-def pair_variances(errors: RowErrors, shares: Sequence[Array]) -> list[float]:
+def pair_variances(errors: RowErrors, shares: Array, most: int = _PROBES) -> list[float]:
     r"""Return the variances of estimates between pools that come from pairs of rows.
 
-    Docs, "Learning curve", equation (F12).
+    Docs, "Learning curve", equation (F14).
 
     Parameters
     ----------
     errors : RowErrors
         Of a single pair of n and ridge.
-    shares : sequence of array, shape (M,)
-        Shares of the rows in each estimate, which is the sum of ``share * errors.squares``.
+    shares : array, shape (M, C)
+        Shares of the rows in each of C estimates, which is the sum of ``share * errors.squares``.
+    most : int
+        Rows at most whose pairs with all others are summed; they stand for the others.
 
     Returns
     -------
     list of float
-        From the pairs of some hundred rows with all others.
     """
+    errors = errors.rounded
     fit, e, w, rest = errors.fit, errors.residuals, errors.fit.weights, errors.fit.remainder
     resolvent, xp = fit.resolvent, fit.resolvent.pool.xp
-    rows, psi, drawn = resolvent.pool.rows, resolvent.whitened, w[:, None] * e
-    probes = xp.asarray(resolvent.pool.order[:: -(-rows // _PROBES)].copy(), device=device(e))
-    few, few_drawn = (xp.take(values, probes, axis=0) for values in (psi, drawn))
-    pulls, middles = [], []
-    for share in shares:
-        # The estimate is the sum of `a` times the squares of the residuals of the weighted fit.
-        a = (w * rest) ** 2 * fit.solved(share / (w * rest) ** 2, _TOLERANCE)
-        own = (a / rest)[:, None] * e
-        others = resolvent.predictions(own) - fit.bare_leverage[:, None] * own
-        pulls.append((own - w[:, None] * others - fit.gathered(a)[:, None] * e) / rest[:, None])
-        middles.append(few @ resolvent.moment(a / rest**2))
-    sums = [0.0 for _ in shares]
-    for part in resolvent.pool.blocks():
+    rows, psi, drawn = resolvent.pool.rows, resolvent.whitened, w * e[:, :, 0]
+    # The estimate is the sum of `a` times the squares of the residuals of the weighted fit.
+    a = (w * rest) ** 2 * fit.solved(shares / (w * rest) ** 2, _TOLERANCE)
+    own = (a / rest)[:, None, :] * e
+    others = resolvent.predictions(own) - fit.bare_leverage[:, None, :] * own
+    pull = (own - w[:, None, :] * others - fit.gathered(a)[:, None, :] * e) / rest[:, None, :]
+    between, size = resolvent.rounded(a / rest**2)
+    probes = xp.asarray(resolvent.pool.order[:: -(-rows // most)].copy(), device=device(e))
+    few, few_drawn, few_pull = (xp.take(values, probes, axis=0) for values in (psi, drawn, pull))
+    count, blocks = int(shares.shape[1]), list(resolvent.pool.blocks())
+    middles = [0 * few for _ in range(count)]
+    for part in blocks:
+        near = few @ psi[part, :].T
+        for place in range(count):
+            middles[place] = middles[place] + (near * between[None, part, place]) @ psi[part, :]
+    sums = [0.0] * count
+    for part in blocks:
         every = xp.arange(rows, device=device(e))[part]
         apart = xp.astype(probes[:, None] != every[None, :], e.dtype)
         both = apart * (few_drawn @ drawn[part, :].T)
-        near = apart * (few @ psi[part, :].T)
-        for place, (pull, middle) in enumerate(zip(pulls, middles, strict=True)):
-            directly = xp.take(pull, probes, axis=0) @ drawn[part, :].T + few_drawn @ pull[part, :].T
-            sums[place] += float(xp.sum(((middle @ psi[part, :].T) * both - near * directly) ** 2))
-    size = xp.sum(e**2, axis=1)
-    mean_fit = float(xp.sum(size)) / max(float(xp.sum(size + fit.spread(size))), NOTHING)
+        near = apart * resolvent.restored(few @ psi[part, :].T)
+        for place in range(count):
+            directly = few_pull[:, :, place] @ drawn[part, :].T + few_drawn @ pull[part, :, place].T
+            through = resolvent.restored(middles[place] @ psi[part, :].T, float(size[place]))
+            sums[place] += float(xp.sum((through * both - near * directly) ** 2))
+    squares = xp.sum(e**2, axis=1)
+    mean_fit = float(xp.sum(squares)) / max(float(xp.sum(squares + fit.spread(squares))), NOTHING)
     return [2 * mean_fit * found * rows / int(probes.shape[0]) for found in sums]

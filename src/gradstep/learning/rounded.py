@@ -1,0 +1,232 @@
+r"""Sums over pairs of rows in single precision, for several columns of values at once.
+
+They are most of the work of errors and of standard errors. The vectors :math:`\psi` have
+:math:`\psi_m^\top\psi_k=\phi_m^\top R\phi_k`, whatever the features are, so that seven digits of them are left; values
+are scaled to at most one before they are rounded. What is added up and solved for stays in double precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from gradstep.learning.pool import Array, Pool
+from gradstep.learning.resolvent import Resolvent, holds_pairs
+
+__all__ = ["RoundedResolvent", "SingleResolvent", "rounded_product"]
+
+#: Solutions with a factor in single precision that are added up.
+_REFINEMENTS = 3
+
+
+def rounded_product(matrix: Array, values: Array, *, transposed: bool = False) -> Array:
+    """Return the product of a matrix in single precision with values of any size, column by column.
+
+    Parameters
+    ----------
+    matrix : array, shape (A, B); or (B, A), if transposed
+    values : array, shape (B, C)
+        Each column is divided by its largest value before it is rounded.
+    transposed : bool
+        Whether the product is with the transpose of the matrix.
+
+    Returns
+    -------
+    array, shape (A, C)
+        In double precision.
+    """
+    xp, largest = array_namespace(values), _sizes(values, 0)
+    scaled = xp.astype(values / largest, xp.float32)
+    found = (scaled.T @ matrix).T if transposed else matrix @ scaled  # the transpose of many rows is slow
+    return xp.astype(found, xp.float64) * largest
+
+
+def _sizes(values: Array, axes: Any) -> Array:
+    """Return the largest sizes of values along some axes, or one where all are zero."""
+    xp = array_namespace(values)
+    largest = xp.max(xp.abs(values), axis=axes)
+    return xp.where(largest > 0, largest, 1 + 0 * largest)
+
+
+class SingleResolvent(Resolvent):
+    """A resolvent whose factor and whitened rows are in single precision.
+
+    The columns are scaled so that all directions count alike where weights are equal: what is left for the factor has
+    a condition number of no more than the largest over the smallest weight.
+    """
+
+    @cached_property
+    def _scale(self) -> Array:
+        """Scale of the columns of the unit features, shape (r,)."""
+        xp, eigenvalues = self.pool.xp, self.pool.eigenvalues
+        return 1 / xp.sqrt(xp.mean(self.weights) + self.ridge / eigenvalues)
+
+    @property
+    def _basis(self) -> tuple[Array, Array]:
+        xp, scale = self.pool.xp, self._scale
+        return self.pool.unit * xp.astype(scale, xp.float32), self.ridge / self.pool.eigenvalues * scale**2
+
+    @property
+    def log_determinant(self) -> float:
+        """Logarithm of the determinant of the inverse of R."""
+        xp = self.pool.xp
+        return super().log_determinant + float(xp.sum(xp.log(self.pool.eigenvalues / self._scale**2)))
+
+    @cached_property
+    def bare_leverage(self) -> Array:
+        """``phi^T R phi`` for all rows, shape (M,)."""
+        return self.pool.xp.astype(super().bare_leverage, self.pool.xp.float64)
+
+    @cached_property
+    def identity(self) -> Array:
+        """The identity in the basis of `whitened`, for use in place of a `moment`, shape (r, r)."""
+        xp = self.pool.xp
+        inverse = xp.astype(self._inverse_factor, xp.float64) * (self._scale / xp.sqrt(self.pool.eigenvalues))
+        return inverse @ inverse.T
+
+    def correlated(self, values: Array, moment: Array | None = None) -> Array:
+        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M,) for each row m, shape (M,)."""
+        return self._columns.correlated(values[:, None], moment)[:, 0]
+
+    @cached_property
+    def _columns(self) -> RoundedResolvent:
+        return RoundedResolvent(self)
+
+    def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 0.0) -> Array:
+        """Return ``phi_m^T R sum_k phi_k t_k`` for all rows and each column t of targets (M, K), shape (M, K).
+
+        What the factor leaves of the right side is solved for again, so that the result is in double precision.
+        """
+        if moment is not None:
+            return self._columns.predictions(targets[:, :, None], moment[None, :, :])[:, :, 0]
+        features, inverse = self.pool.features, self._inverse_factor
+        scale = (self._scale / self.pool.xp.sqrt(self.pool.eigenvalues))[:, None]
+        right = features.T @ targets
+        readout = 0 * right
+        for _ in range(_REFINEMENTS):
+            applied = features.T @ (self.weights[:, None] * (features @ readout)) + self.ridge * readout
+            rest = rounded_product(inverse, scale * (right - applied))
+            readout = readout + scale * rounded_product(inverse.T, rest)
+        return features @ readout
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedResolvent:
+    """A resolvent for C columns of values, with the methods of `gradstep.learning.resolvent.Resolvent`.
+
+    Parameters
+    ----------
+    whole : Resolvent
+    """
+
+    whole: Resolvent
+
+    @property
+    def pool(self) -> Pool:
+        """Rows of the fit."""
+        return self.whole.pool
+
+    @property
+    def ridge(self) -> float:
+        """Penalty."""
+        return self.whole.ridge
+
+    @property
+    def targets(self) -> Array:
+        """Targets of the pool, shape (M, K, 1)."""
+        return self.pool.targets[:, :, None]
+
+    @property
+    def mass(self) -> Array:
+        """Sample weights of the pool, shape (M, 1)."""
+        return self.pool.mass[:, None]
+
+    @property
+    def bare_leverage(self) -> Array:
+        """``phi^T R phi``, shape (M, 1)."""
+        return self.whole.bare_leverage[:, None]
+
+    @cached_property
+    def identity(self) -> Array:
+        """The identity in the basis of `whitened`, for use in place of a `moment`, shape (1, r, r)."""
+        return self.whole.identity[None, :, :]
+
+    @cached_property
+    def whitened(self) -> Array:
+        """Features ``psi`` with ``phi_m^T R phi_k = psi_m^T psi_k``, shape (M, r)."""
+        whitened = self.whole.whitened
+        single = self.pool.xp.float32
+        return whitened if whitened.dtype == single else self.pool.xp.astype(whitened, single)
+
+    @cached_property
+    def _pairs(self) -> Array:
+        """Squares of ``phi_m^T R phi_k``, shape (M, M)."""
+        found = self.whitened @ self.whitened.T
+        found *= found
+        return found
+
+    def rounded(self, values: Array) -> tuple[Array, Array]:
+        """Return values (M, C) in single precision, each column divided by its largest, and the largest (C,)."""
+        largest = _sizes(values, 0)
+        return self.pool.xp.astype(values / largest, self.pool.xp.float32), largest
+
+    def restored(self, values: Array, size: Any = 1.0) -> Array:
+        """Return products in double precision, times what was divided by."""
+        return self.pool.xp.astype(values, self.pool.xp.float64) * size
+
+    def moment(self, values: Array) -> Array:
+        """Return the sums over rows of ``psi psi^T`` times values (M, C) of any sign, shape (C, r, r)."""
+        psi, (scaled, size) = self.whitened, self.rounded(values)
+        positive = float(self.pool.xp.min(values)) >= 0
+        sums = [
+            sum(_weighted(psi[part, :], scaled[part, column], positive) for part in self.pool.blocks())
+            for column in range(values.shape[1])
+        ]
+        return self.restored(self.pool.xp.stack(sums), size[:, None, None])
+
+    def shifted(self, moment: Array, ridge: Array) -> Array:
+        """Return moments (C, r, r) with the identity times a number (C,) added."""
+        return moment + ridge[:, None, None] * self.identity
+
+    def product(self, first: Array, second: Array) -> Array:
+        """Return the products of moments."""
+        return first @ second
+
+    def quadratic(self, moment: Array) -> Array:
+        """Return ``psi^T moment psi`` for all rows and moments (C, r, r), shape (M, C)."""
+        xp, psi, size = self.pool.xp, self.whitened, _sizes(moment, (1, 2))
+        scaled = xp.astype(moment / size[:, None, None], xp.float32)
+        columns = [
+            xp.concat([xp.sum((psi[part, :] @ own) * psi[part, :], axis=1) for part in self.pool.blocks()])
+            for own in (scaled[place, :, :] for place in range(moment.shape[0]))
+        ]
+        return self.restored(xp.stack(columns, axis=1), size)
+
+    def correlated(self, values: Array, moment: Array | None = None) -> Array:
+        """Return the sum over rows k of ``(phi_m^T R phi_k)^2`` times values (M, C) for each row m, shape (M, C)."""
+        if not holds_pairs(self.pool):
+            return self.quadratic(self.moment(values) if moment is None else moment)
+        columns = (rounded_product(self._pairs, values[:, column, None]) for column in range(values.shape[1]))
+        return self.pool.xp.concat(list(columns), axis=1)
+
+    def own(self, values: Array) -> Array:
+        """Return what a row's own term is multiplied by in a sum over rows, shape (M, C): its own value."""
+        return values
+
+    def predictions(self, targets: Array, moment: Array | None = None, tolerance: float = 0.0) -> Array:
+        """Return ``psi_m^T sum_k psi_k t_k`` for targets (M, K, C), with a moment (1, r, r) between if there is one."""
+        xp, psi = self.pool.xp, self.whitened
+        sums = rounded_product(psi, xp.reshape(targets, (targets.shape[0], -1)), transposed=True)
+        found = rounded_product(psi, sums if moment is None else moment[0, :, :] @ sums)
+        return xp.reshape(found, targets.shape)
+
+
+def _weighted(rows: Array, values: Array, positive: bool) -> Array:
+    """Return the sum over rows (B, r) of their squares (r, r) times values (B,)."""
+    if not positive:
+        return rows.T @ (values[:, None] * rows)
+    scaled = array_namespace(rows).sqrt(values)[:, None] * rows  # the product of a matrix with itself is half the work
+    return scaled.T @ scaled

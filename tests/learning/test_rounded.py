@@ -1,0 +1,78 @@
+"""Single precision: every sum is that of double precision to six digits, whatever the size of features and values."""
+
+import numpy as np
+import pytest
+
+from gradstep.learning import resolvent
+from gradstep.learning.equations import row_errors, weighted_fit
+from gradstep.learning.pool import pool_of
+from gradstep.learning.resolvent import Resolvent
+from gradstep.learning.rounded import RoundedResolvent, SingleResolvent, rounded_product
+
+
+@pytest.fixture(params=[1.0, 1e-60, 1e60], ids=["plain", "small", "large"])
+def resolvents(rows, request):
+    """Return a resolvent in double precision, and the same in single precision with the rank of its features."""
+    features, targets, weights = rows()
+    pool = pool_of(features * np.logspace(0, -4, 25) * request.param, targets * request.param, weights)
+    own = np.random.default_rng(1).uniform(0.1, 0.9, 60)
+    ridge = 1e-3 * request.param**2
+    return Resolvent(pool, ridge, own), SingleResolvent(pool, ridge, own)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_sums_over_rows_are_those_of_double_precision(resolvents, paired, monkeypatch):
+    monkeypatch.setattr(resolvent, "_MOST_PAIRED_ROWS", 4000 if paired else 0)
+    double, single = resolvents
+    columns = RoundedResolvent(single)
+    random = np.random.default_rng(2)
+    values = random.standard_normal((60, 2)) * np.array([1.0, 1e80])
+    other = random.uniform(0, 1, (60, 1))
+    for column in (0, 1):
+        exact = double.correlated(values[:, column])
+        size = np.abs(exact).max()
+        np.testing.assert_allclose(columns.correlated(values)[:, column] / size, exact / size, atol=1e-5)
+    np.testing.assert_allclose(single.correlated(values[:, 0]), double.correlated(values[:, 0]), atol=1e-4)
+    np.testing.assert_allclose(columns.bare_leverage[:, 0], double.bare_leverage, rtol=1e-5)
+    assert single.log_determinant == pytest.approx(double.log_determinant, abs=1e-3)
+    through = double.quadratic(
+        double.product(double.shifted(double.moment(values[:, 0]), 0.0), double.moment(other[:, 0]))
+    )
+    moments = columns.shifted(columns.moment(values[:, :1]), np.zeros(1)), columns.moment(other)
+    np.testing.assert_allclose(columns.quadratic(columns.product(*moments))[:, 0], through, atol=1e-5 * through.max())
+    twice = double.quadratic(double.identity)
+    np.testing.assert_allclose(columns.quadratic(columns.identity)[:, 0], twice, rtol=1e-4)
+
+
+def test_predictions_keep_double_precision_beside_a_large_constant(rows):
+    features, targets, _ = rows()
+    features = np.column_stack([features, np.ones(60)])
+    pool = pool_of(features, targets + 1e6)
+    own = np.random.default_rng(1).uniform(0.1, 0.9, 60)
+    double, single = Resolvent(pool, 1e-4, own), SingleResolvent(pool, 1e-4, own)
+    drawn = own[:, None] * pool.targets
+    np.testing.assert_allclose(single.predictions(drawn), double.predictions(drawn), rtol=1e-12)
+    identity = single.identity
+    rough = single.predictions(drawn, identity)
+    np.testing.assert_allclose(rough, double.predictions(drawn, double.identity), rtol=1e-3)
+
+
+def test_fits_in_single_precision_have_the_errors_of_double_precision(rows):
+    features, targets, _ = rows()
+    pool = pool_of(features, targets)
+    for samples, ridge in ((15.0, 1e-3), (45.0, 3.0)):
+        double = row_errors(weighted_fit(pool, samples, ridge))
+        single = row_errors(weighted_fit(pool, samples, ridge, single=True), 1e-5, rounded=True)
+        assert single.test_error == pytest.approx(double.test_error, rel=1e-4)
+        assert single.training_error == pytest.approx(double.training_error, rel=1e-4)
+
+
+def test_products_of_both_kinds_take_values_of_any_size():
+    random = np.random.default_rng(0)
+    matrix = random.standard_normal((7, 5)).astype(np.float32)
+    values = random.standard_normal((5, 3)) * np.array([1e-200, 0.0, 1e200])
+    size = np.array([1e-200, 1.0, 1e200])
+    np.testing.assert_allclose(rounded_product(matrix, values) / size, matrix @ (values / size), atol=1e-5)
+    np.testing.assert_allclose(
+        rounded_product(matrix.T.copy(), values, transposed=True) / size, matrix @ (values / size), atol=1e-5
+    )

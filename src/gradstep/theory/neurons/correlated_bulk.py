@@ -87,7 +87,7 @@ def correlated_classes(
     )  # fmt: skip
     share = rules.share
     if isinstance(law, StretchedLaw):
-        profile, special_profile = row_variances(law, rules, groups, step, readout)
+        profile, special_profile = row_variances(rules, groups, step, readout)
     else:
         profile, special_profile = (
             _variances(step, law, groups, nodes, power, 10.0**lowest) for nodes in (rules.nodes, rules.special)

@@ -8,7 +8,6 @@ resolvent at some of the points times them: rational Krylov spaces, whose poles 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 
-__all__ = ["rational_rule", "sparse_rule", "sparse_rule_with"]
+__all__ = ["rational_rule", "sparse_rule"]
 
 #: Directions of the span that are fainter than this are rounding.
 _RANK = 1e-11
@@ -31,23 +30,17 @@ class _Span(NamedTuple):
     """The functions ``1, Re 1/(l - z_i), Im 1/(l - z_i)`` times the vectors, each over its norm.
 
     `metric` and `operator` are the matrices of their products, with nothing and with ``l`` between. The vectors
-    themselves come first. `kept` says which functions there are, and `scale` is one over their norms.
+    themselves come first.
     """
 
     metric: Array
     operator: Array
-    kept: NDArray[np.bool_]
-    scale: Array
-
-    def among(self, products: Array) -> Array:
-        """Return the matrix of other products of the same functions."""
-        whole = _flat(products)
-        return whole[np.ix_(self.kept, self.kept)] * np.outer(self.scale, self.scale)
 
 
-def _products(poles: Complex, transform: Complex, slope: Complex, unit: Array) -> Array:
-    """Return products of the functions, shape (functions, functions, vectors, vectors); of the vectors as given."""
-    count, size = len(poles), len(unit)
+def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> _Span:
+    count, size = len(poles), len(mean)
+    if count == 0:
+        return _Span(np.eye(size), mean)
     apart = poles[None, :] - poles[:, None] + np.eye(count)
     plain = (transform[None, :] - transform[:, None]) / apart[..., None, None]
     plain[np.arange(count), np.arange(count)] = slope
@@ -56,62 +49,38 @@ def _products(poles: Complex, transform: Complex, slope: Complex, unit: Array) -
     # Functions in the order 1, real parts, imaginary parts.
     real, imaginary = slice(1, count + 1), slice(count + 1, None)
     gram = np.empty((2 * count + 1, 2 * count + 1, size, size))
-    gram[0, 0] = unit
+    gram[0, 0] = np.eye(size)
     gram[0, real], gram[0, imaginary] = transform.real, transform.imag
     gram[real, 0], gram[imaginary, 0] = transform.real, transform.imag
     gram[real, real] = (plain + crossed).real / 2
     gram[imaginary, imaginary] = (crossed - plain).real / 2
     gram[real, imaginary] = (plain + crossed).imag / 2
     gram[imaginary, real] = (plain - crossed).imag / 2
-    return gram
-
-
-def _flat(products: Array) -> Array:
-    """Return products of functions and vectors as one matrix, the vectors running fastest."""
-    functions, _, size, _ = products.shape
-    return np.asarray(np.swapaxes(products, 1, 2).reshape(functions * size, functions * size))
-
-
-def _span(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> _Span:
-    count, size = len(poles), len(mean)
-    if count == 0:
-        return _Span(np.eye(size), mean, np.ones(size, dtype=bool), np.ones(size))
-    gram = _products(poles, transform, slope, np.eye(size))
-    real, imaginary = slice(1, count + 1), slice(count + 1, None)
     # l / (l - z) = 1 + z / (l - z).
     x, y = poles.real[:, None, None], poles.imag[:, None, None]
     times = np.empty_like(gram)
     times[:, real] = gram[:, :1] + x * gram[:, real] - y * gram[:, imaginary]
     times[:, imaginary] = y * gram[:, real] + x * gram[:, imaginary]
     times[0, 0], times[1:, 0] = mean, times[0, 1:]
-    metric, operator = _flat(gram), _flat(times)
+    metric, operator = (np.swapaxes(m, 1, 2).reshape(len(gram) * size, -1) for m in (gram, times))
     # A pole so near the real axis that its imaginary part is rounding has a real part only.
     square = np.diagonal(metric)
     kept = square > _RANK * np.concatenate([square[: (count + 1) * size], square[size : (count + 1) * size]])
     scale = 1 / np.sqrt(square[kept])
     units, chosen = np.outer(scale, scale), np.ix_(kept, kept)
-    return _Span(metric[chosen] * units, operator[chosen] * units, kept, scale)
+    return _Span(metric[chosen] * units, operator[chosen] * units)
 
 
-class _Rule(NamedTuple):
-    """Nodes and overlaps of a rule, and its vectors in the functions of the span, as columns."""
-
-    nodes: Array
-    overlap: Array
-    vectors: Array
-    span: _Span
-
-
-def _ritz(span: _Span, size: int) -> _Rule:
-    """Return the rule of a span."""
-    spread, vectors = np.linalg.eigh(span.metric)
+def _ritz(span: _Span, size: int) -> tuple[Array, Array]:
+    """Return the nodes and overlaps of the rule of a span."""
+    metric, operator = span
+    spread, vectors = np.linalg.eigh(metric)
     kept = spread > _RANK * spread[-1]
     basis = vectors[:, kept] / np.sqrt(spread[kept])
-    inner = basis.T @ span.operator @ basis
+    inner = basis.T @ operator @ basis
     nodes, rotation = np.linalg.eigh((inner + inner.T) / 2)
-    turned = basis @ rotation
-    overlap = turned.T @ span.metric[:, :size]
-    return _Rule(nodes, overlap / np.sqrt((overlap**2).sum(axis=0)), turned, span)
+    overlap = (basis @ rotation).T @ metric[:, :size]
+    return nodes, overlap / np.sqrt((overlap**2).sum(axis=0))
 
 
 def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Array) -> tuple[Array, Array]:
@@ -135,8 +104,7 @@ def rational_rule(poles: Complex, transform: Complex, slope: Complex, mean: Arra
         Components of the vectors, each of length one; ``sum_j f(l_j) overlap_ja overlap_jb`` integrates ``f`` against
         the law.
     """
-    rule = _ritz(_span(poles, transform, slope, mean), len(mean))
-    return rule.nodes, rule.overlap
+    return _ritz(_span(poles, transform, slope, mean), len(mean))
 
 
 def sparse_rule(
@@ -165,61 +133,22 @@ def sparse_rule(
     NotConverged
         If rounding leaves an error above a per cent.
     """
-    nodes, overlap, _ = sparse_rule_with(points, transform, slope, mean, importance, tolerance, ())
-    return nodes, overlap
-
-
-def sparse_rule_with(
-    points: Complex,
-    transform: Complex,
-    slope: Complex,
-    mean: Array,
-    importance: Array,
-    tolerance: float,
-    others: Sequence[tuple[Complex, Complex, Array]],
-) -> tuple[Array, Array, Array]:
-    """Return the rule of `sparse_rule`, with the means of other matrices at its nodes.
-
-    A node stands for the eigenvectors with positive weights, which depend on the eigenvalue. The mean of another matrix
-    there is that of its diagonal in the eigenvectors, with the same weights, so that the mean over all nodes is exact.
-
-    Parameters
-    ----------
-    points, transform, slope, mean, importance, tolerance
-        As in `sparse_rule`.
-    others : sequence of tuple of ndarray
-        Of each matrix ``X`` the products ``X (A - z)^-1`` between the vectors, their derivatives, and X itself.
-
-    Returns
-    -------
-    nodes, overlap : ndarray
-        As in `sparse_rule`.
-    diagonals : ndarray, shape (others, nodes)
-
-    Raises
-    ------
-    NotConverged
-        If rounding leaves an error above a per cent.
-    """
     along = np.diagonal(transform.imag, axis1=1, axis2=2)
     weight = importance[:, None, None] / np.sqrt(along[:, :, None] * along[:, None, :])
     poles: list[int] = []
-    found: list[tuple[float, int, _Rule]] = []
+    found: list[tuple[float, Array, Array]] = []
     while True:
-        rule = _ritz(_span(points[poles], transform[poles], slope[poles], mean), len(mean))
-        products = (rule.overlap[:, :, None] * rule.overlap[:, None, :]).reshape(len(rule.nodes), -1)
-        known = (1 / (rule.nodes - points[:, None])) @ products
+        nodes, overlap = rational_rule(points[poles], transform[poles], slope[poles], mean)
+        products = (overlap[:, :, None] * overlap[:, None, :]).reshape(len(nodes), -1)
+        known = (1 / (nodes - points[:, None])) @ products
         errors = (np.abs(known.reshape(transform.shape) - transform) * weight).max(axis=(1, 2))
-        found.append((float(errors.max()), len(poles), rule))
+        found.append((float(errors.max()), nodes, overlap))
         worst = int(errors.argmax())
         # A pole that is there already has nothing to add: what is left is rounding.
         if found[-1][0] <= tolerance or worst in poles:
             break
         poles.append(worst)
-    error, count, rule = min(found, key=lambda each: each[0])
+    error, nodes, overlap = min(found, key=lambda rule: rule[0])
     if not error <= _LOST:
         raise NotConverged("the rule for the law of the step's samples", error, _LOST, "Take more samples in the step.")
-    taken = poles[:count]
-    inner = [rule.span.among(_products(points[taken], of[taken], d_of[taken], unit)) for of, d_of, unit in others]
-    diagonals = [np.vecdot(rule.vectors.T, rule.vectors.T @ each) for each in inner]
-    return rule.nodes, rule.overlap, np.reshape(diagonals, (len(others), len(rule.nodes)))
+    return nodes, overlap

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gradstep.problem import Readout
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.rational_rule import sparse_rule, sparse_rule_with
+from gradstep.theory.neurons.rational_rule import sparse_rule
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
@@ -110,6 +110,7 @@ def law_rules(
     smallest: float = 0.0,
     longer: bool = False,
     several: bool = False,
+    width: float = WIDTH,
     joint: bool = True,
 ) -> RowRules:
     """Return the rules of the spectral law of A, and of the law of some vectors.
@@ -129,6 +130,8 @@ def law_rules(
         Whether readouts have several sizes: there are poles for larger ones.
     several : bool, optional
         Whether they have several values: a law of rows that are stretched has its `diagonals`.
+    width : float, optional
+        Distance from the real axis, over the eigenvalue, at which diagonals are taken.
     joint : bool, optional
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.
 
@@ -146,20 +149,22 @@ def law_rules(
     importance = 1 + np.tile(level, len(sizes))
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
     transform, slope = (each[:, None, None] for each in law.transform(z))
-    stretched = law if several and isinstance(law, StretchedLaw) else None
-    products = stretched.products(z) if stretched is not None else []
-    others = [(of[:, None, None], d_of[:, None, None], np.array([[own]])) for of, d_of, own in products]
-    nodes, root, diagonals = sparse_rule_with(
-        z, transform, slope, law.mean * np.ones((1, 1)), importance, tolerance, others
-    )
+    transform, slope = (each[:, None, None] for each in law.transform(z))
+    nodes, root = sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), importance, tolerance)
+    share = root[:, 0] ** 2
     special, overlap = vectors_rule(z, *law.between(z, frame), law.average(frame), importance, tolerance, joint=joint)
-    special_diagonals = np.zeros((0, len(special)))
-    if stretched is not None:
-        # Those of the plane of the vectors, at a distance from the real axis.
-        at = np.maximum(special, 10.0**lowest * law.mean) * (1 + WIDTH * 1j)
-        plain, *inner = (np.trace(of, axis1=1, axis2=2).imag for of in stretched.products_between(at, frame[:, :2]))
-        special_diagonals = np.stack(inner) / plain
-    return RowRules(nodes, root[:, 0] ** 2, special, overlap, diagonals, special_diagonals)
+    diagonals, special_diagonals = np.zeros((0, len(nodes))), np.zeros((0, len(special)))
+    if several and isinstance(law, StretchedLaw):
+        least, away = 10.0**lowest * law.mean, 1 + width * 1j
+        plain, *products = (of.imag for of in law.products(np.maximum(nodes, least) * away))
+        diagonals = np.stack(products) / plain
+        # Their means over all directions are known.
+        diagonals += (law.product_means - diagonals @ share)[:, None]
+        # In the plane of the two vectors.
+        between = law.products_between(np.maximum(special, least) * away, frame[:, :2])
+        plain, *products = (np.trace(of, axis1=1, axis2=2).imag for of in between)
+        special_diagonals = np.stack(products) / plain
+    return RowRules(nodes, share, special, overlap, diagonals, special_diagonals)
 
 
 def vectors_rule(
@@ -195,9 +200,7 @@ def vectors_rule(
     return nodes, np.concatenate([0 * overlap, overlap], axis=1)
 
 
-def row_variances(
-    law: StretchedLaw, rules: RowRules, groups: Groups, step: StepStatistics, readout: Readout
-) -> tuple[Array, Array]:
+def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout: Readout) -> tuple[Array, Array]:
     """Return the variances of the rows of each group at the nodes of rules of a mean law, and of their vectors.
 
     They are in the units of `mean_law`.
@@ -206,7 +209,6 @@ def row_variances(
 
     Parameters
     ----------
-    law : StretchedLaw
     rules : RowRules
     groups : Groups
     step : StepStatistics
@@ -225,7 +227,7 @@ def row_variances(
         variance = np.tile(nodes, (len(a), 1))
         if len(diagonals):
             plain, stretched = diagonals
-            squares = nodes - plain - 2 * law.linear / law.root * stretched
+            squares = nodes - plain - 2 * readout.mean / math.sqrt(scale) * stretched
             variance = own**2 * plain + 2 * own * a * stretched + a_square * squares
         return np.asarray(np.maximum(variance, LEAST))
 

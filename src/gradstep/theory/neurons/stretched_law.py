@@ -189,16 +189,20 @@ class StretchedLaw:
         points, share = self.at(z), self.samples.spectrum.share
         return points.inverse[..., 0, 0] @ share, points.d_inverse[..., 0, 0] @ share
 
-    def products(self, z: Complex) -> list[tuple[Complex, Complex, float]]:
-        """Return the traces of C and of ``q CBC`` times the resolvent over d, their derivatives, and their own traces.
+    def products(self, z: Complex) -> tuple[Complex, Complex, Complex]:
+        """Return the traces of the resolvent over d, and of C and ``q CBC`` times it, shape (points,) each.
 
         Docs, "Correlated inputs", equation (C7d).
         """
-        points, known, law = self.at(z), self.samples.spectrum, self.samples.law
+        inverse, known = self.at(z).inverse, self.samples.spectrum
         weights = known.share * known.eigenvalue
-        inner = self.root * law.mean(law.residual) * known.moment(2)
-        own = (1.0, inner)
-        return [(points.inverse[..., k, 0] @ weights, points.d_inverse[..., k, 0] @ weights, own[k]) for k in range(2)]
+        return inverse[..., 0, 0] @ known.share, inverse[..., 0, 0] @ weights, inverse[..., 1, 0] @ weights
+
+    @property
+    def product_means(self) -> Array:
+        """The traces of C and ``q CBC`` themselves over d."""
+        mean = self.samples.law.mean(self.samples.law.residual)
+        return np.array([1.0, self.root * mean * self.samples.spectrum.moment(2)])
 
     @property
     def _directions(self) -> tuple[Array, Array, Array]:

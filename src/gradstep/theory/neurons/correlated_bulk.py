@@ -1,20 +1,22 @@
 """Classes of directions for the rows after a step on correlated inputs.
 
 Rows of readout ``a`` have, in whitened inputs and off the spike, the covariance ``Sigma_a / d``. After a step whose
-activation is not odd, all directions get the eigenvectors of its mean over the readouts
-(`gradstep.theory.neurons.row_rules`). Of an odd activation it is
+activation is not odd, and of readouts that are alike, directions get the eigenvectors of its mean over the readouts
+(`gradstep.theory.neurons.row_rules`). Of readouts without a mean the matrix B of the samples enters by its mean,
 
-    Sigma_a = C + a^2 t C S C,
+    Sigma_a = C (1 + a q C)^2 + a^2 t' C S C,
 
-and all directions get the eigenvectors of ``A = C + t C S C`` with the square ``(E a^2)^3 / E a^4`` of a readout in
-``t``. Rows of this readout have its eigenvalues, those of others the diagonals of the other matrices in this basis.
-That is exact for a readout of one size, for equal eigenvalues, and where the samples of the step are many. For a
-Gaussian readout a third of the mean square is nearer to networks than all of it. This project.
+and directions get the eigenvectors of ``A = C + t C S C`` with the square ``(E a^2)^3 / E a^4`` of a readout in ``t``.
+Rows of this readout have its eigenvalues, those of others the diagonals of the other matrices in this basis. For an odd
+activation that is exact for a readout of one size, for equal eigenvalues, and where the samples of the step are many.
+For a Gaussian readout a third of the mean square is nearer to networks than all of it. Between the two a share of the
+directions has either basis. This project.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,8 +75,29 @@ def correlated_classes(
     mean_variance : ndarray, shape (groups,)
         ``(1/d) tr Sigma_a``.
     """
+    power = readout.second_moment
+    found = [
+        (weight, *_classes(step, samples, law, groups, readout, refine))
+        for weight, law in _laws(step, samples, readout, odd=odd)
+    ]
+    share = np.concatenate([weight * share for weight, share, *_ in found])
+    overlap = np.concatenate([math.sqrt(weight) * overlap for weight, _, _, overlap, _ in found])
+    profile, special_profile = (np.concatenate(each, axis=1) for each in zip(*(f[2::2] for f in found), strict=True))
+    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
+    return share, profile, overlap, special_profile, mean_variance
+
+
+def _classes(
+    step: StepStatistics,
+    samples: CorrelatedSamples | DampedSamples,
+    law: CorrelatedLaw | DampedLaw | StretchedLaw,
+    groups: Groups,
+    readout: Readout,
+    refine: int,
+) -> tuple[Array, Array, Array, Array]:
+    """Return `share`, `profile`, `overlap` and `special_profile` of `correlated_classes` in the basis of one law."""
     known, (sizes, _) = samples.spectrum, readout_values(readout)
-    power, law = readout.second_moment, _law(step, samples, readout, odd=odd)
     smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
     stretched = isinstance(law, StretchedLaw)
     least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
@@ -85,30 +108,32 @@ def correlated_classes(
         lowest=lowest, smallest=0.0 if stretched else smallest,
         longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1,
     )  # fmt: skip
-    share = rules.share
     if isinstance(law, StretchedLaw):
         profile, special_profile = row_variances(rules, groups, step, readout)
     else:
+        power = readout.second_moment
         profile, special_profile = (
             _variances(step, law, groups, nodes, power, 10.0**lowest) for nodes in (rules.nodes, rules.special)
         )
     # The mean of all directions is known.
-    mean = profile @ share
-    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
-    mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
-    return share, profile / mean[:, None], rules.overlap, special_profile / mean[:, None], mean_variance
+    mean = (profile @ rules.share)[:, None]
+    return rules.share, profile / mean, rules.overlap, special_profile / mean
 
 
-def _law(
+def _laws(
     step: StepStatistics, samples: CorrelatedSamples | DampedSamples, readout: Readout, *, odd: bool
-) -> CorrelatedLaw | DampedLaw | StretchedLaw:
-    """Return the law of the matrix whose eigenvectors all directions get."""
+) -> Iterator[tuple[float, CorrelatedLaw | DampedLaw | StretchedLaw]]:
+    """Yield the laws of matrices whose eigenvectors directions get, with the shares of these."""
     values, shares = readout_values(readout)
-    strength = step.bulk / samples.bulk_trace
-    if isinstance(samples, CorrelatedSamples) and not odd:
-        return mean_law(samples, step, readout)
-    strength *= readout.second_moment**3 / float(shares @ values**4)
-    return DampedLaw(samples, strength) if isinstance(samples, DampedSamples) else CorrelatedLaw(samples, strength)
+    strength = step.bulk / samples.bulk_trace * readout.second_moment**3 / float(shares @ values**4)
+    if isinstance(samples, DampedSamples):
+        yield 1.0, DampedLaw(samples, strength)
+        return
+    alike = 0.0 if odd else 1.0 if len(values) == 1 else readout.mean**2 / readout.second_moment
+    if alike > 0:
+        yield alike, mean_law(samples, step, readout)
+    if alike < 1:
+        yield 1 - alike, CorrelatedLaw(samples, strength)
 
 
 def _variances(
@@ -124,11 +149,17 @@ def _variances(
     Docs, "Correlated inputs", equation (C9).
     """
     c = law.samples.spectrum.eigenvalue
-    height, smallest = np.maximum(nodes, lowest_level * law.mean), c.min()
+    height = np.maximum(nodes, lowest_level * law.mean)
     part, sampled = law.diagonals(height * (1 + WIDTH * 1j))
-    plain = part @ c - smallest
-    above = plain + np.outer(step.bulk / law.samples.bulk_trace * groups.readout_square * power, sampled)
-    # Rows with ``a^2 = (E a^2)^3 / E a^4`` have the eigenvalue itself. No row has a variance below the smallest
-    # eigenvalue of C.
-    known = np.maximum(plain + law.strength * sampled, NOTHING)
-    return np.asarray(np.maximum(smallest + above * np.maximum(nodes - smallest, 0.0) / known, LEAST))
+    plain = part @ c
+    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
+    # Means over a group of c (1 + a q c)^2.
+    once, twice = law.samples.stretch
+    stretched = c + 2 * step.drift * a[:, None] * once + step.drift**2 * a_square[:, None] * twice
+    first = int(c.argmin())
+    above = (stretched - stretched[:, [first]]) @ part.T
+    above += np.outer(step.bulk / law.samples.bulk_trace * a_square, sampled)
+    # Rows with ``a^2 = (E a^2)^3 / E a^4`` that are not stretched have the eigenvalue itself. No row has a variance
+    # below the smallest eigenvalue of C.
+    known = np.maximum(plain - c[first] + law.strength * sampled, NOTHING)
+    return np.asarray(np.maximum(stretched[:, [first]] + above * np.maximum(nodes - c[first], 0.0) / known, LEAST))

@@ -27,7 +27,7 @@ from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
 from gradstep.theory.step.statistics import StepStatistics
 
-__all__ = ["LEAST", "LEVELS", "WIDTH", "RowRules", "law_rules", "mean_law", "row_variances", "vectors_rule"]
+__all__ = ["LEAST", "LEVELS", "RowRules", "law_rules", "mean_law", "row_variances", "vectors_rule"]
 
 #: Decades of the levels that a pole of the fit may have, in units of the mean variance, and points for each decade.
 LEVELS, _PER_DECADE = (-2.0, 3.0), 16 / 5
@@ -35,10 +35,6 @@ _TOLERANCE = 1e-8
 #: Squares of readouts over that of the rule for which there are poles too, if there are several: readouts of twice and
 #: four times the size. Two per cent of Gaussian readouts are larger still.
 _LONGER = (1.0, 4.0, 16.0)
-#: Distance from the real axis, over the eigenvalue, at which diagonals are taken. Near the axis each class of C has a
-#: band of its own, and errors differed by up to 2e-3 with the places of the nodes. At this distance they do so by 2e-5,
-#: and differ from what they are at the axis by less than 1e-3.
-WIDTH = 0.2
 #: Least variance over the mean.
 LEAST = 1e-12
 
@@ -110,7 +106,7 @@ def law_rules(
     smallest: float = 0.0,
     longer: bool = False,
     several: bool = False,
-    width: float = WIDTH,
+    width: float,
     joint: bool = True,
 ) -> RowRules:
     """Return the rules of the spectral law of A, and of the law of some vectors.
@@ -130,7 +126,7 @@ def law_rules(
         Whether readouts have several sizes: there are poles for larger ones.
     several : bool, optional
         Whether they have several values: a law of rows that are stretched has its `diagonals`.
-    width : float, optional
+    width : float
         Distance from the real axis, over the eigenvalue, at which diagonals are taken.
     joint : bool, optional
         Whether the vectors are resolved together; otherwise the second of two alone, in the complement of the first.

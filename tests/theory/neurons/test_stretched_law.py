@@ -10,6 +10,7 @@ from gradstep.theory.neurons import stretched_law
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
+from gradstep.theory.step.samples import StepSamples
 from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame, residual_law
 
 Z = np.array([-0.05, -0.5, -3.0]) * (1 - 0.5j)
@@ -21,7 +22,37 @@ NOISE, OFFSET = 0.3, 0.4
 def law_of(teacher: str, spectrum: Spectrum, ratio: float, stretch: float, strength: float) -> StretchedLaw:
     link = scalar_function(teacher)
     samples = CorrelatedSamples(residual_law(link, OFFSET, NOISE**2), ratio, moments(link).linear, spectrum)
-    return StretchedLaw(samples, stretch, strength)
+    return StretchedLaw(samples, stretch, stretch, strength)
+
+
+def drawn_samples(link, samples, d, count, draws, seed):
+    """Yield the spike and the teacher's rest, the eigenvalues of C, and B and S, of whitened samples."""
+    known = samples.spectrum
+    edges = np.round(np.cumsum(known.share) * d).astype(int)
+    c = np.repeat(known.eigenvalue, np.diff(edges, prepend=0))
+    direction = np.zeros(d)
+    direction[edges - 1] = np.sqrt(known.teacher)
+    random = np.random.default_rng(seed)
+    for _ in range(draws):
+        x = random.standard_normal((count, d))
+        r = np.asarray(link(x @ direction)) - OFFSET + NOISE * random.standard_normal(count)
+        v = c * (x.T @ r)
+        v /= np.linalg.norm(v)
+        rest = direction - (v @ direction) * v
+        squares = (x.T * (r**2 / samples.law.square)) @ x / count
+        yield np.stack([v, rest / np.linalg.norm(rest)], axis=1), c, (x.T * r) @ x / count, squares
+
+
+def eigen(matrix, vectors):
+    """Return eigenvalues, and the components of vectors along the eigenvectors."""
+    values, basis = np.linalg.eigh(matrix)
+    return values, basis.T @ vectors
+
+
+def agree(drawn, known):
+    """Assert that means over draws are those of the limit: beside chance, up to terms of relative order 1/d."""
+    mean, error = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1) / len(drawn) ** 0.5
+    assert np.all(np.abs(mean - known) < 4 * error + 0.005 * np.abs(mean))
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.7])
@@ -76,32 +107,93 @@ def test_drawn_matrices():
     link, law = scalar_function(teacher), law_of(teacher, Spectrum.of(LEVELS), d / count, k, t)
     frame = law.samples.frame(law.samples.alignment)
     expected = np.concatenate([law.transform(Z)[0][:, None], law.between(Z, frame)[0].reshape(3, 4)], axis=1)
-    sizes = LEVELS.counts(d)
-    c = np.repeat(LEVELS.eigenvalues, sizes)
-    direction = np.zeros(d)
-    direction[np.cumsum(sizes) - 1] = np.sqrt(LEVELS.teacher)
-    random, found, whole = np.random.default_rng(3), [], []
-    for _ in range(draws):
-        x = random.standard_normal((count, d))
-        r = np.asarray(link(x @ direction)) - OFFSET + NOISE * random.standard_normal(count)
-        v = c * (x.T @ r)
-        v /= np.linalg.norm(v)
-        rest = direction - (v @ direction) * v
-        rest /= np.linalg.norm(rest)
-        squares = (x.T * (r**2 / law.samples.law.square)) @ x / count
-        linear = np.eye(d) + k * c[:, None] * ((x.T * r) @ x / count)
-        values, vectors = np.linalg.eigh((linear * c) @ linear.T + t * c[:, None] * squares * c)
-        overlap = vectors.T @ np.stack([v, rest], axis=1)
+    found, whole = [], []
+    for vectors, c, b, s in drawn_samples(link, law.samples, d, count, draws, seed=3):
+        linear = np.eye(d) + k * c[:, None] * b
+        values, overlap = eigen((linear * c) @ linear.T + t * c[:, None] * s * c, vectors)
         resolvents = [(overlap.T / (values - z)) @ overlap for z in Z]
         found.append([[np.mean(1 / (values - z)), *m.ravel()] for z, m in zip(Z, resolvents, strict=True)])
         whole.append([values.mean(), *((overlap.T * values) @ overlap).ravel()])
-    for drawn, known in ((found, expected), (whole, np.array([law.mean, *law.average(frame).ravel()]))):
-        mean, error = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1) / draws**0.5
-        # Beside chance, terms of relative order 1/d.
-        assert np.all(np.abs(mean - known) < 4 * error + 0.005 * np.abs(mean))
+    agree(found, expected)
+    agree(whole, np.array([law.mean, *law.average(frame).ravel()]))
     # Without the stretch they are far apart.
     mean, error = np.mean(found, axis=0)[:, 0], np.std(found, axis=0, ddof=1)[:, 0] / draws**0.5
     assert np.all(np.abs(mean - CorrelatedLaw(law.samples, t).transform(Z)[0]) > 10 * error + 0.005 * np.abs(mean))
+
+
+@pytest.mark.parametrize("inputs", [LEVELS, gs.Inputs([1.0 + 1e-9, 1.0 - 1e-9])])
+def test_the_mean_over_readouts_and_its_products_are_those_of_drawn_matrices(inputs):
+    # Readouts of -1 and 2: their mean is .5 and their mean square 2.5.
+    d, count, k, t, draws, first, second = 400, 300, 0.4, 0.5, 40, 0.5, 2.5
+    teacher = "sin(x)+0.3*(x**2-1)"
+    link, root = scalar_function(teacher), k * second**0.5
+    samples = law_of(teacher, Spectrum.of(inputs), d / count, 0.0, 0.0).samples
+    law = StretchedLaw(samples, first * k, root, second * t)
+    frame = samples.frame(samples.alignment)
+    known = np.concatenate(
+        [
+            np.stack(law.products(Z), axis=1),
+            np.stack(law.products_between(Z, frame), axis=1).reshape(3, -1),
+        ],
+        axis=1,
+    )
+    found, whole = [], []
+    for vectors, c, b, s in drawn_samples(link, samples, d, count, draws, seed=4):
+        by_samples = c[:, None] * b * c
+        matrix = np.diag(c) + 2 * first * k * by_samples + root**2 * (by_samples / c) @ by_samples
+        values, basis = np.linalg.eigh(matrix + second * t * c[:, None] * s * c)
+        others = np.eye(d), np.diag(c), root * by_samples
+        overlap = basis.T @ vectors
+        row = []
+        for z in Z:
+            inverse = 1 / (values - z)
+            diagonals = [np.einsum("ij,ij->j", basis, other @ basis) for other in others]
+            between = [vectors.T @ other @ basis @ (inverse[:, None] * overlap) for other in others]
+            row.append([*(np.mean(each * inverse) for each in diagonals), *np.ravel(between)])
+        found.append(row)
+        whole.append(
+            [values.mean(), c.mean(), np.trace(root * by_samples) / d, *((overlap.T * values) @ overlap).ravel()]
+        )
+    agree(found, known)
+    agree(whole, np.array([law.mean, *law.product_means, *law.average(frame).ravel()]))
+
+
+def test_the_resolvent_among_the_products_is_the_same():
+    samples = law_of("sin(x)+0.3*x**2", Spectrum.of(LEVELS), 0.8, 0.0, 0.0).samples
+    law, frame = StretchedLaw(samples, 0.2, 0.7, 0.7), samples.frame(samples.alignment)
+    np.testing.assert_allclose(law.products_between(Z, frame)[0], law.between(Z, frame)[0], rtol=1e-12)
+    np.testing.assert_allclose(law.products(Z)[0], law.transform(Z)[0], rtol=1e-14)
+
+
+def test_a_direction_of_the_initial_output():
+    # The residual holds an output along a direction of its own, orthogonal to the teacher.
+    d, count, draws, own, (k, q, t) = 400, 300, 40, 0.8, (0.3, 0.6, 0.5)
+    link = scalar_function("sin(x)+0.3*(x**2-1)")
+    variance = NOISE**2 + own**2
+    law = residual_law(link, OFFSET, variance)
+    noise = law.residual - (np.asarray(link(law.projection)) - OFFSET)
+    samples = StepSamples(law, d / count, moments(link).linear, noise, variance, -own)
+    alike = CorrelatedSamples(law, d / count, samples.linear, Spectrum(ONE, ONE, ONE))
+    rows = StretchedLaw(alike, k, q, t, samples.output, samples.output_variance)
+    axes = directions_frame(samples.linear / samples.norm, samples.own / samples.norm)
+    frame = np.concatenate([axes[:2], 0 * axes[:2], axes[2:] / (d / count * law.square) ** 0.5])
+    known = np.stack(rows.products_between(Z, frame), axis=1).reshape(3, -1)
+    random, found, whole = np.random.default_rng(5), [], []
+    for _ in range(draws):
+        x = random.standard_normal((count, d))
+        r = np.asarray(link(x[:, 0])) - OFFSET - own * x[:, 1] + NOISE * random.standard_normal(count)
+        g = x.T @ r
+        rest = g - g[0] * np.eye(d)[0] - g[1] * np.eye(d)[1]
+        vectors = np.stack([np.eye(d)[0], np.eye(d)[1], rest / np.linalg.norm(rest)], axis=1) @ axes
+        b, s = (x.T * r) @ x / count, (x.T * (r**2 / law.square)) @ x / count
+        matrix = np.eye(d) + 2 * k * b + q**2 * b @ b + t * s
+        values, basis = np.linalg.eigh(matrix)
+        overlap = basis.T @ vectors
+        sides = vectors, vectors, q * b @ vectors
+        found.append([np.ravel([(side.T @ basis / (values - z)) @ overlap for side in sides]) for z in Z])
+        whole.append(vectors.T @ matrix @ vectors)
+    agree(found, known)
+    agree(whole, rows.average(frame))
 
 
 def test_a_fixed_point_that_is_not_found_is_an_error(monkeypatch):

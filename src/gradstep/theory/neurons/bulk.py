@@ -7,9 +7,9 @@ With ``r`` the residual of the step, ``phi0 = d / n_step`` and ``B = X^T diag(r)
 
 (``e = eta / sqrt(N)``). For an odd activation ``k = 0``: all rows have the eigenvectors of ``S``, and ``S`` enters the
 ridge fit only by its spectral law and by the spectral measure of ``zeta``, the teacher's direction orthogonal to the
-spike. Otherwise the eigenvectors of ``B`` are used, with the diagonal of ``S`` in this basis: the linear term is exact,
-and the part of ``S`` off the diagonal is left out. If the linear term has a small share of the bulk, the eigenvectors
-of ``S`` are used, and ``B`` enters by its mean only.
+spike. Otherwise rows of one readout have one matrix, whose law is that of correlated inputs with equal eigenvalues
+(`gradstep.theory.neurons.stretched_law`). Rows of several readouts have several matrices. Directions then get the
+eigenvectors of their mean, or those of ``B`` with the diagonal of ``S``, in the proportion of what each leaves out.
 
 If each group has one readout, the spike direction is no eigenvector either. A row's projection on it is correlated with
 the part of the row orthogonal to it, so that both are resolved together. If the projection determines a Gaussian
@@ -32,15 +32,16 @@ import numpy as np
 from numpy.polynomial.polynomial import polyval
 from numpy.typing import NDArray
 
-from gradstep.problem import Problem
+from gradstep.problem import Problem, Readout
 from gradstep.theory.models import BulkModel
 from gradstep.theory.neurons.correlated_bulk import correlated_classes
 from gradstep.theory.neurons.groups import Groups
 from gradstep.theory.neurons.rational_rule import sparse_rule
-from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.neurons.row_rules import LEAST, LEVELS, law_rules, mean_law, row_variances, vectors_rule
+from gradstep.theory.step.correlated_samples import CorrelatedSamples, Spectrum
 from gradstep.theory.step.damped_samples import DampedSamples
 from gradstep.theory.step.samples import StepSamples
-from gradstep.theory.step.statistics import StepStatistics
+from gradstep.theory.step.statistics import StepStatistics, readout_values
 from gradstep.theory.step.transitions import smooth_rise
 from gradstep.theory.step.weighted_samples import WeightedSamples, directions_frame
 
@@ -51,20 +52,24 @@ __all__ = ["Bulk", "bulk_law", "isotropic"]
 _LINEAR = (0.01, 0.3)
 #: Dimensions for each sample of the step below which its law is a point, to rounding.
 _POINT = 1e-12
-#: Decades of the levels that a pole of the fit may have, in units of the mean variance: below them poles do not
-#: move, above them the mean is enough. Number of readouts for which the poles are computed.
-_LEVELS, _READOUTS = (-2, 3), 4
+#: How much more the part of ``S`` off the diagonal costs than that of ``B``, which differs in sign between readouts:
+#: from networks with readouts of several values.
+_DEARER = 20.0
+#: Distance from the real axis, over the eigenvalue, at which diagonals are taken. Nodes must resolve how they bend: at
+#: .2 errors jump by up to 1e-4 where a pole comes or goes, at this distance by 1e-5. They differ by .3 % at most.
+_WIDTH = 0.5
+#: Number of readouts for which the poles are computed.
+_READOUTS = 4
 #: Largest error of the rules at them. It jumps with the number of poles, which must not disturb a search over the step.
 _TOLERANCE = 1e-8
-#: Least height of a pole over the law's standard deviation, and least variance (and change of it).
-_LEAST_HEIGHT, _LEAST = 0.02, 1e-12
+#: Least height of a pole over the law's standard deviation.
+_LEAST_HEIGHT = 0.02
 #: Poles of one cell of this size are as one: in logarithms of size and in angles, seen from the law's mean. With cells
 #: twice as large rules missed what is between the poles, and errors jumped by up to 1e-5 with every pole that came.
 _CELL = 1 / 6
 
 Array = NDArray[np.float64]
 Complex = NDArray[np.complexfloating[Any, Any]]
-Rule = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
@@ -148,32 +153,18 @@ def bulk_law(
     unchanged = problem.is_limit and problem.eta.exponent == 0
     if model == "isotropic" or unchanged or step.bulk * scale == 0 or d <= _POINT * n_step:
         return isotropic(len(groups.weight))
-    a, a_square = groups.readout * math.sqrt(scale), groups.readout_square * scale
     assert step.samples is not None
-    # Neurons whose Gaussian readout is beyond 2.5 standard deviations are too rare to matter.
-    looked_at = a_square <= (6 * scale if problem.readout.kind == "gaussian" else math.inf)
-    tolerance = _TOLERANCE * 100.0 ** (1 - refine)
-    parts: list[_Part] = []
-    joint = groups.resolved or step.common is not None
-    for share, samples, variance, stretch in _bases(step, step.samples, a, a_square):
-        moments = samples.moments
-        mean_variance = moments[:3] @ variance
-        relative = variance / mean_variance
-        varying = looked_at & (np.abs(relative[1:]) > _LEAST).any(axis=0)
-        if varying.any():
-            points, level = _poles(relative[:, varying], a[varying], moments, refine)
-            frame = directions_frame(step.alignment, None if step.common is None else step.common.alignment)
-            rules = _rules(samples, points, 1 + level, frame, tolerance, joint=joint)
-            parts.append(_Part(share, relative, stretch, frame, *rules))
-    if not parts:
-        return isotropic(len(a))
+    parts = list(_parts(problem, step, step.samples, groups, refine))
     # A part in which no group's variance varies leaves its directions to the other.
     whole = sum(part.share for part in parts)
-    directions = np.concatenate([part.share / whole * part.law[1] for part in parts])
-    profile = np.concatenate([part.profile(part.law[0]) for part in parts], axis=1)
-    special_profile = np.concatenate([part.profile(part.special[0]) for part in parts], axis=1)
+    if not whole:
+        return isotropic(len(groups.weight))
+    directions = np.concatenate([part.share / whole * part.directions for part in parts])
+    profile = np.concatenate([part.profile for part in parts], axis=1)
+    special_profile = np.concatenate([part.special_profile for part in parts], axis=1)
     roots = [math.sqrt(part.share / whole) for part in parts]
-    spike, teacher, *_ = np.concatenate([root * part.special[1] for root, part in zip(roots, parts, strict=True)]).T
+    spike, teacher, *_ = np.concatenate([root * part.overlap for root, part in zip(roots, parts, strict=True)]).T
+    a, a_square = groups.readout * math.sqrt(scale), groups.readout_square * scale
     pull = np.zeros_like(special_profile)
     if step.common is not None:
         # The samples' matrix times b, without what it has along the spike.
@@ -182,8 +173,8 @@ def bulk_law(
         pull += (step.common.of(a, a_square) / np.sqrt(groups.variance))[:, None] * common
     if groups.resolved:
         pull += _pull(groups, spike, special_profile)
-    noise = groups.projection_noise / mean_variance
-    return Bulk(directions, profile, teacher, spike, special_profile, pull, noise)
+    mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
+    return Bulk(directions, profile, teacher, spike, special_profile, pull, groups.projection_noise / mean_variance)
 
 
 def _correlated(
@@ -212,48 +203,135 @@ def _pull(groups: Groups, spike: Array, special_profile: Array) -> Array:
 
 
 class _Part(NamedTuple):
-    """A share of the directions, in one basis, with the spectral law's rule and that of the special vectors.
+    """A share of the directions, in one basis: the classes of all directions, and the special ones.
 
-    `variance` and `stretch` are polynomials of an eigenvalue: variances of the groups, of mean one, and how much longer
-    the rows are for a unit of readout. `frame` has the special vectors as columns.
+    `profile` and `special_profile` are the variances of the groups, of mean one, and `overlap` the components of the
+    special vectors. `common` is the stretch of the rows times the direction of the initial output, in the special
+    directions.
     """
 
     share: float
-    variance: Array
-    stretch: Array
-    frame: Array
-    law: Rule
-    special: Rule
-
-    @property
-    def common(self) -> Array:
-        """The stretch of the rows times the direction of the initial output, at the nodes of the special vectors."""
-        nodes, overlap = self.special
-        return np.asarray(polyval(nodes, self.stretch) * (overlap @ self.frame[1]))
-
-    def profile(self, nodes: Array) -> Array:
-        """Return the variances at eigenvalues, shape (groups, nodes)."""
-        return np.maximum(polyval(nodes, self.variance), _LEAST)
+    directions: Array
+    profile: Array
+    special_profile: Array
+    overlap: Array
+    common: Array
 
 
-def _bases(
-    step: StepStatistics, samples: StepSamples, a: Array, a_square: Array
-) -> Iterator[tuple[float, WeightedSamples, Array, Array]]:
-    """Yield the bases that have a share of the directions; variances and stretch are polynomials of an eigenvalue."""
+def _parts(
+    problem: Problem, step: StepStatistics, samples: StepSamples, groups: Groups, refine: float
+) -> Iterator[_Part]:
+    """Yield the bases that have a share of the directions; one in which no group's variance varies is left out."""
+    readout, power = problem.readout, problem.readout.second_moment
+    a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     linear_variance = step.curvature**2 * samples.ratio * samples.law.square
-    share = smooth_rise(linear_variance / step.bulk, *_LINEAR)
-    if share < 1:
-        variance = np.stack([step.stretch(a, a_square) ** 2, step.bulk * a_square, 0 * a])
-        yield 1 - share, samples.by_square, variance, np.array([step.whole_drift])
+    weighted, squares, rest = samples.by_residual, samples.law.relative_squares, step.bulk - linear_variance
+    values, shares = readout_values(readout)
+    if problem.activation.parity != "odd":
+        part, left_out = _in_mean(readout, step, samples, groups, refine)
+        without = float(shares @ values**4) * rest**2 * weighted.off_diagonal(squares)
+        share = left_out / (left_out + _DEARER * without) if left_out > 0 else 0.0
+        yield part._replace(share=1 - share)
+    else:
+        share = smooth_rise(linear_variance / step.bulk, *_LINEAR)
+        if share < 1:
+            variance = np.stack([step.stretch(a, a_square) ** 2, step.bulk * a_square, 0 * a])
+            stretch = np.array([step.whole_drift])
+            yield from _in_samples(samples.by_square, 1 - share, variance, stretch, step, groups, readout, refine)
     if share > 0:
-        weighted = samples.by_residual
-        k, rest = step.curvature, (step.bulk - linear_variance) * weighted.diagonal(samples.law.relative_squares)
+        k, diagonal = step.curvature, rest * weighted.diagonal(squares)
         # The samples' matrix holds the drift by its mean.
         own = step.own_stretch(a, a_square)
         variance = np.stack(
-            [own**2 + rest[0] * a_square, 2 * k * a * own + rest[1] * a_square, (k**2 + rest[2]) * a_square]
+            [own**2 + diagonal[0] * a_square, 2 * k * a * own + diagonal[1] * a_square, (k**2 + diagonal[2]) * a_square]
         )
-        yield share, weighted, variance, np.array([step.own_drift[0], k])
+        stretch = np.array([step.own_drift[0], k])
+        yield from _in_samples(weighted, share, variance, stretch, step, groups, readout, refine)
+
+
+def _in_mean(
+    readout: Readout, step: StepStatistics, samples: StepSamples, groups: Groups, refine: float
+) -> tuple[_Part, float]:
+    """Return the directions in the basis of the mean law of the rows, and what of the rows is off the diagonal in it.
+
+    The second number is a mean square over the readouts: zero if there is one.
+    """
+    law, one = samples.law, np.ones(1)
+    alike = CorrelatedSamples(law, samples.ratio, samples.linear, Spectrum(one, one, one))
+    frame, output = _frame(step), (None, 0.0) if step.common is None else (samples.output, samples.output_variance)
+    mean = mean_law(alike, step, readout, *output)
+    # In the terms of the law, which has directions twice and the gradient's rest in its own length.
+    rest = frame[-1:] / math.sqrt(samples.ratio * law.square)
+    values, shares = readout_values(readout)
+    rules = law_rules(
+        mean,
+        np.concatenate([frame[:-1], 0 * frame[:-1], rest]),
+        refine,
+        longer=len(set(np.abs(values))) > 1,
+        several=len(values) > 1,
+        width=_WIDTH,
+        joint=_joint(step, groups),
+    )
+    both = row_variances(rules, groups, step, readout)
+    whole = both[0] @ rules.share
+    profile, special_profile = (each / whole[:, None] for each in both)
+    part = _Part(1.0, rules.share, profile, special_profile, rules.overlap, np.zeros(len(rules.special)))
+    if len(values) == 1:
+        return part, 0.0
+    if step.common is not None:
+        stretch = step.own_drift[0] + step.curvature / mean.root * rules.special_diagonals[1]
+        part = part._replace(common=stretch * (rules.overlap @ frame[1]))
+    # What B has off the diagonal counts by how much rows differ in it from the mean.
+    second = readout.second_moment
+    differ = float(shares @ (values - values**2 * readout.mean / second) ** 2)
+    square = mean.root**2 * (samples.ratio * law.square + law.mean(law.residual) ** 2)
+    off = square - float(rules.share @ rules.diagonals[1] ** 2)
+    return part, 4 * differ / second * max(off, 0.0)
+
+
+def _frame(step: StepStatistics) -> Array:
+    """Return the special vectors."""
+    return directions_frame(step.alignment, None if step.common is None else step.common.alignment)
+
+
+def _joint(step: StepStatistics, groups: Groups) -> bool:
+    """Return whether the special vectors are resolved together."""
+    return groups.resolved or step.common is not None
+
+
+def _in_samples(
+    samples: WeightedSamples,
+    share: float,
+    variance: Array,
+    stretch: Array,
+    step: StepStatistics,
+    groups: Groups,
+    readout: Readout,
+    refine: float,
+) -> Iterator[_Part]:
+    """Yield the directions in the basis of weighted samples, if the variance of any group varies there.
+
+    `variance` and `stretch` are polynomials of an eigenvalue: variances of the groups, and how much longer the rows are
+    for a unit of readout.
+    """
+    moments = samples.moments
+    relative = variance / (moments[:3] @ variance)
+    # Neurons whose Gaussian readout is beyond 2.5 standard deviations are too rare to matter.
+    looked_at = groups.readout_square <= (6 if readout.kind == "gaussian" else math.inf)
+    varying = looked_at & (np.abs(relative[1:]) > LEAST).any(axis=0)
+    if not varying.any():
+        return
+    a = groups.readout * math.sqrt(readout.second_moment)
+    points, level = _poles(relative[:, varying], a[varying], moments, refine)
+    frame, importance, tolerance = _frame(step), 1 + level, _TOLERANCE * 100.0 ** (1 - refine)
+    m = samples.transform(points)
+    slope, mean = samples.transform_slope(m), samples.law.mean(samples.weight) * np.ones((1, 1))
+    nodes, root = sparse_rule(points, m[:, None, None], slope[:, None, None], mean, importance, tolerance)
+    between = *samples.resolvent(points, m, slope, frame), samples.mean(frame)
+    special, overlap = vectors_rule(points, *between, importance, tolerance, joint=_joint(step, groups))
+    profile, special_profile = (np.maximum(polyval(each, relative), LEAST) for each in (nodes, special))
+    common = polyval(special, stretch) * (overlap @ frame[1]) if step.common is not None else np.zeros(len(special))
+    yield _Part(share, root[:, 0] ** 2, profile, special_profile, overlap, common)
 
 
 def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tuple[Complex, Array]:
@@ -278,7 +356,7 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tu
     even = np.linspace(readout.min(), readout.max(), _READOUTS)
     taken = np.unique(np.abs(readout - even[:, None]).argmin(axis=1))
     constant, linear, quadratic = variance[:, taken, None]
-    level = 10.0 ** np.linspace(*_LEVELS, round(16 * refine) + 1)
+    level = 10.0 ** np.linspace(*LEVELS, round(16 * refine) + 1)
     width = math.sqrt(moments[2] - moments[1] ** 2)
     if quadratic.any():
         height = np.sqrt((4 * quadratic * (constant + level) - linear**2).astype(complex)).real
@@ -290,28 +368,3 @@ def _poles(variance: Array, readout: Array, moments: Array, refine: float) -> tu
     cell = np.round(np.log((points.ravel() - moments[1]) / width) / (_CELL / refine))
     _, first = np.unique(cell, return_index=True)
     return points.ravel()[first], np.tile(level, len(points))[first]
-
-
-def _rules(
-    samples: WeightedSamples, points: Complex, importance: Array, frame: Array, tolerance: float, *, joint: bool
-) -> tuple[Rule, Rule]:
-    """Return the rules of the spectral law, and of the special vectors: the spike direction, the teacher's rest.
-
-    With `joint` all are resolved together; otherwise the teacher's rest alone, in the complement of the spike.
-    """
-    m = samples.transform(points)
-    slope = samples.transform_slope(m)
-    one = np.ones((1, 1))
-    mean = samples.law.mean(samples.weight) * one
-    values, share = sparse_rule(points, m[:, None, None], slope[:, None, None], mean, importance, tolerance)
-    law = values, share[:, 0] ** 2
-    resolvent, turn = samples.resolvent(points, m, slope, frame)
-    mean = samples.mean(frame)
-    if joint:
-        return law, sparse_rule(points, resolvent, turn, mean, importance, tolerance)
-    (spike, cross), rest = resolvent[:, 0].T, resolvent[:, 1, 1]
-    (d_spike, d_cross), d_rest = turn[:, 0].T, turn[:, 1, 1]
-    alone = (rest - cross**2 / spike)[:, None, None]
-    d_alone = (d_rest - 2 * cross * d_cross / spike + cross**2 * d_spike / spike**2)[:, None, None]
-    special, overlap = sparse_rule(points, alone, d_alone, mean[1, 1] * one, importance, tolerance)
-    return law, (special, np.concatenate([0 * overlap, overlap], axis=1))

@@ -1,20 +1,22 @@
 """Classes of directions for the rows after a step on correlated inputs.
 
-Rows of readout ``a`` have, in whitened inputs and off the spike, the covariance ``Sigma_a / d``. If all neurons have
-one readout, all directions get its eigenvectors (`gradstep.theory.neurons.stretched_law` for activations that are not
-odd). Of several readouts the matrix B of the samples enters by its mean,
+Rows of readout ``a`` have, in whitened inputs and off the spike, the covariance ``Sigma_a / d``. After a step whose
+activation is not odd, and of readouts that are alike, directions get the eigenvectors of its mean over the readouts
+(`gradstep.theory.neurons.row_rules`). Of readouts without a mean the matrix B of the samples enters by its mean,
 
     Sigma_a = C (1 + a q C)^2 + a^2 t' C S C,
 
-and all directions get the eigenvectors of ``A = C + t C S C`` with the square ``(E a^2)^3 / E a^4`` of a readout in
-``t``. Rows of this readout have its eigenvalues, those of others the diagonals of the other matrices in this basis. For
-an odd activation that is exact for a readout of one size, for equal eigenvalues, and where the samples of the step are
-many. For a Gaussian readout a third of the mean square is nearer to networks than all of it. This project.
+and directions get the eigenvectors of ``A = C + t C S C`` with the square ``(E a^2)^3 / E a^4`` of a readout in ``t``.
+Rows of this readout have its eigenvalues, those of others the diagonals of the other matrices in this basis. For an odd
+activation that is exact for a readout of one size, for equal eigenvalues, and where the samples of the step are many.
+For a Gaussian readout a third of the mean square is nearer to networks than all of it. Between the two a share of the
+directions has either basis. This project.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +25,7 @@ from gradstep.problem import Readout
 from gradstep.resolution import NOTHING
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
-from gradstep.theory.neurons.rational_rule import sparse_rule
+from gradstep.theory.neurons.row_rules import LEAST, LEVELS, law_rules, mean_law, row_variances
 from gradstep.theory.neurons.stretched_law import StretchedLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
 from gradstep.theory.step.damped_law import DampedLaw
@@ -32,21 +34,15 @@ from gradstep.theory.step.statistics import StepStatistics, readout_values
 
 __all__ = ["correlated_classes"]
 
-#: Decades of the levels that a pole of the fit may have, in units of the mean variance, and points for each decade. The
-#: lowest is below the least eigenvalue of C, but no lower than the last number.
-_LEVELS, _PER_DECADE, _LOWEST = (-2.0, 3.0), 16 / 5, -8.0
-#: The last number for damped steps, whose law has fewer digits.
-_LOWEST_DAMPED = -5.0
-_TOLERANCE = 1e-8
-#: Squares of readouts over that of the rule for which there are poles too, if there are several: readouts of twice and
-#: four times the size. Two per cent of Gaussian readouts are larger still.
-_LONGER = (4.0, 16.0)
+#: The lowest level that a pole of the fit may have, in decades of the mean variance, is below the least eigenvalue of
+#: C, but no lower than this. The last number is for damped steps, whose law has fewer digits.
+_LOWEST, _LOWEST_DAMPED = -8.0, -5.0
 #: Distance from the real axis, over the eigenvalue, at which diagonals are taken. Near the axis each class of C has a
-#: band of its own, and errors differed by up to 2e-3 with the places of the nodes. At this distance they do so by 2e-5,
-#: and differ from what they are at the axis by less than 1e-3.
-_WIDTH = 0.2
-#: Least variance over the mean.
-_LEAST = 1e-12
+#: band of its own, and errors differed by up to 2e-3 with the places of the nodes. At the first distance they do so by
+#: 2e-5, and differ from what they are at the axis by less than 1e-3. The second is for rows that the samples stretch,
+#: which differ more between the classes: at the first, two levels of eigenvalues would have 12 % less error with a
+#: softplus and readouts of 1 and 2. There errors differ by up to 8e-4 with the places of the nodes.
+_WIDTH, _STRETCHED_WIDTH = 0.2, 0.02
 
 Array = NDArray[np.float64]
 
@@ -85,52 +81,65 @@ def correlated_classes(
     mean_variance : ndarray, shape (groups,)
         ``(1/d) tr Sigma_a``.
     """
-    known, (sizes, _) = samples.spectrum, readout_values(readout)
-    power, law = readout.second_moment, _law(step, samples, readout, odd=odd)
-    smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
-    least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
-    lowest = max(min(_LEVELS[0], math.log10(smallest_positive) - 1), least)
-    # Rows that the samples stretch may be shorter than any before the step.
-    smallest = 0.0 if isinstance(law, StretchedLaw) else smallest
-    count = round((_LEVELS[1] - lowest) * _PER_DECADE * refine) + 1
-    level = 10.0 ** np.linspace(lowest, _LEVELS[1], count)
-    # The fit needs 1/(Sigma_a + level), and Sigma_a is about c + l (A - c) with l the square of the readout over the
-    # reference and c the smallest eigenvalue of C. So the pole is at A = c - (c + level) / l; the factor 1 - i/2 takes
-    # it off the real axis. Rows of larger readouts have poles where A is nearer to c.
-    longer = np.array([1.0, *_LONGER] if len(set(np.abs(sizes))) > 1 else [1.0])
-    z = (smallest - (smallest + level * law.mean) * (1 - 0.5j) / longer[:, None]).ravel()
-    level = np.tile(level, len(longer))
-    tolerance, frame = _TOLERANCE * 100.0 ** (1 - refine), samples.frame(step.alignment)
-    transform, slope = (each[:, None, None] for each in law.transform(z))
-    values, root = sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), 1 + level, tolerance)
-    share = root[:, 0] ** 2
-    special, overlap = sparse_rule(z, *law.between(z, frame), law.average(frame), 1 + level, tolerance)
-
-    nodes = np.concatenate([values, special])
-    if isinstance(law, StretchedLaw):
-        both = np.broadcast_to(np.maximum(nodes, _LEAST), (len(groups.weight), len(nodes)))
-    else:
-        both = _variances(step, law, groups, nodes, power, level[0])
-    profile, special_profile = both[:, : len(values)], both[:, len(values) :]
-    # The mean of all directions is known.
-    mean = profile @ share
+    power = readout.second_moment
+    found = [
+        (weight, *_classes(step, samples, law, groups, readout, refine))
+        for weight, law in _laws(step, samples, readout, odd=odd)
+    ]
+    share = np.concatenate([weight * share for weight, share, *_ in found])
+    overlap = np.concatenate([math.sqrt(weight) * overlap for weight, _, _, overlap, _ in found])
+    profile, special_profile = (np.concatenate(each, axis=1) for each in zip(*(f[2::2] for f in found), strict=True))
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     mean_variance = step.stretch_square(a, a_square) + step.bulk * a_square
-    return share, profile / mean[:, None], overlap, special_profile / mean[:, None], mean_variance
+    return share, profile, overlap, special_profile, mean_variance
 
 
-def _law(
+def _classes(
+    step: StepStatistics,
+    samples: CorrelatedSamples | DampedSamples,
+    law: CorrelatedLaw | DampedLaw | StretchedLaw,
+    groups: Groups,
+    readout: Readout,
+    refine: float,
+) -> tuple[Array, Array, Array, Array]:
+    """Return `share`, `profile`, `overlap` and `special_profile` of `correlated_classes` in the basis of one law."""
+    known, (sizes, _) = samples.spectrum, readout_values(readout)
+    smallest, smallest_positive = known.eigenvalue.min(), known.eigenvalue[known.eigenvalue > 0].min()
+    stretched = isinstance(law, StretchedLaw)
+    least = _LOWEST_DAMPED if isinstance(law, DampedLaw) else _LOWEST
+    lowest = max(min(LEVELS[0], math.log10(smallest_positive) - 1), least)
+    # Rows that the samples stretch may be shorter than any before the step.
+    rules = law_rules(
+        law, samples.frame(step.alignment), refine,
+        lowest=lowest, smallest=0.0 if stretched else smallest,
+        longer=len(set(np.abs(sizes))) > 1, several=len(sizes) > 1, width=_STRETCHED_WIDTH,
+    )  # fmt: skip
+    if isinstance(law, StretchedLaw):
+        profile, special_profile = row_variances(rules, groups, step, readout)
+    else:
+        power = readout.second_moment
+        profile, special_profile = (
+            _variances(step, law, groups, nodes, power, 10.0**lowest) for nodes in (rules.nodes, rules.special)
+        )
+    # The mean of all directions is known.
+    mean = (profile @ rules.share)[:, None]
+    return rules.share, profile / mean, rules.overlap, special_profile / mean
+
+
+def _laws(
     step: StepStatistics, samples: CorrelatedSamples | DampedSamples, readout: Readout, *, odd: bool
-) -> CorrelatedLaw | DampedLaw | StretchedLaw:
-    """Return the law of the matrix whose eigenvectors all directions get."""
+) -> Iterator[tuple[float, CorrelatedLaw | DampedLaw | StretchedLaw]]:
+    """Yield the laws of matrices whose eigenvectors directions get, with the shares of these."""
     values, shares = readout_values(readout)
-    strength = step.bulk / samples.bulk_trace
-    if isinstance(samples, CorrelatedSamples) and len(values) == 1 and not odd:
-        linear = step.curvature**2 * samples.ratio * samples.law.square
-        value = float(values[0])
-        return StretchedLaw(samples, step.curvature * value, max(strength - linear, 0.0) * value**2)
-    strength *= readout.second_moment**3 / float(shares @ values**4)
-    return DampedLaw(samples, strength) if isinstance(samples, DampedSamples) else CorrelatedLaw(samples, strength)
+    strength = step.bulk / samples.bulk_trace * readout.second_moment**3 / float(shares @ values**4)
+    if isinstance(samples, DampedSamples):
+        yield 1.0, DampedLaw(samples, strength)
+        return
+    alike = 0.0 if odd else 1.0 if len(values) == 1 else readout.mean**2 / readout.second_moment
+    if alike > 0:
+        yield alike, mean_law(samples, step, readout)
+    if alike < 1:
+        yield 1 - alike, CorrelatedLaw(samples, strength)
 
 
 def _variances(
@@ -159,4 +168,4 @@ def _variances(
     # Rows with ``a^2 = (E a^2)^3 / E a^4`` that are not stretched have the eigenvalue itself. No row has a variance
     # below the smallest eigenvalue of C.
     known = np.maximum(plain - c[first] + law.strength * sampled, NOTHING)
-    return np.asarray(np.maximum(stretched[:, [first]] + above * np.maximum(nodes - c[first], 0.0) / known, _LEAST))
+    return np.asarray(np.maximum(stretched[:, [first]] + above * np.maximum(nodes - c[first], 0.0) / known, LEAST))

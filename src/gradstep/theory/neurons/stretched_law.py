@@ -1,18 +1,21 @@
-"""The law of a row's covariance after a step on correlated inputs that stretches it, ``A = L C L^T + t C S C``.
+"""The law of a row's covariance after a step that stretches it, ``A = C + 2 k CBC + q^2 CBCBC + t CSC``.
 
-``L = 1 + k C B`` is the step's linear part, of an activation that is not odd. ``B`` and ``S`` are the samples of the
-step, whitened and weighted by ``r`` and by ``r^2 / E r^2``: the same samples in both. With the matrix
+``B`` and ``S`` are the samples of the step, whitened and weighted by ``r`` and by ``r^2 / E r^2``: the same samples in
+both. A row of readout ``a`` has the covariance ``L C L^T + a^2 t CSC`` with ``L = 1 + a k CB``, the linear part of a
+step whose activation is not odd, so that ``q = a k``; means over several readouts have a larger ``q``. With the matrix
 
-    H = [[ t C S C - z,  C + k C B C ], [ C + k C B C,  -C ]]
+    H = [[ C + 2 k CBC + t CSC - z,  q CBC ], [ q CBC,  -C ]]
 
-in twice as many coordinates, ``(A - z)^-1`` is the first block of the inverse, and a sample adds to H one matrix of two
-by two, ``m = [[t w, k r], [k r, 0]]``, times ``C z z^T C``. One sample left out at a time closes the inverse with
-matrices of two by two. This project.
+in twice as many coordinates, ``(A - z)^-1`` is the first block of the inverse, and a sample adds to H one matrix of
+two by two, ``m = [[t w + 2 k r, q r], [q r, 0]]``, times ``C z z^T C``. One sample left out at a time closes the
+inverse with matrices of two by two. All of these are rational functions of the residual, with the same denominator
+``det(1 + M m)``. This project.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,9 +38,6 @@ _LEAST = 1e-60
 _BASIS = np.array([[[1, 0], [0, 0]], [[0, 1], [1, 0]], [[0, 0], [0, 1]]], dtype=np.float64)
 #: The first block, where z is.
 _FIRST = _BASIS[0]
-#: Where `numpy.triu_indices(3)` has the product of the entries (i, a) and (b, j) of a symmetric matrix of two by two.
-_ENTRY = np.array([[0, 1], [1, 2]])
-_PRODUCTS = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])[_ENTRY[:, :, None, None], _ENTRY]
 
 
 class StretchedPoints(NamedTuple):
@@ -49,45 +49,55 @@ class StretchedPoints(NamedTuple):
         ``G(c)`` for each eigenvalue of C.
     gain, d_gain : ndarray, shape (points, 2, 2)
         ``M``.
-    left : ndarray, shape (points, nodes, 2, 2)
-        ``m (1 + M m)^-1``, what is left of a sample next to itself.
+    determinant : ndarray, shape (2, points, nodes)
+        Real and imaginary parts of ``1 / det(1 + M m)``.
     weight, d_weight : ndarray, shape (points, 2, 2)
-        ``Y``, its mean.
+        ``Y``, the mean of ``m (1 + M m)^-1``.
     """
 
     inverse: Complex
     d_inverse: Complex
     gain: Complex
     d_gain: Complex
-    left: Complex
+    determinant: Array
     weight: Complex
     d_weight: Complex
 
 
 @dataclass(frozen=True)
 class StretchedLaw(RowLaw[StretchedPoints]):
-    """The covariance of the rows of one readout.
+    """The covariance of rows, of one readout or in the mean over several.
 
     Attributes
     ----------
     samples : CorrelatedSamples
-    stretch : float
+    linear : float
         ``k``, of the readout's sign.
+    root : float
+        ``q``; of rows of one readout it is `linear`.
     strength : float
         ``t``, the variance that the step adds per unit of ``C S C``, without what its linear part adds.
+    output : ndarray, shape (nodes,), optional
+        Mean of a sample's projection on a second direction that its residual depends on, at the nodes of its law. It is
+        orthogonal to the teacher's and lies in the classes of C as any direction does.
+    output_variance : float
+        Variance of that projection there.
     """
 
     samples: CorrelatedSamples
-    stretch: float
+    linear: float
+    root: float
     strength: float
+    output: Array | None = None
+    output_variance: float = 0.0
 
     @property
     def mean(self) -> float:
         """``(1/d) tr A``."""
         known, r, mean = self.samples.spectrum, self.samples.law.residual, self.samples.mean
-        c2, c3, k = known.moment(2), known.moment(3), self.stretch
-        linear = 2 * k * mean(r) * c2 + k**2 * (mean(r) ** 2 * c3 + self.samples.ratio * mean(r**2) * c2)
-        return 1 + linear + self.strength * c2
+        c2, c3 = known.moment(2), known.moment(3)
+        square = mean(r) ** 2 * c3 + self.samples.ratio * mean(r**2) * c2
+        return 1 + 2 * self.linear * mean(r) * c2 + self.root**2 * square + self.strength * c2
 
     def _solve(self, z: Complex) -> StretchedPoints:
         """Solve the equation of ``M`` at points in the upper half-plane.
@@ -96,15 +106,16 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         """
         share, c = self.samples.spectrum.share, self.samples.spectrum.eigenvalue
         by_second, by_fourth = self.samples.ratio * share * c**2, self.samples.ratio * share * c**4
-        p = self.samples.law.weight
+        powers = self._powers(self.samples.law.weight[None])
         gain = np.einsum("zcij,c->zij", self._inverse(z, np.zeros((len(z), 2, 2))), by_second)
         for _ in range(_MAX_STEPS):
-            left = self._left(gain)
-            weight = np.einsum("zkij,k->zij", left, p)
+            determinant, parts = self._determinant(gain), self._parts(gain)
+            weight = _left(parts, _sums(determinant, powers[:, :2]))[:, 0]
+            squared = _sums(_square(determinant), powers[:, 1:])[:, 0]
             inverse = self._inverse(z, weight)
             gap = np.einsum("zcij,c->zij", inverse, by_second) - gain
             # The change of the sum for a change of each part of M, less that change.
-            bend = _sandwich(inverse, _sandwich(left, _BASIS, p), by_fourth) - _BASIS
+            bend = -_sandwich(inverse, _d_left(parts, squared[:, None], _BASIS), by_fourth) - _BASIS
             size, worst = (np.abs(each).max(axis=(1, 2)) for each in (gain, gap))
             if np.all(worst <= _TOLERANCE * size):
                 break
@@ -117,48 +128,84 @@ class StretchedLaw(RowLaw[StretchedPoints]):
             raise NotConverged("the law of the rows after the step", off, _TOLERANCE, "Take more samples in the step.")
         turned = inverse @ _FIRST @ inverse
         d_gain = -_solved(bend, np.einsum("zcij,c->zij", turned, by_second))
-        d_weight = -_sandwich(left, d_gain[:, None], p)[:, 0]
+        d_weight = _d_left(parts, squared, d_gain)
         d_inverse = turned - c[:, None, None] ** 2 * (inverse @ d_weight[:, None] @ inverse)
-        return StretchedPoints(inverse, d_inverse, gain, d_gain, left, weight, d_weight)
+        return StretchedPoints(inverse, d_inverse, gain, d_gain, determinant, weight, d_weight)
 
     @property
     def _own(self) -> Array:
-        """The matrix m that a sample adds to H, at each node of their law, shape (nodes, 2, 2)."""
-        law = self.samples.law
-        squares, residual = self.strength * law.relative_squares, self.stretch * law.residual
-        return np.stack([np.stack([squares, residual], -1), np.stack([residual, 0 * residual], -1)], -1)
+        """The matrices of which a sample adds r and r^2 times to H, shape (2, 2, 2)."""
+        one = np.array([[2 * self.linear, self.root], [self.root, 0.0]])
+        return np.stack([one, self.strength / self.samples.law.square * _FIRST])
 
-    def _left(self, gain: Complex) -> Complex:
-        """Return ``m (1 + M m)^-1``, shape (points, nodes, 2, 2); ``m`` itself may be singular."""
-        own = self._own
-        squares, residual = own[:, 0, 0], own[:, 0, 1]
-        first, across, last = (each[:, None] for each in (gain[:, 0, 0], gain[:, 0, 1], gain[:, 1, 1]))
-        turned = 1 + across * residual
-        reduced = squares - residual**2 * last
-        whole = turned**2 + first * reduced
-        left = np.empty((*whole.shape, 2, 2), dtype=complex)
-        left[..., 0, 0], left[..., 1, 1] = reduced / whole, -first * residual**2 / whole
-        left[..., 0, 1] = left[..., 1, 0] = turned * residual / whole
-        return left
+    def _determinant(self, gain: Complex) -> Array:
+        """Return the real and the imaginary part of ``1 / det(1 + M m)``, shape (2, points, nodes)."""
+        r, (one, two) = self.samples.law.residual, self._own
+        first = np.einsum("zij,ij->z", gain, one)
+        second = np.einsum("zij,ij->z", gain, two) - self.root**2 * np.linalg.det(gain)
+        parts = [(f[:, None] + s[:, None] * r) * r for f, s in ((first.real, second.real), (first.imag, second.imag))]
+        parts[0] += 1
+        return np.asarray(np.stack([parts[0], -parts[1]]) / (parts[0] ** 2 + parts[1] ** 2))
+
+    def _parts(self, gain: Complex) -> Complex:
+        """Return the coefficients of r and r^2 in ``det(1 + M m) m (1 + M m)^-1``, shape (2, points, 2, 2)."""
+        one, two = self._own
+        adjugate = gain[:, ::-1, ::-1] * np.array([[1, -1], [-1, 1]])
+        return np.stack([np.broadcast_to(one, gain.shape), two - self.root**2 * adjugate])
+
+    def _powers(self, weights: Array) -> Array:
+        """Return weights at the nodes times the powers 1 to 4 of r, shape (weights, 4, nodes)."""
+        r = self.samples.law.residual
+        return weights[:, None] * np.stack([r, r**2, r**3, r**4])
 
     def _inverse(self, z: Complex, weight: NDArray[Any]) -> Complex:
         """Return ``G(c)``, shape (points, classes, 2, 2)."""
         c = self.samples.spectrum.eigenvalue
-        first, across, last = (
-            c**2 * weight[:, 0, 0, None] - z[:, None],
-            1 + c * weight[:, 0, 1, None],
-            1 - c * weight[:, 1, 1, None],
-        )
-        whole = first * last + c * across**2
+        first = c + c**2 * weight[:, 0, 0, None] - z[:, None]
+        across, last = c * weight[:, 0, 1, None], c * weight[:, 1, 1, None] - 1
+        whole = first * last - c * across**2
         inverse = np.empty((*whole.shape, 2, 2), dtype=complex)
-        inverse[..., 0, 0], inverse[..., 1, 1] = last / whole, -first / np.maximum(c, _LEAST) / whole
-        inverse[..., 0, 1] = inverse[..., 1, 0] = across / whole
+        inverse[..., 0, 0], inverse[..., 1, 1] = last / whole, first / np.maximum(c, _LEAST) / whole
+        inverse[..., 0, 1] = inverse[..., 1, 0] = -across / whole
         return inverse
 
     def transform(self, z: Complex) -> tuple[Complex, Complex]:
         """Return the Stieltjes transform of the spectral law and its derivative."""
         points, share = self.at(z), self.samples.spectrum.share
         return points.inverse[..., 0, 0] @ share, points.d_inverse[..., 0, 0] @ share
+
+    def products(self, z: Complex) -> tuple[Complex, Complex, Complex]:
+        """Return the traces of the resolvent over d, and of C and ``q CBC`` times it, shape (points,) each.
+
+        Docs, "Correlated inputs", equation (C7d).
+        """
+        inverse, known = self.at(z).inverse, self.samples.spectrum
+        weights = known.share * known.eigenvalue
+        return inverse[..., 0, 0] @ known.share, inverse[..., 0, 0] @ weights, inverse[..., 1, 0] @ weights
+
+    @property
+    def product_means(self) -> Array:
+        """The traces of C and ``q CBC`` themselves over d."""
+        mean = self.samples.law.mean(self.samples.law.residual)
+        return np.array([1.0, self.root * mean * self.samples.spectrum.moment(2)])
+
+    @property
+    def _directions(self) -> tuple[Array, Array, Array]:
+        """The directions that a residual depends on.
+
+        Returns
+        -------
+        ndarray, shape (directions, nodes)
+            Mean projections of a sample on them.
+        ndarray, shape (directions, directions)
+            Covariance of these.
+        ndarray, shape (directions, classes)
+            The part of each in the classes of C.
+        """
+        u, known = self.samples.law.projection, self.samples.spectrum
+        if self.output is None:
+            return u[None], np.zeros((1, 1)), known.teacher[None]
+        return np.stack([u, self.output]), np.diag([0.0, self.output_variance]), np.stack([known.teacher, known.share])
 
     def between(self, z: Complex, frame: Array) -> tuple[Complex, Complex]:
         """Return the resolvent between vectors and its derivative, shape (points, vectors, vectors).
@@ -168,46 +215,23 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         Parameters
         ----------
         z : ndarray, shape (points,)
-        frame : ndarray, shape (3, vectors)
-            The vectors, as columns, in terms of bt, ``C bt`` and ``C Z_perp^T r / n_step``.
+        frame : ndarray, shape (2 directions + 1, vectors)
+            The vectors, as columns, in terms of bt and the second direction, where there is one, ``C`` times these, and
+            ``C Z_perp^T r / n_step``.
         """
-        known, law, points = self.samples.spectrum, self.samples.law, self.at(z)
-        p, u, r, own = law.weight, law.projection, law.residual, self._own
-        teacher = [known.teacher * known.eigenvalue**k for k in (0, 1, 2)]
-        # E[weight m (1 + M m)^-1] and its derivative, for the weights r^2, r u and u^2.
-        squares, crossed, projections = (p * r**2, p * r * u, p * u**2)
-        seen = np.einsum("kij,k->ij", own, projections)
-
-        def sums(weights: Array) -> tuple[Complex, Complex]:
-            value = np.einsum("zkij,k->zij", points.left, weights)
-            return value, -_sandwich(points.left, points.d_gain[:, None], weights)[:, 0]
-
-        (of_squares, d_squares), (of_crossed, d_crossed), (of_projections, d_projections) = map(
-            sums, (squares, crossed, projections)
-        )
+        points, law = self.at(z), self.samples.law
+        (left, d_left), seen, count = self._sampled(points), self._seen, len(self._directions[0])
         m, d_m = points.gain, points.d_gain
-        # Between the vectors, of the vectors with the two pairs of the coupling, and between these pairs.
-        e_e = m * law.square - m @ of_squares @ m
-        d_e_e = d_m * law.square - d_m @ of_squares @ m - m @ d_squares @ m - m @ of_squares @ d_m
-        e_y, d_e_y = m @ of_crossed, d_m @ of_crossed + m @ d_crossed
-
-        def blocks(inverse: Complex, e_e: Complex, e_y: Complex, y_y: Complex) -> tuple[Complex, Complex, Complex]:
-            q_0, q_1, q_2 = (np.einsum("zcij,c->zij", inverse, weights) for weights in teacher)
-            count = len(inverse)
-            among, across = np.zeros((count, 3, 3), dtype=complex), np.zeros((count, 3, 4), dtype=complex)
-            inner = np.zeros((count, 4, 4), dtype=complex)
-            among[:, 0, 0], among[:, 1, 1], among[:, 2, 2] = q_0[:, 0, 0], q_2[:, 0, 0], e_e[:, 0, 0]
-            among[:, 0, 1] = among[:, 1, 0] = q_1[:, 0, 0]
-            across[:, 0, :2], across[:, 1, :2], across[:, 2, 2:] = q_1[:, 0], q_2[:, 0], e_y[:, 0]
-            inner[:, :2, :2], inner[:, 2:, 2:] = q_2, y_y
-            return among, across, inner
-
-        among, across, inner = blocks(points.inverse, e_e, e_y, seen - of_projections)
-        d_among, d_across, d_inner = blocks(points.d_inverse, d_e_e, d_e_y, -d_projections)
-        coupling, d_coupling = np.zeros((2, len(z), 4, 4), dtype=complex)
-        coupling[:, :2, :2], coupling[:, :2, 2:], coupling[:, 2:, :2] = seen - points.weight, np.eye(2), np.eye(2)
-        d_coupling[:, :2, :2] = -points.d_weight
-        turn = np.linalg.inv(np.eye(4) + coupling @ inner)
+        e_e = m * law.square - m @ left[0] @ m
+        d_e_e = d_m * law.square - d_m @ left[0] @ m - m @ d_left[0] @ m - m @ left[0] @ d_m
+        crossed, d_crossed = left[1 : count + 1], d_left[1 : count + 1]
+        among, across = self._blocks(points.inverse, e_e, m @ crossed)
+        d_among, d_across = self._blocks(points.d_inverse, d_e_e, d_m @ crossed + m @ d_crossed)
+        inner, coupling = self._inner(points.inverse, seen, left), self._coupling(points.weight, seen)
+        d_inner, d_coupling = self._inner(points.d_inverse, 0 * seen, d_left), np.zeros_like(coupling)
+        for k in range(count):
+            d_coupling[:, 2 * k : 2 * k + 2, 2 * k : 2 * k + 2] = -points.d_weight
+        turn = np.linalg.inv(np.eye(4 * count) + coupling @ inner)
         dressed = turn @ coupling
         d_dressed = turn @ d_coupling @ turn.mT - dressed @ d_inner @ dressed
         found = among - across @ dressed @ across.mT
@@ -215,54 +239,211 @@ class StretchedLaw(RowLaw[StretchedPoints]):
         slope = d_among - change - change.mT - across @ d_dressed @ across.mT
         return frame.T @ found @ frame, frame.T @ slope @ frame
 
+    def products_between(self, z: Complex, frame: Array) -> tuple[Complex, Complex, Complex]:
+        """Return the resolvent, and C and ``q CBC`` times it, between vectors, shape (points, vectors, vectors) each.
+
+        Docs, "Correlated inputs", equation (C7d).
+
+        Parameters
+        ----------
+        z : ndarray, shape (points,)
+        frame : ndarray
+            As in `between`.
+        """
+        points, known, law = self.at(z), self.samples.spectrum, self.samples.law
+        (left, _), seen, count = self._sampled(points), self._seen, len(self._directions[0])
+        m, crossed = points.gain, left[1 : count + 1]
+        by_third = self.samples.ratio * known.share * known.eigenvalue**3
+        higher = np.einsum("zcij,c->zij", points.inverse, by_third)
+        coupling = self._coupling(points.weight, seen)
+        dressed = np.linalg.inv(np.eye(4 * count) + coupling @ self._inner(points.inverse, seen, left)) @ coupling
+        among, across = self._blocks(points.inverse, m * law.square - m @ left[0] @ m, m @ crossed)
+        found = [among - across @ dressed @ across.mT]
+        for row in range(2):
+            e_e = higher * law.square - higher @ left[0] @ m
+            among, from_left = self._blocks(points.inverse, e_e, higher @ crossed, power=1, row=row)
+            found.append(among - from_left @ dressed @ across.mT)
+        plain, by_c, by_samples = (frame.T @ each @ frame for each in found)
+        return plain, by_c, by_samples
+
+    @cached_property
+    def _weights(self) -> Array:
+        """Powers 1 to 4 of the residual with the weights ``r^2``, ``r x`` and ``x x^T``, shape (weights, 4, nodes)."""
+        (x, *_), p, r = self._directions, self.samples.law.weight, self.samples.law.residual
+        products = self._projections
+        return self._powers(np.concatenate([[p * r**2], p * r * x, products.reshape(-1, len(r))]))
+
+    @property
+    def _projections(self) -> Array:
+        """Second moments of a sample's projections with the weights of the nodes, (directions, directions, nodes)."""
+        x, hidden, _ = self._directions
+        return np.asarray(self.samples.law.weight * (x[:, None] * x + hidden[..., None]))
+
+    @property
+    def _seen(self) -> Array:
+        """Mean of ``x x^T`` times m, shape (directions, 2, directions, 2)."""
+        r = self.samples.law.residual
+        moments = np.einsum("pn,kln->pkl", [r, r**2], self._projections)
+        return np.asarray(np.einsum("pij,pkl->kilj", self._own, moments))
+
+    def _sampled(self, points: StretchedPoints) -> tuple[Complex, Complex]:
+        """Return means of ``m (1 + M m)^-1`` with `_weights` and their derivatives, shape (weights, points, 2, 2)."""
+        parts = self._parts(points.gain)
+        left = _left(parts, _sums(points.determinant, self._weights[:, :2]))
+        d_left = _d_left(parts, _sums(_square(points.determinant), self._weights[:, 1:]), points.d_gain[:, None])
+        return np.moveaxis(left, 1, 0), np.moveaxis(d_left, 1, 0)
+
+    def _blocks(
+        self, inverse: Complex, e_e: Complex, e_y: Complex, *, power: int = 0, row: int = 0
+    ) -> tuple[Complex, Complex]:
+        """Return the inverse of H without the coupling between the vectors, and of these with its pairs.
+
+        The vectors on the left are multiplied by a power of C, and lie in this row of H.
+        """
+        (_, _, part), c, size = self._directions, self.samples.spectrum.eigenvalue, len(inverse)
+        count = len(part)
+        among = np.zeros((size, 2 * count + 1, 2 * count + 1), dtype=complex)
+        across = np.zeros((size, 2 * count + 1, 4 * count), dtype=complex)
+        for k in range(count):
+            low, middle, high = (
+                np.einsum("zcj,c->zj", inverse[:, :, row], part[k] * c ** (power + j)) for j in range(3)
+            )
+            own, turned, pair = k, count + k, slice(2 * k, 2 * k + 2)
+            among[:, own, own], among[:, turned, turned] = low[:, 0], high[:, 0]
+            among[:, own, turned] = among[:, turned, own] = middle[:, 0]
+            across[:, own, pair], across[:, turned, pair] = middle, high
+            across[:, -1, 2 * (count + k) : 2 * (count + k) + 2] = e_y[k, :, row]
+        among[:, -1, -1] = e_e[:, row, 0]
+        return among, across
+
+    def _inner(self, inverse: Complex, seen: Array, left: Complex) -> Complex:
+        """Return the inverse of H without the coupling, between the pairs of the coupling."""
+        (_, _, part), c, size = self._directions, self.samples.spectrum.eigenvalue, len(inverse)
+        count = len(part)
+        inner = np.zeros((size, 4 * count, 4 * count), dtype=complex)
+        for k in range(count):
+            inner[:, 2 * k : 2 * k + 2, 2 * k : 2 * k + 2] = np.einsum("zcij,c->zij", inverse, part[k] * c**2)
+        between = left[count + 1 :].reshape(count, count, size, 2, 2).transpose(2, 0, 3, 1, 4)
+        inner[:, 2 * count :, 2 * count :] = (seen - between).reshape(size, 2 * count, 2 * count)
+        return inner
+
+    def _coupling(self, weight: Complex, seen: Array) -> Complex:
+        """Return the change of H along the directions, between the pairs of the coupling."""
+        count = len(seen)
+        coupling = np.zeros((len(weight), 4 * count, 4 * count), dtype=complex)
+        coupling[:, : 2 * count, : 2 * count] = seen.reshape(2 * count, 2 * count)
+        for k in range(count):
+            coupling[:, 2 * k : 2 * k + 2, 2 * k : 2 * k + 2] -= weight
+        coupling[:, : 2 * count, 2 * count :] = coupling[:, 2 * count :, : 2 * count] = np.eye(2 * count)
+        return coupling
+
     def average(self, frame: Array) -> Array:
         """Return A itself between the vectors of `between`.
 
         Docs, "Correlated inputs", equation (C7c).
         """
-        samples, known, law = self.samples, self.samples.spectrum, self.samples.law
-        u, r, phi0, k = law.projection, law.residual, self.samples.ratio, self.stretch
-        t_1, t_2, t_3, t_4 = (known.teacher_moment(power) for power in (1, 2, 3, 4))
-        # Projections of a sample on C times the three vectors, given u and r, and their covariance there.
-        along = np.stack([t_1 * u, t_2 * u, phi0 * known.moment(2) * r])
-        spread = np.zeros((3, 3))
-        spread[:2, :2] = np.array([[t_2, t_3], [t_3, t_4]]) - np.outer([t_1, t_2], [t_1, t_2])
-        spread[2, 2] = phi0 * law.square * known.moment(4)
+        known, law = self.samples.spectrum, self.samples.law
+        (x, hidden, part), r, phi0 = self._directions, law.residual, self.samples.ratio
+        count = len(x)
+        third = slice(0, count), slice(count, 2 * count)
+        moment = [(part @ known.eigenvalue**power) for power in range(6)]
+
+        def among(power: int) -> Array:
+            """Return a power of C between the vectors."""
+            whole = np.zeros((2 * count + 1, 2 * count + 1))
+            for i in range(2):
+                for j in range(2):
+                    whole[third[i], third[j]] = np.diag(moment[power + i + j])
+            whole[-1, -1] = phi0 * law.square * known.moment(power + 2)
+            return whole
+
+        # Projections of a sample on C times the vectors, given its residual, and their covariance there.
+        turn = np.concatenate([np.diag(moment[1]), np.diag(moment[2]), np.zeros((1, count))])
+        along = turn @ x
+        along[-1] = phi0 * known.moment(2) * r
+        spread = among(2) + turn @ (hidden - np.eye(count)) @ turn.T
 
         def sampled(weight: Array) -> Array:
             return np.asarray((law.weight * weight * along) @ along.T + law.mean(weight) * spread)
 
-        # B C x is along bt, along C x by the mean of r, and a sum over samples that are independent else.
+        # B C x is along the directions, along C x by the mean of r, and a sum over samples that are independent else.
         mean = law.mean(r)
-        part = along @ (law.weight * r * u) - mean * np.array([t_1, t_2, 0.0])
-        third = np.array([[t_3, t_4, 0.0], [t_4, known.teacher_moment(5), 0.0], [0.0, 0.0, 0.0]])
-        third[2, 2] = phi0 * law.square * known.moment(5)
-        crossed = mean * np.outer(part, [t_2, t_3, 0.0])
-        crossed[:, 2] += mean * phi0 * known.moment(3) * (along @ (law.weight * r**2))
-        twice = t_1 * np.outer(part, part) + mean**2 * third + crossed + crossed.T + phi0 * sampled(r**2)
-        whole = samples.among(1) + 2 * k * sampled(r) + k**2 * twice
+        parts = along @ (law.weight * r * x).T + mean * turn @ (hidden - np.eye(count))
+        crossed = mean * parts @ np.concatenate([np.diag(moment[2]), np.diag(moment[3]), np.zeros((1, count))]).T
+        crossed[:, -1] += mean * phi0 * known.moment(3) * (along @ (law.weight * r**2))
+        twice = parts @ np.diag(moment[1]) @ parts.T + mean**2 * among(3) + crossed + crossed.T + phi0 * sampled(r**2)
+        whole = among(1) + 2 * self.linear * sampled(r) + self.root**2 * twice
         return np.asarray(frame.T @ (whole + self.strength * sampled(law.relative_squares)) @ frame)
 
 
-def _sandwich(outer: Complex, inner: NDArray[Any], weight: Array) -> Complex:
-    """Return sums of ``X E X`` over the second axis of X, with weights.
+def _square(parts: Array) -> Array:
+    """Return the real and imaginary parts of squares of numbers given by theirs."""
+    real, imaginary = parts
+    return np.stack([real**2 - imaginary**2, 2 * real * imaginary])
+
+
+def _sums(values: Array, weights: Array) -> Complex:
+    """Return sums of complex numbers over the nodes.
 
     Parameters
     ----------
-    outer : ndarray, shape (points, terms, 2, 2)
-        Symmetric matrices X.
-    inner : ndarray, shape (points, matrices, 2, 2) or (matrices, 2, 2)
-        The matrices E.
-    weight : ndarray, shape (terms,)
+    values : ndarray, shape (2, points, nodes)
+        Real and imaginary parts.
+    weights : ndarray, shape (weights, powers, nodes)
 
     Returns
     -------
-    ndarray, shape (points, matrices, 2, 2)
+    ndarray, shape (points, weights, powers)
     """
-    parts = outer[..., 0, 0], outer[..., 0, 1], outer[..., 1, 1]
-    products = np.stack([(parts[i] * parts[j]) @ weight for i, j in zip(*np.triu_indices(3), strict=True)])
-    whole = np.broadcast_to(inner, (len(outer), *inner.shape[-3:]))
-    return np.asarray(np.einsum("iabjz,zkab->zkij", products[_PRODUCTS], whole))
+    _, points, nodes = values.shape
+    real, imaginary = (values.reshape(-1, nodes) @ weights.reshape(-1, nodes).T).reshape(2, points, *weights.shape[:2])
+    return np.asarray(real + 1j * imaginary)
+
+
+def _left(parts: Complex, sums: Complex) -> Complex:
+    """Return means of ``m (1 + M m)^-1``, what is left of a sample next to itself, shape (points, weights, 2, 2).
+
+    Parameters
+    ----------
+    parts : ndarray, shape (2, points, 2, 2)
+        Coefficients of r and r^2 in it, times the determinant.
+    sums : ndarray, shape (points, weights, 2)
+        Means of the two over the determinant.
+    """
+    return np.asarray(np.einsum("zwp,pzij->zwij", sums, parts))
+
+
+def _d_left(parts: Complex, sums: Complex, change: NDArray[Any]) -> Complex:
+    """Return the change of `_left` with a change of M, shape (points, ..., 2, 2).
+
+    Parameters
+    ----------
+    parts : ndarray, shape (2, points, 2, 2)
+    sums : ndarray, shape (points, ..., 3)
+        Means of r^2, r^3 and r^4 over the square of the determinant.
+    change : ndarray, shape (..., 2, 2)
+    """
+    one, two = parts.reshape(2, parts.shape[1], *(1,) * (sums.ndim - 2), 2, 2)
+    lowest, middle, highest = np.moveaxis(sums, -1, 0)[..., None, None]
+    crossed = one @ change @ two
+    return np.asarray(
+        -(lowest * (one @ change @ one) + middle * (crossed + crossed.mT) + highest * (two @ change @ two))
+    )
+
+
+def _sandwich(outer: Complex, inner: NDArray[Any], weight: Array) -> Complex:
+    """Return sums of ``X E X`` over the classes, with weights, shape (points, matrices, 2, 2).
+
+    Parameters
+    ----------
+    outer : ndarray, shape (points, classes, 2, 2)
+        Symmetric matrices X.
+    inner : ndarray, shape (points, matrices, 2, 2)
+        The matrices E.
+    weight : ndarray, shape (classes,)
+    """
+    whole = outer[:, None] @ inner[:, :, None] @ outer[:, None]
+    return np.asarray(np.einsum("zmcij,c->zmij", whole, weight))
 
 
 def _solved(bend: Complex, gap: Complex) -> Complex:

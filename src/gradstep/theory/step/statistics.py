@@ -236,7 +236,7 @@ class StepStatistics:
 
 
 def readout_values(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return values of the readout and their proportions; of a Gaussian one three that have its first five moments.
+    """Return the values of the readout and their proportions; of a Gaussian one three with its first five moments.
 
     Parameters
     ----------
@@ -245,10 +245,12 @@ def readout_values(readout: Readout) -> tuple[NDArray[np.float64], NDArray[np.fl
     Returns
     -------
     tuple of ndarray, shape (values,)
+        All values are different.
     """
     if readout.kind == "gaussian":
         return np.array([-math.sqrt(3), 0.0, math.sqrt(3)]), np.array([1, 4, 1]) / 6
-    return np.asarray(readout.values), np.asarray(readout.weights)
+    values, which = np.unique(np.asarray(readout.values, dtype=float), return_inverse=True)
+    return values, np.bincount(which, weights=readout.weights).astype(float)
 
 
 def step_statistics(

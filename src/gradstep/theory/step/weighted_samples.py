@@ -262,6 +262,13 @@ class WeightedSamples:
         c0, c1, c2 = units * np.linalg.solve(moments, units * target)
         return np.array([c0 - c1 * centre + c2 * centre**2, c1 - 2 * c2 * centre, c2])
 
+    def off_diagonal(self, other: Array) -> float:
+        """Return the mean square of the rest of that matrix, which has no diagonal in this eigenbasis."""
+        parabola, moments = self.diagonal(other), self.moments
+        diagonal = parabola @ hankel(moments[:3], moments[2:]) @ parabola
+        square = self.law.mean(other) ** 2 + self.ratio * self.law.mean(other**2)
+        return max(square - float(diagonal), 0.0)
+
 
 def _powers(omega: Array, weights: Array) -> Array:
     """Return weights of shape (nodes, columns) times the powers 0 to 3 of ``omega``, shape (nodes, 4 columns)."""

@@ -344,11 +344,12 @@ def ranks(results: list[dict[str, Any]]) -> str:
         mean = rankdata(errors, axis=1).mean(axis=0)
         k, tables_ = len(names), len(chosen)
         critical = studentized_range.ppf(0.95, k, np.inf) / math.sqrt(2) * math.sqrt(k * (k + 1) / (6 * tables_))
-        heads = (
-            "| method | mean rank | median error | default better | clearly | worse | clearly | median fit | memory |"
-        )
+        heads = ["method", "mean rank", "median error", "default better", "clearly", "worse", "clearly", "median fit"]
+        # Files of before know no memory.
+        measured = all("memory" in result["methods"][name] for result in chosen for name in names)
+        heads += ["memory"] * measured
         lines = [f"{kind.capitalize()}, {tables_} tables; ranks differ at 5 % where they differ by {critical:.1f}:", ""]
-        lines += ["| " + " | ".join([*heads, "memory"]) + " |", "| --- |" + " --- |" * len(heads)]
+        lines += ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
         for place in np.argsort(mean):
             name = names[place]
             counts = ["", "", "", ""]
@@ -361,8 +362,8 @@ def ranks(results: list[dict[str, Any]]) -> str:
             seconds = np.median([np.mean(result["methods"][name]["fit"]) for result in chosen])
             label = f"**{name}** (default)" if name == OURS[0] else name
             cells = [label, f"{mean[place]:.2f}", f"{np.median(errors[:, place]):.3f}", *counts, f"{seconds:.2f} s"]
-            memory = [result["methods"][name]["memory"] for result in chosen if "memory" in result["methods"][name]]
-            cells.append(f"{np.median(memory):.0f} MB" if memory else "")
+            if measured:
+                cells.append(f"{np.median([result['methods'][name]['memory'] for result in chosen]):.0f} MB")
             lines.append("| " + " | ".join(cells) + " |")
         pieces.append("\n".join(lines))
     return "\n\n".join(pieces)

@@ -201,7 +201,7 @@ def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout
 
     They are in the units of `mean_law`.
 
-    Docs, "Correlated inputs", equation (C8).
+    Docs, "Correlated inputs", equation (C7e).
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import norm
 
 import gradstep as gs
+from gradstep.errors import InvalidInput
 from gradstep.gaussian import scalar_function
 from gradstep.theory.equivalent.features import conditional_features
 from gradstep.theory.neurons.groups import Groups
@@ -94,3 +95,21 @@ def test_a_constant_in_the_features_separates_the_two():
     at_size = gs.predict(problem).test_error
     sizes = {name: 10**6 * getattr(problem, name) for name in ("d", "width", "n_step", "n", "ridge")}
     assert at_size == pytest.approx(gs.predict(problem.replace(**sizes)).test_error, rel=0.01)
+
+
+@pytest.mark.parametrize("degree", [11, 12])
+def test_features_whose_products_overflow_are_named(degree):
+    # The step makes rows so long that features have mean squares of 1e213 and more.
+    problem = gs.Problem(
+        activation=f"hermite{degree}",
+        teacher="sin",
+        d=100,
+        width=150,
+        n_step=200,
+        n=200,
+        eta=gs.Step(1.0, 0.5),
+        ridge=1.0,
+    )
+    with pytest.raises(InvalidInput, match=r"activation.*mean square.*above 1e\+160 products of two overflow"):
+        gs.predict(problem)
+    assert gs.predict(problem.replace(eta=0.0)).test_error > 0

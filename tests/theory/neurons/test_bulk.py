@@ -231,6 +231,19 @@ def test_the_network_has_this_bulk_and_no_isotropic_one(functions, readout, coef
     assert abs(gaps["isotropic"]) > 4 * error, (gaps, error)
 
 
+@pytest.mark.parametrize("readout", [{-1.0: 0.5, 1.0: 0.5}, {1.0: 0.5, 2.0: 0.5}])
+def test_rows_of_several_readouts_follow_both_matrices_of_the_samples(readout):
+    # With the squared residuals by their diagonal in the eigenbasis of the other matrix: 5.1 and 3.8 per cent too low.
+    problem = gs.Problem(
+        activation="relu", teacher="3*x", d=200, width=260, n_step=214, n=460, noise=0.5, eta=gs.Step(2.5, 0.5),
+        ridge=90.0, readout=readout,
+    )  # fmt: skip
+    measured = gs.simulate(problem, seeds=120)["test_error"]
+    error = measured.std(ddof=1) / math.sqrt(len(measured))
+    # What is left at this size is below 1.5 %.
+    assert abs(gs.predict(problem).test_error - measured.mean()) < 2.5 * error + 0.015 * measured.mean()
+
+
 @pytest.mark.parametrize("readout", ["gaussian", "constant", {-1.0: 0.5, 1.0: 0.5}])
 def test_the_two_bases_give_way_to_each_other_without_a_jump(readout):
     # From an odd activation to one whose bulk is mostly linear: the error turns, and nowhere jumps.

@@ -27,6 +27,11 @@ __all__ = [
     "row_features",
 ]
 
+#: Largest mean square of a feature: the equations multiply two of them, and numbers end at 2e308.
+_LARGEST_MOMENT = 1e160
+#: What else may be given where moments are too large.
+_SLOWER = "one that grows less fast, or a smaller step"
+
 
 @dataclass(frozen=True)
 class ConditionalFeatures:
@@ -204,7 +209,8 @@ def row_features(
     Raises
     ------
     InvalidInput
-        If the activation grows so fast that those of the rows after the step are infinite.
+        If the activation grows so fast that those of the rows after the step are infinite, or so large that their
+        products are.
     """
     # The averages for inputs of the usual length, and for slightly longer ones: their difference gives the slope.
     scales = np.ones(1) if dimension == np.inf else np.array([1, 1 + _CHANGE])
@@ -214,9 +220,13 @@ def row_features(
     except InvalidInput as error:
         if error.field != "scale":
             raise
-        allowed = "one that grows less fast, or a smaller step"
         reason = f"whose moments are infinite or overflow at pre-activations of scale {error.value:.3g} after the step"
-        raise InvalidInput("activation", activation.name, allowed, reason) from None
+        raise InvalidInput("activation", activation.name, _SLOWER, reason) from None
+    largest = float(found.second_moment.max())
+    if largest > _LARGEST_MOMENT:
+        scale = f"{largest:.1e} at pre-activations of scale {deviation.max():.1e} after the step"
+        reason = f"whose mean square is {scale}: above {_LARGEST_MOMENT:.0e} products of two overflow"
+        raise InvalidInput("activation", activation.name, _SLOWER, reason)
     # Copies: what tables keep must not hold on to the averages of the longer ones.
     row = Smoothed(*(values[0].copy() for values in found))
     if dimension == np.inf:

@@ -221,7 +221,10 @@ class _Part(NamedTuple):
 def _parts(
     problem: Problem, step: StepStatistics, samples: StepSamples, groups: Groups, refine: float
 ) -> Iterator[_Part]:
-    """Yield the bases that have a share of the directions; one in which no group's variance varies is left out."""
+    """Yield the bases that have a share of the directions; one in which no group's variance varies is left out.
+
+    Docs, "Structured bulk", equation (A4a).
+    """
     readout, power = problem.readout, problem.readout.second_moment
     a, a_square = groups.readout * math.sqrt(power), groups.readout_square * power
     linear_variance = step.curvature**2 * samples.ratio * samples.law.square

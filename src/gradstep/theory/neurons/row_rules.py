@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gradstep.errors import NotConverged
 from gradstep.problem import Readout
 from gradstep.theory.neurons.correlated_law import CorrelatedLaw
 from gradstep.theory.neurons.groups import Groups
@@ -134,6 +135,11 @@ def law_rules(
     Returns
     -------
     RowRules
+
+    Raises
+    ------
+    NotConverged
+        If a transform or a rule is not found, or rounding leaves nothing of one.
     """
     count = round((LEVELS[1] - lowest) * _PER_DECADE * refine) + 1
     level = 10.0 ** np.linspace(lowest, LEVELS[1], count)
@@ -146,9 +152,15 @@ def law_rules(
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
     transform, slope = (each[:, None, None] for each in law.transform(z))
     transform, slope = (each[:, None, None] for each in law.transform(z))
+    between, d_between = law.between(z, frame)
+    along = np.diagonal(between.imag, axis1=1, axis2=2)
+    # Imaginary parts of a resolvent are above zero, unless rounding has taken them.
+    if not (np.all(transform.imag > 0) and np.all(along > 0)):
+        advice = "Take more samples in the step, or a smaller step."
+        raise NotConverged("the law of the rows after the step", math.inf, _TOLERANCE, advice)
     nodes, root = sparse_rule(z, transform, slope, law.mean * np.ones((1, 1)), importance, tolerance)
     share = root[:, 0] ** 2
-    special, overlap = vectors_rule(z, *law.between(z, frame), law.average(frame), importance, tolerance, joint=joint)
+    special, overlap = vectors_rule(z, between, d_between, law.average(frame), importance, tolerance, joint=joint)
     diagonals, special_diagonals = np.zeros((0, len(nodes))), np.zeros((0, len(special)))
     if several and isinstance(law, StretchedLaw):
         least, away = 10.0**lowest * law.mean, 1 + width * 1j
@@ -157,8 +169,8 @@ def law_rules(
         # Their means over all directions are known.
         diagonals += (law.product_means - diagonals @ share)[:, None]
         # In the plane of the two vectors.
-        between = law.products_between(np.maximum(special, least) * away, frame[:, :2])
-        plain, *products = (np.trace(of, axis1=1, axis2=2).imag for of in between)
+        plane = law.products_between(np.maximum(special, least) * away, frame[:, :2])
+        plain, *products = (np.trace(of, axis1=1, axis2=2).imag for of in plane)
         special_diagonals = np.stack(products) / plain
     return RowRules(nodes, share, special, overlap, diagonals, special_diagonals)
 
@@ -201,7 +213,7 @@ def row_variances(rules: RowRules, groups: Groups, step: StepStatistics, readout
 
     They are in the units of `mean_law`.
 
-    Docs, "Correlated inputs", equation (C8).
+    Docs, "Correlated inputs", equation (C7e).
 
     Parameters
     ----------

@@ -23,8 +23,8 @@ from benchmarks.bench_theory import cold, problem
 from benchmarks.bench_waits import (
     CLASSES,
     FIRST_PREDICTION,
-    FORMULAS,
     SEARCHES,
+    WITHOUT_AVERAGES,
     moniri_problem,
     posed_curves,
     posed_grids,
@@ -104,9 +104,9 @@ def waits() -> Iterator[Wait]:
     for loss in ("logistic", "hinge"):
         call = partial(convex_prediction, CLASSES, loss=loss, channel="sign")
         yield Wait(f"convex_prediction, {loss}, classes", 0.3, call, _CONVEX)
-    for activation in FORMULAS:
+    for name, activation in WITHOUT_AVERAGES.items():
         call = partial(cold, [problem(activation=activation)])
-        yield Wait(f"predict, {activation}, new tables", 6e-3, call, _PREDICTIONS)
+        yield Wait(f"predict, {name}, new tables", 6e-3, call, _PREDICTIONS)
     yield Wait("moniri2024 errors at finite n", 8e-3, partial(finite_errors, [moniri_problem()]), _MONIRI)
     for activation in ("tanh", "relu"):
         network = partial(gs.simulate, small_network(activation), seeds=[1])

@@ -553,11 +553,13 @@ def _mean_square(table: LeverageTable, point: Leverage) -> _Array:
     """Return how the leverages raise each other: squares, averaged over the classes."""
     batch, groups, nodes = point.variance.shape
     classes = table.profile.shape[1]
-    if batch * classes * nodes**2 <= _AT_ONCE or groups >= 2 * classes:
+    few = groups * (groups + 1) // 2 < nodes
+    if batch * classes * nodes**2 <= _AT_ONCE or groups >= 2 * classes or not few:
         pairs = point.columns.mT @ point.dressed
         # In place: new memory costs more.
         return table.mixed(np.square(pairs, out=pairs))
-    # Many nodes and few groups: the squares of all classes are one form in the products of two slopes.
+    # Many nodes and few groups: the squares of all classes are one form in the products of two slopes. With more
+    # products than nodes that form would not fit into the memory.
     products, root = SymmetricPairs.among(groups), np.sqrt(point.density[:, None] * table.profile)
     form = table.mixed(products.square(root[..., None] * point.inverse * root[..., None, :]))
     slopes = products.of(table.slope)

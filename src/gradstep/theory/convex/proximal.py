@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gradstep.convex import Loss, Penalty
 from gradstep.gaussian import ScalarFunction, smoothed, smoothed_mean
 from gradstep.gaussian.panels import legendre_rule
+from gradstep.gaussian.smoothing import trapezoidal_step
 from gradstep.labels import Labels
 from gradstep.resolution import NOTHING
 
@@ -204,9 +205,9 @@ def _classes(labels: Labels, loss: Loss, law: OutputLaw) -> _Samples:
 def _chance(mean: ScalarFunction, centre: Array, across: float, known: Array, rest: Array) -> tuple[Array, Array]:
     """Return the averages of ``mean(centre + across (known + rest z))`` and of z times it over a standard normal z.
 
-    The chance of a class may be steep, and has then many nodes. Averaged over a part of z, the same for all nodes of
-    kappa, it is as smooth as that part is wide, and few nodes are enough for the other part, whose own rule is the
-    trapezoidal one on a grid that all arguments share.
+    The smallest of three rules is taken. A smooth function is summed on one grid for all arguments of a node. A steep
+    one is first averaged over a part of z that is the same for all nodes (`_chance_in_two`). If both take too many
+    points, panels resolve the function.
 
     Parameters
     ----------
@@ -217,17 +218,57 @@ def _chance(mean: ScalarFunction, centre: Array, across: float, known: Array, re
     known : ndarray, shape (nodes, classes, arguments)
     rest : ndarray, shape (nodes, 1, 1)
     """
-    scale, argument = across * rest[:, 0], across * known.reshape(len(known), -1)
-    level = math.floor(_LEVELS * math.log2(max(float(scale.min()), NOTHING) / math.sqrt(2)))
-    common = 2.0 ** (level / _LEVELS)
-    other, step = np.sqrt(scale**2 - common**2), _COMMON_STEP * common
-    reach = np.abs(argument).max(axis=1, keepdims=True) + _TAIL * other
-    farthest = float((np.abs(centre[:, None]) + reach).max()) / step + 2
-    if mean.kinks or not farthest <= _MOST_COMMON:
+    scale = np.maximum(across * rest[:, 0], NOTHING)
+    step = trapezoidal_step(mean.pole_distance / scale) * rest[:, 0]
+    reach = np.abs(known).max(axis=(1, 2))[:, None] + _TAIL * rest[:, 0]
+    count = float(np.ceil(reach / np.maximum(step, NOTHING)).max())
+    common, farthest = _common_part(centre, scale, across * known)
+    if mean.kinks or not min(count, farthest) <= _MOST_COMMON:
         found = smoothed(mean, centre[:, None, None] + across * known, across * rest)
         return found.mean, found.slope
+    if farthest < count:
+        return _chance_in_two(mean, centre, across * known, scale, common)
+    grid = reach * np.linspace(-1, 1, 2 * int(count) + 1)
+    values = np.asarray(mean(centre[:, None] + across * grid))
+    distance = (grid[:, None, :] - known.reshape(len(known), -1, 1)) / rest
+    kernel = np.exp(-0.5 * distance**2)
+    total, first = kernel.sum(axis=2), np.matvec(kernel, values)
+    second = np.matvec(np.multiply(kernel, distance, out=kernel), values)
+    return (first / total).reshape(known.shape), (second / total).reshape(known.shape)
+
+
+def _common_part(centre: Array, scale: Array, argument: Array) -> tuple[float, float]:
+    """Return the scale of the part of z that is averaged first, and the points on either side of zero it then takes."""
+    level = math.floor(_LEVELS * math.log2(max(float(scale.min()), NOTHING) / math.sqrt(2)))
+    common = 2.0 ** (level / _LEVELS)
+    reach = np.abs(argument).max(axis=(1, 2)) + _TAIL * np.sqrt(scale[:, 0] ** 2 - common**2)
+    return common, float((np.abs(centre) + reach).max()) / (_COMMON_STEP * common) + 2
+
+
+def _chance_in_two(
+    mean: ScalarFunction, centre: Array, argument: Array, scale: Array, common: float
+) -> tuple[Array, Array]:
+    """Return what `_chance` does, averaging over a part of z first.
+
+    The chance of a class may be steep, and has then many nodes. Averaged over a part of z, the same for all nodes of
+    kappa, it is as smooth as that part is wide, and few nodes are enough for the other part, whose own rule is the
+    trapezoidal one on a grid that all arguments share.
+
+    Parameters
+    ----------
+    mean : ScalarFunction
+    centre : ndarray, shape (nodes,)
+    argument : ndarray, shape (nodes, classes, arguments)
+    scale : ndarray, shape (nodes, 1)
+        Of z.
+    common : float
+        Scale of the part that is averaged first.
+    """
+    shape, argument = argument.shape, argument.reshape(len(argument), -1)
+    other, step = np.sqrt(scale**2 - common**2), _COMMON_STEP * common
+    reach = np.abs(argument).max(axis=1, keepdims=True) + _TAIL * other
     # Laws of later sweeps find the same grid.
-    half = 2 ** math.ceil(math.log2(farthest))
+    half = 2 ** math.ceil(math.log2(float((np.abs(centre[:, None]) + reach).max()) / step + 2))
     first, count = np.floor((centre[:, None] - reach) / step), math.ceil(2 * float(reach.max()) / step) + 2
     place = np.minimum(first.astype(np.int64) + np.arange(count), half)
     values = _averaged(mean, common, step, half)[place + half]
@@ -240,7 +281,7 @@ def _chance(mean: ScalarFunction, centre: Array, across: float, known: Array, re
     average = weight * np.matvec(kernel, values)
     # Of either part of z the average grows as fast with the argument.
     slope = weight * scale / other * np.matvec(np.multiply(kernel, distance, out=kernel), values)
-    return average.reshape(known.shape), slope.reshape(known.shape)
+    return average.reshape(shape), slope.reshape(shape)
 
 
 @lru_cache(maxsize=32)

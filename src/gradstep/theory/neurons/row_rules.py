@@ -151,7 +151,6 @@ def law_rules(
     importance = 1 + np.tile(level, len(sizes))
     tolerance = _TOLERANCE * 100.0 ** (1 - refine)
     transform, slope = (each[:, None, None] for each in law.transform(z))
-    transform, slope = (each[:, None, None] for each in law.transform(z))
     between, d_between = law.between(z, frame)
     along = np.diagonal(between.imag, axis1=1, axis2=2)
     # Imaginary parts of a resolvent are above zero, unless rounding has taken them.

@@ -355,10 +355,11 @@ def ranks(results: list[dict[str, Any]]) -> str:
             counts = ["", "", "", ""]
             if name != OURS[0]:
                 signs = [compared(result, name) for result in chosen]
-                counts = [str(sum(sign == want for sign, _ in signs)) for want in (1,)]
-                counts.append(str(sum(sign == 1 and clear for sign, clear in signs)))
-                counts.append(str(sum(sign == -1 for sign, _ in signs)))
-                counts.append(str(sum(sign == -1 and clear for sign, clear in signs)))
+                counts = [
+                    str(sum(sign == wanted and (clear or not clearly) for sign, clear in signs))
+                    for wanted in (1, -1)
+                    for clearly in (False, True)
+                ]
             seconds = np.median([np.mean(result["methods"][name]["fit"]) for result in chosen])
             label = f"**{name}** (default)" if name == OURS[0] else name
             cells = [label, f"{mean[place]:.2f}", f"{np.median(errors[:, place]):.3f}", *counts, f"{seconds:.2f} s"]

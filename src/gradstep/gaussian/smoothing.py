@@ -153,9 +153,8 @@ def smoothed_mean(function: ScalarFunction, mean: ArrayLike, scale: ArrayLike) -
 
     Parameters
     ----------
-    function : ScalarFunction
-    mean, scale : array_like
-        Broadcast against each other; scale >= 0.
+    function, mean, scale
+        As in `smoothed`.
 
     Returns
     -------

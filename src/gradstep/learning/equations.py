@@ -103,7 +103,7 @@ class WeightedFit:
 
     @cached_property
     def rounded(self) -> WeightedFit:
-        """The same fit for several columns of values, with sums over pairs of rows in single precision."""
+        """This fit for several columns of values, with sums over pairs of rows in single precision."""
         return WeightedFit(self.ratio, self.weights[:, None], RoundedResolvent(self.resolvent))
 
     @property
@@ -441,7 +441,7 @@ class RowErrors:
 
     @cached_property
     def rounded(self) -> RowErrors:
-        """The same errors for several columns of values, with sums over pairs of rows in single precision."""
+        """These errors for several columns of values, with sums over pairs of rows in single precision."""
         if isinstance(self.fit.resolvent, RoundedResolvent):
             return self
         return RowErrors(self.fit.rounded, self.residuals[:, :, None], self.squares[:, None])

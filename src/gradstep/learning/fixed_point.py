@@ -8,12 +8,12 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from gradstep.learning.pool import Array
+from gradstep.resolution import NOTHING
 
 __all__ = ["accelerated"]
 
 #: Smallest determinant, over the product of the diagonal, of the two differences of residuals that are combined.
 _LEAST_DETERMINANT = 1e-8
-_NOTHING = 1e-300
 
 
 def accelerated(image: Callable[[Array], Array], start: Array, steps: int, tolerance: float) -> tuple[Array, float]:
@@ -35,9 +35,10 @@ def accelerated(image: Callable[[Array], Array], start: Array, steps: int, toler
     Returns
     -------
     place : array, shape (M, G)
-        The last place whose image is known.
+        The first place whose residual is small enough, or the last one.
     residual : float
-        Largest distance of the two; the caller judges it.
+        Largest distance between a place and its image, of the last place whose image was computed. If it is above the
+        tolerance, no fixed point was found.
     """
     xp = array_namespace(start)
 
@@ -56,7 +57,7 @@ def accelerated(image: Callable[[Array], Array], start: Array, steps: int, toler
         differences = [(place - p, missing - m) for p, m in before]
         if len(differences) == 1:
             ((moved, changed),) = differences
-            following = following - dot(changed, missing) / (dot(changed, changed) + _NOTHING) * (moved + changed)
+            following = following - dot(changed, missing) / (dot(changed, changed) + NOTHING) * (moved + changed)
         elif differences:
             (moved, changed), (moved_more, changed_more) = differences
             a, b, c = dot(changed, changed), dot(changed, changed_more), dot(changed_more, changed_more)
@@ -65,7 +66,7 @@ def accelerated(image: Callable[[Array], Array], start: Array, steps: int, toler
             # Two differences along the same line have no second direction: then the later one is enough.
             apart = determinant > _LEAST_DETERMINANT * a * c
             safe = xp.where(apart, determinant, 1 + 0 * determinant)
-            later = xp.where(apart, (a * right_more - b * right) / safe, right_more / (c + _NOTHING))
+            later = xp.where(apart, (a * right_more - b * right) / safe, right_more / (c + NOTHING))
             earlier = xp.where(apart, (c * right - b * right_more) / safe, 0 * right)
             following = following - earlier * (moved + changed) - later * (moved_more + changed_more)
         before = [*before[-1:], (place, missing)]

@@ -11,12 +11,11 @@ __all__ = ["lattice", "refined", "refined_at_once"]
 
 Host = NDArray[np.float64]
 
-#: Values in a row that were foreseen, after which the others are taken to be so.
+#: Measured values in a row that the interpolation has to predict before the others are trusted.
 _FORESEEN = 1
-#: Largest difference of the two interpolations over the tolerance, where one value more is measured at a time.
-_DOUBT = 0.5
-#: The same where all that are in doubt are measured at once.
-_DOUBT_AT_ONCE = 1.0
+#: Largest difference of the two interpolations, over the tolerance, that needs no further measurement. The first number
+#: is for `refined`, which measures one value at a time, the second for `refined_at_once`.
+_DOUBT, _DOUBT_AT_ONCE = 0.5, 1.0
 
 
 def refined(places: Host, first: list[int], measure: Callable[[int], Host], tolerances: Host, known: Host) -> Host:
@@ -72,7 +71,9 @@ def _through(places: Host, values: Host, order: int) -> Host:
 def refined_at_once(
     places: Host, first: set[int], measure: Callable[[list[int]], tuple[Host, Host]]
 ) -> tuple[Host, Host]:
-    """Do the same where values are cheap in numbers: all that are in doubt are measured together.
+    """Measure and interpolate as `refined` does, if it is cheaper to measure many places together than one by one.
+
+    In each round all places are measured at which the two interpolations differ by more than the tolerance.
 
     Parameters
     ----------

@@ -170,7 +170,7 @@ def interpolated(pool: Pool, pairs: list[Pair]) -> dict[Pair, Cell]:
         return solved(pool, pairs, classes=False)
     logarithms = np.log(np.vstack([rough.errors, rough.deviations])).T
     tolerances = rough.tolerances * _FACTORS
-    # What a bound allows is twice the tolerance of an interpolation: nearly all factors are less than half of it.
+    # A factor counts as one if its bound is below twice the tolerance. Nearly all factors are below half their bound.
     known = np.where(rough.bounds.T[:, [0, 0, 1, 1]] < 2 * rough.tolerances, 0.0, math.nan)
     known[rough.whole, :2] = 0.0
     cells: dict[int, Cell] = {}

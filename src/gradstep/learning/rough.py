@@ -1,4 +1,4 @@
-"""What a diagonal resolvent tells of many pairs of n and ridge, interpolated from those for which it is solved.
+"""Errors for many pairs of n and ridge by a diagonal resolvent: solved for some pairs, interpolated for the others.
 
 Docs, "Learning curve", equations (F10) to (F13).
 """
@@ -42,7 +42,7 @@ _ERROR_BOUND, _DEVIATION_BOUND, _LEAST_BOUND = 2.0, 1.2, 1e-9
 
 
 class Rough(NamedTuple):
-    """What is known of G pairs without the whole resolvent.
+    """Estimates for G pairs that do not need the whole resolvent.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _tolerances(errors: Host, deviations: Host, rows: int) -> Host:
 
 
 def rough_errors(pool: Pool, pairs: list[Pair]) -> Rough | None:
-    """Return what a diagonal resolvent tells, interpolated from as many pairs as it takes.
+    """Return the errors by a diagonal resolvent, solved for as many pairs as the interpolation of the others needs.
 
     Docs, "Learning curve", equation (F12).
 

@@ -216,7 +216,7 @@ def predict_roughly(problems: Sequence[Problem]) -> list[Prediction]:
     Raises
     ------
     InvalidInput, NotConverged
-        As in `predict`, for a problem that fails.
+        As `predict_many`.
     """
     return _predictions(problems, models_for(None, None), _ROUGH)
 

@@ -279,7 +279,7 @@ def _chance_in_two(
     np.exp(kernel, out=kernel)
     weight = step / (math.sqrt(2 * math.pi) * other)
     average = weight * np.matvec(kernel, values)
-    # Of either part of z the average grows as fast with the argument.
+    # The average changes with the argument at the same rate, whichever part of z is varied.
     slope = weight * scale / other * np.matvec(np.multiply(kernel, distance, out=kernel), values)
     return average.reshape(shape), slope.reshape(shape)
 

@@ -29,7 +29,7 @@ __all__ = [
 
 #: Largest mean square of a feature: the equations multiply two of them, and numbers end at 2e308.
 _LARGEST_MOMENT = 1e160
-#: What else may be given where moments are too large.
+#: Advice in errors about moments that are too large.
 _SLOWER = "one that grows less fast, or a smaller step"
 
 

@@ -232,8 +232,10 @@ def _parts(
     values, shares = readout_values(readout)
     if problem.activation.parity != "odd":
         part, left_out = _in_mean(readout, step, samples, groups, refine)
-        without = float(shares @ values**4) * rest**2 * weighted.off_diagonal(squares)
-        share = left_out / (left_out + _DEARER * without) if left_out > 0 else 0.0
+        share = 0.0
+        if left_out > 0:
+            without = float(shares @ values**4) * rest**2 * weighted.off_diagonal(squares)
+            share = left_out / (left_out + _DEARER * without)
         yield part._replace(share=1 - share)
     else:
         share = smooth_rise(linear_variance / step.bulk, *_LINEAR)

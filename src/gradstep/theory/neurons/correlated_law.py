@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
-from gradstep.theory.neurons.row_law import RowLaw
 from gradstep.theory.step.correlated_samples import CorrelatedSamples
+from gradstep.theory.step.row_law import RowLaw
 
 __all__ = ["CorrelatedLaw", "LawPoints"]
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from gradstep.errors import NotConverged
 from gradstep.theory.step.damped_samples import DampedSamples
+from gradstep.theory.step.row_law import RowLaw
 
 __all__ = ["DampedLaw"]
 
@@ -90,7 +91,7 @@ class _At(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DampedLaw:
+class DampedLaw(RowLaw[tuple[_At, Complex]]):
     """The covariance of the rows of one readout after a damped step.
 
     Attributes
@@ -116,11 +117,6 @@ class DampedLaw:
     @property
     def _eta(self) -> float:
         return 1 / self.samples.scale
-
-    @cached_property
-    def _solved(self) -> dict[bytes, tuple[_At, Complex]]:
-        """Solutions at points that were asked for before."""
-        return {}
 
     def _at(self, unknown: Complex, z: Complex) -> _At:
         """Return the equations at given unknowns."""
@@ -257,9 +253,7 @@ class DampedLaw:
 
         On a small circle around each point the unknowns are taken to be linear, which has the same derivative.
         """
-        if (key := z.tobytes()) not in self._solved:
-            self._solved[key] = self._solve(z)
-        at, slope = self._solved[key]
+        at, slope = self.at(z)
         turn = np.exp(2j * np.pi * np.arange(_AROUND) / _AROUND)
         # No eigenvalue is below the least one of C.
         below = np.maximum(self.samples.spectrum.eigenvalue.min() - z.real, 0.0)
@@ -289,7 +283,7 @@ class DampedLaw:
         sampled : ndarray, shape (points,)
         """
         share = self.samples.spectrum.share
-        at, _ = self._solve(z)
+        at, _ = self.at(z)
         density = (at.resolvent * share).imag
         whole = density.sum(axis=1)
         added = (at.left * ((at.apart / at.determinant) @ share)).imag
@@ -314,7 +308,7 @@ class DampedLaw:
         """Return A itself between the vectors of `between`."""
         angle = np.exp(1j * np.pi * (np.arange(_FAR // 2) + 0.5) / (_FAR // 2))
         z = _FAR_RADIUS * self._size * angle
-        at, _ = self._solve(z)
+        at, _ = self.at(z)
         mean = -(self._between(at) * z[:, None, None] ** 2).real.mean(axis=0)
         return np.asarray(frame.T @ mean @ frame)
 

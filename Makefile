@@ -16,6 +16,8 @@ BIN := .venv/bin
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
+# Containers often set this; every process that the tests start would compile all that it imports once more.
+unexport PYTHONDONTWRITEBYTECODE
 
 one_blas_thread := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 

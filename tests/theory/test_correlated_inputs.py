@@ -255,7 +255,7 @@ def test_the_spike_of_many_draws_varies_as_the_caveat_says(damping):
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.statistical),
         {"inputs": gs.Inputs.power_law(0.5, 2.0, d=120)},
         {"activation": "relu", "teacher": "x+0.4*(x**2-1)", "readout": "gaussian"},
     ],

@@ -9,6 +9,7 @@ scale.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
@@ -398,10 +399,9 @@ def _edges(share, low, high):
     """Return step sizes on either side of where `share`, which rises from zero to one, begins and where it ends."""
     sizes = np.geomspace(low, high, 60)
     for inside in (lambda value: value > 0, lambda value: value == 1):
-        first = next(k for k, size in enumerate(sizes) if inside(share(size)))
+        first = bisect_left(sizes, True, key=lambda size, inside=inside: inside(share(size)))
         below, above = sizes[first - 1], sizes[first]
-        for _ in range(60):
-            middle = (below + above) / 2
+        while (middle := (below + above) / 2) not in (below, above):
             below, above = (below, middle) if inside(share(middle)) else (middle, above)
         yield below, above
 
